@@ -41,8 +41,8 @@ use serde_json::value::RawValue;
 mod support;
 
 use support::{
-    drive::{policy, raw_tokens, settings},
-    generate::{self, Recipe, Session, Shape, Size},
+    drive::{make_policy, raw_tokens, settings},
+    generate::{self, ConversationSize, Recipe, Session, Shape},
 };
 
 fn main() {
@@ -68,7 +68,7 @@ impl fmt::Display for BodyKind {
 
 impl BodyKind {
     fn body(self) -> Bytes {
-        Bytes::from(generate::measured(self.bytes, self.heavy))
+        Bytes::from(generate::body_for_measuring(self.bytes, self.heavy))
     }
 
     fn conversation(self) -> Conversation {
@@ -106,7 +106,7 @@ fn serde_json_spans(bencher: Bencher<'_, '_>, kind: BodyKind) {
 }
 
 fn roomy_policy(settings: &GuardConfig) -> Policy<'_> {
-    policy(&profile::PROFILES[0], 4_000_000, settings)
+    make_policy(&profile::PROFILES[0], 4_000_000, settings)
 }
 
 /// The guard's part, on an indexed body in a window with room.
@@ -193,12 +193,12 @@ fn fit_180k_tokens(bencher: Bencher<'_, '_>, clears: bool) {
     settings.clear.enabled &= clears;
     let recipe = Recipe::new(Shape::OneTurn);
     let body = (1..)
-        .map(|step| Session::new(5, recipe, Size::Bytes(step * 20_000)).whole())
+        .map(|step| Session::new(5, recipe, ConversationSize::Bytes(step * 20_000)).whole())
         .map(Bytes::from)
         .find(|body| raw_tokens(body, profile) >= 180_000)
         .expect("bodies grow without end");
     let conversation = chat::index_body(body).expect("a generated body can be indexed");
-    let policy = policy(profile, 128_000, &settings);
+    let policy = make_policy(profile, 128_000, &settings);
     let recall = Recall::default();
     let report = guard::plan(&conversation, &policy, &recall).report;
     assert!(report.raw_before > report.budget.tokens, "it fits already");
@@ -321,7 +321,7 @@ impl TurnDriver for NoRounds {
 /// A body as the deltas of a streamed answer, of 20 bytes or so each, in chunks of 1,400 bytes.
 fn chunks(kind: BodyKind) -> Vec<Bytes> {
     // A delta is framed by about eight times its own text.
-    let body = generate::measured(kind.bytes / 8 + 1_000, kind.heavy);
+    let body = generate::body_for_measuring(kind.bytes / 8 + 1_000, kind.heavy);
     let text = String::from_utf8_lossy(&body);
     let letters: Vec<char> = text.chars().collect();
     let mut whole = String::new();

@@ -105,7 +105,7 @@ pub(crate) fn bodies(size: BodySize, mode: Mode, light: bool) -> Vec<Bytes> {
         #[serde(borrow)]
         tools: Option<&'a RawValue>,
     }
-    let generated = generate::measured(size.bytes, !light);
+    let generated = generate::body_for_measuring(size.bytes, !light);
     let parts: Generated<'_> =
         serde_json::from_slice(&generated).expect("a generated body has messages");
     let tools = parts

@@ -11,10 +11,10 @@ use plimsoll::{
 };
 
 use crate::support::{
-    any_settings,
-    generate::{Random, Recipe, SHAPES, Session, Shape, Size, Spelling},
-    made::ours,
-    noted, plans,
+    annotate_randomly, any_settings,
+    generate::{ConversationSize, JsonSpelling, Random, Recipe, SHAPES, Session, Shape},
+    made::make_injected,
+    plans,
 };
 
 /// Shares in hundredths; small ones are where most is decided.
@@ -41,23 +41,25 @@ pub(crate) struct DrawnCase {
 
 impl DrawnCase {
     pub(crate) fn new(seed: u64, number: u64) -> Self {
-        let seed = Random::part(seed, number).next();
-        let mut random = Random::part(seed, 5);
+        let seed = Random::for_part(seed, number).next();
+        let mut random = Random::for_part(seed, 5);
         let recipe = Recipe {
-            spelling: Spelling::any(&mut random),
+            spelling: JsonSpelling::any(&mut random),
             strict: random.chance(60),
             // Most texts are short, so that there is time for many.
             scale: random.weighted(&[(60, 8), (25, 25), (10, 60), (5, 100)]),
             ..Recipe::new(shape(&mut random))
         };
-        let messages = random.along(&[(0, 1), (500, 10), (900, 50), (990, 150), (1000, 600)]);
-        let mut body = Session::new(seed, recipe, Size::Messages(messages.max(1))).whole();
+        let messages =
+            random.from_quantiles(&[(0, 1), (500, 10), (900, 50), (990, 150), (1000, 600)]);
+        let mut body =
+            Session::new(seed, recipe, ConversationSize::Messages(messages.max(1))).whole();
         let settings = match random.chance(40) {
             true => GuardConfig::default(),
             false => any_settings(seed),
         };
         if random.chance(30) {
-            body = noted(&plans::read(&body), seed).into();
+            body = annotate_randomly(&plans::index_conversation(&body), seed).into();
         }
         // Some conversations meet a profile that is stricter than they are.
         let any = recipe.strict || random.chance(15);
@@ -67,7 +69,7 @@ impl DrawnCase {
         };
         let mut recall = Recall::default();
         if random.chance(60) {
-            recall.injections = ours(&plans::read(&body), seed);
+            recall.injections = make_injected(&plans::index_conversation(&body), seed);
         }
         Self {
             window: random.weighted(&WINDOWS),

@@ -88,7 +88,7 @@ fn run(count: u64, seed: u64, first: u64) -> (PlanTally, Option<(u64, String)>) 
 
 fn check_conversation(seed: u64, at: u64, tally: &mut PlanTally) {
     let drawn = DrawnCase::new(seed, at);
-    let plan = plans::checked(
+    let plan = plans::check_plan(
         &drawn.body,
         drawn.window,
         drawn.profile,

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use plimsoll::guard::profile;
 
 use crate::support::{
-    count::Counter,
+    count::TokenCounter,
     data,
-    drive::{Drive, Meter, policy, settings, unlimited},
-    generate::{Recipe, Session, Shape, Size},
+    drive::{GuardedSession, TokenMeter, make_policy, run_unlimited, settings},
+    generate::{ConversationSize, Recipe, Session, Shape},
 };
 
 const RECORDED: &[&str] = &[
@@ -28,9 +28,9 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
         "\nprompt cache: each session grown request by request; tokens by o200k; the cache holds \
          the beginning\nin common with the previous request, in blocks of 128 from 1,024 on\n"
     )?;
-    let counter = Counter::o200k();
+    let counter = TokenCounter::o200k();
     let recorded = RECORDED.iter().filter_map(|name| {
-        let session = Session::recorded(&data::request(name)?)?;
+        let session = Session::from_recorded(&data::request(name)?)?;
         Some(((*name).to_owned(), session))
     });
     for (name, session) in recorded.chain(generated()) {
@@ -43,7 +43,7 @@ fn generated() -> impl Iterator<Item = (String, Session)> {
     [Shape::Agent, Shape::OneTurn, Shape::Chinese, Shape::Chat]
         .into_iter()
         .map(|shape| {
-            let session = Session::new(21, Recipe::new(shape), Size::Messages(400));
+            let session = Session::new(21, Recipe::new(shape), ConversationSize::Messages(400));
             (format!("generated {shape:?}"), session)
         })
 }
@@ -52,9 +52,9 @@ fn session_report(
     out: &mut impl Write,
     name: &str,
     session: &Session,
-    counter: &Counter,
+    counter: &TokenCounter,
 ) -> io::Result<()> {
-    let whole = unlimited(session, counter);
+    let whole = run_unlimited(session, counter);
     writeln!(
         out,
         "{name}: {} requests, {} tokens at the end, {:.1} % cached in an unlimited window",
@@ -69,9 +69,9 @@ fn session_report(
     let settings = settings();
     for &window in WINDOWS {
         for keeps in [true, false] {
-            let outcome = Drive {
-                policy: policy(&profile::PROFILES[0], window, &settings),
-                meter: Meter::Foreign(counter),
+            let outcome = GuardedSession {
+                policy: make_policy(&profile::PROFILES[0], window, &settings),
+                meter: TokenMeter::Foreign(counter),
                 counter,
                 keeps,
             }
@@ -96,7 +96,7 @@ fn session_report(
 }
 
 /// The figure that is promised: 300 steps at 32k.
-fn required(out: &mut impl Write, counter: &Counter) -> io::Result<()> {
+fn required(out: &mut impl Write, counter: &TokenCounter) -> io::Result<()> {
     writeln!(
         out,
         "300 steps of an agent at 32,768 tokens: cached share, as a part of that in an unlimited window"
@@ -109,11 +109,11 @@ fn required(out: &mut impl Write, counter: &Counter) -> io::Result<()> {
     for seed in 0..6 {
         for shape in [Shape::OneTurn, Shape::Agent] {
             let session = steps(seed, shape);
-            let whole = unlimited(&session, counter).share();
+            let whole = run_unlimited(&session, counter).share();
             let part = |keeps| {
-                let drive = Drive {
-                    policy: policy(&profile::PROFILES[0], 32_768, &settings),
-                    meter: Meter::Foreign(counter),
+                let drive = GuardedSession {
+                    policy: make_policy(&profile::PROFILES[0], 32_768, &settings),
+                    meter: TokenMeter::Foreign(counter),
                     counter,
                     keeps,
                 };
@@ -136,7 +136,7 @@ fn steps(seed: u64, shape: Shape) -> Session {
     let recipe = Recipe::new(shape);
     (300..)
         .step_by(20)
-        .map(|messages| Session::new(seed, recipe, Size::Messages(messages)))
+        .map(|messages| Session::new(seed, recipe, ConversationSize::Messages(messages)))
         .find(|session| session.requests() >= 300)
         .expect("sessions grow without end")
 }

@@ -8,8 +8,8 @@ use std::{
 
 use crate::support::{
     data,
-    drive::{policy, raw_tokens, sent},
-    generate::{Recipe, Session, Shape, Size},
+    drive::{apply_plan, make_policy, raw_tokens},
+    generate::{ConversationSize, Recipe, Session, Shape},
 };
 use bytes::Bytes;
 use plimsoll::{
@@ -71,12 +71,12 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
 
 fn sessions() -> Vec<(String, Session)> {
     let recorded = data::requests().into_iter().filter_map(|it| {
-        let session = Session::recorded(&it.body)?;
+        let session = Session::from_recorded(&it.body)?;
         Some((it.name, session))
     });
     let shapes = [Shape::Agent, Shape::OneTurn, Shape::Chinese, Shape::Chat];
     let generated = shapes.into_iter().map(|shape| {
-        let session = Session::new(21, Recipe::new(shape), Size::Messages(400));
+        let session = Session::new(21, Recipe::new(shape), ConversationSize::Messages(400));
         (format!("generated {shape:?}"), session)
     });
     recorded.chain(generated).collect()
@@ -133,7 +133,7 @@ struct SessionEnd {
 
 impl SessionEnd {
     fn from_session(session: &Session, window: u32, settings: &GuardConfig) -> Self {
-        let policy = policy(&profile::PROFILES[0], window, settings);
+        let policy = make_policy(&profile::PROFILES[0], window, settings);
         let mut recall = Recall::default();
         let mut last = None;
         for body in session.steps() {
@@ -145,8 +145,8 @@ impl SessionEnd {
             last = Some((conversation, plan));
         }
         let (conversation, plan) = last.expect("a session has requests");
-        let goes =
-            chat::index_body(sent(&conversation, &plan)).expect("what is sent can be indexed");
+        let goes = chat::index_body(apply_plan(&conversation, &plan))
+            .expect("what is sent can be indexed");
         let texts = goes.items.iter().filter_map(|it| match it.content {
             Content::Text(text) => Some(goes.decode_text(text).into_owned()),
             _ => None,
@@ -249,7 +249,7 @@ fn add_fact(facts: &mut BTreeSet<String>, text: &str) {
 
 /// What the first line takes of all results, each looked at by itself.
 fn count_truncated(conversation: &Conversation, window: u32, settings: &GuardConfig) -> u32 {
-    let policy = policy(&profile::PROFILES[0], window, settings);
+    let policy = make_policy(&profile::PROFILES[0], window, settings);
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}});
     let results = conversation.items.iter().filter(|it| it.author.is_tool());
     let taken = results.filter_map(|result| {

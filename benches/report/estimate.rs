@@ -16,10 +16,10 @@ use serde_json::Value;
 use crate::{
     percentile,
     support::{
-        count::Counter,
-        data::{self, Pair, TokenTruth},
+        count::TokenCounter,
+        data::{self, TokenPair, TokenTruth},
         drive::raw_tokens,
-        generate::{Recipe, Session, Shape, Size},
+        generate::{ConversationSize, Recipe, Session, Shape},
         parse,
     },
 };
@@ -66,7 +66,7 @@ fn error(estimate: u32, truth: u64) -> f64 {
 
 /// Small requests: before calibration, and with the ratio that the model's earlier answers
 /// taught.
-fn pairs(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
+fn pairs(out: &mut impl Write, pairs: &[TokenPair]) -> io::Result<()> {
     writeln!(out, "separate requests (most of them tiny), by provider")?;
     writeln!(
         out,
@@ -124,8 +124,8 @@ fn pairs(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
 }
 
 /// Whether a request is another one of the same model, grown.
-fn continues(pair: &Pair, before: &Pair) -> bool {
-    let messages = |pair: &Pair| match parse::value(&pair.request) {
+fn continues(pair: &TokenPair, before: &TokenPair) -> bool {
+    let messages = |pair: &TokenPair| match parse::parse_value(&pair.request) {
         Ok(mut body) => body["messages"].take(),
         Err(_) => Value::Null,
     };
@@ -138,7 +138,7 @@ fn continues(pair: &Pair, before: &Pair) -> bool {
     }
 }
 
-fn profile_of(pair: &Pair) -> &'static Profile {
+fn profile_of(pair: &TokenPair) -> &'static Profile {
     let name = match () {
         () if pair.model.contains("claude") => "anthropic",
         () if pair.model.contains("gemini") => "gemini",
@@ -154,7 +154,7 @@ fn long_session(out: &mut impl Write, truth: &TokenTruth) -> io::Result<()> {
         return Ok(());
     };
     let profile = profile::find_profile("anthropic").unwrap_or(&profile::PROFILES[0]);
-    let Some(session) = Session::recorded(&body) else {
+    let Some(session) = Session::from_recorded(&body) else {
         return Ok(());
     };
     let mut calibration = Calibration::default();
@@ -210,7 +210,10 @@ fn generated(out: &mut impl Write) -> io::Result<()> {
         "                              before: n, 50 %, 95 %   after: n, 50 %, 95 %"
     )?;
     let profile = &profile::PROFILES[0];
-    for (name, counter) in [("o200k", Counter::o200k()), ("cl100k", Counter::cl100k())] {
+    for (name, counter) in [
+        ("o200k", TokenCounter::o200k()),
+        ("cl100k", TokenCounter::cl100k()),
+    ] {
         for shape in [
             Shape::Agent,
             Shape::Mixed,
@@ -220,7 +223,8 @@ fn generated(out: &mut impl Write) -> io::Result<()> {
         ] {
             let mut errors = Errors::default();
             for seed in 0..4 {
-                let session = Session::new(seed, Recipe::new(shape), Size::Messages(120));
+                let session =
+                    Session::new(seed, Recipe::new(shape), ConversationSize::Messages(120));
                 let mut calibration = Calibration::default();
                 for (at, body) in session.steps().enumerate() {
                     let truth = counter.request(&body);

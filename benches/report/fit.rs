@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use plimsoll::guard::profile::{self, Profile};
 
 use crate::support::{
-    count::Counter,
+    count::TokenCounter,
     data,
-    drive::{Drive, Meter, Outcome, policy, settings},
-    generate::{Recipe, SHAPES, Session, Size},
+    drive::{GuardedSession, SessionOutcome, TokenMeter, make_policy, settings},
+    generate::{ConversationSize, Recipe, SHAPES, Session},
     strict,
 };
 
@@ -28,14 +28,14 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
         out,
         "  profile    counts by    requests   edited  refused     over     lost  hopeless"
     )?;
-    let (newer, older) = (Counter::o200k(), Counter::cl100k());
+    let (newer, older) = (TokenCounter::o200k(), TokenCounter::cl100k());
     let meters = [
-        ("o200k", Meter::Foreign(&newer)),
-        ("cl100k", Meter::Foreign(&older)),
-        ("0.8 x ours", Meter::Times(0.8)),
-        ("1.0 x ours", Meter::Times(1.0)),
-        ("1.2 x ours", Meter::Times(1.2)),
-        ("1.4 x ours", Meter::Times(1.4)),
+        ("o200k", TokenMeter::Foreign(&newer)),
+        ("cl100k", TokenMeter::Foreign(&older)),
+        ("0.8 x ours", TokenMeter::Times(0.8)),
+        ("1.0 x ours", TokenMeter::Times(1.0)),
+        ("1.2 x ours", TokenMeter::Times(1.2)),
+        ("1.4 x ours", TokenMeter::Times(1.4)),
     ];
     for profile in ["openai", "mistral", "gemini", "anthropic", "template"] {
         let profile = profile::find_profile(profile).expect("a row of the table");
@@ -60,14 +60,16 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
 /// Recorded sessions, thinned to 24 requests or so, and generated ones.
 fn sessions() -> Vec<Session> {
     let recorded = data::requests();
-    let recorded = recorded.iter().filter_map(|it| Session::recorded(&it.body));
+    let recorded = recorded
+        .iter()
+        .filter_map(|it| Session::from_recorded(&it.body));
     let generated = SHAPES.iter().flat_map(|&shape| {
         [false, true].map(|strict| {
             let recipe = Recipe {
                 strict,
                 ..Recipe::new(shape)
             };
-            Session::new(31, recipe, Size::Messages(90))
+            Session::new(31, recipe, ConversationSize::Messages(90))
         })
     });
     recorded
@@ -76,16 +78,21 @@ fn sessions() -> Vec<Session> {
         .collect()
 }
 
-fn total(sessions: &[Session], profile: &Profile, meter: Meter<'_>, counter: &Counter) -> Outcome {
+fn total(
+    sessions: &[Session],
+    profile: &Profile,
+    meter: TokenMeter<'_>,
+    counter: &TokenCounter,
+) -> SessionOutcome {
     let settings = settings();
-    let mut total = Outcome::default();
+    let mut total = SessionOutcome::default();
     for session in sessions {
-        if !strict::violations(&session.whole(), profile).is_empty() {
+        if !strict::find_violations(&session.whole(), profile).is_empty() {
             continue;
         }
         for &window in WINDOWS {
-            let drive = Drive {
-                policy: policy(profile, window, &settings),
+            let drive = GuardedSession {
+                policy: make_policy(profile, window, &settings),
                 meter,
                 counter,
                 keeps: true,

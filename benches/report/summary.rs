@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use super::percentile;
 use crate::support::{
     cache::PromptCache,
-    count::Counter,
+    count::TokenCounter,
     data,
-    drive::{policy, sent, settings},
-    generate::{Recipe, SHAPES, Session, Size},
+    drive::{apply_plan, make_policy, settings},
+    generate::{ConversationSize, Recipe, SHAPES, Session},
 };
 use bytes::Bytes;
 use plimsoll::{
@@ -35,7 +35,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
          window of {SMALL})\n",
         asked.threshold
     )?;
-    let counter = Counter::o200k();
+    let counter = TokenCounter::o200k();
     for window in WINDOWS {
         writeln!(
             out,
@@ -71,11 +71,11 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
 /// Recorded sessions and generated ones.
 fn sessions() -> impl Iterator<Item = (String, Session)> {
     let recorded = data::requests().into_iter().filter_map(|it| {
-        let session = Session::recorded(&it.body)?;
+        let session = Session::from_recorded(&it.body)?;
         Some((it.name, session))
     });
     let generated = SHAPES.iter().map(|&shape| {
-        let session = Session::new(21, Recipe::new(shape), Size::Messages(400));
+        let session = Session::new(21, Recipe::new(shape), ConversationSize::Messages(400));
         (format!("generated {shape:?}"), session)
     });
     recorded.chain(generated)
@@ -95,15 +95,15 @@ fn find_due_moment(
     session: &Session,
     window: u32,
     asked: &CompactionConfig,
-    counter: &Counter,
+    counter: &TokenCounter,
 ) -> Option<DueSummary> {
     let settings = settings();
-    let policy = policy(&profile::PROFILES[0], window, &settings);
+    let policy = make_policy(&profile::PROFILES[0], window, &settings);
     let mut recall = Recall::default();
     for body in session.steps() {
         let conversation = chat::index_body(Bytes::from(body)).ok()?;
         let plan = guard::plan(&conversation, &policy, &recall);
-        let body = sent(&conversation, &plan);
+        let body = apply_plan(&conversation, &plan);
         let tokens = counter.request(&body);
         let budget = budget::compute_request_budget(&conversation, &policy);
         if tokens >= u64::from(compaction::compute_threshold(&budget, asked))
@@ -131,7 +131,7 @@ fn summarise_at(
     plan: &Plan,
     due: SummaryRange,
     (window, asked): (u32, &CompactionConfig),
-    counter: &Counter,
+    counter: &TokenCounter,
     sent: &Bytes,
 ) -> Option<DueSummary> {
     let begin = |own: bool, window: u32| {

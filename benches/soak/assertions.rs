@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::run_state::RedisEpoch;
-use crate::support::agent::Generation;
+use crate::support::agent::AgentGeneration;
 
 /// What the proxy told of a session, and what it must therefore know.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ impl ExpectedSession {
     /// The session has lost something.
     pub(crate) fn check_answer(
         before: Option<&Self>,
-        answer: &Generation,
+        answer: &AgentGeneration,
         streams: bool,
         tide: RedisEpoch,
     ) -> Result<Self, String> {

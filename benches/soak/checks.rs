@@ -7,7 +7,7 @@ use super::{
     faults::ProviderFault,
     run_state::RunState,
 };
-use crate::support::{agent, client::Answer};
+use crate::support::{agent, client::ClientAnswer};
 
 /// How an answer is to be taken.
 pub(crate) enum CheckedAnswer {
@@ -57,8 +57,8 @@ pub(crate) fn check_answer(
     world: &RunState,
     talk: &ClientConversation,
     how: SendOptions,
-    answer: Answer,
-) -> Result<(CheckedAnswer, Option<agent::Generation>), String> {
+    answer: ClientAnswer,
+) -> Result<(CheckedAnswer, Option<agent::AgentGeneration>), String> {
     let header = |name: &str| {
         let value = answer.headers.get(name).and_then(|it| it.to_str().ok());
         value.map(str::to_owned)
@@ -118,8 +118,8 @@ pub(crate) fn check_answer(
             return Err(format!("a byte is wrong: {differs}"));
         }
     }
-    let generation = agent::read(answer, how.streams);
-    agent::only_its_own(&generation);
+    let generation = agent::assemble_answer(answer, how.streams);
+    agent::assert_nothing_of_proxy(&generation);
     check_text_origin(world, talk, generation.text(), false)?;
     for call in generation.message["tool_calls"]
         .as_array()
@@ -142,7 +142,7 @@ pub(crate) fn check_answer(
 }
 
 /// The kind of an error that may come.
-fn classify_refusal(answer: &Answer, fault: Option<String>) -> Result<String, String> {
+fn classify_refusal(answer: &ClientAnswer, fault: Option<String>) -> Result<String, String> {
     let (status, text) = (answer.status.as_u16(), answer.text());
     if let Some(code) = answer.headers.get("x-plimsoll-error") {
         let code = code.to_str().unwrap_or("");

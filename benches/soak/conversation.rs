@@ -276,7 +276,7 @@ pub(crate) fn provider_text(
     let mut text = format!("[{number:x}:{length}] ");
     let from = text.len();
     let key = xxhash_rust::xxh3::xxh3_64_with_seed(marker.as_bytes(), seed ^ turn);
-    let mut random = Random::part(key, number);
+    let mut random = Random::for_part(key, number);
     while text.len() - from < length {
         text.push_str(WORDS[random.below(WORDS.len())]);
     }

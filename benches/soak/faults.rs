@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{
     generate::Random,
-    provider::{Step, answer},
+    provider::{ProviderStep, answer},
 };
 
 /// Failures in a thousand requests while there is no storm.
@@ -150,7 +150,7 @@ impl ProviderFault {
         format!("{self:?}").replace('"', "")
     }
 
-    pub(crate) fn fault_steps(self, reply: &PlannedReply) -> Vec<Step> {
+    pub(crate) fn fault_steps(self, reply: &PlannedReply) -> Vec<ProviderStep> {
         let mark = format!("x-soak-fault: {}\r\n", self.fault_name());
         let theirs = |status: &str, more: &str, message: &str| {
             let body = format!(
@@ -162,10 +162,13 @@ impl ProviderFault {
             Status(status) => theirs(status, "", "as the soak wants it"),
             Busy => theirs("429 Too Many Requests", "retry-after: 1\r\n", "not now"),
             TooLong(message) => theirs("400 Bad Request", "", message),
-            SilentBeforeHead => vec![Step::Stall],
-            ClosedBeforeHead => vec![Step::Close],
-            ResetBeforeHead => vec![Step::Reset],
-            GarbageForHead => vec![Step::Send(b"\0\0 garbage\r\n\r\n".to_vec()), Step::Close],
+            SilentBeforeHead => vec![ProviderStep::Stall],
+            ClosedBeforeHead => vec![ProviderStep::Close],
+            ResetBeforeHead => vec![ProviderStep::Reset],
+            GarbageForHead => vec![
+                ProviderStep::Send(b"\0\0 garbage\r\n\r\n".to_vec()),
+                ProviderStep::Close,
+            ],
             GarbageForBody => vec![answer("200 OK", &mark, "<html>")],
             EmptyBody => vec![answer("200 OK", &mark, "")],
             LengthTooLong => with_length(reply, &mark, 99),
@@ -187,42 +190,42 @@ impl ProviderFault {
             SilentMidway => reply
                 .with_mark(&mark)
                 .cut_in_half()
-                .steps_until(Step::Stall),
+                .steps_until(ProviderStep::Stall),
             ClosedMidway => reply
                 .with_mark(&mark)
                 .cut_in_half()
-                .steps_until(Step::Close),
+                .steps_until(ProviderStep::Close),
             ResetMidway => reply
                 .with_mark(&mark)
                 .cut_in_half()
-                .steps_until(Step::Reset),
+                .steps_until(ProviderStep::Reset),
             HalfEvent | OddEvent | NoDone | ErrorMidway => reply.good_steps(),
         }
     }
 }
 
 /// A length that is wrong by so much, then the end.
-fn with_length(reply: &PlannedReply, mark: &str, wrong: isize) -> Vec<Step> {
+fn with_length(reply: &PlannedReply, mark: &str, wrong: isize) -> Vec<ProviderStep> {
     let length = reply.body.len().saturating_add_signed(wrong);
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{mark}content-length: {length}\r\n\r\n"
     );
     vec![
-        Step::Send([head.as_bytes(), &reply.body].concat()),
-        Step::Close,
+        ProviderStep::Send([head.as_bytes(), &reply.body].concat()),
+        ProviderStep::Close,
     ]
 }
 
 impl PlannedReply {
     /// As a provider in good health sends it.
-    pub(crate) fn good_steps(&self) -> Vec<Step> {
+    pub(crate) fn good_steps(&self) -> Vec<ProviderStep> {
         if !self.streams {
             return vec![answer("200 OK", &self.headers, &self.body)];
         }
         let mut steps = vec![self.head_step()];
         for (at, piece) in self.body.chunks(self.body.len() / 4 + 1).enumerate() {
             if at > 0 {
-                steps.push(Step::Pause(Duration::from_millis(8)));
+                steps.push(ProviderStep::Pause(Duration::from_millis(8)));
             }
             steps.push(self.piece_step(piece));
         }
@@ -231,14 +234,14 @@ impl PlannedReply {
     }
 
     /// What ends a stream as it should.
-    fn end_step(&self) -> Step {
+    fn end_step(&self) -> ProviderStep {
         match self.chunked {
-            true => Step::Send(b"0\r\n\r\n".to_vec()),
-            false => Step::Close,
+            true => ProviderStep::Send(b"0\r\n\r\n".to_vec()),
+            false => ProviderStep::Close,
         }
     }
 
-    fn head_step(&self) -> Step {
+    fn head_step(&self) -> ProviderStep {
         let headers = &self.headers;
         let how = match (self.streams, self.chunked) {
             (true, true) => "content-type: text/event-stream\r\ntransfer-encoding: chunked",
@@ -246,24 +249,24 @@ impl PlannedReply {
             // Longer than what comes.
             (false, _) => "content-type: application/json\r\ncontent-length: 9000000",
         };
-        Step::Send(format!("HTTP/1.1 200 OK\r\n{headers}{how}\r\n\r\n").into_bytes())
+        ProviderStep::Send(format!("HTTP/1.1 200 OK\r\n{headers}{how}\r\n\r\n").into_bytes())
     }
 
-    fn piece_step(&self, bytes: &[u8]) -> Step {
+    fn piece_step(&self, bytes: &[u8]) -> ProviderStep {
         if !self.streams || !self.chunked {
-            return Step::Send(bytes.to_vec());
+            return ProviderStep::Send(bytes.to_vec());
         }
         let size = format!("{:x}\r\n", bytes.len());
-        Step::Send([size.as_bytes(), bytes, b"\r\n"].concat())
+        ProviderStep::Send([size.as_bytes(), bytes, b"\r\n"].concat())
     }
 
     /// What there is of it, and then this instead of an end.
-    fn steps_until(&self, end: Step) -> Vec<Step> {
+    fn steps_until(&self, end: ProviderStep) -> Vec<ProviderStep> {
         vec![self.head_step(), self.piece_step(&self.body), end]
     }
 
     /// All of it, its beginning a few bytes at a time.
-    fn trickle_steps(&self) -> Vec<Step> {
+    fn trickle_steps(&self) -> Vec<ProviderStep> {
         if !self.streams {
             return self.good_steps();
         }
@@ -271,7 +274,7 @@ impl PlannedReply {
         let mut steps = vec![self.head_step()];
         for bytes in first.chunks(5) {
             steps.push(self.piece_step(bytes));
-            steps.push(Step::Pause(Duration::from_millis(40)));
+            steps.push(ProviderStep::Pause(Duration::from_millis(40)));
         }
         if !rest.is_empty() {
             steps.push(self.piece_step(rest));

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{conversation::provider_text, provider::ProviderRequest};
 use crate::support::{
     generate::Random,
-    model::{Call, OWN},
+    model::{ModelCall, PROXY_TOOLS},
 };
 
 impl ProviderRequest<'_> {
@@ -16,7 +16,7 @@ impl ProviderRequest<'_> {
         seed: u64,
         number: u64,
         random: &mut Random,
-    ) -> (String, Vec<Call>, bool) {
+    ) -> (String, Vec<ModelCall>, bool) {
         let block = |random: &mut Random, at: u64| {
             let length = random.weighted(&[(60, 80), (30, 600), (9, 3_000), (1, 30_000)]);
             provider_text(seed, self.marker, self.turn, number * 8 + at, length)
@@ -37,14 +37,18 @@ impl ProviderRequest<'_> {
         }
         let tools = self.body["tools"].as_array().into_iter().flatten();
         let mut names = tools.filter_map(|tool| tool["function"]["name"].as_str());
-        let tool = names.find(|name| !OWN.contains(name));
+        let tool = names.find(|name| !PROXY_TOOLS.contains(name));
         let mut calls = own;
         match tool.filter(|_| !self.turn.is_multiple_of(9)) {
             Some(tool) => {
                 for at in 0..1 + u64::from(random.chance(20)) {
                     let path = format!("src/{}/deck_{number}.rs", self.marker);
                     let arguments = json!({"path": path, "block": block(random, at)});
-                    calls.push(Call::new(&format!("call_{number}_{at}"), tool, &arguments));
+                    calls.push(ModelCall::new(
+                        &format!("call_{number}_{at}"),
+                        tool,
+                        &arguments,
+                    ));
                 }
                 let text = random.chance(30).then(|| block(random, 4));
                 (text.unwrap_or_default(), calls, ours)
@@ -65,7 +69,7 @@ impl ProviderRequest<'_> {
     }
 
     /// Calls of the proxy's tools, where it asked for them and the model obeys.
-    fn compose_proxy_calls(&self, number: u64, random: &mut Random) -> Vec<Call> {
+    fn compose_proxy_calls(&self, number: u64, random: &mut Random) -> Vec<ModelCall> {
         let Some(notice) = self.notice.as_ref().filter(|notice| notice.notes) else {
             return Vec::new();
         };
@@ -82,6 +86,6 @@ impl ProviderRequest<'_> {
             self.marker
         );
         let arguments = json!({ key: content });
-        vec![Call::new(&format!("own_{number}"), name, &arguments)]
+        vec![ModelCall::new(&format!("own_{number}"), name, &arguments)]
     }
 }

@@ -17,11 +17,11 @@ use crate::support::{
     generate::Random,
     model::{
         self,
-        notice::{self, Notice, key_of},
-        render::Render,
+        notice::{self, Notice, summary_key},
+        render::AnswerWriter,
     },
     parse,
-    provider::{Provider, Seen, Step, answer},
+    provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer},
     strict,
 };
 
@@ -51,7 +51,7 @@ const REFUSALS: [fn(u32, u64) -> String; 5] = [
 ];
 
 pub(crate) struct SoakProviders {
-    providers: [Provider; 2],
+    providers: [ScriptedProvider; 2],
 }
 
 /// One request, as a provider reads it.
@@ -76,7 +76,7 @@ impl SoakProviders {
         let numbers = Arc::new(AtomicU64::new(1));
         let provider = |which| {
             let (world, numbers) = (Arc::clone(world), Arc::clone(&numbers));
-            Provider::forgetful(move |seen| {
+            ScriptedProvider::start_forgetful(move |seen| {
                 let number = numbers.fetch_add(1, Relaxed);
                 answer_request(&world, which, number, seen)
             })
@@ -92,11 +92,16 @@ impl SoakProviders {
 
     /// Closes connections that wait for a request.
     pub(crate) fn hang_up(&self) {
-        self.providers.iter().for_each(Provider::hang_up);
+        self.providers.iter().for_each(ScriptedProvider::hang_up);
     }
 }
 
-fn answer_request(world: &RunState, which: usize, number: u64, seen: &Seen) -> Vec<Step> {
+fn answer_request(
+    world: &RunState,
+    which: usize,
+    number: u64,
+    seen: &ReceivedRequest,
+) -> Vec<ProviderStep> {
     let ask = match ProviderRequest::read_request(which, seen) {
         Ok(ask) => ask,
         Err(why) => {
@@ -131,19 +136,19 @@ fn answer_request(world: &RunState, which: usize, number: u64, seen: &Seen) -> V
 
 impl<'a> ProviderRequest<'a> {
     /// The request, if it is what may come; else what is wrong with it.
-    fn read_request(which: usize, seen: &'a Seen) -> Result<Self, String> {
+    fn read_request(which: usize, seen: &'a ReceivedRequest) -> Result<Self, String> {
         let header = |name| seen.header(name).ok_or_else(|| format!("no {name}"));
         let marker = header("x-soak-session")?;
         let turn = header("x-soak-turn")?;
         let wants_usage = header("x-soak-wants-usage")? == "true";
-        let body = parse::value(&seen.body).map_err(|error| format!("{marker}: {error}"))?;
+        let body = parse::parse_value(&seen.body).map_err(|error| format!("{marker}: {error}"))?;
         let profile = find_profile(PROFILES[which]).ok_or("no such profile")?;
-        let mut faults: Vec<_> = strict::violations(&seen.body, profile)
+        let mut faults: Vec<_> = strict::find_violations(&seen.body, profile)
             .iter()
             .map(|found| format!("{found:?}"))
             .collect();
-        faults.extend(model::tools_of(&body));
-        let summary = key_of(&body);
+        faults.extend(model::find_tool_faults(&body));
+        let summary = summary_key(&body);
         faults.extend(checks::find_foreign_text(&seen.body, marker));
         if summary.is_none() {
             let stamps = [format!("{marker} turn {turn} "), format!("{marker} task")];
@@ -157,8 +162,8 @@ impl<'a> ProviderRequest<'a> {
         }
         let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
         Ok(Self {
-            notice: notice::of(&body),
-            after_own: notice::answers_own(messages),
+            notice: notice::find_notice(&body),
+            after_own: notice::answers_proxy_call(messages),
             asked_for_a_block: memchr::memmem::find(&seen.body, b"continuation_package").is_some(),
             tokens: seen.body.len() as u64 / 4,
             turn: turn.parse().map_err(|_| format!("turn {turn:?}"))?,
@@ -179,7 +184,7 @@ impl<'a> ProviderRequest<'a> {
     }
 
     /// The refusal, where the conversation is over the model's true window.
-    fn refuse_overflow(&self, random: &mut Random) -> Option<Vec<Step>> {
+    fn refuse_overflow(&self, random: &mut Random) -> Option<Vec<ProviderStep>> {
         let model = MODELS
             .iter()
             .find(|model| model.name == self.model_name())?;
@@ -197,17 +202,17 @@ impl<'a> ProviderRequest<'a> {
     /// What the model says, as the provider writes it.
     fn plan_reply(&self, world: &RunState, number: u64, random: &mut Random) -> PlannedReply {
         let (text, calls, ours) = self.compose_answer(world.seed, number, random);
-        let render = Render {
+        let render = AnswerWriter {
             body: &self.body,
             tokens: self.tokens,
             fragment: 40,
-            drips: false,
-            reports: true,
+            byte_by_byte: false,
+            reports_usage: true,
         };
         let streams = self.body["stream"] == true;
         let body = match streams {
-            true => render.events(&text, &calls) + "data: [DONE]\n\n",
-            false => render.whole(&text, &calls).to_string(),
+            true => render.write_events(&text, &calls) + "data: [DONE]\n\n",
+            false => render.write_whole(&text, &calls).to_string(),
         };
         let told = match self.wants_usage || !streams {
             true => body.clone(),

@@ -23,7 +23,7 @@ use super::{
     redis::SoakRedis,
     run_state::RunState,
 };
-use crate::support::{client::Client, process::Process};
+use crate::support::{client::TestClient, process::Process};
 
 const SECRET: &str = "5eaf000000000000000000000000000000000000000000000000000000005eaf";
 
@@ -102,7 +102,7 @@ impl ProxyProcess {
     }
 
     pub(crate) async fn get(&self, path: &str) -> io::Result<String> {
-        let answer = Client::new(self.address, false).get(path).await;
+        let answer = TestClient::new(self.address, false).get(path).await;
         match answer.status.as_u16() {
             200 => Ok(answer.text().to_owned()),
             status => Err(io::Error::other(format!("{path}: {status}"))),

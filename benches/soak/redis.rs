@@ -76,7 +76,7 @@ impl SoakRedis {
             Outage::Stalls => redis.stall(),
             Outage::Dies => redis.kill(),
             Outage::DiesEmpty => {
-                redis.tell(&["flushall"]);
+                redis.run_command(&["flushall"]);
                 redis.kill();
             }
         });
@@ -100,7 +100,7 @@ impl SoakRedis {
             return;
         };
         self.with_server(|redis| match how {
-            Outage::Stalls => redis.go_on(),
+            Outage::Stalls => redis.resume(),
             Outage::Dies | Outage::DiesEmpty => redis.restart(),
         });
         world.redis_up.store(true, Relaxed);

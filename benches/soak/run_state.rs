@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::{
     faults::FaultWeather,
     pause,
-    support::{agent::Generation, generate::Random},
+    support::{agent::AgentGeneration, generate::Random},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl RunState {
     }
 
     pub(crate) fn random_with_salt(&self, salt: u64) -> Random {
-        Random::part(self.seed, salt)
+        Random::for_part(self.seed, salt)
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -192,7 +192,7 @@ impl RunState {
     }
 
     /// What an answer says was done to its request.
-    pub(crate) fn count_actions(&self, answer: &Generation) {
+    pub(crate) fn count_actions(&self, answer: &AgentGeneration) {
         self.count_event(&format!(
             "health: {}",
             answer.header("health").unwrap_or("-")

@@ -18,9 +18,9 @@ use super::{
     pause,
 };
 use crate::support::{
-    client::{Answer, Client, Upload, full, read},
+    client::{ClientAnswer, TestClient, TestUpload, full_body, read_answer},
     generate::Random,
-    proxy::within,
+    proxy::within_time,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,16 +57,16 @@ impl ClientManner {
 /// Connections to one proxy that are kept.
 pub(crate) struct ProxyConnections {
     pub(crate) address: SocketAddr,
-    http1: Client,
-    http2: Client,
+    http1: TestClient,
+    http2: TestClient,
 }
 
 impl ProxyConnections {
     pub(crate) fn new(address: SocketAddr) -> Self {
         Self {
             address,
-            http1: Client::new(address, false),
-            http2: Client::new(address, true),
+            http1: TestClient::new(address, false),
+            http2: TestClient::new(address, true),
         }
     }
 
@@ -76,12 +76,14 @@ impl ProxyConnections {
         talk: &ClientConversation,
         method: Method,
         path: &str,
-    ) -> Answer {
+    ) -> ClientAnswer {
         let request = self
             .http1
             .request(method, &format!("/plimsoll/api/sessions/{path}"))
             .header("authorization", talk.authorization());
-        let request = request.body(full("")).expect("a request is well formed");
+        let request = request
+            .body(full_body(""))
+            .expect("a request is well formed");
         self.http1.send(request).await
     }
 
@@ -91,17 +93,17 @@ impl ProxyConnections {
         talk: &ClientConversation,
         how: SendOptions,
         manner: ClientManner,
-    ) -> Option<Answer> {
+    ) -> Option<ClientAnswer> {
         let body = Bytes::from(talk.write_body(how));
-        let request = |client: &Client| {
+        let request = |client: &TestClient| {
             let request = client.request(Method::POST, PATH);
             with_headers(request, talk, how)
-                .body(full(body.clone()))
+                .body(full_body(body.clone()))
                 .expect("a request is well formed")
         };
         match manner {
             ClientManner::Kept => {
-                Some(read(self.http1.begin(request(&self.http1)).await, None).await)
+                Some(read_answer(self.http1.begin(request(&self.http1)).await, None).await)
             }
             ClientManner::Http2 => {
                 // A stream that is reset takes with it what was not written yet, its head as well: the client
@@ -111,7 +113,7 @@ impl ProxyConnections {
                     Err(error) if format!("{error:?}").contains("Reset(") => return None,
                     Err(error) => panic!("no answer: {error:?}"),
                 };
-                Some(read(begun, None).await)
+                Some(read_answer(begun, None).await)
             }
             ClientManner::LeavesInUpload => {
                 self.leave_in_upload(talk, how, &body).await;
@@ -128,15 +130,15 @@ impl ProxyConnections {
         how: SendOptions,
         manner: ClientManner,
         body: Bytes,
-    ) -> Option<Answer> {
+    ) -> Option<ClientAnswer> {
         let socket = TcpSocket::new_v4().expect("there are sockets left");
         if manner == ClientManner::Slow {
             // The kernel must not take it all: what it does not take waits in the proxy.
             let _ = socket.set_recv_buffer_size(8 << 10);
         }
-        let stream = within(socket.connect(self.address)).await;
+        let stream = within_time(socket.connect(self.address)).await;
         let stream = TokioIo::new(stream.expect("the proxy takes connections"));
-        let (mut sender, connection) = http1::handshake::<_, Upload>(stream)
+        let (mut sender, connection) = http1::handshake::<_, TestUpload>(stream)
             .await
             .expect("nothing is said yet");
         let mut open = JoinSet::new();
@@ -146,7 +148,7 @@ impl ProxyConnections {
             .uri(PATH)
             .header(HOST, self.address.to_string());
         let request = with_headers(request, talk, how)
-            .body(full(body))
+            .body(full_body(body))
             .expect("a request is well formed");
         let answer = sender.send_request(request);
         if manner == ClientManner::LeavesBeforeHead {
@@ -154,15 +156,17 @@ impl ProxyConnections {
             let _ = tokio::time::timeout(wait, answer).await;
             return None;
         }
-        let answer = within(answer).await.expect("every request is answered");
+        let answer = within_time(answer)
+            .await
+            .expect("every request is answered");
         match manner {
             ClientManner::LeavesMidway => {
                 let mut answer = answer.into_body();
-                let _ = within(answer.frame()).await;
+                let _ = within_time(answer.frame()).await;
                 None
             }
-            ClientManner::Slow => Some(read(answer, Some(SLOW)).await),
-            _ => Some(read(answer, None).await),
+            ClientManner::Slow => Some(read_answer(answer, Some(SLOW)).await),
+            _ => Some(read_answer(answer, None).await),
         }
     }
 
@@ -180,7 +184,7 @@ impl ProxyConnections {
             head += &format!("{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes()));
         }
         head += "\r\n";
-        let mut stream = within(TcpStream::connect(self.address))
+        let mut stream = within_time(TcpStream::connect(self.address))
             .await
             .expect("the proxy takes connections");
         let _ = stream.write_all(head.as_bytes()).await;

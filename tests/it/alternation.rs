@@ -13,13 +13,13 @@ use plimsoll::config::ModelConfig;
 use serde_json::Value;
 
 use crate::support::{
-    agent::{Agent, Generation},
+    agent::{Agent, AgentGeneration},
     model::{
-        Heard, Model, Said, Up,
-        manner::{Manner, Mixing, Worker},
-        notice::key_of,
+        ModelReply, ModelRequest, ModelSetup, RunningModel,
+        manner::{Mixing, NoticeManner, Worker},
+        notice::summary_key,
     },
-    proxy::{Proxy, Running, within},
+    proxy::{ProxyBuilder, RunningProxy, within_time},
 };
 
 const WINDOW: u32 = 20_000;
@@ -45,33 +45,35 @@ fn alternate_without_steps(messages: &[Value]) -> bool {
 /// A model behind such a template, and how many requests it refused.
 async fn strict(
     template: fn(&[Value]) -> bool,
-    mind: impl Fn(&Heard<'_>) -> Said + Send + Sync + 'static,
-) -> (Up, Arc<AtomicUsize>) {
+    mind: impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync + 'static,
+) -> (RunningModel, Arc<AtomicUsize>) {
     let refused = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&refused);
-    let up = Model::new(WINDOW).start(move |heard| match template(heard.messages()) {
+    let up = ModelSetup::new(WINDOW).start(move |heard| match template(heard.messages()) {
         true => mind(heard),
         false => {
             count.fetch_add(1, Ordering::SeqCst);
-            Said::Fails(400, REFUSAL)
+            ModelReply::Fails(400, REFUSAL)
         }
     });
     (up.await, refused)
 }
 
 /// A proxy before it that knows nothing of the template.
-async fn before(up: &Up, threshold: f64) -> Running {
+async fn before(up: &RunningModel, threshold: f64) -> RunningProxy {
     let settings = ModelConfig {
         context_length: Some(WINDOW),
         ..ModelConfig::default()
     };
-    let proxy = Proxy::new().provider("up", &up.provider).set(|config| {
-        config.models.insert("m".into(), settings);
-        config.guard.clear.enabled = false;
-        config.compaction.auto = threshold < 1.0;
-        config.compaction.threshold = threshold;
-        config.compaction.max_summary_tokens = 1_000;
-    });
+    let proxy = ProxyBuilder::new()
+        .provider("up", &up.provider)
+        .set(|config| {
+            config.models.insert("m".into(), settings);
+            config.guard.clear.enabled = false;
+            config.compaction.auto = threshold < 1.0;
+            config.compaction.threshold = threshold;
+            config.compaction.max_summary_tokens = 1_000;
+        });
     proxy.start().await
 }
 
@@ -85,18 +87,21 @@ fn words(tokens: usize, nth: usize) -> String {
 }
 
 /// Works, and summarises when it is asked to.
-fn worker(manner: Manner, turn: u32) -> impl Fn(&Heard<'_>) -> Said + Send + Sync {
+fn worker(
+    manner: NoticeManner,
+    turn: u32,
+) -> impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync {
     let mut worker = Worker::new(manner, Mixing::Never);
     worker.turn = turn;
-    move |heard| match key_of(heard.body) {
-        Some(key) => Said::text(&crate::compaction::sections(&key, heard.nth)),
-        None => worker.think(heard),
+    move |heard| match summary_key(heard.body) {
+        Some(key) => ModelReply::text(&crate::compaction::sections(&key, heard.nth)),
+        None => worker.compose_reply(heard),
     }
 }
 
 /// What the generations of a session told, and the number of refused requests.
 struct Played {
-    told: Vec<Generation>,
+    told: Vec<AgentGeneration>,
     refused: usize,
     overflows: usize,
 }
@@ -104,14 +109,16 @@ struct Played {
 impl Played {
     fn did(&self, what: &str) -> bool {
         let mut told = self.told.iter();
-        told.any(|it| it.did(what) || it.injected() == Some(what) || it.action(what).is_some())
+        told.any(|it| {
+            it.has_action(what) || it.injected() == Some(what) || it.action(what).is_some()
+        })
     }
 }
 
 /// A long session: with a tool and turns of three steps, or in words alone.
 async fn play(
     template: fn(&[Value]) -> bool,
-    manner: Manner,
+    manner: NoticeManner,
     chats: bool,
     stream: bool,
     threshold: f64,
@@ -128,7 +135,7 @@ async fn play(
     let mut told = Vec::new();
     for _ in 0..70 {
         let generation = agent.step().await;
-        within(async {
+        within_time(async {
             while agent.session(&generation).await["compacting"] == true {
                 tokio::task::yield_now().await;
             }
@@ -146,7 +153,7 @@ async fn play(
 
 #[tokio::test]
 async fn an_alternating_conversation_is_never_refused_by_a_strict_template() {
-    for manner in [Manner::Follows, Manner::Ignores] {
+    for manner in [NoticeManner::Follows, NoticeManner::Ignores] {
         for (chats, stream) in [(false, false), (false, true), (true, false), (true, true)] {
             for threshold in [0.6, 1.0] {
                 let played = play(alternate, manner, chats, stream, threshold).await;
@@ -167,7 +174,7 @@ async fn an_alternating_conversation_is_never_refused_by_a_strict_template() {
 
 #[tokio::test]
 async fn a_template_that_leaves_out_tool_steps_refuses_one_prompt_at_most() {
-    for manner in [Manner::Follows, Manner::Ignores] {
+    for manner in [NoticeManner::Follows, NoticeManner::Ignores] {
         for (stream, threshold) in [(false, 1.0), (true, 1.0), (false, 0.6)] {
             let template = alternate_without_steps;
             let played = play(template, manner, false, stream, threshold).await;

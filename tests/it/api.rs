@@ -17,27 +17,27 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::support::{
-    client::{Answer, Client, full},
-    proxy::{Proxy, Running},
+    client::{ClientAnswer, TestClient, full_body},
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 const ADMIN: &str = "sk-secret-admin";
 
 /// Whoever asks, with headers of its own in every request.
 struct Api {
-    client: Client,
+    client: TestClient,
     headers: HeaderMap,
 }
 
 impl Api {
-    fn new(proxy: &Running) -> Self {
+    fn new(proxy: &RunningProxy) -> Self {
         Self {
             client: proxy.client(),
             headers: HeaderMap::new(),
         }
     }
 
-    fn keyed(proxy: &Running, key: &str) -> Self {
+    fn keyed(proxy: &RunningProxy, key: &str) -> Self {
         Self::new(proxy).with("authorization", &format!("Bearer {key}"))
     }
 
@@ -46,15 +46,20 @@ impl Api {
         self
     }
 
-    async fn send(&self, method: Method, path: &str, body: impl Into<bytes::Bytes>) -> Answer {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: impl Into<bytes::Bytes>,
+    ) -> ClientAnswer {
         let request = self.client.request(method, path);
-        let mut request = request.body(full(body)).unwrap();
+        let mut request = request.body(full_body(body)).unwrap();
         request.headers_mut().extend(self.headers.clone());
         self.client.send(request).await
     }
 
     /// `path` follows `/plimsoll/api/`.
-    async fn get(&self, path: &str) -> Answer {
+    async fn get(&self, path: &str) -> ClientAnswer {
         let path = format!("/plimsoll/api/{path}");
         self.send(Method::GET, &path, "").await
     }
@@ -66,7 +71,7 @@ impl Api {
         got.json()
     }
 
-    async fn post(&self, path: &str, body: impl Into<bytes::Bytes>) -> Answer {
+    async fn post(&self, path: &str, body: impl Into<bytes::Bytes>) -> ClientAnswer {
         let path = format!("/plimsoll/api/{path}");
         self.send(Method::POST, &path, body).await
     }
@@ -87,7 +92,7 @@ impl Api {
 
 /// With keys for alice and bob, who may use all models, and carol, who may use some of `up`; and for
 /// the administrator.
-fn keyed(proxy: Proxy) -> Proxy {
+fn keyed(proxy: ProxyBuilder) -> ProxyBuilder {
     proxy
         .client("alice", "sk-secret-alice", &["*"])
         .client("bob", "sk-secret-bob", &["*"])

@@ -22,10 +22,10 @@ use plimsoll::config::{Config, ModelConfig};
 use serde_json::{Value, json};
 
 use crate::support::{
-    agent::{Agent, Generation},
-    model::{Call, Heard, Model, Said, Up, notice::key_of},
-    provider::{Step, answer},
-    proxy::{Proxy, Running, within},
+    agent::{Agent, AgentGeneration},
+    model::{ModelCall, ModelReply, ModelRequest, ModelSetup, RunningModel, notice::summary_key},
+    provider::{ProviderStep, answer},
+    proxy::{ProxyBuilder, RunningProxy, within_time},
 };
 
 /// A window in which an older part is there after a dozen steps.
@@ -33,22 +33,24 @@ const WINDOW: u32 = 20_000;
 
 /// A model that works, and summarises as it is told to; and how often it was asked to.
 struct Pair {
-    up: Up,
+    up: RunningModel,
     asked: Arc<AtomicUsize>,
 }
 
 /// What a summary model does with its request, by the number of those before it.
-type Summarises = Box<dyn Fn(&Heard<'_>, usize) -> Said + Send + Sync>;
+type Summarises = Box<dyn Fn(&ModelRequest<'_>, usize) -> ModelReply + Send + Sync>;
 
 impl Pair {
-    async fn new(summarises: impl Fn(&Heard<'_>, usize) -> Said + Send + Sync + 'static) -> Self {
-        Self::of(Model::new(WINDOW), Box::new(summarises)).await
+    async fn new(
+        summarises: impl Fn(&ModelRequest<'_>, usize) -> ModelReply + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(ModelSetup::new(WINDOW), Box::new(summarises)).await
     }
 
-    async fn of(model: Model, summarises: Summarises) -> Self {
+    async fn of(model: ModelSetup, summarises: Summarises) -> Self {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
-        let up = model.start(move |heard| match key_of(heard.body) {
+        let up = model.start(move |heard| match summary_key(heard.body) {
             Some(_) => summarises(heard, count.fetch_add(1, Ordering::SeqCst)),
             None => work(heard, heard.nth),
         });
@@ -61,24 +63,26 @@ impl Pair {
     }
 
     /// A proxy before it, with automatic compaction and nothing else that cuts.
-    fn proxy(&self) -> Proxy {
+    fn proxy(&self) -> ProxyBuilder {
         before(&self.up, |config| config.compaction.auto = true)
     }
 }
 
 /// Recovery and clearing have tests of their own.
-fn before(up: &Up, set: impl FnOnce(&mut Config)) -> Proxy {
+fn before(up: &RunningModel, set: impl FnOnce(&mut Config)) -> ProxyBuilder {
     let settings = ModelConfig {
         context_length: Some(WINDOW),
         ..ModelConfig::default()
     };
-    Proxy::new().provider("up", &up.provider).set(|config| {
-        config.models.insert("m".into(), settings);
-        config.recovery.enabled = false;
-        config.guard.clear.enabled = false;
-        config.compaction.max_summary_tokens = 1_000;
-        set(config);
-    })
+    ProxyBuilder::new()
+        .provider("up", &up.provider)
+        .set(|config| {
+            config.models.insert("m".into(), settings);
+            config.recovery.enabled = false;
+            config.guard.clear.enabled = false;
+            config.compaction.max_summary_tokens = 1_000;
+            set(config);
+        })
 }
 
 /// A summary as it should be, that tells which it is.
@@ -91,14 +95,17 @@ pub(crate) fn sections(key: &str, nth: usize) -> String {
     )
 }
 
-fn good(heard: &Heard<'_>, nth: usize) -> Said {
-    Said::text(&sections(&key_of(heard.body).unwrap(), nth))
+fn good(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
+    ModelReply::text(&sections(&summary_key(heard.body).unwrap(), nth))
 }
 
 /// The same, held back until it is released.
-fn held(heard: &Heard<'_>, nth: usize) -> Said {
-    let text = sections(&key_of(heard.body).unwrap(), nth);
-    Said::Raw(vec![Step::Stall, answer("200 OK", "", completion(&text))])
+fn held(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
+    let text = sections(&summary_key(heard.body).unwrap(), nth);
+    ModelReply::Raw(vec![
+        ProviderStep::Stall,
+        answer("200 OK", "", completion(&text)),
+    ])
 }
 
 /// A completion that says this.
@@ -111,13 +118,13 @@ fn completion(text: &str) -> String {
 }
 
 /// One call of the client's tool, whatever is asked.
-fn work(heard: &Heard<'_>, nth: usize) -> Said {
-    match heard.offered().first() {
+fn work(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
+    match heard.offered_tools().first() {
         Some(name) => {
             let path = json!({"path": format!("deck_{nth}.rs")});
-            Said::calls([Call::new(&format!("call_{nth}"), name, &path)])
+            ModelReply::calls([ModelCall::new(&format!("call_{nth}"), name, &path)])
         }
-        None => Said::text(&format!("Done with {nth}.")),
+        None => ModelReply::text(&format!("Done with {nth}.")),
     }
 }
 
@@ -132,7 +139,7 @@ fn words(tokens: usize, nth: usize) -> String {
 }
 
 /// An agent whose tool gives out a few hundred tokens each time.
-fn busy(proxy: &Running) -> Agent {
+fn busy(proxy: &RunningProxy) -> Agent {
     let mut agent = Agent::new(proxy);
     agent.result = |nth| words(500, nth);
     agent
@@ -152,7 +159,7 @@ fn past(steps: usize) -> Vec<Value> {
 }
 
 /// An agent that has done so much that the first answer is past the threshold.
-fn late(proxy: &Running) -> Agent {
+fn late(proxy: &RunningProxy) -> Agent {
     let mut agent = busy(proxy);
     agent.messages.extend(past(20));
     agent
@@ -160,8 +167,8 @@ fn late(proxy: &Running) -> Agent {
 
 /// Waits until no summary is being made for the session of this answer, and gives what the API
 /// tells of it then.
-async fn settled(agent: &Agent, generation: &Generation) -> Value {
-    within(async {
+async fn settled(agent: &Agent, generation: &AgentGeneration) -> Value {
+    within_time(async {
         loop {
             let session = agent.session(generation).await;
             if session["compacting"] == false {
@@ -174,8 +181,8 @@ async fn settled(agent: &Agent, generation: &Generation) -> Value {
 }
 
 /// Goes on until one says that a summary is being made for it.
-async fn begun(agent: &mut Agent) -> Generation {
-    agent.until(40, |it| it.did("compacting")).await
+async fn begun(agent: &mut Agent) -> AgentGeneration {
+    agent.until(40, |it| it.has_action("compacting")).await
 }
 
 /// Whether a request went out with a summary of [`sections`].
@@ -185,6 +192,6 @@ fn carries(body: &Value, nth: usize) -> bool {
         .contains(&format!("Afloat, summary {nth}."))
 }
 
-async fn newest(up: &Up) -> Value {
+async fn newest(up: &RunningModel) -> Value {
     up.bodies().await.pop().unwrap()
 }

@@ -12,9 +12,9 @@ use tokio::{
 };
 
 use crate::support::{
-    client::{Client, Upload, full},
-    provider::{COMPLETION, Provider, answer},
-    proxy::{Proxy, Running, within},
+    client::{TestClient, TestUpload, full_body},
+    provider::{COMPLETION, ScriptedProvider, answer},
+    proxy::{ProxyBuilder, RunningProxy, within_time},
 };
 
 const ASK: &str = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"h\\u00e9 \\/ é 漢\"}], \"n\":1}\n";
@@ -41,7 +41,7 @@ fn pack(coding: &str, bytes: &[u8]) -> Vec<u8> {
     packed
 }
 
-fn request(client: &Client, encodings: &[&str], body: Upload) -> Request<Upload> {
+fn request(client: &TestClient, encodings: &[&str], body: TestUpload) -> Request<TestUpload> {
     let mut request = client.request(Method::POST, "/v1/chat/completions");
     for encoding in encodings {
         request = request.header("content-encoding", *encoding);
@@ -50,7 +50,7 @@ fn request(client: &Client, encodings: &[&str], body: Upload) -> Request<Upload>
 }
 
 /// A body of unknown length, in pieces.
-fn pieces(bytes: &[u8], size: usize) -> Upload {
+fn pieces(bytes: &[u8], size: usize) -> TestUpload {
     let pieces: Vec<_> = bytes
         .chunks(size)
         .map(|piece| Ok(http_body::Frame::data(Bytes::copy_from_slice(piece))))
@@ -59,8 +59,14 @@ fn pieces(bytes: &[u8], size: usize) -> Upload {
 }
 
 /// What reached the provider is the plain body, and speaks of no encoding.
-async fn arrives(up: &Provider, client: &Client, encodings: &[&str], body: Upload, count: usize) {
-    up.then([answer("200 OK", "", COMPLETION)]);
+async fn arrives(
+    up: &ScriptedProvider,
+    client: &TestClient,
+    encodings: &[&str],
+    body: TestUpload,
+    count: usize,
+) {
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let got = client.send(request(client, encodings, body)).await;
     assert_eq!(got.status, 200, "{encodings:?}: {}", got.text());
     let seen = up.requests(count).await.pop().unwrap();
@@ -70,33 +76,33 @@ async fn arrives(up: &Provider, client: &Client, encodings: &[&str], body: Uploa
     assert_eq!(seen.header("content-length"), Some(length.as_str()));
 }
 
-async fn proxy_of(up: &Provider) -> Running {
-    Proxy::new().provider("up", up).start().await
+async fn proxy_of(up: &ScriptedProvider) -> RunningProxy {
+    ProxyBuilder::new().provider("up", up).start().await
 }
 
 #[tokio::test]
 async fn the_plain_body_goes_on() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     let mut count = 0;
     for client in [proxy.client(), proxy.client_h2()] {
         for coding in ["gzip", "x-gzip", "deflate", "raw", "br", "zstd"] {
             let packed = pack(coding, ASK.as_bytes());
             let name = if coding == "raw" { "deflate" } else { coding };
-            for body in [full(packed.clone()), pieces(&packed, 7)] {
+            for body in [full_body(packed.clone()), pieces(&packed, 7)] {
                 count += 1;
                 arrives(&up, &client, &[name], body, count).await;
             }
         }
         count += 1;
-        let packed = full(pack("gzip", ASK.as_bytes()));
+        let packed = full_body(pack("gzip", ASK.as_bytes()));
         arrives(&up, &client, &["identity,GZip"], packed, count).await;
     }
     // What is in no encoding has nothing taken from its headers.
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let client = proxy.client();
     client
-        .send(request(&client, &["identity"], full(ASK)))
+        .send(request(&client, &["identity"], full_body(ASK)))
         .await;
     let seen = up.requests(count + 1).await.pop().unwrap();
     assert_eq!(seen.header("content-encoding"), Some("identity"));
@@ -104,11 +110,13 @@ async fn the_plain_body_goes_on() {
 
 #[tokio::test]
 async fn what_cannot_be_unpacked_says_why() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     for client in [proxy.client(), proxy.client_h2()] {
         for encodings in [&["compress"][..], &["gzip", "x"], &["gzip, br"]] {
-            let got = client.send(request(&client, encodings, full("x"))).await;
+            let got = client
+                .send(request(&client, encodings, full_body("x")))
+                .await;
             got.is_error(415, "unsupported_content_encoding");
             assert_eq!(got.headers["accept-encoding"], "gzip, deflate, br, zstd");
         }
@@ -117,25 +125,27 @@ async fn what_cannot_be_unpacked_says_why() {
             let cut = &whole[..whole.len() - 3];
             let more = [&whole[..], b"more"].concat();
             for body in [ASK.as_bytes(), cut, &more] {
-                for body in [full(body.to_vec()), pieces(body, 5)] {
+                for body in [full_body(body.to_vec()), pieces(body, 5)] {
                     let got = client.send(request(&client, &[coding], body)).await;
                     got.is_error(400, "invalid_content_encoding");
                 }
             }
             // Nothing at all is an empty body, and that is no JSON.
             for empty in [Vec::new(), pack(coding, b"")] {
-                let got = client.send(request(&client, &[coding], full(empty))).await;
+                let got = client
+                    .send(request(&client, &[coding], full_body(empty)))
+                    .await;
                 got.is_error(400, "invalid_json");
             }
         }
     }
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }
 
 #[tokio::test]
 async fn bombs_are_refused_and_leave_nothing_behind() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| config.server.max_bytes_in_flight = 40 << 20)
         .start()
@@ -150,19 +160,19 @@ async fn bombs_are_refused_and_leave_nothing_behind() {
     ];
     for (coding, bomb) in bombs {
         assert!(bomb.len() < 128 << 10, "{coding}: {}", bomb.len());
-        for body in [full(bomb.clone()), pieces(&bomb, 100)] {
+        for body in [full_body(bomb.clone()), pieces(&bomb, 100)] {
             let got = client.send(request(&client, &[coding], body)).await;
             got.is_error(413, "body_too_large");
         }
     }
     // Less suspicious ones, within the size of a body, find the room bounded.
     let large = pack("zstd", &[ASK.as_bytes(), &zeros[..3 << 20]].concat());
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let got = client
-        .send(request(&client, &["zstd"], full(large.clone())))
+        .send(request(&client, &["zstd"], full_body(large.clone())))
         .await;
     assert_eq!(got.status, 200, "{}", got.text());
-    let small = Proxy::new()
+    let small = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| config.server.max_bytes_in_flight = 3 << 20)
         .start()
@@ -170,20 +180,22 @@ async fn bombs_are_refused_and_leave_nothing_behind() {
     let client = small.client();
     for _ in 0..3 {
         let got = client
-            .send(request(&client, &["zstd"], full(large.clone())))
+            .send(request(&client, &["zstd"], full_body(large.clone())))
             .await;
         got.is_error(503, "overloaded");
     }
     let fits = pack("zstd", &[ASK.as_bytes(), &zeros[..1 << 20]].concat());
-    up.then([answer("200 OK", "", COMPLETION)]);
-    let got = client.send(request(&client, &["zstd"], full(fits))).await;
+    up.script_next([answer("200 OK", "", COMPLETION)]);
+    let got = client
+        .send(request(&client, &["zstd"], full_body(fits)))
+        .await;
     assert_eq!(got.status, 200, "{}", got.text());
 }
 
 #[tokio::test]
 async fn what_came_packed_takes_no_room_beside_what_comes_out() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| config.server.max_bytes_in_flight = 5 << 19)
         .start()
@@ -209,9 +221,9 @@ async fn what_came_packed_takes_no_room_beside_what_comes_out() {
     let packed = pack("gzip", body.as_bytes());
     assert!(packed.len() + body.len() > 5 << 19, "{}", packed.len());
     for _ in 0..2 {
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         let got = client
-            .send(request(&client, &["gzip"], full(packed.clone())))
+            .send(request(&client, &["gzip"], full_body(packed.clone())))
             .await;
         assert_eq!(got.status, 200, "{}", got.text());
     }
@@ -219,8 +231,8 @@ async fn what_came_packed_takes_no_room_beside_what_comes_out() {
 
 #[tokio::test]
 async fn the_size_that_counts_is_the_one_that_comes_out() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| config.server.max_body_bytes = ASK.len())
         .start()
@@ -230,24 +242,24 @@ async fn the_size_that_counts_is_the_one_that_comes_out() {
     for coding in ["gzip", "deflate", "br", "zstd"] {
         let longer = format!("{ASK}{}", " ".repeat(100));
         let packed = pack(coding, longer.as_bytes());
-        for body in [full(packed.clone()), pieces(&packed, 9)] {
+        for body in [full_body(packed.clone()), pieces(&packed, 9)] {
             let got = client.send(request(&client, &[coding], body)).await;
             got.is_error(413, "body_too_large");
         }
         let packed = pack(coding, ASK.as_bytes());
         if packed.len() <= ASK.len() {
             count += 1;
-            arrives(&up, &client, &[coding], full(packed), count).await;
+            arrives(&up, &client, &[coding], full_body(packed), count).await;
         }
     }
-    assert!(count > 0 && up.count() == count);
+    assert!(count > 0 && up.count_requests() == count);
 }
 
 #[tokio::test]
 async fn a_client_that_asks_first_is_told_to_go_on() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let packed = pack("zstd", ASK.as_bytes());
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
@@ -257,27 +269,29 @@ async fn a_client_that_asks_first_is_told_to_go_on() {
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut told = [0; 25];
-    within(stream.read_exact(&mut told)).await.unwrap();
+    within_time(stream.read_exact(&mut told)).await.unwrap();
     assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(&packed).await.unwrap();
     let mut answer = String::new();
-    within(stream.read_to_string(&mut answer)).await.unwrap();
+    within_time(stream.read_to_string(&mut answer))
+        .await
+        .unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert_eq!(up.request().await.body, ASK.as_bytes());
 }
 
 #[tokio::test]
 async fn other_paths_keep_their_encoding() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
-    up.then([answer("200 OK", "", "{}")]);
+    up.script_next([answer("200 OK", "", "{}")]);
     let client = proxy.client();
     let packed = pack("gzip", ASK.as_bytes());
     let request = client
         .request(Method::POST, "/v1/embeddings")
         .header("content-encoding", "gzip");
     let got = client
-        .send(request.body(full(packed.clone())).unwrap())
+        .send(request.body(full_body(packed.clone())).unwrap())
         .await;
     assert_eq!(got.status, 200);
     let seen = up.request().await;

@@ -12,8 +12,10 @@ use tokio::{
 };
 
 use crate::support::{
-    provider::{COMPLETION, Provider, SOON, Seen, Step, answer, send},
-    proxy::{Proxy, Running},
+    provider::{
+        COMPLETION, ProviderStep, ReceivedRequest, SOON, ScriptedProvider, answer, send_bytes,
+    },
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 const TASKS: usize = 20;
@@ -25,7 +27,7 @@ fn ask(what: &str, task: usize, number: usize) -> String {
 }
 
 /// What becomes of many requests at a time, as status and number of requests.
-async fn many(proxy: &Running, what: fn(usize) -> &'static str) -> HashMap<u16, usize> {
+async fn many(proxy: &RunningProxy, what: fn(usize) -> &'static str) -> HashMap<u16, usize> {
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let client = proxy.client();
@@ -47,24 +49,27 @@ async fn many(proxy: &Running, what: fn(usize) -> &'static str) -> HashMap<u16, 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_announces_keep_alive_and_closes_costs_no_request() {
-    let up = Provider::answering(|_| vec![answer("200 OK", "", COMPLETION), Step::Close]).await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start_answering(|_| {
+        vec![answer("200 OK", "", COMPLETION), ProviderStep::Close]
+    })
+    .await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let statuses = many(&proxy, |_| "lives").await;
     assert_eq!(statuses, HashMap::from([(200, TASKS * EACH)]));
-    assert_eq!(up.count(), TASKS * EACH, "none was read twice");
+    assert_eq!(up.count_requests(), TASKS * EACH, "none was read twice");
 }
 
 /// Every other request is read and gets no answer: it may be sent again only where the connection
 /// had brought an answer before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_was_read_on_a_new_connection_is_never_sent_again() {
-    let dies = |seen: &Seen| String::from_utf8_lossy(&seen.body).contains("dies");
-    let up = Provider::answering(move |seen| match dies(seen) {
-        true => vec![Step::Close],
+    let dies = |seen: &ReceivedRequest| String::from_utf8_lossy(&seen.body).contains("dies");
+    let up = ScriptedProvider::start_answering(move |seen| match dies(seen) {
+        true => vec![ProviderStep::Close],
         false => vec![answer("200 OK", "", COMPLETION)],
     })
     .await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let what = |number| ["lives", "dies"][number % 2];
     let statuses = many(&proxy, what).await;
     let half = TASKS * EACH / 2;
@@ -93,25 +98,25 @@ async fn what_was_read_on_a_new_connection_is_never_sent_again() {
 
 #[tokio::test]
 async fn an_answer_that_stops_in_the_middle_is_told_as_a_timeout() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .providers(|provider| provider.idle_timeout = SOON)
         .start()
         .await;
     let half = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
-    up.then([send(half), Step::Stall]);
+    up.script_next([send_bytes(half), ProviderStep::Stall]);
     let got = proxy.client().chat(ask("stops", 0, 0)).await;
     got.is_error(504, "provider_timeout");
     assert!(got.text().contains("idle_timeout_ms"), "{}", got.text());
     up.closed(0).await;
 
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .providers(|provider| provider.first_byte_timeout = SOON)
         .start()
         .await;
-    up.then([Step::Stall]);
+    up.script_next([ProviderStep::Stall]);
     let got = proxy.client().chat(ask("stops", 0, 0)).await;
     got.is_error(504, "provider_timeout");
     let text = got.text();
@@ -119,10 +124,10 @@ async fn an_answer_that_stops_in_the_middle_is_told_as_a_timeout() {
 }
 
 /// A proxy whose provider is to speak TLS at that address.
-async fn over_tls(listener: &TcpListener) -> Running {
+async fn over_tls(listener: &TcpListener) -> RunningProxy {
     let url = format!("https://{}/v1", listener.local_addr().unwrap());
-    let nobody = Provider::start().await;
-    Proxy::new()
+    let nobody = ScriptedProvider::start().await;
+    ProxyBuilder::new()
         .provider("up", &nobody)
         .providers(|provider| provider.connect_timeout = SOON)
         .set(|config| config.providers.get_mut("up").unwrap().base_url = Some(url))

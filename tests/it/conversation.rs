@@ -24,18 +24,20 @@ use plimsoll::config::ModelConfig;
 use serde_json::{Value, json};
 
 use crate::support::{
-    client::{Answer, Client, Upload, full},
-    provider::{DONE, Provider, Seen, Step, answer, send, stream_head},
-    proxy::{Proxy, Running},
+    client::{ClientAnswer, TestClient, TestUpload, full_body},
+    provider::{
+        DONE, ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes, stream_head,
+    },
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 /// A proxy before `up`, whose model `m` has that window.
-pub(super) fn before(up: &Provider, window: u32) -> Proxy {
+pub(super) fn before(up: &ScriptedProvider, window: u32) -> ProxyBuilder {
     let model = ModelConfig {
         context_length: Some(window),
         ..ModelConfig::default()
     };
-    let proxy = Proxy::new().provider("up", up);
+    let proxy = ProxyBuilder::new().provider("up", up);
     proxy.set(|config| {
         config.models.insert("m".into(), model);
         // What recovery adds has tests of its own.
@@ -59,7 +61,7 @@ pub(super) fn completion(message: &Value, prompt_tokens: Option<u32>) -> String 
 }
 
 /// An answer of this text.
-pub(super) fn says(text: &str, prompt_tokens: Option<u32>) -> Step {
+pub(super) fn says(text: &str, prompt_tokens: Option<u32>) -> ProviderStep {
     answer(
         "200 OK",
         "",
@@ -68,9 +70,9 @@ pub(super) fn says(text: &str, prompt_tokens: Option<u32>) -> Step {
 }
 
 /// A provider that numbers its answers, and reports 1,000 tokens and their number.
-pub(super) async fn counting() -> Provider {
+pub(super) async fn counting() -> ScriptedProvider {
     let made = AtomicU32::new(0);
-    Provider::answering(move |_: &Seen| {
+    ScriptedProvider::start_answering(move |_: &ReceivedRequest| {
         let number = made.fetch_add(1, Ordering::Relaxed);
         vec![says(&format!("answer {number}"), Some(1_000 + number))]
     })
@@ -78,7 +80,7 @@ pub(super) async fn counting() -> Provider {
 }
 
 /// A stream of these deltas, with the usage that was asked for.
-pub(super) fn streams(deltas: &[Value], prompt_tokens: Option<u32>) -> Vec<Step> {
+pub(super) fn streams(deltas: &[Value], prompt_tokens: Option<u32>) -> Vec<ProviderStep> {
     let mut events = String::new();
     let mut event = |choices: Value, usage: Option<Value>| {
         let mut chunk = json!({"id": "c", "object": "chat.completion.chunk", "choices": choices});
@@ -98,7 +100,12 @@ pub(super) fn streams(deltas: &[Value], prompt_tokens: Option<u32>) -> Vec<Step>
         let usage = json!({"prompt_tokens": prompt, "completion_tokens": 3});
         event(json!([]), Some(usage));
     }
-    vec![stream_head(), send(events), send(DONE), Step::Close]
+    vec![
+        stream_head(),
+        send_bytes(events),
+        send_bytes(DONE),
+        ProviderStep::Close,
+    ]
 }
 
 pub(super) fn user(text: &str) -> Value {
@@ -107,7 +114,7 @@ pub(super) fn user(text: &str) -> Value {
 
 /// What a client keeps of a conversation, and sends again every time.
 pub(super) struct Talk {
-    client: Client,
+    client: TestClient,
     pub(super) messages: Vec<Value>,
     /// Fields of the request beside `model` and `messages`.
     pub(super) fields: Value,
@@ -115,7 +122,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    pub(super) fn new(proxy: &Running) -> Self {
+    pub(super) fn new(proxy: &RunningProxy) -> Self {
         Self {
             client: proxy.client(),
             messages: Vec::new(),
@@ -137,24 +144,24 @@ impl Talk {
         body.to_string()
     }
 
-    fn request(&self) -> Request<Upload> {
+    fn request(&self) -> Request<TestUpload> {
         let mut request = self
             .client
             .request(Method::POST, "/v1/chat/completions")
             .header("content-type", "application/json")
-            .body(full(self.body()))
+            .body(full_body(self.body()))
             .unwrap();
         request.headers_mut().extend(self.headers.clone());
         request
     }
 
     /// Asks with what was said so far, and keeps nothing of the answer.
-    pub(super) async fn ask(&self) -> Answer {
+    pub(super) async fn ask(&self) -> ClientAnswer {
         self.client.send(self.request()).await
     }
 
     /// Says something, asks, and keeps the answer as it came.
-    pub(super) async fn say(&mut self, text: &str) -> Answer {
+    pub(super) async fn say(&mut self, text: &str) -> ClientAnswer {
         self.messages.push(user(text));
         let answer = self.ask().await;
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -164,11 +171,11 @@ impl Talk {
     }
 
     /// What the API tells of the session of this answer; `null` where it knows none.
-    pub(super) async fn session(&self, answer: &Answer) -> Value {
+    pub(super) async fn session(&self, answer: &ClientAnswer) -> Value {
         let path = format!("/plimsoll/api/sessions/{}", header(answer, "session"));
         let mut request = self.client.request(Method::GET, &path);
         request.headers_mut().unwrap().extend(self.headers.clone());
-        let shown = self.client.send(request.body(full("")).unwrap()).await;
+        let shown = self.client.send(request.body(full_body("")).unwrap()).await;
         if shown.status == 404 {
             shown.is_error(404, "session_not_found");
             return Value::Null;
@@ -179,7 +186,7 @@ impl Talk {
 }
 
 /// The value of a header of ours.
-pub(super) fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
+pub(super) fn header<'a>(answer: &'a ClientAnswer, name: &str) -> &'a str {
     let value = answer.headers.get(format!("x-plimsoll-{name}"));
     let value = value.unwrap_or_else(|| panic!("no {name} in {:?}", answer.headers));
     value.to_str().unwrap()

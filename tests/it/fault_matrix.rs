@@ -21,9 +21,12 @@ use tokio::{
 };
 
 use crate::support::{
-    client::{Answer, Client},
-    provider::{COMPLETION, DONE, FINISH, Provider, SOON, Step, TEXT, answer, send, stream_head},
-    proxy::{Proxy, Running},
+    client::{ClientAnswer, TestClient},
+    provider::{
+        COMPLETION, DONE, FINISH, ProviderStep, SOON, ScriptedProvider, TEXT, answer, send_bytes,
+        stream_head,
+    },
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 /// Requests in a row that a cell's breaker lets fail: as many as one request with its retries makes.
@@ -51,7 +54,7 @@ enum Does {
     Refuses,
     /// Speaks no TLS where TLS is spoken.
     NoTls,
-    Steps(fn(bool) -> Vec<Step>),
+    Steps(fn(bool) -> Vec<ProviderStep>),
 }
 
 #[derive(Clone, Copy)]
@@ -81,7 +84,7 @@ impl Row {
         name: &'static str,
         outcome: &'static str,
         seen: &'static str,
-        steps: fn(bool) -> Vec<Step>,
+        steps: fn(bool) -> Vec<ProviderStep>,
     ) -> Self {
         Self {
             outcome,
@@ -90,7 +93,11 @@ impl Row {
     }
 
     /// An answer that began, and is none: nobody is asked again.
-    const fn began(name: &'static str, whole: &'static str, steps: fn(bool) -> Vec<Step>) -> Self {
+    const fn began(
+        name: &'static str,
+        whole: &'static str,
+        steps: fn(bool) -> Vec<ProviderStep>,
+    ) -> Self {
         Self {
             retried: false,
             goes_on: false,
@@ -125,28 +132,28 @@ const ROWS: [Row; 16] = [
     Row::unsent("no TLS", Does::NoTls, UNREACHABLE),
     Row::unsent(
         "closed before the head",
-        Does::Steps(|_| vec![Step::Close]),
+        Does::Steps(|_| vec![ProviderStep::Close]),
         UNREACHABLE,
     ),
     Row::unsent(
         "silent before the head",
-        Does::Steps(|_| vec![Step::Stall]),
+        Does::Steps(|_| vec![ProviderStep::Stall]),
         LATE,
     ),
     Row::unsent(
         "garbage for a head",
-        Does::Steps(|_| vec![send("\0\0 garbage\r\n\r\n"), Step::Close]),
+        Does::Steps(|_| vec![send_bytes("\0\0 garbage\r\n\r\n"), ProviderStep::Close]),
         BAD,
     ),
     Row::began("closed after the head", BAD, |streams| {
-        half(streams, Step::Close)
+        half(streams, ProviderStep::Close)
     }),
     Row::began("silent in the middle", LATE, |streams| {
-        half(streams, Step::Stall)
+        half(streams, ProviderStep::Stall)
     }),
     Row::began("garbage for a body", BAD, |_| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n";
-        vec![send(format!("{head}<html>"))]
+        vec![send_bytes(format!("{head}<html>"))]
     }),
     Row::status("429, in 1 s", "busy", BUSY, |_| busy("retry-after: 1\r\n")).waits(2_000),
     Row::status("429, at a date", "busy", BUSY, |_| {
@@ -181,29 +188,29 @@ const ROWS: [Row; 16] = [
     }),
 ];
 
-fn busy(headers: &str) -> Vec<Step> {
+fn busy(headers: &str) -> Vec<ProviderStep> {
     let theirs = "{\"error\":{\"message\":\"slower\"}}";
     vec![answer("429 Too Many Requests", headers, theirs)]
 }
 
 /// Half an answer, and then that.
-fn half(streams: bool, then: Step) -> Vec<Step> {
+fn half(streams: bool, then: ProviderStep) -> Vec<ProviderStep> {
     if streams {
-        return vec![stream_head(), send(TEXT), then];
+        return vec![stream_head(), send_bytes(TEXT), then];
     }
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
-    vec![send(head), then]
+    vec![send_bytes(head), then]
 }
 
 /// A good answer.
-fn good(streams: bool) -> Vec<Step> {
+fn good(streams: bool) -> Vec<ProviderStep> {
     if streams {
         return vec![
             stream_head(),
-            send(TEXT),
-            send(FINISH),
-            send(DONE),
-            Step::Close,
+            send_bytes(TEXT),
+            send_bytes(FINISH),
+            send_bytes(DONE),
+            ProviderStep::Close,
         ];
     }
     vec![answer("200 OK", "", COMPLETION)]
@@ -232,14 +239,14 @@ fn retries(config: &mut Config) {
 }
 
 /// What `/readyz` says of a breaker.
-async fn breaker(client: &Client, provider: &str) -> String {
+async fn breaker(client: &TestClient, provider: &str) -> String {
     let ready = client.get("/readyz").await.json();
     let state = &ready["providers"][provider]["breaker"];
     state.as_str().unwrap_or_default().to_owned()
 }
 
 /// A counter of `/metrics`, by its whole name.
-async fn counted(client: &Client, name: &str) -> usize {
+async fn counted(client: &TestClient, name: &str) -> usize {
     let got = client.get("/metrics").await;
     let found = got
         .text()
@@ -265,7 +272,7 @@ async fn no_tls() -> (String, Arc<AtomicUsize>, JoinSet<()>) {
 }
 
 /// Status, code of ours, how it ended, who answered.
-fn seen(got: &Answer) -> String {
+fn seen(got: &ClientAnswer) -> String {
     let header = |name: &str| got.headers.get(name).map_or("-", |it| it.to_str().unwrap());
     let ended = if got.whole { "whole" } else { "broken" };
     let (code, who) = (header("x-plimsoll-error"), header("x-plimsoll-provider"));
@@ -273,14 +280,14 @@ fn seen(got: &Answer) -> String {
 }
 
 async fn start(
-    up: &Provider,
+    up: &ScriptedProvider,
     url: Option<String>,
-    other: &Provider,
+    other: &ScriptedProvider,
     (row, cell): (&Row, Cell),
-) -> Running {
+) -> RunningProxy {
     // Where nothing is to be late, nothing is, however busy the machine.
     let silent = row.name.starts_with("silent");
-    Proxy::new()
+    ProxyBuilder::new()
         .provider("up", up)
         .provider("other", other)
         .providers(|provider| {
@@ -307,10 +314,10 @@ async fn start(
 /// Gives the line of the table.
 async fn check(row: &Row, cell: Cell) -> String {
     let up = match row.does {
-        Does::Steps(steps) => Provider::answering(move |_| steps(cell.streams)).await,
-        _ => Provider::start().await,
+        Does::Steps(steps) => ScriptedProvider::start_answering(move |_| steps(cell.streams)).await,
+        _ => ScriptedProvider::start().await,
     };
-    let other = Provider::answering(move |_| good(cell.streams)).await;
+    let other = ScriptedProvider::start_answering(move |_| good(cell.streams)).await;
     // Bound, and so nobody else's; but nobody listens.
     let nobody = TcpSocket::new_v4().unwrap();
     nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -344,7 +351,7 @@ async fn check(row: &Row, cell: Cell) -> String {
         if cell.fallback { "fallback" } else { "alone" },
         if cell.retries { "retries" } else { "once" },
         seen(&got),
-        other.count(),
+        other.count_requests(),
     );
 
     let expected = match (stands_in, cell.streams) {
@@ -354,7 +361,7 @@ async fn check(row: &Row, cell: Cell) -> String {
     };
     assert_eq!(seen(&got), expected, "{line}");
     assert_eq!(arrived, calls, "{line}");
-    assert_eq!(other.count(), stands_in, "{line}");
+    assert_eq!(other.count_requests(), stands_in, "{line}");
     // An error of ours is nobody's answer.
     let answered = !got.headers.contains_key("x-plimsoll-error");
     let told = answered.then(|| (calls + stands_in).to_string());

@@ -11,27 +11,30 @@ use tokio::{
 };
 
 use crate::support::{
-    client::full,
-    provider::{COMPLETION, DONE, FINISH, Provider, SOON, Step, TEXT, answer, send, stream_head},
-    proxy::{Proxy, Running, within},
+    client::full_body,
+    provider::{
+        COMPLETION, DONE, FINISH, ProviderStep, SOON, ScriptedProvider, TEXT, answer, send_bytes,
+        stream_head,
+    },
+    proxy::{ProxyBuilder, RunningProxy, within_time},
 };
 
 const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
 const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
 
-async fn proxy_of(up: &Provider) -> Running {
-    Proxy::new().provider("up", up).start().await
+async fn proxy_of(up: &ScriptedProvider) -> RunningProxy {
+    ProxyBuilder::new().provider("up", up).start().await
 }
 
 /// That the proxy still works.
-async fn goes_on(up: &Provider, proxy: &Running) {
-    up.then([answer("200 OK", "", COMPLETION)]);
+async fn goes_on(up: &ScriptedProvider, proxy: &RunningProxy) {
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(proxy.client().chat(ASK).await.text(), COMPLETION);
 }
 
 #[tokio::test]
 async fn a_providers_errors_pass_with_status_body_and_headers() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     for status in [
         "400 Bad Request",
@@ -41,7 +44,7 @@ async fn a_providers_errors_pass_with_status_body_and_headers() {
         "503 Busy",
     ] {
         for body in ["{\"error\": {\"message\":\"theirs\"}}", "<html>", ""] {
-            up.then([answer(status, "retry-after: 7\r\n", body)]);
+            up.script_next([answer(status, "retry-after: 7\r\n", body)]);
             let got = proxy.client().chat(STREAM).await;
             assert_eq!(got.status.as_str(), &status[..3]);
             assert_eq!(got.text(), body);
@@ -54,32 +57,32 @@ async fn a_providers_errors_pass_with_status_body_and_headers() {
 
 #[tokio::test]
 async fn what_is_no_answer_is_a_502() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     for (steps, code) in [
-        (vec![Step::Close], "provider_unreachable"),
+        (vec![ProviderStep::Close], "provider_unreachable"),
         (
-            vec![send("\0\0 garbage\r\n\r\n"), Step::Close],
+            vec![send_bytes("\0\0 garbage\r\n\r\n"), ProviderStep::Close],
             "provider_bad_answer",
         ),
         (vec![answer("200 OK", "", "<html>")], "provider_bad_answer"),
         (vec![answer("200 OK", "", "")], "provider_bad_answer"),
         (
             vec![
-                send(
+                send_bytes(
                     "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{",
                 ),
-                Step::Close,
+                ProviderStep::Close,
             ],
             "provider_bad_answer",
         ),
     ] {
-        up.then(steps);
+        up.script_next(steps);
         proxy.client().chat(ASK).await.is_error(502, code);
     }
     // What a laxer parser may read goes on, and nothing is known of it.
     let lax = r#"{"choices":[{"message":{"content":"x"},"logprobs":NaN}]}"#;
-    up.then([answer("200 OK", "", lax)]);
+    up.script_next([answer("200 OK", "", lax)]);
     let got = proxy.client().chat(ASK).await;
     assert_eq!((got.status.as_u16(), got.text()), (200, lax));
     assert_eq!(got.headers["x-plimsoll-health"], "unknown");
@@ -88,7 +91,7 @@ async fn what_is_no_answer_is_a_502() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = nobody.local_addr().unwrap();
     drop(nobody);
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| {
             let url = format!("http://{address}/v1");
@@ -103,15 +106,18 @@ async fn what_is_no_answer_is_a_502() {
 
 #[tokio::test]
 async fn a_length_beside_a_transfer_coding_is_not_passed_on() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 3\r\n\
                 transfer-encoding: chunked\r\n\r\n";
     let answer = format!("{head}{:x}\r\n{COMPLETION}\r\n0\r\n\r\n", COMPLETION.len());
     for client in [proxy.client(), proxy.client_h2()] {
         for path in ["/v1/chat/completions", "/v1/embeddings"] {
-            up.then([send(&answer)]);
-            let request = client.request(Method::POST, path).body(full(ASK)).unwrap();
+            up.script_next([send_bytes(&answer)]);
+            let request = client
+                .request(Method::POST, path)
+                .body(full_body(ASK))
+                .unwrap();
             let got = client.send(request).await;
             assert!(got.whole && got.text() == COMPLETION, "{path}: {got:?}");
         }
@@ -120,14 +126,17 @@ async fn a_length_beside_a_transfer_coding_is_not_passed_on() {
 
 #[tokio::test]
 async fn a_provider_that_leaves_http_unasked_gave_no_answer() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     for path in ["/v1/chat/completions", "/v1/realtime"] {
         let head =
             "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n";
-        up.then([send(head), Step::Stall]);
+        up.script_next([send_bytes(head), ProviderStep::Stall]);
         let client = proxy.client();
-        let request = client.request(Method::POST, path).body(full(ASK)).unwrap();
+        let request = client
+            .request(Method::POST, path)
+            .body(full_body(ASK))
+            .unwrap();
         let got = client.send(request).await;
         got.is_error(502, "provider_bad_answer");
     }
@@ -136,10 +145,10 @@ async fn a_provider_that_leaves_http_unasked_gave_no_answer() {
 
 #[tokio::test]
 async fn an_answer_may_begin_with_a_byte_order_mark() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     let marked = format!("\u{feff}{COMPLETION}");
-    up.then([answer("200 OK", "", &marked)]);
+    up.script_next([answer("200 OK", "", &marked)]);
     let got = proxy.client().chat(ASK).await;
     assert_eq!((got.status.as_u16(), got.text()), (200, marked.as_str()));
     assert_eq!(got.headers["x-plimsoll-prompt-tokens"], "7");
@@ -148,14 +157,14 @@ async fn an_answer_may_begin_with_a_byte_order_mark() {
 #[tokio::test]
 async fn an_answer_that_nobody_reads_stays_in_flight() {
     const ROOM: usize = 24 << 20;
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| config.server.max_bytes_in_flight = ROOM)
         .start()
         .await;
     let large = COMPLETION.replace("hi", &"x".repeat(16 << 20));
-    up.then([answer("200 OK", "", &large)]);
+    up.script_next([answer("200 OK", "", &large)]);
     // The kernel must not take it all: what it does not take waits in the proxy.
     let slow = TcpSocket::new_v4().unwrap();
     slow.set_recv_buffer_size(64 << 10).unwrap();
@@ -164,7 +173,7 @@ async fn an_answer_that_nobody_reads_stays_in_flight() {
     let ask = format!("{head}content-length: {}\r\n\r\n{ASK}", ASK.len());
     slow.write_all(ask.as_bytes()).await.unwrap();
     let mut begin = [0; 12];
-    within(slow.read_exact(&mut begin)).await.unwrap();
+    within_time(slow.read_exact(&mut begin)).await.unwrap();
     assert_eq!(&begin, b"HTTP/1.1 200");
     let other = ASK.replace('x', &"y".repeat(10 << 20));
     proxy
@@ -173,15 +182,17 @@ async fn an_answer_that_nobody_reads_stays_in_flight() {
         .await
         .is_error(503, "overloaded");
     // Read to its end, it gives its room back.
-    within(slow.read_to_end(&mut Vec::new())).await.unwrap();
-    up.then([answer("200 OK", "", COMPLETION)]);
+    within_time(slow.read_to_end(&mut Vec::new()))
+        .await
+        .unwrap();
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(proxy.client().chat(other).await.status, 200);
 }
 
 #[tokio::test]
 async fn a_provider_is_waited_for_between_two_bytes_only() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .providers(|provider| {
             provider.first_byte_timeout = SOON;
@@ -189,14 +200,14 @@ async fn a_provider_is_waited_for_between_two_bytes_only() {
         })
         .start()
         .await;
-    up.then([Step::Stall]);
+    up.script_next([ProviderStep::Stall]);
     proxy
         .client()
         .chat(ASK)
         .await
         .is_error(504, "provider_timeout");
     up.closed(0).await;
-    up.then([stream_head(), send(TEXT), Step::Stall]);
+    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
     let got = proxy.client().chat(STREAM).await;
     assert!(!got.whole && got.text().starts_with(TEXT));
     up.closed(1).await;
@@ -204,7 +215,7 @@ async fn a_provider_is_waited_for_between_two_bytes_only() {
 
 #[tokio::test]
 async fn half_a_stream_ends_with_an_error_and_abnormally() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     for client in [proxy.client(), proxy.client_h2()] {
         for half in [
@@ -213,7 +224,7 @@ async fn half_a_stream_ends_with_an_error_and_abnormally() {
             "data: {\"choices\":[{\"ind",
             &format!("{TEXT}: hi\n"),
         ] {
-            up.then([stream_head(), send(half), Step::Close]);
+            up.script_next([stream_head(), send_bytes(half), ProviderStep::Close]);
             let got = client.chat(STREAM).await;
             assert_eq!(got.status, 200);
             assert!(!got.whole, "{half:?}");
@@ -228,7 +239,7 @@ async fn half_a_stream_ends_with_an_error_and_abnormally() {
         format!("{TEXT}{DONE}"),
         "event: error\ndata: {\"error\":{\"message\":\"theirs\"}}\n\n".to_owned(),
     ] {
-        up.then([stream_head(), send(&whole), Step::Close]);
+        up.script_next([stream_head(), send_bytes(&whole), ProviderStep::Close]);
         let got = proxy.client().chat(STREAM).await;
         assert!(got.whole && got.text() == whole, "{whole}");
     }
@@ -236,7 +247,7 @@ async fn half_a_stream_ends_with_an_error_and_abnormally() {
     let head =
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunk = format!("{:x}\r\n{TEXT}\r\n", TEXT.len());
-    up.then([send(head), send(chunk), Step::Close]);
+    up.script_next([send_bytes(head), send_bytes(chunk), ProviderStep::Close]);
     let got = proxy.client().chat(STREAM).await;
     assert!(!got.whole && got.text().contains("provider_bad_answer"));
     goes_on(&up, &proxy).await;
@@ -244,12 +255,12 @@ async fn half_a_stream_ends_with_an_error_and_abnormally() {
 
 #[tokio::test]
 async fn a_pooled_connection_that_dies_is_replaced_once() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     let client = proxy.client();
-    up.then([answer("200 OK", "", COMPLETION)]);
-    up.then([Step::Close]);
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
+    up.script_next([ProviderStep::Close]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(client.chat(ASK).await.status, 200);
     let got = client.chat(ASK.replace("\"x\"", "\"again\"")).await;
     assert_eq!(got.text(), COMPLETION);
@@ -262,22 +273,22 @@ async fn a_pooled_connection_that_dies_is_replaced_once() {
 
 #[tokio::test]
 async fn a_fresh_connection_that_dies_is_not_tried_again() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
-    up.then([Step::Close]);
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([ProviderStep::Close]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     proxy
         .client()
         .chat(ASK)
         .await
         .is_error(502, "provider_unreachable");
-    assert_eq!(up.count(), 1);
+    assert_eq!(up.count_requests(), 1);
 }
 
 #[tokio::test]
 async fn bodies_are_read_within_limits() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| {
             config.server.max_body_bytes = 1_000;
@@ -318,16 +329,16 @@ async fn bodies_are_read_within_limits() {
         let request = client
             .request(Method::POST, "/v1/chat/completions")
             .header("content-encoding", "compress");
-        let got = client.send(request.body(full("x")).unwrap()).await;
+        let got = client.send(request.body(full_body("x")).unwrap()).await;
         got.is_error(415, "unsupported_content_encoding");
     }
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }
 
 #[tokio::test]
 async fn who_writes_before_reading_gets_the_refusal_and_no_reset() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .providers(|provider| provider.auth = plimsoll::config::Auth::None)
         .client("alice", "alice", &["m"])
@@ -354,11 +365,13 @@ async fn who_writes_before_reading_gets_the_refusal_and_no_reset() {
         let mut stream = TcpStream::connect(proxy.address).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
         // All of it is taken, so that a client which reads only after it wrote is well.
-        within(stream.write_all(&vec![b' '; 4_000_000]))
+        within_time(stream.write_all(&vec![b' '; 4_000_000]))
             .await
             .unwrap();
         let mut answer = String::new();
-        within(stream.read_to_string(&mut answer)).await.unwrap();
+        within_time(stream.read_to_string(&mut answer))
+            .await
+            .unwrap();
         assert_eq!(&answer[9..12], status, "{path}: {answer}");
 
         // Who asks first is told at once, and not to go on.
@@ -366,27 +379,29 @@ async fn who_writes_before_reading_gets_the_refusal_and_no_reset() {
         let mut stream = TcpStream::connect(proxy.address).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut answer = String::new();
-        within(stream.read_to_string(&mut answer)).await.unwrap();
+        within_time(stream.read_to_string(&mut answer))
+            .await
+            .unwrap();
         assert_eq!(&answer[9..12], status, "{path}: {answer}");
     }
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }
 
 #[tokio::test]
 async fn bytes_in_flight_are_bounded() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| config.server.max_bytes_in_flight = ASK.len() + 10)
         .start()
         .await;
     let client = proxy.client();
-    up.then([
-        Step::Stall,
+    up.script_next([
+        ProviderStep::Stall,
         stream_head(),
-        send(TEXT),
-        send(DONE),
-        Step::Close,
+        send_bytes(TEXT),
+        send_bytes(DONE),
+        ProviderStep::Close,
     ]);
     let first = client.chat(ASK);
     tokio::pin!(first);
@@ -397,16 +412,16 @@ async fn bytes_in_flight_are_bounded() {
     let got = client.chat(ASK).await;
     got.is_error(503, "overloaded");
     assert_eq!(got.headers["retry-after"], "1");
-    up.release();
+    up.release_stalled();
     assert_eq!(first.await.status, 200);
     // An answer that does not fit any more goes on without being looked at.
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(client.chat(ASK).await.text(), COMPLETION);
 }
 
 #[tokio::test]
 async fn heads_are_bounded_in_size_and_time() {
-    let proxy = Proxy::new().set(limit_heads).start().await;
+    let proxy = ProxyBuilder::new().set(limit_heads).start().await;
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     let head = format!(
         "GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n",
@@ -415,7 +430,7 @@ async fn heads_are_bounded_in_size_and_time() {
     // The answer may come before all was written.
     let _ = stream.write_all(head.as_bytes()).await;
     let mut answer = vec![0; 12];
-    within(stream.read_exact(&mut answer)).await.unwrap();
+    within_time(stream.read_exact(&mut answer)).await.unwrap();
     assert_eq!(answer, b"HTTP/1.1 431");
 
     for begun in ["", "PRI * HTTP", "GET /healthz HTTP/1.1\r\nhost: local"] {
@@ -423,20 +438,20 @@ async fn heads_are_bounded_in_size_and_time() {
         stream.write_all(begun.as_bytes()).await.unwrap();
         let mut rest = Vec::new();
         // Closed or reset: the point is that it ends.
-        let _ = within(stream.read_to_end(&mut rest)).await;
+        let _ = within_time(stream.read_to_end(&mut rest)).await;
     }
 }
 
 #[tokio::test]
 async fn an_idle_connection_outlives_the_time_for_a_head() {
-    let proxy = Proxy::new().set(limit_heads).start().await;
+    let proxy = ProxyBuilder::new().set(limit_heads).start().await;
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     let head = b"HEAD /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     for _ in 0..2 {
         stream.write_all(head).await.unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
-            assert_ne!(within(stream.read_buf(&mut answer)).await.unwrap(), 0);
+            assert_ne!(within_time(stream.read_buf(&mut answer)).await.unwrap(), 0);
         }
         assert!(answer.starts_with(b"HTTP/1.1 200"));
         let closed = tokio::time::timeout(Duration::from_millis(500), stream.readable());
@@ -451,7 +466,7 @@ fn limit_heads(config: &mut Config) {
 
 #[tokio::test]
 async fn connections_are_bounded() {
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .set(|config| config.server.max_connections = 1)
         .start()
         .await;
@@ -468,6 +483,8 @@ async fn connections_are_bounded() {
         "the second waits while the first is open"
     );
     drop(first);
-    within(second.read_to_string(&mut answer)).await.unwrap();
+    within_time(second.read_to_string(&mut answer))
+        .await
+        .unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"));
 }

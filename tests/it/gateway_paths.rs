@@ -24,17 +24,20 @@ use tokio::{
 };
 
 use crate::support::{
-    client::{Client, SECRET, Upload, full, next},
-    provider::{Provider, Seen, Step, answer, send, stream_head},
-    proxy::{Proxy, Running, within},
+    client::{SECRET, TestClient, TestUpload, full_body, next},
+    provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes, stream_head},
+    proxy::{ProxyBuilder, RunningProxy, within_time},
 };
 
 const VECTORS: &str = "{ \"unknown\":[ 1.0e0 ],\t\"input\":\"h\\u00e9\", \"model\" : \"NAME\" ,\"x\":{\"model\":\"NAME\"}}\n";
 
 /// Two providers; `default` gets what names nobody.
-async fn two() -> (Provider, Provider, Running) {
-    let (up, default) = (Provider::start().await, Provider::start().await);
-    let proxy = Proxy::new()
+async fn two() -> (ScriptedProvider, ScriptedProvider, RunningProxy) {
+    let (up, default) = (
+        ScriptedProvider::start().await,
+        ScriptedProvider::start().await,
+    );
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .provider("default", &default)
         .set(|config| {
@@ -50,23 +53,33 @@ async fn two() -> (Provider, Provider, Running) {
     (up, default, proxy)
 }
 
-fn post(client: &Client, path: &str, kind: &str, body: impl Into<Bytes>) -> Request<Upload> {
+fn post(
+    client: &TestClient,
+    path: &str,
+    kind: &str,
+    body: impl Into<Bytes>,
+) -> Request<TestUpload> {
     let request = client.request(Method::POST, path);
     let request = match kind {
         "" => request,
         kind => request.header("content-type", kind),
     };
-    request.body(full(body)).unwrap()
+    request.body(full_body(body)).unwrap()
 }
 
 /// A body in pieces, of a length that is not told.
-fn pieces(parts: Vec<Bytes>) -> Upload {
+fn pieces(parts: Vec<Bytes>) -> TestUpload {
     let frames = stream::iter(parts).map(|part| Ok::<_, Infallible>(Frame::data(part)));
     StreamBody::new(frames).boxed_unsync()
 }
 
-async fn sent_on(up: &Provider, count: usize, proxy: &Running, request: Request<Upload>) -> Seen {
-    up.then([answer("200 OK", "", "{}")]);
+async fn sent_on(
+    up: &ScriptedProvider,
+    count: usize,
+    proxy: &RunningProxy,
+    request: Request<TestUpload>,
+) -> ReceivedRequest {
+    up.script_next([answer("200 OK", "", "{}")]);
     let got = proxy.client().send(request).await;
     assert_eq!(got.status, 200, "{}", got.text());
     up.requests(count).await.pop().unwrap()
@@ -137,7 +150,7 @@ async fn a_model_in_the_query_finds_its_provider() {
     let request = proxy
         .client()
         .request(Method::GET, "/v1/realtime?x=%41&model=up%2Fa%20b&model2=c");
-    let seen = sent_on(&up, 1, &proxy, request.body(full("")).unwrap()).await;
+    let seen = sent_on(&up, 1, &proxy, request.body(full_body("")).unwrap()).await;
     assert_eq!(
         seen.line,
         "GET /v1/realtime?x=%41&model=a+b&model2=c HTTP/1.1"
@@ -206,8 +219,8 @@ async fn a_form_whose_model_is_not_near_its_beginning_goes_on_as_it_came() {
 
 #[tokio::test]
 async fn a_large_upload_takes_no_room() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| {
             config.server.max_bytes_in_flight = 256 << 10;
@@ -231,9 +244,9 @@ async fn a_large_upload_takes_no_room() {
 #[tokio::test]
 async fn an_upload_waits_for_a_provider_that_does_not_read() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .providers(move |provider| {
             if provider.base_url.is_some() {
@@ -255,10 +268,10 @@ async fn an_upload_waits_for_a_provider_that_does_not_read() {
         .body(StreamBody::new(frames).boxed_unsync())
         .unwrap();
     let silent = async {
-        let (_connection, _) = within(listener.accept()).await.unwrap();
+        let (_connection, _) = within_time(listener.accept()).await.unwrap();
         let mut before = 0;
         // Until nothing more is taken: what is under way is in the kernel's buffers.
-        within(async {
+        within_time(async {
             loop {
                 let now = taken.load(SeqCst);
                 if now == before && now > 0 {
@@ -289,10 +302,10 @@ async fn answers_come_back_as_they_are() {
         let request = client
             .request(method, "/up/v1/files/a%2Fb?c=%2f&c=2")
             .header("accept-encoding", "gzip");
-        request.body(full("")).unwrap()
+        request.body(full_body("")).unwrap()
     };
     let headers = "content-encoding: gzip\r\nx-many: 1\r\nx-many: 2\r\n";
-    up.then([answer("200 OK", headers, &gzip)]);
+    up.script_next([answer("200 OK", headers, &gzip)]);
     let got = client.send(get(Method::GET)).await;
     assert_eq!(got.body, gzip);
     assert_eq!(got.headers["content-encoding"], "gzip");
@@ -300,25 +313,27 @@ async fn answers_come_back_as_they_are() {
     let seen = up.request().await;
     assert_eq!(seen.line, "GET /v1/files/a%2Fb?c=%2f&c=2 HTTP/1.1");
 
-    up.then([answer("206 Partial Content", "", &audio)]);
+    up.script_next([answer("206 Partial Content", "", &audio)]);
     let got = client.send(get(Method::GET)).await;
     assert_eq!((got.status.as_u16(), got.body), (206, audio.into()));
 
-    up.then([send("HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n")]);
+    up.script_next([send_bytes(
+        "HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n",
+    )]);
     let got = client.send(get(Method::HEAD)).await;
     assert_eq!(got.headers["content-length"], "12345");
     assert!(got.body.is_empty());
 
     for status in ["204 No Content", "304 Not Modified"] {
         let head = format!("HTTP/1.1 {status}\r\netag: \"e\"\r\n\r\n");
-        up.then([send(head)]);
+        up.script_next([send_bytes(head)]);
         let got = client.send(get(Method::DELETE)).await;
         assert!(status.starts_with(got.status.as_str()) && got.body.is_empty());
         assert_eq!(got.headers["etag"], "\"e\"");
     }
 
-    let early = send("HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n");
-    up.then([early, answer("418 I'm a teapot", "retry-after: 7\r\n", "")]);
+    let early = send_bytes("HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n");
+    up.script_next([early, answer("418 I'm a teapot", "retry-after: 7\r\n", "")]);
     let got = client.send(get(Method::GET)).await;
     assert_eq!(got.status, 418);
     assert_eq!(got.headers["retry-after"], "7");
@@ -330,12 +345,17 @@ async fn events_of_other_apis_pass_one_by_one() {
     let (up, _default, proxy) = two().await;
     let client = proxy.client();
     let first = "event: response.created\ndata: {\"x\":1}\n\n";
-    up.then([stream_head(), send(first), Step::Stall, send("data: 2\n\n")]);
+    up.script_next([
+        stream_head(),
+        send_bytes(first),
+        ProviderStep::Stall,
+        send_bytes("data: 2\n\n"),
+    ]);
     let ask = r#"{"model":"up/m","stream":true,"input":"x"}"#;
     let request = post(&client, "/v1/responses", "application/json", ask);
     let mut body = client.begin(request).await.into_body();
     assert_eq!(next(&mut body).await, first);
-    up.release();
+    up.release_stalled();
     assert_eq!(next(&mut body).await, "data: 2\n\n");
     // Its connection ends without a word of ours.
     up.requests(1).await;
@@ -347,11 +367,11 @@ async fn trailers_reach_a_client_that_reads_them() {
     let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, x-plimsoll-fake\r\n\r\n\
                   2\r\nhi\r\n0\r\nx-sum: 7\r\nx-plimsoll-fake: 1\r\nset-cookie: a=b\r\n\r\n";
     for client in [proxy.client(), proxy.client_h2()] {
-        up.then([send(answer)]);
+        up.script_next([send_bytes(answer)]);
         let request = client
             .request(Method::GET, "/up/v1/files")
             .header("te", "trailers");
-        let got = client.send(request.body(full("")).unwrap()).await;
+        let got = client.send(request.body(full_body("")).unwrap()).await;
         assert_eq!(got.text(), "hi");
         let trailers = got.trailers.unwrap();
         assert_eq!(
@@ -364,14 +384,16 @@ async fn trailers_reach_a_client_that_reads_them() {
 #[tokio::test]
 async fn trailers_of_a_request_go_no_further() {
     let (up, _default, proxy) = two().await;
-    up.then([answer("200 OK", "", "{}")]);
+    up.script_next([answer("200 OK", "", "{}")]);
     let mut stream = tokio::net::TcpStream::connect(proxy.address).await.unwrap();
     let request = "PUT /up/v1/files HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\
                    trailer: authorization\r\nconnection: close\r\n\r\n\
                    2\r\nhi\r\n0\r\nauthorization: Bearer sk-secret\r\n\r\n";
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    within(stream.read_to_string(&mut answer)).await.unwrap();
+    within_time(stream.read_to_string(&mut answer))
+        .await
+        .unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let seen = up.request().await;
     assert_eq!(seen.body, b"hi");
@@ -396,8 +418,8 @@ async fn a_compressed_body_goes_on_as_it_came() {
 
 #[tokio::test]
 async fn a_key_for_some_models_opens_those_alone_on_every_path() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .provider("other", &up)
         .client("alice", SECRET, &["up/good*"])
@@ -409,7 +431,7 @@ async fn a_key_for_some_models_opens_those_alone_on_every_path() {
         .start()
         .await;
     let client = proxy.client();
-    let keyed = |mut request: Request<Upload>| {
+    let keyed = |mut request: Request<TestUpload>| {
         let key = format!("Bearer {SECRET}").parse().unwrap();
         request.headers_mut().insert("authorization", key);
         request
@@ -422,10 +444,10 @@ async fn a_key_for_some_models_opens_those_alone_on_every_path() {
         ("/v1/batches/x/cancel", json, b""),
     ] {
         let request = keyed(post(&client, path, kind, body.to_vec()));
-        let count = up.count() + 1;
+        let count = up.count_requests() + 1;
         sent_on(&up, count, &proxy, request).await;
     }
-    let count = up.count();
+    let count = up.count_requests();
     let twice = form(&[("model", "", b"good"), ("model", "", b"bad")]);
     let bad = form(&[("model", "", b"bad")]);
     let none = form(&[("file", "", b"x")]);
@@ -473,7 +495,9 @@ async fn a_key_for_some_models_opens_those_alone_on_every_path() {
         "/v1/realtime?model=good;model=bad",
     ] {
         let request = client.request(Method::GET, path);
-        let got = client.send(keyed(request.body(full("")).unwrap())).await;
+        let got = client
+            .send(keyed(request.body(full_body("")).unwrap()))
+            .await;
         got.is_error(404, "model_not_found");
     }
     let mut request = keyed(post(&client, "/v1/embeddings", json, "x"));
@@ -482,12 +506,16 @@ async fn a_key_for_some_models_opens_those_alone_on_every_path() {
     let got = client.send(request).await;
     got.is_error(400, "invalid_content_encoding");
     let request = client.request(Method::GET, "/other/v1/files");
-    let got = client.send(keyed(request.body(full("")).unwrap())).await;
+    let got = client
+        .send(keyed(request.body(full_body("")).unwrap()))
+        .await;
     got.is_error(403, "path_not_allowed");
     let request = client.request(Method::GET, "/v1/realtime?model=good&MODEL=bad");
-    let got = client.send(keyed(request.body(full("")).unwrap())).await;
+    let got = client
+        .send(keyed(request.body(full_body("")).unwrap()))
+        .await;
     got.is_error(404, "model_not_found");
-    assert_eq!(up.count(), count);
+    assert_eq!(up.count_requests(), count);
     // One text, and not what an encoding hides from some readers and shows to others.
     let plain = br#"{"model":"good"}"#;
     let packed = zstd::encode_all(&plain[..], 1).unwrap();
@@ -512,19 +540,24 @@ async fn a_name_of_any_length_is_not_kept() {
         got.is_error(404, "model_not_found");
         assert!(got.body.len() < 500);
     }
-    assert_eq!(one.count(), 0);
+    assert_eq!(one.count_requests(), 0);
 }
 
 #[tokio::test]
 async fn a_compressed_body_finds_the_provider_of_its_model() {
-    let (one, two) = (Provider::start().await, Provider::start().await);
-    let proxy = Proxy::new().provider("one", &one).provider("two", &two);
+    let (one, two) = (
+        ScriptedProvider::start().await,
+        ScriptedProvider::start().await,
+    );
+    let proxy = ProxyBuilder::new()
+        .provider("one", &one)
+        .provider("two", &two);
     let proxy = proxy.set(|config| config.default_provider = Some("one".into()));
     let proxy = proxy.start().await;
     let client = proxy.client();
     let plain = r#"{"model":"two/e","input":"x"}"#;
     let packed = zstd::encode_all(plain.as_bytes(), 1).unwrap();
-    two.then([answer("200 OK", "", "{}")]);
+    two.script_next([answer("200 OK", "", "{}")]);
     let mut request = post(&client, "/v1/embeddings", "application/json", packed);
     let encoding = "zstd".parse().unwrap();
     request.headers_mut().insert("content-encoding", encoding);
@@ -532,5 +565,5 @@ async fn a_compressed_body_finds_the_provider_of_its_model() {
     let seen = two.request().await;
     assert_eq!(seen.body, br#"{"model":"e","input":"x"}"#);
     assert_eq!(seen.header("content-encoding"), None);
-    assert_eq!(one.count(), 0);
+    assert_eq!(one.count_requests(), 0);
 }

@@ -6,14 +6,15 @@ use serde_json::Value;
 
 use crate::support::{
     generate::{
-        self, Escapes, Recipe, SHAPES, Session, Shape, Size, Space, Spelling, any_conversation,
+        self, ConversationSize, Escapes, JsonSpelling, Recipe, SHAPES, Session, Shape, Space,
+        any_conversation,
     },
     parse,
-    strict::violations,
+    strict::find_violations,
 };
 
 fn of_messages(body: &[u8]) -> Vec<Value> {
-    let body = parse::value(body).unwrap();
+    let body = parse::parse_value(body).unwrap();
     body["messages"].as_array().unwrap().clone()
 }
 
@@ -24,7 +25,7 @@ proptest! {
     fn bodies_are_valid_for_whom_they_are_made(case in any_conversation(40)) {
         for profile in profile::PROFILES {
             if case.recipe.strict || profile.name == "openai" {
-                prop_assert_eq!(violations(&case.body(), profile), vec![], "{}", profile.name);
+                prop_assert_eq!(find_violations(&case.body(), profile), vec![], "{}", profile.name);
             }
         }
     }
@@ -43,9 +44,9 @@ proptest! {
 
     #[test]
     fn a_spelling_changes_no_meaning(case in any_conversation(12)) {
-        let plain = Recipe { spelling: Spelling::PLAIN, ..case.recipe };
-        let plain = Session::of_units(case.seed, plain, &case.units).whole();
-        let (spelt, plain) = (parse::value(&case.body()).unwrap(), parse::value(&plain).unwrap());
+        let plain = Recipe { spelling: JsonSpelling::PLAIN, ..case.recipe };
+        let plain = Session::from_units(case.seed, plain, &case.units).whole();
+        let (spelt, plain) = (parse::parse_value(&case.body()).unwrap(), parse::parse_value(&plain).unwrap());
         prop_assert_eq!(spelt, plain);
     }
 }
@@ -56,7 +57,11 @@ fn the_same_seed_gives_the_same_bytes_everywhere() {
         let body = generate::conversation(7, shape);
         assert_eq!(body, generate::conversation(7, shape));
         assert_ne!(body, generate::conversation(8, shape));
-        assert_eq!(violations(&body, &profile::PROFILES[0]), [], "{shape:?}");
+        assert_eq!(
+            find_violations(&body, &profile::PROFILES[0]),
+            [],
+            "{shape:?}"
+        );
     }
     let all: Vec<u8> = SHAPES
         .iter()
@@ -72,7 +77,7 @@ fn the_same_seed_gives_the_same_bytes_everywhere() {
 fn bodies_have_the_size_that_was_asked_for() {
     for bytes in [1_000, 10_000, 100_000, 1_000_000] {
         for heavy in [false, true] {
-            let body = generate::measured(bytes, heavy);
+            let body = generate::body_for_measuring(bytes, heavy);
             let off = body.len().abs_diff(bytes) * 100 / bytes;
             assert!(
                 off <= 12,
@@ -87,7 +92,11 @@ fn bodies_have_the_size_that_was_asked_for() {
             );
         }
     }
-    let session = Session::new(1, Recipe::new(Shape::Chat), Size::Messages(2_000));
+    let session = Session::new(
+        1,
+        Recipe::new(Shape::Chat),
+        ConversationSize::Messages(2_000),
+    );
     assert!((1_990..=2_000).contains(&of_messages(&session.whole()).len()));
 }
 
@@ -96,7 +105,11 @@ fn the_figures_are_those_of_recorded_sessions() {
     let (mut results, mut steps) = (Vec::new(), Vec::new());
     let (mut arguments, mut system, mut all) = (0, 0, 0);
     for seed in 0..60 {
-        let session = Session::new(seed, Recipe::new(Shape::Agent), Size::Messages(120));
+        let session = Session::new(
+            seed,
+            Recipe::new(Shape::Agent),
+            ConversationSize::Messages(120),
+        );
         let mut turn = 0;
         for message in of_messages(&session.whole()) {
             let content = chars(&message["content"]);
@@ -183,8 +196,10 @@ fn what_is_rare_does_occur() {
         assert!(seen.contains(part), "{part} never occurs");
     }
     assert!(
-        parse::value(&Session::new(3, Recipe::new(Shape::Huge), Size::Messages(40)).whole())
-            .unwrap()["messages"]
+        parse::parse_value(
+            &Session::new(3, Recipe::new(Shape::Huge), ConversationSize::Messages(40)).whole()
+        )
+        .unwrap()["messages"]
             .as_array()
             .unwrap()
             .iter()
@@ -195,7 +210,7 @@ fn what_is_rare_does_occur() {
 #[test]
 fn all_spellings_are_met() {
     let mut random = generate::Random::new(1);
-    let all: Vec<Spelling> = (0..200).map(|_| Spelling::any(&mut random)).collect();
+    let all: Vec<JsonSpelling> = (0..200).map(|_| JsonSpelling::any(&mut random)).collect();
     for space in [
         Space::Compact,
         Space::Python,

@@ -1,12 +1,11 @@
 //! The guard's invariants, over generated and recorded conversations.
 
 use crate::support::{
-    any_settings, data,
-    generate::{Recipe, Session, Shape, Size, any_conversation},
-    guard_properties::{CHAT, WINDOWS, asked, profiles_of, settings},
-    made::said,
-    noted,
-    plans::{policy, read, sent},
+    annotate_randomly, any_settings, data,
+    generate::{ConversationSize, Recipe, Session, Shape, any_conversation},
+    guard_properties::{CHAT, WINDOWS, any_answer_share, profiles_of, settings},
+    made::non_system_indices,
+    plans::{apply_plan, index_conversation, make_policy},
     strict,
 };
 use bytes::Bytes;
@@ -44,7 +43,7 @@ proptest! {
     }
 
     #[test]
-    fn every_plan_keeps_the_invariants_whatever_answer_is_asked_for(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..]), asked in asked()) {
+    fn every_plan_keeps_the_invariants_whatever_answer_is_asked_for(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..]), asked in any_answer_share()) {
         let asked = (f64::from(window) * asked) as u32;
         let body = case.session.asking_for(asked).whole();
         for profile in profiles_of(&case) {
@@ -54,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn growing_changes_the_prefix_only_at_cuts_whatever_answer_is_asked_for(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>(), asked in asked()) {
+    fn growing_changes_the_prefix_only_at_cuts_whatever_answer_is_asked_for(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>(), asked in any_answer_share()) {
         let profiles = profiles_of(&case);
         let profile = profiles[profile.index(profiles.len())];
         let asked = (f64::from(window) * asked) as u32;
@@ -63,7 +62,7 @@ proptest! {
 
     #[test]
     fn every_line_of_defence_keeps_the_invariants(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..4]), seed in any::<u64>()) {
-        let body = noted(&read(&case.body()), seed);
+        let body = annotate_randomly(&index_conversation(&case.body()), seed);
         for profile in profiles_of(&case) {
             CHAT.check_with(&body, window, profile, &any_settings(seed));
         }
@@ -79,7 +78,7 @@ proptest! {
 fn long_sessions_are_cut_seldom() {
     let mut recipe = Recipe::new(Shape::OneTurn);
     recipe.strict = true;
-    let session = Session::new(11, recipe, Size::Messages(600));
+    let session = Session::new(11, recipe, ConversationSize::Messages(600));
     for profile in ["openai", "template", "gemini"] {
         let (cuts, requests) = CHAT.grow(
             &session,
@@ -96,7 +95,7 @@ fn long_sessions_are_cut_seldom() {
 #[test]
 fn a_system_message_that_comes_and_goes_moves_no_cut() {
     let settings = settings();
-    let policy = policy(find_profile("openai").unwrap(), 8_192, &settings);
+    let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     let turns: Vec<_> = (0..60)
         .flat_map(|turn| {
             let question = format!("question {turn}: {}", "why is that so? ".repeat(20));
@@ -112,7 +111,7 @@ fn a_system_message_that_comes_and_goes_moves_no_cut() {
             .chain(turns.iter().cloned())
             .map(|(role, content)| serde_json::json!({"role": role, "content": content}))
             .collect();
-        read(
+        index_conversation(
             serde_json::json!({ "messages": messages })
                 .to_string()
                 .as_bytes(),
@@ -122,7 +121,7 @@ fn a_system_message_that_comes_and_goes_moves_no_cut() {
     let folded = with.report.folded.expect("a fold");
     let recall = Recall {
         memory: with.memory.clone(),
-        messages: said(&body(true)).len(),
+        messages: non_system_indices(&body(true)).len(),
         ..Recall::default()
     };
     let without = guard::plan(&body(false), &policy, &recall);
@@ -134,7 +133,7 @@ fn a_system_message_that_comes_and_goes_moves_no_cut() {
 #[test]
 fn two_thousand_messages() {
     for shape in [Shape::Agent, Shape::Chat, Shape::Mixed] {
-        let session = Session::new(3, Recipe::new(shape), Size::Messages(2_000));
+        let session = Session::new(3, Recipe::new(shape), ConversationSize::Messages(2_000));
         for window in [8_192, 128_000] {
             CHAT.check(&session.whole(), window, find_profile("openai").unwrap());
         }
@@ -180,8 +179,8 @@ fn wide_step(calls: usize, result: &str) -> Vec<u8> {
 #[test]
 fn a_step_of_very_many_calls_is_guarded_in_no_time() {
     let settings = settings();
-    let policy = policy(find_profile("openai").unwrap(), 32_000, &settings);
-    let body = read(&wide_step(30_000, &"word ".repeat(60)));
+    let policy = make_policy(find_profile("openai").unwrap(), 32_000, &settings);
+    let body = index_conversation(&wide_step(30_000, &"word ".repeat(60)));
     let plan = guard::plan(&body, &policy, &Recall::default());
     assert_eq!(plan.report.truncated.len(), 30_000);
     assert_eq!(plan.report.truncated[0].tool, "f29999");
@@ -191,36 +190,40 @@ fn a_step_of_very_many_calls_is_guarded_in_no_time() {
         ..Recall::default()
     };
     let again = guard::plan(&body, &policy, &recall);
-    assert_eq!(sent(&body, &again), sent(&body, &plan));
+    assert_eq!(apply_plan(&body, &again), apply_plan(&body, &plan));
 }
 
 #[test]
 fn the_name_of_a_tool_is_shown_up_to_a_bound() {
     let settings = settings();
-    let policy = policy(find_profile("openai").unwrap(), 4_096, &settings);
+    let policy = make_policy(find_profile("openai").unwrap(), 4_096, &settings);
     let name = "n".repeat(1_000_000);
     let body = format!(
         r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{{"id":"a","function":{{"name":"{name}","arguments":""}}}}]}},{{"role":"tool","tool_call_id":"a","content":"{}"}}]}}"#,
         "word ".repeat(2_000)
     );
-    let plan = guard::plan(&read(body.as_bytes()), &policy, &Recall::default());
+    let plan = guard::plan(
+        &index_conversation(body.as_bytes()),
+        &policy,
+        &Recall::default(),
+    );
     assert_eq!(plan.report.truncated[0].tool, "n".repeat(64));
 }
 
 /// The body with one tool result of this content, guarded; and guarded once more.
 fn twice(content: &str, window: u32) -> (Plan, Bytes, Bytes) {
     let settings = settings();
-    let policy = policy(find_profile("openai").unwrap(), window, &settings);
+    let policy = make_policy(find_profile("openai").unwrap(), window, &settings);
     let body = format!(
         r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{{"id":"a","function":{{"name":"f","arguments":""}}}}]}},{{"role":"tool","tool_call_id":"a","content":{content}}}]}}"#
     );
-    let before = read(body.as_bytes());
+    let before = index_conversation(body.as_bytes());
     let plan = guard::plan(&before, &policy, &Recall::default());
-    let first = sent(&before, &plan);
-    let after = read(&first);
+    let first = apply_plan(&before, &plan);
+    let after = index_conversation(&first);
     let again = guard::plan(&after, &policy, &Recall::default());
     assert_eq!(again.report.raw_before, plan.report.raw_after);
-    let second = sent(&after, &again);
+    let second = apply_plan(&after, &again);
     (plan, first, second)
 }
 
@@ -262,7 +265,7 @@ fn said_by(role: &str, content: &str) -> serde_json::Value {
 }
 
 fn of(messages: &[serde_json::Value]) -> Conversation {
-    read(
+    index_conversation(
         serde_json::json!({ "messages": messages })
             .to_string()
             .as_bytes(),
@@ -272,7 +275,7 @@ fn of(messages: &[serde_json::Value]) -> Conversation {
 #[test]
 fn a_reminder_behind_the_newest_question_does_not_push_it_out() {
     let settings = settings();
-    let policy = policy(find_profile("openai").unwrap(), 4_096, &settings);
+    let policy = make_policy(find_profile("openai").unwrap(), 4_096, &settings);
     let filler = "why is that so? ".repeat(300);
     let mut messages = vec![said_by("user", "the task")];
     for _ in 0..3 {
@@ -296,7 +299,7 @@ fn a_reminder_behind_the_newest_question_does_not_push_it_out() {
         let conversation = of(&[messages.clone(), tail].concat());
         let plan = guard::plan(&conversation, &policy, &Recall::default());
         assert!(plan.report.folded.is_some());
-        let out = sent(&conversation, &plan);
+        let out = apply_plan(&conversation, &plan);
         let out = String::from_utf8_lossy(&out);
         assert!(out.contains("the newest question"), "{out}");
     }
@@ -306,7 +309,7 @@ fn a_reminder_behind_the_newest_question_does_not_push_it_out() {
 fn more_tokens_than_can_be_counted_are_as_many_as_can() {
     let mut settings = settings();
     settings.chars_per_token = 1e-7;
-    let policy = policy(find_profile("openai").unwrap(), 4_096, &settings);
+    let policy = make_policy(find_profile("openai").unwrap(), 4_096, &settings);
     let long = "a".repeat(500);
     let mut messages = vec![said_by("system", &long), said_by("user", &long)];
     for _ in 0..20 {
@@ -337,7 +340,7 @@ fn long_chat() -> Conversation {
 #[test]
 fn a_recorded_cut_stays_where_calibration_would_move_it() {
     let settings = settings();
-    let policy = policy(find_profile("openai").unwrap(), 16_384, &settings);
+    let policy = make_policy(find_profile("openai").unwrap(), 16_384, &settings);
     let conversation = long_chat();
     let strict = Recall {
         calibration: guard::estimate::Calibration::from_ratio(2.0),
@@ -348,12 +351,15 @@ fn a_recorded_cut_stays_where_calibration_would_move_it() {
     assert!(cut.memory.boundary() > fresh.memory.boundary());
     let recall = Recall {
         memory: cut.memory.clone(),
-        messages: said(&conversation).len(),
+        messages: non_system_indices(&conversation).len(),
         ..Recall::default()
     };
     let later = guard::plan(&conversation, &policy, &recall);
     assert_eq!(later.memory.boundary(), cut.memory.boundary());
-    assert_eq!(sent(&conversation, &later), sent(&conversation, &cut));
+    assert_eq!(
+        apply_plan(&conversation, &later),
+        apply_plan(&conversation, &cut)
+    );
 }
 
 #[test]
@@ -361,21 +367,21 @@ fn a_cut_for_a_small_window_does_not_bind_in_a_large_one() {
     let settings = settings();
     let profile = find_profile("openai").unwrap();
     let conversation = long_chat();
-    let small = policy(profile, 8_192, &settings);
+    let small = make_policy(profile, 8_192, &settings);
     let cut = guard::plan(&conversation, &small, &Recall::default());
     assert!(cut.report.folded.is_some());
     let recall = Recall {
         memory: cut.memory,
-        messages: said(&conversation).len(),
+        messages: non_system_indices(&conversation).len(),
         ..Recall::default()
     };
-    let large = policy(profile, 128_000, &settings);
+    let large = make_policy(profile, 128_000, &settings);
     let plan = guard::plan(&conversation, &large, &recall);
     assert!(plan.edits.is_empty() && plan.memory.boundary().is_none());
 }
 
 fn talk(messages: &[serde_json::Value]) -> Conversation {
-    read(
+    index_conversation(
         serde_json::json!({ "messages": messages })
             .to_string()
             .as_bytes(),
@@ -397,7 +403,7 @@ fn worked(steps: usize) -> Vec<serde_json::Value> {
 fn a_question_that_comes_late_does_not_undo_the_fold() {
     let settings = settings();
     for profile in ["openai", "anthropic"] {
-        let policy = policy(find_profile(profile).unwrap(), 8_192, &settings);
+        let policy = make_policy(find_profile(profile).unwrap(), 8_192, &settings);
         let mut messages = worked(100);
         let before = guard::plan(&talk(&messages), &policy, &Recall::default());
         let folded = before.report.folded.expect("a fold").messages;
@@ -411,16 +417,19 @@ fn a_question_that_comes_late_does_not_undo_the_fold() {
         let conversation = talk(&messages);
         let last = guard::plan(&conversation, &policy, &Recall::default());
         assert!(last.report.folded.expect("a fold").messages > 201);
-        let out = sent(&conversation, &last);
+        let out = apply_plan(&conversation, &last);
         assert!(String::from_utf8_lossy(&out).contains("And?"));
-        assert_eq!(strict::broken(&conversation.body, &out, policy.profile), []);
+        assert_eq!(
+            strict::find_broken_rules(&conversation.body, &out, policy.profile),
+            []
+        );
     }
 }
 
 #[test]
 fn what_lies_at_a_boundary_of_the_rounding_moves_no_cut() {
     let settings = settings();
-    let policy = policy(find_profile("openai").unwrap(), 8_192, &settings);
+    let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     // The fixed part crosses a sixteenth of the window back and forth.
     let body = |system: usize| {
         let mut messages = worked(240);
@@ -431,7 +440,7 @@ fn what_lies_at_a_boundary_of_the_rounding_moves_no_cut() {
     let first = guard::plan(&body(1_450), &policy, &Recall::default());
     let recall = |memory| Recall {
         memory,
-        messages: said(&body(0)).len(),
+        messages: non_system_indices(&body(0)).len(),
         ..Recall::default()
     };
     let second = guard::plan(&body(1_560), &policy, &recall(first.memory.clone()));

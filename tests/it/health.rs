@@ -4,20 +4,22 @@ use plimsoll::config::ModelConfig;
 use serde_json::{Value, json};
 
 use crate::support::{
-    client::Answer,
-    provider::{DONE, FINISH, Provider, Step, TEXT, answer, send, stream_head},
-    proxy::Proxy,
+    client::ClientAnswer,
+    provider::{
+        DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, answer, send_bytes, stream_head,
+    },
+    proxy::ProxyBuilder,
 };
 
 const JSON: &str = "content-type: application/json\r\n";
 
-fn says(usage: &Value) -> Step {
+fn says(usage: &Value) -> ProviderStep {
     let message = json!({ "role": "assistant", "content": "ok" });
     let body = json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }], "usage": usage });
     answer("200 OK", JSON, body.to_string())
 }
 
-fn shown<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+fn shown<'a>(answer: &'a ClientAnswer, name: &str) -> Option<&'a str> {
     let value = answer.headers.get(format!("x-plimsoll-{name}"))?;
     Some(value.to_str().unwrap())
 }
@@ -35,8 +37,8 @@ fn asks(model: &str, stream: bool) -> String {
 
 #[tokio::test]
 async fn without_a_count_of_the_prompt_the_level_is_unknown() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     for usage in [
         Value::Null,
         json!({}),
@@ -44,7 +46,7 @@ async fn without_a_count_of_the_prompt_the_level_is_unknown() {
         json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }),
         json!({ "prompt_tokens": "12" }),
     ] {
-        up.then([says(&usage)]);
+        up.script_next([says(&usage)]);
         let got = proxy.client().chat(asks("m", false)).await;
         assert_eq!(got.status, 200);
         assert_eq!(shown(&got, "health"), Some("unknown"), "{usage}");
@@ -58,12 +60,12 @@ async fn without_a_count_of_the_prompt_the_level_is_unknown() {
 /// now.
 #[tokio::test]
 async fn the_share_of_the_window_is_that_of_the_window_shown() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let window = |tokens| ModelConfig {
         context_length: Some(tokens),
         ..ModelConfig::default()
     };
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| {
             config.models.insert("small".into(), window(10_000));
@@ -71,16 +73,16 @@ async fn the_share_of_the_window_is_that_of_the_window_shown() {
         })
         .start()
         .await;
-    up.then([says(&json!({ "prompt_tokens": 5_000 }))]);
+    up.script_next([says(&json!({ "prompt_tokens": 5_000 }))]);
     let first = proxy.client().chat(asks("small", false)).await;
     assert_eq!(shown(&first, "hard-util"), Some("0.500"));
     for model in ["large", "nobody-knows-it", "small"] {
-        up.then([
+        up.script_next([
             stream_head(),
-            send(TEXT),
-            send(FINISH),
-            send(DONE),
-            Step::Close,
+            send_bytes(TEXT),
+            send_bytes(FINISH),
+            send_bytes(DONE),
+            ProviderStep::Close,
         ]);
         let next = proxy.client().chat(asks(model, true)).await;
         assert_eq!(shown(&next, "session"), shown(&first, "session"));
@@ -94,24 +96,24 @@ async fn the_share_of_the_window_is_that_of_the_window_shown() {
 /// What is assumed is there to cut by; a level that rested on it would be a guess.
 #[tokio::test]
 async fn an_assumed_window_gives_neither_a_level_nor_a_prompt() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
-    up.then([says(&json!({ "prompt_tokens": 60_000 }))]);
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    up.script_next([says(&json!({ "prompt_tokens": 60_000 }))]);
     let first = proxy.client().chat(asks("m", false)).await;
     assert_eq!(shown(&first, "health"), Some("healthy"));
     assert_eq!(shown(&first, "context-limit"), Some("unknown"));
     assert_eq!(shown(&first, "hard-util"), None);
     assert_eq!(shown(&first, "optimal-util"), Some("0.600"));
-    up.then([
+    up.script_next([
         stream_head(),
-        send(TEXT),
-        send(FINISH),
-        send(DONE),
-        Step::Close,
+        send_bytes(TEXT),
+        send_bytes(FINISH),
+        send_bytes(DONE),
+        ProviderStep::Close,
     ]);
     let next = proxy.client().chat(asks("m", true)).await;
     assert_eq!(shown(&next, "actions"), Some("none"));
-    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     assert_eq!(sent["messages"].as_array().unwrap().len(), 3, "{sent}");
     // A stream's headers tell of the answer before.
     assert_eq!(shown(&next, "health"), Some("healthy"));
@@ -121,8 +123,8 @@ async fn an_assumed_window_gives_neither_a_level_nor_a_prompt() {
 /// has no window to be critical of.
 #[tokio::test]
 async fn configured_limits_of_an_unknown_window_give_caution_at_most() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).set(|config| {
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
         let told = ModelConfig {
             optimal_max_tokens: Some(40_000),
             critical_max_tokens: Some(50_000),
@@ -131,7 +133,7 @@ async fn configured_limits_of_an_unknown_window_give_caution_at_most() {
         config.models.insert("up/m".into(), told);
     });
     let proxy = proxy.start().await;
-    up.then([says(&json!({ "prompt_tokens": 60_000 }))]);
+    up.script_next([says(&json!({ "prompt_tokens": 60_000 }))]);
     let got = proxy.client().chat(asks("m", false)).await;
     assert_eq!(shown(&got, "health"), Some("caution"));
     assert_eq!(shown(&got, "optimal-util"), Some("1.500"));

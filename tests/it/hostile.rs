@@ -6,8 +6,8 @@ use tokio::{
 };
 
 use crate::support::{
-    provider::{COMPLETION, Provider, SOON, answer},
-    proxy::{Proxy, Running, within},
+    provider::{COMPLETION, SOON, ScriptedProvider, answer},
+    proxy::{ProxyBuilder, RunningProxy, within_time},
 };
 
 mod answers;
@@ -18,9 +18,9 @@ mod heads;
 const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
 
 /// A provider that answers everything, and a proxy before it that waits for nothing long.
-async fn pair() -> (Provider, Running) {
-    let up = Provider::answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
-    let proxy = Proxy::new().provider("up", &up).set(|config| {
+async fn pair() -> (ScriptedProvider, RunningProxy) {
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
+    let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
         config.server.max_header_bytes = 16_384;
         config.server.header_timeout = SOON;
         config.server.body_timeout = SOON;
@@ -30,12 +30,12 @@ async fn pair() -> (Provider, Running) {
 }
 
 /// Writes the bytes, and reads until the proxy closes.
-async fn raw(proxy: &Running, bytes: impl AsRef<[u8]>) -> String {
+async fn raw(proxy: &RunningProxy, bytes: impl AsRef<[u8]>) -> String {
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     // The answer may come, and the connection end, before all was written.
     let _ = stream.write_all(bytes.as_ref()).await;
     let mut answer = Vec::new();
-    let _ = within(stream.read_to_end(&mut answer)).await;
+    let _ = within_time(stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 

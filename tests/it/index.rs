@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::support::{
     data,
-    generate::{self, Recipe, SHAPES, Session, Spelling, any_conversation},
+    generate::{self, JsonSpelling, Recipe, SHAPES, Session, any_conversation},
     parse,
-    reading::{read, sizes_are_right, spans_are_right},
+    reading::{assert_sizes, assert_spans, index_conversation},
 };
 use plimsoll::conversation::{IndexError, edit::Edits};
 use proptest::prelude::*;
@@ -16,16 +16,16 @@ use serde_json::Value;
 #[test]
 fn recorded_bodies_are_indexed_right() {
     for recorded in data::requests().into_iter().chain(data::unusual()) {
-        let messages = parse::value(&recorded.body).unwrap();
+        let messages = parse::parse_value(&recorded.body).unwrap();
         if !messages["messages"].is_array() {
             assert!(matches!(
-                read(&recorded.body),
+                index_conversation(&recorded.body),
                 Err(IndexError::Unguardable(_))
             ));
             continue;
         }
-        spans_are_right(&recorded.body, &recorded.name);
-        sizes_are_right(&recorded.body, &recorded.name);
+        assert_spans(&recorded.body, &recorded.name);
+        assert_sizes(&recorded.body, &recorded.name);
     }
 }
 
@@ -35,14 +35,14 @@ fn generated_bodies_of_every_shape_are_indexed_right() {
         for seed in 0..4 {
             let body = generate::conversation(seed, shape);
             let name = format!("{shape:?} {seed}");
-            spans_are_right(&body, &name);
-            sizes_are_right(&body, &name);
+            assert_spans(&body, &name);
+            assert_sizes(&body, &name);
         }
     }
 }
 
 fn digests(body: &[u8]) -> Vec<u128> {
-    read(body)
+    index_conversation(body)
         .unwrap()
         .items
         .iter()
@@ -55,17 +55,17 @@ proptest! {
 
     #[test]
     fn any_body_is_indexed_right(case in any_conversation(16)) {
-        spans_are_right(&case.body(), "generated");
-        sizes_are_right(&case.body(), "generated");
+        assert_spans(&case.body(), "generated");
+        assert_sizes(&case.body(), "generated");
     }
 
     /// White space, key order and escapes change no digest.
     #[test]
     fn a_spelling_changes_no_digest(case in any_conversation(10)) {
-        let plain = Recipe { spelling: Spelling::PLAIN, ..case.recipe };
-        let plain = Session::of_units(case.seed, plain, &case.units).whole();
+        let plain = Recipe { spelling: JsonSpelling::PLAIN, ..case.recipe };
+        let plain = Session::from_units(case.seed, plain, &case.units).whole();
         let spelt = case.body();
-        let (one, other) = (read(&spelt).unwrap(), read(&plain).unwrap());
+        let (one, other) = (index_conversation(&spelt).unwrap(), index_conversation(&plain).unwrap());
         for (at, (one, other)) in one.items.iter().zip(&other.items).enumerate() {
             prop_assert_eq!(one.author, other.author);
             prop_assert_eq!(one.sizes, other.sizes, "message {}", at);
@@ -78,12 +78,12 @@ proptest! {
     #[test]
     fn a_digest_tells_what_was_said(case in any_conversation(12)) {
         let body = case.body();
-        let value = parse::value(&body).unwrap();
+        let value = parse::parse_value(&body).unwrap();
         // Lone surrogates are one character to the parser of the test.
         prop_assume!(!String::from_utf8_lossy(&body).contains("\\ud8"));
         let mut seen: BTreeMap<String, u128> = BTreeMap::new();
         let mut back: BTreeMap<u128, String> = BTreeMap::new();
-        let found = read(&body).unwrap();
+        let found = index_conversation(&body).unwrap();
         for (message, raw) in found.items.iter().zip(value["messages"].as_array().unwrap()) {
             let said = essence(raw);
             let digest = *seen.entry(said.clone()).or_insert(message.digest);
@@ -107,7 +107,7 @@ proptest! {
     fn a_cut_body_is_no_json(case in any_conversation(8), at in any::<prop::sample::Index>()) {
         let body = case.body();
         let cut = &body[..at.index(body.len())];
-        prop_assert!(matches!(read(cut), Err(IndexError::NotJson(_))));
+        prop_assert!(matches!(index_conversation(cut), Err(IndexError::NotJson(_))));
     }
 
     #[test]
@@ -118,7 +118,9 @@ proptest! {
 
 /// A body that may be anything: where it is indexed, all that the index says can be asked for.
 fn damaged(body: &[u8]) {
-    let Ok(found) = read(body) else { return };
+    let Ok(found) = index_conversation(body) else {
+        return;
+    };
     for message in &found.items {
         assert!(found.list.start < message.span.start && message.span.end < found.list.end);
         let _ = (
@@ -222,8 +224,8 @@ fn an_escaped_key_is_no_way_around() {
         let spelt = format!("\"\\u{:04x}{rest}\":", u32::from(first.as_bytes()[0]));
         let message = whole.replacen(&format!("\"{key}\":"), &spelt, 1);
         assert_ne!(message, whole);
-        let plain = read(format!(r#"{{"messages":[{whole}]}}"#).as_bytes()).unwrap();
-        match read(format!(r#"{{"messages":[{message}]}}"#).as_bytes()) {
+        let plain = index_conversation(format!(r#"{{"messages":[{whole}]}}"#).as_bytes()).unwrap();
+        match index_conversation(format!(r#"{{"messages":[{message}]}}"#).as_bytes()) {
             Err(IndexError::Unguardable(_)) => {}
             Err(error) => panic!("{message}: {error}"),
             Ok(found) => assert_eq!(
@@ -243,6 +245,9 @@ fn no_length_of_a_small_body_is_taken_for_a_whole() {
     for end in 0..body.len() {
         let cut = &body[..end];
         assert!(serde_json::from_slice::<Any>(cut).is_err());
-        assert!(matches!(read(cut), Err(IndexError::NotJson(_))), "at {end}");
+        assert!(
+            matches!(index_conversation(cut), Err(IndexError::NotJson(_))),
+            "at {end}"
+        );
     }
 }

@@ -3,9 +3,9 @@
 use std::{fs, path::Path, process::Command};
 
 use crate::support::{
-    generate::{Recipe, SHAPES, Session, Size},
-    provider::{COMPLETION, Provider, answer},
-    proxy::Proxy,
+    generate::{ConversationSize, Recipe, SHAPES, Session},
+    provider::{COMPLETION, ScriptedProvider, answer},
+    proxy::ProxyBuilder,
 };
 use http::HeaderValue;
 use plimsoll::{config::ModelConfig, format::chat::index_body};
@@ -35,13 +35,13 @@ fn inspect(body: &[u8], folder: &Path) -> (Value, Vec<u8>) {
 
 /// What a proxy sends of the same request, and what it says it did.
 async fn sent(body: &[u8], model: &str) -> (Vec<u8>, String) {
-    let up = Provider::start().await;
-    up.then([answer("200 OK", "", COMPLETION)]);
+    let up = ScriptedProvider::start().await;
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let window = ModelConfig {
         context_length: Some(WINDOW),
         ..ModelConfig::default()
     };
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| {
             config.models.insert(model.to_owned(), window);
@@ -90,7 +90,7 @@ async fn it_writes_what_the_proxy_sends() {
     let folder = tempfile::tempdir().unwrap();
     let mut edited = 0;
     for (seed, &shape) in (1..).zip(SHAPES) {
-        let session = Session::new(seed, Recipe::new(shape), Size::Bytes(150_000));
+        let session = Session::new(seed, Recipe::new(shape), ConversationSize::Bytes(150_000));
         let body = session.whole();
         // A stream is asked for its usage too, which is none of the guard's doing.
         let text = String::from_utf8(body).unwrap();

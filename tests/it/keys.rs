@@ -5,14 +5,14 @@ use http_body_util::BodyExt;
 use plimsoll::config::{Auth, secret::Secret};
 
 use crate::support::{
-    client::{Client, SECRET, Upload, full},
-    provider::{COMPLETION, Provider, Step, TEXT, answer, send, stream_head},
-    proxy::{Proxy, within},
+    client::{SECRET, TestClient, TestUpload, full_body},
+    provider::{COMPLETION, ProviderStep, ScriptedProvider, TEXT, answer, send_bytes, stream_head},
+    proxy::{ProxyBuilder, within_time},
 };
 
 const CHAT: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"x"}]}"#;
 
-fn asked(client: &Client, name: &str, value: &str) -> Request<Upload> {
+fn asked(client: &TestClient, name: &str, value: &str) -> Request<TestUpload> {
     let mut request = client.chat_request(CHAT);
     let name: http::HeaderName = name.parse().unwrap();
     request.headers_mut().insert(name, value.parse().unwrap());
@@ -21,11 +21,11 @@ fn asked(client: &Client, name: &str, value: &str) -> Request<Upload> {
 
 #[tokio::test]
 async fn a_key_is_taken_from_where_clients_put_it_and_goes_no_further() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let key = format!("{SECRET}-theirs");
     let ours = format!("{SECRET}-ours");
     for auth in [Auth::Key(Secret::new(ours.clone())), Auth::None] {
-        let proxy = Proxy::new()
+        let proxy = ProxyBuilder::new()
             .provider("up", &up)
             .client("alice", &key, &["*"])
             .providers(|provider| provider.auth = auth.clone())
@@ -41,8 +41,8 @@ async fn a_key_is_taken_from_where_clients_put_it_and_goes_no_further() {
                 format!("realtime, openai-insecure-api-key.{key}"),
             ),
         ] {
-            let count = up.count() + 1;
-            up.then([answer("200 OK", "", COMPLETION)]);
+            let count = up.count_requests() + 1;
+            up.script_next([answer("200 OK", "", COMPLETION)]);
             let got = client.send(asked(&client, name, &value)).await;
             assert_eq!(got.status, 200, "{name}");
             let seen = up.requests(count).await.pop().unwrap();
@@ -56,17 +56,17 @@ async fn a_key_is_taken_from_where_clients_put_it_and_goes_no_further() {
         }
         let keyed = |path: &str| {
             let request = client.request(Method::GET, path);
-            request.header("api-key", &key).body(full("")).unwrap()
+            request.header("api-key", &key).body(full_body("")).unwrap()
         };
-        let count = up.count() + 1;
-        up.then([answer("200 OK", "", "{}")]);
+        let count = up.count_requests() + 1;
+        up.script_next([answer("200 OK", "", "{}")]);
         let path = format!("/up/v1/embeddings?api-key={key}&x=1");
         client.send(keyed(&path)).await;
         let seen = up.requests(count).await.pop().unwrap();
         assert_eq!(seen.line, "GET /v1/embeddings?x=1 HTTP/1.1");
         for name in ["api-key", "API%2Dkey", "key", "subscription-key"] {
-            let count = up.count() + 1;
-            up.then([answer("200 OK", "", COMPLETION)]);
+            let count = up.count_requests() + 1;
+            up.script_next([answer("200 OK", "", COMPLETION)]);
             let mut request = asked(&client, "api-key", &key);
             let uri = format!("{}?{name}={key}&x=%31", request.uri());
             *request.uri_mut() = uri.parse().unwrap();
@@ -79,7 +79,10 @@ async fn a_key_is_taken_from_where_clients_put_it_and_goes_no_further() {
 
 #[tokio::test]
 async fn a_missing_or_wrong_key_is_refused_as_openai_does() {
-    let proxy = Proxy::new().client("alice", SECRET, &["*"]).start().await;
+    let proxy = ProxyBuilder::new()
+        .client("alice", SECRET, &["*"])
+        .start()
+        .await;
     let client = proxy.client();
     for (name, value) in [
         ("x-none", "x"),
@@ -101,8 +104,8 @@ async fn a_missing_or_wrong_key_is_refused_as_openai_does() {
 
 #[tokio::test]
 async fn a_key_opens_the_paths_of_its_list() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .client("usual", "usual", &["*"])
         .client("some", "some", &["*"])
@@ -139,25 +142,25 @@ async fn a_key_opens_the_paths_of_its_list() {
     ] {
         let reaches = allowed && path != "/v1/models";
         if reaches {
-            up.then([answer("200 OK", "", COMPLETION)]);
+            up.script_next([answer("200 OK", "", COMPLETION)]);
         }
-        let before = up.count();
+        let before = up.count_requests();
         let request = client
             .request(method.clone(), path)
             .header("authorization", format!("Bearer {key}"));
-        let got = client.send(request.body(full(CHAT)).unwrap()).await;
+        let got = client.send(request.body(full_body(CHAT)).unwrap()).await;
         match allowed {
             true => assert_eq!(got.status, 200, "{key} {method} {path}"),
             false => got.is_error(403, "path_not_allowed"),
         }
-        assert_eq!(up.count() - before, usize::from(reaches), "{path}");
+        assert_eq!(up.count_requests() - before, usize::from(reaches), "{path}");
     }
 }
 
 #[tokio::test]
 async fn only_so_many_requests_of_a_client_run_at_one_time() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .client("alice", "alice", &["*"])
         .client("bob", "bob", &["*"])
@@ -171,27 +174,32 @@ async fn only_so_many_requests_of_a_client_run_at_one_time() {
     let ask = |key: &str| asked(&client, "authorization", &format!("Bearer {key}"));
     let mut streams = Vec::new();
     for _ in 0..2 {
-        up.then([stream_head(), send(TEXT), Step::Stall, Step::Close]);
+        up.script_next([
+            stream_head(),
+            send_bytes(TEXT),
+            ProviderStep::Stall,
+            ProviderStep::Close,
+        ]);
         let mut body = client.begin(ask("alice")).await.into_body();
-        within(body.frame()).await.unwrap().unwrap();
+        within_time(body.frame()).await.unwrap().unwrap();
         streams.push(body);
     }
     let got = client.send(ask("alice")).await;
     got.is_error(429, "too_many_requests");
     assert_eq!(got.headers["retry-after"], "1");
     assert_eq!(got.json()["error"]["type"], "requests");
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(client.send(ask("bob")).await.status, 200);
 
     // One ends, and one is left by its client.
-    up.release();
+    up.release_stalled();
     let mut first = streams.remove(0);
-    while let Some(Ok(_)) = within(first.frame()).await {}
+    while let Some(Ok(_)) = within_time(first.frame()).await {}
     drop(streams);
-    let again = within(async {
+    let again = within_time(async {
         let mut running = Vec::new();
         while running.len() < 2 {
-            up.then([stream_head(), send(TEXT), Step::Stall]);
+            up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
             let answer = client.begin(ask("alice")).await;
             if answer.status() == 200 {
                 running.push(answer);
@@ -208,9 +216,9 @@ async fn only_so_many_requests_of_a_client_run_at_one_time() {
         let request = client
             .request(Method::GET, "/nobody/v1/models")
             .header("authorization", "Bearer alice");
-        client.send(request.body(full("")).unwrap()).await
+        client.send(request.body(full_body("")).unwrap()).await
     };
-    within(async { while refused().await.status == 429 {} }).await;
+    within_time(async { while refused().await.status == 429 {} }).await;
     for _ in 0..5 {
         refused().await.is_error(404, "provider_not_found");
     }

@@ -27,8 +27,11 @@ use tokio::{
 };
 
 use crate::support::{
-    provider::{DONE, FINISH, Provider, Seen, Step, answer, send, stream_head},
-    proxy::within,
+    provider::{
+        DONE, FINISH, ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes,
+        stream_head,
+    },
+    proxy::within_time,
 };
 
 const SESSIONS: usize = 200;
@@ -75,11 +78,11 @@ impl Talk {
             .header("content-type", "application/json")
             .header("x-plimsoll-stream-health", "comment")
             .body(Full::from(body.to_string()));
-        let Ok(answer) = within(http.request(request.unwrap())).await else {
+        let Ok(answer) = within_time(http.request(request.unwrap())).await else {
             return false;
         };
         let (head, body) = answer.into_parts();
-        let Ok(body) = within(body.collect()).await else {
+        let Ok(body) = within_time(body.collect()).await else {
             return false;
         };
         let body = body.to_bytes();
@@ -128,7 +131,7 @@ fn says(messages: usize) -> String {
 }
 
 /// The same answer to the same request, and usage that grows with what is sent.
-fn reply(seen: &Seen) -> Vec<Step> {
+fn reply(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     let body: Value = serde_json::from_slice(&seen.body).unwrap();
     let messages = body["messages"].as_array().unwrap();
     let own = |message: &&Value| message["role"] == "assistant" || message["content"] == "Go on.";
@@ -137,16 +140,16 @@ fn reply(seen: &Seen) -> Vec<Step> {
     let usage =
         json!({"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5});
     if body["stream"] == true {
-        let chunk = |chunk: Value| send(format!("data: {chunk}\n\n"));
+        let chunk = |chunk: Value| send_bytes(format!("data: {chunk}\n\n"));
         return vec![
             stream_head(),
             chunk(
                 json!({"choices": [{"index": 0, "delta": {"role": "assistant", "content": said}}]}),
             ),
-            send(FINISH),
+            send_bytes(FINISH),
             chunk(json!({"choices": [], "usage": usage})),
-            send(DONE),
-            Step::Close,
+            send_bytes(DONE),
+            ProviderStep::Close,
         ];
     }
     let message = json!({"role": "assistant", "content": said});
@@ -163,7 +166,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    async fn start(folder: &Path, up: &Provider) -> Self {
+    async fn start(folder: &Path, up: &ScriptedProvider) -> Self {
         let settings = folder.join("config.toml");
         let written = format!(
             "default_provider = \"up\"\n\
@@ -200,7 +203,7 @@ impl Proxy {
             }
             log
         });
-        let line = within(listens).await.expect("it listens");
+        let line = within_time(listens).await.expect("it listens");
         let line: Value = serde_json::from_str(&line).unwrap();
         Self {
             child,
@@ -227,8 +230,10 @@ impl Drop for Proxy {
 /// What the API tells of a session; `None` where there is none.
 async fn look(http: &Http, address: SocketAddr, session: &str) -> Option<Told> {
     let path = format!("http://{address}/plimsoll/api/sessions/{session}");
-    let answer = within(http.request(Request::get(path).body(Full::default()).unwrap())).await;
-    let body = within(answer.unwrap().into_body().collect()).await.unwrap();
+    let answer = within_time(http.request(Request::get(path).body(Full::default()).unwrap())).await;
+    let body = within_time(answer.unwrap().into_body().collect())
+        .await
+        .unwrap();
     let body: Value = serde_json::from_slice(&body.to_bytes()).unwrap();
     Some(Told {
         session: body["id"].as_str()?.to_owned(),
@@ -257,7 +262,7 @@ async fn talk(talks: Vec<Talk>, proxy: Proxy, answers: usize) -> (Vec<Talk>, Vec
             talk
         });
     }
-    within(enough.notified()).await;
+    within_time(enough.notified()).await;
     let log = proxy.kill();
     let mut talks = running.join_all().await;
     talks.sort_by_key(|talk| talk.number);
@@ -271,7 +276,7 @@ async fn killed_again_and_again_nothing_answered_is_lost() {
     let (mut checked, mut ahead) = (0_u64, 0);
     let mut seen = HashSet::new();
     for round in 0..=ROUNDS {
-        let up = Provider::answering(reply).await;
+        let up = ScriptedProvider::start_answering(reply).await;
         let proxy = Proxy::start(folder.path(), &up).await;
         let http: Http = legacy::Client::builder(TokioExecutor::new()).build_http();
         for talk in &mut talks {
@@ -322,7 +327,7 @@ async fn killed_again_and_again_nothing_answered_is_lost() {
 #[tokio::test]
 async fn a_second_process_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let up = Provider::answering(reply).await;
+    let up = ScriptedProvider::start_answering(reply).await;
     let first = Proxy::start(folder.path(), &up).await;
     let second = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .arg("--config")

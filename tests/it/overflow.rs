@@ -220,7 +220,7 @@ fn honest_counts_are_no_cap() {
         }
     }
     let anthropic = profile::find_profile("anthropic").unwrap();
-    let session = Session::recorded(&data::request(&truth.session).unwrap()).unwrap();
+    let session = Session::from_recorded(&data::request(&truth.session).unwrap()).unwrap();
     let steps: Vec<_> = truth
         .steps
         .iter()

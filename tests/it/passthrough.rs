@@ -4,23 +4,23 @@ use http::Method;
 use plimsoll::config::{Auth, ModelConfig, secret::Secret};
 
 use crate::support::{
-    client::{SECRET, full},
-    provider::{COMPLETION, Provider, answer},
-    proxy::{Proxy, within},
+    client::{SECRET, full_body},
+    provider::{COMPLETION, ScriptedProvider, answer},
+    proxy::{ProxyBuilder, within_time},
 };
 
 const BODY: &str = "{ \"temperature\":1.0e0,\t\"unknown\":{\"z\":1,\"a\":[ ]}, \"messages\" : [ {\"role\":\"user\" ,\"content\":\"h\\u00e9 \\/ é 漢\"} ]\n,\"model\":\"org/m\",\"seed\":12345678901234567890 }\n";
 
 #[tokio::test]
 async fn a_request_and_its_answer_are_the_same_byte_for_byte() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let odd = format!(" {COMPLETION}\n\n");
-    up.then([answer(
+    up.script_next([answer(
         "200 OK",
         "x-request-id: r\r\nX-Many: 1\r\nX-Many: 2\r\nset-cookie: a=b\r\nx-plimsoll-fake: 1\r\n",
         &odd,
     )]);
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let client = proxy.client();
     let request = client
         .request(Method::POST, "/v1/chat/completions?beta=true")
@@ -32,7 +32,7 @@ async fn a_request_and_its_answer_are_the_same_byte_for_byte() {
         .header("cookie", "a=b")
         .header("accept-encoding", "gzip")
         .header("x-plimsoll-session", "s")
-        .body(full(BODY))
+        .body(full_body(BODY))
         .unwrap();
     let got = client.send(request).await;
     assert_eq!(got.status, 200);
@@ -63,8 +63,8 @@ async fn a_request_and_its_answer_are_the_same_byte_for_byte() {
 
 #[tokio::test]
 async fn only_the_models_name_is_edited() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .provider("other", &up)
         .set(|config| {
@@ -85,7 +85,7 @@ async fn only_the_models_name_is_edited() {
         ("named", "named"),
         ("other/\\u0061\\\"b", "a\\\"b"),
     ] {
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         let got = client.chat(BODY.replace("org/m", model)).await;
         assert_eq!(got.status, 200);
         count += 1;
@@ -99,8 +99,8 @@ async fn only_the_models_name_is_edited() {
 
 #[tokio::test]
 async fn json_that_is_no_conversation_goes_on_as_it_came() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     for (count, body) in [
         "{}",
         "[1]",
@@ -109,7 +109,7 @@ async fn json_that_is_no_conversation_goes_on_as_it_came() {
     .into_iter()
     .enumerate()
     {
-        up.then([answer(
+        up.script_next([answer(
             "400 Bad Request",
             "",
             r#"{"error":{"message":"theirs"}}"#,
@@ -121,21 +121,21 @@ async fn json_that_is_no_conversation_goes_on_as_it_came() {
     }
     let got = proxy.client().chat("{\"model\":").await;
     got.is_error(400, "invalid_json");
-    assert_eq!(up.count(), 3);
+    assert_eq!(up.count_requests(), 3);
 }
 
 #[tokio::test]
 async fn other_paths_are_forwarded_whole() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let client = proxy.client_h2();
-    up.then([answer("200 OK", "", "\u{0}not json")]);
+    up.script_next([answer("200 OK", "", "\u{0}not json")]);
     let upload = vec![7; 300_000];
     let request = client
         .request(Method::PUT, "/up/v1/files/a%20b?x=1%2F2")
         .header("accept-encoding", "gzip")
         .header("content-encoding", "x-odd")
-        .body(full(upload.clone()))
+        .body(full_body(upload.clone()))
         .unwrap();
     let got = client.send(request).await;
     assert_eq!(got.body, "\u{0}not json");
@@ -143,10 +143,13 @@ async fn other_paths_are_forwarded_whole() {
     assert_eq!(seen.line, "PUT /v1/files/a%20b?x=1%2F2 HTTP/1.1");
     assert_eq!(seen.body, upload);
     assert_eq!(seen.header("accept-encoding"), Some("gzip"));
-    up.then([answer("204 No Content", "", "")]);
+    up.script_next([answer("204 No Content", "", "")]);
     let request = client.request(Method::DELETE, "/v1/files/a");
     assert_eq!(
-        client.send(request.body(full("")).unwrap()).await.status,
+        client
+            .send(request.body(full_body("")).unwrap())
+            .await
+            .status,
         204
     );
     let seen = up.requests(2).await.pop().unwrap();
@@ -158,8 +161,8 @@ async fn other_paths_are_forwarded_whole() {
 
 #[tokio::test]
 async fn models_are_listed_with_their_providers() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| {
             config.providers.get_mut("up").unwrap().models = vec!["exact".into(), "pre*".into()];
@@ -179,17 +182,19 @@ async fn models_are_listed_with_their_providers() {
     assert_eq!(find("up/exact")["owned_by"], "up");
     assert!(find("up/exact")["context_length"].is_null());
     assert_eq!(find("simulated/plimsoll-8k")["context_length"], 8_192);
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }
 
 #[tokio::test]
 async fn paths_and_methods_that_do_not_exist_say_what_does() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let client = proxy.client();
     let got = client.get("/v2/chat").await;
     got.is_error(404, "path_not_found");
     assert!(got.text().contains("/v1/chat/completions"));
-    let wrong = client.request(Method::PUT, "/v1/models").body(full(""));
+    let wrong = client
+        .request(Method::PUT, "/v1/models")
+        .body(full_body(""));
     let got = client.send(wrong.unwrap()).await;
     got.is_error(405, "method_not_allowed");
     assert_eq!(got.headers["allow"], "GET, HEAD");
@@ -209,7 +214,7 @@ async fn paths_and_methods_that_do_not_exist_say_what_does() {
 
 #[tokio::test]
 async fn without_keys_only_this_machine_is_served() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let client = proxy.client();
     for path in ["/healthz", "/v1/models", "/nowhere"] {
         for (name, value, code) in [
@@ -219,7 +224,7 @@ async fn without_keys_only_this_machine_is_served() {
             ("sec-fetch-site", "cross-site", "foreign_origin"),
         ] {
             let request = client.request(Method::GET, path).header(name, value);
-            let got = client.send(request.body(full("")).unwrap()).await;
+            let got = client.send(request.body(full_body("")).unwrap()).await;
             got.is_error(403, code);
         }
     }
@@ -227,16 +232,16 @@ async fn without_keys_only_this_machine_is_served() {
         .request(Method::GET, "/healthz")
         .header("host", "localhost:9")
         .header("origin", "http://localhost:3000");
-    let got = client.send(request.body(full("")).unwrap()).await;
+    let got = client.send(request.body(full_body("")).unwrap()).await;
     assert_eq!(got.status, 200);
 }
 
 #[tokio::test]
 async fn client_keys_open_their_models_and_stay_here() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let key = format!("{SECRET}-theirs");
     let ours = format!("{SECRET}-ours");
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .client("alice", &key, &["up/a*"])
         .providers(|provider| provider.auth = Auth::Key(Secret::new(ours.clone())))
@@ -260,7 +265,7 @@ async fn client_keys_open_their_models_and_stay_here() {
     for twice in [r#"up/b","model":"up/abc"#, r#"up/abc","Model":"up/b"#] {
         chat(twice, &key).await.is_error(404, "model_not_found");
     }
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(chat("up/abc", &key).await.status, 200);
     let seen = up.request().await;
     let credentials: Vec<_> = seen
@@ -276,16 +281,16 @@ async fn client_keys_open_their_models_and_stay_here() {
     let request = client
         .request(Method::POST, "/v1/files")
         .header("authorization", format!("Bearer {key}"));
-    let got = client.send(request.body(full("x")).unwrap()).await;
+    let got = client.send(request.body(full_body("x")).unwrap()).await;
     got.is_error(403, "path_not_allowed");
     assert_eq!(client.get("/healthz").await.status, 200);
-    assert_eq!(up.count(), 1);
+    assert_eq!(up.count_requests(), 1);
 }
 
 #[tokio::test]
 async fn a_key_for_one_provider_opens_no_model_of_that_name_at_another() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .client("alice", SECRET, &["simulated/*", "bare", "org/*"])
         .providers(|provider| provider.auth = Auth::None)
@@ -297,7 +302,7 @@ async fn a_key_for_one_provider_opens_no_model_of_that_name_at_another() {
             .request(Method::POST, path)
             .header("authorization", format!("Bearer {SECRET}"))
             .header("x-plimsoll-provider", chosen);
-        let body = full(BODY.replace("org/m", model));
+        let body = full_body(BODY.replace("org/m", model));
         client.send(request.body(body).unwrap())
     };
     let plain = "/v1/chat/completions";
@@ -309,27 +314,27 @@ async fn a_key_for_one_provider_opens_no_model_of_that_name_at_another() {
     ] {
         got.is_error(404, "model_not_found");
     }
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
     for (model, chosen) in [("bare", "up"), ("org/m", "up"), ("up/bare", "up")] {
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         assert_eq!(chat(plain, model, chosen).await.status, 200, "{model}");
     }
 }
 
 #[tokio::test]
 async fn both_protocols_are_spoken_on_one_port() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     for client in [proxy.client(), proxy.client_h2()] {
-        up.then([answer("200 OK", "", COMPLETION)]);
-        let got = within(client.chat(BODY)).await;
+        up.script_next([answer("200 OK", "", COMPLETION)]);
+        let got = within_time(client.chat(BODY)).await;
         assert_eq!(got.text(), COMPLETION);
     }
 }
 
 #[tokio::test]
 async fn the_built_in_provider_answers_without_a_network() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let ask = BODY.replace("org/m", "simulated/plimsoll-8k");
     let got = proxy.client().chat(ask.clone()).await;
     assert_eq!(got.status, 200, "{}", got.text());

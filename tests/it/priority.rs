@@ -7,7 +7,7 @@ use crate::{
     conversation::{Talk, before, header, says, user},
     support::{
         process::{Process, Settings},
-        provider::{COMPLETION, Provider, answer},
+        provider::{COMPLETION, ScriptedProvider, answer},
     },
 };
 
@@ -67,7 +67,7 @@ async fn annotations_reach_no_provider_whatever_the_guard_does() {
             "none",
         ),
     ] {
-        let up = Provider::start().await;
+        let up = ScriptedProvider::start().await;
         let proxy = before(&up, 100_000);
         let proxy = if off { proxy.set(disabled) } else { proxy };
         let proxy = proxy.start().await;
@@ -80,10 +80,10 @@ async fn annotations_reach_no_provider_whatever_the_guard_does() {
         let mut talk = Talk::new(&proxy).with("x-plimsoll-guard", wish);
         talk.messages = with;
         talk.fields = fields.clone();
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         let got = talk.ask().await;
         assert_eq!(header(&got, "actions"), actions, "{wish} {fields}");
-        let mut sent = String::from_utf8(up.last().body).unwrap();
+        let mut sent = String::from_utf8(up.last_request().body).unwrap();
         // Where usage is asked for, it stands at the end.
         sent = sent.replace(r#","stream_options":{"include_usage":true}"#, "");
         assert_eq!(sent, body(&fields, &without));
@@ -92,7 +92,7 @@ async fn annotations_reach_no_provider_whatever_the_guard_does() {
 
 #[tokio::test]
 async fn annotations_are_no_part_of_what_was_said() {
-    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let proxy = before(&up, 100_000).start().await;
     let mut talk = Talk::new(&proxy);
     let (with, without) = annotated();
@@ -109,7 +109,7 @@ async fn annotations_are_no_part_of_what_was_said() {
 
 #[tokio::test]
 async fn caps_and_shares_are_told_in_the_header() {
-    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let proxy = before(&up, 16_384).set(|config| {
         config.guard.caps.insert("schema".into(), 300);
         config.guard.system_share = 0.1;
@@ -127,14 +127,14 @@ async fn caps_and_shares_are_told_in_the_header() {
     ];
     let got = talk.say("go").await;
     assert_eq!(header(&got, "actions"), "capped=1, left-out=1, trimmed=1");
-    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     let text = |at: usize| sent["messages"][at]["content"].as_str().unwrap().to_owned();
     assert!(text(0).len() <= 900 && text(0).contains("characters truncated"));
     assert_eq!(text(1), "[Left out by the context guard: examples]");
     assert!(text(0).len() + text(1).len() + text(2).len() <= 3 * 1_200);
     // The next request has the same beginning.
     talk.say("on").await;
-    let again: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let again: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     let first = sent["messages"].as_array().unwrap();
     assert_eq!(
         again["messages"].as_array().unwrap()[..first.len()],
@@ -145,7 +145,7 @@ async fn caps_and_shares_are_told_in_the_header() {
 #[tokio::test]
 async fn the_log_tells_what_caps_take_once() {
     let folder = tempfile::tempdir().unwrap();
-    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let settings = Settings::new(folder.path(), &up);
     settings.write(
         "[models.m]\nprovider = \"up\"\ncontext_length = 100000\n[recovery]\nenabled = false\n\
@@ -164,7 +164,7 @@ async fn the_log_tells_what_caps_take_once() {
         messages.push(user(&format!("turn {turn}")));
     }
     process.signal("TERM");
-    let (_, log) = process.ended().await;
+    let (_, log) = process.wait_for_end().await;
     let told: Vec<Value> = log
         .lines()
         .filter(|line| line.contains("what named texts and system text take"))
@@ -194,8 +194,8 @@ fn asks(parts: &[(&str, &str)]) -> Value {
 }
 
 /// The texts of the parts of message `at` of the last request.
-fn texts(up: &Provider, at: usize) -> Vec<String> {
-    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+fn texts(up: &ScriptedProvider, at: usize) -> Vec<String> {
+    let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     let parts = sent["messages"][at]["content"].as_array().unwrap().iter();
     parts
         .map(|part| part["text"].as_str().unwrap().to_owned())
@@ -206,7 +206,7 @@ const GONE: &str = "[Left out by the context guard: context]";
 
 #[tokio::test]
 async fn a_low_part_of_a_question_goes_where_the_window_is_too_small_for_it() {
-    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let proxy = before(&up, 12_000).start().await;
     let (large, small) = ("words of it ".repeat(5_900), "a few facts ".repeat(400));
     // Which of the two stands first makes no difference.
@@ -232,7 +232,7 @@ async fn a_low_part_of_a_question_goes_where_the_window_is_too_small_for_it() {
 
 #[tokio::test]
 async fn annotated_parts_go_before_an_unannotated_turn_is_folded_and_critical_ones_stay() {
-    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let proxy = before(&up, 16_384).start().await;
     let text = |word: &str, tokens: usize| format!("{word} ").repeat(tokens * 3 / (word.len() + 1));
     let (plain, marked) = (text("plain", 2_500), text("marked", 1_500));
@@ -270,7 +270,7 @@ async fn annotated_parts_go_before_an_unannotated_turn_is_folded_and_critical_on
 #[tokio::test]
 async fn the_third_layer_of_a_preset_bounds_the_whole_prompt() {
     let folder = tempfile::tempdir().unwrap();
-    let up = Provider::answering(|_| vec![says("hi", None)]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("hi", None)]).await;
     let settings = Settings::new(folder.path(), &up);
     settings.write(
         "[models.m]\nprovider = \"up\"\ncontext_length = 200000\n[recovery]\nenabled = false\n\
@@ -286,7 +286,7 @@ async fn the_third_layer_of_a_preset_bounds_the_whole_prompt() {
             user("what is it?"),
         ];
         let got = process.client().chat(body(&json!({}), &messages)).await;
-        let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+        let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
         let length = |at: usize| sent["messages"][at]["content"].as_str().unwrap().len();
         let actions = got.headers["x-plimsoll-actions"]
             .to_str()

@@ -2,7 +2,7 @@
 
 use plimsoll::guard::profile;
 
-use crate::support::{count::Counter, data, strict};
+use crate::support::{count::TokenCounter, data, strict};
 
 #[test]
 fn recordings_are_found_whole_or_not_at_all() {
@@ -22,7 +22,7 @@ fn recordings_are_found_whole_or_not_at_all() {
     assert!(truth.pairs.len() > 300 && truth.steps.len() == 366);
     assert!(data::request(&truth.session).is_some());
     for recorded in requests {
-        let found = strict::violations(&recorded.body, &profile::PROFILES[0]);
+        let found = strict::find_violations(&recorded.body, &profile::PROFILES[0]);
         assert_eq!(found, [], "{}", recorded.name);
     }
 }
@@ -32,7 +32,7 @@ fn the_foreign_count_is_near_what_providers_reported() {
     let Some(truth) = data::token_truth() else {
         return;
     };
-    let counter = Counter::o200k();
+    let counter = TokenCounter::o200k();
     let mut off: Vec<u64> = truth
         .pairs
         .iter()

@@ -22,22 +22,22 @@ use plimsoll::config::ModelConfig;
 use serde_json::{Value, json};
 
 use crate::support::{
-    agent::{Agent, Generation},
-    model::{Call, Heard, Model, OWN, Said, Up},
-    proxy::{Proxy, Running},
+    agent::{Agent, AgentGeneration},
+    model::{ModelCall, ModelReply, ModelRequest, ModelSetup, PROXY_TOOLS, RunningModel},
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 /// A window in which a session is over after a few dozen steps.
 const WINDOW: u32 = 20_000;
 
 /// A proxy before the model `m`, whose profile and window are those of `model`.
-fn before(up: &Up, model: &Shape) -> Proxy {
+fn before(up: &RunningModel, model: &Shape) -> ProxyBuilder {
     let (window, profile) = (model.window, model.profile);
     let settings = ModelConfig {
         context_length: Some(window),
         ..ModelConfig::default()
     };
-    let proxy = Proxy::new().provider("up", &up.provider);
+    let proxy = ProxyBuilder::new().provider("up", &up.provider);
     let proxy = proxy.providers(|provider| {
         if provider.base_url.is_some() {
             provider.profile = profile;
@@ -67,8 +67,10 @@ impl Default for Shape {
 }
 
 /// A proxy and a model of the usual shape, whose mind is given.
-async fn pair(mind: impl Fn(&Heard<'_>) -> Said + Send + Sync + 'static) -> (Running, Up) {
-    let up = Model::new(WINDOW).start(mind).await;
+async fn pair(
+    mind: impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync + 'static,
+) -> (RunningProxy, RunningModel) {
+    let up = ModelSetup::new(WINDOW).start(mind).await;
     (before(&up, &Shape::default()).start().await, up)
 }
 
@@ -84,19 +86,19 @@ fn words(tokens: usize, nth: usize) -> String {
 
 /// An agent whose first question alone is past the optimal line, so that its second request
 /// carries the first prompt.
-fn deep(proxy: &Running) -> Agent {
+fn deep(proxy: &RunningProxy) -> Agent {
     Agent::new(proxy).says(&words(10_500, 0))
 }
 
 /// The first generation that carried a prompt.
-async fn prompted(agent: &mut Agent) -> Generation {
+async fn prompted(agent: &mut Agent) -> AgentGeneration {
     agent.until(4, |it| it.injected().is_some()).await
 }
 
 /// Texts of user messages, and of blocks in tool results, that the client never sent.
 fn prompts(upstream: &Value) -> usize {
     let messages = upstream["messages"].as_array().into_iter().flatten();
-    let texts = messages.map(crate::support::model::notice::text_of);
+    let texts = messages.map(crate::support::model::notice::message_text);
     texts
         .filter(|text| text.contains("add_reminder") || text.contains("<continuation_package>"))
         .count()
@@ -104,25 +106,25 @@ fn prompts(upstream: &Value) -> usize {
 
 /// A mind that writes a reminder whenever a notice asks for one, and else works: with the client's
 /// tool where there is one, in words where there is none.
-fn obliging(heard: &Heard<'_>) -> Said {
+fn obliging(heard: &ModelRequest<'_>) -> ModelReply {
     let nth = heard.nth;
     let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
-    if asked && heard.offers("add_reminder") {
+    if asked && heard.offers_tool("add_reminder") {
         let note = json!({"content": format!("go on after request {nth}")});
-        return Said::calls([Call::new(&format!("own_{nth}"), "add_reminder", &note)]);
+        return ModelReply::calls([ModelCall::new(&format!("own_{nth}"), "add_reminder", &note)]);
     }
     work(heard)
 }
 
-fn work(heard: &Heard<'_>) -> Said {
+fn work(heard: &ModelRequest<'_>) -> ModelReply {
     let nth = heard.nth;
-    let offered = heard.offered();
-    let theirs = offered.iter().find(|name| !OWN.contains(name));
+    let offered = heard.offered_tools();
+    let theirs = offered.iter().find(|name| !PROXY_TOOLS.contains(name));
     match theirs.filter(|_| heard.body["tool_choice"] != "none") {
         Some(name) => {
             let path = json!({"path": format!("deck_{nth}.rs")});
-            Said::calls([Call::new(&format!("call_{nth}"), name, &path)])
+            ModelReply::calls([ModelCall::new(&format!("call_{nth}"), name, &path)])
         }
-        None => Said::text(&format!("Done with {nth}.")),
+        None => ModelReply::text(&format!("Done with {nth}.")),
     }
 }

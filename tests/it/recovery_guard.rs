@@ -2,11 +2,14 @@
 //! of generated conversations, for every profile.
 
 use crate::support::{
-    any_settings,
-    generate::{Case, Random, any_conversation},
-    made::{PROMPT, beside, course, ours, records, round, said, written},
-    noted, parse,
-    plans::{check_with, policy, read, sent},
+    annotate_randomly, any_settings,
+    generate::{GeneratedCase, Random, any_conversation},
+    made::{
+        PROMPT, block_round, calls_beside, calls_round, make_course, make_injected,
+        non_system_indices, random_records,
+    },
+    parse,
+    plans::{apply_plan, check_plan_unless_stood_back, index_conversation, make_policy},
 };
 use bytes::Bytes;
 use plimsoll::{
@@ -28,7 +31,7 @@ mod places;
 const WINDOWS: [u32; 4] = [2_048, 8_192, 32_768, 200_000];
 
 fn messages(body: &[u8]) -> Vec<Vec<u8>> {
-    let conversation = read(body);
+    let conversation = index_conversation(body);
     let messages = conversation.items.iter();
     messages
         .map(|message| conversation.span_bytes(message.span).to_vec())
@@ -37,10 +40,10 @@ fn messages(body: &[u8]) -> Vec<Vec<u8>> {
 
 /// Everything that must hold of one plan with something of ours.
 fn check(body: &[u8], window: u32, profile: &Profile, recall: &Recall) -> Option<Plan> {
-    check_with(body, window, profile, recall, &GuardConfig::default())
+    check_plan_unless_stood_back(body, window, profile, recall, &GuardConfig::default())
 }
 
-fn profiles_of(case: &Case) -> Vec<&'static Profile> {
+fn profiles_of(case: &GeneratedCase) -> Vec<&'static Profile> {
     let fits = |profile: &&Profile| case.recipe.strict || profile.name == "openai";
     PROFILES.iter().filter(fits).collect()
 }
@@ -51,7 +54,7 @@ proptest! {
     #[test]
     fn every_plan_is_valid_whatever_of_ours_it_carries(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
         let body = case.body();
-        let ours = ours(&read(&body), seed);
+        let ours = make_injected(&index_conversation(&body), seed);
         for profile in profiles_of(&case) {
             check(&body, window, profile, &Recall { injections: ours.clone(), ..Recall::default() });
         }
@@ -59,10 +62,10 @@ proptest! {
 
     #[test]
     fn every_line_of_defence_is_valid_beside_what_is_ours(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
-        let body = noted(&read(&case.body()), seed);
-        let recall = Recall { injections: ours(&read(&body), seed), ..Recall::default() };
+        let body = annotate_randomly(&index_conversation(&case.body()), seed);
+        let recall = Recall { injections: make_injected(&index_conversation(&body), seed), ..Recall::default() };
         for profile in profiles_of(&case) {
-            check_with(&body, window, profile, &recall, &any_settings(seed));
+            check_plan_unless_stood_back(&body, window, profile, &recall, &any_settings(seed));
         }
     }
 
@@ -72,7 +75,7 @@ proptest! {
     fn a_profile_that_does_not_fit_breaks_nothing_new(case in any_conversation(30), window in prop::sample::select(&WINDOWS[..]), profile in prop::sample::select(PROFILES), seed in any::<u64>()) {
         let body = case.body();
         let profile = find_profile(profile.name).expect("a row of the table");
-        let ours = ours(&read(&body), seed);
+        let ours = make_injected(&index_conversation(&body), seed);
         check(&body, window, profile, &Recall { injections: ours, ..Recall::default() });
     }
 
@@ -80,7 +83,7 @@ proptest! {
     fn every_prefix_has_a_tail_for_a_new_course(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..])) {
         let settings = GuardConfig::default();
         for profile in profiles_of(&case) {
-            let policy = policy(profile, window, &settings);
+            let policy = make_policy(profile, window, &settings);
             for body in case.session.clone().thinned(6).steps() {
                 begins(&body, &policy);
             }
@@ -102,11 +105,11 @@ proptest! {
 
 /// A course that begins with this request keeps what it should, and is valid.
 fn begins(body: &[u8], policy: &Policy<'_>) {
-    let conversation = read(body);
+    let conversation = index_conversation(body);
     let boundary =
         guard::find_course_boundary(&conversation, policy).expect("a valid conversation");
     let ours = Injections {
-        course: Some(course(boundary)),
+        course: Some(make_course(boundary)),
         ..Injections::default()
     };
     let recall = Recall {
@@ -125,7 +128,7 @@ fn begins(body: &[u8], policy: &Policy<'_>) {
     if plan.report.raw_after <= plan.report.budget.tokens / 2 {
         assert_eq!(folded, gone.len(), "the boundary is the course's own");
     }
-    let said = said(&conversation);
+    let said = non_system_indices(&conversation);
     let newest = said.last().is_some_and(|newest| !gone.contains(newest));
     assert!(newest, "the newest message is kept");
     // The preface stands wherever the profile has a place for it.
@@ -145,30 +148,37 @@ fn begins(body: &[u8], policy: &Policy<'_>) {
 
 /// A session step by step, with records that are added as it grows and at times a course: the
 /// prefix holds but for new cuts.
-fn grow(case: &Case, window: u32, profile: &'static Profile, seed: u64, settings: &GuardConfig) {
-    let policy = policy(profile, window, settings);
-    let whole = read(&case.body());
-    let all = records(&whole, said(&whole).len(), seed);
-    let mut random = Random::part(seed, 3);
+fn grow(
+    case: &GeneratedCase,
+    window: u32,
+    profile: &'static Profile,
+    seed: u64,
+    settings: &GuardConfig,
+) {
+    let policy = make_policy(profile, window, settings);
+    let whole = index_conversation(&case.body());
+    let all = random_records(&whole, non_system_indices(&whole).len(), seed);
+    let mut random = Random::for_part(seed, 3);
     let mut recall = Recall::default();
     // Where the running course began: what was before it is none of its records.
     let mut began = 0;
     let mut last: Option<(Vec<Vec<u8>>, Option<u32>)> = None;
     for body in case.session.steps() {
-        let conversation = read(&body);
-        let count = said(&conversation).len();
+        let conversation = index_conversation(&body);
+        let count = non_system_indices(&conversation).len();
         let cleared = random.chance(10);
         if cleared {
             let boundary = guard::find_course_boundary(&conversation, &policy).expect("a boundary");
-            recall.injections.course = Some(course(boundary));
+            recall.injections.course = Some(make_course(boundary));
             began = count + 1;
         }
         let places = |record: &&InjectionRecord| (began..=count).contains(&(record.place as usize));
         recall.injections.records = all.iter().filter(places).cloned().collect();
-        let Some(plan) = check_with(&body, window, profile, &recall, settings) else {
+        let Some(plan) = check_plan_unless_stood_back(&body, window, profile, &recall, settings)
+        else {
             return;
         };
-        let now = messages(&sent(&conversation, &plan));
+        let now = messages(&apply_plan(&conversation, &plan));
         let clears = plan.report.cleared.as_ref().is_some_and(|it| it.new);
         let clears = clears || plan.report.texts.cut;
         let new = clears || plan.report.folded.is_some_and(|folded| folded.new);
@@ -196,7 +206,7 @@ fn grow(case: &Case, window: u32, profile: &'static Profile, seed: u64, settings
 
 /// Whether a question follows a result that was the newest of so many messages.
 fn asked_again(conversation: &Conversation, before: usize) -> bool {
-    let roles: Vec<_> = said(conversation)
+    let roles: Vec<_> = non_system_indices(conversation)
         .iter()
         .map(|&at| conversation.items[at].author)
         .collect();
@@ -205,7 +215,7 @@ fn asked_again(conversation: &Conversation, before: usize) -> bool {
 
 /// A prompt at the end of the request leaves the prefix as it is.
 fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
-    let place = said(conversation).len() as u32;
+    let place = non_system_indices(conversation).len() as u32;
     let mut recall = recall.clone();
     recall
         .injections
@@ -224,10 +234,16 @@ fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
         });
         more.injections.records.push(InjectionRecord {
             place,
-            what: round(2),
+            what: calls_round(2),
         });
         let (window, profile) = (policy.window, policy.profile);
-        let asked = check_with(&conversation.body, window, profile, &more, policy.settings);
+        let asked = check_plan_unless_stood_back(
+            &conversation.body,
+            window,
+            profile,
+            &more,
+            policy.settings,
+        );
         let asked = asked.expect("a valid conversation");
         // The first that is put in decides it.
         let alternates = plan.memory.alternates.or(asked.memory.alternates);
@@ -236,13 +252,19 @@ fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
             continue;
         }
         assert_eq!(asked.report.records_left_out, plan.report.records_left_out);
-        let (before, after) = (sent(conversation, &plan), sent(conversation, &asked));
+        let (before, after) = (
+            apply_plan(conversation, &plan),
+            apply_plan(conversation, &asked),
+        );
         let (before, after) = (messages(&before), messages(&after));
         let whole = before.len() - 1;
         assert_eq!(&after[..whole], &before[..whole]);
         let text = String::from_utf8_lossy(&after[whole..].concat()).into_owned();
         assert!(text.contains("[A prompt of the guard.]"), "{text}");
-        let newest = said(conversation).last().copied().expect("a message");
+        let newest = non_system_indices(conversation)
+            .last()
+            .copied()
+            .expect("a message");
         let after_user = conversation.items[newest].author == Author::User;
         let joins = policy.profile.adjacent_users == guard::profile::Acceptance::No
             || (after_user && alternates == Some(true));

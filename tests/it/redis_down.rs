@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::support::{
-    client::Client,
-    provider::{DONE, Provider, Step, answer, send, stream_head},
-    proxy::{Proxy, within},
+    client::TestClient,
+    provider::{DONE, ProviderStep, ScriptedProvider, answer, send_bytes, stream_head},
+    proxy::{ProxyBuilder, within_time},
     redis::Redis,
 };
 
@@ -64,14 +64,14 @@ fn stored_in(redis: &Redis) -> impl FnOnce(&mut Config) {
 }
 
 /// A provider that answers everything, streamed where asked, with the conversation's length.
-async fn provider() -> Provider {
-    Provider::answering(|seen| {
+async fn provider() -> ScriptedProvider {
+    ScriptedProvider::start_answering(|seen| {
         let asked: Value = serde_json::from_slice(&seen.body).unwrap();
         let said = asked["messages"].as_array().unwrap().len();
         let usage = json!({ "prompt_tokens": 1_000 + said, "completion_tokens": 1 });
         let text = format!("answer {said}");
         if asked["stream"] == true {
-            let event = |chunk: Value| send(format!("data: {chunk}\n\n").as_bytes());
+            let event = |chunk: Value| send_bytes(format!("data: {chunk}\n\n").as_bytes());
             let delta = json!({ "index": 0, "delta": { "role": "assistant", "content": text } });
             let end = json!({ "index": 0, "delta": {}, "finish_reason": "stop" });
             return vec![
@@ -79,8 +79,8 @@ async fn provider() -> Provider {
                 event(json!({ "choices": [delta] })),
                 event(json!({ "choices": [end] })),
                 event(json!({ "choices": [], "usage": usage })),
-                send(DONE),
-                Step::Close,
+                send_bytes(DONE),
+                ProviderStep::Close,
             ];
         }
         let message = json!({ "role": "assistant", "content": text });
@@ -93,7 +93,7 @@ async fn provider() -> Provider {
 }
 
 /// One client: conversations of a few turns, one after another, until told to end.
-async fn converse(client: Client, number: usize, tally: Arc<Tally>) {
+async fn converse(client: TestClient, number: usize, tally: Arc<Tally>) {
     let stream = number.is_multiple_of(2);
     for conversation in 0.. {
         let mut messages = Vec::new();
@@ -154,7 +154,7 @@ impl Tally {
             let followed = answers[seen..].iter();
             followed.filter(|met| met.follows == Some(true)).count()
         };
-        within(async {
+        within_time(async {
             while followed() <= 2 * CLIENTS {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -193,7 +193,7 @@ async fn within_long<F: Future>(wait: F) -> F::Output {
 async fn no_request_fails_while_the_store_is_killed_stalled_and_restarted() {
     let mut redis = Redis::start();
     let up = provider().await;
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(stored_in(&redis))
         .start()
@@ -211,7 +211,7 @@ async fn no_request_fails_while_the_store_is_killed_stalled_and_restarted() {
     tally.followed().await;
     redis.stall();
     tally.phase(3, 100).await;
-    redis.go_on();
+    redis.resume();
     tally.phase(4, 100).await;
     tally.followed().await;
     redis.kill();
@@ -219,7 +219,7 @@ async fn no_request_fails_while_the_store_is_killed_stalled_and_restarted() {
     tally.phase(5, 100).await;
     tally.followed().await;
     tally.ended.store(true, Relaxed);
-    while let Some(done) = within(clients.join_next()).await {
+    while let Some(done) = within_time(clients.join_next()).await {
         done.unwrap();
     }
     tally.print();
@@ -234,7 +234,7 @@ async fn a_proxy_starts_without_its_store() {
     let mut redis = Redis::start();
     redis.kill();
     let up = provider().await;
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(stored_in(&redis))
         .start()
@@ -253,7 +253,7 @@ async fn a_proxy_starts_without_its_store() {
     let lost = client.chat(next.clone()).await;
     assert_eq!(lost.headers["x-plimsoll-health"], "unknown");
     redis.restart();
-    within(async {
+    within_time(async {
         loop {
             let got = client.chat(body.clone()).await;
             let after = client.chat(next.clone()).await;

@@ -5,14 +5,14 @@
 //! reaches the client, streaming or not, but where nothing could have helped.
 
 use crate::support::{
-    client::Answer,
-    count::Counter,
+    client::ClientAnswer,
+    count::TokenCounter,
     data,
-    drive::{Drive, Meter, policy, settings},
-    generate::{Recipe, SHAPES, Session, Size},
-    model::{Model, Refusal, Said, Up, classic, refuse},
-    provider::{DONE, Step, stream_head},
-    proxy::{Proxy, Running},
+    drive::{GuardedSession, TokenMeter, make_policy, settings},
+    generate::{ConversationSize, Recipe, SHAPES, Session},
+    model::{ModelReply, ModelSetup, RefusalWriter, RunningModel, refuse, refuse_as_openai},
+    provider::{DONE, ProviderStep, stream_head},
+    proxy::{ProxyBuilder, RunningProxy},
 };
 use bytes::Bytes;
 use plimsoll::{
@@ -29,15 +29,15 @@ const CLAIMED: u32 = 128_000;
 const MOST_REQUESTS: usize = 60;
 
 /// Ways of refusing, by what they tell.
-const WAYS: [(&str, Refusal); 5] = [
-    ("window and tokens", classic),
+const WAYS: [(&str, RefusalWriter); 5] = [
+    ("window and tokens", refuse_as_openai),
     ("an answer counted in", asked_in_all),
     ("no numbers", wordy),
     ("a wrong window", wrong),
     ("nothing at all", wordless),
 ];
 
-fn asked_in_all(window: u32, tokens: u64) -> Vec<Step> {
+fn asked_in_all(window: u32, tokens: u64) -> Vec<ProviderStep> {
     let message = format!(
         "This endpoint's maximum context length is {window} tokens. However, you requested about \
          {tokens} tokens ({tokens} of text input). Please reduce the length of either one."
@@ -45,12 +45,12 @@ fn asked_in_all(window: u32, tokens: u64) -> Vec<Step> {
     refuse(400, "400", &message)
 }
 
-fn wordy(_: u32, _: u64) -> Vec<Step> {
+fn wordy(_: u32, _: u64) -> Vec<ProviderStep> {
     refuse(400, "invalid_request", "context window exceeds limit")
 }
 
 /// A server that prints what is left beside the answer as its window.
-fn wrong(_: u32, tokens: u64) -> Vec<Step> {
+fn wrong(_: u32, tokens: u64) -> Vec<ProviderStep> {
     let message = format!(
         "This model's maximum context length is 3 tokens. However, you requested {tokens} tokens \
          ({tokens} in the messages, 0 in the completion). Please reduce the length."
@@ -58,20 +58,24 @@ fn wrong(_: u32, tokens: u64) -> Vec<Step> {
     refuse(400, "400", &message)
 }
 
-fn wordless(_: u32, _: u64) -> Vec<Step> {
+fn wordless(_: u32, _: u64) -> Vec<ProviderStep> {
     let empty = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
-    vec![Step::Send(empty.into())]
+    vec![ProviderStep::Send(empty.into())]
 }
 
 /// An error as the first event of a stream that began as a success.
-fn inside(window: u32, tokens: u64) -> Vec<Step> {
+fn inside(window: u32, tokens: u64) -> Vec<ProviderStep> {
     let message = format!(
         "The input ({tokens} tokens) is longer than the model's context length ({window} tokens)."
     );
     let event = json!({"error": {"object": "error", "message": message, "type": "BadRequestError",
         "param": null, "code": 400}});
     let events = format!("data: {event}\n\n{DONE}");
-    vec![stream_head(), Step::Drip(events.into()), Step::Close]
+    vec![
+        stream_head(),
+        ProviderStep::Drip(events.into()),
+        ProviderStep::Close,
+    ]
 }
 
 struct Tale {
@@ -83,20 +87,21 @@ struct Tale {
 /// All recorded sessions, or made-up ones; of each so many requests at most.
 fn tales(most: usize) -> Vec<Tale> {
     let recorded = data::requests().into_iter();
-    let recorded = recorded.filter_map(|file| Some((file.name, Session::recorded(&file.body)?)));
+    let recorded =
+        recorded.filter_map(|file| Some((file.name, Session::from_recorded(&file.body)?)));
     let mut sessions: Vec<_> = recorded.collect();
     if sessions.is_empty() {
         sessions = SHAPES
             .iter()
             .map(|&shape| {
-                let session = Session::new(7, Recipe::new(shape), Size::Bytes(300_000));
+                let session = Session::new(7, Recipe::new(shape), ConversationSize::Bytes(300_000));
                 (format!("{shape:?}"), session)
             })
             .collect();
     }
     let tales = sessions.into_iter().map(|(name, session)| {
         let steps: Vec<_> = session.thinned(most).steps().collect();
-        let body: Value = crate::support::parse::value(&steps[0]).unwrap();
+        let body: Value = crate::support::parse::parse_value(&steps[0]).unwrap();
         Tale {
             model: body["model"].as_str().unwrap_or_default().to_owned(),
             name,
@@ -121,7 +126,7 @@ fn claims(config: &mut Config, tales: &[Tale]) {
 
 /// The body with `stream` as wanted, unless it says itself.
 fn streaming(body: &[u8], streams: bool) -> Vec<u8> {
-    if crate::support::parse::value(body)
+    if crate::support::parse::parse_value(body)
         .unwrap()
         .get("stream")
         .is_some()
@@ -143,7 +148,7 @@ struct Tally {
 
 impl Tally {
     /// Whether the answer is one; an error only where nothing could have helped.
-    fn take(&mut self, tale: &Tale, body: &[u8], window: u32, got: &Answer) {
+    fn take(&mut self, tale: &Tale, body: &[u8], window: u32, got: &ClientAnswer) {
         self.requests += 1;
         if got.status == 200 {
             assert!(
@@ -176,10 +181,10 @@ impl Tally {
 
 fn is_hopeless(body: &[u8], window: u32) -> bool {
     let conversation = chat::index_body(Bytes::copy_from_slice(body)).unwrap();
-    let (settings, counter) = (settings(), Counter::o200k());
-    let drive = Drive {
-        policy: policy(find_profile("openai").unwrap(), window, &settings),
-        meter: Meter::Foreign(&counter),
+    let (settings, counter) = (settings(), TokenCounter::o200k());
+    let drive = GuardedSession {
+        policy: make_policy(find_profile("openai").unwrap(), window, &settings),
+        meter: TokenMeter::Foreign(&counter),
         counter: &counter,
         keeps: true,
     };
@@ -188,19 +193,24 @@ fn is_hopeless(body: &[u8], window: u32) -> bool {
     drive.is_hopeless(&conversation, limit)
 }
 
-async fn before(window: u32, profile: &str, refusal: Refusal, tales: &[Tale]) -> (Up, Running) {
+async fn before(
+    window: u32,
+    profile: &str,
+    refusal: RefusalWriter,
+    tales: &[Tale],
+) -> (RunningModel, RunningProxy) {
     let profile = find_profile(profile).unwrap();
-    let mut model = Model::new(window).profile(profile);
+    let mut model = ModelSetup::new(window).profile(profile);
     model.refusal = refusal;
-    let up = model.start(|_| Said::text("Well.")).await;
-    let proxy = Proxy::new().provider("up", &up.provider);
+    let up = model.start(|_| ModelReply::text("Well.")).await;
+    let proxy = ProxyBuilder::new().provider("up", &up.provider);
     let proxy = proxy.providers(|provider| provider.profile = profile);
     let proxy = proxy.set(|config| claims(config, tales)).start().await;
     (up, proxy)
 }
 
 /// Every session through a proxy of its own window and way.
-async fn heal(window: u32, streams: bool, way: (&str, Refusal), tales: &[Tale]) -> Tally {
+async fn heal(window: u32, streams: bool, way: (&str, RefusalWriter), tales: &[Tale]) -> Tally {
     let (up, proxy) = before(window, "openai", way.1, tales).await;
     let client = proxy.client();
     let mut tally = Tally::default();
@@ -215,7 +225,7 @@ async fn heal(window: u32, streams: bool, way: (&str, Refusal), tales: &[Tale]) 
     eprintln!("{window:>6} {streams:<8} {:<20} {tally:?}", way.0);
     assert!(tally.hopeless * 10 < tally.requests, "{tally:?}");
     assert!(up.overflows() > 0, "the real window was met");
-    up.is_content();
+    up.assert_no_faults();
     tally
 }
 
@@ -249,7 +259,7 @@ fn strict_tales() -> Vec<Tale> {
     };
     let sessions = SHAPES.iter().take(2);
     let tales = sessions.map(|&shape| {
-        let session = Session::new(11, recipe(shape), Size::Bytes(200_000));
+        let session = Session::new(11, recipe(shape), ConversationSize::Bytes(200_000));
         let steps: Vec<_> = session.thinned(MOST_REQUESTS).steps().collect();
         let body: Value = serde_json::from_slice(&steps[0]).unwrap();
         Tale {
@@ -276,7 +286,7 @@ async fn an_error_in_the_first_event_of_a_stream_is_healed() {
     }
     eprintln!("inside a stream: {tally:?}");
     assert!(tally.refits > 0 && up.overflows() > 0);
-    up.is_content();
+    up.assert_no_faults();
 }
 
 /// One long conversation, and a model that takes none of it.
@@ -346,7 +356,7 @@ async fn a_request_that_is_not_to_be_touched_gets_the_refusal_as_it_came() {
 
 #[tokio::test]
 async fn two_refits_at_most_and_what_was_learnt_is_kept() {
-    let (up, proxy) = before(8_192, "openai", classic, &[]).await;
+    let (up, proxy) = before(8_192, "openai", refuse_as_openai, &[]).await;
     let client = proxy.client();
     let got = client.chat(long()).await;
     assert_eq!(got.status, 200);

@@ -14,23 +14,25 @@ use plimsoll::{
 use serde_json::Value;
 
 use super::support::{
-    client::{SECRET, full},
-    provider::{COMPLETION, Provider, Step, answer, send},
-    proxy::{Proxy, within},
+    client::{SECRET, full_body},
+    provider::{COMPLETION, ProviderStep, ScriptedProvider, answer, send_bytes},
+    proxy::{ProxyBuilder, within_time},
 };
 
 const LIST: &str = r#"{"object":"list","data":[{"id":"org/m","context_length":4096,"max_input_tokens":4000},{"id":"plain"}]}"#;
 const CATALOGUE: &str = r#"{"up":{"id":"up","models":{"new":{"id":"new","limit":{"context":50000,"output":8000}}}},"openai":{"models":{"tiny":{"limit":{"context":5}}}}}"#;
 
 /// A proxy with one provider, which may be asked for its list.
-fn asking(up: &Provider) -> Proxy {
-    Proxy::new().provider("up", up).providers(|provider| {
-        provider.auth = Auth::None;
-        provider.ask_models = None;
-    })
+fn asking(up: &ScriptedProvider) -> ProxyBuilder {
+    ProxyBuilder::new()
+        .provider("up", up)
+        .providers(|provider| {
+            provider.auth = Auth::None;
+            provider.ask_models = None;
+        })
 }
 
-async fn models(proxy: &super::support::proxy::Running) -> Vec<Value> {
+async fn models(proxy: &super::support::proxy::RunningProxy) -> Vec<Value> {
     let list = proxy.client().get("/v1/models").await.json();
     list["data"].as_array().unwrap().clone()
 }
@@ -42,7 +44,7 @@ fn find<'a>(models: &'a [Value], id: &str) -> &'a Value {
 
 #[tokio::test]
 async fn a_provider_is_asked_for_its_windows_once() {
-    let up = Provider::answering(|_| vec![answer("200 OK", "", LIST)]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", LIST)]).await;
     let proxy = asking(&up).start().await;
     for _ in 0..3 {
         let models = models(&proxy).await;
@@ -58,8 +60,8 @@ async fn a_provider_is_asked_for_its_windows_once() {
     }
     let one = proxy.client().get("/v1/models/up/org/m").await.json();
     assert_eq!(one["context_length"], 4_096);
-    assert_eq!(up.count(), 1);
-    assert_eq!(up.last().line, "GET /v1/models HTTP/1.1");
+    assert_eq!(up.count_requests(), 1);
+    assert_eq!(up.last_request().line, "GET /v1/models HTTP/1.1");
 }
 
 #[tokio::test]
@@ -68,24 +70,24 @@ async fn a_provider_without_a_list_harms_nobody() {
         vec![answer("500 Internal Server Error", "", "{}")],
         vec![answer("200 OK", "", "<html>")],
         vec![answer("200 OK", "", vec![b' '; (4 << 20) + 1])],
-        vec![send("garbage\r\n\r\n")],
-        vec![Step::Close],
+        vec![send_bytes("garbage\r\n\r\n")],
+        vec![ProviderStep::Close],
     ] {
-        let up = Provider::answering(move |_| steps.clone()).await;
+        let up = ScriptedProvider::start_answering(move |_| steps.clone()).await;
         let proxy = asking(&up).start().await;
         let models = models(&proxy).await;
         assert!(models.iter().all(|model| model["owned_by"] == "simulated"));
-        assert_eq!(up.count(), 1, "it is not asked again at once");
+        assert_eq!(up.count_requests(), 1, "it is not asked again at once");
     }
 }
 
 #[tokio::test]
 async fn nobody_waits_for_a_list() {
-    let up = Provider::start().await;
-    up.then(vec![Step::Stall]);
+    let up = ScriptedProvider::start().await;
+    up.script_next(vec![ProviderStep::Stall]);
     let proxy = asking(&up).start().await;
     let _ = models(&proxy).await;
-    up.then(vec![answer("200 OK", "", COMPLETION)]);
+    up.script_next(vec![answer("200 OK", "", COMPLETION)]);
     let body = r#"{"model":"up/m","messages":[{"role":"user","content":"hi"}]}"#;
     assert_eq!(proxy.client().chat(body).await.status, 200);
     assert_eq!(up.requests(2).await.len(), 2);
@@ -93,7 +95,7 @@ async fn nobody_waits_for_a_list() {
 
 #[tokio::test]
 async fn a_list_is_asked_for_only_where_it_is_wanted() {
-    let up = Provider::answering(|_| vec![answer("200 OK", "", LIST)]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", LIST)]).await;
     for (auth, ask) in [
         (Auth::Client, None),
         (Auth::Client, Some(true)),
@@ -106,22 +108,22 @@ async fn a_list_is_asked_for_only_where_it_is_wanted() {
         let proxy = proxy.start().await;
         let _ = models(&proxy).await;
     }
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
     let mut config = settings(&up, Path::new("nowhere"));
     config.providers.get_mut("up").unwrap().auth = Auth::Client;
-    let asked = within(Registry::new(&config).unwrap().ask_for_lists()).await;
+    let asked = within_time(Registry::new(&config).unwrap().ask_for_lists()).await;
     assert!(matches!(asked[..], [(_, Err(ModelListError::NotAsked(_)))]));
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }
 
 #[tokio::test]
 async fn the_command_asks_at_once() {
-    let up = Provider::answering(|_| vec![answer("200 OK", "", LIST)]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", LIST)]).await;
     let registry = Registry::new(&settings(&up, Path::new("nowhere"))).unwrap();
     let before = registry.resolve_target("up/org/m", None).unwrap();
     assert_eq!(before.window.source, WindowSource::Assumed);
-    assert_eq!(up.count(), 0, "nothing is asked before the start");
-    let asked = within(registry.ask_for_lists()).await;
+    assert_eq!(up.count_requests(), 0, "nothing is asked before the start");
+    let asked = within_time(registry.ask_for_lists()).await;
     assert!(matches!(asked[..], [(_, Ok(2))]));
     let after = registry.current_window(&before);
     assert_eq!(
@@ -152,7 +154,7 @@ impl Write for Lines {
 
 #[tokio::test]
 async fn an_unknown_window_is_said_once_in_the_log() {
-    let up = Provider::answering(|_| vec![answer("200 OK", "", LIST)]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", LIST)]).await;
     let registry = Registry::new(&settings(&up, Path::new("nowhere"))).unwrap();
     crate::support::log::every_line_is_wanted();
     let lines = Lines::default();
@@ -179,7 +181,7 @@ async fn an_unknown_window_is_said_once_in_the_log() {
 #[tokio::test]
 async fn a_server_of_one_model_tells_its_window_under_any_name() {
     const ONE: &str = r#"{"data":[{"id":"noise.gguf","meta":{"n_ctx":4096}}]}"#;
-    let up = Provider::answering(|_| vec![answer("200 OK", "", ONE)]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", ONE)]).await;
     let mut config = settings(&up, Path::new("nowhere"));
     // One that the catalogue knows has many models, whatever it lists.
     let known = config.providers["up"].clone();
@@ -190,7 +192,7 @@ async fn a_server_of_one_model_tells_its_window_under_any_name() {
     };
     config.models.insert("up/told".into(), told);
     let registry = Registry::new(&config).unwrap();
-    let _ = within(registry.ask_for_lists()).await;
+    let _ = within_time(registry.ask_for_lists()).await;
     for (model, tokens, source) in [
         ("up/noise.gguf", 4_096, WindowSource::Provider),
         ("up/any", 4_096, WindowSource::Provider),
@@ -206,8 +208,8 @@ async fn a_server_of_one_model_tells_its_window_under_any_name() {
 /// Behind a gateway that lists no windows, whatever its host is called.
 #[tokio::test]
 async fn a_known_model_behind_an_unknown_host_has_its_window_and_says_from_where() {
-    let up = Provider::answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
-    let proxy = Proxy::new().provider("work", &up).start().await;
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
+    let proxy = ProxyBuilder::new().provider("work", &up).start().await;
     let client = proxy.client();
     for (model, tokens) in [
         ("gpt-4o", Some(128_000)),
@@ -238,7 +240,7 @@ async fn a_known_model_behind_an_unknown_host_has_its_window_and_says_from_where
 /// A server that drops the front of a long prompt in silence would never correct what others say.
 #[tokio::test]
 async fn no_name_is_believed_where_an_overflow_is_not_refused() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let mut config = settings(&up, Path::new("nowhere"));
     let window = |config: &Config| {
         let registry = Registry::new(config).unwrap();
@@ -255,7 +257,7 @@ async fn no_name_is_believed_where_an_overflow_is_not_refused() {
 }
 
 /// Settings with a catalogue at that provider.
-fn settings(up: &Provider, data: &Path) -> Config {
+fn settings(up: &ScriptedProvider, data: &Path) -> Config {
     let mut config = Config::default();
     config.server.data_dir = data.into();
     config.catalogue.url = Some(format!("http://{}/api.json?token={SECRET}", up.address));
@@ -269,10 +271,10 @@ fn settings(up: &Provider, data: &Path) -> Config {
 #[tokio::test]
 async fn the_catalogue_is_fetched_and_kept() {
     let data = tempfile::tempdir().unwrap();
-    let up = Provider::answering(|_| vec![answer("200 OK", "", CATALOGUE)]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", CATALOGUE)]).await;
     let config = settings(&up, data.path());
     let registry = Registry::new(&config).unwrap();
-    let fetched = within(registry.fetch_catalogue()).await.unwrap();
+    let fetched = within_time(registry.fetch_catalogue()).await.unwrap();
     assert_eq!(fetched.unwrap(), 1);
     let window =
         |registry: &Registry, model: &str| registry.resolve_target(model, None).unwrap().window;
@@ -287,33 +289,33 @@ async fn the_catalogue_is_fetched_and_kept() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(up.count(), 1);
+    assert_eq!(up.count_requests(), 1);
 }
 
 #[tokio::test]
 async fn a_proxy_fetches_the_catalogue_by_itself_and_again_after_a_damage() {
-    let up = Provider::answering(|_| vec![answer("200 OK", "", CATALOGUE)]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", CATALOGUE)]).await;
     let url = format!("http://{}/api.json", up.address);
-    let proxy = Proxy::new().provider("up", &up).set(|config| {
+    let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
         config.catalogue.url = Some(url);
         std::fs::write(config.server.data_dir.join("catalogue.json"), "{\"damaged").unwrap();
     });
     let proxy = proxy.start().await;
     assert_eq!(up.request().await.line, "GET /api.json HTTP/1.1");
     let client = proxy.client();
-    within(async {
+    within_time(async {
         while client.get("/v1/models/up/new").await.status != 200 {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    assert_eq!(up.count(), 1);
+    assert_eq!(up.count_requests(), 1);
 }
 
 #[tokio::test]
 async fn a_catalogue_that_cannot_be_fetched_changes_nothing() {
     let data = tempfile::tempdir().unwrap();
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let registry = Registry::new(&settings(&up, data.path())).unwrap();
     let huge = format!("[{}]", " ".repeat(32 << 20));
     let elsewhere = format!("location: http://{}/elsewhere\r\n", up.address);
@@ -330,10 +332,10 @@ async fn a_catalogue_that_cannot_be_fetched_changes_nothing() {
         (vec![answer("200 OK", "", "<html>")], Some("is no list")),
         (vec![answer("200 OK", "", "{}")], Some("is no list")),
         (vec![answer("200 OK", "", huge)], Some("is larger than")),
-        (vec![Step::Close], Some("could not be fetched")),
+        (vec![ProviderStep::Close], Some("could not be fetched")),
     ] {
-        up.then(steps);
-        let fetched = within(registry.fetch_catalogue()).await.unwrap();
+        up.script_next(steps);
+        let fetched = within_time(registry.fetch_catalogue()).await.unwrap();
         match (fetched, expected) {
             (Ok(models), None) => assert_eq!(models, 1),
             (Err(error), Some(expected)) => {
@@ -345,14 +347,14 @@ async fn a_catalogue_that_cannot_be_fetched_changes_nothing() {
         let window = registry.resolve_target("up/new", None).unwrap().window;
         assert_eq!(window.tokens, 50_000);
     }
-    assert_eq!(up.count(), 7, "no redirect was followed");
+    assert_eq!(up.count_requests(), 7, "no redirect was followed");
 }
 
 #[tokio::test]
 async fn the_list_shows_names_of_the_settings_to_whom_they_were_given() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let key = |name: &str| format!("{SECRET}-{name}");
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .client("all", &key("all"), &["*"])
         .client("alias", &key("alias"), &["fast", "balanced"])
@@ -384,7 +386,7 @@ async fn the_list_shows_names_of_the_settings_to_whom_they_were_given() {
         let request = client
             .request(Method::GET, path)
             .header("authorization", format!("Bearer {}", key(name)));
-        client.send(request.body(full("")).unwrap()).await
+        client.send(request.body(full_body("")).unwrap()).await
     };
     let ids = async |name: &str| {
         let list = get(name, "/v1/models").await.json();
@@ -414,13 +416,13 @@ async fn the_list_shows_names_of_the_settings_to_whom_they_were_given() {
         let found = get(name, &format!("/v1/models/{id}")).await;
         found.is_error(404, "model_not_found");
     }
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }
 
 /// Clients look for the name in their settings, which is the one that they would use without a proxy.
 #[tokio::test]
 async fn the_list_has_the_name_that_a_client_would_use_direct() {
-    let up = Provider::answering(|seen| {
+    let up = ScriptedProvider::start_answering(|seen| {
         let body = if seen.line.starts_with("GET") {
             LIST
         } else {
@@ -429,7 +431,7 @@ async fn the_list_has_the_name_that_a_client_would_use_direct() {
         vec![answer("200 OK", "", body)]
     })
     .await;
-    let bare = async |proxy: Proxy| {
+    let bare = async |proxy: ProxyBuilder| {
         let proxy = proxy.start().await;
         let client = proxy.client();
         let listed = models(&proxy).await;
@@ -451,7 +453,9 @@ async fn the_list_has_the_name_that_a_client_would_use_direct() {
         bare.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()
     };
     let two = || {
-        let proxy = Proxy::new().provider("up", &up).provider("other", &up);
+        let proxy = ProxyBuilder::new()
+            .provider("up", &up)
+            .provider("other", &up);
         proxy.providers(|provider| {
             provider.auth = Auth::None;
             provider.ask_models = None;
@@ -472,14 +476,16 @@ async fn the_list_has_the_name_that_a_client_would_use_direct() {
 
 #[tokio::test]
 async fn a_model_can_stand_in_the_address() {
-    let up = Provider::answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
-    let proxy = Proxy::new().provider("up", &up).providers(|provider| {
-        provider.ask_models = None;
-        provider.auth = Auth::None;
-        if let Some(base_url) = &mut provider.base_url {
-            *base_url = base_url.replace("/v1", "/deployments/{model}");
-        }
-    });
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
+    let proxy = ProxyBuilder::new()
+        .provider("up", &up)
+        .providers(|provider| {
+            provider.ask_models = None;
+            provider.auth = Auth::None;
+            if let Some(base_url) = &mut provider.base_url {
+                *base_url = base_url.replace("/v1", "/deployments/{model}");
+            }
+        });
     let proxy = proxy.start().await;
     let client = proxy.client();
     let body = r#"{"model":"up/a/b c","messages":[{"role":"user","content":"hi"}]}"#;
@@ -494,5 +500,5 @@ async fn a_model_can_stand_in_the_address() {
     let found = client.get("/up/v1/files").await;
     found.is_error(400, "model_required");
     let _ = models(&proxy).await;
-    assert_eq!(up.count(), 1);
+    assert_eq!(up.count_requests(), 1);
 }

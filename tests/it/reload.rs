@@ -8,9 +8,12 @@ mod load;
 use std::sync::Weak;
 
 use crate::support::{
-    client::{Client, SECRET, Upload, full, next},
-    provider::{COMPLETION, DONE, FINISH, Provider, Step, TEXT, answer, send, stream_head},
-    proxy::{Proxy, Running, within},
+    client::{SECRET, TestClient, TestUpload, full_body, next},
+    provider::{
+        COMPLETION, DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, answer, send_bytes,
+        stream_head,
+    },
+    proxy::{ProxyBuilder, RunningProxy, within_time},
 };
 use http::{HeaderValue, Method, Request};
 use http_body_util::BodyExt;
@@ -33,33 +36,33 @@ fn window(config: &mut Config, tokens: u32) {
     config.models.insert("up/m".into(), model);
 }
 
-fn keyed(client: &Client, body: &'static str, key: &str) -> Request<Upload> {
+fn keyed(client: &TestClient, body: &'static str, key: &str) -> Request<TestUpload> {
     let mut request = client.chat_request(body);
     let value = format!("Bearer {key}").parse().unwrap();
     request.headers_mut().insert("authorization", value);
     request
 }
 
-async fn breaker(proxy: &Running) -> Value {
+async fn breaker(proxy: &RunningProxy) -> Value {
     let ready = proxy.client().get("/readyz").await;
     ready.json()["providers"]["up"]["breaker"].clone()
 }
 
 #[tokio::test]
 async fn a_stream_ends_under_the_settings_it_began_with() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| window(config, 8_000))
         .start()
         .await;
-    up.then([
+    up.script_next([
         stream_head(),
-        send(TEXT),
-        Step::Stall,
-        send(FINISH),
-        send(DONE),
-        Step::Close,
+        send_bytes(TEXT),
+        ProviderStep::Stall,
+        send_bytes(FINISH),
+        send_bytes(DONE),
+        ProviderStep::Close,
     ]);
     let client = proxy.client();
     let answered = client.begin(client.chat_request(ASK_STREAM)).await;
@@ -74,17 +77,17 @@ async fn a_stream_ends_under_the_settings_it_began_with() {
     assert_eq!(change.summarise_applied(), "providers.up, models.\"up/m\"");
     client.chat(ASK).await.is_error(404, "model_not_found");
     assert!(before.upgrade().is_some());
-    up.release();
-    let rest = within(body.collect()).await.unwrap().to_bytes();
+    up.release_stalled();
+    let rest = within_time(body.collect()).await.unwrap().to_bytes();
     assert_eq!(rest, format!("{FINISH}{DONE}"));
     gone(&before).await;
 }
 
 #[tokio::test]
 async fn a_key_that_is_removed_opens_nothing_more_on_an_open_connection() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let (alice, bob) = (format!("{SECRET}-alice"), format!("{SECRET}-bob"));
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .providers(|provider| provider.auth = plimsoll::config::Auth::None)
         .client("alice", &alice, &["*"])
@@ -92,15 +95,15 @@ async fn a_key_that_is_removed_opens_nothing_more_on_an_open_connection() {
         .start()
         .await;
     for client in [proxy.client(), proxy.client_h2()] {
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         assert_eq!(client.send(keyed(&client, ASK, &alice)).await.status, 200);
         // One of hers runs on while her key goes.
-        up.then([
+        up.script_next([
             stream_head(),
-            send(TEXT),
-            Step::Stall,
-            send(DONE),
-            Step::Close,
+            send_bytes(TEXT),
+            ProviderStep::Stall,
+            send_bytes(DONE),
+            ProviderStep::Close,
         ]);
         let running = client.begin(keyed(&client, ASK_STREAM, &alice)).await;
         let mut running = running.into_body();
@@ -109,9 +112,9 @@ async fn a_key_that_is_removed_opens_nothing_more_on_an_open_connection() {
         proxy.reload(|config| removed = config.clients.remove("alice"));
         let refused = client.send(keyed(&client, ASK, &alice)).await;
         refused.is_error(401, "invalid_api_key");
-        up.release();
-        within(running.collect()).await.unwrap();
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.release_stalled();
+        within_time(running.collect()).await.unwrap();
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         assert_eq!(client.send(keyed(&client, ASK, &bob)).await.status, 200);
         proxy.reload(|config| {
             config.clients.insert("alice".into(), removed.unwrap());
@@ -121,21 +124,21 @@ async fn a_key_that_is_removed_opens_nothing_more_on_an_open_connection() {
 
 #[tokio::test]
 async fn what_runs_counts_whatever_key_and_limit_it_began_with() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let (old, new) = (format!("{SECRET}-old"), format!("{SECRET}-new"));
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .providers(|provider| provider.auth = plimsoll::config::Auth::None)
         .client("alice", &old, &["*"])
         .start()
         .await;
     let client = proxy.client();
-    up.then([
+    up.script_next([
         stream_head(),
-        send(TEXT),
-        Step::Stall,
-        send(DONE),
-        Step::Close,
+        send_bytes(TEXT),
+        ProviderStep::Stall,
+        send_bytes(DONE),
+        ProviderStep::Close,
     ]);
     let running = client.begin(keyed(&client, ASK_STREAM, &old)).await;
     let mut running = running.into_body();
@@ -151,31 +154,31 @@ async fn what_runs_counts_whatever_key_and_limit_it_began_with() {
     let refused = client.send(keyed(&client, ASK, &new)).await;
     refused.is_error(429, "too_many_requests");
     limit(2);
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(client.send(keyed(&client, ASK, &new)).await.status, 200);
-    up.release();
-    within(running.collect()).await.unwrap();
+    up.release_stalled();
+    within_time(running.collect()).await.unwrap();
     limit(1);
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(client.send(keyed(&client, ASK, &new)).await.status, 200);
 }
 
 #[tokio::test]
 async fn breakers_connections_and_sessions_outlive_a_reload() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .providers(|provider| provider.breaker_failures = 2)
         .start()
         .await;
     let client = proxy.client();
-    let session = |answer: &crate::support::client::Answer| -> HeaderValue {
+    let session = |answer: &crate::support::client::ClientAnswer| -> HeaderValue {
         answer.headers["x-plimsoll-session"].clone()
     };
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let first = client.chat(ASK).await;
     proxy.reload(|config| window(config, 16_000));
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let more = json!({"model": "up/m", "messages": [
         {"role": "user", "content": "x"},
         {"role": "assistant", "content": "hi"},
@@ -188,7 +191,7 @@ async fn breakers_connections_and_sessions_outlive_a_reload() {
     assert_eq!(seen[0].connection, seen[1].connection);
 
     for _ in 0..2 {
-        up.then([answer("500 Internal Server Error", "", "{}")]);
+        up.script_next([answer("500 Internal Server Error", "", "{}")]);
         assert_eq!(client.chat(ASK).await.status, 500);
     }
     assert_eq!(breaker(&proxy).await, "open");
@@ -206,8 +209,8 @@ async fn breakers_connections_and_sessions_outlive_a_reload() {
 
 #[tokio::test]
 async fn limits_of_bodies_and_connections_change() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let client = proxy.client();
     proxy.reload(|config| config.server.max_body_bytes = 20);
     client.chat(ASK).await.is_error(413, "body_too_large");
@@ -217,7 +220,7 @@ async fn limits_of_bodies_and_connections_change() {
     });
     assert_eq!(client.chat(ASK).await.status, 503);
     proxy.reload(|config| config.server.max_bytes_in_flight = 1 << 30);
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(client.chat(ASK).await.status, 200);
 
     // The client's connection is open, and the place of the next one is taken for whoever comes.
@@ -245,8 +248,11 @@ async fn limits_of_bodies_and_connections_change() {
 
 #[tokio::test]
 async fn what_a_provider_says_is_not_held_against_the_next_one_of_its_name() {
-    let (up, other) = (Provider::start().await, Provider::start().await);
-    let proxy = Proxy::new()
+    let (up, other) = (
+        ScriptedProvider::start().await,
+        ScriptedProvider::start().await,
+    );
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| window(config, 8_000))
         .start()
@@ -256,13 +262,13 @@ async fn what_a_provider_says_is_not_held_against_the_next_one_of_its_name() {
                     resulted in 5000 tokens.";
     let too_long = json!({"error": {"message": too_long, "code": "context_length_exceeded"}});
     let refused = answer("400 Bad Request", "", too_long.to_string());
-    up.then([Step::Stall, refused]);
-    let move_to = |at: &Provider| {
+    up.script_next([ProviderStep::Stall, refused]);
+    let move_to = |at: &ScriptedProvider| {
         let base_url = Some(format!("http://{}/v1", at.address));
         proxy.reload(|config| config.providers.get_mut("up").unwrap().base_url = base_url);
     };
-    let limit = async |at: &Provider| {
-        at.then([answer("200 OK", "", COMPLETION)]);
+    let limit = async |at: &ScriptedProvider| {
+        at.script_next([answer("200 OK", "", COMPLETION)]);
         let got = client.chat(ASK).await;
         assert_eq!(got.status, 200, "{}", got.text());
         got.headers["x-plimsoll-context-limit"].clone()
@@ -273,7 +279,7 @@ async fn what_a_provider_says_is_not_held_against_the_next_one_of_its_name() {
     let moved = async {
         up.requests(1).await;
         move_to(&other);
-        up.release();
+        up.release_stalled();
     };
     tokio::join!(refused, moved);
     assert_eq!(limit(&other).await, "8000");
@@ -284,14 +290,14 @@ async fn what_a_provider_says_is_not_held_against_the_next_one_of_its_name() {
 
 #[tokio::test]
 async fn what_was_before_a_reload_is_gone_after_it() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let client = proxy.client();
     let metrics = tokio::runtime::Handle::current().metrics();
     let mut tasks = 0;
     let mut apps = Vec::new();
     for n in 0..100_u32 {
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         assert_eq!(client.chat(ASK).await.status, 200);
         if n == 10 {
             tasks = metrics.num_alive_tasks();
@@ -310,7 +316,7 @@ async fn what_was_before_a_reload_is_gone_after_it() {
     for connection in 0..100 {
         up.closed(connection).await;
     }
-    within(async {
+    within_time(async {
         while metrics.num_alive_tasks() > tasks {
             tokio::task::yield_now().await;
         }
@@ -323,8 +329,8 @@ async fn what_was_before_a_reload_is_gone_after_it() {
 
 #[tokio::test]
 async fn a_provider_that_is_no_more_is_shown_no_more() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let client = proxy.client();
     let shown = async || {
         let got = client.get("/metrics").await;
@@ -336,7 +342,7 @@ async fn a_provider_that_is_no_more_is_shown_no_more() {
         config.providers.remove("up");
     });
     assert!(!shown().await);
-    let ready = client.request(Method::GET, "/readyz").body(full(""));
+    let ready = client.request(Method::GET, "/readyz").body(full_body(""));
     let ready = client.send(ready.unwrap()).await.json();
     assert_eq!(
         ready["providers"],
@@ -346,7 +352,7 @@ async fn a_provider_that_is_no_more_is_shown_no_more() {
 
 /// Waits until nobody has it any more.
 async fn gone(app: &Weak<App>) {
-    within(async {
+    within_time(async {
         while app.strong_count() > 0 {
             tokio::task::yield_now().await;
         }

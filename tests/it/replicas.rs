@@ -15,8 +15,8 @@ use serde_json::json;
 use self::story::{CLAIMED, STORIES, Story};
 use crate::support::{
     agent::Agent,
-    model::{Model, Said, Up},
-    proxy::{Proxy, Running},
+    model::{ModelReply, ModelSetup, RunningModel},
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 fn store() -> Arc<dyn Store> {
@@ -24,7 +24,11 @@ fn store() -> Arc<dyn Store> {
 }
 
 /// So many proxies with one store and one secret.
-async fn replicas(count: usize, up: &Up, story: &Story) -> (Vec<Running>, tempfile::TempDir) {
+async fn replicas(
+    count: usize,
+    up: &RunningModel,
+    story: &Story,
+) -> (Vec<RunningProxy>, tempfile::TempDir) {
     let (store, data) = (store(), tempfile::tempdir().unwrap());
     let mut running = Vec::new();
     for _ in 0..count {
@@ -32,7 +36,7 @@ async fn replicas(count: usize, up: &Up, story: &Story) -> (Vec<Running>, tempfi
             context_length: Some(story.claimed),
             ..ModelConfig::default()
         };
-        let proxy = Proxy::new()
+        let proxy = ProxyBuilder::new()
             .provider(story.name, &up.provider)
             .set(|config| {
                 config.models.insert(format!("{}/m", story.name), settings);
@@ -50,7 +54,7 @@ async fn told(story: &Story, count: usize) -> Vec<Vec<u8>> {
     let up = story.up().await;
     let (proxies, _data) = replicas(count, &up, story).await;
     let mut agent = story.agent(&proxies[0]);
-    let mut clients: Vec<_> = proxies[1..].iter().map(Running::client).collect();
+    let mut clients: Vec<_> = proxies[1..].iter().map(RunningProxy::client).collect();
     for _ in 0..story.generations {
         agent.step().await;
         if let Some(next) = clients.first_mut() {
@@ -85,8 +89,8 @@ async fn several_tell_every_story_as_one_does() {
 
 /// What the first request of a new session looks like upstream, after another session taught the
 /// first of the proxies how many tokens there are in such a text. It goes to the last.
-async fn begun(proxies: &[Running], up: &Up) -> Vec<u8> {
-    let ask = async |proxy: &Running, from: usize, turns: usize| {
+async fn begun(proxies: &[RunningProxy], up: &RunningModel) -> Vec<u8> {
+    let ask = async |proxy: &RunningProxy, from: usize, turns: usize| {
         let mut agent = Agent::bare(proxy).set("model", format!("{}/m", STORIES[0].name));
         for turn in from..from + turns {
             // Far fewer tokens than a text of that length has.
@@ -95,7 +99,7 @@ async fn begun(proxies: &[Running], up: &Up) -> Vec<u8> {
             agent.messages.push(answer);
         }
         agent.says("Go on.").ask().await;
-        up.provider.last().body
+        up.provider.last_request().body
     };
     ask(&proxies[0], 0, 6).await;
     ask(&proxies[proxies.len() - 1], 100, 60).await
@@ -104,7 +108,9 @@ async fn begun(proxies: &[Running], up: &Up) -> Vec<u8> {
 #[tokio::test]
 async fn a_new_session_begins_with_what_another_replica_learnt() {
     let story = &STORIES[0];
-    let up = Model::new(1_000_000).start(|_| Said::text("Well.")).await;
+    let up = ModelSetup::new(1_000_000)
+        .start(|_| ModelReply::text("Well."))
+        .await;
     let mut all = Vec::new();
     for count in [1, 2] {
         let (proxies, _data) = replicas(count, &up, story).await;
@@ -135,7 +141,7 @@ async fn what_a_store_shares_can_be_anything() {
                 .unwrap();
         }
     }
-    let proxy = Proxy::new().provider(story.name, &up.provider);
+    let proxy = ProxyBuilder::new().provider(story.name, &up.provider);
     let proxy = proxy.store(store).start().await;
     story.agent(&proxy).step().await;
     let metrics = proxy.client().get("/metrics").await;

@@ -22,12 +22,13 @@ use tokio::{
 };
 
 use crate::support::{
-    client::{Client, Upload, full},
-    collector::Collector,
+    client::{TestClient, TestUpload, full_body},
+    collector::TestCollector,
     provider::{
-        COMPLETION, DONE, FINISH, Provider, Seen, Step, TEXT, USAGE, answer, send, stream_head,
+        COMPLETION, DONE, FINISH, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, USAGE,
+        answer, send_bytes, stream_head,
     },
-    proxy::within,
+    proxy::within_time,
 };
 
 /// What may be found nowhere, by what it is.
@@ -84,7 +85,7 @@ impl Markers {
 }
 
 /// What the provider does, by a header of the request.
-fn answers(seen: &Seen) -> Vec<Step> {
+fn answers(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     let error = |status: &str, code: &str, message: &str| {
         let body = format!(r#"{{"error":{{"message":"{message}","type":"x","code":"{code}"}}}}"#);
         vec![answer(status, "", body)]
@@ -93,13 +94,13 @@ fn answers(seen: &Seen) -> Vec<Step> {
         "stream" => [TEXT, FINISH, USAGE, DONE]
             .into_iter()
             .fold(vec![stream_head()], |mut steps, event| {
-                steps.push(send(event));
+                steps.push(send_bytes(event));
                 steps
             })
             .into_iter()
-            .chain([Step::Close])
+            .chain([ProviderStep::Close])
             .collect(),
-        "cut" => vec![stream_head(), send(TEXT), Step::Close],
+        "cut" => vec![stream_head(), send_bytes(TEXT), ProviderStep::Close],
         "401" => error("401 Unauthorized", "invalid_api_key", "wrong key"),
         "404" => error("404 Not Found", "model_not_found", "no such model"),
         "429" => error("429 Too Many Requests", "rate_limit_exceeded", "slower"),
@@ -109,8 +110,8 @@ fn answers(seen: &Seen) -> Vec<Step> {
             "This model's maximum context length is 9000 tokens. However, your messages resulted in 10000 tokens.",
         ),
         "500" => error("500 Internal Server Error", "x", "sorry"),
-        "garbage" => vec![send("no http\r\n\r\n"), Step::Close],
-        "none" => vec![Step::Close],
+        "garbage" => vec![send_bytes("no http\r\n\r\n"), ProviderStep::Close],
+        "none" => vec![ProviderStep::Close],
         _ => vec![answer("200 OK", "", COMPLETION)],
     }
 }
@@ -153,7 +154,7 @@ async fn no_tls(tasks: &mut JoinSet<()>) -> u16 {
     port
 }
 
-fn write_config(folder: &Path, markers: &Markers, up: &Provider, (gone, tls): (u16, u16)) {
+fn write_config(folder: &Path, markers: &Markers, up: &ScriptedProvider, (gone, tls): (u16, u16)) {
     let hash = |key: &str| hex::encode(Sha256::digest(key));
     let up = up.address;
     let config = format!(
@@ -179,7 +180,7 @@ fn write_config(folder: &Path, markers: &Markers, up: &Provider, (gone, tls): (u
 async fn start(
     folder: &Path,
     markers: &Markers,
-    collector: &Collector,
+    collector: &TestCollector,
 ) -> (Running, std::net::SocketAddr) {
     let mut child = plimsoll(folder, markers)
         .env("PLIMSOLL_TRACES__ENDPOINT", collector.endpoint())
@@ -206,7 +207,7 @@ async fn start(
         keep(Box::new(child.stderr.take().unwrap())),
     ];
     let address = loop {
-        let line = within(lines.recv()).await.expect("it listens");
+        let line = within_time(lines.recv()).await.expect("it listens");
         if line.contains("listening on") {
             let line: serde_json::Value = serde_json::from_str(&line).unwrap();
             break line["listen"].as_str().unwrap().parse().unwrap();
@@ -221,7 +222,7 @@ async fn start(
 }
 
 /// One request of each kind, and each kind of failure.
-fn requests(client: &Client, markers: &Markers) -> Vec<Request<Upload>> {
+fn requests(client: &TestClient, markers: &Markers) -> Vec<Request<TestUpload>> {
     let prompt = &markers.prompt;
     let key = format!("Bearer {}", markers.client_key);
     let mut all = Vec::new();
@@ -230,7 +231,7 @@ fn requests(client: &Client, markers: &Markers) -> Vec<Request<Upload>> {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        all.push(request.body(full(body.to_owned())).unwrap());
+        all.push(request.body(full_body(body.to_owned())).unwrap());
     };
     let json = ("content-type", "application/json");
     let keyed = ("authorization", key.as_str());
@@ -343,18 +344,21 @@ fn requests(client: &Client, markers: &Markers) -> Vec<Request<Upload>> {
 async fn nothing_that_is_said_holds_a_key_or_a_prompt() {
     let folder = tempfile::tempdir().unwrap();
     let markers = Markers::new();
-    let up = Provider::answering(answers).await;
+    let up = ScriptedProvider::start_answering(answers).await;
     // The port of a listener that is closed by now.
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr();
     let gone = gone.unwrap().port();
     let mut tasks = JoinSet::new();
     let tls = no_tls(&mut tasks).await;
     write_config(folder.path(), &markers, &up, (gone, tls));
-    let collector = Collector::start().await;
+    let collector = TestCollector::start().await;
     let (mut proxy, address) = start(folder.path(), &markers, &collector).await;
 
     let mut answered = 0;
-    for client in [Client::new(address, false), Client::new(address, true)] {
+    for client in [
+        TestClient::new(address, false),
+        TestClient::new(address, true),
+    ] {
         for request in requests(&client, &markers) {
             let what = format!("{} {}", request.method(), request.uri().path());
             let got = client.send(request).await;
@@ -388,7 +392,7 @@ async fn nothing_that_is_said_holds_a_key_or_a_prompt() {
         stream.write_all(line.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
         let mut got = Vec::new();
-        let _ = within(stream.read_to_end(&mut got)).await;
+        let _ = within_time(stream.read_to_end(&mut got)).await;
         markers.are_absent(&line, &String::from_utf8_lossy(&got));
     }
 
@@ -412,7 +416,7 @@ async fn nothing_that_is_said_holds_a_key_or_a_prompt() {
         assert!(line.contains("\"target\":\"plimsoll::"), "{line}");
     }
     assert!(log.contains("\"client\":\"alice\"") && log.contains("\"trace_id\""));
-    let spans = collector.now().await;
+    let spans = collector.received_spans().await;
     assert!(spans.len() > 200, "{}", spans.len());
     for seen in collector.server.requests(1).await {
         markers.are_absent("spans", &String::from_utf8_lossy(&seen.body));
@@ -458,7 +462,7 @@ async fn nothing_that_is_said_holds_a_key_or_a_prompt() {
 async fn commands_and_debug_prints_hold_no_keys() {
     let folder = tempfile::tempdir().unwrap();
     let markers = Markers::new();
-    let up = Provider::answering(answers).await;
+    let up = ScriptedProvider::start_answering(answers).await;
     write_config(folder.path(), &markers, &up, (9, 9));
     let run = |command: &str, set: &[(&str, &str)]| {
         let mut child = plimsoll(folder.path(), &markers);

@@ -14,58 +14,61 @@ use tokio::{
 use self::closing::Closing;
 #[cfg(unix)]
 use crate::support::{
-    client::Client,
+    client::TestClient,
     process::{Process, Settings},
 };
 use crate::support::{
     client::next,
-    provider::{COMPLETION, DONE, FINISH, Provider, SOON, Step, TEXT, answer, send, stream_head},
-    proxy::{Proxy, within},
+    provider::{
+        COMPLETION, DONE, FINISH, ProviderStep, SOON, ScriptedProvider, TEXT, answer, send_bytes,
+        stream_head,
+    },
+    proxy::{ProxyBuilder, within_time},
 };
 
 const ASK: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
 
 #[tokio::test]
 async fn running_answers_may_end() {
-    let up = Provider::start().await;
-    let mut proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let mut proxy = ProxyBuilder::new().provider("up", &up).start().await;
     for (client, idle) in [(proxy.client(), proxy.client_h2())] {
-        up.then([
+        up.script_next([
             stream_head(),
-            send(TEXT),
-            Step::Stall,
-            send(FINISH),
-            send(DONE),
-            Step::Close,
+            send_bytes(TEXT),
+            ProviderStep::Stall,
+            send_bytes(FINISH),
+            send_bytes(DONE),
+            ProviderStep::Close,
         ]);
         assert_eq!(idle.get("/readyz").await.status, 200);
         let mut body = client.begin(client.chat_request(ASK)).await.into_body();
         assert_eq!(next(&mut body).await, TEXT);
         proxy.stop();
         // The listener is closed before anything else.
-        within(async {
+        within_time(async {
             while TcpStream::connect(proxy.address).await.is_ok() {
                 tokio::task::yield_now().await;
             }
         })
         .await;
-        up.release();
-        let rest = within(body.collect()).await.unwrap().to_bytes();
+        up.release_stalled();
+        let rest = within_time(body.collect()).await.unwrap().to_bytes();
         assert_eq!(rest, format!("{FINISH}{DONE}"));
     }
-    proxy.gone().await;
+    proxy.wait_until_gone().await;
 }
 
 #[tokio::test]
 async fn answers_that_do_not_end_are_cut_off() {
-    let up = Provider::start().await;
-    let mut proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let mut proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| config.server.drain_timeout = SOON)
         .start()
         .await;
-    up.then([stream_head(), send(TEXT), Step::Stall]);
-    up.then([stream_head(), send(TEXT), Step::Stall]);
+    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
+    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
     let clients = [proxy.client(), proxy.client_h2()];
     let mut bodies = Vec::new();
     for client in &clients {
@@ -74,9 +77,9 @@ async fn answers_that_do_not_end_are_cut_off() {
         bodies.push(body);
     }
     proxy.stop();
-    proxy.gone().await;
+    proxy.wait_until_gone().await;
     for body in bodies {
-        assert!(within(body.collect()).await.is_err());
+        assert!(within_time(body.collect()).await.is_err());
     }
     up.closed(0).await;
     up.closed(1).await;
@@ -84,8 +87,8 @@ async fn answers_that_do_not_end_are_cut_off() {
 
 #[tokio::test]
 async fn connections_without_a_request_hold_nothing_up() {
-    let up = Provider::start().await;
-    let mut proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let mut proxy = ProxyBuilder::new()
         .provider("up", &up)
         .set(|config| config.server.drain_timeout = Duration::from_secs(600))
         .start()
@@ -103,20 +106,20 @@ async fn connections_without_a_request_hold_nothing_up() {
     }
     // What the server says first of all in HTTP/2: it has read what came.
     let said = connections[1].read_u8();
-    within(said).await.unwrap();
+    within_time(said).await.unwrap();
     let idle = proxy.client();
     assert_eq!(idle.get("/readyz").await.status, 200);
     proxy.stop();
-    proxy.gone().await;
+    proxy.wait_until_gone().await;
 }
 
 #[tokio::test]
 async fn what_ends_during_a_drain_is_stored_and_what_is_cut_is_not() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let data = tempfile::tempdir().unwrap();
     let store = Arc::new(Closing::default());
     let start = async || {
-        Proxy::new()
+        ProxyBuilder::new()
             .provider("up", &up)
             .set(|config| {
                 config.server.drain_timeout = Duration::from_secs(2);
@@ -128,23 +131,23 @@ async fn what_ends_during_a_drain_is_stored_and_what_is_cut_is_not() {
     };
     let mut proxy = start().await;
     let (ending, endless) = (proxy.client(), proxy.client());
-    up.then(stalling());
+    up.script_next(stalling());
     let answered = ending.begin(ending.chat_request(ASK)).await;
     let session = answered.headers()["x-plimsoll-session"].clone();
     let mut whole = answered.into_body();
     assert_eq!(next(&mut whole).await, TEXT);
-    up.then([stream_head(), send(TEXT), Step::Stall]);
+    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
     let asked = endless.chat_request(ASK.replace("\"x\"", "\"y\""));
     let mut cut = endless.begin(asked).await.into_body();
     assert_eq!(next(&mut cut).await, TEXT);
     proxy.stop();
     // One that has begun to stall, and it is the first.
-    up.release();
-    let rest = within(whole.collect()).await.unwrap().to_bytes();
+    up.release_stalled();
+    let rest = within_time(whole.collect()).await.unwrap().to_bytes();
     assert_eq!(rest, format!("{FINISH}{DONE}"));
     assert!(store.closed.lock().unwrap().is_none(), "one runs on");
-    proxy.gone().await;
-    assert!(within(cut.collect()).await.is_err());
+    proxy.wait_until_gone().await;
+    assert!(within_time(cut.collect()).await.is_err());
     assert_eq!(
         *store.closed.lock().unwrap(),
         Some(1),
@@ -152,7 +155,7 @@ async fn what_ends_during_a_drain_is_stored_and_what_is_cut_is_not() {
     );
 
     let proxy = start().await;
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let answered = proxy.client().chat(goes_on()).await;
     assert_eq!(answered.headers["x-plimsoll-session"], session);
 }
@@ -160,22 +163,22 @@ async fn what_ends_during_a_drain_is_stored_and_what_is_cut_is_not() {
 #[cfg(unix)]
 #[tokio::test]
 async fn told_to_stop_it_ends_a_stream_and_itself() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
     settings.write("");
     let mut proxy = Process::start(&settings.file).await;
-    up.then(stalling());
-    let (client, idle) = (proxy.client(), Client::new(proxy.address, true));
+    up.script_next(stalling());
+    let (client, idle) = (proxy.client(), TestClient::new(proxy.address, true));
     assert_eq!(idle.get("/readyz").await.status, 200);
     let mut body = client.begin(client.chat_request(ASK)).await.into_body();
     assert_eq!(next(&mut body).await, TEXT);
     proxy.signal("TERM");
-    proxy.says("draining").await;
-    up.release();
-    let rest = within(body.collect()).await.unwrap().to_bytes();
+    proxy.wait_for_line("draining").await;
+    up.release_stalled();
+    let rest = within_time(body.collect()).await.unwrap().to_bytes();
     assert_eq!(rest, format!("{FINISH}{DONE}"));
-    let (status, log) = proxy.ended().await;
+    let (status, log) = proxy.wait_for_end().await;
     assert!(status.success() && log.contains("stopped"), "{log}");
     assert!(!log.contains("cut off"), "{log}");
 }
@@ -183,73 +186,73 @@ async fn told_to_stop_it_ends_a_stream_and_itself() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_stream_that_does_not_end_is_reset_and_the_exit_is_clean() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
     let short = settings
-        .with("")
+        .with_lines("")
         .replace("[server]\n", "[server]\ndrain_timeout_ms = 200\n");
     std::fs::write(&settings.file, short).unwrap();
     let mut proxy = Process::start(&settings.file).await;
-    up.then(stalling());
+    up.script_next(stalling());
     let client = proxy.client();
     let mut body = client.begin(client.chat_request(ASK)).await.into_body();
     assert_eq!(next(&mut body).await, TEXT);
     proxy.signal("TERM");
-    proxy.says("cut off").await;
-    assert!(within(body.collect()).await.is_err());
-    let (status, _) = proxy.ended().await;
+    proxy.wait_for_line("cut off").await;
+    assert!(within_time(body.collect()).await.is_err());
+    let (status, _) = proxy.wait_for_end().await;
     assert!(status.success());
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn told_twice_it_waits_for_no_answer() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
     let long = settings
-        .with("")
+        .with_lines("")
         .replace("[server]\n", "[server]\ndrain_timeout_ms = 600000\n");
     std::fs::write(&settings.file, long).unwrap();
     let mut proxy = Process::start(&settings.file).await;
-    up.then([stream_head(), send(TEXT), Step::Stall]);
+    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
     let client = proxy.client();
     let mut body = client.begin(client.chat_request(ASK)).await.into_body();
     assert_eq!(next(&mut body).await, TEXT);
     for heard in ["draining", "told again"] {
         proxy.signal("INT");
-        proxy.says(heard).await;
+        proxy.wait_for_line(heard).await;
     }
     up.closed(0).await;
-    let (status, _) = proxy.ended().await;
+    let (status, _) = proxy.wait_for_end().await;
     assert!(status.success());
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn what_ends_while_it_stops_is_in_the_file_at_the_next_start() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
     settings.write("[store]\nurl = \"file\"\n");
     let mut proxy = Process::start(&settings.file).await;
-    up.then(stalling());
+    up.script_next(stalling());
     let client = proxy.client();
     let asked = client.begin(client.chat_request(ASK)).await;
     let session = asked.headers()["x-plimsoll-session"].clone();
     let mut body = asked.into_body();
     assert_eq!(next(&mut body).await, TEXT);
     proxy.signal("TERM");
-    proxy.says("draining").await;
-    up.release();
-    let rest = within(body.collect()).await.unwrap().to_bytes();
+    proxy.wait_for_line("draining").await;
+    up.release_stalled();
+    let rest = within_time(body.collect()).await.unwrap().to_bytes();
     assert_eq!(rest, format!("{FINISH}{DONE}"));
-    let (status, log) = proxy.ended().await;
+    let (status, log) = proxy.wait_for_end().await;
     assert!(status.success(), "{log}");
 
     let proxy = Process::start(&settings.file).await;
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let got = proxy.client().chat(goes_on()).await;
     assert_eq!(got.headers["x-plimsoll-session"], session);
 }
@@ -262,13 +265,13 @@ fn goes_on() -> String {
     )
 }
 
-fn stalling() -> [Step; 6] {
+fn stalling() -> [ProviderStep; 6] {
     [
         stream_head(),
-        send(TEXT),
-        Step::Stall,
-        send(FINISH),
-        send(DONE),
-        Step::Close,
+        send_bytes(TEXT),
+        ProviderStep::Stall,
+        send_bytes(FINISH),
+        send_bytes(DONE),
+        ProviderStep::Close,
     ]
 }

@@ -7,8 +7,11 @@ use plimsoll::{config::ModelConfig, guard::profile::find_profile};
 use serde_json::{Value, json};
 
 use crate::support::{
-    provider::{DONE, Provider, Seen, Step, TEXT, answer, send, stream_head},
-    proxy::Proxy,
+    provider::{
+        DONE, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, answer, send_bytes,
+        stream_head,
+    },
+    proxy::ProxyBuilder,
 };
 
 /// Tokens that the provider reads of a prompt, whatever it is sent; at first a few less, since it
@@ -16,13 +19,13 @@ use crate::support::{
 const CAP: u32 = 4_096;
 
 /// An answer with this finish reason and usage.
-fn reports(streams: bool, finish: &str, prompt: u32, completion: u32) -> Vec<Step> {
+fn reports(streams: bool, finish: &str, prompt: u32, completion: u32) -> Vec<ProviderStep> {
     let usage = json!({"prompt_tokens": prompt, "completion_tokens": completion});
     if streams {
         let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]});
         let usage = json!({"choices": [], "usage": usage});
         let events = format!("{TEXT}data: {end}\n\ndata: {usage}\n\n{DONE}");
-        return vec![stream_head(), send(events), Step::Close];
+        return vec![stream_head(), send_bytes(events), ProviderStep::Close];
     }
     let message = json!({"role": "assistant", "content": "hé"});
     let choice = json!({"index": 0, "message": message, "finish_reason": finish});
@@ -31,9 +34,9 @@ fn reports(streams: bool, finish: &str, prompt: u32, completion: u32) -> Vec<Ste
 }
 
 /// Counts a token for three bytes, and no more than it reads.
-async fn ollama(streams: bool) -> Provider {
+async fn ollama(streams: bool) -> ScriptedProvider {
     let asked = AtomicU32::new(0);
-    Provider::answering(move |seen: &Seen| {
+    ScriptedProvider::start_answering(move |seen: &ReceivedRequest| {
         let nth = asked.fetch_add(1, Ordering::SeqCst);
         let cap = if nth == 0 { CAP - 6 } else { CAP };
         let counted = u32::try_from(seen.body.len() / 3).unwrap();
@@ -64,7 +67,7 @@ async fn a_provider_that_cuts_in_silence_is_found_out() {
             critical_max_tokens: Some(CAP - 4),
             ..ModelConfig::default()
         };
-        let proxy = Proxy::new()
+        let proxy = ProxyBuilder::new()
             .provider("up", &up)
             .providers(|provider| provider.profile = find_profile("ollama").unwrap())
             .set(|config| drop(config.models.insert("m".into(), settings)))
@@ -94,7 +97,7 @@ async fn a_provider_that_cuts_in_silence_is_found_out() {
                 let level = if nth == 0 { "healthy" } else { "unknown" };
                 assert_eq!(word(told, "health"), Some(level), "{nth}");
                 assert_eq!(word(told, "countdown"), None, "no clock moved");
-                assert!(up.last().body.len() > 35_000);
+                assert!(up.last_request().body.len() > 35_000);
             }
             if nth == 1 && streams {
                 let comment = got
@@ -105,7 +108,7 @@ async fn a_provider_that_cuts_in_silence_is_found_out() {
                 assert!(comment.contains("health=unknown"), "{comment}");
                 assert!(comment.contains("provider-truncated"), "{comment}");
             }
-            sizes.push(up.last().body.len());
+            sizes.push(up.last_request().body.len());
             messages.push(json!({"role": "assistant", "content": "hé"}));
         }
         eprintln!("bytes sent: {sizes:?}");
@@ -123,14 +126,14 @@ async fn a_provider_that_cuts_in_silence_is_found_out() {
 async fn a_prompt_that_leaves_no_room_for_an_answer_is_critical_whatever_the_limits_are() {
     const WINDOW: u32 = 8_192;
     for streams in [false, true] {
-        let up = Provider::start().await;
+        let up = ScriptedProvider::start().await;
         let settings = ModelConfig {
             context_length: Some(WINDOW),
             optimal_max_tokens: Some(9_000),
             critical_max_tokens: Some(9_000),
             ..ModelConfig::default()
         };
-        let proxy = Proxy::new()
+        let proxy = ProxyBuilder::new()
             .provider("up", &up)
             .set(|config| drop(config.models.insert("m".into(), settings)))
             .start()
@@ -145,7 +148,7 @@ async fn a_prompt_that_leaves_no_room_for_an_answer_is_critical_whatever_the_lim
         .into_iter()
         .enumerate()
         {
-            up.then(reports(streams, finish, prompt, completion));
+            up.script_next(reports(streams, finish, prompt, completion));
             let messages = [json!({"role": "user", "content": format!("{nth}")})];
             let body = json!({"model": "m", "stream": streams, "messages": messages});
             let mut request = client.chat_request(body.to_string());

@@ -18,14 +18,14 @@ use plimsoll::{
 };
 
 use crate::support::{
-    agent::{Agent, Generation},
-    client::Client,
+    agent::{Agent, AgentGeneration},
+    client::TestClient,
     model::{
-        Model,
-        manner::{Manner, Mixing, Worker},
+        ModelSetup,
+        manner::{Mixing, NoticeManner, Worker},
     },
     process::{Process, Settings},
-    proxy::Proxy,
+    proxy::ProxyBuilder,
 };
 
 /// A store in memory that keeps a copy of every state and order.
@@ -89,7 +89,7 @@ impl Store for Recorder {
 }
 
 /// A client in whose conversation everybody says who they are.
-fn speaker(proxy: impl Into<Client>) -> Agent {
+fn speaker(proxy: impl Into<TestClient>) -> Agent {
     let mut agent = Agent::new(proxy);
     agent.messages[0]["content"] = format!("SAID by the system. {}", "keel ".repeat(6_000)).into();
     agent.messages[1]["content"] = "SAID by the user.".into();
@@ -104,24 +104,26 @@ async fn states(window: u32, generations: usize, key: Option<SecretKey>) -> Vec<
         inner: MemoryStore::new(&StoreConfig::default()),
         given: Mutex::default(),
     });
-    let worker = Worker::new(Manner::Follows, Mixing::Never);
-    let up = Model::new(window)
-        .start(move |heard| worker.think(heard))
+    let worker = Worker::new(NoticeManner::Follows, Mixing::Never);
+    let up = ModelSetup::new(window)
+        .start(move |heard| worker.compose_reply(heard))
         .await;
     let settings = ModelConfig {
         context_length: Some(window),
         ..ModelConfig::default()
     };
-    let proxy = Proxy::new().provider("up", &up.provider).set(|config| {
-        config.models.insert("m".into(), settings);
-        config.store.encrypt_key = key;
-    });
+    let proxy = ProxyBuilder::new()
+        .provider("up", &up.provider)
+        .set(|config| {
+            config.models.insert("m".into(), settings);
+            config.store.encrypt_key = key;
+        });
     let proxy = proxy
         .store(Arc::clone(&store) as Arc<dyn Store>)
         .start()
         .await;
     let mut agent = speaker(&proxy);
-    let told: Vec<Generation> = agent.steps(generations).await;
+    let told: Vec<AgentGeneration> = agent.steps(generations).await;
     assert!(
         told.iter()
             .all(|it| it.header("session") == told[0].header("session"))
@@ -205,9 +207,9 @@ fn all_of(folder: &Path) -> Bytes {
 
 /// What a process leaves in its data directory after a session that recovers.
 async fn left_on_disk(store: &str) -> Bytes {
-    let worker = Worker::new(Manner::Follows, Mixing::Never);
-    let model = Model::new(20_000);
-    let up = model.start(move |heard| worker.think(heard)).await;
+    let worker = Worker::new(NoticeManner::Follows, Mixing::Never);
+    let model = ModelSetup::new(20_000);
+    let up = model.start(move |heard| worker.compose_reply(heard)).await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up.provider);
     settings.write(&format!(
@@ -219,10 +221,10 @@ async fn left_on_disk(store: &str) -> Bytes {
     });
     let process = process.await;
     let mut agent = speaker(process.client());
-    let noted = |it: &Generation| it.number("reminders") >= Some(2);
+    let noted = |it: &AgentGeneration| it.number("reminders") >= Some(2);
     agent.until(60, noted).await;
     process.signal("TERM");
-    let (status, log) = process.ended().await;
+    let (status, log) = process.wait_for_end().await;
     assert!(status.success(), "{log}");
     assert!(!log.contains(NOTE) && !log.contains(&"7e".repeat(32)));
     all_of(&folder.path().join("data"))

@@ -7,26 +7,28 @@ use http_body_util::BodyExt;
 use crate::support::{
     client::next,
     data,
-    provider::{DONE, FINISH, Provider, Step, TEXT, USAGE, send, stream_head},
-    proxy::{Proxy, within},
+    provider::{
+        DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, USAGE, send_bytes, stream_head,
+    },
+    proxy::{ProxyBuilder, within_time},
 };
 
 const ASK: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
 
 #[tokio::test]
 async fn every_piece_goes_on_at_once() {
-    let up = Provider::start().await;
-    up.then([
+    let up = ScriptedProvider::start().await;
+    up.script_next([
         stream_head(),
-        send(TEXT),
-        Step::Stall,
-        send(&FINISH[..20]),
-        Step::Stall,
-        send(&FINISH[20..]),
-        send(DONE),
-        Step::Close,
+        send_bytes(TEXT),
+        ProviderStep::Stall,
+        send_bytes(&FINISH[..20]),
+        ProviderStep::Stall,
+        send_bytes(&FINISH[20..]),
+        send_bytes(DONE),
+        ProviderStep::Close,
     ]);
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     // An explicit `false` is respected, so nothing is held that may be usage.
     let ask = ASK.replace(
         "\"stream\"",
@@ -38,22 +40,26 @@ async fn every_piece_goes_on_at_once() {
         .await
         .into_body();
     assert_eq!(next(&mut body).await, TEXT);
-    up.release();
+    up.release_stalled();
     assert_eq!(next(&mut body).await, &FINISH[..20]);
-    up.release();
-    let rest = within(body.collect()).await.unwrap().to_bytes();
+    up.release_stalled();
+    let rest = within_time(body.collect()).await.unwrap().to_bytes();
     assert_eq!(rest, format!("{}{DONE}", &FINISH[20..]));
     assert_eq!(up.request().await.body, ask.as_bytes());
 }
 
 #[tokio::test]
 async fn usage_is_asked_for_and_its_chunk_taken_out_again() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let all = format!("{TEXT}{FINISH}{USAGE}{DONE}");
-    let stream = [stream_head(), Step::Drip(all.clone().into()), Step::Close];
+    let stream = [
+        stream_head(),
+        ProviderStep::Drip(all.clone().into()),
+        ProviderStep::Close,
+    ];
     for client in [proxy.client(), proxy.client_h2()] {
-        up.then(stream.clone());
+        up.script_next(stream.clone());
         let got = client.chat(ASK).await;
         assert_eq!(got.text(), all.replace(USAGE, ""));
         assert!(got.whole);
@@ -66,7 +72,7 @@ async fn usage_is_asked_for_and_its_chunk_taken_out_again() {
         Some(asked.len().to_string().as_str())
     );
 
-    up.then(stream);
+    up.script_next(stream);
     let got = proxy.client().chat(asked).await;
     assert_eq!(got.text(), all, "who asks gets the chunk");
 }
@@ -75,8 +81,8 @@ async fn usage_is_asked_for_and_its_chunk_taken_out_again() {
 async fn a_compressed_stream_is_relayed_as_it_is() {
     use std::io::Write;
 
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed
         .write_all(format!("{TEXT}{FINISH}{DONE}").as_bytes())
@@ -85,13 +91,21 @@ async fn a_compressed_stream_is_relayed_as_it_is() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n";
     // The client asked for the usage itself: there is nothing to take out.
     let asks = ASK.replace("]}", "],\"stream_options\":{\"include_usage\":true}}");
-    up.then([send(head), Step::Drip(packed.clone()), Step::Close]);
+    up.script_next([
+        send_bytes(head),
+        ProviderStep::Drip(packed.clone()),
+        ProviderStep::Close,
+    ]);
     let got = proxy.client().chat(asks.clone()).await;
     assert_eq!(got.body, packed);
     assert_eq!(got.headers["content-encoding"], "gzip");
     assert!(got.whole);
     // Half of it is no whole answer, compressed or not.
-    up.then([send(head), send(&packed[..packed.len() / 2]), Step::Close]);
+    up.script_next([
+        send_bytes(head),
+        send_bytes(&packed[..packed.len() / 2]),
+        ProviderStep::Close,
+    ]);
     let got = proxy.client().chat(asks.clone()).await;
     assert_eq!(got.body, packed[..packed.len() / 2]);
     assert!(!got.whole);
@@ -101,26 +115,30 @@ async fn a_compressed_stream_is_relayed_as_it_is() {
 async fn our_own_chunk_is_taken_out_of_a_compressed_stream_too() {
     use std::io::Write;
 
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed
         .write_all(format!("{TEXT}{FINISH}{USAGE}{DONE}").as_bytes())
         .unwrap();
     let packed = packed.finish().unwrap();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n";
-    up.then([send(head), Step::Drip(packed.clone()), Step::Close]);
+    up.script_next([
+        send_bytes(head),
+        ProviderStep::Drip(packed.clone()),
+        ProviderStep::Close,
+    ]);
     let got = proxy.client().chat(ASK).await;
     let expected = format!("{TEXT}{FINISH}{DONE}");
     assert_eq!(String::from_utf8_lossy(&got.body), expected);
     assert!(!got.headers.contains_key("content-encoding"));
     assert!(got.whole);
     // Damaged on the way: no clean end.
-    up.then([
-        send(head),
-        send(&packed[..packed.len() / 2]),
-        send("damage"),
-        Step::Close,
+    up.script_next([
+        send_bytes(head),
+        send_bytes(&packed[..packed.len() / 2]),
+        send_bytes("damage"),
+        ProviderStep::Close,
     ]);
     let got = proxy.client().chat(ASK).await;
     assert!(!got.whole);
@@ -129,8 +147,8 @@ async fn our_own_chunk_is_taken_out_of_a_compressed_stream_too() {
 #[tokio::test]
 async fn recorded_streams_pass_over_sockets() {
     let recorded = data::responses();
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let ask = ASK.replace("]}", "],\"stream_options\":{\"include_usage\":true}}");
     let streams = recorded
         .into_iter()
@@ -138,11 +156,11 @@ async fn recorded_streams_pass_over_sockets() {
     for response in streams.step_by(4) {
         let stream = response.body;
         let middle = stream.len() / 2;
-        up.then([
+        up.script_next([
             stream_head(),
-            send(&stream[..middle]),
-            Step::Drip(stream[middle..].to_vec()),
-            Step::Close,
+            send_bytes(&stream[..middle]),
+            ProviderStep::Drip(stream[middle..].to_vec()),
+            ProviderStep::Close,
         ]);
         let got = proxy.client().chat(ask.clone()).await;
         assert!(got.whole && got.body == stream, "{}", response.name);
@@ -151,16 +169,16 @@ async fn recorded_streams_pass_over_sockets() {
 
 #[tokio::test]
 async fn a_hundred_streams_at_once() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     for _ in 0..100 {
-        up.then([
+        up.script_next([
             stream_head(),
-            send(TEXT),
-            Step::Stall,
-            send(FINISH),
-            send(DONE),
-            Step::Close,
+            send_bytes(TEXT),
+            ProviderStep::Stall,
+            send_bytes(FINISH),
+            send_bytes(DONE),
+            ProviderStep::Close,
         ]);
     }
     let client = proxy.client();
@@ -169,36 +187,36 @@ async fn a_hundred_streams_at_once() {
         assert_eq!(next(&mut body).await, TEXT);
         body
     });
-    let bodies = within(join_all(begun)).await;
-    (0..100).for_each(|_| up.release());
+    let bodies = within_time(join_all(begun)).await;
+    (0..100).for_each(|_| up.release_stalled());
     let ends = bodies
         .into_iter()
-        .map(|body| async { within(body.collect()).await.unwrap().to_bytes() });
+        .map(|body| async { within_time(body.collect()).await.unwrap().to_bytes() });
     let end = Bytes::from(format!("{FINISH}{DONE}"));
     assert!(join_all(ends).await.iter().all(|rest| *rest == end));
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_ends_the_providers_request() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
-    let phases: [&[Step]; 3] = [
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let phases: [&[ProviderStep]; 3] = [
         // Waiting for the head.
-        &[Step::Stall],
+        &[ProviderStep::Stall],
         // Reading an answer that is not streamed.
         &[
-            send(
+            send_bytes(
                 "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{",
             ),
-            Step::Stall,
+            ProviderStep::Stall,
         ],
         // Streaming.
-        &[stream_head(), send(TEXT), Step::Stall],
+        &[stream_head(), send_bytes(TEXT), ProviderStep::Stall],
     ];
     let mut count = 0;
     for http2 in [false, true] {
         for (phase, steps) in phases.iter().enumerate() {
-            up.then(steps.to_vec());
+            up.script_next(steps.to_vec());
             let client = if http2 {
                 proxy.client_h2()
             } else {

@@ -1,8 +1,8 @@
 //! Requests for summaries: valid, cheap for a cache, within the room, and complete.
 
 use crate::support::{
-    drive::{policy, raw_tokens, sent, settings},
-    generate::{Recipe, Session, Shape, Size, any_conversation},
+    drive::{apply_plan, make_policy, raw_tokens, settings},
+    generate::{ConversationSize, Recipe, Session, Shape, any_conversation},
     strict,
 };
 use bytes::Bytes;
@@ -41,7 +41,7 @@ fn summariser(profile: &'static Profile, own: bool, room: u32) -> Summariser {
 
 fn planned(conversation: &Conversation, profile: &'static Profile, window: u32) -> Option<Plan> {
     let settings = settings();
-    let policy = policy(profile, window, &settings);
+    let policy = make_policy(profile, window, &settings);
     let plan = guard::plan(conversation, &policy, &Recall::default());
     match plan.report.stood_back {
         Some(StandBackReason::Unsound(broken)) => panic!("unsound: {broken:?}"),
@@ -84,7 +84,7 @@ fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
     let Some(plan) = planned(&conversation, profile, window) else {
         return;
     };
-    let whole = sent(&conversation, &plan);
+    let whole = apply_plan(&conversation, &plan);
     let before = messages(&whole);
     for boundary in boundaries(&conversation, &plan) {
         let context = format!("{}, {window}, boundary {boundary}", profile.name);
@@ -95,7 +95,11 @@ fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
         let asked = summariser(profile, true, u32::MAX);
         let (_, request) =
             SummaryWork::begin_summary(&conversation, &plan.edits, due, asked).expect(&context);
-        assert_eq!(strict::broken(&whole, &request, profile), [], "{context}");
+        assert_eq!(
+            strict::find_broken_rules(&whole, &request, profile),
+            [],
+            "{context}"
+        );
         let now = messages(&request);
         let shared = now.iter().zip(&before).take_while(|(a, b)| a == b).count();
         let added = now.len() - shared;
@@ -154,7 +158,7 @@ fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
             "{}",
             raw_tokens(body, profile)
         );
-        assert_eq!(strict::violations(body, profile), []);
+        assert_eq!(strict::find_violations(body, profile), []);
         let body: Value = serde_json::from_slice(body).unwrap();
         let text = body["messages"][0]["content"].as_str().unwrap();
         assert_eq!(text.matches("</transcript>").count(), 1);
@@ -163,7 +167,7 @@ fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
         labels -= 1 + usize::from(text.contains("summary of all before]"));
     }
     let ours = usize::from(plan.report.folded.is_some());
-    let kept = sent(&conversation, &plan);
+    let kept = apply_plan(&conversation, &plan);
     let kept = index_body(kept).unwrap();
     let rest = conversation.items.len() - cut_at(&conversation, boundary);
     let part = &kept.items[..kept.items.len() - rest];
@@ -220,7 +224,7 @@ async fn made(conversation: &Conversation, asked: Summariser) -> (usize, String)
     // What is cleared would be too little to be worth a summary.
     let mut settings = GuardConfig::default();
     settings.clear.enabled = false;
-    let policy = policy(asked.profile, 32_768, &settings);
+    let policy = make_policy(asked.profile, 32_768, &settings);
     let plan = guard::plan(conversation, &policy, &Recall::default());
     let ours = guard::injections::Injections::default();
     let due =
@@ -247,7 +251,7 @@ async fn made(conversation: &Conversation, asked: Summariser) -> (usize, String)
 #[tokio::test]
 async fn the_simulated_model_summarises_when_asked() {
     for shape in [Shape::OneTurn, Shape::Chinese, Shape::Chat] {
-        let session = Session::new(3, Recipe::new(shape), Size::Bytes(90_000));
+        let session = Session::new(3, Recipe::new(shape), ConversationSize::Bytes(90_000));
         let conversation = index_body(Bytes::from(session.whole())).unwrap();
         for (profile, own, room) in [
             ("openai", true, 28_000),

@@ -10,10 +10,13 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use plimsoll::config::{Config, ModelConfig};
 
 use crate::support::{
-    client::{Client, next},
-    collector::{Collector, Span, now_ns, one},
-    provider::{COMPLETION, DONE, FINISH, Provider, Step, TEXT, USAGE, answer, send, stream_head},
-    proxy::{Proxy, Running},
+    client::{TestClient, next},
+    collector::{ReceivedSpan, TestCollector, now_ns, only_span},
+    provider::{
+        COMPLETION, DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, USAGE, answer, send_bytes,
+        stream_head,
+    },
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 const ASK: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"a prompt"}]}"#;
@@ -24,9 +27,9 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
 /// A proxy that is traced.
-fn traced(up: &Provider, collector: &Collector) -> Proxy {
+fn traced(up: &ScriptedProvider, collector: &TestCollector) -> ProxyBuilder {
     let endpoint = collector.endpoint();
-    Proxy::new().provider("up", up).set(|config| {
+    ProxyBuilder::new().provider("up", up).set(|config| {
         config.traces.endpoint = Some(endpoint);
         config.models.insert(
             "up/m".into(),
@@ -39,15 +42,15 @@ fn traced(up: &Provider, collector: &Collector) -> Proxy {
 }
 
 /// What it exported by its end.
-async fn exported(mut proxy: Running, collector: &Collector) -> Vec<Span> {
+async fn exported(mut proxy: RunningProxy, collector: &TestCollector) -> Vec<ReceivedSpan> {
     proxy.stop();
-    proxy.gone().await;
-    collector.now().await
+    proxy.wait_until_gone().await;
+    collector.received_spans().await
 }
 
 /// That these are the request's own children, in the order in which they began.
 #[track_caller]
-fn children(spans: &[Span], root: &Span, names: &[&str]) {
+fn children(spans: &[ReceivedSpan], root: &ReceivedSpan, names: &[&str]) {
     let mut found: Vec<_> = spans.iter().filter(|it| it.parent == root.id).collect();
     found.sort_by_key(|span| span.begun_ns);
     let found: Vec<_> = found
@@ -61,14 +64,14 @@ fn children(spans: &[Span], root: &Span, names: &[&str]) {
     assert_eq!(found, names);
 }
 
-fn root(spans: &[Span]) -> &Span {
+fn root(spans: &[ReceivedSpan]) -> &ReceivedSpan {
     let mut found = spans.iter().filter(|it| it.kind == SpanKind::Server);
     let root = found.next().expect("a span of the request");
     assert!(found.next().is_none(), "{spans:#?}");
     root
 }
 
-fn attempts(spans: &[Span]) -> Vec<&Span> {
+fn attempts(spans: &[ReceivedSpan]) -> Vec<&ReceivedSpan> {
     let mut found: Vec<_> = spans
         .iter()
         .filter(|it| it.kind == SpanKind::Client)
@@ -79,8 +82,11 @@ fn attempts(spans: &[Span]) -> Vec<&Span> {
 
 #[tokio::test]
 async fn a_whole_answer_is_a_span_with_its_children() {
-    let (up, collector) = (Provider::start().await, Collector::start().await);
-    up.then([answer("200 OK", "", COMPLETION)]);
+    let (up, collector) = (
+        ScriptedProvider::start().await,
+        TestCollector::start().await,
+    );
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let proxy = traced(&up, &collector).start().await;
     let answer = proxy.client().chat(ASK).await;
     let session = answer.headers["x-plimsoll-session"].to_str().unwrap();
@@ -88,21 +94,21 @@ async fn a_whole_answer_is_a_span_with_its_children() {
     let root = root(&spans);
     assert_eq!((&*root.name, &*root.parent), ("chat up/m", ""));
     assert!(!root.failed);
-    root.has("gen_ai.operation.name", "chat");
-    root.has("gen_ai.provider.name", "up");
-    root.has("gen_ai.request.model", "up/m");
-    root.has("gen_ai.conversation.id", session);
-    root.has("gen_ai.usage.input_tokens", 7);
-    root.has("gen_ai.usage.output_tokens", 1);
-    root.has("gen_ai.response.finish_reasons", vec!["stop"]);
-    root.has("http.request.method", "POST");
-    root.has("http.route", "/v1/chat/completions");
-    root.has("http.response.status_code", 200);
-    root.has("plimsoll.health", "healthy");
-    root.has("plimsoll.hard_util", 0.07);
-    root.has("plimsoll.actions", "none");
-    root.lacks("error.type");
-    root.lacks("gen_ai.response.time_to_first_chunk");
+    root.assert_attribute("gen_ai.operation.name", "chat");
+    root.assert_attribute("gen_ai.provider.name", "up");
+    root.assert_attribute("gen_ai.request.model", "up/m");
+    root.assert_attribute("gen_ai.conversation.id", session);
+    root.assert_attribute("gen_ai.usage.input_tokens", 7);
+    root.assert_attribute("gen_ai.usage.output_tokens", 1);
+    root.assert_attribute("gen_ai.response.finish_reasons", vec!["stop"]);
+    root.assert_attribute("http.request.method", "POST");
+    root.assert_attribute("http.route", "/v1/chat/completions");
+    root.assert_attribute("http.response.status_code", 200);
+    root.assert_attribute("plimsoll.health", "healthy");
+    root.assert_attribute("plimsoll.hard_util", 0.07);
+    root.assert_attribute("plimsoll.actions", "none");
+    root.assert_no_attribute("error.type");
+    root.assert_no_attribute("gen_ai.response.time_to_first_chunk");
     let names = [
         "plimsoll.store.find",
         "plimsoll.guard",
@@ -111,25 +117,28 @@ async fn a_whole_answer_is_a_span_with_its_children() {
     ];
     children(&spans, root, &names);
     assert_eq!(spans.len(), 5);
-    let attempt = one(&spans, "chat m");
-    attempt.has("gen_ai.provider.name", "up");
-    attempt.has("gen_ai.request.model", "m");
-    attempt.has("server.address", "127.0.0.1");
-    attempt.has("server.port", up.address.port());
-    attempt.has("http.response.status_code", 200);
-    attempt.has("plimsoll.attempt", 1);
+    let attempt = only_span(&spans, "chat m");
+    attempt.assert_attribute("gen_ai.provider.name", "up");
+    attempt.assert_attribute("gen_ai.request.model", "m");
+    attempt.assert_attribute("server.address", "127.0.0.1");
+    attempt.assert_attribute("server.port", up.address.port());
+    attempt.assert_attribute("http.response.status_code", 200);
+    attempt.assert_attribute("plimsoll.attempt", 1);
     assert!(!format!("{spans:?}").contains("a prompt"));
 }
 
 #[tokio::test]
 async fn a_stream_is_a_span_until_its_last_byte() {
-    let (up, collector) = (Provider::start().await, Collector::start().await);
-    up.then([
+    let (up, collector) = (
+        ScriptedProvider::start().await,
+        TestCollector::start().await,
+    );
+    up.script_next([
         stream_head(),
-        send(TEXT),
-        Step::Stall,
-        send(format!("{FINISH}{USAGE}{DONE}")),
-        Step::Close,
+        send_bytes(TEXT),
+        ProviderStep::Stall,
+        send_bytes(format!("{FINISH}{USAGE}{DONE}")),
+        ProviderStep::Close,
     ]);
     let proxy = traced(&up, &collector).start().await;
     let client = proxy.client();
@@ -137,16 +146,16 @@ async fn a_stream_is_a_span_until_its_last_byte() {
     let mut body = client.begin(client.chat_request(STREAM)).await.into_body();
     assert_eq!(next(&mut body).await, TEXT);
     let middle = now_ns();
-    up.release();
+    up.release_stalled();
     while next_or_end(&mut body).await {}
     let spans = exported(proxy, &collector).await;
     let root = root(&spans);
     assert!(root.ended_ns > middle);
-    let attempt = one(&spans, "chat m");
+    let attempt = only_span(&spans, "chat m");
     assert!(attempt.begun_ns < middle && attempt.ended_ns > middle);
-    root.has("gen_ai.usage.input_tokens", 7);
-    root.has("plimsoll.health", "healthy");
-    root.has("gen_ai.response.finish_reasons", vec!["stop"]);
+    root.assert_attribute("gen_ai.usage.input_tokens", 7);
+    root.assert_attribute("plimsoll.health", "healthy");
+    root.assert_attribute("gen_ai.response.finish_reasons", vec!["stop"]);
     let first = root.attributes["gen_ai.response.time_to_first_chunk"].as_f64();
     // By the test's own clock: the proxy's two are not read in one moment.
     let until_middle = Duration::from_nanos(middle - begun).as_secs_f64();
@@ -162,17 +171,22 @@ async fn a_stream_is_a_span_until_its_last_byte() {
 
 async fn next_or_end(body: &mut hyper::body::Incoming) -> bool {
     use http_body_util::BodyExt;
-    crate::support::proxy::within(body.frame()).await.is_some()
+    crate::support::proxy::within_time(body.frame())
+        .await
+        .is_some()
 }
 
 #[tokio::test]
 async fn retries_and_fallbacks_are_attempts_of_one_request() {
-    let (up, other) = (Provider::start().await, Provider::start().await);
-    let collector = Collector::start().await;
+    let (up, other) = (
+        ScriptedProvider::start().await,
+        ScriptedProvider::start().await,
+    );
+    let collector = TestCollector::start().await;
     for _ in 0..2 {
-        up.then([answer("500 Internal Server Error", "", "{}")]);
+        up.script_next([answer("500 Internal Server Error", "", "{}")]);
     }
-    other.then([answer("200 OK", "", COMPLETION)]);
+    other.script_next([answer("200 OK", "", COMPLETION)]);
     let proxy = traced(&up, &collector)
         .provider("other", &other)
         .providers(|provider| provider.auth = plimsoll::config::Auth::None)
@@ -187,8 +201,8 @@ async fn retries_and_fallbacks_are_attempts_of_one_request() {
     assert_eq!(proxy.client().chat(ASK).await.status, 200);
     let spans = exported(proxy, &collector).await;
     let root = root(&spans);
-    root.has("gen_ai.provider.name", "other");
-    root.has("plimsoll.attempts", 3);
+    root.assert_attribute("gen_ai.provider.name", "other");
+    root.assert_attribute("plimsoll.attempts", 3);
     let attempts = attempts(&spans);
     let told: Vec<_> = attempts
         .iter()
@@ -214,7 +228,10 @@ async fn retries_and_fallbacks_are_attempts_of_one_request() {
 
 #[tokio::test]
 async fn what_fails_and_who_leaves_is_said() {
-    let (up, collector) = (Provider::start().await, Collector::start().await);
+    let (up, collector) = (
+        ScriptedProvider::start().await,
+        TestCollector::start().await,
+    );
     let gone = |config: &mut Config| {
         let gone = plimsoll::config::ProviderConfig {
             base_url: Some("http://127.0.0.1:1/v1".into()),
@@ -227,8 +244,8 @@ async fn what_fails_and_who_leaves_is_said() {
     let answer = client.chat(ASK.replace("up/m", "gone/m")).await;
     answer.is_error(502, "provider_unreachable");
     // Half a stream, whose client leaves.
-    up.then([stream_head(), send(TEXT), Step::Stall]);
-    let leaving = Client::new(proxy.address, false);
+    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
+    let leaving = TestClient::new(proxy.address, false);
     let mut body = leaving
         .begin(leaving.chat_request(STREAM))
         .await
@@ -237,13 +254,13 @@ async fn what_fails_and_who_leaves_is_said() {
     drop((body, leaving));
     up.closed(0).await;
     // And one that breaks.
-    up.then([stream_head(), send(TEXT), Step::Close]);
+    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Close]);
     assert!(!client.chat(STREAM).await.whole);
     client.get("/v1/models").await;
     client.get("/healthz").await;
     let spans = exported(proxy, &collector).await;
     let with_error = |error: &str| {
-        let is = |span: &&Span| {
+        let is = |span: &&ReceivedSpan| {
             let said = span.attributes.get("error.type");
             span.kind == SpanKind::Server && said.is_some_and(|it| it == error)
         };
@@ -253,21 +270,21 @@ async fn what_fails_and_who_leaves_is_said() {
     };
     let unreachable = with_error("provider_unreachable");
     assert!(unreachable.failed);
-    unreachable.has("http.response.status_code", 502);
+    unreachable.assert_attribute("http.response.status_code", 502);
     let attempt = attempts(&spans)
         .into_iter()
         .find(|it| it.parent == unreachable.id);
     let attempt = attempt.unwrap();
     assert!(attempt.failed);
-    attempt.has("error.type", "unreachable");
+    attempt.assert_attribute("error.type", "unreachable");
     let left = with_error("client_left");
     assert!(!left.failed);
-    left.lacks("gen_ai.usage.input_tokens");
+    left.assert_no_attribute("gen_ai.usage.input_tokens");
     let names = ["plimsoll.store.find", "plimsoll.guard", "chat m"];
     children(&spans, left, &names);
     assert!(with_error("broken").failed);
-    let list = one(&spans, "GET /v1/models");
-    list.lacks("gen_ai.operation.name");
+    let list = only_span(&spans, "GET /v1/models");
+    list.assert_no_attribute("gen_ai.operation.name");
     assert!(!spans.iter().any(|span| span.name.contains("healthz")));
     let servers = spans.iter().filter(|it| it.kind == SpanKind::Server);
     assert_eq!(servers.count(), 4);

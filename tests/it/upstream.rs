@@ -4,18 +4,18 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use plimsoll::config::{Auth, secret::Secret};
 
 use crate::support::{
-    client::{SECRET, full},
-    provider::{COMPLETION, Provider, answer},
-    proxy::Proxy,
+    client::{SECRET, full_body},
+    provider::{COMPLETION, ScriptedProvider, answer},
+    proxy::ProxyBuilder,
 };
 
 const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
 
 #[tokio::test]
 async fn a_provider_gets_its_key_its_headers_and_its_query() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let ours = format!("{SECRET}-ours");
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .providers(|provider| {
             provider.auth = Auth::Key(Secret::new(ours.clone()));
@@ -36,14 +36,14 @@ async fn a_provider_gets_its_key_its_headers_and_its_query() {
         ("/v1/embeddings?a=%20b", "/v1/embeddings?a=%20b&"),
     ];
     for (count, (path, expected)) in paths.into_iter().enumerate() {
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         let mut request = client
             .request(Method::POST, path)
             .header("x-team", "theirs");
         for name in ["authorization", "api-key", "x-api-key", "x-own-key"] {
             request = request.header(name, format!("Bearer {SECRET}-theirs"));
         }
-        let got = client.send(request.body(full(ASK)).unwrap()).await;
+        let got = client.send(request.body(full_body(ASK)).unwrap()).await;
         assert_eq!(got.status, 200, "{}", got.text());
         let seen = up.requests(count + 1).await.pop().unwrap();
         let line = format!("POST {expected}api-version=2024-10-21 HTTP/1.1");

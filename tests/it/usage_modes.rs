@@ -4,9 +4,12 @@ use plimsoll::config::{ModelConfig, UsageMode};
 use serde_json::json;
 
 use crate::support::{
-    client::Answer,
-    provider::{COMPLETION, DONE, Provider, Step, TEXT, USAGE, answer, send, stream_head},
-    proxy::Proxy,
+    client::ClientAnswer,
+    provider::{
+        COMPLETION, DONE, ProviderStep, ScriptedProvider, TEXT, USAGE, answer, send_bytes,
+        stream_head,
+    },
+    proxy::ProxyBuilder,
 };
 
 const FINISH: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1,\"total_tokens\":8},\"x_groq\":{\"usage\":{\"prompt_tokens\":7,\"total_tokens\": 8}}}\n\n";
@@ -27,42 +30,42 @@ fn long(stream: bool) -> String {
     ask.to_string()
 }
 
-fn before(up: &Provider) -> Proxy {
+fn before(up: &ScriptedProvider) -> ProxyBuilder {
     let small = ModelConfig {
         context_length: Some(4_096),
         ..ModelConfig::default()
     };
-    Proxy::new()
+    ProxyBuilder::new()
         .provider("up", up)
         .set(|config| drop(config.models.insert("small".into(), small)))
 }
 
-fn was_cut(got: &Answer) {
+fn was_cut(got: &ClientAnswer) {
     let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
     assert!(actions.contains("dropped="), "{actions}");
 }
 
 #[tokio::test]
 async fn as_sent_is_what_the_provider_said() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up).start().await;
     let client = proxy.client();
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let got = client.chat(long(false)).await;
     was_cut(&got);
     assert_eq!(got.text(), COMPLETION);
     assert_eq!(got.headers["x-plimsoll-prompt-tokens"], "7");
     let stream = format!("{TEXT}{FINISH}{USAGE}{DONE}");
-    up.then([
+    up.script_next([
         stream_head(),
-        Step::Drip(stream.clone().into()),
-        Step::Close,
+        ProviderStep::Drip(stream.clone().into()),
+        ProviderStep::Close,
     ]);
     let got = client.chat(long(true)).await;
     was_cut(&got);
     assert_eq!(got.text(), stream);
     // The last chunk is ours where the client did not ask; the others are as they came.
-    up.then([stream_head(), send(&stream), Step::Close]);
+    up.script_next([stream_head(), send_bytes(&stream), ProviderStep::Close]);
     let unasked = long(true).replace("\"stream_options\":{\"include_usage\":true}", "\"n\":1");
     let got = client.chat(unasked).await;
     assert_eq!(got.text(), stream.replace(USAGE, ""));
@@ -76,11 +79,11 @@ fn tokens(usage: &serde_json::Value) -> (u64, u64) {
 
 #[tokio::test]
 async fn as_received_has_what_was_left_out_and_health_does_not() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up).set(|config| config.guard.usage = UsageMode::AsReceived);
     let proxy = proxy.start().await;
     let client = proxy.client();
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let got = client.chat(long(false)).await;
     was_cut(&got);
     let (prompt, total) = tokens(&got.json()["usage"]);
@@ -100,10 +103,10 @@ async fn as_received_has_what_was_left_out_and_health_does_not() {
     );
     assert_eq!(got.text(), same, "only the numbers changed");
     let stream = format!("{TEXT}{USAGE}{DONE}");
-    up.then([
+    up.script_next([
         stream_head(),
-        Step::Drip(stream.clone().into()),
-        Step::Close,
+        ProviderStep::Drip(stream.clone().into()),
+        ProviderStep::Close,
     ]);
     let got = client.chat(long(true)).await;
     was_cut(&got);
@@ -114,7 +117,7 @@ async fn as_received_has_what_was_left_out_and_health_does_not() {
     );
     assert!(got.text().starts_with(TEXT) && got.text().ends_with(DONE));
     // Nothing was left out of a short one.
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let short = r#"{"model":"small","messages":[{"role":"user","content":"Hello"}]}"#;
     assert_eq!(client.chat(short).await.text(), COMPLETION);
 }

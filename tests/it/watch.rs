@@ -6,33 +6,33 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::support::{
-    agent::{Agent, Generation},
-    client::{Answer, SECRET, full},
-    model::{Call, Model, Said},
-    provider::{COMPLETION, Provider, Seen, Step, answer},
-    proxy::{Proxy, Running},
+    agent::{Agent, AgentGeneration},
+    client::{ClientAnswer, SECRET, full_body},
+    model::{ModelCall, ModelReply, ModelSetup},
+    provider::{COMPLETION, ProviderStep, ReceivedRequest, ScriptedProvider, answer},
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 const ASK: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"a prompt"}]}"#;
 
-async fn ask(proxy: &Running, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn ask(proxy: &RunningProxy, path: &str, headers: &[(&str, &str)]) -> ClientAnswer {
     let client = proxy.client();
     let mut request = client.request(Method::GET, path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    client.send(request.body(full("")).unwrap()).await
+    client.send(request.body(full_body("")).unwrap()).await
 }
 
-fn says(metrics: &Answer, line: &str) {
+fn says(metrics: &ClientAnswer, line: &str) {
     let text = metrics.text();
     assert!(text.lines().any(|found| found == line), "{line}\n{text}");
 }
 
 #[tokio::test]
 async fn readiness_lists_the_breakers() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let got = ask(&proxy, "/readyz", &[]).await;
     assert_eq!(got.status, 200);
     let closed = json!({"breaker": "closed"});
@@ -42,8 +42,8 @@ async fn readiness_lists_the_breakers() {
 
 #[tokio::test]
 async fn metrics_are_there_for_every_provider_before_anything_happened() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let got = ask(&proxy, "/metrics", &[]).await;
     assert_eq!(got.status, 200);
     let kind = "text/plain; version=0.0.4; charset=utf-8";
@@ -66,9 +66,9 @@ async fn metrics_are_there_for_every_provider_before_anything_happened() {
 
 #[tokio::test]
 async fn a_request_is_in_flight_until_its_answer_ends() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
-    up.then([Step::Stall, answer("200 OK", "", COMPLETION)]);
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    up.script_next([ProviderStep::Stall, answer("200 OK", "", COMPLETION)]);
     let client = proxy.client();
     let chat = client.chat(ASK);
     tokio::pin!(chat);
@@ -79,10 +79,10 @@ async fn a_request_is_in_flight_until_its_answer_ends() {
     let got = ask(&proxy, "/metrics", &[]).await;
     says(&got, "plimsoll_requests_in_flight 1");
     assert!(!got.text().contains("a prompt"));
-    up.release();
+    up.release_stalled();
     assert_eq!(chat.await.status, 200);
     // The answer's last byte may be read before the proxy has put the request down.
-    crate::support::proxy::within(async {
+    crate::support::proxy::within_time(async {
         loop {
             let got = ask(&proxy, "/metrics", &[]).await;
             if got.text().contains("plimsoll_requests_in_flight 0") {
@@ -98,7 +98,7 @@ async fn with_client_keys_the_metrics_need_one_for_all_models() {
     let all = format!("{SECRET}-all");
     let some = format!("{SECRET}-some");
     let admin = format!("{SECRET}-admin");
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .client("all", &all, &["*"])
         .client("some", &some, &["up/*"])
         .providers(|provider| provider.auth = Auth::None)
@@ -121,7 +121,7 @@ async fn with_client_keys_the_metrics_need_one_for_all_models() {
 }
 
 /// What a counter without labels is at.
-async fn counted(proxy: &Running, name: &str) -> usize {
+async fn counted(proxy: &RunningProxy, name: &str) -> usize {
     let got = ask(proxy, "/metrics", &[]).await;
     let name = format!("{name} ");
     let line = got
@@ -136,22 +136,24 @@ async fn counted(proxy: &Running, name: &str) -> usize {
 async fn session(
     steps: usize,
     set: impl FnOnce(&mut plimsoll::config::Config),
-) -> (Running, Generation) {
-    let up = Model::new(20_000).start(|heard| {
+) -> (RunningProxy, AgentGeneration) {
+    let up = ModelSetup::new(20_000).start(|heard| {
         let path = json!({"path": format!("deck_{}.rs", heard.nth)});
-        let name = heard.offered().first().unwrap().to_owned();
-        Said::calls([Call::new(&format!("call_{}", heard.nth), name, &path)])
+        let name = heard.offered_tools().first().unwrap().to_owned();
+        ModelReply::calls([ModelCall::new(&format!("call_{}", heard.nth), name, &path)])
     });
     let up = up.await;
-    let proxy = Proxy::new().provider("up", &up.provider).set(|config| {
-        let window = ModelConfig {
-            context_length: Some(20_000),
-            ..ModelConfig::default()
-        };
-        config.models.insert("m".into(), window);
-        config.recovery.enabled = false;
-        set(config);
-    });
+    let proxy = ProxyBuilder::new()
+        .provider("up", &up.provider)
+        .set(|config| {
+            let window = ModelConfig {
+                context_length: Some(20_000),
+                ..ModelConfig::default()
+            };
+            config.models.insert("m".into(), window);
+            config.recovery.enabled = false;
+            set(config);
+        });
     let proxy = proxy.start().await;
     let mut agent = Agent::new(&proxy);
     agent.result = |nth| format!("plank {nth} of oak, tarred and nailed; ").repeat(50);
@@ -188,8 +190,11 @@ async fn messages_that_are_cleared_are_counted_once() {
 
 #[tokio::test]
 async fn results_that_are_truncated_are_counted_once() {
-    let up = Provider::answering(|_: &Seen| vec![answer("200 OK", "", COMPLETION)]).await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start_answering(|_: &ReceivedRequest| {
+        vec![answer("200 OK", "", COMPLETION)]
+    })
+    .await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
     let mut messages = vec![
         json!({"role": "user", "content": "go"}),
@@ -204,7 +209,7 @@ async fn results_that_are_truncated_are_counted_once() {
         messages.push(json!({"role": "user", "content": user}));
     }
     assert_eq!(counted(&proxy, "plimsoll_truncations_total").await, 1);
-    let sent = String::from_utf8(up.last().body).unwrap();
+    let sent = String::from_utf8(up.last_request().body).unwrap();
     let told = sent.split(" characters truncated").next().unwrap();
     let told = told.rsplit('[').next().unwrap();
     let cut: usize = told.parse().unwrap();

@@ -22,28 +22,30 @@ use tokio_tungstenite::{
 
 use crate::support::{
     client::SECRET,
-    provider::{Provider, SOON, answer},
-    proxy::{Proxy, Running, within},
+    provider::{SOON, ScriptedProvider, answer},
+    proxy::{ProxyBuilder, RunningProxy, within_time},
 };
 
 type Client = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// A proxy before a websocket server, and where that listens.
-async fn proxied(set: impl FnOnce(Proxy) -> Proxy) -> (TcpListener, Running) {
+async fn proxied(set: impl FnOnce(ProxyBuilder) -> ProxyBuilder) -> (TcpListener, RunningProxy) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let proxy = Proxy::new().provider("up", &up).providers(|provider| {
-        if provider.base_url.is_some() {
-            provider.base_url = Some(url.clone());
-        }
-    });
+    let proxy = ProxyBuilder::new()
+        .provider("up", &up)
+        .providers(|provider| {
+            if provider.base_url.is_some() {
+                provider.base_url = Some(url.clone());
+            }
+        });
     (listener, set(proxy).start().await)
 }
 
 /// Takes the next websocket, and gives what was asked for.
 async fn accepted(listener: &TcpListener) -> (WebSocketStream<TcpStream>, String, HeaderMap) {
-    let (stream, _) = within(listener.accept()).await.unwrap();
+    let (stream, _) = within_time(listener.accept()).await.unwrap();
     let (mut path, mut headers) = (String::new(), HeaderMap::new());
     #[expect(clippy::result_large_err, reason = "the library's own type")]
     let look = |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
@@ -58,11 +60,11 @@ async fn accepted(listener: &TcpListener) -> (WebSocketStream<TcpStream>, String
         response.headers_mut().insert("x-plimsoll-fake", fake);
         Ok(response)
     };
-    let socket = within(accept_hdr_async(stream, look)).await.unwrap();
+    let socket = within_time(accept_hdr_async(stream, look)).await.unwrap();
     (socket, path, headers)
 }
 
-fn ask(proxy: &Running, path: &str, headers: &[(&'static str, &str)]) -> http::Request<()> {
+fn ask(proxy: &RunningProxy, path: &str, headers: &[(&'static str, &str)]) -> http::Request<()> {
     let url = format!("ws://{}{path}", proxy.address);
     let mut request = url.into_client_request().unwrap();
     for (name, value) in headers {
@@ -73,12 +75,12 @@ fn ask(proxy: &Running, path: &str, headers: &[(&'static str, &str)]) -> http::R
 
 async fn connected(
     listener: &TcpListener,
-    proxy: &Running,
+    proxy: &RunningProxy,
     path: &str,
     headers: &[(&'static str, &str)],
 ) -> (Client, WebSocketStream<TcpStream>, String, HeaderMap) {
     let request = ask(proxy, path, headers);
-    let (client, server) = tokio::join!(within(connect_async(request)), accepted(listener));
+    let (client, server) = tokio::join!(within_time(connect_async(request)), accepted(listener));
     let (client, answer) = client.unwrap();
     assert_eq!(answer.status(), 101);
     assert!(!answer.headers().contains_key("x-plimsoll-fake"));
@@ -114,12 +116,12 @@ async fn messages_of_every_kind_pass_both_ways() {
         Message::binary(big),
     ];
     for message in messages {
-        let (sent, got) = tokio::join!(client.send(message.clone()), within(server.next()));
+        let (sent, got) = tokio::join!(client.send(message.clone()), within_time(server.next()));
         sent.unwrap();
         assert_eq!(got.unwrap().unwrap(), message);
         let (sent, got) = tokio::join!(server.send(message.clone()), async {
             loop {
-                match within(client.next()).await.unwrap().unwrap() {
+                match within_time(client.next()).await.unwrap().unwrap() {
                     // The answer to the ping, beside what is waited for.
                     Message::Pong(_) => {}
                     got => return got,
@@ -138,7 +140,7 @@ async fn messages_of_every_kind_pass_both_ways() {
         client.send(Message::Frame(frame)).await.unwrap();
     }
     let got = loop {
-        match within(server.next()).await.unwrap().unwrap() {
+        match within_time(server.next()).await.unwrap().unwrap() {
             Message::Pong(_) => {}
             got => break got,
         }
@@ -155,18 +157,18 @@ async fn a_close_and_its_code_reach_the_other_side() {
     };
     let (mut client, mut server, ..) = connected(&listener, &proxy, "/up/v1/realtime", &[]).await;
     client.close(Some(farewell(4001, "done"))).await.unwrap();
-    let got = within(server.next()).await.unwrap().unwrap();
+    let got = within_time(server.next()).await.unwrap().unwrap();
     assert_eq!(got, Message::Close(Some(farewell(4001, "done"))));
-    assert!(within(server.next()).await.is_none());
-    let got = within(client.next()).await.unwrap().unwrap();
+    assert!(within_time(server.next()).await.is_none());
+    let got = within_time(client.next()).await.unwrap().unwrap();
     assert!(got.is_close());
     // It is the server's to close.
     drop(server);
-    assert!(within(client.next()).await.is_none());
+    assert!(within_time(client.next()).await.is_none());
 
     let (mut client, mut server, ..) = connected(&listener, &proxy, "/up/v1/realtime", &[]).await;
     server.close(Some(farewell(1011, "oops"))).await.unwrap();
-    let got = within(client.next()).await.unwrap().unwrap();
+    let got = within_time(client.next()).await.unwrap().unwrap();
     assert_eq!(got, Message::Close(Some(farewell(1011, "oops"))));
 }
 
@@ -175,10 +177,18 @@ async fn who_is_gone_is_gone_for_the_other_side_too() {
     let (listener, proxy) = proxied(|proxy| proxy).await;
     let (client, mut server, ..) = connected(&listener, &proxy, "/v1/realtime", &[]).await;
     drop(client);
-    assert!(within(server.next()).await.is_none_or(|got| got.is_err()));
+    assert!(
+        within_time(server.next())
+            .await
+            .is_none_or(|got| got.is_err())
+    );
     let (mut client, server, ..) = connected(&listener, &proxy, "/v1/realtime", &[]).await;
     drop(server);
-    assert!(within(client.next()).await.is_none_or(|got| got.is_err()));
+    assert!(
+        within_time(client.next())
+            .await
+            .is_none_or(|got| got.is_err())
+    );
 }
 
 #[tokio::test]
@@ -186,17 +196,25 @@ async fn silence_ends_a_websocket() {
     let (listener, proxy) =
         proxied(|proxy| proxy.providers(|provider| provider.idle_timeout = SOON)).await;
     let (mut client, mut server, ..) = connected(&listener, &proxy, "/v1/realtime", &[]).await;
-    assert!(within(client.next()).await.is_none_or(|got| got.is_err()));
-    assert!(within(server.next()).await.is_none_or(|got| got.is_err()));
+    assert!(
+        within_time(client.next())
+            .await
+            .is_none_or(|got| got.is_err())
+    );
+    assert!(
+        within_time(server.next())
+            .await
+            .is_none_or(|got| got.is_err())
+    );
 }
 
 #[tokio::test]
 async fn a_refusal_passes_as_it_is() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let refusal = r#"{"error":{"message":"no such model"}}"#;
-    up.then([answer("404 Not Found", "x-request-id: r\r\n", refusal)]);
-    let refused = within(connect_async(ask(&proxy, "/v1/realtime", &[]))).await;
+    up.script_next([answer("404 Not Found", "x-request-id: r\r\n", refusal)]);
+    let refused = within_time(connect_async(ask(&proxy, "/v1/realtime", &[]))).await;
     let Err(Error::Http(answer)) = refused else {
         panic!("{refused:?}")
     };
@@ -207,7 +225,7 @@ async fn a_refusal_passes_as_it_is() {
     assert_eq!(seen.line, "GET /v1/realtime HTTP/1.1");
 
     // The script is at its end, so the connection is closed without an answer.
-    let refused = within(connect_async(ask(&proxy, "/v1/realtime", &[]))).await;
+    let refused = within_time(connect_async(ask(&proxy, "/v1/realtime", &[]))).await;
     let Err(Error::Http(answer)) = refused else {
         panic!("{refused:?}")
     };
@@ -216,9 +234,9 @@ async fn a_refusal_passes_as_it_is() {
 
 #[tokio::test]
 async fn only_websockets_leave_http() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
-    up.then([answer("200 OK", "", "{}")]);
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    up.script_next([answer("200 OK", "", "{}")]);
     let client = proxy.client();
     let request = client
         .request(http::Method::GET, "/v1/realtime")
@@ -226,7 +244,7 @@ async fn only_websockets_leave_http() {
         .header("upgrade", "h2c")
         .header("http2-settings", "AAMAAABkAAQCAAAAAAIAAAAA");
     let got = client
-        .send(request.body(crate::support::client::full("")).unwrap())
+        .send(request.body(crate::support::client::full_body("")).unwrap())
         .await;
     assert_eq!(got.status, 200);
     let seen = up.request().await;
@@ -234,13 +252,17 @@ async fn only_websockets_leave_http() {
         assert_eq!(seen.header(gone), None);
     }
     // Nor does what has a body, of which nobody could tell the end.
-    up.then([answer("200 OK", "", "{}")]);
+    up.script_next([answer("200 OK", "", "{}")]);
     let request = client
         .request(http::Method::GET, "/v1/realtime")
         .header("connection", "upgrade")
         .header("upgrade", "websocket");
     let got = client
-        .send(request.body(crate::support::client::full("abc")).unwrap())
+        .send(
+            request
+                .body(crate::support::client::full_body("abc"))
+                .unwrap(),
+        )
         .await;
     assert_eq!(got.status, 200);
     let seen = up.requests(2).await.pop().unwrap();
@@ -276,7 +298,7 @@ async fn a_browsers_key_opens_its_way_and_stays_here() {
     let refused = async |path: &str, key: &str| {
         let key = format!("Bearer {key}");
         let request = ask(&proxy, path, &[("authorization", &key)]);
-        match Box::pin(within(connect_async(request))).await {
+        match Box::pin(within_time(connect_async(request))).await {
             Err(Error::Http(answer)) => {
                 let code = answer.headers()["x-plimsoll-error"].clone();
                 (answer.status().as_u16(), code.to_str().unwrap().to_owned())
@@ -289,10 +311,14 @@ async fn a_browsers_key_opens_its_way_and_stays_here() {
     assert_eq!(refused(path, SECRET).await, is(429, "too_many_requests"));
     assert_eq!(refused(path, "wrong").await, is(401, "invalid_api_key"));
     drop(server);
-    assert!(within(client.next()).await.is_none_or(|got| got.is_err()));
+    assert!(
+        within_time(client.next())
+            .await
+            .is_none_or(|got| got.is_err())
+    );
     drop(client);
     let other = "/v1/realtime?model=up/other";
-    let last = within(async {
+    let last = within_time(async {
         loop {
             let got = Box::pin(refused(other, SECRET)).await;
             if got.0 != 429 {
@@ -316,25 +342,29 @@ async fn a_drain_waits_for_a_websocket_and_then_cuts_it() {
     let (mut client, mut server, ..) = connected(&listener, &proxy, "/v1/realtime", &[]).await;
     proxy.stop();
     server.send(Message::text("still here")).await.unwrap();
-    let got = within(client.next()).await.unwrap().unwrap();
+    let got = within_time(client.next()).await.unwrap().unwrap();
     assert_eq!(got, Message::text("still here"));
-    proxy.gone().await;
-    assert!(within(client.next()).await.is_none_or(|got| got.is_err()));
+    proxy.wait_until_gone().await;
+    assert!(
+        within_time(client.next())
+            .await
+            .is_none_or(|got| got.is_err())
+    );
 }
 
 #[tokio::test]
 async fn bytes_that_come_with_the_providers_answer_are_not_lost() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     let request = "GET /v1/realtime HTTP/1.1\r\nhost: localhost\r\nconnection: keep-alive, Upgrade\r\n\
                    upgrade: WebSocket\r\nsec-websocket-key: x\r\nsec-websocket-version: 13\r\n\r\n";
     // An unmasked text frame of two bytes.
-    up.then([
-        crate::support::provider::send(
+    up.script_next([
+        crate::support::provider::send_bytes(
             b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n\x81\x02hi",
         ),
-        crate::support::provider::Step::Stall,
+        crate::support::provider::ProviderStep::Stall,
     ]);
     tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes())
         .await
@@ -342,10 +372,10 @@ async fn bytes_that_come_with_the_providers_answer_are_not_lost() {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let read = tokio::io::AsyncReadExt::read_u8(&mut stream);
-        head.push(within(read).await.unwrap());
+        head.push(within_time(read).await.unwrap());
     }
     assert!(head.starts_with(b"HTTP/1.1 101 "));
     let mut socket = WebSocketStream::from_raw_socket(stream, Role::Client, None).await;
-    let got = within(socket.next()).await.unwrap().unwrap();
+    let got = within_time(socket.next()).await.unwrap().unwrap();
     assert_eq!(got, Message::text("hi"));
 }

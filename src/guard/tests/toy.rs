@@ -17,16 +17,16 @@ use crate::{
     },
     json::text,
     support::{
-        any_settings,
-        generate::{Case, Random, any_conversation},
-        guard_properties::{CHAT, WINDOWS, Wire, asked, profiles_of, settings},
-        made::{self, course, records, said},
-        noted, parse,
-        plans::{self, policy, sent},
+        annotate_randomly, any_settings,
+        generate::{GeneratedCase, Random, any_conversation},
+        guard_properties::{CHAT, WINDOWS, WireFormat, any_answer_share, profiles_of, settings},
+        made::{self, make_course, non_system_indices, random_records},
+        parse,
+        plans::{self, apply_plan, make_policy},
     },
 };
 
-const TOY: Wire = Wire {
+const TOY: WireFormat = WireFormat {
     format: Format::Toy,
     from_chat: to_toy,
     to_chat,
@@ -41,9 +41,9 @@ proptest! {
 
     #[test]
     fn translation_loses_nothing(case in any_conversation(30), seed in any::<u64>()) {
-        let body = noted(&CHAT.read(&case.body()), seed);
+        let body = annotate_randomly(&CHAT.read(&case.body()), seed);
         let back = to_chat(&to_toy(&body));
-        prop_assert_eq!(parse::value(&back).unwrap(), parse::value(&body).unwrap());
+        prop_assert_eq!(parse::parse_value(&back).unwrap(), parse::parse_value(&body).unwrap());
     }
 
     #[test]
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn every_plan_keeps_the_invariants_whatever_answer_is_asked_for(case in any_conversation(40), window in any_window(), asked in asked()) {
+    fn every_plan_keeps_the_invariants_whatever_answer_is_asked_for(case in any_conversation(40), window in any_window(), asked in any_answer_share()) {
         let asked = (f64::from(window) * asked) as u32;
         let body = case.session.asking_for(asked).whole();
         for profile in profiles_of(&case) {
@@ -71,14 +71,14 @@ proptest! {
 
     #[test]
     fn every_line_of_defence_keeps_the_invariants(case in any_conversation(50), window in any_window(), seed in any::<u64>()) {
-        let body = noted(&CHAT.read(&case.body()), seed);
+        let body = annotate_randomly(&CHAT.read(&case.body()), seed);
         for profile in profiles_of(&case) {
             TOY.check_with(&body, window, profile, &any_settings(seed));
         }
     }
 
     #[test]
-    fn growing_changes_the_prefix_only_at_cuts(case in any_conversation(30), window in any_window(), profile in any::<prop::sample::Index>(), asked in prop::option::of(asked())) {
+    fn growing_changes_the_prefix_only_at_cuts(case in any_conversation(30), window in any_window(), profile in any::<prop::sample::Index>(), asked in prop::option::of(any_answer_share())) {
         let profiles = profiles_of(&case);
         let asked = asked.map(|part| (f64::from(window) * part) as u32);
         let session = asked.map_or_else(|| case.session.clone(), |asked| case.session.asking_for(asked));
@@ -93,14 +93,14 @@ proptest! {
 
     #[test]
     fn a_plan_is_that_of_chat_whatever_is_injected(case in any_conversation(40), window in any_window(), seed in any::<u64>()) {
-        let body = noted(&CHAT.read(&case.body()), seed);
+        let body = annotate_randomly(&CHAT.read(&case.body()), seed);
         let chat = CHAT.read(&body);
-        let recall = Recall { injections: made::ours(&chat, seed), ..Recall::default() };
+        let recall = Recall { injections: made::make_injected(&chat, seed), ..Recall::default() };
         let settings = any_settings(seed);
         for profile in profiles_of(&case) {
-            let plan = plans::checked(&body, window, profile, &recall, &settings);
+            let plan = plans::check_plan(&body, window, profile, &recall, &settings);
             let toy = TOY.read(&body);
-            let toy_plan = guard::plan(&toy, &policy(profile, window, &settings), &in_toy(&recall));
+            let toy_plan = guard::plan(&toy, &make_policy(profile, window, &settings), &in_toy(&recall));
             is_the_same((&chat, &plan), (&toy, &toy_plan));
         }
     }
@@ -109,25 +109,25 @@ proptest! {
     fn a_session_goes_as_in_chat(case in any_conversation(30), window in any_window(), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
         let settings = any_settings(seed);
-        grow_both(&case, &policy(profiles[profile.index(profiles.len())], window, &settings), seed);
+        grow_both(&case, &make_policy(profiles[profile.index(profiles.len())], window, &settings), seed);
     }
 }
 
 /// A session in both formats, with prompts and turns that are injected as it grows and at times a course, each
 /// with the memory of its own plans.
-fn grow_both(case: &Case, policy: &Policy<'_>, seed: u64) {
+fn grow_both(case: &GeneratedCase, policy: &Policy<'_>, seed: u64) {
     let whole = CHAT.read(&case.body());
-    let all = records(&whole, said(&whole).len(), seed);
-    let mut random = Random::part(seed, 3);
+    let all = random_records(&whole, non_system_indices(&whole).len(), seed);
+    let mut random = Random::for_part(seed, 3);
     let mut chat_recall = Recall::default();
     let mut toy_memory = GuardMemory::default();
     for body in case.session.clone().thinned(8).steps() {
         let (chat, toy) = (CHAT.read(&body), TOY.read(&body));
-        let count = said(&chat).len();
+        let count = non_system_indices(&chat).len();
         if random.chance(10) {
             let boundary = guard::find_course_boundary(&chat, policy);
             assert_eq!(boundary, guard::find_course_boundary(&toy, policy));
-            chat_recall.injections.course = boundary.map(course);
+            chat_recall.injections.course = boundary.map(make_course);
         }
         let known = all.iter().filter(|record| record.place as usize <= count);
         chat_recall.injections.records = known.cloned().collect();
@@ -161,10 +161,10 @@ fn is_the_same(chat: (&Conversation, &Plan), toy: (&Conversation, &Plan)) {
         without_digests(&toy.1.memory),
         without_digests(&chat.1.memory)
     );
-    let (in_toy, in_chat) = (sent(toy.0, toy.1), sent(chat.0, chat.1));
+    let (in_toy, in_chat) = (apply_plan(toy.0, toy.1), apply_plan(chat.0, chat.1));
     assert_eq!(
-        parse::value(&to_chat(&in_toy)).unwrap(),
-        parse::value(&in_chat).unwrap()
+        parse::parse_value(&to_chat(&in_toy)).unwrap(),
+        parse::parse_value(&in_chat).unwrap()
     );
 }
 
@@ -221,15 +221,15 @@ fn what_was_spoken_in_a_turn_before_is_left_out_of_the_answer() {
         chars: 3,
         digest: text::digest_text(b"abc"),
     };
-    let records = [made::round(1), spoken].map(|what| InjectionRecord { place: 1, what });
+    let records = [made::calls_round(1), spoken].map(|what| InjectionRecord { place: 1, what });
     let mut recall = Recall::default();
     recall.injections.records = records.to_vec();
     let settings = settings();
-    let policy = policy(find_profile("openai").unwrap(), 32_768, &settings);
+    let policy = make_policy(find_profile("openai").unwrap(), 32_768, &settings);
     let (chat, toy) = (CHAT.read(body), TOY.read(body));
     let plan = guard::plan(&chat, &policy, &recall);
     let toy_plan = guard::plan(&toy, &policy, &in_toy(&recall));
     is_the_same((&chat, &plan), (&toy, &toy_plan));
-    let out = sent(&toy, &toy_plan);
+    let out = apply_plan(&toy, &toy_plan);
     assert!(String::from_utf8_lossy(&out).contains(r#""words":false"#));
 }

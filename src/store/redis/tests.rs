@@ -18,7 +18,7 @@ mod model;
 mod server;
 mod trips;
 
-use server::{Cluster, PASSWORD, Redis, until};
+use server::{Cluster, PASSWORD, Redis, wait_until};
 
 /// Makes stores in one server, each with nothing in it.
 struct Place {
@@ -158,7 +158,10 @@ async fn a_cluster_does_the_same() {
         let page = Page { skip: 0, take: 99 };
         assert_eq!(store.list_sessions(None, page).await.unwrap().len(), 40);
         for node in &cluster.nodes {
-            assert!(node.tell(&["dbsize"]) != "0", "all three hold something");
+            assert!(
+                node.run_command(&["dbsize"]) != "0",
+                "all three hold something"
+            );
         }
     }
 }
@@ -176,7 +179,7 @@ async fn a_session_in_use_stays_and_an_idle_one_is_forgotten_whole() {
     }
     store.save_state(saved(one, session(2), 500)).await.unwrap();
     let begun = std::time::Instant::now();
-    until(|| redis.tell(&["exists", "nothing"]) == "0").await;
+    wait_until(|| redis.run_command(&["exists", "nothing"]) == "0").await;
     // Only the newest is asked for, and its ancestors stay as well.
     while begun.elapsed() < Duration::from_millis(1_500) {
         assert_eq!(found(&store, &one, &[30]).await, Some((0, 30)));
@@ -194,8 +197,8 @@ async fn a_session_in_use_stays_and_an_idle_one_is_forgotten_whole() {
     );
     let rows = store.list_sessions(Some(&account), Page { skip: 0, take: 9 });
     assert!(rows.await.unwrap().len() <= 1);
-    until(|| {
-        let left = redis.tell(&["keys", "*"]);
+    wait_until(|| {
+        let left = redis.run_command(&["keys", "*"]);
         left.lines().all(|name| name.ends_with("}p"))
     })
     .await;
@@ -213,7 +216,7 @@ async fn every_key_expires() {
             .unwrap();
         store.publish_shared(&[number], "x".into()).await.unwrap();
     }
-    let names = redis.tell(&["eval", TIMES, "0"]);
+    let names = redis.run_command(&["eval", TIMES, "0"]);
     assert!(names.lines().count() > 40, "{names}");
     for line in names.lines() {
         let (time, name) = line.split_once(' ').unwrap();
@@ -290,7 +293,7 @@ async fn a_session_pushed_out_by_the_server_is_never_another() {
             .unwrap();
     }
     let push = "for _, name in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', name) end";
-    redis.tell(&["eval", push, "0", "*}s*"]);
+    redis.run_command(&["eval", push, "0", "*}s*"]);
     assert_eq!(found(&store, &one, &[10, 11, 12, 20]).await, None);
     store.save_state(saved(one, session(1), 30)).await.unwrap();
     assert_eq!(found(&store, &one, &[10, 11, 12, 20]).await, None);
@@ -305,7 +308,7 @@ async fn what_is_no_answer_of_ours_is_damage() {
     store.save_state(saved(one, session(1), 10)).await.unwrap();
     let spoil = "for _, name in ipairs(redis.call('KEYS', '*}o')) do
         redis.call('HSET', name, string.rep('\\1', 16), 'short') end";
-    redis.tell(&["eval", spoil, "0"]);
+    redis.run_command(&["eval", spoil, "0"]);
     let damaged = store.load_session(None, session(1)).await;
     assert!(matches!(damaged, Err(StoreError::Damaged)), "{damaged:?}");
 }

@@ -12,16 +12,16 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::support::{
-    generate::{Case, any_conversation},
-    made::{ours, said},
+    generate::{GeneratedCase, any_conversation},
+    made::{make_injected, non_system_indices},
     parse,
-    plans::{check_with, policy, read, sent},
+    plans::{apply_plan, check_plan_unless_stood_back, index_conversation, make_policy},
 };
 
 const WINDOWS: [u32; 4] = [2_048, 8_192, 16_384, 32_768];
 
 fn messages(body: &[u8]) -> Vec<Value> {
-    let body = parse::value(body).unwrap();
+    let body = parse::parse_value(body).unwrap();
     body["messages"].as_array().unwrap().clone()
 }
 
@@ -53,10 +53,14 @@ fn alternates(body: &[u8]) -> bool {
 /// The plan of a request, which alternates; where the guard stood back nothing is to be held to it.
 fn check(body: &[u8], window: u32, profile: &'static Profile, recall: &Recall) -> Option<Vec<u8>> {
     let settings = GuardConfig::default();
-    check_with(body, window, profile, recall, &settings)?;
-    let conversation = read(body);
-    let plan = guard::plan(&conversation, &policy(profile, window, &settings), recall);
-    let after = sent(&conversation, &plan).to_vec();
+    check_plan_unless_stood_back(body, window, profile, recall, &settings)?;
+    let conversation = index_conversation(body);
+    let plan = guard::plan(
+        &conversation,
+        &make_policy(profile, window, &settings),
+        recall,
+    );
+    let after = apply_plan(&conversation, &plan).to_vec();
     let shown = String::from_utf8_lossy(&after);
     assert!(
         alternates(&after),
@@ -66,7 +70,7 @@ fn check(body: &[u8], window: u32, profile: &'static Profile, recall: &Recall) -
     Some(after)
 }
 
-fn any_alternating() -> impl Strategy<Value = Case> {
+fn any_alternating() -> impl Strategy<Value = GeneratedCase> {
     any_conversation(50).prop_filter("it alternates", |case| alternates(&case.body()))
 }
 
@@ -76,7 +80,7 @@ proptest! {
     #[test]
     fn what_alternates_does_so_for_every_profile(case in any_alternating(), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
         let body = case.body();
-        let of_ours = ours(&read(&body), seed);
+        let of_ours = make_injected(&index_conversation(&body), seed);
         for profile in PROFILES {
             check(&body, window, profile, &Recall::default());
             check(&body, window, profile, &Recall { injections: of_ours.clone(), ..Recall::default() });
@@ -91,16 +95,16 @@ proptest! {
         for body in case.session.clone().thinned(3).steps() {
             let Some(out) = check(&body, window, profile, &recall) else { return Ok(()) };
             prop_assert_eq!(&Some(out.clone()), &check(&body, window, profile, &Recall::default()));
-            let conversation = read(&body);
+            let conversation = index_conversation(&body);
             let settings = GuardConfig::default();
-            let plan = guard::plan(&conversation, &policy(profile, window, &settings), &recall);
+            let plan = guard::plan(&conversation, &make_policy(profile, window, &settings), &recall);
             let report = &plan.report;
             let cut = report.folded.is_some_and(|it| it.new) || report.cleared.as_ref().is_some_and(|it| it.new);
             let now = messages(&out);
             prop_assert!(cut || now.starts_with(&last));
             last = now;
             recall.memory = plan.memory;
-            recall.messages = said(&conversation).len();
+            recall.messages = non_system_indices(&conversation).len();
         }
     }
 }
@@ -125,25 +129,25 @@ fn exchanges(count: usize) -> Vec<Value> {
 #[test]
 fn a_later_double_question_moves_no_prefix() {
     let settings = GuardConfig::default();
-    let policy = policy(find_profile("openai").unwrap(), 8_192, &settings);
+    let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     let mut messages = exchanges(50);
-    let conversation = read(&body(&messages));
+    let conversation = index_conversation(&body(&messages));
     let plan = guard::plan(&conversation, &policy, &Recall::default());
     assert!(plan.report.folded.is_some());
     assert_eq!(plan.memory.alternates, Some(true));
-    let before = self::messages(&sent(&conversation, &plan));
+    let before = self::messages(&apply_plan(&conversation, &plan));
     let with = Recall {
         memory: plan.memory,
-        messages: said(&conversation).len(),
+        messages: non_system_indices(&conversation).len(),
         ..Recall::default()
     };
     messages.push(by("user", 51));
     let body = body(&messages);
     for recall in [with, Recall::default()] {
-        let conversation = read(&body);
+        let conversation = index_conversation(&body);
         let plan = guard::plan(&conversation, &policy, &recall);
         assert_eq!(plan.memory.alternates, Some(true));
-        let after = self::messages(&sent(&conversation, &plan));
+        let after = self::messages(&apply_plan(&conversation, &plan));
         assert_eq!(after[..before.len()], before[..]);
         assert_eq!(after.len(), before.len() + 1);
     }
@@ -152,7 +156,7 @@ fn a_later_double_question_moves_no_prefix() {
 #[test]
 fn a_conversation_that_does_not_alternate_gets_its_note_as_a_message() {
     let settings = GuardConfig::default();
-    let policy = policy(find_profile("openai").unwrap(), 8_192, &settings);
+    let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     let mut messages = exchanges(50);
     let double = by("user", 99);
     messages.insert(2, double);
@@ -161,10 +165,10 @@ fn a_conversation_that_does_not_alternate_gets_its_note_as_a_message() {
     let mut halved = exchanges(50);
     halved.insert(3, by("assistant", 99));
     for messages in [messages, greeted, halved] {
-        let conversation = read(&body(&messages));
+        let conversation = index_conversation(&body(&messages));
         let plan = guard::plan(&conversation, &policy, &Recall::default());
         assert_eq!(plan.memory.alternates, Some(false));
-        let after = self::messages(&sent(&conversation, &plan));
+        let after = self::messages(&apply_plan(&conversation, &plan));
         let note = after.iter().find(|it| {
             it["content"] == guard::NOTE || it["content"].as_str().unwrap().starts_with(guard::NOTE)
         });
@@ -175,8 +179,8 @@ fn a_conversation_that_does_not_alternate_gets_its_note_as_a_message() {
 #[test]
 fn nothing_is_judged_while_nothing_is_cut_or_put_in() {
     let settings = GuardConfig::default();
-    let policy = policy(find_profile("openai").unwrap(), 200_000, &settings);
-    let conversation = read(&body(&exchanges(5)));
+    let policy = make_policy(find_profile("openai").unwrap(), 200_000, &settings);
+    let conversation = index_conversation(&body(&exchanges(5)));
     let recall = Recall {
         injections: Injections::default(),
         ..Recall::default()

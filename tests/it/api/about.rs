@@ -4,11 +4,11 @@ use http::Method;
 use serde_json::json;
 
 use super::{ADMIN, Api, keyed};
-use crate::support::{client::full, proxy::Proxy};
+use crate::support::{client::full_body, proxy::ProxyBuilder};
 
 #[tokio::test]
 async fn readers_are_told_who_they_are() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let expected = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "reader": "owner",
@@ -17,7 +17,7 @@ async fn readers_are_told_who_they_are() {
         "compaction": {"auto": false, "threshold": 0.6, "strategy": "cost"},
     });
     assert_eq!(Api::new(&proxy).json("about").await, expected);
-    let proxy = keyed(Proxy::new()).start().await;
+    let proxy = keyed(ProxyBuilder::new()).start().await;
     let told = Api::keyed(&proxy, "sk-secret-carol").json("about").await;
     assert_eq!(
         (&told["reader"], &told["keys"]),
@@ -37,7 +37,7 @@ async fn readers_are_told_who_they_are() {
 
 #[tokio::test]
 async fn every_path_that_is_described_is_answered() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let api = Api::new(&proxy);
     let session = api.begins("Who answers?").await;
     let description = api.json("openapi.json").await;
@@ -50,7 +50,10 @@ async fn every_path_that_is_described_is_answered() {
             let method = method.to_uppercase().parse().unwrap();
             let request = api.client.request(method, &format!("/plimsoll/api/{path}"));
             // A stream of events has no end, so the head alone is looked at.
-            let answer = api.client.begin(request.body(full("{}")).unwrap()).await;
+            let answer = api
+                .client
+                .begin(request.body(full_body("{}")).unwrap())
+                .await;
             let error = answer.headers().get("x-plimsoll-error");
             assert!(error.is_none_or(|code| code != "path_not_found"), "{path}");
             assert_ne!(answer.status(), 405, "{path}");
@@ -60,7 +63,7 @@ async fn every_path_that_is_described_is_answered() {
 
 #[tokio::test]
 async fn the_strategy_stands_beside_the_threshold() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let cases = [(0.6, "cost"), (0.75, "balanced"), (0.8, "information")];
     for (threshold, strategy) in cases {
         proxy.reload(move |config| config.compaction.threshold = threshold);
@@ -72,7 +75,7 @@ async fn the_strategy_stands_beside_the_threshold() {
 
 #[tokio::test]
 async fn the_description_is_there() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let api = Api::new(&proxy);
     let told = api.json("openapi.json").await;
     assert_eq!(told["openapi"], "3.1.0");

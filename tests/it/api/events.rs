@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::{ADMIN, Api, keyed};
 use crate::support::{
-    client::full,
-    proxy::{Proxy, Running, within},
+    client::full_body,
+    proxy::{ProxyBuilder, RunningProxy, within_time},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -98,7 +98,7 @@ impl Events {
 
     async fn tried(api: &Api) -> Result<Self, StatusCode> {
         let request = api.client.request(Method::GET, "/plimsoll/api/events");
-        let mut request = request.body(full("")).unwrap();
+        let mut request = request.body(full_body("")).unwrap();
         request.headers_mut().extend(api.headers.clone());
         let (head, body) = api.client.begin(request).await.into_parts();
         if head.status != 200 {
@@ -123,7 +123,7 @@ impl Events {
                 self.text = rest;
                 return Some(block);
             }
-            let frame = within(self.body.frame()).await?.unwrap();
+            let frame = within_time(self.body.frame()).await?.unwrap();
             let data = frame.into_data().unwrap();
             self.text.push_str(std::str::from_utf8(&data).unwrap());
         }
@@ -147,7 +147,7 @@ impl Events {
     }
 }
 
-fn anonymous(proxy: &Running) -> Account {
+fn anonymous(proxy: &RunningProxy) -> Account {
     let app = proxy.live.app();
     app.sessions
         .tenants()
@@ -156,7 +156,10 @@ fn anonymous(proxy: &Running) -> Account {
 
 #[tokio::test]
 async fn what_happens_here_is_told_at_once() {
-    let proxy = Proxy::new().store(Arc::new(Blind(memory()))).start().await;
+    let proxy = ProxyBuilder::new()
+        .store(Arc::new(Blind(memory())))
+        .start()
+        .await;
     let api = Api::new(&proxy);
     let mut events = Events::of(&api).await;
     let id = api.begins("x").await;
@@ -184,7 +187,9 @@ async fn what_happens_here_is_told_at_once() {
 
 #[tokio::test]
 async fn each_hears_of_its_own_account() {
-    let proxy = keyed(Proxy::new().store(Arc::new(memory()))).start().await;
+    let proxy = keyed(ProxyBuilder::new().store(Arc::new(memory())))
+        .start()
+        .await;
     let (alice, bob) = (
         Api::keyed(&proxy, "sk-secret-alice"),
         Api::keyed(&proxy, "sk-secret-bob"),
@@ -216,7 +221,7 @@ async fn what_other_replicas_do_is_found_and_told_once() {
     let store: Arc<dyn Store> = Arc::new(memory());
     let data = tempfile::tempdir().unwrap();
     let replica = async || {
-        let proxy = Proxy::new().store(Arc::clone(&store));
+        let proxy = ProxyBuilder::new().store(Arc::clone(&store));
         let proxy = proxy.set(|config| config.server.data_dir = data.path().into());
         proxy.start().await
     };
@@ -242,7 +247,10 @@ async fn what_other_replicas_do_is_found_and_told_once() {
 
 #[tokio::test]
 async fn who_falls_behind_is_told_to_read_anew() {
-    let proxy = Proxy::new().store(Arc::new(Blind(memory()))).start().await;
+    let proxy = ProxyBuilder::new()
+        .store(Arc::new(Blind(memory())))
+        .start()
+        .await;
     let api = Api::new(&proxy);
     let mut events = Events::of(&api).await;
     let (account, app) = (anonymous(&proxy), proxy.live.app());
@@ -272,7 +280,7 @@ fn hex(bytes: [u8; 16]) -> String {
 
 #[tokio::test]
 async fn providers_are_told_where_they_change() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let api = Api::new(&proxy);
     let mut events = Events::of(&api).await;
     let told = events.next("providers").await;
@@ -284,7 +292,7 @@ async fn providers_are_told_where_they_change() {
 
 #[tokio::test]
 async fn a_drain_and_new_settings_end_it() {
-    let proxy = Proxy::new().set(|config| {
+    let proxy = ProxyBuilder::new().set(|config| {
         config.server.drain_timeout = Duration::from_secs(600);
     });
     let mut proxy = proxy.start().await;
@@ -295,12 +303,12 @@ async fn a_drain_and_new_settings_end_it() {
     let events = Events::of(&api).await;
     proxy.stop();
     events.ended().await;
-    proxy.gone().await;
+    proxy.wait_until_gone().await;
 }
 
 #[tokio::test]
 async fn listeners_are_bounded_and_leave_room_behind() {
-    let proxy = keyed(Proxy::new()).start().await;
+    let proxy = keyed(ProxyBuilder::new()).start().await;
     let alice = Api::keyed(&proxy, "sk-secret-alice");
     let mut open = Vec::new();
     for _ in 0..MAX_LISTENERS_PER_ACCOUNT {
@@ -318,7 +326,7 @@ async fn listeners_are_bounded_and_leave_room_behind() {
     let metrics = alice.send(Method::GET, "/metrics", "").await;
     assert!(metrics.text().contains("plimsoll_requests_in_flight 0\n"));
     open.pop();
-    let again = within(async {
+    let again = within_time(async {
         loop {
             if let Ok(events) = Events::tried(&alice).await {
                 break events;
@@ -327,7 +335,7 @@ async fn listeners_are_bounded_and_leave_room_behind() {
     });
     open.push(again.await);
     drop(open);
-    within(async {
+    within_time(async {
         while proxy.live.app().session_events.has_listeners() {
             tokio::task::yield_now().await;
         }

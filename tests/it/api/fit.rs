@@ -8,20 +8,20 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{ADMIN, Api, keyed};
 use crate::support::{
-    generate::{Recipe, SHAPES, Session, Size},
-    provider::{COMPLETION, Provider, answer},
-    proxy::{Proxy, Running},
+    generate::{ConversationSize, Recipe, SHAPES, Session},
+    provider::{COMPLETION, ScriptedProvider, answer},
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 const WINDOW: u32 = 16_384;
 
 /// A proxy before `up`, of whose models each has that window.
-async fn before(up: &Provider) -> Running {
+async fn before(up: &ScriptedProvider) -> RunningProxy {
     let window = ModelConfig {
         context_length: Some(WINDOW),
         ..ModelConfig::default()
     };
-    let proxy = Proxy::new().provider("up", up).set(|config| {
+    let proxy = ProxyBuilder::new().provider("up", up).set(|config| {
         config.models.insert("*".to_owned(), window);
     });
     proxy.start().await
@@ -59,23 +59,23 @@ fn inspected(body: &str) -> Value {
 async fn it_gives_what_the_provider_gets() {
     let mut edited = 0;
     for (seed, &shape) in (1..).zip(SHAPES) {
-        let session = Session::new(seed, Recipe::new(shape), Size::Bytes(150_000));
+        let session = Session::new(seed, Recipe::new(shape), ConversationSize::Bytes(150_000));
         let body = String::from_utf8(session.whole()).unwrap();
         // A stream is asked for its usage too, which is none of the guard's doing.
         let body = body.replace("\"stream\": true", "\"stream\": false");
         let body = body.replace("\"stream\":true", "\"stream\":false");
-        let up = Provider::start().await;
+        let up = ScriptedProvider::start().await;
         let proxy = before(&up).await;
         let api = Api::new(&proxy).with("x-plimsoll-provider", "up");
         let fit = api.post("fit", body.clone()).await;
         assert_eq!(fit.status, 200, "{}", fit.text());
         let (request, report) = parts(&fit.body);
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         let path = "/v1/chat/completions";
         let got = api.send(Method::POST, path, body.clone()).await;
         assert_eq!(got.status, 200, "{}", got.text());
         let sent = up.request().await;
-        assert_eq!(up.count(), 1, "nobody was asked to fit it");
+        assert_eq!(up.count_requests(), 1, "nobody was asked to fit it");
         assert!(
             request == sent.body.trim_ascii(),
             "{shape:?}: other bytes are sent"
@@ -93,7 +93,7 @@ async fn it_gives_what_the_provider_gets() {
 
 #[tokio::test]
 async fn nothing_is_stored_and_nobody_is_asked() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up).await;
     let api = Api::new(&proxy);
     let body = json!({"model": "up/m", "messages": [{"role": "user", "content": "x",
@@ -122,7 +122,7 @@ async fn nothing_is_stored_and_nobody_is_asked() {
 
 #[tokio::test]
 async fn what_is_no_conversation_comes_back_as_it_is() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up).await;
     let api = Api::new(&proxy);
     let orphan = r#"{"model":"up/m", "messages":[{"role":"user","content":"x"},
@@ -149,8 +149,8 @@ async fn what_is_no_conversation_comes_back_as_it_is() {
 
 #[tokio::test]
 async fn what_no_chat_could_be_is_refused() {
-    let up = Provider::start().await;
-    let proxy = keyed(Proxy::new().provider("up", &up))
+    let up = ScriptedProvider::start().await;
+    let proxy = keyed(ProxyBuilder::new().provider("up", &up))
         .set(|config| config.server.max_body_bytes = 10_000)
         .start()
         .await;

@@ -8,7 +8,7 @@ use plimsoll::{
 };
 
 use super::{ADMIN, Api, keyed};
-use crate::support::proxy::{Proxy, Running};
+use crate::support::proxy::{ProxyBuilder, RunningProxy};
 
 const SESSIONS: usize = 207;
 
@@ -24,7 +24,7 @@ async fn page(api: &Api, query: &str) -> (Vec<String>, Option<u64>) {
     (sessions.iter().map(id).collect(), told["next"].as_u64())
 }
 
-async fn many(proxy: &Running) {
+async fn many(proxy: &RunningProxy) {
     let api = Api::new(proxy);
     let mut made = Vec::new();
     for at in 0..SESSIONS {
@@ -54,17 +54,17 @@ async fn many(proxy: &Running) {
 
 #[tokio::test]
 async fn pages_hold_each_session_once_from_a_file() {
-    many(&Proxy::new().start().await).await;
+    many(&ProxyBuilder::new().start().await).await;
 }
 
 #[tokio::test]
 async fn pages_hold_each_session_once_from_memory() {
-    many(&Proxy::new().store(memory()).start().await).await;
+    many(&ProxyBuilder::new().store(memory()).start().await).await;
 }
 
 #[tokio::test]
 async fn each_client_has_a_list_of_its_own() {
-    let proxy = keyed(Proxy::new()).start().await;
+    let proxy = keyed(ProxyBuilder::new()).start().await;
     let alice = Api::keyed(&proxy, "sk-secret-alice");
     let bob = Api::keyed(&proxy, "sk-secret-bob");
     // The same words are no bridge.
@@ -86,7 +86,7 @@ async fn what_cannot_be_read_is_left_out() {
     let data = tempfile::tempdir().unwrap();
     let proxy = async |key: u8| {
         let key = SecretKey::new([key; 32]);
-        let proxy = Proxy::new().store(Arc::clone(&store)).set(|config| {
+        let proxy = ProxyBuilder::new().store(Arc::clone(&store)).set(|config| {
             config.server.data_dir = data.path().into();
             config.store.encrypt_key = Some(key);
         });
@@ -103,7 +103,7 @@ async fn what_cannot_be_read_is_left_out() {
 
 #[tokio::test]
 async fn a_page_that_cannot_be_is_refused() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let api = Api::new(&proxy);
     for (query, code, word) in [
         ("take=201", "invalid_value", "take"),

@@ -6,14 +6,14 @@ use serde_json::Value;
 use super::{ADMIN, Api, keyed};
 use crate::support::{
     process::{Process, Settings},
-    provider::Provider,
-    proxy::{Proxy, Running},
+    provider::ScriptedProvider,
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 const KEY: &str = "sk-secret-of-an-sdk";
 
-async fn local() -> Running {
-    let proxy = Proxy::new().set(|config| config.admin.local = true);
+async fn local() -> RunningProxy {
+    let proxy = ProxyBuilder::new().set(|config| config.admin.local = true);
     proxy.start().await
 }
 
@@ -26,7 +26,7 @@ fn ids(listed: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn the_list_says_how_many_sessions_other_keys_have_and_what_to_do() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let (sdk, page) = (Api::keyed(&proxy, KEY), Api::new(&proxy));
     let nothing = page.json("sessions").await;
     assert_eq!(nothing["of_other_keys"], 0);
@@ -50,7 +50,7 @@ async fn the_list_says_how_many_sessions_other_keys_have_and_what_to_do() {
 
 #[tokio::test]
 async fn with_client_keys_nobody_is_told_of_others() {
-    let proxy = keyed(Proxy::new()).start().await;
+    let proxy = keyed(ProxyBuilder::new()).start().await;
     let (alice, bob) = (
         Api::keyed(&proxy, "sk-secret-alice"),
         Api::keyed(&proxy, "sk-secret-bob"),
@@ -149,7 +149,7 @@ async fn admin_local_is_of_no_use_to_pages_of_elsewhere_or_through_another_proxy
     }
     // A key that is set has the last word, whatever the settings in memory say.
     proxy.reload(|config| {
-        let keyed = Proxy::new().client("alice", "sk-secret-alice", &["*"]);
+        let keyed = ProxyBuilder::new().client("alice", "sk-secret-alice", &["*"]);
         keyed.set(|with| config.clients = with.clients.clone());
         config
             .providers
@@ -165,12 +165,12 @@ async fn admin_local_is_of_no_use_to_pages_of_elsewhere_or_through_another_proxy
 
 #[tokio::test]
 async fn a_start_without_client_keys_says_whose_sessions_the_page_shows() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
     settings.write("");
     let mut process = Process::start(&settings.file).await;
-    let line = process.says("there are no client keys").await;
+    let line = process.wait_for_line("there are no client keys").await;
     let said = line["message"].as_str().unwrap();
     assert!(
         said.contains("/plimsoll/") && said.contains("admin.local = true"),

@@ -3,10 +3,10 @@
 use http::Method;
 
 use super::{Api, keyed};
-use crate::support::proxy::{Proxy, Running};
+use crate::support::proxy::{ProxyBuilder, RunningProxy};
 
 /// The port of the next one is another origin.
-async fn check(proxy: &Running, api: fn(&Running) -> Api) {
+async fn check(proxy: &RunningProxy, api: fn(&RunningProxy) -> Api) {
     let port = proxy.address.port();
     let (own, other) = (
         format!("http://127.0.0.1:{port}"),
@@ -53,7 +53,7 @@ async fn check(proxy: &Running, api: fn(&Running) -> Api) {
 
 #[tokio::test]
 async fn without_keys_only_pages_of_ours_come_in() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     check(&proxy, Api::new).await;
     // A name that was made to lead here is none of this machine's, whatever the page says.
     for headers in [
@@ -75,7 +75,7 @@ async fn without_keys_only_pages_of_ours_come_in() {
 
 #[tokio::test]
 async fn with_keys_only_pages_of_ours_come_in() {
-    let proxy = keyed(Proxy::new()).start().await;
+    let proxy = keyed(ProxyBuilder::new()).start().await;
     check(&proxy, |proxy| Api::keyed(proxy, "sk-secret-alice")).await;
     // Behind a name of its own, and TLS that somebody else takes away.
     let asks = |host: &str, origin: &str| {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{ADMIN, Api, keyed};
 use crate::support::{
-    provider::{COMPLETION, Provider, answer},
-    proxy::Proxy,
+    provider::{COMPLETION, ScriptedProvider, answer},
+    proxy::ProxyBuilder,
 };
 
 async fn provider(api: &Api, name: &str) -> Value {
@@ -35,8 +35,8 @@ fn small(config: &mut plimsoll::config::Config) {
 
 #[tokio::test]
 async fn a_provider_shows_what_it_did() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new()
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .providers(|provider| provider.breaker_failures = 2)
         .set(small)
@@ -54,13 +54,13 @@ async fn a_provider_shows_what_it_did() {
         ],
     });
     assert_eq!(fresh, expected);
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(chat(&api, "up/small").await, 200);
     // A model that nobody spelt out, and whose window nobody knows.
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(chat(&api, "up/odd").await, 200);
     for _ in 0..2 {
-        up.then([answer("500 Internal Server Error", "", "{}")]);
+        up.script_next([answer("500 Internal Server Error", "", "{}")]);
         assert_eq!(chat(&api, "up/small").await, 500);
     }
     let told = provider(&api, "up").await;
@@ -79,11 +79,11 @@ async fn a_provider_shows_what_it_did() {
 
 #[tokio::test]
 async fn a_limited_key_sees_what_it_may_use() {
-    let up = Provider::start().await;
-    let proxy = keyed(Proxy::new().provider("up", &up)).set(small);
+    let up = ScriptedProvider::start().await;
+    let proxy = keyed(ProxyBuilder::new().provider("up", &up)).set(small);
     let proxy = proxy.start().await;
     let alice = Api::keyed(&proxy, "sk-secret-alice");
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(chat(&alice, "up/small-secretive").await, 200);
     for key in ["sk-secret-alice", ADMIN] {
         let api = Api::keyed(&proxy, key);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{ADMIN, Api, keyed};
-use crate::support::proxy::Proxy;
+use crate::support::proxy::ProxyBuilder;
 
 fn setting<'a>(told: &'a Value, key: &str) -> &'a Value {
     let mut all = told["settings"].as_array().unwrap().iter();
@@ -12,7 +12,7 @@ fn setting<'a>(told: &'a Value, key: &str) -> &'a Value {
 
 #[tokio::test]
 async fn the_administrator_sees_the_settings_in_force_and_nobody_else_does() {
-    let proxy = keyed(Proxy::new()).start().await;
+    let proxy = keyed(ProxyBuilder::new()).start().await;
     let told = Api::keyed(&proxy, ADMIN).json("settings").await;
     let listen = setting(&told, "server.listen");
     assert_eq!(listen["value"], "127.0.0.1:1876");
@@ -30,7 +30,7 @@ async fn the_administrator_sees_the_settings_in_force_and_nobody_else_does() {
 
 #[tokio::test]
 async fn without_client_keys_admin_local_shows_the_settings() {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let refused = Api::new(&proxy).get("settings").await;
     refused.is_error(403, "admin_only");
     proxy.reload(|config| config.admin.local = true);

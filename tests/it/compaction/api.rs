@@ -5,15 +5,15 @@ use http::Method;
 use super::{Pair, good, held, late, settled, switches::switch};
 use crate::support::{
     agent::Agent,
-    client::{Answer, full},
+    client::{ClientAnswer, full_body},
 };
 
-async fn patch(agent: &Agent, id: &str, body: impl Into<bytes::Bytes>) -> Answer {
+async fn patch(agent: &Agent, id: &str, body: impl Into<bytes::Bytes>) -> ClientAnswer {
     let path = format!("/plimsoll/api/sessions/{id}");
     let mut request = agent
         .client
         .request(Method::PATCH, &path)
-        .body(full(body))
+        .body(full_body(body))
         .unwrap();
     request.headers_mut().extend(agent.headers.clone());
     agent.client.send(request).await
@@ -73,7 +73,7 @@ async fn the_report_says_that_the_switch_waits_for_a_running_summary() {
     let session = agent.session(&generation).await;
     assert_eq!(session["compacting"], true);
     assert_eq!(session["auto_compact_off"], "running");
-    pair.up.provider.release();
+    pair.up.provider.release_stalled();
     let session = settled(&agent, &generation).await;
     assert!(session["auto_compact_off"].is_null(), "{session}");
 }

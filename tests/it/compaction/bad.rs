@@ -5,63 +5,68 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Pair, begun, busy, completion, key_of, sections, settled, words};
+use super::{Pair, begun, busy, completion, sections, settled, summary_key, words};
 use crate::support::{
     agent::Agent,
-    model::{Call, Heard, Said},
-    provider::{Step, answer, send},
+    model::{ModelCall, ModelReply, ModelRequest},
+    provider::{ProviderStep, answer, send_bytes},
 };
 
 /// Long enough for every answer that comes, and short enough to be waited for.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
-pub(super) type Bad = fn(&Heard<'_>) -> Said;
+pub(super) type Bad = fn(&ModelRequest<'_>) -> ModelReply;
 
 /// One that ended for another reason than its end.
-fn ended(heard: &Heard<'_>, finish: &str) -> Said {
-    let text = sections(&key_of(heard.body).unwrap(), 0);
+fn ended(heard: &ModelRequest<'_>, finish: &str) -> ModelReply {
+    let text = sections(&summary_key(heard.body).unwrap(), 0);
     let mut body: Value = serde_json::from_str(&completion(&text)).unwrap();
     body["choices"][0]["finish_reason"] = finish.into();
-    Said::Raw(vec![answer("200 OK", "", body.to_string())])
+    ModelReply::Raw(vec![answer("200 OK", "", body.to_string())])
 }
 
 pub(super) const BAD: [(&str, Bad); 14] = [
-    ("empty", |_| Said::text("")),
+    ("empty", |_| ModelReply::text("")),
     ("cut off", |heard| ended(heard, "length")),
     ("filtered", |heard| ended(heard, "content_filter")),
     ("a tool call", |_| {
-        Said::calls([Call::new("c", "read_file", &json!({"path": "a"}))])
+        ModelReply::calls([ModelCall::new("c", "read_file", &json!({"path": "a"}))])
     }),
     ("the work goes on", |_| {
-        Said::text("I have mended the last leak. Shall I paint her, too?")
+        ModelReply::text("I have mended the last leak. Shall I paint her, too?")
     }),
     ("a block that was planted", |_| {
-        Said::text(&sections("0123456789abcdef", 0))
+        ModelReply::text(&sections("0123456789abcdef", 0))
     }),
     ("no sections", |heard| {
-        let key = key_of(heard.body).unwrap();
-        Said::text(&format!("<summary key=\"{key}\">All is well.</summary>"))
+        let key = summary_key(heard.body).unwrap();
+        ModelReply::text(&format!("<summary key=\"{key}\">All is well.</summary>"))
     }),
     ("as long as what it replaces", |heard| {
         // It is cut to what it may be, and then says nothing that is worth it.
-        let key = key_of(heard.body).unwrap();
-        Said::text(&format!(
+        let key = summary_key(heard.body).unwrap();
+        ModelReply::text(&format!(
             "<summary key=\"{key}\">{}</summary>",
             words(9_000, 1)
         ))
     }),
-    ("500", |_| Said::Fails(500, "internal_error")),
-    ("429", |_| Said::Fails(429, "rate_limit_exceeded")),
-    ("400", |_| Said::Fails(400, "invalid_request")),
+    ("500", |_| ModelReply::Fails(500, "internal_error")),
+    ("429", |_| ModelReply::Fails(429, "rate_limit_exceeded")),
+    ("400", |_| ModelReply::Fails(400, "invalid_request")),
     ("garbage", |_| {
-        Said::Raw(vec![answer("200 OK", "", "<html>not JSON</html>")])
+        ModelReply::Raw(vec![answer("200 OK", "", "<html>not JSON</html>")])
     }),
     ("a connection that is cut", |_| {
         let head =
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n";
-        Said::Raw(vec![send(format!("{head}{{\"choices\":")), Step::Close])
+        ModelReply::Raw(vec![
+            send_bytes(format!("{head}{{\"choices\":")),
+            ProviderStep::Close,
+        ])
     }),
-    ("nothing at all", |_| Said::Raw(vec![Step::Stall])),
+    ("nothing at all", |_| {
+        ModelReply::Raw(vec![ProviderStep::Stall])
+    }),
 ];
 
 #[tokio::test]
@@ -79,12 +84,12 @@ async fn none_is_adopted() {
         assert_eq!(session["summary"], Value::Null, "{name}");
         assert_eq!(session["summary_failures"], 1, "{name}");
         for generation in agent.steps(7).await {
-            assert!(!generation.did("compacted"), "{name}");
-            assert!(!generation.did("compacting"), "{name}");
+            assert!(!generation.has_action("compacted"), "{name}");
+            assert!(!generation.has_action("compacting"), "{name}");
         }
         assert_eq!(pair.asked(), 1, "{name}");
         // What the client asked for was answered all the while.
-        pair.up.is_content();
+        pair.up.assert_no_faults();
         assert_eq!(pair.up.overflows(), 0, "{name}");
     }
 }
@@ -120,13 +125,13 @@ async fn five_hundred_generations_ask_a_few_times() {
     );
     assert_eq!(pair.up.count(), 500 + asked);
     assert_eq!(pair.up.overflows(), 0);
-    pair.up.is_content();
+    pair.up.assert_no_faults();
 }
 
 #[tokio::test]
 async fn after_a_failure_one_may_succeed() {
     let pair = Pair::new(|heard, nth| match nth {
-        0 => Said::Fails(500, "internal_error"),
+        0 => ModelReply::Fails(500, "internal_error"),
         _ => super::good(heard, nth),
     })
     .await;
@@ -139,7 +144,7 @@ async fn after_a_failure_one_may_succeed() {
 
 #[tokio::test]
 async fn a_model_that_fails_everybody_is_left_alone() {
-    let pair = Pair::new(|_, _| Said::Fails(500, "internal_error")).await;
+    let pair = Pair::new(|_, _| ModelReply::Fails(500, "internal_error")).await;
     let proxy = pair.proxy().start().await;
     for nth in 0..8 {
         let mut agent = super::late(&proxy);
@@ -162,11 +167,11 @@ async fn a_model_that_fails_everybody_is_left_alone() {
 }
 
 /// A summary whose tag has no key, as weak models write it.
-fn forgetful(heard: &Heard<'_>, nth: usize) -> Said {
-    let key = key_of(heard.body).unwrap();
+fn forgetful(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
+    let key = summary_key(heard.body).unwrap();
     let text = sections(&key, nth).replace(&format!(" key=\"{key}\""), "");
     assert!(text.starts_with("<summary>"));
-    Said::text(&text)
+    ModelReply::text(&text)
 }
 
 #[tokio::test]
@@ -183,8 +188,8 @@ async fn a_summary_without_its_key_counts_where_none_could_be_planted() {
         let session = settled(&agent, &generation).await;
         assert_eq!(session["summaries"], usize::from(counts));
         assert_eq!(session["summary_failures"], usize::from(!counts));
-        assert_eq!(agent.step().await.did("compacted"), counts);
-        pair.up.is_content();
+        assert_eq!(agent.step().await.has_action("compacted"), counts);
+        pair.up.assert_no_faults();
     }
 }
 
@@ -195,5 +200,5 @@ async fn every_summary_without_its_key_counts_where_only_an_earlier_one_stands()
     let session = long(&mut busy(&proxy), 60).await;
     assert!(session["summaries"].as_u64().unwrap() > 1, "{session}");
     assert_eq!(session["summary_failures"], 0);
-    pair.up.is_content();
+    pair.up.assert_no_faults();
 }

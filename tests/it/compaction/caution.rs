@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{Pair, before, begun, busy, good, held, past, settled};
 use crate::support::{
-    agent::Generation,
-    model::{OWN, Said},
-    proxy::Running,
+    agent::AgentGeneration,
+    model::{ModelReply, PROXY_TOOLS},
+    proxy::RunningProxy,
 };
 
 /// A proxy with automatic compaction and recovery.
-async fn with_recovery(pair: &Pair) -> Running {
+async fn with_recovery(pair: &Pair) -> RunningProxy {
     let proxy = before(&pair.up, |config| {
         config.compaction.auto = true;
         config.recovery.enabled = true;
@@ -33,21 +33,24 @@ async fn a_caution_prompt_and_a_summary_do_not_come_in_one_generation() {
         // Nor are there tools for an answer to a prompt.
         for body in pair.up.bodies().await {
             let tools = body["tools"].to_string();
-            assert!(OWN.iter().all(|name| !tools.contains(name)), "{tools}");
+            assert!(
+                PROXY_TOOLS.iter().all(|name| !tools.contains(name)),
+                "{tools}"
+            );
         }
-        pair.up.is_content();
+        pair.up.assert_no_faults();
     }
 }
 
 #[tokio::test]
 async fn a_caution_prompt_goes_out_after_its_summary_failed() {
-    let pair = Pair::new(|_, _| Said::Fails(500, "internal_error")).await;
+    let pair = Pair::new(|_, _| ModelReply::Fails(500, "internal_error")).await;
     let proxy = with_recovery(&pair).await;
     let mut agent = busy(&proxy);
     let generation = begun(&mut agent).await;
     settled(&agent, &generation).await;
     assert_eq!(agent.step().await.injected(), Some("caution"));
-    pair.up.is_content();
+    pair.up.assert_no_faults();
 }
 
 #[tokio::test]
@@ -57,12 +60,12 @@ async fn a_caution_prompt_waits_no_longer_than_a_summary_may_take() {
     let mut agent = busy(&proxy);
     begun(&mut agent).await;
     let waits = agent.step().await;
-    assert!(waits.did("compacting") && waits.injected().is_none());
+    assert!(waits.has_action("compacting") && waits.injected().is_none());
     assert_eq!(waits.header("health"), Some("caution"));
     // The summary is still being made, under the settings it began with.
     proxy.reload(|config| config.compaction.timeout = Duration::ZERO);
     let late = agent.step().await;
-    assert!(late.did("compacting"));
+    assert!(late.has_action("compacting"));
     assert_eq!(late.injected(), Some("caution"));
 }
 
@@ -74,11 +77,11 @@ async fn a_critical_prompt_waits_for_no_summary() {
     begun(&mut agent).await;
     // Close to the level, and not over the budget.
     agent.messages.extend(past(4));
-    let critical = |it: &Generation| it.header("health") == Some("critical");
+    let critical = |it: &AgentGeneration| it.header("health") == Some("critical");
     let critical = agent.until(6, critical).await;
     assert_eq!(critical.header("countdown"), Some("5"));
     let next = agent.step().await;
-    assert!(next.did("compacting"));
+    assert!(next.has_action("compacting"));
     assert_eq!(next.injected(), Some("critical"));
 }
 
@@ -88,7 +91,7 @@ async fn without_compaction_a_caution_prompt_waits_for_nothing() {
     let proxy = before(&pair.up, |config| config.recovery.enabled = true);
     let proxy = proxy.start().await;
     let mut agent = busy(&proxy);
-    let cautious = |it: &Generation| it.header("health") == Some("caution");
+    let cautious = |it: &AgentGeneration| it.header("health") == Some("caution");
     agent.until(40, cautious).await;
     assert_eq!(agent.step().await.injected(), Some("caution"));
 }

@@ -7,27 +7,27 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::{
-    Pair, WINDOW, before, begun, busy, carries, completion, good, held, key_of, late, newest, past,
-    sections, settled, words,
+    Pair, WINDOW, before, begun, busy, carries, completion, good, held, late, newest, past,
+    sections, settled, summary_key, words,
 };
 use crate::support::{
     agent::Agent,
     client::next,
-    model::{Model, Said},
-    provider::{SOON, Step, answer},
-    proxy::{Proxy, Running, within},
+    model::{ModelReply, ModelSetup},
+    provider::{ProviderStep, SOON, answer},
+    proxy::{ProxyBuilder, RunningProxy, within_time},
 };
 
 const LONG: Duration = Duration::from_secs(15);
 
 /// A proxy whose requests wait so long.
-fn waiting(pair: &Pair, wait: Duration) -> Proxy {
+fn waiting(pair: &Pair, wait: Duration) -> ProxyBuilder {
     pair.proxy()
         .set(move |config| config.compaction.wait = wait)
 }
 
 /// An agent whose next request is over its budget.
-fn over(proxy: &Running) -> Agent {
+fn over(proxy: &RunningProxy) -> Agent {
     let mut agent = busy(proxy);
     agent.messages.extend(past(24));
     agent
@@ -46,18 +46,18 @@ async fn a_request_over_its_budget_goes_out_with_its_summary() {
         let proxy = waiting(&pair, LONG).start().await;
         let mut agent = over(&proxy).set("stream", stream);
         let generation = agent.step().await;
-        assert!(generation.did("compacted"), "{generation:?}");
-        assert!(!generation.did("compacting"));
+        assert!(generation.has_action("compacted"), "{generation:?}");
+        assert!(!generation.has_action("compacting"));
         assert_eq!(waits(&generation.answer.body), stream);
         let body = newest(&pair.up).await;
         assert!(carries(&body, 0), "{body:#}");
         // It is the session's from here on.
         let next = agent.step().await;
-        assert!(!next.did("compacted"));
+        assert!(!next.has_action("compacted"));
         assert!(carries(&newest(&pair.up).await, 0));
         assert_eq!(pair.asked(), 1);
         assert_eq!(agent.session(&next).await["summaries"], 1);
-        pair.up.is_content();
+        pair.up.assert_no_faults();
         assert_eq!(pair.up.overflows(), 0);
     }
 }
@@ -80,9 +80,9 @@ async fn a_stream_has_its_head_and_comments_at_once() {
     // Nobody but the summary model was asked up to now.
     pair.up.provider.requests(1).await;
     assert_eq!(pair.asked(), 1);
-    pair.up.provider.release();
+    pair.up.provider.release_stalled();
     let (mut text, mut trailers) = (BytesMut::new(), None);
-    while let Some(frame) = within(body.frame()).await {
+    while let Some(frame) = within_time(body.frame()).await {
         match frame.unwrap().into_data() {
             Ok(data) => text.extend_from_slice(&data),
             Err(frame) => trailers = frame.into_trailers().ok(),
@@ -98,17 +98,17 @@ async fn a_stream_has_its_head_and_comments_at_once() {
 #[tokio::test]
 async fn one_that_fails_leaves_the_request_to_be_trimmed() {
     for stream in [false, true] {
-        let pair = Pair::new(|_, _| Said::Fails(500, "internal_error")).await;
+        let pair = Pair::new(|_, _| ModelReply::Fails(500, "internal_error")).await;
         let proxy = waiting(&pair, LONG).start().await;
         let mut agent = over(&proxy).set("stream", stream);
         let generation = agent.step().await;
-        assert!(!generation.did("compacted") && !generation.did("compacting"));
+        assert!(!generation.has_action("compacted") && !generation.has_action("compacting"));
         assert!(generation.action("dropped").is_some(), "{generation:?}");
         // Nor is another one asked for after the answer, or by the next request.
         agent.steps(3).await;
         assert_eq!(pair.asked(), 1);
         assert_eq!(agent.session(&generation).await["summary_failures"], 1);
-        pair.up.is_content();
+        pair.up.assert_no_faults();
     }
 }
 
@@ -121,13 +121,13 @@ async fn one_that_is_late_is_taken_over_later() {
         agent.step().await;
         agent.messages.extend(past(24));
         let generation = agent.step().await;
-        assert!(generation.did("compacting") && !generation.did("compacted"));
+        assert!(generation.has_action("compacting") && !generation.has_action("compacted"));
         assert!(generation.action("dropped").is_some());
-        pair.up.provider.release();
+        pair.up.provider.release_stalled();
         settled(&agent, &generation).await;
-        assert!(agent.step().await.did("compacted"));
+        assert!(agent.step().await.has_action("compacted"));
         assert_eq!(pair.asked(), 1);
-        pair.up.is_content();
+        pair.up.assert_no_faults();
     }
 }
 
@@ -136,16 +136,16 @@ async fn one_that_is_made_already_is_waited_for() {
     let pair = Pair::new(held).await;
     let proxy = waiting(&pair, SOON).start().await;
     let mut agent = late(&proxy);
-    assert!(agent.step().await.did("compacting"));
+    assert!(agent.step().await.has_action("compacting"));
     proxy.reload(|config| config.compaction.wait = LONG);
     // The next request would be cut.
     agent.messages.extend(past(40).split_off(40));
     let release = async {
         pair.up.provider.requests(2).await;
-        pair.up.provider.release();
+        pair.up.provider.release_stalled();
     };
     let (generation, ()) = tokio::join!(agent.step(), release);
-    assert!(generation.did("compacted"), "{generation:?}");
+    assert!(generation.has_action("compacted"), "{generation:?}");
     assert_eq!(pair.asked(), 1);
 }
 
@@ -163,18 +163,18 @@ async fn a_client_that_leaves_finds_its_summary_when_it_comes_again() {
     pair.up.provider.requests(1).await;
     drop(body);
     drop(std::mem::replace(&mut agent.client, proxy.client()));
-    pair.up.provider.release();
+    pair.up.provider.release_stalled();
     let generation = agent.step().await;
-    assert!(generation.did("compacted"));
+    assert!(generation.has_action("compacted"));
     // One for the summary, one for the answer: the first request was never sent.
     assert_eq!((pair.asked(), pair.up.count()), (1, 2));
 }
 
 /// An answer of the provider's own to everything but summaries.
 async fn refusing(stream: bool) -> (Vec<u8>, bool, u16) {
-    let up = crate::support::provider::Provider::answering(|seen| {
+    let up = crate::support::provider::ScriptedProvider::start_answering(|seen| {
         let body: Value = serde_json::from_slice(&seen.body).unwrap();
-        match key_of(&body) {
+        match summary_key(&body) {
             Some(key) => vec![answer("200 OK", "", completion(&sections(&key, 0)))],
             None => vec![
                 answer(
@@ -182,12 +182,12 @@ async fn refusing(stream: bool) -> (Vec<u8>, bool, u16) {
                     "",
                     r#"{"error":{"message":"Not for you.","type":"x","code":"denied"}}"#,
                 ),
-                Step::Close,
+                ProviderStep::Close,
             ],
         }
     })
     .await;
-    let proxy = Proxy::new().provider("up", &up).set(|config| {
+    let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
         let model = plimsoll::config::ModelConfig {
             context_length: Some(WINDOW),
             ..Default::default()
@@ -259,7 +259,7 @@ async fn the_same_request_sent_again_has_the_same_summary() {
     let proxy = waiting(&pair, LONG).start().await;
     let agent = over(&proxy);
     for _ in 0..4 {
-        assert!(agent.ask().await.did("compacted"));
+        assert!(agent.ask().await.has_action("compacted"));
     }
     assert_eq!(pair.asked(), 1);
 }
@@ -274,36 +274,39 @@ async fn a_summary_that_ends_while_an_answer_runs_is_followed_by_no_second() {
         agent.result = |nth| words(1_250, nth);
         begun(&mut agent).await;
         let running = agent.step().await;
-        assert!(running.did("compacting"), "{running:?}");
-        pair.up.provider.release();
+        assert!(running.has_action("compacting"), "{running:?}");
+        pair.up.provider.release_stalled();
         settled(&agent, &running).await;
         let next = agent.step().await;
-        assert!(next.did("compacted") && !next.did("compacting"), "{next:?}");
+        assert!(
+            next.has_action("compacted") && !next.has_action("compacting"),
+            "{next:?}"
+        );
         assert!(carries(&newest(&pair.up).await, 0));
         assert_eq!(pair.asked(), 1);
-        pair.up.is_content();
+        pair.up.assert_no_faults();
     }
 }
 
 #[tokio::test]
 async fn a_request_past_the_threshold_waits_before_it_would_be_cut() {
     for (stream, reports) in [(false, true), (true, true), (false, false), (true, false)] {
-        let model = Model {
-            reports,
-            ..Model::new(WINDOW)
+        let model = ModelSetup {
+            reports_usage: reports,
+            ..ModelSetup::new(WINDOW)
         };
         let pair = Pair::of(model, Box::new(good)).await;
         let proxy = waiting(&pair, LONG).start().await;
         // Past the threshold, and within the budget.
         let mut agent = late(&proxy).set("stream", stream);
         let generation = agent.step().await;
-        assert!(generation.did("compacted"), "{generation:?}");
+        assert!(generation.has_action("compacted"), "{generation:?}");
         assert!(carries(&newest(&pair.up).await, 0));
         let sent = pair.up.tokens();
         assert!(sent.last() < Some(&9_000), "{sent:?}");
         agent.steps(2).await;
         assert_eq!(pair.asked(), 1);
-        pair.up.is_content();
+        pair.up.assert_no_faults();
     }
 }
 
@@ -315,13 +318,13 @@ async fn below_the_budget_one_that_was_late_is_not_waited_for_again() {
     let first = agent.step().await;
     assert!(waits(&first.answer.body) && first.action("dropped").is_none());
     let second = agent.step().await;
-    assert!(second.did("compacting") && !waits(&second.answer.body));
+    assert!(second.has_action("compacting") && !waits(&second.answer.body));
     // Over it, it is.
     agent.messages.extend(past(40).split_off(40));
     let third = agent.step().await;
     assert!(waits(&third.answer.body) && third.action("dropped").is_some());
-    pair.up.provider.release();
+    pair.up.provider.release_stalled();
     settled(&agent, &third).await;
-    assert!(agent.step().await.did("compacted"));
+    assert!(agent.step().await.has_action("compacted"));
     assert_eq!(pair.asked(), 1);
 }

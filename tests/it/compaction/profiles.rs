@@ -4,11 +4,11 @@
 use plimsoll::guard::profile::{PROFILES, Profile};
 
 use super::{Pair, WINDOW, busy, good, settled, words};
-use crate::support::model::Model;
+use crate::support::model::ModelSetup;
 
 /// Goes on for so long that there are several summaries, prompts, and a course.
 async fn play(profile: &'static Profile, stream: bool) -> u64 {
-    let model = Model::new(WINDOW).profile(profile);
+    let model = ModelSetup::new(WINDOW).profile(profile);
     let pair = Pair::of(model, Box::new(good)).await;
     let proxy = pair.proxy().providers(|provider| {
         if provider.base_url.is_some() {
@@ -31,7 +31,7 @@ async fn play(profile: &'static Profile, stream: bool) -> u64 {
         assert_eq!(session["summary_failures"], 0, "{}", profile.name);
         summaries = session["summaries"].as_u64().unwrap();
     }
-    pair.up.is_content();
+    pair.up.assert_no_faults();
     assert_eq!(pair.up.overflows(), 0, "{}", profile.name);
     summaries
 }

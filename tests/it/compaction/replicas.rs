@@ -15,14 +15,14 @@ use plimsoll::{
 };
 
 use super::{Pair, carries, good, held, late, newest, past, settled, words};
-use crate::support::proxy::{Running, within};
+use crate::support::proxy::{RunningProxy, within_time};
 
 fn store() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new(&StoreConfig::default()))
 }
 
 /// A proxy over that store, with the secret in that folder.
-async fn over(pair: &Pair, store: &Arc<dyn Store>, data: &tempfile::TempDir) -> Running {
+async fn over(pair: &Pair, store: &Arc<dyn Store>, data: &tempfile::TempDir) -> RunningProxy {
     let data_dir = data.path().to_owned();
     let proxy = pair.proxy().set(|config| config.server.data_dir = data_dir);
     proxy.store(Arc::clone(store)).start().await
@@ -38,15 +38,15 @@ async fn what_one_replica_made_another_uses() {
     );
     let mut agent = late(&one);
     let generation = agent.step().await;
-    assert!(generation.did("compacting"));
+    assert!(generation.has_action("compacting"));
     settled(&agent, &generation).await;
     agent.client = other.client();
-    assert!(agent.step().await.did("compacted"));
+    assert!(agent.step().await.has_action("compacted"));
     let there = newest(&pair.up).await;
     assert!(carries(&there, 0));
     // And back: the same bytes as if nothing had changed hands.
     agent.client = one.client();
-    assert!(!agent.step().await.did("compacted"));
+    assert!(!agent.step().await.has_action("compacted"));
     let back = newest(&pair.up).await["messages"]
         .as_array()
         .unwrap()
@@ -66,12 +66,12 @@ async fn a_job_that_was_lost_with_its_process_is_asked_for_again() {
     let mut one = over(&pair, &store, &data).await;
     let mut agent = late(&one);
     agent.result = |nth| words(100, nth);
-    assert!(agent.step().await.did("compacting"));
+    assert!(agent.step().await.has_action("compacting"));
     pair.up.provider.requests(2).await;
     // A process that ends does not wait for it.
     agent.client = one.client();
     one.stop();
-    one.gone().await;
+    one.wait_until_gone().await;
     let other = over(&pair, &store, &data).await;
     agent.client = other.client();
     let mut generations = 0;
@@ -79,7 +79,7 @@ async fn a_job_that_was_lost_with_its_process_is_asked_for_again() {
         generations += 1;
         assert!(generations < 40);
         let generation = agent.step().await;
-        if pair.asked() == 2 || (generation.did("compacting") && generations > 8) {
+        if pair.asked() == 2 || (generation.has_action("compacting") && generations > 8) {
             break generation;
         }
     };
@@ -87,7 +87,7 @@ async fn a_job_that_was_lost_with_its_process_is_asked_for_again() {
     assert!((16..=18).contains(&generations), "{generations}");
     let session = settled(&agent, &again).await;
     assert_eq!((&session["summaries"], pair.asked()), (&1.into(), 2));
-    assert!(agent.step().await.did("compacted"));
+    assert!(agent.step().await.has_action("compacted"));
 }
 
 #[tokio::test]
@@ -101,11 +101,11 @@ async fn without_a_store_none_is_begun() {
         // Each of them would be cut.
         agent.messages.extend(past(30).split_off(40));
         for generation in agent.steps(3).await {
-            assert!(!generation.did("compacting") && !generation.did("compacted"));
+            assert!(!generation.has_action("compacting") && !generation.has_action("compacted"));
         }
     }
     assert_eq!(pair.asked(), 0);
-    pair.up.is_content();
+    pair.up.assert_no_faults();
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_drain_ends_what_is_being_made() {
     let seen = pair.up.provider.requests(2).await;
     agent.client = proxy.client();
     proxy.stop();
-    within(proxy.gone()).await;
+    within_time(proxy.wait_until_gone()).await;
     // Nobody reads that answer any more.
     pair.up.provider.closed(seen[1].connection).await;
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Pair, bad, good, late, settled};
-use crate::support::{log::every_line_is_wanted, model::Said, redis::until};
+use crate::support::{log::every_line_is_wanted, model::ModelReply, redis::wait_until};
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -40,7 +40,7 @@ async fn the_log_tells_numbers_only() {
     let _guard = tracing::subscriber::set_default(lines);
     let pair = Pair::new(|heard, nth| match nth {
         0 => good(heard, nth),
-        1 => Said::text("The keel is of secret oak."),
+        1 => ModelReply::text("The keel is of secret oak."),
         _ => bad::BAD[nth % (bad::BAD.len() - 1)].1(heard),
     })
     .await;
@@ -56,7 +56,7 @@ async fn the_log_tells_numbers_only() {
         let text = log.text();
         text.lines().filter(|line| line.contains(word)).count()
     };
-    until(|| told("was summarised") == 1 && told("a summary was not made") >= 4).await;
+    wait_until(|| told("was summarised") == 1 && told("a summary was not made") >= 4).await;
     let text = log.text();
     for word in ["replaced_tokens=", "calls=1", "ms="] {
         assert!(text.contains(word), "{word}");

@@ -2,10 +2,10 @@
 //! all of compaction.
 
 use super::settled;
-use crate::support::{agent::Agent, proxy::Proxy};
+use crate::support::{agent::Agent, proxy::ProxyBuilder};
 
 async fn check(stream: bool, task: &str) {
-    let proxy = Proxy::new().set(|config| {
+    let proxy = ProxyBuilder::new().set(|config| {
         config.compaction.auto = true;
         config.recovery.enabled = false;
     });
@@ -20,7 +20,7 @@ async fn check(stream: bool, task: &str) {
         let generation = agent.step().await;
         let session = settled(&agent, &generation).await;
         assert_eq!(session["summary_failures"], 0, "{session}");
-        taken += usize::from(generation.did("compacted"));
+        taken += usize::from(generation.has_action("compacted"));
         if taken == 2 {
             let summary = session["summary"].as_str().unwrap();
             assert!(summary.starts_with("<summary>") && summary.contains("<next_steps>"));

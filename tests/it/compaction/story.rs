@@ -4,19 +4,19 @@
 use serde_json::{Value, json};
 
 use super::{
-    Pair, WINDOW, begun, busy, carries, completion, good, held, key_of, late, newest, past,
-    sections, settled, words,
+    Pair, WINDOW, begun, busy, carries, completion, good, held, late, newest, past, sections,
+    settled, summary_key, words,
 };
 use crate::{
     recovery::{story::is_kept_in, tale::Tale},
-    support::model::{Heard, Model, Said},
+    support::model::{ModelReply, ModelRequest, ModelSetup},
 };
 
 const GENERATIONS: usize = 60;
 
 /// What was asked with a key that is another each time.
 fn without_keys(mut body: Value) -> Value {
-    let Some(key) = key_of(&body) else {
+    let Some(key) = summary_key(&body) else {
         return body;
     };
     let text = body.to_string().replace(&key, "KEY");
@@ -37,7 +37,7 @@ async fn play(stream: bool) {
         let upstream = pair.up.bodies_from(before).await;
         let asked = &upstream[0];
         let messages = asked["messages"].as_array().unwrap().clone();
-        if generation.did("compacted") {
+        if generation.has_action("compacted") {
             assert!(carries(asked, made - 1), "{asked:#}");
             assert!(
                 made < 2 || !carries(asked, made - 2),
@@ -55,7 +55,7 @@ async fn play(stream: bool) {
         let summaries = upstream.len() - 1;
         assert_eq!(
             summaries,
-            usize::from(generation.did("compacting")),
+            usize::from(generation.has_action("compacting")),
             "{nth}"
         );
         made += summaries;
@@ -65,7 +65,7 @@ async fn play(stream: bool) {
     }
     assert!(made >= 3, "{made} summaries");
     assert_eq!(pair.up.overflows(), 0);
-    pair.up.is_content();
+    pair.up.assert_no_faults();
     let mode = if stream { "stream" } else { "whole" };
     is_kept_in("compaction", &format!("story.{mode}"), &tale.text);
 }
@@ -89,30 +89,30 @@ async fn nobody_waits_for_a_summary() {
         assert_eq!(agent.session(&generation).await["compacting"], true);
         // Nor does the next one wait, and none is asked for twice.
         let next = agent.step().await;
-        assert!(next.did("compacting") && !next.did("compacted"));
+        assert!(next.has_action("compacting") && !next.has_action("compacted"));
         assert_eq!(pair.asked(), 1);
-        pair.up.provider.release();
+        pair.up.provider.release_stalled();
         settled(&agent, &next).await;
         let after = agent.step().await;
         assert!(
-            after.did("compacted") && !after.did("compacting"),
+            after.has_action("compacted") && !after.has_action("compacting"),
             "{after:?}"
         );
         assert!(carries(&newest(&pair.up).await, 0));
         // The part that came while it was made is there as it was.
         let again = agent.step().await;
-        assert!(!again.did("compacted"), "once is once");
+        assert!(!again.has_action("compacted"), "once is once");
         assert!(carries(&newest(&pair.up).await, 0));
-        pair.up.is_content();
+        pair.up.assert_no_faults();
     }
 }
 
 #[tokio::test]
 async fn without_usage_a_conversation_is_summarised_by_the_estimate() {
     for stream in [false, true] {
-        let model = Model {
-            reports: false,
-            ..Model::new(WINDOW)
+        let model = ModelSetup {
+            reports_usage: false,
+            ..ModelSetup::new(WINDOW)
         };
         let pair = Pair::of(model, Box::new(good)).await;
         let proxy = pair.proxy().start().await;
@@ -123,10 +123,10 @@ async fn without_usage_a_conversation_is_summarised_by_the_estimate() {
         assert_eq!(generation.header("health"), Some("unknown"));
         settled(&agent, &generation).await;
         let next = agent.step().await;
-        assert!(next.did("compacted"), "{next:?}");
+        assert!(next.has_action("compacted"), "{next:?}");
         assert_eq!(next.header("health"), Some("unknown"));
         assert!(carries(&newest(&pair.up).await, 0));
-        pair.up.is_content();
+        pair.up.assert_no_faults();
     }
 }
 
@@ -139,7 +139,7 @@ async fn a_later_summary_folds_the_earlier_in() {
         let generation = begun(&mut agent).await;
         settled(&agent, &generation).await;
         let request = newest(&pair.up).await;
-        assert!(key_of(&request).is_some());
+        assert!(summary_key(&request).is_some());
         assert_eq!(nth > 0 && carries(&request, nth - 1), nth > 0);
     }
 }
@@ -152,7 +152,7 @@ async fn edits_of_the_history_find_what_was_true_then() {
     let generation = begun(&mut agent).await;
     settled(&agent, &generation).await;
     let steps = agent.steps(3).await;
-    assert!(steps[0].did("compacted"));
+    assert!(steps[0].has_action("compacted"));
     // After the boundary: the summary still tells of what comes before.
     let mut messages = agent.messages.clone();
     let last = messages.len() - 1;
@@ -167,15 +167,15 @@ async fn edits_of_the_history_find_what_was_true_then() {
     let generation = other.step().await;
     let bodies = pair.up.bodies_from(pair.up.count() - 1).await;
     assert!(bodies.iter().all(|body| !carries(body, 0)));
-    assert!(!generation.did("compacted"));
-    pair.up.is_content();
+    assert!(!generation.has_action("compacted"));
+    pair.up.assert_no_faults();
 }
 
 /// A summary that tells what stands in the newest step of its request.
-fn of_its_branch(heard: &Heard<'_>, _nth: usize) -> Said {
+fn of_its_branch(heard: &ModelRequest<'_>, _nth: usize) -> ModelReply {
     let text = heard.body["messages"].to_string();
     let nth = if text.contains("larboard") { 1 } else { 2 };
-    Said::text(&sections(&key_of(heard.body).unwrap(), nth))
+    ModelReply::text(&sections(&summary_key(heard.body).unwrap(), nth))
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn every_branch_has_its_own() {
         assert_eq!(pair.asked(), nth);
     }
     for (agent, nth) in agents.iter_mut().zip([1, 2]) {
-        assert!(agent.step().await.did("compacted"));
+        assert!(agent.step().await.has_action("compacted"));
         let body = newest(&pair.up).await;
         assert!(carries(&body, nth) && !carries(&body, 3 - nth));
     }
@@ -209,20 +209,20 @@ async fn one_answer_given_twice_is_summarised_once() {
     let proxy = pair.proxy().start().await;
     let mut agent = late(&proxy);
     for _ in 0..3 {
-        assert!(agent.ask().await.did("compacting"));
+        assert!(agent.ask().await.has_action("compacting"));
     }
     let generation = agent.step().await;
     pair.up.provider.requests(5).await;
     assert_eq!(pair.asked(), 1);
-    pair.up.provider.release();
+    pair.up.provider.release_stalled();
     settled(&agent, &generation).await;
-    assert!(agent.step().await.did("compacted"));
+    assert!(agent.step().await.has_action("compacted"));
     assert_eq!(pair.asked(), 1);
 }
 
 #[tokio::test]
 async fn another_model_may_summarise() {
-    let pair = Pair::new(|_, _| Said::text("not asked")).await;
+    let pair = Pair::new(|_, _| ModelReply::text("not asked")).await;
     let fast = Pair::new(good).await;
     let proxy = pair
         .proxy()
@@ -243,23 +243,29 @@ async fn another_model_may_summarise() {
         .insert("x-own-token", "sk-secret-too".parse().unwrap());
     let generation = begun(&mut agent).await;
     settled(&agent, &generation).await;
-    assert!(agent.step().await.did("compacted"));
+    assert!(agent.step().await.has_action("compacted"));
     assert_eq!((pair.asked(), fast.asked()), (0, 1));
-    assert!(pair.up.provider.last().header("x-own-token").is_some());
-    let seen = fast.up.provider.last();
+    assert!(
+        pair.up
+            .provider
+            .last_request()
+            .header("x-own-token")
+            .is_some()
+    );
+    let seen = fast.up.provider.last_request();
     assert_eq!(seen.header("x-own-token"), None);
     assert_eq!(seen.header("authorization"), Some("Bearer sk-secret-fast"));
     let body = newest(&fast.up).await;
     assert_eq!(body["model"], "tiny");
     assert!(body.get("tools").is_none());
-    pair.up.is_content();
-    fast.up.is_content();
+    pair.up.assert_no_faults();
+    fast.up.assert_no_faults();
 }
 
 #[tokio::test]
 async fn the_clients_credentials_go_to_its_own_provider_only() {
     let pair = Pair::new(good).await;
-    let fast = Pair::new(|_, _| Said::text(&completion("not asked"))).await;
+    let fast = Pair::new(|_, _| ModelReply::text(&completion("not asked"))).await;
     let proxy = pair.proxy().provider("fast", &fast.up.provider);
     let proxy = proxy.set(|config| {
         config.compaction.model = Some("fast/tiny".into());
@@ -269,6 +275,6 @@ async fn the_clients_credentials_go_to_its_own_provider_only() {
     let mut agent = busy(&proxy).with("authorization", "Bearer sk-secret-own");
     let generation = begun(&mut agent).await;
     settled(&agent, &generation).await;
-    assert!(agent.step().await.did("compacted"));
+    assert!(agent.step().await.has_action("compacted"));
     assert_eq!((pair.asked(), fast.up.count()), (1, 0));
 }

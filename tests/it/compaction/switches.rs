@@ -9,27 +9,27 @@ use serde_json::json;
 
 use super::{Pair, before, begun, busy, carries, good, late, newest, past, settled};
 use crate::support::{
-    agent::{Agent, Generation},
-    client::full,
-    proxy::Running,
+    agent::{Agent, AgentGeneration},
+    client::full_body,
+    proxy::RunningProxy,
 };
 
 /// Sets the switch of the session of an answer.
-pub(super) async fn switch(agent: &Agent, generation: &Generation, to: &str) {
+pub(super) async fn switch(agent: &Agent, generation: &AgentGeneration, to: &str) {
     let id = generation.header("session").unwrap();
     let path = format!("/plimsoll/api/sessions/{id}");
     let body = json!({ "auto_compact": to }).to_string();
     let request = agent
         .client
         .request(Method::PATCH, &path)
-        .body(full(body))
+        .body(full_body(body))
         .unwrap();
     let answer = agent.client.send(request).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.json()["auto_compact"], to);
 }
 
-async fn order(agent: &Agent, generation: &Generation) {
+async fn order(agent: &Agent, generation: &AgentGeneration) {
     let id = generation.header("session").unwrap();
     let path = format!("sessions/{id}/compact");
     let answer = agent.api(Method::POST, &path).await;
@@ -64,7 +64,7 @@ async fn the_request_decides_before_the_session_and_that_before_the_settings() {
                 agent.messages.extend(past(20));
                 let generation = agent.step().await;
                 let expected = on(request).or(on(session)).unwrap_or(setting);
-                assert_eq!(generation.did("compacting"), expected, "{case}");
+                assert_eq!(generation.has_action("compacting"), expected, "{case}");
                 let known = settled(&agent, &generation).await;
                 assert_eq!(known["auto_compact"], session, "{case}");
                 assert_eq!(known["auto_compact_off"], json!(null), "{case}");
@@ -84,15 +84,15 @@ async fn an_unknown_window_is_summarised_only_where_it_is_asked_for() {
     let proxy = proxy.start().await;
     let mut agent = late(&proxy).with("x-plimsoll-auto-compact", "on");
     let generation = agent.step().await;
-    assert!(!generation.did("compacting"));
+    assert!(!generation.has_action("compacting"));
     let session = agent.session(&generation).await;
     assert_eq!(session["auto_compact_off"], "window_unknown");
     assert_eq!(pair.asked(), 0);
     order(&agent, &generation).await;
     let generation = agent.step().await;
-    assert!(generation.did("compacting"), "{generation:?}");
+    assert!(generation.has_action("compacting"), "{generation:?}");
     settled(&agent, &generation).await;
-    assert!(agent.step().await.did("compacted"));
+    assert!(agent.step().await.has_action("compacted"));
 }
 
 #[tokio::test]
@@ -107,10 +107,10 @@ async fn an_order_is_carried_out_once() {
     // After the answer, whatever the switches say and far below the threshold.
     let mut agent = agent.with("x-plimsoll-auto-compact", "off");
     let generation = agent.step().await;
-    assert!(generation.did("compacting") && !generation.did("compacted"));
+    assert!(generation.has_action("compacting") && !generation.has_action("compacted"));
     let session = settled(&agent, &generation).await;
     assert_eq!(session["compact_pending"], false);
-    assert!(agent.step().await.did("compacted"));
+    assert!(agent.step().await.has_action("compacted"));
     assert!(carries(&newest(&pair.up).await, 0));
     agent.steps(3).await;
     assert_eq!(pair.asked(), 1);
@@ -129,7 +129,7 @@ async fn an_order_is_carried_out_first_where_requests_wait() {
         let generation = agent.step().await;
         order(&agent, &generation).await;
         let generation = agent.step().await;
-        assert!(generation.did("compacted"), "{generation:?}");
+        assert!(generation.has_action("compacted"), "{generation:?}");
         assert!(carries(&newest(&pair.up).await, 0));
         assert_eq!(agent.session(&generation).await["compact_pending"], false);
         assert_eq!(pair.asked(), 1);
@@ -144,7 +144,7 @@ async fn an_order_for_too_little_comes_to_nothing() {
     let generation = agent.step().await;
     order(&agent, &generation).await;
     let generation = agent.step().await;
-    assert!(!generation.did("compacting"));
+    assert!(!generation.has_action("compacting"));
     assert_eq!(agent.session(&generation).await["compact_pending"], false);
     assert_eq!(pair.asked(), 0);
 }
@@ -161,7 +161,7 @@ async fn begins_nothing(pair: &Pair, agent: &mut Agent, why: &str) {
 #[tokio::test]
 async fn what_is_not_guarded_is_not_summarised() {
     let pair = Pair::new(good).await;
-    let proxy: Running = pair.proxy().start().await;
+    let proxy: RunningProxy = pair.proxy().start().await;
     for wish in ["off", "dry-run"] {
         let mut agent = late(&proxy).with("x-plimsoll-guard", wish);
         begins_nothing(&pair, &mut agent, wish).await;
@@ -179,17 +179,17 @@ async fn what_is_beyond_the_bound_is_left_for_later() {
     let proxy = pair.proxy().set(|config| config.compaction.max_running = 1);
     let proxy = proxy.start().await;
     let mut first = late(&proxy);
-    assert!(first.step().await.did("compacting"));
+    assert!(first.step().await.has_action("compacting"));
     let mut second = late(&proxy);
     second.messages[1]["content"] = "Another ship.".into();
     let generation = second.step().await;
-    assert!(!generation.did("compacting"));
+    assert!(!generation.has_action("compacting"));
     pair.up.provider.requests(3).await;
-    pair.up.provider.release();
+    pair.up.provider.release_stalled();
     let generation = first.step().await;
     settled(&first, &generation).await;
-    pair.up.provider.release();
-    assert!(second.step().await.did("compacting"));
+    pair.up.provider.release_stalled();
+    assert!(second.step().await.has_action("compacting"));
 }
 
 #[tokio::test]
@@ -217,8 +217,8 @@ async fn a_client_that_rewrites_its_history_is_not_summarised_for_ever() {
             settled(&agent, &generation).await;
         }
         // Where requests wait for it, the one that passes the threshold has it.
-        agent.until(40, |it| it.did("compacted")).await;
+        agent.until(40, |it| it.has_action("compacted")).await;
         assert_eq!(pair.asked(), 9);
-        pair.up.is_content();
+        pair.up.assert_no_faults();
     }
 }

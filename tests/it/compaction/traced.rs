@@ -2,13 +2,13 @@
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
-use super::{Pair, good, key_of, late, settled};
-use crate::support::collector::{Collector, one};
+use super::{Pair, good, late, settled, summary_key};
+use crate::support::collector::{TestCollector, only_span};
 
 #[tokio::test]
 async fn a_summary_is_a_trace_of_its_own_linked_to_its_request() {
     let pair = Pair::new(good).await;
-    let collector = Collector::start().await;
+    let collector = TestCollector::start().await;
     let endpoint = collector.endpoint();
     let proxy = pair.proxy();
     let mut proxy = proxy
@@ -24,15 +24,15 @@ async fn a_summary_is_a_trace_of_its_own_linked_to_its_request() {
     let generation = agent.step().await;
     settled(&agent, &generation).await;
     proxy.stop();
-    proxy.gone().await;
-    let spans = collector.now().await;
-    let summary = one(&spans, "plimsoll.summary");
+    proxy.wait_until_gone().await;
+    let spans = collector.received_spans().await;
+    let summary = only_span(&spans, "plimsoll.summary");
     let request = spans.iter().find(|it| it.kind == SpanKind::Server).unwrap();
     assert_eq!(summary.parent, "");
     assert_ne!(summary.trace, request.trace);
     assert_eq!(summary.links, [(request.trace.clone(), request.id.clone())]);
-    summary.has("plimsoll.outcome", "made");
-    summary.has(
+    summary.assert_attribute("plimsoll.outcome", "made");
+    summary.assert_attribute(
         "gen_ai.conversation.id",
         generation.header("session").unwrap(),
     );
@@ -45,7 +45,7 @@ async fn a_summary_is_a_trace_of_its_own_linked_to_its_request() {
     let seen = pair.up.provider.requests(2).await;
     let of_summary = seen.iter().find(|seen| {
         let body = serde_json::from_slice(&seen.body).unwrap();
-        key_of(&body).is_some()
+        summary_key(&body).is_some()
     });
     let expected = format!("00-{}-{}-01", asked.trace, asked.id);
     let passed = of_summary.unwrap().header("traceparent");

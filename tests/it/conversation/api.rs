@@ -6,29 +6,29 @@ use sha2::{Digest, Sha256};
 
 use super::{Talk, before, counting, header, says};
 use crate::support::{
-    client::{Answer, full},
-    provider::Provider,
-    proxy::Running,
+    client::{ClientAnswer, full_body},
+    provider::ScriptedProvider,
+    proxy::RunningProxy,
 };
 
 /// Asks with these headers, and without any of the client's own.
 pub(super) async fn ask(
-    proxy: &Running,
+    proxy: &RunningProxy,
     method: Method,
     path: &str,
     headers: &[(&str, &str)],
-) -> Answer {
+) -> ClientAnswer {
     let client = proxy.client();
     let mut request = client.request(method, path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    client.send(request.body(full("")).unwrap()).await
+    client.send(request.body(full_body("")).unwrap()).await
 }
 
 #[tokio::test]
 async fn a_session_counts_up() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     for (generation, used, level) in [
@@ -37,7 +37,7 @@ async fn a_session_counts_up() {
         (3, Some(7_000), "critical"),
         (4, None, "unknown"),
     ] {
-        up.then([says("hi", used)]);
+        up.script_next([says("hi", used)]);
         let answer = talk.say("x").await;
         let shown = talk.session(&answer).await;
         let ratio = |of: f64| used.map(|used| f64::from(used) / of);

@@ -4,13 +4,13 @@ use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};
 
 use super::{Talk, before, header, says, user};
-use crate::support::provider::{Provider, Step, answer};
+use crate::support::provider::{ProviderStep, ScriptedProvider, answer};
 
 const MOST: usize = 204_800;
 
 /// As OpenRouter does.
-async fn refusing_large_tool_messages() -> Provider {
-    Provider::answering(|seen| -> Vec<Step> {
+async fn refusing_large_tool_messages() -> ScriptedProvider {
+    ScriptedProvider::start_answering(|seen| -> Vec<ProviderStep> {
         let body: Value = serde_json::from_slice(&seen.body).unwrap();
         let messages = body["messages"].as_array().unwrap();
         let large = |it: &&Value| it["role"] == "tool" && it.to_string().len() > MOST;
@@ -48,7 +48,7 @@ async fn ask(text: &str) -> (String, usize) {
     ];
     let came = talk.ask().await;
     assert_eq!(came.status, 200, "{}", came.text());
-    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     let bytes = sent["messages"][2].to_string().len();
     (header(&came, "actions").to_owned(), bytes)
 }

@@ -2,9 +2,9 @@
 
 use super::{Talk, before, completion, header, user};
 use crate::support::{
-    client::full,
-    provider::{Provider, Seen, Step, answer},
-    proxy::Running,
+    client::full_body,
+    provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer},
+    proxy::RunningProxy,
 };
 use http::Method;
 use plimsoll::format::chat;
@@ -14,8 +14,8 @@ const WINDOW: u64 = 65_536;
 
 /// An engine that refuses prompt and answer cap together where they pass its window, as vLLM does. It counts
 /// a token for so many bytes, and stops each answer for `stops`.
-async fn strict(bytes_a_token: f64, stops: &'static str) -> Provider {
-    Provider::answering(move |seen| {
+async fn strict(bytes_a_token: f64, stops: &'static str) -> ScriptedProvider {
+    ScriptedProvider::start_answering(move |seen| {
         let body: Value = serde_json::from_slice(&seen.body).unwrap();
         let prompt = (body["messages"].to_string().len() as f64 / bytes_a_token) as u64;
         let asked = body["max_tokens"].as_u64().unwrap_or(1);
@@ -34,7 +34,7 @@ async fn strict(bytes_a_token: f64, stops: &'static str) -> Provider {
     .await
 }
 
-fn refusal(prompt: u64, asked: u64) -> Vec<Step> {
+fn refusal(prompt: u64, asked: u64) -> Vec<ProviderStep> {
     let message = format!(
         "'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum context \
          length is {WINDOW} tokens and your request has {prompt} input tokens ({asked} > {WINDOW} - \
@@ -46,12 +46,12 @@ fn refusal(prompt: u64, asked: u64) -> Vec<Step> {
 }
 
 /// Turns of plain words, of so many bytes in all, and a question.
-fn long(proxy: &Running, bytes: usize, asked: u32) -> Talk {
+fn long(proxy: &RunningProxy, bytes: usize, asked: u32) -> Talk {
     turns(proxy, 10, bytes / 10, asked)
 }
 
 /// So many turns of so many bytes each, and a question.
-fn turns(proxy: &Running, count: usize, bytes: usize, asked: u32) -> Talk {
+fn turns(proxy: &RunningProxy, count: usize, bytes: usize, asked: u32) -> Talk {
     let mut talk = Talk::new(proxy);
     talk.fields = json!({ "max_tokens": asked });
     let said = "some words to fill the window with ".repeat(bytes / 35);
@@ -64,7 +64,7 @@ fn turns(proxy: &Running, count: usize, bytes: usize, asked: u32) -> Talk {
     talk
 }
 
-fn cap(seen: &Seen) -> u64 {
+fn cap(seen: &ReceivedRequest) -> u64 {
     let body: Value = serde_json::from_slice(&seen.body).unwrap();
     body["max_tokens"].as_u64().unwrap()
 }
@@ -77,7 +77,7 @@ async fn a_cap_past_the_window_is_lowered_and_nothing_is_cut() {
     for question in ["And then?", "And after that?", "And in the end?"] {
         let came = talk.ask().await;
         assert_eq!(came.status, 200, "{}", came.text());
-        let seen = up.last();
+        let seen = up.last_request();
         let sent = cap(&seen);
         assert_eq!(header(&came, "actions"), format!("clamped={sent}"));
         // What is left beside the prompt, but for a margin.
@@ -106,7 +106,7 @@ async fn where_caps_are_left_alone_the_history_is_cut_for_them() {
     let came = talk.ask().await;
     assert_eq!(came.status, 200, "{}", came.text());
     assert!(header(&came, "actions").starts_with("dropped="));
-    assert_eq!(cap(&up.last()), 30_000);
+    assert_eq!(cap(&up.last_request()), 30_000);
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_refusal_that_counts_prompt_and_cap_lowers_the_cap() {
     let mut talk = long(&proxy, 120_000, 30_000);
     let came = talk.say("Go on.").await;
     let actions = header(&came, "actions");
-    let sent = cap(&up.last());
+    let sent = cap(&up.last_request());
     assert_eq!(actions, format!("clamped={sent}, refitted=1"));
     assert_eq!(header(&came, "attempts"), "2");
     // It taught nothing of how long a prompt may be.
@@ -133,7 +133,7 @@ async fn a_cap_as_large_as_a_window_that_nobody_knew_is_lowered_after_a_refusal(
     let talk = long(&proxy, 60_000, 70_000);
     let came = talk.ask().await;
     assert_eq!(came.status, 200, "{}", came.text());
-    let sent = cap(&up.last());
+    let sent = cap(&up.last_request());
     let actions = format!("clamped={sent}, refitted=1");
     assert_eq!(header(&came, "actions"), actions);
     assert!(sent > 30_000, "{sent}");
@@ -149,7 +149,7 @@ async fn after_an_answer_was_cut_off_at_a_lowered_cap_caps_stay_as_asked() {
     for question in ["Go on.", "And then?"] {
         let came = talk.say(question).await;
         assert!(header(&came, "actions").starts_with("dropped="));
-        assert_eq!(cap(&up.last()), 30_000);
+        assert_eq!(cap(&up.last_request()), 30_000);
     }
 }
 
@@ -164,7 +164,7 @@ async fn after_a_cut_off_answer_a_cap_near_the_window_keeps_half_of_it_free() {
         let came = talk.say(question).await;
         assert_eq!(came.status, 200, "{}", came.text());
         assert_eq!(header(&came, "attempts"), "1");
-        let seen = up.last();
+        let seen = up.last_request();
         assert!((WINDOW / 2..WINDOW).contains(&cap(&seen)), "{}", cap(&seen));
         // A cut goes on by whole steps of the grid, and turns stay.
         assert!(seen.body.len() > 10_000, "{}", seen.body.len());
@@ -179,20 +179,22 @@ async fn a_cap_stays_above_the_thinking_budget() {
     talk.fields["thinking"] = json!({"type": "enabled", "budget_tokens": 24_000});
     let came = talk.ask().await;
     assert_eq!(came.status, 200, "{}", came.text());
-    let sent = cap(&up.last());
+    let sent = cap(&up.last_request());
     assert!(sent > 24_000, "{sent}");
     assert!(header(&came, "actions").starts_with("dropped="));
 }
 
 #[tokio::test]
 async fn the_guard_as_a_service_reports_a_lowered_cap() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 65_536).start().await;
     let talk = long(&proxy, 150_000, 65_535);
     let client = proxy.client();
     let request = client.request(Method::POST, "/plimsoll/api/fit");
     let request = request.header("content-type", "application/json");
-    let fitted = client.send(request.body(full(talk.body())).unwrap()).await;
+    let fitted = client
+        .send(request.body(full_body(talk.body())).unwrap())
+        .await;
     assert_eq!(fitted.status, 200, "{}", fitted.text());
     let fitted = fitted.json();
     let (report, request) = (&fitted["report"], &fitted["request"]);

@@ -7,22 +7,22 @@ use sha2::{Digest, Sha256};
 
 use super::{Talk, api::ask, before, counting, header};
 use crate::support::{
-    client::{Answer, full},
-    proxy::Running,
+    client::{ClientAnswer, full_body},
+    proxy::RunningProxy,
 };
 
 /// Where the session of this answer is cleared.
-fn path(answer: &Answer) -> String {
+fn path(answer: &ClientAnswer) -> String {
     let id = header(answer, "session");
     format!("/plimsoll/api/sessions/{id}/clear")
 }
 
 /// Asks for a clear with this body.
-async fn post(proxy: &Running, path: &str, headers: HeaderMap, body: Bytes) -> Answer {
+async fn post(proxy: &RunningProxy, path: &str, headers: HeaderMap, body: Bytes) -> ClientAnswer {
     let client = proxy.client();
     let mut request = client.request(Method::POST, path);
     request.headers_mut().unwrap().extend(headers);
-    client.send(request.body(full(body)).unwrap()).await
+    client.send(request.body(full_body(body)).unwrap()).await
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use tracing::subscriber::DefaultGuard;
 use super::{Talk, before, header, says, user};
 use crate::support::{
     log::every_line_is_wanted,
-    provider::{Provider, Seen},
+    provider::{ReceivedRequest, ScriptedProvider},
     strict,
 };
 
@@ -67,7 +67,7 @@ fn result(id: &str, text: &str) -> Value {
     json!({"role": "tool", "tool_call_id": id, "content": text})
 }
 
-fn messages(seen: &Seen) -> Vec<Value> {
+fn messages(seen: &ReceivedRequest) -> Vec<Value> {
     let body: Value = serde_json::from_slice(&seen.body).unwrap();
     body["messages"].as_array().unwrap().clone()
 }
@@ -75,7 +75,7 @@ fn messages(seen: &Seen) -> Vec<Value> {
 #[tokio::test]
 async fn a_big_result_is_truncated_and_logged_once() {
     let (log, _guard) = Log::begin();
-    let up = Provider::answering(|_| vec![says("hi", Some(2_000))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(2_000))]).await;
     let proxy = before(&up, 128_000).start().await;
     let mut talk = Talk::new(&proxy);
     let text = "a line of the file\n".repeat(4_000);
@@ -84,7 +84,7 @@ async fn a_big_result_is_truncated_and_logged_once() {
     assert_eq!(header(&first, "actions"), "truncated=1");
     let seen = up.request().await;
     assert_eq!(
-        strict::broken(
+        strict::find_broken_rules(
             talk.body().as_bytes(),
             &seen.body,
             find_profile("openai").unwrap()
@@ -116,7 +116,7 @@ async fn a_big_result_is_truncated_and_logged_once() {
     talk.messages.push(user("y"));
     let second = talk.ask().await;
     assert_eq!(header(&second, "actions"), "truncated=1");
-    assert_eq!(messages(&up.last())[2], sent[2]);
+    assert_eq!(messages(&up.last_request())[2], sent[2]);
     assert_eq!(log.lines("was truncated").len(), 1);
 }
 
@@ -124,7 +124,7 @@ async fn a_big_result_is_truncated_and_logged_once() {
 async fn a_long_history_is_folded_at_a_few_places() {
     let (log, _guard) = Log::begin();
     // Roughly what the body is: a quarter of its bytes.
-    let up = Provider::answering(|seen| {
+    let up = ScriptedProvider::start_answering(|seen| {
         let used = u32::try_from(seen.body.len() / 4).unwrap();
         vec![says("done, what next?", Some(used))]
     })
@@ -145,10 +145,10 @@ async fn a_long_history_is_folded_at_a_few_places() {
         ));
         let answer = talk.ask().await;
         assert_eq!(answer.status, 200);
-        let seen = up.last();
+        let seen = up.last_request();
         let context = format!("step {step}");
         assert_eq!(
-            strict::broken(
+            strict::find_broken_rules(
                 talk.body().as_bytes(),
                 &seen.body,
                 find_profile("openai").unwrap()
@@ -202,7 +202,7 @@ async fn a_long_history_is_folded_at_a_few_places() {
 #[tokio::test]
 async fn old_rounds_are_cleared_a_few_times_and_each_time_told() {
     let (log, _guard) = Log::begin();
-    let up = Provider::answering(|_| vec![says("hi", None)]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("hi", None)]).await;
     let proxy = before(&up, 16_384).start().await;
     let mut talk = Talk::new(&proxy);
     talk.messages = vec![user("the task")];
@@ -213,10 +213,10 @@ async fn old_rounds_are_cleared_a_few_times_and_each_time_told() {
         let text = format!("step {step}: {}", "all is well here. ".repeat(60));
         talk.messages.push(result(&id, &text));
         let answer = talk.ask().await;
-        let seen = up.last();
+        let seen = up.last_request();
         let openai = find_profile("openai").unwrap();
         let context = format!("step {step}");
-        let broken = strict::broken(talk.body().as_bytes(), &seen.body, openai);
+        let broken = strict::find_broken_rules(talk.body().as_bytes(), &seen.body, openai);
         assert_eq!(broken, [], "{context}");
         let (sent, actions) = (messages(&seen), header(&answer, "actions").to_owned());
         let now: usize = actions
@@ -250,7 +250,7 @@ async fn old_rounds_are_cleared_a_few_times_and_each_time_told() {
 
 #[tokio::test]
 async fn a_result_that_was_tightened_stays_so() {
-    let up = Provider::answering(|_| vec![says("hi", Some(5_000))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(5_000))]).await;
     let proxy = before(&up, 8_192).start().await;
     let mut talk = Talk::new(&proxy);
     let parallel: Vec<Value> = (0..6)
@@ -269,14 +269,14 @@ async fn a_result_that_was_tightened_stays_so() {
     let first = talk.ask().await;
     let tightened = talk.session(&first).await["tightened"].as_u64().unwrap();
     assert!(tightened > 0, "{:?}", first.headers);
-    let sent = messages(&up.last());
-    assert!(up.last().body.len() < 8_192 * 3);
+    let sent = messages(&up.last_request());
+    assert!(up.last_request().body.len() < 8_192 * 3);
     talk.messages
         .push(json!({"role": "assistant", "content": "hi"}));
     talk.messages.push(user("y"));
     let second = talk.ask().await;
     assert_eq!(header(&second, "session"), header(&first, "session"));
-    let after = messages(&up.last());
+    let after = messages(&up.last_request());
     if !header(&second, "actions").contains("dropped") {
         assert!(after.starts_with(&sent), "what was tightened changed");
     }

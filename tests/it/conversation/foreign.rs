@@ -5,11 +5,11 @@ use std::{ops::RangeInclusive, sync::Arc};
 
 use super::{before, completion};
 use crate::support::{
-    count::Counter,
+    count::TokenCounter,
     data,
-    drive::{Drive, Meter, policy, settings},
-    generate::{Recipe, Session, Shape, Size},
-    provider::{Provider, Seen, answer},
+    drive::{GuardedSession, TokenMeter, make_policy, settings},
+    generate::{ConversationSize, Recipe, Session, Shape},
+    provider::{ReceivedRequest, ScriptedProvider, answer},
     strict,
 };
 use plimsoll::{format::chat, guard::profile::find_profile};
@@ -18,9 +18,9 @@ use serde_json::{Map, Value, json};
 const REFUSED: &str = r#"{"error":{"message":"This model's maximum context length is exceeded","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#;
 
 /// Counts by a tokenizer times `factor`, and refuses what leaves no room for the answer.
-async fn counting(counter: &Arc<Counter>, factor: f64, window: u64) -> Provider {
+async fn counting(counter: &Arc<TokenCounter>, factor: f64, window: u64) -> ScriptedProvider {
     let counter = Arc::clone(counter);
-    Provider::answering(move |seen: &Seen| {
+    ScriptedProvider::start_answering(move |seen: &ReceivedRequest| {
         let tokens = (counter.request(&seen.body) as f64 * factor) as u64;
         if tokens + asked(&seen.body).min(window / 2) > window {
             return vec![answer("400 Bad Request", "", REFUSED)];
@@ -38,11 +38,11 @@ fn asked(body: &[u8]) -> u64 {
 }
 
 /// Whether nothing could have helped: what may not be cut is over the window by itself.
-fn hopeless(counter: &Counter, factor: f64, window: u32, body: Vec<u8>) -> bool {
+fn hopeless(counter: &TokenCounter, factor: f64, window: u32, body: Vec<u8>) -> bool {
     let settings = settings();
-    let drive = Drive {
-        policy: policy(find_profile("openai").unwrap(), window, &settings),
-        meter: Meter::Foreign(counter),
+    let drive = GuardedSession {
+        policy: make_policy(find_profile("openai").unwrap(), window, &settings),
+        meter: TokenMeter::Foreign(counter),
         counter,
         keeps: true,
     };
@@ -55,7 +55,7 @@ fn hopeless(counter: &Counter, factor: f64, window: u32, body: Vec<u8>) -> bool 
 /// have been made to fit.
 async fn refused(
     session: &Session,
-    counter: &Arc<Counter>,
+    counter: &Arc<TokenCounter>,
     factor: f64,
     window: u32,
 ) -> Vec<usize> {
@@ -69,8 +69,8 @@ async fn refused(
         value.remove("stream");
         let body = serde_json::to_vec(&value).unwrap();
         let got = client.chat(body.clone()).await;
-        let sent = up.last().body;
-        let broken = strict::broken(&body, &sent, find_profile("openai").unwrap());
+        let sent = up.last_request().body;
+        let broken = strict::find_broken_rules(&body, &sent, find_profile("openai").unwrap());
         assert_eq!(broken, [], "request {number}");
         if got.status != 200 {
             assert_eq!(got.text(), REFUSED);
@@ -84,7 +84,7 @@ async fn refused(
 
 /// The first request is sent with nothing known of how this provider counts.
 async fn never_refused(name: &str, session: &Session) {
-    let counter = Arc::new(Counter::o200k());
+    let counter = Arc::new(TokenCounter::o200k());
     for window in [16_384, 32_768] {
         for factor in [0.8, 1.0, 1.2, 1.4] {
             let refused = refused(session, &counter, factor, window).await;
@@ -100,7 +100,7 @@ async fn never_refused(name: &str, session: &Session) {
 
 async fn made(seeds: RangeInclusive<u64>, shape: Shape) {
     for seed in seeds {
-        let session = Session::new(seed, Recipe::new(shape), Size::Messages(160));
+        let session = Session::new(seed, Recipe::new(shape), ConversationSize::Messages(160));
         never_refused(&format!("{shape:?} {seed}"), &session).await;
     }
 }
@@ -138,7 +138,7 @@ async fn recorded_sessions() {
         let Some(body) = data::request(name) else {
             return;
         };
-        let session = Session::recorded(&body).unwrap().thinned(80);
+        let session = Session::from_recorded(&body).unwrap().thinned(80);
         never_refused(name, &session).await;
     }
 }

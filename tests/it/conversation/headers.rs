@@ -5,13 +5,18 @@ use serde_json::json;
 
 use super::{Talk, before, completion, header, health, says, user};
 use crate::support::{
-    provider::{Provider, Step, answer},
-    proxy::Proxy,
+    provider::{ProviderStep, ScriptedProvider, answer},
+    proxy::ProxyBuilder,
 };
 
 /// The health headers of an answer for which the provider reported so much.
-async fn check(proxy: Proxy, up: &Provider, prompt_tokens: Option<u32>, expected: &str) {
-    up.then([says("hi", prompt_tokens)]);
+async fn check(
+    proxy: ProxyBuilder,
+    up: &ScriptedProvider,
+    prompt_tokens: Option<u32>,
+    expected: &str,
+) {
+    up.script_next([says("hi", prompt_tokens)]);
     let proxy = proxy.start().await;
     let mut talk = Talk::new(&proxy);
     let answer = talk.say("x").await;
@@ -24,7 +29,7 @@ async fn check(proxy: Proxy, up: &Provider, prompt_tokens: Option<u32>, expected
 
 #[tokio::test]
 async fn every_level_with_its_numbers() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     // A quarter of the window is kept free, and a margin: caution begins over 60 % of the rest,
     // critical over 90 % of it.
     for (used, expected) in [
@@ -43,20 +48,20 @@ async fn every_level_with_its_numbers() {
 
 #[tokio::test]
 async fn an_assumed_window_is_no_limit() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     for (used, expected) in [
         (Some(95_000), "healthy response 95000 unknown - 0.950"),
         (Some(500_000), "caution response 500000 unknown - 5.000"),
         (Some(10), "healthy response 10 unknown - 0.000"),
         (None, "unknown response unknown unknown - -"),
     ] {
-        check(Proxy::new().provider("up", &up), &up, used, expected).await;
+        check(ProxyBuilder::new().provider("up", &up), &up, used, expected).await;
     }
 }
 
 #[tokio::test]
 async fn configured_limits_decide() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     for (used, expected) in [
         (100, "healthy response 100 10000 0.010 1.000"),
         (101, "caution response 101 10000 0.010 1.010"),
@@ -75,11 +80,11 @@ async fn configured_limits_decide() {
 
 #[tokio::test]
 async fn what_was_done_by_whom_and_how_long_it_took() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let theirs = "x-plimsoll-health: forged\r\nx-plimsoll-session: forged\r\nx-plimsoll-countdown: 3\r\nx-request-id: r1\r\nserver-timing: db;dur=1\r\n";
     let body = completion(&json!({"content": "hi"}), Some(7));
-    up.then([answer("200 OK", theirs, &body)]);
+    up.script_next([answer("200 OK", theirs, &body)]);
     let mut talk = Talk::new(&proxy);
     let got = talk.say("x").await;
     assert_eq!(got.text(), body);
@@ -106,7 +111,7 @@ async fn what_was_done_by_whom_and_how_long_it_took() {
 
 #[tokio::test]
 async fn provider_errors_pass_and_say_what_we_did() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     let first = talk.say_once(&up).await;
@@ -118,7 +123,7 @@ async fn provider_errors_pass_and_say_what_we_did() {
         "503 Service Unavailable",
     ] {
         let body = r#"{ "error" : {"message":"no","code":1e0}}"#;
-        up.then([answer(status, "retry-after: 7\r\n", body)]);
+        up.script_next([answer(status, "retry-after: 7\r\n", body)]);
         let got = talk.ask().await;
         assert_eq!(got.status.as_str(), &status[..3]);
         assert_eq!(got.text(), body);
@@ -134,15 +139,15 @@ async fn provider_errors_pass_and_say_what_we_did() {
         );
     }
     assert_eq!(talk.session(&first).await["generations"], 1);
-    up.then([Step::Close]);
-    up.then([Step::Close]);
+    up.script_next([ProviderStep::Close]);
+    up.script_next([ProviderStep::Close]);
     talk.ask().await.is_error(502, "provider_unreachable");
 }
 
 impl Talk {
     /// One answered turn, and the next thing to say.
-    async fn say_once(&mut self, up: &Provider) -> crate::support::client::Answer {
-        up.then([says("hi", Some(500))]);
+    async fn say_once(&mut self, up: &ScriptedProvider) -> crate::support::client::ClientAnswer {
+        up.script_next([says("hi", Some(500))]);
         let answer = self.say("x").await;
         self.messages.push(user("y"));
         answer

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Talk, before, completion, counting, header, says, user};
-use crate::support::provider::{Provider, answer};
+use crate::support::provider::{ScriptedProvider, answer};
 
 #[tokio::test]
 async fn a_growing_conversation_is_one_session() {
@@ -41,12 +41,12 @@ async fn a_retry_does_not_count_twice() {
 
 #[tokio::test]
 async fn regenerating_editing_and_branching_go_on_from_their_ancestor() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     let mut last = None;
     for (turn, used) in [(1, 100), (2, 200), (3, 300), (4, 400)] {
-        up.then([says(&format!("answer {turn}"), Some(used))]);
+        up.script_next([says(&format!("answer {turn}"), Some(used))]);
         last = Some(talk.say(&format!("turn {turn}")).await);
     }
     let last = last.unwrap();
@@ -66,7 +66,7 @@ async fn regenerating_editing_and_branching_go_on_from_their_ancestor() {
         branch.fields = talk.fields.clone();
         branch.messages = talk.messages[..kept].to_vec();
         branch.messages.extend(added.map(user));
-        up.then(super::streams(&[json!({"content": "b"})], Some(900)));
+        up.script_next(super::streams(&[json!({"content": "b"})], Some(900)));
         let got = branch.ask().await;
         assert_eq!(header(&got, "session"), header(&last, "session"));
         assert_eq!(header(&got, "prompt-tokens"), inherited);
@@ -88,7 +88,7 @@ async fn another_beginning_is_another_session() {
 
 #[tokio::test]
 async fn identical_conversations_of_two_clients_never_share() {
-    let up = Provider::answering(|_| vec![says("the same", Some(9))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("the same", Some(9))]).await;
     let keys = before(&up, 10_000)
         .client("alice", "sk-secret-a", &["*"])
         .client("bob", "sk-secret-b", &["*"]);
@@ -127,7 +127,7 @@ async fn identical_conversations_of_two_clients_never_share() {
 
 #[tokio::test]
 async fn users_behind_one_credential_are_kept_apart() {
-    let up = Provider::answering(|_| vec![says("the same", Some(9))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("the same", Some(9))]).await;
     let proxy = before(&up, 10_000).start().await;
     let mut ids = Vec::new();
     for name in ["u1", "u2"] {
@@ -166,11 +166,11 @@ async fn a_hint_groups_and_hands_nothing_on() {
 
 /// An answer, the message a client makes of it, and whether it is found again.
 async fn echo(answered: Value, echoed: Value) {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     talk.messages.push(user("x"));
-    up.then([answer("200 OK", "", completion(&answered, Some(42)))]);
+    up.script_next([answer("200 OK", "", completion(&answered, Some(42)))]);
     let first = talk.ask().await;
     talk.messages.push(echoed.clone());
     for call in echoed["tool_calls"].as_array().into_iter().flatten() {
@@ -178,7 +178,7 @@ async fn echo(answered: Value, echoed: Value) {
         talk.messages.push(result);
     }
     let got = {
-        up.then([says("hi", Some(1))]);
+        up.script_next([says("hi", Some(1))]);
         talk.ask().await
     };
     assert_eq!(
@@ -217,7 +217,7 @@ async fn an_answer_spelt_otherwise_is_found() {
 
 #[tokio::test]
 async fn auxiliary_requests_leave_no_state() {
-    let up = Provider::answering(|_| vec![says("a title", Some(9))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("a title", Some(9))]).await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     let first = talk.say("x").await;

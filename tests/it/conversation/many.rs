@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use super::{Talk, before, header, says};
 use crate::support::{
-    client::Answer,
-    provider::{Provider, Seen},
-    proxy::Running,
+    client::ClientAnswer,
+    provider::{ReceivedRequest, ScriptedProvider},
+    proxy::RunningProxy,
 };
 
 const SESSIONS: usize = 200;
 const REQUESTS: usize = 10;
 
 /// The provider repeats the number of the session and of the turn.
-async fn repeating() -> Provider {
-    Provider::answering(|seen: &Seen| {
+async fn repeating() -> ScriptedProvider {
+    ScriptedProvider::start_answering(|seen: &ReceivedRequest| {
         let body: Value = serde_json::from_slice(&seen.body).unwrap();
         let messages = body["messages"].as_array().unwrap();
         let first = messages[0]["content"].as_str().unwrap();
@@ -32,7 +32,7 @@ async fn repeating() -> Provider {
 }
 
 /// One session from its first request to its last.
-async fn session(proxy: &Running, number: usize) -> (String, Talk, Answer) {
+async fn session(proxy: &RunningProxy, number: usize) -> (String, Talk, ClientAnswer) {
     let mut talk = Talk::new(proxy);
     let (mut id, mut last) = (None, None);
     for turn in 0..REQUESTS {
@@ -59,7 +59,7 @@ async fn two_hundred_sessions_never_mix() {
         assert_eq!(shown["generations"], REQUESTS);
         assert_eq!(shown["prompt_tokens"], number * 10 + REQUESTS);
     }
-    assert_eq!(up.count(), SESSIONS * REQUESTS);
+    assert_eq!(up.count_requests(), SESSIONS * REQUESTS);
 }
 
 #[tokio::test]

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{Talk, before, header, says, user};
-use crate::support::provider::{Provider, Seen, answer};
+use crate::support::provider::{ReceivedRequest, ScriptedProvider, answer};
 
 /// A provider that refuses what is too long for the window, by a rule of its own.
-async fn refusing(window: usize) -> Provider {
-    Provider::answering(move |seen: &Seen| {
+async fn refusing(window: usize) -> ScriptedProvider {
+    ScriptedProvider::start_answering(move |seen: &ReceivedRequest| {
         if seen.body.len() / 3 <= window {
             return vec![says("done", None)];
         }
@@ -51,7 +51,7 @@ async fn three_parallel_edits_too_long_for_the_window_are_shortened_and_not_refu
     let first = talk.ask().await;
     assert_eq!(first.status, 200, "{}", first.text());
     assert_eq!(header(&first, "actions"), "truncated=6");
-    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     for (edit, id) in arguments(&sent["messages"][1]).iter().zip(["a", "b", "c"]) {
         assert_eq!(
             (&edit["path"], &edit["line"]),
@@ -68,7 +68,7 @@ async fn three_parallel_edits_too_long_for_the_window_are_shortened_and_not_refu
     talk.messages.push(user("thanks"));
     let second = talk.ask().await;
     assert_eq!(second.status, 200, "{}", second.text());
-    let again: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let again: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     assert_eq!(
         again["messages"].as_array().unwrap()[..5],
         sent["messages"].as_array().unwrap()[..5]
@@ -90,7 +90,7 @@ async fn sent_of(arguments: &str) -> String {
     let came = talk.ask().await;
     assert_eq!(came.status, 200, "{}", came.text());
     assert_eq!(header(&came, "actions"), "truncated=1");
-    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     let arguments = &sent["messages"][1]["tool_calls"][0]["function"]["arguments"];
     arguments.as_str().unwrap().to_owned()
 }

@@ -9,8 +9,10 @@ use crate::support::{
     data,
     generate::{self, SHAPES},
     parse,
-    provider::{COMPLETION, DONE, FINISH, Provider, Step, TEXT, USAGE, answer, stream_head},
-    proxy::Proxy,
+    provider::{
+        COMPLETION, DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, USAGE, answer, stream_head,
+    },
+    proxy::ProxyBuilder,
     strict,
 };
 
@@ -37,7 +39,7 @@ fn bodies() -> Vec<Body> {
         }));
     }
     let bodies = bodies.into_iter().map(|(name, bytes)| {
-        let value = parse::value(&bytes).unwrap();
+        let value = parse::parse_value(&bytes).unwrap();
         Body {
             name,
             model: value["model"].as_str().unwrap_or_default().to_owned(),
@@ -64,16 +66,20 @@ fn windows(config: &mut Config, bodies: &[Body], window: u32) {
 }
 
 /// Sends a body, and gives what the provider got of it; the answer comes back as it was.
-async fn pass(up: &Provider, proxy: &crate::support::proxy::Running, body: &Body) -> Vec<u8> {
+async fn pass(
+    up: &ScriptedProvider,
+    proxy: &crate::support::proxy::RunningProxy,
+    body: &Body,
+) -> Vec<u8> {
     let stream = format!("{TEXT}{FINISH}{USAGE}{DONE}");
     if body.streams {
-        up.then([
+        up.script_next([
             stream_head(),
-            Step::Drip(stream.clone().into()),
-            Step::Close,
+            ProviderStep::Drip(stream.clone().into()),
+            ProviderStep::Close,
         ]);
     } else {
-        up.then([answer("200 OK", "", format!(" {COMPLETION}\n"))]);
+        up.script_next([answer("200 OK", "", format!(" {COMPLETION}\n"))]);
     }
     let got = proxy.client().chat(body.bytes.clone()).await;
     assert!(
@@ -82,7 +88,7 @@ async fn pass(up: &Provider, proxy: &crate::support::proxy::Running, body: &Body
         body.name,
         got.text()
     );
-    let sent = up.last().body;
+    let sent = up.last_request().body;
     let text = String::from_utf8_lossy(&body.bytes);
     let asked = text.contains("include_usage");
     match (body.streams, asked) {
@@ -95,9 +101,9 @@ async fn pass(up: &Provider, proxy: &crate::support::proxy::Running, body: &Body
 
 #[tokio::test]
 async fn in_a_huge_window_every_byte_stays() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let bodies = bodies();
-    let proxy = Proxy::new().provider("up", &up).set(|config| {
+    let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
         windows(config, &bodies, 100_000_000);
         config.guard.max_tool_result_chars = usize::MAX;
     });
@@ -113,18 +119,19 @@ async fn in_a_huge_window_every_byte_stays() {
 
 #[tokio::test]
 async fn in_small_windows_what_goes_out_is_valid() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let bodies = bodies();
     let mut cut = 0;
     for window in [8_192, 32_768] {
-        let proxy = Proxy::new().provider("up", &up);
+        let proxy = ProxyBuilder::new().provider("up", &up);
         let proxy = proxy
             .set(|config| windows(config, &bodies, window))
             .start()
             .await;
         for body in &bodies {
             let sent = pass(&up, &proxy, body).await;
-            let broken = strict::broken(&body.bytes, &sent, find_profile("openai").unwrap());
+            let broken =
+                strict::find_broken_rules(&body.bytes, &sent, find_profile("openai").unwrap());
             assert_eq!(broken, [], "{} at {window}", body.name);
             cut += usize::from(sent.len() < body.bytes.len());
         }

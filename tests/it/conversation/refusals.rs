@@ -4,19 +4,19 @@ use serde_json::json;
 
 use super::{Talk, before, header, streams, user};
 use crate::support::{
-    provider::{Provider, Seen, Step, answer},
-    proxy::Running,
+    provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer},
+    proxy::RunningProxy,
 };
 
 const REFUSAL: &str = r#"{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted","input":{"include_usage":true}}]}"#;
 
-fn asks(seen: &Seen) -> bool {
+fn asks(seen: &ReceivedRequest) -> bool {
     String::from_utf8_lossy(&seen.body).contains("stream_options")
 }
 
 /// A provider that refuses with that status and body, and streams without usage otherwise.
-async fn refusing(status: &'static str, body: &'static str) -> Provider {
-    Provider::answering(move |seen| {
+async fn refusing(status: &'static str, body: &'static str) -> ScriptedProvider {
+    ScriptedProvider::start_answering(move |seen| {
         if asks(seen) {
             return vec![answer(status, "retry-after: 9\r\n", body)];
         }
@@ -25,7 +25,7 @@ async fn refusing(status: &'static str, body: &'static str) -> Provider {
     .await
 }
 
-fn streaming(proxy: &Running) -> Talk {
+fn streaming(proxy: &RunningProxy) -> Talk {
     let mut talk = Talk::new(proxy);
     talk.fields = json!({"stream": true});
     talk.messages.push(user("x"));
@@ -52,7 +52,7 @@ async fn it_is_asked_again_without_and_remembered() {
         assert_eq!(String::from_utf8_lossy(&seen[1].body), talk.body());
         let second = talk.ask().await;
         assert_eq!(header(&second, "attempts"), "1");
-        assert_eq!(up.count(), 3);
+        assert_eq!(up.count_requests(), 3);
         assert_eq!(talk.session(&second).await["health"], "unknown");
         // Another model of the same provider is asked.
         let client = proxy.client();
@@ -72,7 +72,7 @@ async fn a_client_that_asks_gets_the_refusal() {
         assert_eq!((got.status.as_u16(), got.text()), (422, REFUSAL));
         assert_eq!(header(&got, "attempts"), "1");
     }
-    assert_eq!(up.count(), 2);
+    assert_eq!(up.count_requests(), 2);
 }
 
 #[tokio::test]
@@ -87,33 +87,34 @@ async fn other_errors_pass_as_they_came() {
         "",
         r#"{"error":{"message":"too long"}}"#,
     ] {
-        let up = Provider::start().await;
+        let up = ScriptedProvider::start().await;
         let proxy = before(&up, 10_000).start().await;
-        up.then([answer("400 Bad Request", "retry-after: 9\r\n", body)]);
+        up.script_next([answer("400 Bad Request", "retry-after: 9\r\n", body)]);
         let got = streaming(&proxy).ask().await;
         assert_eq!((got.status.as_u16(), got.text()), (400, body));
         assert_eq!(got.headers["retry-after"], "9");
         assert_eq!(header(&got, "attempts"), "1");
-        assert_eq!(up.count(), 1);
+        assert_eq!(up.count_requests(), 1);
     }
 }
 
 #[tokio::test]
 async fn an_error_that_stays_teaches_nothing() {
-    let up = Provider::answering(|_| vec![answer("400 Bad Request", "", REFUSAL)]).await;
+    let up =
+        ScriptedProvider::start_answering(|_| vec![answer("400 Bad Request", "", REFUSAL)]).await;
     let proxy = before(&up, 10_000).start().await;
     let talk = streaming(&proxy);
     for count in [2, 4] {
         let got = talk.ask().await;
         assert_eq!((got.status.as_u16(), got.text()), (400, REFUSAL));
         assert_eq!(header(&got, "attempts"), "2");
-        assert_eq!(up.count(), count);
+        assert_eq!(up.count_requests(), count);
     }
     // Half an error is none.
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let half = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 100\r\n\r\n{\"stream_options".to_vec();
-    up.then([Step::Send(half), Step::Close]);
+    up.script_next([ProviderStep::Send(half), ProviderStep::Close]);
     let got = streaming(&proxy).ask().await;
     got.is_error(502, "provider_bad_answer");
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{says, user};
 use crate::support::{
     process::{Process, Settings},
-    provider::Provider,
+    provider::ScriptedProvider,
 };
 
 /// A question, a tool call with its result, and the model's answer.
@@ -23,7 +23,7 @@ fn round(number: usize) -> [Value; 4] {
 #[tokio::test]
 async fn a_waiting_question_takes_no_completed_rounds_place_and_zero_clears_always() {
     let folder = tempfile::tempdir().unwrap();
-    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let settings = Settings::new(folder.path(), &up);
     settings.write(
         "[models.m]\nprovider = \"up\"\ncontext_length = 100000\n[recovery]\nenabled = false\n\
@@ -35,7 +35,7 @@ async fn a_waiting_question_takes_no_completed_rounds_place_and_zero_clears_alwa
     let body = json!({"model": "m", "messages": messages}).to_string();
     let got = process.client().chat(body).await;
     assert_eq!(got.headers["x-plimsoll-actions"], "cleared=2");
-    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     for (at, was) in messages.iter().enumerate() {
         let cleared = sent["messages"][at] != *was;
         assert_eq!(cleared, at == 2 || at == 6, "message {at}");

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::{Talk, before, completion, header, says, user};
 use crate::support::{
-    provider::{COMPLETION, Provider, answer},
-    proxy::{Proxy, Running},
+    provider::{COMPLETION, ScriptedProvider, answer},
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 /// A conversation that is far too long for 8,192 tokens.
-fn long(proxy: &Running) -> Talk {
+fn long(proxy: &RunningProxy) -> Talk {
     let mut talk = Talk::new(proxy);
     for turn in 0..60 {
         talk.messages.push(user(&"a long question? ".repeat(40)));
@@ -21,11 +21,14 @@ fn long(proxy: &Running) -> Talk {
 }
 
 /// That the body goes on as it is, with these actions told.
-async fn untouched(up: &Provider, talk: &Talk, actions: &str) {
-    up.then([says("hi", Some(9_000))]);
+async fn untouched(up: &ScriptedProvider, talk: &Talk, actions: &str) {
+    up.script_next([says("hi", Some(9_000))]);
     let answer = talk.ask().await;
     assert_eq!(answer.status, 200);
-    assert_eq!(String::from_utf8_lossy(&up.last().body), talk.body());
+    assert_eq!(
+        String::from_utf8_lossy(&up.last_request().body),
+        talk.body()
+    );
     assert_eq!(header(&answer, "actions"), actions);
     // It is measured all the same.
     assert_eq!(header(&answer, "health"), "critical");
@@ -34,14 +37,14 @@ async fn untouched(up: &Provider, talk: &Talk, actions: &str) {
 
 #[tokio::test]
 async fn off_and_dry_run_and_what_would_be_done() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 8_192).start().await;
     let plain = long(&proxy);
-    up.then([says("hi", Some(3_000))]);
+    up.script_next([says("hi", Some(3_000))]);
     let guarded = plain.ask().await;
     let actions = header(&guarded, "actions").to_owned();
     assert!(actions.starts_with("dropped="), "{actions}");
-    assert!(up.last().body.len() < plain.body().len() / 2);
+    assert!(up.last_request().body.len() < plain.body().len() / 2);
     // Begun anew, so that no calibration of the first moves the plan of the second.
     let proxy = before(&up, 8_192).start().await;
     let dry = long(&proxy).with("x-plimsoll-guard", "dry-run");
@@ -53,7 +56,7 @@ async fn off_and_dry_run_and_what_would_be_done() {
 /// The guard forgets nothing while it is off, and what it does after is what it does with no state.
 #[tokio::test]
 async fn off_for_a_while_moves_no_cut() {
-    let up = Provider::answering(|_| vec![says("hi", None)]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![says("hi", None)]).await;
     let proxy = before(&up, 8_192).start().await;
     let whole = long(&proxy);
     let mut cut = false;
@@ -65,7 +68,7 @@ async fn off_for_a_while_moves_no_cut() {
             talk = talk.with("x-plimsoll-guard", "off");
         }
         let answer = talk.ask().await;
-        let sent = up.last().body;
+        let sent = up.last_request().body;
         if off {
             assert_eq!(sent, talk.body().as_bytes());
             continue;
@@ -79,7 +82,7 @@ async fn off_for_a_while_moves_no_cut() {
             header(&alone.ask().await, "actions"),
             header(&answer, "actions")
         );
-        assert_eq!(up.last().body, sent, "turn {turn}");
+        assert_eq!(up.last_request().body, sent, "turn {turn}");
         cut |= sent != alone.body().as_bytes();
     }
     assert!(cut);
@@ -87,7 +90,7 @@ async fn off_for_a_while_moves_no_cut() {
 
 #[tokio::test]
 async fn a_guard_that_is_not_enabled() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 8_192).set(|config| config.guard.enabled = false);
     let proxy = proxy.start().await;
     untouched(&up, &long(&proxy), "guard-off").await;
@@ -95,7 +98,7 @@ async fn a_guard_that_is_not_enabled() {
 
 #[tokio::test]
 async fn providers_that_are_asked_to_manage_the_context() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 8_192).start().await;
     for fields in [
         json!({"truncation": "auto"}),
@@ -111,7 +114,7 @@ async fn providers_that_are_asked_to_manage_the_context() {
 
 #[tokio::test]
 async fn invalid_conversations() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 8_192).start().await;
     let orphan = json!({"role": "tool", "tool_call_id": "nobody", "content": "x"});
     let open = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]});
@@ -124,7 +127,7 @@ async fn invalid_conversations() {
     let mut talk = long(&proxy);
     talk.messages.insert(0, orphan);
     let error = r#"{"error":{"message":"messages with role 'tool' must be a response"}}"#;
-    up.then([answer("400 Bad Request", "", error)]);
+    up.script_next([answer("400 Bad Request", "", error)]);
     let got = talk.ask().await;
     assert_eq!((got.status.as_u16(), got.text()), (400, error));
     assert_eq!(header(&got, "actions"), "invalid-as-sent");
@@ -132,8 +135,8 @@ async fn invalid_conversations() {
 
 #[tokio::test]
 async fn json_that_is_no_conversation_is_answered() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let deep = format!("{}1{}", "[".repeat(600), "]".repeat(600));
     for body in [
         "[]".to_owned(),
@@ -145,14 +148,14 @@ async fn json_that_is_no_conversation_is_answered() {
         format!(r#"{{"model":"m","messages":[{{"role":"user","content":"x","y":{deep}}}]}}"#),
         r#" { "model" : "m" , "messages" : [ ] , "n" : 1e999 } "#.to_owned(),
     ] {
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         let got = proxy.client().chat(body.clone()).await;
         assert_eq!(
             (got.status.as_u16(), got.text()),
             (200, COMPLETION),
             "{body:.80}"
         );
-        assert_eq!(String::from_utf8_lossy(&up.last().body), body);
+        assert_eq!(String::from_utf8_lossy(&up.last_request().body), body);
     }
     proxy
         .client()
@@ -163,36 +166,36 @@ async fn json_that_is_no_conversation_is_answered() {
 
 #[tokio::test]
 async fn lone_surrogates_pass_both_ways_and_are_found_again() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let ask = r#"{"model":"m","messages":[{"role":"user","content":"a \ud800 b"}]}"#;
     let reply = completion(&json!({"content": "@"}), Some(9)).replace('@', r"x \udc00");
-    up.then([answer("200 OK", "", &reply)]);
+    up.script_next([answer("200 OK", "", &reply)]);
     let first = proxy.client().chat(ask).await;
     assert_eq!(first.text(), reply);
-    assert_eq!(up.last().body, ask.as_bytes());
+    assert_eq!(up.last_request().body, ask.as_bytes());
     assert_eq!(header(&first, "prompt-tokens"), "9");
     let next = ask.replace(
         "}]}",
         r#"},{"role":"assistant","content":"x \uDC00"},{"role":"user","content":"\ud83d"}]}"#,
     );
-    up.then([answer("200 OK", "", &reply)]);
+    up.script_next([answer("200 OK", "", &reply)]);
     let second = proxy.client().chat(next.clone()).await;
-    assert_eq!(up.last().body, next.as_bytes());
+    assert_eq!(up.last_request().body, next.as_bytes());
     assert_eq!(header(&second, "session"), header(&first, "session"));
     assert_eq!(header(&second, "actions"), "none");
 }
 
 #[tokio::test]
 async fn a_model_named_with_its_provider_is_the_one_edit() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let ask =
         r#"{ "messages" : [ {"content":"x","role":"user", "z":1e2} ] , "model" : "up/m" , "n":1}"#;
-    up.then([says("hi", Some(9))]);
+    up.script_next([says("hi", Some(9))]);
     let answer = proxy.client().chat(ask).await;
     assert_eq!(header(&answer, "actions"), "none");
-    let sent = String::from_utf8(up.last().body).unwrap();
+    let sent = String::from_utf8(up.last_request().body).unwrap();
     assert_eq!(sent, ask.replace("up/m", "m"));
     assert_ne!(serde_json::from_str::<Value>(&sent).unwrap(), Value::Null);
 }

@@ -5,9 +5,11 @@ use serde_json::{Value, json};
 
 use super::{Talk, before, counting, header, health, says, streams, user};
 use crate::support::{
-    client::{Answer, Client, next},
-    provider::{DONE, FINISH, Provider, Step, TEXT, USAGE, answer, send, stream_head},
-    proxy::Running,
+    client::{ClientAnswer, TestClient, next},
+    provider::{
+        DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, USAGE, answer, send_bytes, stream_head,
+    },
+    proxy::RunningProxy,
 };
 
 fn hello() -> Vec<Value> {
@@ -17,7 +19,7 @@ fn hello() -> Vec<Value> {
     ]
 }
 
-fn streaming(proxy: &Running, client: Client) -> Talk {
+fn streaming(proxy: &RunningProxy, client: TestClient) -> Talk {
     let mut talk = Talk::new(proxy);
     talk.client = client;
     talk.fields = json!({"stream": true});
@@ -27,7 +29,7 @@ fn streaming(proxy: &Running, client: Client) -> Talk {
 
 #[tokio::test]
 async fn the_head_of_a_stream_tells_of_the_answer_before() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = streaming(&proxy, proxy.client());
     for (used, expected) in [
@@ -37,7 +39,7 @@ async fn the_head_of_a_stream_tells_of_the_answer_before() {
         (Some(9), "unknown previous unknown 10000 - -"),
         (Some(9), "healthy previous 9 10000 0.001 0.002"),
     ] {
-        up.then(streams(&hello(), used));
+        up.script_next(streams(&hello(), used));
         let got = talk.ask().await;
         assert!(got.whole && got.trailers.is_none());
         assert_eq!(health(&got.headers), expected);
@@ -51,11 +53,11 @@ async fn the_head_of_a_stream_tells_of_the_answer_before() {
 }
 
 /// The end of a stream, and its trailers.
-async fn check(proxy: &Running, client: Client, up: &Provider) {
+async fn check(proxy: &RunningProxy, client: TestClient, up: &ScriptedProvider) {
     let talk = streaming(proxy, client)
         .with("te", "trailers")
         .with("x-plimsoll-stream-health", "comment");
-    up.then(streams(&hello(), Some(4_600)));
+    up.script_next(streams(&hello(), Some(4_600)));
     let got = talk.ask().await;
     assert!(got.whole);
     let trailers: HeaderMap = got.trailers.clone().expect("trailers came");
@@ -75,7 +77,7 @@ async fn check(proxy: &Running, client: Client, up: &Provider) {
 
 #[tokio::test]
 async fn the_end_of_a_stream_tells_of_itself() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     check(&proxy, proxy.client(), &up).await;
     check(&proxy, proxy.client_h2(), &up).await;
@@ -83,15 +85,15 @@ async fn the_end_of_a_stream_tells_of_itself() {
 
 #[tokio::test]
 async fn a_stream_that_ends_without_done_is_told_of_too() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let talk = streaming(&proxy, proxy.client()).with("x-plimsoll-stream-health", "comment");
-    up.then([
+    up.script_next([
         stream_head(),
-        send(TEXT),
-        send(FINISH),
-        send(USAGE),
-        Step::Close,
+        send_bytes(TEXT),
+        send_bytes(FINISH),
+        send_bytes(USAGE),
+        ProviderStep::Close,
     ]);
     let got = talk.ask().await;
     let comment = ": plimsoll health=healthy prompt-tokens=7 context-limit=10000 hard-util=0.001 optimal-util=0.002 actions=none\n\n";
@@ -101,10 +103,15 @@ async fn a_stream_that_ends_without_done_is_told_of_too() {
 
 #[tokio::test]
 async fn a_client_that_leaves_leaves_no_state() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let talk = streaming(&proxy, proxy.client());
-    up.then([stream_head(), send(TEXT), send(FINISH), Step::Stall]);
+    up.script_next([
+        stream_head(),
+        send_bytes(TEXT),
+        send_bytes(FINISH),
+        ProviderStep::Stall,
+    ]);
     let mut answer = talk.client.begin(talk.request()).await;
     let session = answer.headers()["x-plimsoll-session"].clone();
     next(answer.body_mut()).await;
@@ -119,9 +126,9 @@ async fn a_client_that_leaves_leaves_no_state() {
 
 #[tokio::test]
 async fn without_usage_the_end_says_unknown() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
-    up.then(streams(&hello(), None));
+    up.script_next(streams(&hello(), None));
     let talk = streaming(&proxy, proxy.client())
         .with("te", "trailers")
         .with("x-plimsoll-stream-health", "comment");
@@ -135,33 +142,38 @@ async fn without_usage_the_end_says_unknown() {
 
 #[tokio::test]
 async fn a_broken_stream_leaves_no_state() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let talk = streaming(&proxy, proxy.client()).with("te", "trailers");
-    up.then([stream_head(), send(TEXT), Step::Close]);
+    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Close]);
     let got = talk.ask().await;
     assert!(!got.whole && got.trailers.is_none());
     assert_eq!(talk.session(&got).await, Value::Null);
     // Neither does an answer that is an error inside.
     let error = "data: {\"error\":{\"message\":\"overloaded\"}}\n\n";
-    up.then([stream_head(), send(error), send(DONE), Step::Close]);
+    up.script_next([
+        stream_head(),
+        send_bytes(error),
+        send_bytes(DONE),
+        ProviderStep::Close,
+    ]);
     let got = talk.ask().await;
     assert_eq!(talk.session(&got).await, Value::Null);
-    up.then(streams(&hello(), Some(9)));
+    up.script_next(streams(&hello(), Some(9)));
     let got = talk.ask().await;
     assert_eq!(talk.session(&got).await["generations"], 1);
 }
 
 /// A streamed answer, the message an SDK makes of it, and that it is found again.
 async fn found_again(deltas: &[Value], made: Value, results: &[Value]) {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = streaming(&proxy, proxy.client());
     let mut other = streaming(&proxy, proxy.client());
-    up.then(streams(deltas, Some(77)));
+    up.script_next(streams(deltas, Some(77)));
     let first = talk.ask().await;
     // A second answer to the same request, so that only the answer itself tells them apart.
-    up.then(streams(&[json!({"content": "something else"})], Some(5)));
+    up.script_next(streams(&[json!({"content": "something else"})], Some(5)));
     let second = other.ask().await;
     assert_ne!(header(&first, "session"), header(&second, "session"));
     talk.messages.push(made);
@@ -170,14 +182,14 @@ async fn found_again(deltas: &[Value], made: Value, results: &[Value]) {
         .messages
         .push(json!({"role": "assistant", "content": "something else"}));
     other.messages.push(user("y"));
-    let found = |got: &Answer, first: &Answer| {
+    let found = |got: &ClientAnswer, first: &ClientAnswer| {
         assert_eq!(header(got, "session"), header(first, "session"));
     };
-    up.then(streams(&hello(), Some(9)));
+    up.script_next(streams(&hello(), Some(9)));
     let got = talk.ask().await;
     found(&got, &first);
     assert_eq!(header(&got, "prompt-tokens"), "77");
-    up.then(streams(&hello(), Some(9)));
+    up.script_next(streams(&hello(), Some(9)));
     found(&other.ask().await, &second);
     assert_eq!(talk.session(&got).await["generations"], 2);
 }
@@ -231,12 +243,12 @@ async fn a_stream_answered_in_one_piece_is_judged_at_once() {
     // And the other way round: a stream that nobody asked for.
     let mut talk = Talk::new(&proxy);
     talk.messages.push(user("z"));
-    up.then(streams(&hello(), Some(9)));
+    up.script_next(streams(&hello(), Some(9)));
     let got = talk.ask().await;
     assert_eq!(header(&got, "health-from"), "previous");
     assert_eq!(talk.session(&got).await["prompt_tokens"], 9);
-    up.then([answer("200 OK", "", "not json")]);
+    up.script_next([answer("200 OK", "", "not json")]);
     talk.ask().await.is_error(502, "provider_bad_answer");
-    up.then([says("fine", None)]);
+    up.script_next([says("fine", None)]);
     assert_eq!(talk.ask().await.status, 200);
 }

@@ -4,10 +4,9 @@
 use super::{split, talk::talk};
 use crate::support::{
     any_settings,
-    made::ours,
-    once_more,
-    plans::{self, clean, untouched},
-    without_notes,
+    made::make_injected,
+    plans::{self, assert_untouched, is_clean},
+    settings_once_applied, without_annotations,
 };
 use bytes::Bytes;
 use plimsoll::{
@@ -39,14 +38,14 @@ pub(super) fn check(data: &[u8]) {
         0 => GuardConfig::default(),
         _ => any_settings(seed),
     };
-    let policy = plans::policy(
+    let policy = plans::make_policy(
         &PROFILES[usize::from(head[1]) % PROFILES.len()],
         WINDOWS[usize::from(head[0] % 8)],
         &settings,
     );
     let mine = match head[3] % 2 {
         0 => Injections::default(),
-        _ => ours(&conversation, seed),
+        _ => make_injected(&conversation, seed),
     };
     holds(&conversation, &policy, mine);
 }
@@ -64,41 +63,41 @@ fn holds(before: &Conversation, policy: &Policy<'_>, ours: Injections) {
         ..Recall::default()
     };
     let plan = guard::plan(before, policy, &recall);
-    let after = plans::sent(before, &plan);
+    let after = plans::apply_plan(before, &plan);
     let _ = plan.report.format_actions();
     if let Some(stood_back) = plan.report.stood_back {
         assert_eq!(after, before.body);
         let ours = matches!(stood_back, StandBackReason::Unsound(_));
         assert!(
-            !ours || !clean(&before.body, policy.profile),
+            !ours || !is_clean(&before.body, policy.profile),
             "an unsound plan: {stood_back:?}"
         );
         return;
     }
-    untouched(before, &after, &plan, policy.profile.name);
+    assert_untouched(before, &after, &plan, policy.profile.name);
     if !is_json(&before.body) {
         return;
     }
     let shown = || String::from_utf8_lossy(&after).into_owned();
     assert!(is_json(&after), "no JSON any more: {}", shown());
-    let sound = clean(&before.body, policy.profile);
-    let mut broken = plans::broken(&before.body, &after, policy.profile);
+    let sound = is_clean(&before.body, policy.profile);
+    let mut broken = plans::broken_rules(&before.body, &after, policy.profile);
     // What breaks a rule of order already may come to break another one at the same place.
     broken.retain(|it| sound || !(5..=9).contains(&it.rule));
     assert_eq!(broken, [], "{}: {}", policy.profile.name, shown());
     let edited = chat::index_body(after.clone()).expect("a conversation, as it was one");
     // What the provider gets has no annotations any more.
-    let after = without_notes(&edited);
+    let after = without_annotations(&edited);
     let shown = || String::from_utf8_lossy(&after).into_owned();
     let edited = chat::index_body(after.clone()).expect("a conversation, as it was one");
-    let second = once_more(policy.settings);
+    let second = settings_once_applied(policy.settings);
     let second = Policy {
         settings: &second,
         ..*policy
     };
     let again = guard::plan(&edited, &second, &Recall::default());
     if !with_ours && plan.report.raw_after <= plan.report.budget.tokens && sound {
-        let twice = plans::sent(&edited, &again);
+        let twice = plans::apply_plan(&edited, &again);
         assert_eq!(String::from_utf8_lossy(&twice), shown(), "guarded twice");
     }
 }

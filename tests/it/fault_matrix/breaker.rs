@@ -7,14 +7,16 @@ use plimsoll::{config::Auth, guard::profile::find_profile};
 use super::{ask, breaker, counted, falls_back, good, retries};
 use crate::support::{
     client::SECRET,
-    model::classic,
-    provider::{COMPLETION, Provider, Step, answer, send},
-    proxy::{Proxy, within},
+    model::refuse_as_openai,
+    provider::{COMPLETION, ProviderStep, ScriptedProvider, answer, send_bytes},
+    proxy::{ProxyBuilder, within_time},
 };
 
 /// Two providers with nobody's key; one failure opens a breaker.
-fn pair(up: &Provider, other: &Provider, fallback: &[&str]) -> Proxy {
-    let proxy = Proxy::new().provider("up", up).provider("other", other);
+fn pair(up: &ScriptedProvider, other: &ScriptedProvider, fallback: &[&str]) -> ProxyBuilder {
+    let proxy = ProxyBuilder::new()
+        .provider("up", up)
+        .provider("other", other);
     proxy
         .providers(|provider| {
             provider.auth = Auth::None;
@@ -23,10 +25,10 @@ fn pair(up: &Provider, other: &Provider, fallback: &[&str]) -> Proxy {
         .set(|config| falls_back(config, fallback))
 }
 
-async fn ready() -> (Provider, Provider) {
+async fn ready() -> (ScriptedProvider, ScriptedProvider) {
     (
-        Provider::start().await,
-        Provider::answering(|_| good(false)).await,
+        ScriptedProvider::start().await,
+        ScriptedProvider::start_answering(|_| good(false)).await,
     )
 }
 
@@ -43,14 +45,14 @@ async fn what_the_client_caused_opens_no_breaker_and_goes_nowhere_else() {
         vec![answer(status, "", theirs)]
     });
     // A window that nothing can be fitted to, and nobody has a larger one.
-    let steps: Vec<_> = steps.into_iter().chain([classic(5, 9)]).collect();
+    let steps: Vec<_> = steps.into_iter().chain([refuse_as_openai(5, 9)]).collect();
     for (count, steps) in steps.into_iter().enumerate() {
-        up.then(steps);
+        up.script_next(steps);
         let got = client.chat(ask(false)).await;
         assert!(got.status.is_client_error() || got.status == 501);
         assert_eq!(got.headers["x-plimsoll-provider"], "up");
         assert_eq!(
-            (up.count(), other.count()),
+            (up.count_requests(), other.count_requests()),
             (count + 1, 0),
             "{}",
             got.text()
@@ -66,21 +68,21 @@ async fn an_open_breaker_is_passed_over_where_somebody_else_answers() {
     let proxy = proxy.providers(|provider| provider.breaker_open = Duration::from_millis(300));
     let proxy = proxy.start().await;
     let client = proxy.client();
-    up.then([answer("503 No", "", "")]);
+    up.script_next([answer("503 No", "", "")]);
     let got = client.chat(ask(false)).await;
     assert_eq!(got.headers["x-plimsoll-attempts"], "2");
     assert_eq!(breaker(&client, "up").await, "open");
     let got = client.chat(ask(false)).await;
     assert_eq!(got.headers["x-plimsoll-provider"], "other");
     assert_eq!(got.headers["x-plimsoll-attempts"], "1");
-    assert_eq!(up.count(), 1);
-    within(async { while breaker(&client, "up").await != "half_open" {} }).await;
+    assert_eq!(up.count_requests(), 1);
+    within_time(async { while breaker(&client, "up").await != "half_open" {} }).await;
     // The probe fails, and the client does not notice.
-    up.then([Step::Close]);
+    up.script_next([ProviderStep::Close]);
     assert_eq!(client.chat(ask(false)).await.status, 200);
     assert_eq!(breaker(&client, "up").await, "open");
-    within(async { while breaker(&client, "up").await != "half_open" {} }).await;
-    up.then([answer("200 OK", "", COMPLETION)]);
+    within_time(async { while breaker(&client, "up").await != "half_open" {} }).await;
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let got = client.chat(ask(false)).await;
     assert_eq!(got.headers["x-plimsoll-provider"], "up");
     assert_eq!(breaker(&client, "up").await, "closed");
@@ -91,23 +93,23 @@ async fn who_is_alone_is_asked_all_the_same() {
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &[]).start().await;
     let client = proxy.client();
-    up.then([Step::Close]);
+    up.script_next([ProviderStep::Close]);
     let got = client.chat(ask(false)).await;
     got.is_error(502, "provider_unreachable");
     assert_eq!(breaker(&client, "up").await, "open");
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(client.chat(ask(false)).await.status, 200);
-    assert_eq!(other.count(), 0);
+    assert_eq!(other.count_requests(), 0);
     // Where all are open, the first is asked, and then the others.
     let proxy = pair(&up, &other, &["other/b"]).start().await;
     let client = proxy.client();
     for _ in 0..2 {
-        up.then([Step::Close]);
-        other.then([Step::Close]);
+        up.script_next([ProviderStep::Close]);
+        other.script_next([ProviderStep::Close]);
         let got = client.chat(ask(false)).await;
         got.is_error(502, "provider_unreachable");
     }
-    assert_eq!((up.count(), other.count()), (4, 2));
+    assert_eq!((up.count_requests(), other.count_requests()), (4, 2));
 }
 
 #[tokio::test]
@@ -115,14 +117,18 @@ async fn a_breaker_that_opens_ends_the_retries_where_somebody_else_can_answer() 
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &["other/b"]).set(retries).start().await;
     let client = proxy.client();
-    up.then([Step::Close]);
+    up.script_next([ProviderStep::Close]);
     let got = client.chat(ask(false)).await;
     assert_eq!(got.headers["x-plimsoll-provider"], "other");
-    assert_eq!(up.count(), 1, "it is not asked again once it is open");
+    assert_eq!(
+        up.count_requests(),
+        1,
+        "it is not asked again once it is open"
+    );
     // Nobody else: all retries are made.
     let proxy = pair(&up, &other, &[]).set(retries).start().await;
     proxy.client().chat(ask(false)).await;
-    assert_eq!(up.count(), 4);
+    assert_eq!(up.count_requests(), 4);
 }
 
 #[tokio::test]
@@ -131,9 +137,9 @@ async fn a_client_that_retries_by_itself_gets_no_retries_of_ours() {
     let proxy = pair(&up, &other, &[]).set(retries).start().await;
     let client = proxy.client();
     for (value, calls) in [("1", 1), ("0", 3), ("3", 1)] {
-        let before = up.count();
+        let before = up.count_requests();
         for _ in 0..calls {
-            up.then([answer("503 No", "", "")]);
+            up.script_next([answer("503 No", "", "")]);
         }
         let mut request = client.chat_request(ask(false));
         let value = value.parse().unwrap();
@@ -141,7 +147,7 @@ async fn a_client_that_retries_by_itself_gets_no_retries_of_ours() {
             .headers_mut()
             .insert("x-stainless-retry-count", value);
         assert_eq!(client.send(request).await.status, 503);
-        assert_eq!(up.count() - before, calls);
+        assert_eq!(up.count_requests() - before, calls);
     }
 }
 
@@ -154,7 +160,7 @@ async fn a_client_that_leaves_ends_the_wait_for_a_retry() {
         config.retry.max_time = Duration::from_secs(30);
     });
     let proxy = proxy.start().await;
-    up.then([answer("429 No", "retry-after: 8\r\n", "")]);
+    up.script_next([answer("429 No", "retry-after: 8\r\n", "")]);
     let watch = proxy.client();
     {
         let client = proxy.client();
@@ -168,11 +174,11 @@ async fn a_client_that_leaves_ends_the_wait_for_a_retry() {
         };
         tokio::select! {
             got = &mut asked => panic!("the wait is not over: {got:?}"),
-            () = within(retrying) => {}
+            () = within_time(retrying) => {}
         }
     }
-    within(async { while counted(&watch, "plimsoll_requests_in_flight").await > 0 {} }).await;
-    assert_eq!(up.count(), 1);
+    within_time(async { while counted(&watch, "plimsoll_requests_in_flight").await > 0 {} }).await;
+    assert_eq!(up.count_requests(), 1);
 }
 
 /// The limit of one client's account says nothing of another's.
@@ -191,10 +197,10 @@ async fn a_limit_of_a_clients_own_account_is_no_rest_for_the_others() {
         request.headers_mut().insert("authorization", key);
         client.send(request).await
     };
-    up.then([answer("429 No", "retry-after: 50\r\n", "")]);
+    up.script_next([answer("429 No", "retry-after: 50\r\n", "")]);
     let got = send_as("alice").await;
     assert_eq!(got.headers["x-plimsoll-provider"], "other");
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let got = send_as("bob").await;
     assert_eq!(got.headers["x-plimsoll-provider"], "up");
 }
@@ -204,12 +210,12 @@ async fn a_limit_of_our_account_is_a_rest_for_all() {
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &["other/b"]).start().await;
     let client = proxy.client();
-    up.then([answer("429 No", "retry-after: 50\r\n", "")]);
+    up.script_next([answer("429 No", "retry-after: 50\r\n", "")]);
     for _ in 0..3 {
         let got = client.chat(ask(false)).await;
         assert_eq!(got.headers["x-plimsoll-provider"], "other");
     }
-    assert_eq!(up.count(), 1);
+    assert_eq!(up.count_requests(), 1);
     assert_eq!(breaker(&client, "up").await, "closed");
 }
 
@@ -218,24 +224,30 @@ async fn a_limit_of_our_account_is_a_rest_for_all() {
 async fn an_answer_that_began_is_not_asked_for_elsewhere() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
     for steps in [
-        vec![send(head), Step::Close],
+        vec![send_bytes(head), ProviderStep::Close],
         vec![answer("200 OK", "", "<html>")],
-        vec![send(head.replace("200 OK", "404 No")), Step::Close],
+        vec![
+            send_bytes(head.replace("200 OK", "404 No")),
+            ProviderStep::Close,
+        ],
     ] {
         let (up, other) = ready().await;
         let proxy = pair(&up, &other, &["other/b"]).set(retries);
         let proxy =
             proxy.providers(|provider| provider.profile = find_profile("template").unwrap());
         let proxy = proxy.start().await;
-        up.then(steps);
+        up.script_next(steps);
         let got = proxy.client().chat(ask(false)).await;
         got.is_error(502, "provider_bad_answer");
-        assert_eq!((up.count(), other.count()), (1, 0));
+        assert_eq!((up.count_requests(), other.count_requests()), (1, 0));
     }
     // A failure is one, told to its end or not.
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &["other/b"]).start().await;
-    up.then([send(head.replace("200 OK", "503 No")), Step::Close]);
+    up.script_next([
+        send_bytes(head.replace("200 OK", "503 No")),
+        ProviderStep::Close,
+    ]);
     let got = proxy.client().chat(ask(false)).await;
     assert_eq!(got.headers["x-plimsoll-provider"], "other");
 }

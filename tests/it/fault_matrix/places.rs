@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::good;
 use crate::support::{
-    client::{Answer, Client, SECRET},
-    model::{Model, Said},
-    provider::{Provider, answer},
-    proxy::Proxy,
+    client::{ClientAnswer, SECRET, TestClient},
+    model::{ModelReply, ModelSetup},
+    provider::{ScriptedProvider, answer},
+    proxy::ProxyBuilder,
 };
 
 /// A conversation of about 60,000 tokens that every template takes.
@@ -36,15 +36,17 @@ fn model(config: &mut Config, name: &str, window: u32, set: impl FnOnce(&mut Mod
     config.models.insert(name.into(), settings);
 }
 
-fn pair(up: &Provider, other: &Provider) -> Proxy {
-    let proxy = Proxy::new().provider("up", up).provider("other", other);
+fn pair(up: &ScriptedProvider, other: &ScriptedProvider) -> ProxyBuilder {
+    let proxy = ProxyBuilder::new()
+        .provider("up", up)
+        .provider("other", other);
     proxy.providers(|provider| {
         provider.auth = Auth::None;
         provider.breaker_failures = 1;
     })
 }
 
-fn who(got: &Answer) -> &str {
+fn who(got: &ClientAnswer) -> &str {
     got.headers["x-plimsoll-provider"].to_str().unwrap()
 }
 
@@ -52,9 +54,9 @@ fn who(got: &Answer) -> &str {
 async fn who_stands_in_gets_what_fits_its_window_and_its_grammar() {
     let template = find_profile("template").unwrap();
     for streams in [false, true] {
-        let up = Provider::answering(|_| vec![answer("500 No", "", "{}")]).await;
-        let small = Model::new(8_192).profile(template);
-        let small = small.start(|_| Said::text("Well.")).await;
+        let up = ScriptedProvider::start_answering(|_| vec![answer("500 No", "", "{}")]).await;
+        let small = ModelSetup::new(8_192).profile(template);
+        let small = small.start(|_| ModelReply::text("Well.")).await;
         let proxy = pair(&up, &small.provider).set(|config| {
             config.providers.get_mut("other").unwrap().profile = template;
             model(config, "m", 128_000, |m| {
@@ -71,12 +73,12 @@ async fn who_stands_in_gets_what_fits_its_window_and_its_grammar() {
         let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
         assert!(actions.contains("dropped="), "{actions}");
         // The first had it whole, the second once and at its first try.
-        let first: Value = serde_json::from_slice(&up.last().body).unwrap();
+        let first: Value = serde_json::from_slice(&up.last_request().body).unwrap();
         let sent: Value = serde_json::from_str(&asked).unwrap();
         assert_eq!(first["messages"], sent["messages"]);
         assert_eq!((small.count(), small.overflows()), (1, 0));
         assert_eq!(small.bodies().await[0]["model"], "b");
-        small.is_content();
+        small.assert_no_faults();
     }
 }
 
@@ -88,8 +90,10 @@ async fn what_cannot_be_healed_goes_to_a_larger_window_and_to_no_other() {
         {"role": "user", "content": "Hello"},
     ]});
     for (window, answered) in [(8_192, false), (128_000, true)] {
-        let small = Model::new(8_192).start(|_| Said::text("no")).await;
-        let other = Provider::answering(|_| good(false)).await;
+        let small = ModelSetup::new(8_192)
+            .start(|_| ModelReply::text("no"))
+            .await;
+        let other = ScriptedProvider::start_answering(|_| good(false)).await;
         let proxy = pair(&small.provider, &other).set(|config| {
             model(config, "m", 8_192, |m| m.fallback = vec!["other/b".into()]);
             model(config, "other/b", window, |_| {});
@@ -98,7 +102,7 @@ async fn what_cannot_be_healed_goes_to_a_larger_window_and_to_no_other() {
         let client = proxy.client();
         let got = client.chat(body.to_string()).await;
         assert_eq!(super::breaker(&client, "up").await, "closed");
-        assert_eq!(other.count(), usize::from(answered));
+        assert_eq!(other.count_requests(), usize::from(answered));
         if answered {
             assert_eq!((got.status.as_u16(), who(&got)), (200, "other"));
         } else {
@@ -116,16 +120,16 @@ fn with_larger(config: &mut Config) {
 
 #[tokio::test]
 async fn a_larger_model_answers_instead_of_a_cut() {
-    let up = Provider::answering(|_| good(false)).await;
-    let other = Provider::answering(|_| good(false)).await;
+    let up = ScriptedProvider::start_answering(|_| good(false)).await;
+    let other = ScriptedProvider::start_answering(|_| good(false)).await;
     let proxy = pair(&up, &other).set(with_larger).start().await;
     let got = proxy.client().chat(long("m", false)).await;
     assert_eq!((got.status.as_u16(), who(&got)), (200, "other"));
     assert_eq!(got.headers["x-plimsoll-actions"], "none");
     assert_eq!(got.headers["x-plimsoll-context-limit"], "128000");
-    assert_eq!((up.count(), other.count()), (0, 1));
+    assert_eq!((up.count_requests(), other.count_requests()), (0, 1));
     let sent: Value = serde_json::from_str(&long("m", false)).unwrap();
-    let body: Value = serde_json::from_slice(&other.last().body).unwrap();
+    let body: Value = serde_json::from_slice(&other.last_request().body).unwrap();
     assert_eq!(body["model"], "big");
     assert_eq!(body["messages"], sent["messages"]);
     // What fits stays.
@@ -135,8 +139,10 @@ async fn a_larger_model_answers_instead_of_a_cut() {
 
 #[tokio::test]
 async fn where_the_larger_model_fails_the_conversation_is_cut_after_all() {
-    let small = Model::new(8_192).start(|_| Said::text("Well.")).await;
-    let other = Provider::answering(|_| vec![answer("503 No", "", "")]).await;
+    let small = ModelSetup::new(8_192)
+        .start(|_| ModelReply::text("Well."))
+        .await;
+    let other = ScriptedProvider::start_answering(|_| vec![answer("503 No", "", "")]).await;
     let proxy = pair(&small.provider, &other).set(with_larger);
     let proxy = proxy.start().await;
     // The second finds the breaker of the larger one open.
@@ -146,17 +152,19 @@ async fn where_the_larger_model_fails_the_conversation_is_cut_after_all() {
         assert_eq!(who(&got), "up");
         assert_eq!(got.headers["x-plimsoll-attempts"], attempts);
     }
-    assert_eq!((small.overflows(), other.count()), (0, 1));
-    small.is_content();
+    assert_eq!((small.overflows(), other.count_requests()), (0, 1));
+    small.assert_no_faults();
 }
 
 #[tokio::test]
 async fn a_clients_credentials_reach_one_base_url_only() {
-    let up = Provider::answering(|_| vec![answer("500 No", "", "")]).await;
-    let keyed = Model::new(8_192).start(|_| Said::text("Well.")).await;
-    let far = Provider::answering(|_| good(false)).await;
+    let up = ScriptedProvider::start_answering(|_| vec![answer("500 No", "", "")]).await;
+    let keyed = ModelSetup::new(8_192)
+        .start(|_| ModelReply::text("Well."))
+        .await;
+    let far = ScriptedProvider::start_answering(|_| good(false)).await;
     let ours = "our own key";
-    let proxy = Proxy::new()
+    let proxy = ProxyBuilder::new()
         .provider("up", &up)
         .provider("other", &keyed.provider)
         .provider("far", &far)
@@ -177,16 +185,20 @@ async fn a_clients_credentials_reach_one_base_url_only() {
     let key = format!("Bearer {SECRET}").parse().unwrap();
     request.headers_mut().insert("authorization", key);
     let got = client.send(request).await;
-    assert_eq!(far.count(), 0, "the client's key went to a third party");
+    assert_eq!(
+        far.count_requests(),
+        0,
+        "the client's key went to a third party"
+    );
     assert_eq!((got.status.as_u16(), who(&got)), (200, "other"));
     let theirs = format!("Bearer {SECRET}");
-    assert_eq!(up.last().header("authorization"), Some(&*theirs));
-    let seen = keyed.provider.last();
+    assert_eq!(up.last_request().header("authorization"), Some(&*theirs));
+    let seen = keyed.provider.last_request();
     assert!(seen.header("authorization").unwrap().ends_with(ours));
 }
 
 /// The next request of a session; gives who answered.
-async fn step(client: &Client, messages: &mut Vec<Value>) -> String {
+async fn step(client: &TestClient, messages: &mut Vec<Value>) -> String {
     messages.push(json!({"role": "user", "content": "and now?"}));
     let body = json!({"model": "pool", "messages": messages});
     let got = client.chat(body.to_string()).await;
@@ -196,8 +208,8 @@ async fn step(client: &Client, messages: &mut Vec<Value>) -> String {
 
 #[tokio::test]
 async fn a_session_stays_with_one_of_several_deployments() {
-    let up = Provider::answering(|_| good(false)).await;
-    let other = Provider::answering(|_| good(false)).await;
+    let up = ScriptedProvider::start_answering(|_| good(false)).await;
+    let other = ScriptedProvider::start_answering(|_| good(false)).await;
     let proxy = pair(&up, &other).set(|config| {
         let place = |model: &str| Deployment {
             model: model.into(),
@@ -218,6 +230,6 @@ async fn a_session_stays_with_one_of_several_deployments() {
         }
     }
     // Both in 24 fair tosses, but for one run in eight million.
-    assert!(up.count() > 0 && other.count() > 0);
-    assert_eq!(up.count() + other.count(), 96);
+    assert!(up.count_requests() > 0 && other.count_requests() > 0);
+    assert_eq!(up.count_requests() + other.count_requests(), 96);
 }

@@ -4,15 +4,18 @@ use std::io::Write as _;
 
 use super::ASK;
 use crate::support::{
-    provider::{COMPLETION, DONE, FINISH, Provider, SOON, Step, answer, send, stream_head},
-    proxy::{Proxy, Running},
+    provider::{
+        COMPLETION, DONE, FINISH, ProviderStep, SOON, ScriptedProvider, answer, send_bytes,
+        stream_head,
+    },
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 const STREAM: &str = r#"{"model":"m","stream":true,"stream_options":{"include_usage":false},"messages":[{"role":"user","content":"x"}]}"#;
 
-async fn pair() -> (Provider, Running) {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up);
+async fn pair() -> (ScriptedProvider, RunningProxy) {
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up);
     let proxy = proxy.set(|config| config.server.max_bytes_in_flight = 4 << 20);
     let proxy = proxy.providers(|provider| {
         provider.first_byte_timeout = 10 * SOON;
@@ -21,8 +24,8 @@ async fn pair() -> (Provider, Running) {
     (up, proxy.start().await)
 }
 
-async fn goes_on(up: &Provider, proxy: &Running) {
-    up.then([answer("200 OK", "", COMPLETION)]);
+async fn goes_on(up: &ScriptedProvider, proxy: &RunningProxy) {
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(proxy.client().chat(ASK).await.text(), COMPLETION);
 }
 
@@ -50,7 +53,7 @@ async fn heads_without_an_end_or_a_meaning_are_a_502() {
         ),
     ] {
         let shown = head[..head.len().min(80)].to_owned();
-        up.then([send(&head), Step::Close]);
+        up.script_next([send_bytes(&head), ProviderStep::Close]);
         let got = proxy.client().chat(ASK).await;
         assert_eq!(got.status, 502, "{shown:?}: {}", got.text());
         let code = got.headers["x-plimsoll-error"].to_str().unwrap();
@@ -68,11 +71,15 @@ async fn a_flood_of_early_answers_ends() {
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         COMPLETION.len()
     );
-    up.then([send(early.repeat(1_000)), send(&head), send(COMPLETION)]);
+    up.script_next([
+        send_bytes(early.repeat(1_000)),
+        send_bytes(&head),
+        send_bytes(COMPLETION),
+    ]);
     let got = proxy.client().chat(ASK).await;
     assert_eq!((got.status.as_u16(), got.text()), (200, COMPLETION));
     assert!(!got.headers.contains_key("link"));
-    up.then([send(early.repeat(1_000)), Step::Stall]);
+    up.script_next([send_bytes(early.repeat(1_000)), ProviderStep::Stall]);
     proxy
         .client()
         .chat(ASK)
@@ -88,7 +95,7 @@ async fn what_a_provider_says_becomes_no_header() {
     let text = r#"{"error":{"message":"no\r\nset-cookie: a=b\r\n\r\n<script>","type":"x\r\ny","code":"a\nx-evil: 1"}}"#;
     let odd = "x-request-id: caf\u{e9}\u{6f22}\r\nset-cookie: a=b\r\nx-plimsoll-session: theirs\r\nx-plimsoll-health: healthy\r\n";
     for status in ["400 Bad Request", "500 Oops"] {
-        up.then([answer(status, odd, text)]);
+        up.script_next([answer(status, odd, text)]);
         let got = proxy.client().chat(ASK).await;
         assert_eq!((got.status.as_str(), got.text()), (&status[..3], text));
         assert!(!got.headers.contains_key("x-evil") && !got.headers.contains_key("set-cookie"));
@@ -112,10 +119,15 @@ async fn an_event_of_any_length_is_relayed() {
     const LINE: usize = 24 << 20;
     let (up, proxy) = pair().await;
     let piece = "y".repeat(1 << 20);
-    let mut steps = vec![stream_head(), send("data: ")];
-    steps.extend(vec![send(&piece); LINE >> 20]);
-    steps.extend([send("\n\n"), send(FINISH), send(DONE), Step::Close]);
-    up.then(steps);
+    let mut steps = vec![stream_head(), send_bytes("data: ")];
+    steps.extend(vec![send_bytes(&piece); LINE >> 20]);
+    steps.extend([
+        send_bytes("\n\n"),
+        send_bytes(FINISH),
+        send_bytes(DONE),
+        ProviderStep::Close,
+    ]);
+    up.script_next(steps);
     let got = proxy.client().chat(STREAM).await;
     assert!(got.whole && got.status == 200);
     assert_eq!(got.body.len(), 6 + LINE + 2 + FINISH.len() + DONE.len());
@@ -136,7 +148,7 @@ async fn a_bomb_is_relayed_as_it_came() {
     let zstd = zstd::encode_all(&zeros[..], 3).unwrap();
     for (coding, packed) in [("gzip", gzip.finish().unwrap()), ("br", br), ("zstd", zstd)] {
         assert!(packed.len() < 1 << 20);
-        up.then([answer(
+        up.script_next([answer(
             "200 OK",
             &format!("content-encoding: {coding}\r\n"),
             &packed,
@@ -150,10 +162,10 @@ async fn a_bomb_is_relayed_as_it_came() {
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-encoding: {coding}\r\n\r\n"
         );
-        up.then([send(head), send(&packed), Step::Close]);
+        up.script_next([send_bytes(head), send_bytes(&packed), ProviderStep::Close]);
         let got = proxy.client().chat(STREAM).await;
         assert!(got.body.starts_with(&packed), "{coding}");
-        up.then([answer(
+        up.script_next([answer(
             "400 Bad Request",
             &format!("content-encoding: {coding}\r\n"),
             &packed,

@@ -93,5 +93,5 @@ async fn what_is_no_json_is_refused() {
         got.is_error(400, "invalid_json");
         assert!(got.body.len() < 2_000, "the body is not repeated");
     }
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }

@@ -46,7 +46,7 @@ async fn what_could_be_read_in_two_ways_reaches_nobody() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }
 
 /// Two lengths that agree, and codings in another spelling, are one request.
@@ -76,7 +76,7 @@ async fn what_can_be_read_in_one_way_is_one_request() {
         let framing = |name: &str| seen.headers.iter().filter(|(it, _)| it == name).count();
         assert_eq!(framing("content-length") + framing("transfer-encoding"), 1);
     }
-    assert_eq!(up.count(), cases.len());
+    assert_eq!(up.count_requests(), cases.len());
 }
 
 /// A length beside a coding is how requests are smuggled past a server that reads the other one: the coding
@@ -98,7 +98,7 @@ async fn a_length_beside_a_coding_hides_no_second_request() {
             assert_eq!(seen.header("transfer-encoding"), None);
         }
     }
-    assert_eq!(up.count(), count);
+    assert_eq!(up.count_requests(), count);
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn damaged_chunks_are_no_body() {
         );
         assert!(text.contains("connection: close"), "{text}");
     }
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }
 
 /// Two requests in one packet are two answers, in their order.
@@ -149,5 +149,5 @@ async fn requests_in_a_row_are_answered_in_their_order() {
     ];
     let text = raw(&proxy, row.concat()).await;
     assert_eq!(statuses(&text), [200, 404, 200], "{text}");
-    assert_eq!(up.count(), 2);
+    assert_eq!(up.count_requests(), 2);
 }

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{ASK, chat, pair, raw, statuses};
-use crate::support::{client::full, proxy::within};
+use crate::support::{client::full_body, proxy::within_time};
 
 /// A byte now and then keeps no connection, and holds up nobody else.
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn a_head_that_drips_is_cut_off_and_others_are_served() {
         slow = open;
     }
     assert!(served > 1);
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn heads_beyond_a_bound_are_refused() {
         assert_eq!(statuses(&text), [status], "{what}: {text}");
         assert!(text.contains("connection: close"), "{what}: {text}");
     }
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
     assert_eq!(proxy.client().get("/healthz").await.status, 200);
 }
 
@@ -118,7 +118,7 @@ async fn what_is_no_request_ends_the_connection() {
         let text = raw(&proxy, bytes).await;
         assert_eq!(statuses(&text), expected, "{bytes:?}: {text}");
     }
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }
 
 /// Requests that are HTTP and ask for what is not here.
@@ -144,7 +144,7 @@ async fn odd_targets_are_answered_by_us() {
             assert!(text.contains("x-plimsoll-error"), "{line}: {text}");
         }
     }
-    assert_eq!(up.count(), 0);
+    assert_eq!(up.count_requests(), 0);
 }
 
 /// Who asks to leave HTTP for anything but a websocket is answered in HTTP.
@@ -195,7 +195,7 @@ async fn ids_of_a_client_break_no_head() {
         ] {
             request = request.header(name, *id);
         }
-        let got = client.send(request.body(full(ASK)).unwrap()).await;
+        let got = client.send(request.body(full_body(ASK)).unwrap()).await;
         assert_eq!(got.status, 200, "{}", got.text());
         let session = got.headers["x-plimsoll-session"].to_str().unwrap();
         assert!(
@@ -215,7 +215,7 @@ async fn ids_of_a_client_break_no_head() {
         let ask = ASK.replace("\"m\"", &format!("\"{model}\""));
         let got = client.chat(ask).await;
         assert!(!got.headers.contains_key("x-evil"), "{got:?}");
-        let seen = up.last();
+        let seen = up.last_request();
         assert_eq!(seen.header("x-evil"), None, "{seen:?}");
         assert!(
             seen.line.starts_with("POST /v1/chat/completions HTTP/1.1"),
@@ -240,7 +240,7 @@ async fn half_a_body_reaches_nobody() {
             .await
             .unwrap();
         let mut text = String::new();
-        within(stream.read_to_string(&mut text)).await.unwrap();
+        within_time(stream.read_to_string(&mut text)).await.unwrap();
         let found = statuses(&text);
         assert!(matches!(found[..], [408 | 413 | 431]), "{lines}: {text}");
     }
@@ -250,5 +250,5 @@ async fn half_a_body_reaches_nobody() {
     stream.write_all(half.as_bytes()).await.unwrap();
     drop(stream);
     assert_eq!(proxy.client().chat(ASK).await.status, 200);
-    assert_eq!(up.count(), 1);
+    assert_eq!(up.count_requests(), 1);
 }

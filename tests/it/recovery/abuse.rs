@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::{Shape, WINDOW, before, deep, obliging, pair, prompted, work};
 use crate::support::{
     agent::Agent,
-    model::{Call, Heard, Model, Said},
+    model::{ModelCall, ModelReply, ModelRequest, ModelSetup},
 };
 
 /// Requests that one request of a client may take, whatever the model does.
 const MOST: usize = 24;
 
-fn own(heard: &Heard<'_>, name: &str, arguments: &str) -> Said {
-    Said::calls([Call {
+fn own(heard: &ModelRequest<'_>, name: &str, arguments: &str) -> ModelReply {
+    ModelReply::calls([ModelCall {
         id: Some(format!("own_{}", heard.nth)),
         name: name.to_owned(),
         arguments: arguments.to_owned(),
@@ -23,7 +23,7 @@ fn own(heard: &Heard<'_>, name: &str, arguments: &str) -> Said {
 #[tokio::test]
 async fn a_model_that_adds_reminders_for_ever() {
     for stream in [false, true] {
-        let (proxy, up) = pair(|heard| match heard.offers("add_reminder") {
+        let (proxy, up) = pair(|heard| match heard.offers_tool("add_reminder") {
             true => own(heard, "add_reminder", r#"{"content":"again"}"#),
             false => work(heard),
         })
@@ -38,7 +38,7 @@ async fn a_model_that_adds_reminders_for_ever() {
         }
         // A session that is over its bound still ends in something that the client can go on with.
         assert!(agent.messages.len() > 6);
-        up.is_content();
+        up.assert_no_faults();
     }
 }
 
@@ -48,7 +48,7 @@ async fn check(name: &'static str, arguments: String, tells: &[&str]) {
         let arguments = arguments.clone();
         let (proxy, up) = pair(move |heard| {
             let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
-            match asked && heard.offers(name) {
+            match asked && heard.offers_tool(name) {
                 true => own(heard, name, &arguments),
                 false => work(heard),
             }
@@ -74,7 +74,7 @@ async fn check(name: &'static str, arguments: String, tells: &[&str]) {
         let size = bodies[1].to_string().len();
         assert!(size < 400_000, "{size} bytes of it went upstream again");
         agent.steps(3).await;
-        up.is_content();
+        up.assert_no_faults();
     }
 }
 
@@ -144,12 +144,12 @@ async fn an_unknown_id_is_answered_with_an_error() {
 #[tokio::test]
 async fn calls_without_an_id_do_not_harm() {
     for stream in [false, true] {
-        let model = Model::new(WINDOW);
+        let model = ModelSetup::new(WINDOW);
         let up = model
             .start(|heard| {
                 let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
-                match asked && heard.offers("add_reminder") {
-                    true => Said::calls([Call {
+                match asked && heard.offers_tool("add_reminder") {
+                    true => ModelReply::calls([ModelCall {
                         id: None,
                         name: "add_reminder".to_owned(),
                         arguments: r#"{"content":"nameless"}"#.to_owned(),
@@ -161,7 +161,7 @@ async fn calls_without_an_id_do_not_harm() {
         let proxy = before(&up, &Shape::default()).start().await;
         let mut agent = deep(&proxy).set("stream", stream);
         agent.steps(5).await;
-        up.is_content();
+        up.assert_no_faults();
     }
 }
 
@@ -170,12 +170,12 @@ async fn reminders_are_bounded_in_number() {
     // Twenty reminders at every notice, over a whole countdown.
     let (proxy, up) = pair(|heard| {
         let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
-        match asked && heard.offers("add_reminder") {
-            true => Said::calls(
+        match asked && heard.offers_tool("add_reminder") {
+            true => ModelReply::calls(
                 (0..20)
                     .map(|at| {
                         let note = json!({"content": format!("{at} {}", "long ".repeat(400))});
-                        Call::new(&format!("own_{}_{at}", heard.nth), "add_reminder", &note)
+                        ModelCall::new(&format!("own_{}_{at}", heard.nth), "add_reminder", &note)
                     })
                     .collect::<Vec<_>>(),
             ),
@@ -197,5 +197,5 @@ async fn reminders_are_bounded_in_number() {
     );
     let largest = up.tokens().into_iter().max().unwrap();
     assert!(largest <= u64::from(WINDOW), "{largest} tokens");
-    up.is_content();
+    up.assert_no_faults();
 }

@@ -40,11 +40,11 @@ async fn tenants_with_the_same_conversation_share_nothing() {
             .to_string()
             .contains("go on after request")
     );
-    up.is_content();
+    up.assert_no_faults();
 }
 
 /// All messages of the first request that a step takes.
-async fn sent(agent: &mut Agent, up: &crate::support::model::Up) -> Vec<Value> {
+async fn sent(agent: &mut Agent, up: &crate::support::model::RunningModel) -> Vec<Value> {
     let before = up.count();
     agent.step().await;
     let body = up.bodies().await.swap_remove(before);
@@ -85,7 +85,7 @@ async fn a_branch_has_exactly_what_its_prefix_had() {
         .says("Something else entirely.");
     let messages = sent(&mut other, &up).await;
     assert_eq!(prompts(&serde_json::json!({ "messages": messages })), 0);
-    up.is_content();
+    up.assert_no_faults();
 }
 
 #[tokio::test]
@@ -101,5 +101,5 @@ async fn a_retry_is_the_same_again() {
         sent.push(up.bodies().await.swap_remove(before));
     }
     assert!(sent.windows(2).all(|pair| pair[0] == pair[1]));
-    up.is_content();
+    up.assert_no_faults();
 }

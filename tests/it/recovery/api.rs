@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use super::{deep, obliging, pair, prompted, prompts, words};
 use crate::support::{
-    agent::{Agent, Generation},
-    model::Up,
+    agent::{Agent, AgentGeneration},
+    model::RunningModel,
 };
 
-async fn clear(agent: &Agent, generation: &Generation) {
+async fn clear(agent: &Agent, generation: &AgentGeneration) {
     let id = generation.header("session").unwrap();
     let answer = agent
         .api(Method::POST, &format!("sessions/{id}/clear"))
@@ -17,7 +17,7 @@ async fn clear(agent: &Agent, generation: &Generation) {
     assert!(answer.status.is_success(), "{}", answer.text());
 }
 
-async fn newest(up: &Up) -> Value {
+async fn newest(up: &RunningModel) -> Value {
     up.bodies().await.pop().unwrap()
 }
 
@@ -58,7 +58,7 @@ async fn a_clear_from_outside_begins_a_course_with_the_next_request() {
         // Once is once.
         let next = agent.step().await;
         assert_eq!((next.action("course"), next.course()), (None, 2));
-        up.is_content();
+        up.assert_no_faults();
     }
 }
 
@@ -74,7 +74,7 @@ async fn a_clear_with_no_reminders_carries_facts() {
     assert_eq!(cleared.action("course"), Some("2"));
     let sent = newest(&up).await.to_string();
     assert!(sent.contains("fathoms"), "what the user said: {sent}");
-    up.is_content();
+    up.assert_no_faults();
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{Shape, WINDOW, before, deep, obliging, pair, prompts, work};
 use crate::support::{
-    agent::{Agent, Generation, tool},
-    model::{Call, Model, OWN, Said, Up},
+    agent::{Agent, AgentGeneration, tool},
+    model::{ModelCall, ModelReply, ModelSetup, PROXY_TOOLS, RunningModel},
 };
 
 fn offers(body: &Value) -> Vec<&str> {
@@ -18,19 +18,22 @@ fn offers(body: &Value) -> Vec<&str> {
 }
 
 fn with_ours(bodies: &[Value]) -> bool {
-    let ours = |body: &Value| OWN.iter().all(|name| offers(body).contains(name));
+    let ours = |body: &Value| PROXY_TOOLS.iter().all(|name| offers(body).contains(name));
     bodies.iter().any(ours)
 }
 
 /// A few generations of an agent with these fields, and all that went upstream.
-async fn played(stream: bool, fields: &[(&str, Value)]) -> (Vec<Generation>, Vec<Value>, Up) {
+async fn played(
+    stream: bool,
+    fields: &[(&str, Value)],
+) -> (Vec<AgentGeneration>, Vec<Value>, RunningModel) {
     let (proxy, up) = pair(obliging).await;
     let mut agent = deep(&proxy).set("stream", stream);
     for (name, value) in fields {
         agent = agent.set(name, value.clone());
     }
     let generations = agent.steps(5).await;
-    up.is_content();
+    up.assert_no_faults();
     let bodies = up.bodies().await;
     (generations, bodies, up)
 }
@@ -44,7 +47,10 @@ async fn our_tools_come_with_the_first_prompt_and_stay() {
     for body in &bodies[1..] {
         let offered = offers(body);
         assert_eq!(offered[0], "read_file");
-        assert!(OWN.iter().all(|name| offered.contains(name)), "{offered:?}");
+        assert!(
+            PROXY_TOOLS.iter().all(|name| offered.contains(name)),
+            "{offered:?}"
+        );
         assert_eq!(prompts(body), 1, "the prompt stays where it was given");
     }
     let tools: Vec<&Value> = bodies[1..].iter().map(|body| &body["tools"]).collect();
@@ -103,7 +109,7 @@ async fn several_answers_are_all_the_clients() {
             assert_eq!(calls[0]["function"]["name"], "read_file", "{choice}");
         }
     }
-    up.is_content();
+    up.assert_no_faults();
 }
 
 #[tokio::test]
@@ -149,20 +155,20 @@ async fn legacy_functions_get_ours_as_functions() {
         assert!(bodies.iter().all(|body| body.get("tools").is_none()));
         assert!(with_ours(&bodies), "{bodies:#?}");
         assert!(bodies.len() > generations.len(), "a round was gone through");
-        up.is_content();
+        up.assert_no_faults();
     }
 }
 
 #[tokio::test]
 async fn a_client_with_a_tool_of_that_name_keeps_its_own() {
-    for name in OWN {
+    for name in PROXY_TOOLS {
         for stream in [false, true] {
             // The model calls the client's tool of that name all the time.
-            let model = Model::new(WINDOW);
+            let model = ModelSetup::new(WINDOW);
             let up = model
                 .start(move |heard| {
                     let path = json!({"path": "x"});
-                    Said::calls([Call::new(&format!("c{}", heard.nth), name, &path)])
+                    ModelReply::calls([ModelCall::new(&format!("c{}", heard.nth), name, &path)])
                 })
                 .await;
             let proxy = before(&up, &Shape::default()).start().await;
@@ -174,7 +180,7 @@ async fn a_client_with_a_tool_of_that_name_keeps_its_own() {
             let bodies = up.bodies().await;
             assert_eq!(bodies.len(), 4);
             assert!(bodies.iter().all(|body| offers(body) == [name]));
-            up.is_content();
+            up.assert_no_faults();
         }
     }
 }
@@ -194,14 +200,14 @@ async fn auxiliary_requests_get_nothing_of_ours() {
     assert!(offers(&bodies[0]).is_empty());
     let last = bodies[0]["messages"].as_array().unwrap().last().unwrap();
     assert_eq!(last["content"], "A title, please.");
-    up.is_content();
+    up.assert_no_faults();
 }
 
 #[tokio::test]
 async fn an_unasked_call_of_ours_is_executed_all_the_same() {
     // The tools stay, so the model may think of them by itself.
     let (proxy, up) = pair(|heard| match heard.nth {
-        4 if heard.offers("add_reminder") => Said::calls([Call::new(
+        4 if heard.offers_tool("add_reminder") => ModelReply::calls([ModelCall::new(
             "own",
             "add_reminder",
             &json!({"content": "by the way"}),
@@ -213,5 +219,5 @@ async fn an_unasked_call_of_ours_is_executed_all_the_same() {
     let generations = agent.steps(7).await;
     assert_eq!(up.count(), 8);
     assert_eq!(generations.last().unwrap().number("reminders"), Some(1));
-    up.is_content();
+    up.assert_no_faults();
 }

@@ -5,14 +5,14 @@ use serde_json::Value;
 use super::{deep, obliging, pair, words, work};
 use crate::support::{
     agent::Agent,
-    model::{OWN, Said},
+    model::{ModelReply, PROXY_TOOLS},
 };
 
 #[tokio::test]
 async fn a_provider_that_refuses_our_tools_is_asked_without_them() {
     for stream in [false, true] {
-        let (proxy, up) = pair(|heard| match heard.offers("add_reminder") {
-            true => Said::Fails(400, "invalid_value"),
+        let (proxy, up) = pair(|heard| match heard.offers_tool("add_reminder") {
+            true => ModelReply::Fails(400, "invalid_value"),
             false => work(heard),
         })
         .await;
@@ -24,12 +24,14 @@ async fn a_provider_that_refuses_our_tools_is_asked_without_them() {
         let refused = up.bodies().await;
         let refused = refused.iter().filter(|body| {
             let tools = body["tools"].as_array().unwrap();
-            tools
-                .iter()
-                .any(|tool| OWN.iter().any(|name| tool["function"]["name"] == *name))
+            tools.iter().any(|tool| {
+                PROXY_TOOLS
+                    .iter()
+                    .any(|name| tool["function"]["name"] == *name)
+            })
         });
         assert!(refused.count() <= 2);
-        up.is_content();
+        up.assert_no_faults();
     }
 }
 
@@ -38,8 +40,8 @@ async fn a_request_that_is_too_long_with_ours_is_fitted_anew_and_goes_without() 
     for stream in [false, true] {
         // The window turns out to be smaller than anyone said, for once.
         let (proxy, up) = pair(
-            |heard| match heard.offers("add_reminder") && heard.nth < 3 {
-                true => Said::Fails(400, "context_length_exceeded"),
+            |heard| match heard.offers_tool("add_reminder") && heard.nth < 3 {
+                true => ModelReply::Fails(400, "context_length_exceeded"),
                 false => obliging(heard),
             },
         )
@@ -54,7 +56,7 @@ async fn a_request_that_is_too_long_with_ours_is_fitted_anew_and_goes_without() 
         // It said nothing of a window, and most of what was sent had been answered before.
         let last = generations.last().and_then(|it| it.number("context-limit"));
         assert_eq!(last, generations[0].number("context-limit"));
-        up.is_content();
+        up.assert_no_faults();
     }
 }
 
@@ -62,7 +64,7 @@ async fn a_request_that_is_too_long_with_ours_is_fitted_anew_and_goes_without() 
 async fn a_request_that_fails_with_us_and_without_fails_in_the_providers_words() {
     let (proxy, up) = pair(|heard| match heard.nth {
         0 => work(heard),
-        _ => Said::Fails(400, "of_its_own"),
+        _ => ModelReply::Fails(400, "of_its_own"),
     })
     .await;
     let mut agent = deep(&proxy);
@@ -77,8 +79,8 @@ async fn a_request_that_fails_with_us_and_without_fails_in_the_providers_words()
 async fn a_continuation_that_fails_falls_back_to_the_request() {
     for stream in [false, true] {
         for status in [400, 429, 500, 503] {
-            let (proxy, up) = pair(move |heard| match heard.after_own() {
-                true => Said::Fails(status, "no_more"),
+            let (proxy, up) = pair(move |heard| match heard.follows_proxy_call() {
+                true => ModelReply::Fails(status, "no_more"),
                 false => obliging(heard),
             })
             .await;
@@ -88,7 +90,7 @@ async fn a_continuation_that_fails_falls_back_to_the_request() {
                 assert!(said || stream, "{status}: {:?}", generation.message);
             }
             assert!(up.count() <= 20, "{} requests", up.count());
-            up.is_content();
+            up.assert_no_faults();
         }
     }
 }
@@ -98,7 +100,7 @@ async fn errors_before_any_answer_pass_as_they_are() {
     for status in [401, 429, 500] {
         let (proxy, up) = pair(move |heard| match heard.nth {
             0 => work(heard),
-            _ => Said::Fails(status, "theirs"),
+            _ => ModelReply::Fails(status, "theirs"),
         })
         .await;
         let mut agent = deep(&proxy);
@@ -126,7 +128,7 @@ async fn a_request_that_fits_alone_goes_through_in_a_nearly_full_window() {
         // Each has an answer, or this fails.
         agent.steps(8).await;
         assert_eq!(up.overflows(), 0, "a task of {tokens}");
-        up.is_content();
+        up.assert_no_faults();
     }
     assert!(close > 0, "no task came near the limit");
 }

@@ -4,44 +4,44 @@ use serde_json::{Value, json};
 
 use super::{Shape, WINDOW, before, deep, prompted, work};
 use crate::support::{
-    agent::Generation,
-    model::{Call, Heard, Model, Said, Up},
+    agent::AgentGeneration,
+    model::{ModelCall, ModelReply, ModelRequest, ModelSetup, RunningModel},
 };
 
 /// Ids and names.
 type Calls = &'static [(&'static str, &'static str)];
 
-fn asked(heard: &Heard<'_>) -> bool {
-    heard.notice.as_ref().is_some_and(|it| it.notes) && heard.offers("add_reminder")
+fn asked(heard: &ModelRequest<'_>) -> bool {
+    heard.notice.as_ref().is_some_and(|it| it.notes) && heard.offers_tool("add_reminder")
 }
 
-fn call(id: &str, name: &str) -> Call {
+fn call(id: &str, name: &str) -> ModelCall {
     let arguments = match name {
         "read_file" => json!({"path": format!("{id}.rs")}),
         "clear_mind" => json!({"reminder_content": format!("the last of {id} \u{1f6a2}")}),
         _ => json!({"content": format!("note {id}: \"quoted\", ünïcode, 顺风")}),
     };
-    Call::new(id, name, &arguments)
+    ModelCall::new(id, name, &arguments)
 }
 
 /// What came of a prompt that was answered with these calls.
 struct Answered {
-    up: Up,
-    generation: Generation,
+    up: RunningModel,
+    generation: AgentGeneration,
     /// Bodies that the generation took.
     took: Vec<Value>,
     /// The first body of the next one.
     next: Value,
-    after: Generation,
+    after: AgentGeneration,
 }
 
 async fn answered(calls: Calls, stream: bool, fragment: usize) -> Answered {
-    let mut model = Model::new(WINDOW);
+    let mut model = ModelSetup::new(WINDOW);
     model.fragment = fragment;
-    model.drips = fragment == 1;
+    model.byte_by_byte = fragment == 1;
     let up = model
         .start(move |heard| match asked(heard) {
-            true => Said::Says(
+            true => ModelReply::Says(
                 "Let me see.".to_owned(),
                 calls.iter().map(|(id, name)| call(id, name)).collect(),
             ),
@@ -56,7 +56,7 @@ async fn answered(calls: Calls, stream: bool, fragment: usize) -> Answered {
     let end = up.count();
     let after = agent.step().await;
     let mut bodies = up.bodies().await;
-    up.is_content();
+    up.assert_no_faults();
     let next = bodies[end].clone();
     let took = bodies.drain(start..end).collect();
     Answered {

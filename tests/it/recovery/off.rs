@@ -5,12 +5,12 @@ use plimsoll::config::{Auth, Config, ModelConfig};
 use super::{Shape, WINDOW, before, deep, obliging, pair, prompted, prompts};
 use crate::support::{
     agent::Agent,
-    model::{Model, OWN, Up},
-    proxy::{Proxy, Running},
+    model::{ModelSetup, PROXY_TOOLS, RunningModel},
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
 /// That requests went upstream as they came, but for the model's name.
-async fn untouched(agent: &mut Agent, up: &Up) {
+async fn untouched(agent: &mut Agent, up: &RunningModel) {
     let mut sent = Vec::new();
     for _ in 0..5 {
         sent.push(agent.messages.clone());
@@ -24,9 +24,13 @@ async fn untouched(agent: &mut Agent, up: &Up) {
         assert_eq!(body["messages"], serde_json::Value::from(sent));
         let tools = body["tools"].as_array().unwrap();
         assert_eq!(tools.len(), 1);
-        assert!(!OWN.iter().any(|name| tools[0]["function"]["name"] == *name));
+        assert!(
+            !PROXY_TOOLS
+                .iter()
+                .any(|name| tools[0]["function"]["name"] == *name)
+        );
     }
-    up.is_content();
+    up.assert_no_faults();
 }
 
 #[tokio::test]
@@ -54,7 +58,7 @@ async fn one_request_without_is_an_exception() {
         .with("x-plimsoll-recovery", "off");
     without.step().await;
     assert_eq!(agent.step().await.injected(), Some("caution"));
-    up.is_content();
+    up.assert_no_faults();
 }
 
 /// It says what would be done; the headers of the session say what is.
@@ -74,11 +78,11 @@ async fn a_dry_run_begins_no_course() {
         let real = agent.step().await;
         assert_eq!((real.action("course"), real.course()), (Some("2"), 2));
     }
-    up.is_content();
+    up.assert_no_faults();
 }
 
-async fn with(set: impl FnOnce(Proxy) -> Proxy) -> (Running, Up) {
-    let up = Model::new(WINDOW).start(obliging).await;
+async fn with(set: impl FnOnce(ProxyBuilder) -> ProxyBuilder) -> (RunningProxy, RunningModel) {
+    let up = ModelSetup::new(WINDOW).start(obliging).await;
     let proxy = set(before(&up, &Shape::default()));
     (proxy.start().await, up)
 }
@@ -107,7 +111,7 @@ async fn a_model_without_recovery_gets_none() {
 
 #[tokio::test]
 async fn a_client_key_without_recovery_gets_none() {
-    let keys = |proxy: Proxy| {
+    let keys = |proxy: ProxyBuilder| {
         let proxy = proxy.client("alice", "key-of-alice", &["*"]);
         let proxy = proxy.client("bob", "key-of-bob", &["*"]);
         let proxy = proxy.providers(|provider| provider.auth = Auth::None);
@@ -154,6 +158,6 @@ async fn what_a_session_has_stays_when_no_more_is_wanted() {
         assert_eq!(now[..before.len()], before[..]);
         assert_eq!(bodies[0]["tools"], known["tools"]);
         assert!(bodies.iter().all(|body| prompts(body) <= 1));
-        up.is_content();
+        up.assert_no_faults();
     }
 }

@@ -3,24 +3,26 @@
 use plimsoll::config::AddTools;
 
 use crate::support::{
-    client::Answer,
-    provider::{DONE, Provider, Seen, Step, answer, send, stream_head},
-    proxy::Proxy,
+    client::ClientAnswer,
+    provider::{
+        DONE, ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes, stream_head,
+    },
+    proxy::ProxyBuilder,
 };
 
 const OWN: &str = r#"{"index":0,"id":"own_1","type":"function","function":{"name":"add_reminder","arguments":"{\"content\":\"note\"}"}}"#;
 const USAGE: &str = r#""usage":{"prompt_tokens":100,"completion_tokens":5,"total_tokens":105}"#;
 
 /// An answer that calls our tool and nothing else.
-fn own(stream: bool, finish: &str) -> Vec<Step> {
+fn own(stream: bool, finish: &str) -> Vec<ProviderStep> {
     said(stream, &format!(r#""tool_calls":[{OWN}]"#), finish)
 }
 
-fn fine(stream: bool) -> Vec<Step> {
+fn fine(stream: bool) -> Vec<ProviderStep> {
     said(stream, r#""content":"fine""#, "stop")
 }
 
-fn said(stream: bool, members: &str, finish: &str) -> Vec<Step> {
+fn said(stream: bool, members: &str, finish: &str) -> Vec<ProviderStep> {
     let said = format!(r#"{{"role":"assistant",{members}}}"#);
     if !stream {
         let body = format!(
@@ -33,10 +35,10 @@ fn said(stream: bool, members: &str, finish: &str) -> Vec<Step> {
          data: {{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{finish}\"}}]}}\n\n\
          data: {{\"id\":\"c\",\"choices\":[],{USAGE}}}\n\n{DONE}"
     );
-    vec![stream_head(), send(events), Step::Close]
+    vec![stream_head(), send_bytes(events), ProviderStep::Close]
 }
 
-fn fails(status: &str) -> Vec<Step> {
+fn fails(status: &str) -> Vec<ProviderStep> {
     vec![answer(
         status,
         "",
@@ -45,17 +47,17 @@ fn fails(status: &str) -> Vec<Step> {
 }
 
 /// Whether the request goes on from a round.
-fn is_round(seen: &Seen) -> bool {
+fn is_round(seen: &ReceivedRequest) -> bool {
     String::from_utf8_lossy(&seen.body).contains(r#""tool_call_id""#)
 }
 
 /// What the client gets of such a provider, and how many requests it took.
 async fn ask(
     stream: bool,
-    answers: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
-) -> (Answer, usize) {
-    let provider = Provider::answering(answers).await;
-    let proxy = Proxy::new().provider("up", &provider);
+    answers: impl Fn(&ReceivedRequest) -> Vec<ProviderStep> + Send + Sync + 'static,
+) -> (ClientAnswer, usize) {
+    let provider = ScriptedProvider::start_answering(answers).await;
+    let proxy = ProxyBuilder::new().provider("up", &provider);
     let proxy = proxy.set(|config| config.recovery.tools = AddTools::Always);
     let proxy = proxy.start().await;
     let body = serde_json::json!({
@@ -63,7 +65,7 @@ async fn ask(
         "tools": [{"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}],
     });
     let answer = proxy.client().chat(body.to_string()).await;
-    (answer, provider.count())
+    (answer, provider.count_requests())
 }
 
 #[tokio::test]
@@ -185,7 +187,7 @@ async fn half_an_event_at_the_end_holds_nothing_of_ours() {
             "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"tool_calls\":[{}",
             &OWN[..90]
         );
-        vec![stream_head(), send(half), Step::Close]
+        vec![stream_head(), send_bytes(half), ProviderStep::Close]
     })
     .await;
     assert!(!answer.text().contains("add_reminder"), "{}", answer.text());

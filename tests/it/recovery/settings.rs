@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 
 use super::{Shape, WINDOW, before, deep, obliging, prompted, words, work};
 use crate::support::{
-    agent::{Agent, Generation},
-    model::{Call, Heard, Model, OWN, Said, Up},
-    proxy::Running,
+    agent::{Agent, AgentGeneration},
+    model::{ModelCall, ModelReply, ModelRequest, ModelSetup, PROXY_TOOLS, RunningModel},
+    proxy::RunningProxy,
 };
 
 /// A proxy with such settings of recovery before a model of that mind.
 async fn with(
     settings: RecoveryConfig,
-    mind: impl Fn(&Heard<'_>) -> Said + Send + Sync + 'static,
-) -> (Running, Up) {
-    let up = Model::new(WINDOW).start(mind).await;
+    mind: impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync + 'static,
+) -> (RunningProxy, RunningModel) {
+    let up = ModelSetup::new(WINDOW).start(mind).await;
     let proxy = before(&up, &Shape::default());
     let proxy = proxy.set(|config| config.recovery = settings);
     (proxy.start().await, up)
@@ -42,17 +42,17 @@ fn written(settings: &str) -> RecoveryConfig {
 fn offers_ours(body: &Value) -> bool {
     let tools = body["tools"].as_array().into_iter().flatten();
     let mut names = tools.filter_map(|tool| tool["function"]["name"].as_str());
-    names.any(|name| OWN.contains(&name))
+    names.any(|name| PROXY_TOOLS.contains(&name))
 }
 
 /// Steps large enough for a whole course within a few dozen of them.
-fn striding(proxy: &Running) -> Agent {
+fn striding(proxy: &RunningProxy) -> Agent {
     let mut agent = deep(proxy);
     agent.result = |nth| words(250, nth);
     agent
 }
 
-async fn course(agent: &mut Agent) -> Vec<Generation> {
+async fn course(agent: &mut Agent) -> Vec<AgentGeneration> {
     let mut generations = Vec::new();
     for _ in 0..60 {
         generations.push(agent.step().await);
@@ -63,7 +63,7 @@ async fn course(agent: &mut Agent) -> Vec<Generation> {
     panic!("no course began");
 }
 
-fn injected(generations: &[Generation], word: &str) -> Vec<usize> {
+fn injected(generations: &[AgentGeneration], word: &str) -> Vec<usize> {
     let listed = generations.iter().enumerate();
     let such = listed.filter(|(_, it)| it.injected() == Some(word));
     such.map(|(at, _)| at).collect()
@@ -85,7 +85,7 @@ async fn tools_may_always_be_there() {
     // Who has no tools gets none.
     Agent::bare(&proxy).says("Is she sound?").step().await;
     assert!(!offers_ours(&up.bodies().await[3]));
-    up.is_content();
+    up.assert_no_faults();
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn without_the_tools_nothing_is_asked_and_facts_go_over() {
     assert!(!bodies.iter().any(offers_ours));
     let last = bodies.last().unwrap().to_string();
     assert!(last.contains("No reminders were saved"), "{last}");
-    up.is_content();
+    up.assert_no_faults();
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn texts_of_ones_own_reach_the_model() {
         assert!(sent.iter().any(|body| body.contains(text)), "{text}");
     }
     assert!(!sent.iter().any(|body| body.contains("Context notice")));
-    up.is_content();
+    up.assert_no_faults();
 }
 
 const CHINESE: &str = "【上下文吃紧】";
@@ -167,7 +167,7 @@ async fn the_model_is_spoken_to_in_its_language() {
                 let described = sent["tools"].to_string().contains("提醒项");
                 assert_eq!(described, expected == CHINESE);
             }
-            up.is_content();
+            up.assert_no_faults();
         }
     }
 }
@@ -181,7 +181,9 @@ async fn a_caution_prompt_names_every_tool_and_updates_before_it_adds() {
         assert_eq!(prompted(&mut agent).await.injected(), Some("caution"));
         let sent = up.bodies().await.pop().unwrap();
         let messages = sent["messages"].as_array().unwrap();
-        let texts = messages.iter().map(crate::support::model::notice::text_of);
+        let texts = messages
+            .iter()
+            .map(crate::support::model::notice::message_text);
         let notice = texts
             .into_iter()
             .find(|text| text.contains("add_reminder"))
@@ -199,7 +201,7 @@ async fn a_caution_prompt_names_every_tool_and_updates_before_it_adds() {
 #[tokio::test]
 async fn a_model_has_a_cadence_of_its_own() {
     for cadence in [1, 3] {
-        let up = Model::new(WINDOW).start(work).await;
+        let up = ModelSetup::new(WINDOW).start(work).await;
         let proxy = before(&up, &Shape::default());
         let proxy = proxy.set(|config| {
             config.models.get_mut("m").unwrap().caution_cadence = Some(cadence);
@@ -209,7 +211,7 @@ async fn a_model_has_a_cadence_of_its_own() {
         let generations = agent.steps(10).await;
         let expected: Vec<usize> = (1..10).step_by(cadence as usize).collect();
         assert_eq!(injected(&generations, "caution"), expected);
-        up.is_content();
+        up.assert_no_faults();
     }
 }
 
@@ -225,16 +227,16 @@ async fn a_countdown_of_one_is_one_prompt() {
     let last = "this reply included: 1.";
     let bodies = up.bodies().await;
     assert!(bodies.iter().any(|body| body.to_string().contains(last)));
-    up.is_content();
+    up.assert_no_faults();
 }
 
 #[tokio::test]
 async fn one_round_is_one_round() {
     // It would go on for ever.
-    let (proxy, up) = with(written("max_rounds = 1"), |heard: &Heard<'_>| {
+    let (proxy, up) = with(written("max_rounds = 1"), |heard: &ModelRequest<'_>| {
         let note = json!({"content": "again"});
-        match heard.offers("add_reminder") {
-            true => Said::calls([Call::new(
+        match heard.offers_tool("add_reminder") {
+            true => ModelReply::calls([ModelCall::new(
                 &format!("own_{}", heard.nth),
                 "add_reminder",
                 &note,
@@ -258,5 +260,5 @@ async fn one_round_is_one_round() {
             "the last round is without our tools"
         );
     }
-    up.is_content();
+    up.assert_no_faults();
 }

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use crate::support::{
-    agent::{Agent, Generation},
-    proxy::Proxy,
+    agent::{Agent, AgentGeneration},
+    proxy::ProxyBuilder,
 };
 
 struct Spoken {
@@ -40,7 +40,7 @@ const SPOKEN: [Spoken; 2] = [
 ];
 
 /// Goes on until the second course, and gives what the session told on the way, too.
-async fn played(mut agent: Agent) -> (Vec<Generation>, Vec<Value>, Agent) {
+async fn played(mut agent: Agent) -> (Vec<AgentGeneration>, Vec<Value>, Agent) {
     let (mut generations, mut sessions) = (Vec::new(), Vec::new());
     for _ in 0..90 {
         let generation = agent.step().await;
@@ -54,7 +54,7 @@ async fn played(mut agent: Agent) -> (Vec<Generation>, Vec<Value>, Agent) {
 }
 
 async fn check(spoken: &Spoken, tools: bool, stream: bool) {
-    let proxy = Proxy::new().start().await;
+    let proxy = ProxyBuilder::new().start().await;
     let mut agent = Agent::new(&proxy)
         .set("model", "simulated/plimsoll-8k")
         .set("stream", stream);

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::{Shape, WINDOW, before, words};
 use crate::support::{
-    agent::{Agent, Generation},
+    agent::{Agent, AgentGeneration},
     model::{
-        Model,
-        manner::{Manner, Mixing, Worker},
+        ModelSetup,
+        manner::{Mixing, NoticeManner, Worker},
     },
 };
 
@@ -18,7 +18,7 @@ fn messages(body: &Value) -> &[Value] {
 }
 
 /// Whether a request of that generation may begin otherwise than the one before.
-fn turns(generation: &Generation) -> bool {
+fn turns(generation: &AgentGeneration) -> bool {
     let new = ["course", "dropped", "cleared", "truncated", "refitted"];
     new.iter().any(|name| generation.action(name).is_some())
 }
@@ -26,7 +26,7 @@ fn turns(generation: &Generation) -> bool {
 #[derive(Clone, Copy, Debug)]
 struct Case {
     profile: usize,
-    manner: Manner,
+    manner: NoticeManner,
     mixing: Mixing,
     turn: u32,
     stream: bool,
@@ -34,7 +34,11 @@ struct Case {
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
-    let manners = [Manner::Follows, Manner::HalfFollows, Manner::Ignores];
+    let manners = [
+        NoticeManner::Follows,
+        NoticeManner::HalfFollows,
+        NoticeManner::Ignores,
+    ];
     let mixings = [Mixing::Never, Mixing::Before, Mixing::After];
     (
         0..PROFILES.len(),
@@ -62,8 +66,8 @@ async fn check(case: Case) {
     let profile = &PROFILES[case.profile];
     let mut worker = Worker::new(case.manner, case.mixing);
     worker.turn = case.turn;
-    let model = Model::new(WINDOW).profile(profile);
-    let up = model.start(move |heard| worker.think(heard)).await;
+    let model = ModelSetup::new(WINDOW).profile(profile);
+    let up = model.start(move |heard| worker.compose_reply(heard)).await;
     let shape = Shape {
         window: WINDOW,
         profile,
@@ -110,7 +114,7 @@ async fn check(case: Case) {
         changes * often <= prefixes,
         "{case:?}: {changes} of {prefixes}"
     );
-    up.is_content();
+    up.assert_no_faults();
     assert_eq!(up.overflows(), 0, "{case:?}");
 }
 

@@ -8,10 +8,10 @@ use plimsoll::guard::profile::{PROFILES, Profile};
 
 use super::{Shape, WINDOW, before, tale::Tale, words};
 use crate::support::{
-    agent::{Agent, Generation},
+    agent::{Agent, AgentGeneration},
     model::{
-        Model,
-        manner::{Manner, Mixing, Worker},
+        ModelSetup,
+        manner::{Mixing, NoticeManner, Worker},
     },
 };
 
@@ -20,14 +20,14 @@ const GENERATIONS: usize = 100;
 const KEPT: [&str; 2] = ["openai", "template"];
 
 struct Played {
-    generations: Vec<Generation>,
+    generations: Vec<AgentGeneration>,
     tale: String,
 }
 
-async fn play(profile: &'static Profile, manner: Manner, stream: bool) -> Played {
+async fn play(profile: &'static Profile, manner: NoticeManner, stream: bool) -> Played {
     let worker = Worker::new(manner, Mixing::Never);
-    let model = Model::new(WINDOW).profile(profile);
-    let up = model.start(move |heard| worker.think(heard)).await;
+    let model = ModelSetup::new(WINDOW).profile(profile);
+    let up = model.start(move |heard| worker.compose_reply(heard)).await;
     let shape = Shape {
         window: WINDOW,
         profile,
@@ -44,7 +44,7 @@ async fn play(profile: &'static Profile, manner: Manner, stream: bool) -> Played
         tale.generation(nth, &sent, &upstream, &generation);
         generations.push(generation);
     }
-    up.is_content();
+    up.assert_no_faults();
     assert_eq!(up.overflows(), 0);
     Played {
         generations,
@@ -72,7 +72,7 @@ pub(crate) fn is_kept_in(folder: &str, name: &str, tale: &str) {
 }
 
 /// Generations that carried such a prompt, from 0.
-fn places(generations: &[Generation], word: &str) -> Vec<usize> {
+fn places(generations: &[AgentGeneration], word: &str) -> Vec<usize> {
     let listed = generations.iter().enumerate();
     let found = listed.filter(|(_, it)| it.injected() == Some(word));
     found.map(|(at, _)| at).collect()
@@ -80,7 +80,7 @@ fn places(generations: &[Generation], word: &str) -> Vec<usize> {
 
 /// Caution on entry and again after ten, a countdown of five, and a second course in good health.
 #[track_caller]
-fn has_its_course(generations: &[Generation], manner: Manner) {
+fn has_its_course(generations: &[AgentGeneration], manner: NoticeManner) {
     let (cautions, criticals) = (
         places(generations, "caution"),
         places(generations, "critical"),
@@ -109,7 +109,7 @@ fn has_its_course(generations: &[Generation], manner: Manner) {
     let last = down[4];
     assert_eq!(
         began,
-        if manner == Manner::Follows {
+        if manner == NoticeManner::Follows {
             last
         } else {
             last + 1
@@ -120,7 +120,11 @@ fn has_its_course(generations: &[Generation], manner: Manner) {
     let after = &generations[began + 1];
     assert_eq!(after.header("health"), Some("healthy"), "{after:?}");
     let kept = after.number("reminders").unwrap_or(0);
-    assert_eq!(kept > 0, manner != Manner::Ignores, "{kept} reminders");
+    assert_eq!(
+        kept > 0,
+        manner != NoticeManner::Ignores,
+        "{kept} reminders"
+    );
     let cut = generations[..began]
         .iter()
         .any(|it| it.action("dropped").is_some());
@@ -131,7 +135,7 @@ fn has_its_course(generations: &[Generation], manner: Manner) {
     assert!(!cut, "the guard cut before the course was over: {told:?}");
 }
 
-async fn check(manner: Manner, name: &str) {
+async fn check(manner: NoticeManner, name: &str) {
     for profile in PROFILES {
         for (stream, mode) in [(false, "whole"), (true, "stream")] {
             let played = play(profile, manner, stream).await;
@@ -143,7 +147,7 @@ async fn check(manner: Manner, name: &str) {
             if profile.user_after_tool != plimsoll::guard::profile::Acceptance::No {
                 has_its_course(&played.generations, manner);
             }
-            let courses = played.generations.iter().map(Generation::course).max();
+            let courses = played.generations.iter().map(AgentGeneration::course).max();
             assert!(courses >= Some(2), "{}: {courses:?}", profile.name);
         }
     }
@@ -151,15 +155,15 @@ async fn check(manner: Manner, name: &str) {
 
 #[tokio::test]
 async fn a_model_that_follows() {
-    check(Manner::Follows, "follows").await;
+    check(NoticeManner::Follows, "follows").await;
 }
 
 #[tokio::test]
 async fn a_model_that_ignores_everything() {
-    check(Manner::Ignores, "ignores").await;
+    check(NoticeManner::Ignores, "ignores").await;
 }
 
 #[tokio::test]
 async fn a_model_that_half_follows() {
-    check(Manner::HalfFollows, "half").await;
+    check(NoticeManner::HalfFollows, "half").await;
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::support::{agent::Generation, model::notice::text_of};
+use crate::support::{agent::AgentGeneration, model::notice::message_text};
 
 #[derive(Default)]
 pub(crate) struct Tale {
@@ -23,7 +23,7 @@ impl Tale {
         nth: usize,
         client: &[Value],
         upstream: &[Value],
-        generation: &Generation,
+        generation: &AgentGeneration,
     ) {
         let header = |name: &str| generation.header(name).unwrap_or("-").to_owned();
         let _ = writeln!(
@@ -98,7 +98,7 @@ fn told(message: &Value) -> String {
         calls => format!(" {calls}"),
     };
     let id = message["tool_call_id"].as_str().unwrap_or("");
-    format!("{role} {id}{calls}\n{}", text_of(message))
+    format!("{role} {id}{calls}\n{}", message_text(message))
 }
 
 /// What was added to a message of the client: text at its end, or calls. `None` where this is
@@ -107,7 +107,7 @@ fn added(theirs: &Value, sent: &Value) -> Option<String> {
     if theirs["role"] != sent["role"] || theirs["tool_call_id"] != sent["tool_call_id"] {
         return None;
     }
-    let (before, after) = (text_of(theirs), text_of(sent));
+    let (before, after) = (message_text(theirs), message_text(sent));
     let (calls, more) = (
         theirs["tool_calls"].as_array(),
         sent["tool_calls"].as_array(),

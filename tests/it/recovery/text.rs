@@ -5,33 +5,33 @@ use serde_json::json;
 use super::{Shape, WINDOW, before, prompts, words};
 use crate::support::{
     agent::Agent,
-    model::{Model, Said, Up},
-    proxy::Running,
+    model::{ModelReply, ModelSetup, RunningModel},
+    proxy::RunningProxy,
 };
 
 const PLAIN: &str = "The plan holds. 顺风 < 5 knots; a <continuation is no tag.";
 
 /// A model that puts a block where it is asked for one: `before`, `after`, or alone.
-async fn pair(text: [&'static str; 2], fragment: usize) -> (Running, Up) {
-    let mut model = Model::new(WINDOW);
+async fn pair(text: [&'static str; 2], fragment: usize) -> (RunningProxy, RunningModel) {
+    let mut model = ModelSetup::new(WINDOW);
     model.fragment = fragment;
     let up = model
         .start(move |heard| {
             let nth = heard.nth;
             let asked = heard.notice.as_ref().is_some_and(|it| it.block);
             match asked {
-                true => Said::text(&format!(
+                true => ModelReply::text(&format!(
                     "{}<continuation_package>\nfirst: go on after {nth}\n</continuation_package>{}",
                     text[0], text[1]
                 )),
-                false => Said::text(PLAIN),
+                false => ModelReply::text(PLAIN),
             }
         })
         .await;
     (before(&up, &Shape::default()).start().await, up)
 }
 
-fn chat(proxy: &Running) -> Agent {
+fn chat(proxy: &RunningProxy) -> Agent {
     let mut agent = Agent::bare(proxy).says(&words(10_500, 0));
     agent.user = |nth| format!("And then? {nth}");
     agent
@@ -59,7 +59,7 @@ async fn a_block_is_taken_out_and_the_rest_reaches_the_client() {
                 "{sent:#}"
             );
             assert_eq!(up.count(), 3);
-            up.is_content();
+            up.assert_no_faults();
         }
     }
 }
@@ -73,7 +73,7 @@ async fn a_block_alone_is_gone_on_from() {
         let asked = agent.step().await;
         assert_eq!(asked.text().trim(), PLAIN);
         assert_eq!(up.count(), 3);
-        up.is_content();
+        up.assert_no_faults();
     }
 }
 
@@ -124,7 +124,7 @@ async fn the_story_goes_on_in_a_second_course() {
             .filter(|it| it.injected() == Some("critical"));
         assert_eq!(down.count(), 5);
         assert!(generations[began].number("reminders") > Some(0));
-        up.is_content();
+        up.assert_no_faults();
         assert_eq!(up.overflows(), 0);
     }
 }

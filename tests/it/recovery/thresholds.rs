@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use super::{Shape, before};
 use crate::support::{
-    client::{Answer, Client},
-    model::{Heard, Model, Said},
+    client::{ClientAnswer, TestClient},
+    model::{ModelReply, ModelRequest, ModelSetup},
 };
 
 const HEAD: &str = r#"{"model":"m","tools":[{"type":"function","function":{"name":"read_file","parameters":{"type":"object"}}}],"#;
@@ -66,13 +66,13 @@ impl Grown {
     }
 }
 
-fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
+fn header<'a>(answer: &'a ClientAnswer, name: &str) -> &'a str {
     let value = answer.headers.get(format!("x-plimsoll-{name}"));
     value.map_or("", |value| value.to_str().unwrap())
 }
 
 /// What happened, in its order: levels and actions where they changed.
-async fn told(client: &Client, grown: &mut Grown, most: usize) -> Vec<String> {
+async fn told(client: &TestClient, grown: &mut Grown, most: usize) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for _ in 0..most {
         let answer = client.chat(grown.body.clone()).await;
@@ -107,8 +107,8 @@ async fn told(client: &Client, grown: &mut Grown, most: usize) -> Vec<String> {
 }
 
 async fn check(window: u32, max_tokens: Option<u32>) {
-    let mut model = Model::new(window);
-    model.deaf = true;
+    let mut model = ModelSetup::new(window);
+    model.skips_reading = true;
     let up = model.start(answers).await;
     let shape = Shape {
         window,
@@ -134,8 +134,8 @@ async fn check(window: u32, max_tokens: Option<u32>) {
     assert!(!told.contains(&"dropped".to_owned()), "{name}");
 }
 
-fn answers(_: &Heard<'_>) -> Said {
-    Said::text("Aye.")
+fn answers(_: &ModelRequest<'_>) -> ModelReply {
+    ModelReply::text("Aye.")
 }
 
 #[tokio::test]
@@ -170,8 +170,8 @@ async fn every_level_comes_before_a_cut_at_a_million() {
 #[tokio::test]
 async fn large_steps_neither_start_nor_end_a_countdown() {
     for (window, max_tokens) in [(32_768, None), (128_000, Some(4_096)), (200_000, None)] {
-        let mut model = Model::new(window);
-        model.deaf = true;
+        let mut model = ModelSetup::new(window);
+        model.skips_reading = true;
         let up = model.start(answers).await;
         let shape = Shape {
             window,

@@ -1,6 +1,6 @@
 //! Annotations among the guard's edits, and ours: what goes out is what goes out without them.
 
-use super::{WINDOWS, ours, policy, profiles_of, read};
+use super::{WINDOWS, index_conversation, make_injected, make_policy, profiles_of};
 use crate::support::generate::{Random, any_conversation};
 use bytes::Bytes;
 use plimsoll::{
@@ -43,7 +43,7 @@ fn annotate(conversation: &Conversation, object: Span, random: &mut Random, edit
 
 /// The same conversation with some messages and parts annotated.
 fn annotated(conversation: &Conversation, seed: u64) -> Bytes {
-    let mut random = Random::part(seed, 17);
+    let mut random = Random::for_part(seed, 17);
     let mut edits = Edits::default();
     for message in &conversation.items {
         let parts = conversation.blocks_of(message).iter();
@@ -61,15 +61,15 @@ proptest! {
 
     #[test]
     fn annotations_leave_no_trace_whatever_is_done_to_a_request(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
-        let plain = read(&case.body());
-        let noted = read(&annotated(&plain, seed));
+        let plain = index_conversation(&case.body());
+        let noted = index_conversation(&annotated(&plain, seed));
         let settings = GuardConfig::default();
         for (one, other) in plain.items.iter().zip(&noted.items) {
             prop_assert_eq!(one.digest, other.digest);
         }
         for profile in profiles_of(&case) {
-            let policy = policy(profile, window, &settings);
-            for ours in [ours(&plain, seed), Default::default()] {
+            let policy = make_policy(profile, window, &settings);
+            for ours in [make_injected(&plain, seed), Default::default()] {
                 let recall = Recall { injections: ours, ..Recall::default() };
                 let sent = |conversation: &Conversation| {
                     let plan = guard::plan(conversation, &policy, &recall);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::*;
 
 fn value(body: &[u8]) -> Vec<Value> {
-    let body = parse::value(body).unwrap();
+    let body = parse::parse_value(body).unwrap();
     body["messages"].as_array().unwrap().clone()
 }
 
@@ -56,7 +56,7 @@ fn with(records: Vec<InjectionRecord>) -> Recall {
 fn planned(messages: &[Value], window: u32, profile: &str, recall: &Recall) -> (Plan, Vec<Value>) {
     let body = body(messages);
     let plan = check(&body, window, find_profile(profile).unwrap(), recall).expect("a sound plan");
-    let sent = value(&sent(&read(&body), &plan));
+    let sent = value(&apply_plan(&index_conversation(&body), &plan));
     (plan, sent)
 }
 
@@ -107,7 +107,7 @@ fn a_block_counts_with_the_result_that_it_stands_at() {
 fn a_paragraph_and_a_preface_share_the_first_question() {
     let messages = [by("system", "s"), by("user", "the task")];
     let mut recall = with(vec![at(1, InjectionContent::Prompt(PROMPT.into()))]);
-    recall.injections.course = Some(course(1));
+    recall.injections.course = Some(make_course(1));
     for profile in ["template", "openai"] {
         let (plan, sent) = planned(&messages, 8_192, profile, &recall);
         assert_eq!(
@@ -145,10 +145,10 @@ fn whole_rounds_stand_between_the_question_and_its_answer() {
     for (profile, alternates) in PROFILES.iter().flat_map(|it| [(it, true), (it, false)]) {
         let mut recall = with(vec![
             at(1, InjectionContent::Prompt(PROMPT.into())),
-            at(1, round(2)),
+            at(1, calls_round(2)),
             at(1, spoken.clone()),
             at(3, InjectionContent::Prompt(PROMPT.into())),
-            at(3, written()),
+            at(3, block_round()),
         ]);
         recall.memory.alternates = (!alternates).then_some(false);
         let (plan, sent) = planned(&messages, 8_192, profile.name, &recall);
@@ -171,10 +171,10 @@ fn records_go_with_the_messages_around_them() {
     let messages = loop_of(100);
     let records = vec![
         at(1, InjectionContent::Prompt("first".into())),
-        at(21, round(1)),
-        at(21, beside(1, 1)),
-        at(199, round(1)),
-        at(199, beside(1, 0)),
+        at(21, calls_round(1)),
+        at(21, calls_beside(1, 1)),
+        at(199, calls_round(1)),
+        at(199, calls_beside(1, 0)),
     ];
     for profile in PROFILES {
         let (plan, sent) = planned(&messages, 8_192, profile.name, &with(records.clone()));
@@ -198,9 +198,9 @@ fn a_record_that_cannot_stand_is_left_out_alone() {
     let records = vec![
         at(0, InjectionContent::Prompt("before all".into())),
         at(2, InjectionContent::Prompt("in a step".into())),
-        at(3, beside(2, 0)),
+        at(3, calls_beside(2, 0)),
         at(5, InjectionContent::Prompt("good".into())),
-        at(8, beside(1, 0)),
+        at(8, calls_beside(1, 0)),
         at(90, InjectionContent::Prompt("far".into())),
     ];
     let (plan, sent) = planned(&messages, 32_768, "openai", &with(records));
@@ -213,16 +213,17 @@ fn a_record_that_cannot_stand_is_left_out_alone() {
 fn the_grid_goes_on_from_a_course_and_never_back() {
     let settings = GuardConfig::default();
     for profile in PROFILES {
-        let policy = policy(profile, 8_192, &settings);
+        let policy = make_policy(profile, 8_192, &settings);
         let mut recall = Recall::default();
         let before = loop_of(200);
         let (plan, _) = planned(&before, 8_192, profile.name, &recall);
         let fold = plan.memory.boundary().expect("a fold");
-        let boundary = guard::find_course_boundary(&read(&body(&before)), &policy).unwrap();
+        let boundary =
+            guard::find_course_boundary(&index_conversation(&body(&before)), &policy).unwrap();
         assert!(boundary > fold);
         recall.memory = plan.memory;
         recall.messages = before.len() - 1;
-        recall.injections.course = Some(course(boundary));
+        recall.injections.course = Some(make_course(boundary));
         let (plan, sent) = planned(&before, 8_192, profile.name, &recall);
         assert_eq!(plan.memory.boundary(), Some(boundary));
         assert!(Value::from(sent).to_string().contains("r1: "));
@@ -261,9 +262,9 @@ fn the_grid_goes_on_from_a_course_and_never_back() {
 fn what_a_prompt_weighs_counts_at_the_end_too() {
     let settings = GuardConfig::default();
     for profile in ["openai", "template"] {
-        let policy = policy(find_profile(profile).unwrap(), 8_192, &settings);
+        let policy = make_policy(find_profile(profile).unwrap(), 8_192, &settings);
         let messages = loop_of(3);
-        let conversation = read(&body(&messages));
+        let conversation = index_conversation(&body(&messages));
         let bare = guard::plan(&conversation, &policy, &Recall::default()).report;
         let recall = with(vec![at(
             7,
@@ -306,8 +307,8 @@ fn tools_are_added_and_move_no_grid() {
         body[field] = value;
         let body = body.to_string().into_bytes();
         let settings = GuardConfig::default();
-        let policy = policy(find_profile("openai").unwrap(), 200_000, &settings);
-        let plan = guard::plan(&read(&body), &policy, &recall);
+        let policy = make_policy(find_profile("openai").unwrap(), 200_000, &settings);
+        let plan = guard::plan(&index_conversation(&body), &policy, &recall);
         assert!(!plan.report.own_tools && plan.edits.is_empty());
     }
 }
@@ -390,7 +391,7 @@ fn a_result_that_was_sent_whole_before_stays_whole_when_its_twin_comes() {
 fn a_boundary_that_leaves_nothing_out_is_none() {
     let mut messages = vec![by("user", "the task"), by("developer", "s")];
     let mut recall = with(vec![at(1, InjectionContent::Prompt(PROMPT.into()))]);
-    recall.injections.course = Some(course(1));
+    recall.injections.course = Some(make_course(1));
     let (_, first) = planned(&messages, 8_192, "openai", &recall);
     messages.extend([by("assistant", "a"), by("user", "more")]);
     recall.messages = 1;
@@ -407,7 +408,7 @@ fn a_request_that_is_too_large_with_what_is_ours_is_told_from_one_that_is_too_la
         3,
         InjectionContent::Prompt("word ".repeat(600).into()),
     )]);
-    recall.injections.course = Some(course(1));
+    recall.injections.course = Some(make_course(1));
     for (words, alone, with_ours) in [
         (200, false, false),
         (1_300, false, true),

@@ -6,9 +6,9 @@ use sha2::{Digest, Sha256};
 
 use super::ASK;
 use crate::support::{
-    client::{Client, SECRET},
+    client::{SECRET, TestClient},
     process::{Process, Settings},
-    provider::{COMPLETION, Provider, answer},
+    provider::{COMPLETION, ScriptedProvider, answer},
 };
 
 const IN_FORCE: &str = "new settings are in force";
@@ -19,8 +19,8 @@ fn window(tokens: u32) -> String {
 }
 
 /// The window that an answer names.
-async fn limit(client: &Client, up: &Provider) -> String {
-    up.then([answer("200 OK", "", COMPLETION)]);
+async fn limit(client: &TestClient, up: &ScriptedProvider) -> String {
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let answer = client.chat(ASK).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let limit = answer.headers["x-plimsoll-context-limit"].to_str();
@@ -29,7 +29,7 @@ async fn limit(client: &Client, up: &Provider) -> String {
 
 #[tokio::test]
 async fn a_bad_file_is_refused_with_its_reasons_and_a_good_one_taken_after_it() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
     settings.write(&window(8_000));
@@ -43,7 +43,7 @@ async fn a_bad_file_is_refused_with_its_reasons_and_a_good_one_taken_after_it() 
         window(9_000)
     );
     settings.write(&wrong);
-    let line = proxy.says(REFUSED).await;
+    let line = proxy.wait_for_line(REFUSED).await;
     let said = line["message"].as_str().unwrap();
     for reason in [
         "guard.reserve_token",
@@ -58,13 +58,13 @@ async fn a_bad_file_is_refused_with_its_reasons_and_a_good_one_taken_after_it() 
 
     // It is said once, until somebody asks.
     proxy.signal("HUP");
-    assert_eq!(proxy.says(REFUSED).await["cause"], "asked to");
+    assert_eq!(proxy.wait_for_line(REFUSED).await["cause"], "asked to");
     settings.write(&window(16_000));
-    let (said, line) = proxy.says_first(&[IN_FORCE, REFUSED]).await;
+    let (said, line) = proxy.wait_for_first_line(&[IN_FORCE, REFUSED]).await;
     assert_eq!((said, &line["changed"]), (0, &"models.\"up/m\"".into()));
     assert_eq!(limit(&client, &up).await, "16000");
     proxy.signal("HUP");
-    proxy.says("nothing is different").await;
+    proxy.wait_for_line("nothing is different").await;
 
     let metrics = client.get("/metrics").await;
     for line in [
@@ -77,18 +77,18 @@ async fn a_bad_file_is_refused_with_its_reasons_and_a_good_one_taken_after_it() 
 
 #[tokio::test]
 async fn what_needs_a_restart_is_named_and_the_rest_is_taken() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
     settings.write("");
     let mut proxy = Process::start(&settings.file).await;
     let other = settings
-        .with(&format!("{}[store]\nmax_sessions = 77\n", window(8_000)))
+        .with_lines(&format!("{}[store]\nmax_sessions = 77\n", window(8_000)))
         .replace("127.0.0.1:0", "127.0.0.1:1");
     fs::write(&settings.file, other).unwrap();
-    let line = proxy.says(IN_FORCE).await;
+    let line = proxy.wait_for_line(IN_FORCE).await;
     assert_eq!(line["changed"], "models.\"up/m\"");
-    let line = proxy.says("until the proxy is restarted").await;
+    let line = proxy.wait_for_line("until the proxy is restarted").await;
     assert_eq!(line["settings"], "server.listen, store");
     assert_eq!(line["level"], "WARN");
     assert_eq!(limit(&proxy.client(), &up).await, "8000");
@@ -97,37 +97,39 @@ async fn what_needs_a_restart_is_named_and_the_rest_is_taken() {
 #[tokio::test]
 async fn the_last_key_goes_with_a_restart_only() {
     for address in ["127.0.0.1:0", "0.0.0.0:0"] {
-        let up = Provider::start().await;
+        let up = ScriptedProvider::start().await;
         let folder = tempfile::tempdir().unwrap();
         let settings = Settings::new(folder.path(), &up);
-        let keyed = settings.with(&of_alice()).replace("127.0.0.1:0", address);
+        let keyed = settings
+            .with_lines(&of_alice())
+            .replace("127.0.0.1:0", address);
         fs::write(&settings.file, keyed).unwrap();
         let mut proxy = Process::start(&settings.file).await;
         // By itself this would be allowed. A file that is not written to its end looks like it.
         settings.write("");
-        let line = proxy.says(REFUSED).await;
+        let line = proxy.wait_for_line(REFUSED).await;
         let said = line["message"].as_str().unwrap();
         assert!(said.contains("clients: has no client any more"), "{said}");
         let address = ([127, 0, 0, 1], proxy.address.port()).into();
-        let got = Client::new(address, false).chat(ASK).await;
+        let got = TestClient::new(address, false).chat(ASK).await;
         got.is_error(401, "invalid_api_key");
     }
 }
 
 #[tokio::test]
 async fn settings_from_a_pipe_are_those_that_came_out_of_it() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
     let made = Command::new("mkfifo").arg(&settings.file).status();
     assert!(made.unwrap().success());
-    let (pipe, text) = (settings.file.clone(), settings.with(&of_alice()));
+    let (pipe, text) = (settings.file.clone(), settings.with_lines(&of_alice()));
     // As of a program that decrypts them.
     let writer = thread::spawn(move || fs::write(pipe, text).unwrap());
     let mut proxy = Process::start(&settings.file).await;
     writer.join().unwrap();
     proxy.signal("HUP");
-    let line = proxy.says(REFUSED).await;
+    let line = proxy.wait_for_line(REFUSED).await;
     let said = line["message"].as_str().unwrap();
     assert!(said.contains("no file that can be read again"), "{said}");
     let got = proxy.client().chat(ASK).await;
@@ -142,13 +144,13 @@ fn of_alice() -> String {
 
 #[tokio::test]
 async fn a_link_that_is_turned_and_a_text_that_is_written_are_changes() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let settings = Settings::new(folder.path(), &up);
     for (name, tokens) in [("one", 8_000), ("two", 16_000)] {
         fs::create_dir(at(name)).unwrap();
-        let text = settings.with(&window(tokens));
+        let text = settings.with_lines(&window(tokens));
         fs::write(at(name).join("config.toml"), text).unwrap();
     }
     // As mounted config maps are.
@@ -159,7 +161,7 @@ async fn a_link_that_is_turned_and_a_text_that_is_written_are_changes() {
     assert_eq!(limit(&client, &up).await, "8000");
     symlink("two", at("data-next")).unwrap();
     fs::rename(at("data-next"), at("data-now")).unwrap();
-    proxy.says(IN_FORCE).await;
+    proxy.wait_for_line(IN_FORCE).await;
     assert_eq!(limit(&client, &up).await, "16000");
 
     fs::create_dir_all(at("texts/en")).unwrap();
@@ -169,23 +171,23 @@ async fn a_link_that_is_turned_and_a_text_that_is_written_are_changes() {
         at("texts")
     );
     let next = at("next.toml");
-    fs::write(&next, settings.with(&with_texts)).unwrap();
+    fs::write(&next, settings.with_lines(&with_texts)).unwrap();
     // As editors do.
     fs::rename(&next, &settings.file).unwrap();
-    assert_eq!(proxy.says(IN_FORCE).await["changed"], "recovery");
+    assert_eq!(proxy.wait_for_line(IN_FORCE).await["changed"], "recovery");
     fs::write(at("texts/en/caution-text.txt"), "Mind the line.").unwrap();
-    assert_eq!(proxy.says(IN_FORCE).await["changed"], "recovery");
+    assert_eq!(proxy.wait_for_line(IN_FORCE).await["changed"], "recovery");
     fs::write(at("texts/en/caution-text.txt"), "").unwrap();
-    let line = proxy.says(REFUSED).await;
+    let line = proxy.wait_for_line(REFUSED).await;
     let said = line["message"].as_str().unwrap();
     assert!(said.contains("en/caution-text.txt is empty"), "{said}");
     fs::remove_file(at("texts/en/caution-text.txt")).unwrap();
-    assert_eq!(proxy.says(IN_FORCE).await["changed"], "recovery");
+    assert_eq!(proxy.wait_for_line(IN_FORCE).await["changed"], "recovery");
 }
 
 #[tokio::test]
 async fn a_file_that_appears_is_read_and_one_that_goes_is_missed() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let mut proxy = Process::run(|command| {
         let here = command.current_dir(folder.path());
@@ -193,14 +195,14 @@ async fn a_file_that_appears_is_read_and_one_that_goes_is_missed() {
     })
     .await;
     let settings = Settings::new(folder.path(), &up);
-    let relative = settings.with(&window(8_000));
+    let relative = settings.with_lines(&window(8_000));
     let data = format!("{:?}", folder.path().join("data"));
     fs::write(&settings.file, relative.replace(&data, "\"data\"")).unwrap();
-    proxy.says(IN_FORCE).await;
+    proxy.wait_for_line(IN_FORCE).await;
     let client = proxy.client();
     assert_eq!(limit(&client, &up).await, "8000");
     fs::remove_file(&settings.file).unwrap();
-    let line = proxy.says(REFUSED).await;
+    let line = proxy.wait_for_line(REFUSED).await;
     let said = line["message"].as_str().unwrap();
     assert!(said.contains("config.toml: is gone"), "{said}");
     assert_eq!(limit(&client, &up).await, "8000");
@@ -208,7 +210,7 @@ async fn a_file_that_appears_is_read_and_one_that_goes_is_missed() {
 
 #[tokio::test]
 async fn a_doubt_is_told_when_it_is_new() {
-    let up = Provider::start().await;
+    let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
     let doubtful = "[clients.a]\nmodels = []\nkey_sha256 = \
@@ -216,14 +218,14 @@ async fn a_doubt_is_told_when_it_is_new() {
     settings.write(doubtful);
     let mut proxy = Process::start(&settings.file).await;
     settings.write(&format!("{doubtful}{}", window(8_000)));
-    proxy.says(IN_FORCE).await;
+    proxy.wait_for_line(IN_FORCE).await;
     let other = doubtful.replace("clients.a", "clients.b");
     settings.write(&other);
     let (said, line) = proxy
-        .says_first(&["clients.a.models", "clients.b.models"])
+        .wait_for_first_line(&["clients.a.models", "clients.b.models"])
         .await;
     assert_eq!((said, &line["level"]), (1, &"WARN".into()), "{line}");
     proxy.signal("TERM");
-    let (status, _) = proxy.ended().await;
+    let (status, _) = proxy.wait_for_end().await;
     assert!(status.success());
 }

@@ -18,10 +18,13 @@ use tokio::{
 };
 
 use crate::support::{
-    client::{Answer, Client},
+    client::{ClientAnswer, TestClient},
     process::{Process, Settings},
-    provider::{COMPLETION, DONE, FINISH, Provider, Seen, Step, TEXT, USAGE, answer},
-    proxy::within,
+    provider::{
+        COMPLETION, DONE, FINISH, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, USAGE,
+        answer,
+    },
+    proxy::within_time,
 };
 
 const CLIENTS: usize = 16;
@@ -64,7 +67,7 @@ impl Kind {
 }
 
 /// Says which model was asked for with which header. Streams come byte by byte.
-fn answers(seen: &Seen) -> Vec<Step> {
+fn answers(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     let asked: Value = serde_json::from_slice(&seen.body).unwrap();
     let model = asked["model"].as_str().unwrap();
     let set = seen.header("x-set").unwrap_or("none");
@@ -74,16 +77,16 @@ fn answers(seen: &Seen) -> Vec<Step> {
         let head =
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
         return vec![
-            Step::Send(head.into()),
-            Step::Drip(events.into()),
-            Step::Close,
+            ProviderStep::Send(head.into()),
+            ProviderStep::Drip(events.into()),
+            ProviderStep::Close,
         ];
     }
     vec![answer("200 OK", "", COMPLETION.replace("\"hi\"", &said))]
 }
 
 /// Which of the two files an answer was given under.
-fn kind_of(answer: &Answer) -> Option<usize> {
+fn kind_of(answer: &ClientAnswer) -> Option<usize> {
     let text = answer.text();
     let limit = answer.headers.get("x-plimsoll-context-limit")?;
     KINDS.iter().position(|kind| {
@@ -92,7 +95,7 @@ fn kind_of(answer: &Answer) -> Option<usize> {
     })
 }
 
-async fn ask(client: &Client, stream: bool, number: usize) -> Result<usize, String> {
+async fn ask(client: &TestClient, stream: bool, number: usize) -> Result<usize, String> {
     let body = format!(
         r#"{{"model":"m","stream":{stream},"messages":[{{"role":"user","content":"{number}"}}]}}"#
     );
@@ -106,7 +109,7 @@ async fn ask(client: &Client, stream: bool, number: usize) -> Result<usize, Stri
 
 #[tokio::test]
 async fn no_request_fails() {
-    let up = Provider::answering(answers).await;
+    let up = ScriptedProvider::start_answering(answers).await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
     settings.write(&KINDS[0].lines());
@@ -146,13 +149,13 @@ async fn no_request_fails() {
             proxy.signal("HUP");
         } else {
             let next = folder.path().join("next");
-            fs::write(&next, settings.with(&KINDS[kind].lines())).unwrap();
+            fs::write(&next, settings.with_lines(&KINDS[kind].lines())).unwrap();
             fs::rename(&next, &settings.file).unwrap();
         }
-        proxy.says("new settings are in force").await;
+        proxy.wait_for_line("new settings are in force").await;
         // Seen by requests before the next one.
         let some = before + 2 * CLIENTS;
-        let seen = within(counted.wait_for(|counts| counts[kind] >= some)).await;
+        let seen = within_time(counted.wait_for(|counts| counts[kind] >= some)).await;
         drop(seen.unwrap());
         if reload == RELOADS / 10 {
             open = files();

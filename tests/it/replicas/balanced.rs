@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use tempfile::TempDir;
 
 use super::story::{STORIES, Story};
-use crate::support::{client::Client, model::Up, proxy::within, redis::Redis};
+use crate::support::{client::TestClient, model::RunningModel, proxy::within_time, redis::Redis};
 
 /// How often a port that was free may turn out to be taken.
 const ATTEMPTS: usize = 20;
@@ -37,7 +37,7 @@ struct Replica {
 }
 
 impl Replica {
-    fn start(ups: &[Up], store: &str, secret: Option<&Path>) -> Self {
+    fn start(ups: &[RunningModel], store: &str, secret: Option<&Path>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         fs::create_dir(&data).unwrap();
@@ -153,7 +153,7 @@ impl Balancer {
             .stderr(Stdio::null())
             .spawn();
         let mut process = Killed(child.unwrap());
-        let listens = within(async {
+        let listens = within_time(async {
             loop {
                 if process.0.try_wait().unwrap().is_some() {
                     return false;
@@ -176,8 +176,8 @@ impl Balancer {
 }
 
 /// Who answered each turn of a story that is told there.
-async fn tell(story: &Story, up: &Up, address: SocketAddr) -> Vec<String> {
-    let mut agent = story.agent(Client::new(address, false));
+async fn tell(story: &Story, up: &RunningModel, address: SocketAddr) -> Vec<String> {
+    let mut agent = story.agent(TestClient::new(address, false));
     let mut served = Vec::new();
     for _ in 0..story.generations {
         let generation = agent.step().await;
@@ -188,11 +188,11 @@ async fn tell(story: &Story, up: &Up, address: SocketAddr) -> Vec<String> {
     served
 }
 
-async fn ups() -> Vec<Up> {
+async fn ups() -> Vec<RunningModel> {
     join_all(STORIES.iter().map(Story::up)).await
 }
 
-async fn bodies(up: &Up) -> Vec<Vec<u8>> {
+async fn bodies(up: &RunningModel) -> Vec<Vec<u8>> {
     let seen = up.provider.requests(0).await;
     seen.into_iter().map(|seen| seen.body).collect()
 }

@@ -3,10 +3,10 @@
 
 use crate::support::{
     agent::Agent,
-    client::Client,
+    client::TestClient,
     model::{
-        Model, Up,
-        manner::{Manner, Mixing, Worker},
+        ModelSetup, RunningModel,
+        manner::{Mixing, NoticeManner, Worker},
     },
 };
 
@@ -18,7 +18,7 @@ pub(super) struct Story {
     pub(super) name: &'static str,
     pub(super) claimed: u32,
     window: u32,
-    manner: Manner,
+    manner: NoticeManner,
     stream: bool,
     pub(super) generations: usize,
 }
@@ -27,7 +27,7 @@ const RECOVERS: Story = Story {
     name: "follows",
     claimed: 20_000,
     window: 20_000,
-    manner: Manner::Follows,
+    manner: NoticeManner::Follows,
     stream: false,
     generations: 64,
 };
@@ -36,7 +36,7 @@ const OVERFLOWS: Story = Story {
     name: "overflows",
     claimed: CLAIMED,
     window: 20_000,
-    manner: Manner::Ignores,
+    manner: NoticeManner::Ignores,
     stream: false,
     generations: 40,
 };
@@ -50,12 +50,12 @@ pub(super) const STORIES: [Story; 6] = [
     },
     Story {
         name: "ignores",
-        manner: Manner::Ignores,
+        manner: NoticeManner::Ignores,
         ..RECOVERS
     },
     Story {
         name: "ignores_streamed",
-        manner: Manner::Ignores,
+        manner: NoticeManner::Ignores,
         stream: true,
         ..RECOVERS
     },
@@ -68,13 +68,13 @@ pub(super) const STORIES: [Story; 6] = [
 ];
 
 impl Story {
-    pub(super) async fn up(&self) -> Up {
+    pub(super) async fn up(&self) -> RunningModel {
         let worker = Worker::new(self.manner, Mixing::Never);
-        let model = Model::new(self.window);
-        model.start(move |heard| worker.think(heard)).await
+        let model = ModelSetup::new(self.window);
+        model.start(move |heard| worker.compose_reply(heard)).await
     }
 
-    pub(super) fn agent(&self, proxy: impl Into<Client>) -> Agent {
+    pub(super) fn agent(&self, proxy: impl Into<TestClient>) -> Agent {
         let model = format!("{}/m", self.name);
         let mut agent = Agent::new(proxy)
             .set("stream", self.stream)
@@ -90,8 +90,8 @@ impl Story {
     }
 
     /// That it went as it should.
-    pub(super) async fn is_told(&self, up: &Up) {
-        up.is_content();
+    pub(super) async fn is_told(&self, up: &RunningModel) {
+        up.assert_no_faults();
         if self.claimed == CLAIMED {
             // One request was refused, once; nobody had to learn it again.
             assert_eq!(up.overflows(), 1, "{}", self.name);
@@ -105,7 +105,7 @@ impl Story {
         };
         assert!(said("[Context notice, ") > 10, "{}", self.name);
         assert!(said("Course 2 of this conversation") > 0, "{}", self.name);
-        let follows = self.manner == Manner::Follows;
+        let follows = self.manner == NoticeManner::Follows;
         assert_eq!(said("the datum is in metres") > 0, follows, "{}", self.name);
     }
 }

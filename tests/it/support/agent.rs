@@ -6,14 +6,14 @@ use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 use super::{
-    client::{Answer, Client, full},
-    model::OWN,
-    proxy::Running,
+    client::{ClientAnswer, TestClient, full_body},
+    model::PROXY_TOOLS,
+    proxy::RunningProxy,
 };
 
 pub(crate) struct Agent {
     /// Where it sends its next request.
-    pub(crate) client: Client,
+    pub(crate) client: TestClient,
     pub(crate) messages: Vec<Value>,
     /// Fields of the request beside `messages`.
     pub(crate) fields: Value,
@@ -28,15 +28,15 @@ pub(crate) struct Agent {
 
 /// One answer, and the message that the client made of it.
 #[derive(Debug)]
-pub(crate) struct Generation {
-    pub(crate) answer: Answer,
+pub(crate) struct AgentGeneration {
+    pub(crate) answer: ClientAnswer,
     pub(crate) message: Value,
     pub(crate) finish: String,
     /// As the client was told; `null` where it was not.
     pub(crate) usage: Value,
 }
 
-impl Generation {
+impl AgentGeneration {
     /// The value of a header of ours; of a stream, what its end tells of itself.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         if let Some(value) = self.comment(name) {
@@ -63,7 +63,7 @@ impl Generation {
     }
 
     /// Whether `x-plimsoll-actions` has a word without a value, as `compacted`.
-    pub(crate) fn did(&self, word: &str) -> bool {
+    pub(crate) fn has_action(&self, word: &str) -> bool {
         let actions = self.header("actions").unwrap_or("");
         actions.split(',').any(|it| it.trim() == word)
     }
@@ -104,7 +104,7 @@ pub(crate) fn tool(name: &str) -> Value {
 
 impl Agent {
     /// With a tool, a system message, and a first question.
-    pub(crate) fn new(proxy: impl Into<Client>) -> Self {
+    pub(crate) fn new(proxy: impl Into<TestClient>) -> Self {
         let mut agent = Self::bare(proxy);
         agent.fields["tools"] = json!([tool("read_file")]);
         agent.messages = vec![
@@ -115,7 +115,7 @@ impl Agent {
     }
 
     /// With nothing said yet, and no tools.
-    pub(crate) fn bare(proxy: impl Into<Client>) -> Self {
+    pub(crate) fn bare(proxy: impl Into<TestClient>) -> Self {
         Self {
             client: proxy.into(),
             messages: Vec::new(),
@@ -145,7 +145,7 @@ impl Agent {
     }
 
     /// The same client at another point: it keeps its settings, and is told what was said.
-    pub(crate) fn branch(&self, proxy: &Running, messages: &[Value]) -> Self {
+    pub(crate) fn branch(&self, proxy: &RunningProxy, messages: &[Value]) -> Self {
         Self {
             client: proxy.client(),
             messages: messages.to_vec(),
@@ -162,39 +162,39 @@ impl Agent {
     }
 
     /// Sends what was said, and keeps nothing of the answer.
-    pub(crate) async fn send(&self) -> Answer {
+    pub(crate) async fn send(&self) -> ClientAnswer {
         let path = "/v1/chat/completions";
         let mut request = self.client.request(Method::POST, path);
         request = request.header("content-type", "application/json");
         if self.fields["stream"] == true {
             request = request.header("x-plimsoll-stream-health", "comment");
         }
-        let mut request = request.body(full(self.body())).unwrap();
+        let mut request = request.body(full_body(self.body())).unwrap();
         request.headers_mut().extend(self.headers.clone());
         self.client.send(request).await
     }
 
     /// Sends what was said, and reads the answer; the conversation stays as it is.
-    pub(crate) async fn ask(&self) -> Generation {
+    pub(crate) async fn ask(&self) -> AgentGeneration {
         let answer = self.send().await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert!(answer.whole);
-        let generation = read(answer, self.fields["stream"] == true);
-        let theirs = self.tools_of_ours();
+        let generation = assemble_answer(answer, self.fields["stream"] == true);
+        let theirs = self.tools_named_like_proxy();
         if theirs.is_empty() {
-            only_its_own(&generation);
+            assert_nothing_of_proxy(&generation);
         }
         generation
     }
 
     /// One generation: asks, keeps the answer, runs the tools or goes on to the next question.
-    pub(crate) async fn step(&mut self) -> Generation {
+    pub(crate) async fn step(&mut self) -> AgentGeneration {
         let generation = self.ask().await;
-        self.keep(&generation);
+        self.keep_answer(&generation);
         generation
     }
 
-    pub(crate) fn keep(&mut self, generation: &Generation) {
+    pub(crate) fn keep_answer(&mut self, generation: &AgentGeneration) {
         let message = &generation.message;
         self.messages.push(message.clone());
         let listed = message["tool_calls"].as_array().cloned();
@@ -218,7 +218,7 @@ impl Agent {
     }
 
     /// So many generations.
-    pub(crate) async fn steps(&mut self, count: usize) -> Vec<Generation> {
+    pub(crate) async fn steps(&mut self, count: usize) -> Vec<AgentGeneration> {
         let mut generations = Vec::new();
         for _ in 0..count {
             generations.push(self.step().await);
@@ -230,8 +230,8 @@ impl Agent {
     pub(crate) async fn until(
         &mut self,
         most: usize,
-        wanted: impl Fn(&Generation) -> bool,
-    ) -> Generation {
+        wanted: impl Fn(&AgentGeneration) -> bool,
+    ) -> AgentGeneration {
         for _ in 0..most {
             let generation = self.step().await;
             if wanted(&generation) {
@@ -242,33 +242,33 @@ impl Agent {
     }
 
     /// What the API tells of the session of this answer.
-    pub(crate) async fn session(&self, generation: &Generation) -> Value {
+    pub(crate) async fn session(&self, generation: &AgentGeneration) -> Value {
         let id = generation.header("session").unwrap();
         let answer = self.api(Method::GET, &format!("sessions/{id}")).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         answer.json()
     }
 
-    pub(crate) async fn api(&self, method: Method, path: &str) -> Answer {
+    pub(crate) async fn api(&self, method: Method, path: &str) -> ClientAnswer {
         let path = format!("/plimsoll/api/{path}");
         let mut request = self.client.request(method, &path);
         request.headers_mut().unwrap().extend(self.headers.clone());
-        self.client.send(request.body(full("")).unwrap()).await
+        self.client.send(request.body(full_body("")).unwrap()).await
     }
 
     /// Tools of the client that are named as the proxy's.
-    fn tools_of_ours(&self) -> Vec<&str> {
+    fn tools_named_like_proxy(&self) -> Vec<&str> {
         let tools = self.fields["tools"].as_array().into_iter().flatten();
         let names = tools.filter_map(|tool| tool["function"]["name"].as_str());
-        names.filter(|name| OWN.contains(name)).collect()
+        names.filter(|name| PROXY_TOOLS.contains(name)).collect()
     }
 }
 
 /// Puts a whole answer together, and the message that the client echoes.
-pub(crate) fn read(answer: Answer, streams: bool) -> Generation {
+pub(crate) fn assemble_answer(answer: ClientAnswer, streams: bool) -> AgentGeneration {
     let mut generation = match streams {
-        true => streamed(answer),
-        false => whole(answer),
+        true => read_stream(answer),
+        false => read_whole(answer),
     };
     // Beside calls, agents echo no text as null.
     if generation.text().is_empty() && !generation.called().is_empty() {
@@ -279,9 +279,9 @@ pub(crate) fn read(answer: Answer, streams: bool) -> Generation {
 
 /// Nothing of the proxy's own reached the client.
 #[track_caller]
-pub(crate) fn only_its_own(generation: &Generation) {
+pub(crate) fn assert_nothing_of_proxy(generation: &AgentGeneration) {
     let text = generation.answer.text();
-    for name in OWN {
+    for name in PROXY_TOOLS {
         assert!(!text.contains(name), "{name} reached the client: {text}");
     }
     let tag = "continuation_package";
@@ -300,10 +300,10 @@ pub(crate) fn only_its_own(generation: &Generation) {
     );
 }
 
-fn whole(answer: Answer) -> Generation {
+fn read_whole(answer: ClientAnswer) -> AgentGeneration {
     let body = answer.json();
     let choice = &body["choices"][0];
-    Generation {
+    AgentGeneration {
         message: choice["message"].clone(),
         finish: choice["finish_reason"].as_str().unwrap_or("").to_owned(),
         usage: body["usage"].clone(),
@@ -313,7 +313,7 @@ fn whole(answer: Answer) -> Generation {
 
 /// Puts a stream together, and holds it to what every stream is like: one id, one role, indices
 /// without gaps, one finish, `[DONE]` at the end.
-fn streamed(answer: Answer) -> Generation {
+fn read_stream(answer: ClientAnswer) -> AgentGeneration {
     let text = answer.text();
     let mut events: Vec<&str> = text
         .split_terminator("\n\n")
@@ -333,13 +333,13 @@ fn streamed(answer: Answer) -> Generation {
             continue;
         };
         assert!(finish.is_none(), "more after the finish: {text}");
-        add(&mut message, &choice["delta"]);
+        add_delta(&mut message, &choice["delta"]);
         finish = choice["finish_reason"].as_str().map(str::to_owned);
     }
     ids.dedup();
     assert_eq!(ids.len(), 1, "several ids in {text}");
     assert_eq!(message["role"], "assistant", "{text}");
-    Generation {
+    AgentGeneration {
         message,
         finish: finish.expect("a stream has a finish"),
         usage,
@@ -348,16 +348,16 @@ fn streamed(answer: Answer) -> Generation {
 }
 
 /// Adds a delta to the message as the SDKs do.
-fn add(message: &mut Value, delta: &Value) {
+fn add_delta(message: &mut Value, delta: &Value) {
     if let Some(role) = delta["role"].as_str() {
         assert!(message["role"].is_null(), "the role comes once");
         message["role"] = role.into();
     }
-    append(&mut message["content"], &delta["content"]);
+    append_text(&mut message["content"], &delta["content"]);
     let legacy = &delta["function_call"];
     if legacy.is_object() {
-        append(&mut message["function_call"]["name"], &legacy["name"]);
-        append(
+        append_text(&mut message["function_call"]["name"], &legacy["name"]);
+        append_text(
             &mut message["function_call"]["arguments"],
             &legacy["arguments"],
         );
@@ -377,14 +377,14 @@ fn add(message: &mut Value, delta: &Value) {
             calls.push(json!({"id": piece["id"], "type": "function",
                 "function": {"name": piece["function"]["name"], "arguments": ""}}));
         }
-        append(
+        append_text(
             &mut calls[at]["function"]["arguments"],
             &piece["function"]["arguments"],
         );
     }
 }
 
-fn append(to: &mut Value, piece: &Value) {
+fn append_text(to: &mut Value, piece: &Value) {
     if let Some(piece) = piece.as_str() {
         let before = to.as_str().unwrap_or("");
         *to = format!("{before}{piece}").into();

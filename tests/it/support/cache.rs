@@ -1,6 +1,6 @@
 //! A provider's prompt cache: what of a request it has read before.
 
-use super::count::Counter;
+use super::count::TokenCounter;
 
 /// OpenAI caches from so many tokens on.
 const LEAST: u64 = 1_024;
@@ -9,13 +9,13 @@ const BLOCK: u64 = 128;
 
 /// Remembers the previous request of a session.
 pub(crate) struct PromptCache<'a> {
-    counter: &'a Counter,
+    counter: &'a TokenCounter,
     previous: Vec<u8>,
 }
 
 /// What of one request the cache held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hit {
+pub(crate) struct CacheHit {
     pub(crate) prompt: u64,
     pub(crate) cached: u64,
     /// Whether the previous request as sent is not the beginning of this one.
@@ -23,7 +23,7 @@ pub(crate) struct Hit {
 }
 
 impl<'a> PromptCache<'a> {
-    pub(crate) const fn new(counter: &'a Counter) -> Self {
+    pub(crate) const fn new(counter: &'a TokenCounter) -> Self {
         Self {
             counter,
             previous: Vec::new(),
@@ -31,7 +31,7 @@ impl<'a> PromptCache<'a> {
     }
 
     /// The longest beginning in common with the previous request, in whole blocks.
-    pub(crate) fn request(&mut self, body: &[u8]) -> Hit {
+    pub(crate) fn request(&mut self, body: &[u8]) -> CacheHit {
         let now = self.counter.pieces(body);
         let before = self.counter.pieces(&self.previous);
         let mut common = 0;
@@ -51,7 +51,7 @@ impl<'a> PromptCache<'a> {
             common += one.1 * bytes as u64 / one.0.len().max(1) as u64;
             break;
         }
-        let hit = Hit {
+        let hit = CacheHit {
             prompt: now.iter().map(|piece| piece.1).sum(),
             cached: if common < LEAST {
                 0
@@ -67,11 +67,11 @@ impl<'a> PromptCache<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counter, PromptCache};
+    use super::{PromptCache, TokenCounter};
 
     #[test]
     fn only_the_beginning_in_common_is_cached() {
-        let counter = Counter::o200k();
+        let counter = TokenCounter::o200k();
         let mut cache = PromptCache::new(&counter);
         let long = "word ".repeat(3_000);
         let body = |texts: &[&str]| {

@@ -12,7 +12,7 @@ use hyper_util::{
 };
 use serde_json::Value;
 
-use super::proxy::within;
+use super::proxy::within_time;
 
 /// Header names of ours that an answer may have.
 const OURS: &[&str] = &[
@@ -36,16 +36,16 @@ const OURS: &[&str] = &[
 /// Stands in every key of the tests, and may stand in no answer.
 pub(crate) const SECRET: &str = "sk-secret";
 
-pub(crate) type Upload = UnsyncBoxBody<Bytes, Infallible>;
+pub(crate) type TestUpload = UnsyncBoxBody<Bytes, Infallible>;
 
-pub(crate) struct Client {
+pub(crate) struct TestClient {
     address: SocketAddr,
-    inner: legacy::Client<HttpConnector, Upload>,
+    inner: legacy::Client<HttpConnector, TestUpload>,
 }
 
 /// An answer, read to its end.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ClientAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -54,7 +54,7 @@ pub(crate) struct Answer {
     pub(crate) whole: bool,
 }
 
-impl Answer {
+impl ClientAnswer {
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
@@ -71,7 +71,7 @@ impl Answer {
     }
 }
 
-impl Client {
+impl TestClient {
     pub(crate) fn new(address: SocketAddr, http2: bool) -> Self {
         Self {
             address,
@@ -86,55 +86,58 @@ impl Client {
         Request::builder().method(method).uri(url)
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> ClientAnswer {
         let request = self.request(Method::GET, path);
-        self.send(request.body(full("")).unwrap()).await
+        self.send(request.body(full_body("")).unwrap()).await
     }
 
     /// Sends a chat completion.
-    pub(crate) async fn chat(&self, body: impl Into<Bytes>) -> Answer {
+    pub(crate) async fn chat(&self, body: impl Into<Bytes>) -> ClientAnswer {
         self.send(self.chat_request(body)).await
     }
 
-    pub(crate) fn chat_request(&self, body: impl Into<Bytes>) -> Request<Upload> {
+    pub(crate) fn chat_request(&self, body: impl Into<Bytes>) -> Request<TestUpload> {
         self.request(Method::POST, "/v1/chat/completions")
             .header("content-type", "application/json")
-            .body(full(body))
+            .body(full_body(body))
             .unwrap()
     }
 
     /// Sends, and reads the answer to its end.
-    pub(crate) async fn send(&self, request: Request<Upload>) -> Answer {
-        read(self.begin(request).await, None).await
+    pub(crate) async fn send(&self, request: Request<TestUpload>) -> ClientAnswer {
+        read_answer(self.begin(request).await, None).await
     }
 
     /// Sends, and waits for the head of the answer only.
-    pub(crate) async fn begin(&self, request: Request<Upload>) -> Response<Incoming> {
+    pub(crate) async fn begin(&self, request: Request<TestUpload>) -> Response<Incoming> {
         self.try_begin(request).await.unwrap()
     }
 
     /// The same where there may be none.
     pub(crate) async fn try_begin(
         &self,
-        request: Request<Upload>,
+        request: Request<TestUpload>,
     ) -> Result<Response<Incoming>, legacy::Error> {
-        within(self.inner.request(request)).await
+        within_time(self.inner.request(request)).await
     }
 }
 
-pub(crate) fn full(body: impl Into<Bytes>) -> Upload {
+pub(crate) fn full_body(body: impl Into<Bytes>) -> TestUpload {
     Full::new(body.into()).boxed_unsync()
 }
 
 /// Reads an answer to its end, and checks it. `pace`: between two pieces, for the first of them.
-pub(crate) async fn read(answer: Response<Incoming>, pace: Option<Duration>) -> Answer {
+pub(crate) async fn read_answer(
+    answer: Response<Incoming>,
+    pace: Option<Duration>,
+) -> ClientAnswer {
     /// Pieces after which even a slow reader hurries.
     const SLOW: usize = 40;
     let (head, mut body) = answer.into_parts();
     let mut bytes = BytesMut::new();
     let (mut trailers, mut whole) = (None, true);
     let mut pieces = 0;
-    while let Some(frame) = within(body.frame()).await {
+    while let Some(frame) = within_time(body.frame()).await {
         match frame.map(http_body::Frame::into_data) {
             Ok(Ok(data)) => bytes.extend_from_slice(&data),
             Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
@@ -148,24 +151,24 @@ pub(crate) async fn read(answer: Response<Incoming>, pace: Option<Duration>) -> 
             tokio::time::sleep(pace).await;
         }
     }
-    let answer = Answer {
+    let answer = ClientAnswer {
         status: head.status,
         headers: head.headers,
         body: bytes.freeze(),
         trailers,
         whole,
     };
-    check(&answer);
+    check_headers(&answer);
     answer
 }
 
 /// The next bytes of an answer.
 pub(crate) async fn next(body: &mut Incoming) -> Bytes {
-    let frame = within(body.frame()).await.unwrap().unwrap();
+    let frame = within_time(body.frame()).await.unwrap().unwrap();
     frame.into_data().unwrap()
 }
 
-fn check(answer: &Answer) {
+fn check_headers(answer: &ClientAnswer) {
     for (name, value) in answer
         .headers
         .iter()

@@ -11,17 +11,17 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use super::{
-    provider::{Provider, Seen, answer},
-    proxy::within,
+    provider::{ReceivedRequest, ScriptedProvider, answer},
+    proxy::within_time,
 };
 
-pub(crate) struct Collector {
-    pub(crate) server: Provider,
+pub(crate) struct TestCollector {
+    pub(crate) server: ScriptedProvider,
 }
 
 /// A span as it arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Span {
+pub(crate) struct ReceivedSpan {
     pub(crate) name: String,
     pub(crate) trace: String,
     pub(crate) id: String,
@@ -36,11 +36,11 @@ pub(crate) struct Span {
     pub(crate) attributes: BTreeMap<String, Value>,
 }
 
-impl Collector {
+impl TestCollector {
     pub(crate) async fn start() -> Self {
-        let ok = |_: &Seen| vec![answer("200 OK", "", "")];
+        let ok = |_: &ReceivedRequest| vec![answer("200 OK", "", "")];
         Self {
-            server: Provider::answering(ok).await,
+            server: ScriptedProvider::start_answering(ok).await,
         }
     }
 
@@ -49,11 +49,11 @@ impl Collector {
     }
 
     /// Waits for so many spans at least, and gives all that came.
-    pub(crate) async fn spans(&self, count: usize) -> Vec<Span> {
-        within(async {
+    pub(crate) async fn spans(&self, count: usize) -> Vec<ReceivedSpan> {
+        within_time(async {
             for requests in 1.. {
                 let seen = self.server.requests(requests).await;
-                let spans: Vec<Span> = seen.iter().flat_map(read).collect();
+                let spans: Vec<ReceivedSpan> = seen.iter().flat_map(read_spans).collect();
                 if spans.len() >= count {
                     return spans;
                 }
@@ -64,15 +64,15 @@ impl Collector {
     }
 
     /// All that came up to now.
-    pub(crate) async fn now(&self) -> Vec<Span> {
-        let seen = self.server.requests(self.server.count()).await;
-        seen.iter().flat_map(read).collect()
+    pub(crate) async fn received_spans(&self) -> Vec<ReceivedSpan> {
+        let seen = self.server.requests(self.server.count_requests()).await;
+        seen.iter().flat_map(read_spans).collect()
     }
 }
 
-impl Span {
+impl ReceivedSpan {
     #[track_caller]
-    pub(crate) fn has(&self, key: &str, value: impl Into<Value>) {
+    pub(crate) fn assert_attribute(&self, key: &str, value: impl Into<Value>) {
         assert_eq!(
             self.attributes.get(key),
             Some(&value.into()),
@@ -81,14 +81,14 @@ impl Span {
     }
 
     #[track_caller]
-    pub(crate) fn lacks(&self, key: &str) {
+    pub(crate) fn assert_no_attribute(&self, key: &str) {
         assert!(!self.attributes.contains_key(key), "{key} of {self:?}");
     }
 }
 
 /// The only span with that name.
 #[track_caller]
-pub(crate) fn one<'s>(spans: &'s [Span], name: &str) -> &'s Span {
+pub(crate) fn only_span<'s>(spans: &'s [ReceivedSpan], name: &str) -> &'s ReceivedSpan {
     let found: Vec<_> = spans.iter().filter(|span| span.name == name).collect();
     assert_eq!(found.len(), 1, "{name} in {spans:#?}");
     found[0]
@@ -100,7 +100,7 @@ pub(crate) fn now_ns() -> u64 {
     now.unwrap().as_nanos() as u64
 }
 
-fn read(seen: &Seen) -> Vec<Span> {
+fn read_spans(seen: &ReceivedRequest) -> Vec<ReceivedSpan> {
     assert_eq!(seen.header("content-type"), Some("application/x-protobuf"));
     assert!(seen.line.starts_with("POST /v1/traces "), "{}", seen.line);
     let told = ExportTraceServiceRequest::decode(&*seen.body).expect("it is protobuf");
@@ -110,13 +110,13 @@ fn read(seen: &Seen) -> Vec<Span> {
         let name = resource.iter().find(|one| one.key == "service.name");
         assert!(name.is_some(), "{resource:?}");
         let raw = of.scope_spans.into_iter().flat_map(|scope| scope.spans);
-        spans.extend(raw.map(span));
+        spans.extend(raw.map(to_span));
     }
     spans
 }
 
-fn span(raw: Raw) -> Span {
-    Span {
+fn to_span(raw: Raw) -> ReceivedSpan {
+    ReceivedSpan {
         kind: raw.kind(),
         failed: raw
             .status
@@ -135,12 +135,12 @@ fn span(raw: Raw) -> Span {
         attributes: raw
             .attributes
             .into_iter()
-            .map(|one| (one.key, plain(one.value.and_then(|value| value.value))))
+            .map(|one| (one.key, to_value(one.value.and_then(|value| value.value))))
             .collect(),
     }
 }
 
-fn plain(value: Option<Any>) -> Value {
+fn to_value(value: Option<Any>) -> Value {
     match value {
         Some(Any::StringValue(text)) => json!(text),
         Some(Any::BoolValue(is)) => json!(is),
@@ -148,7 +148,7 @@ fn plain(value: Option<Any>) -> Value {
         Some(Any::DoubleValue(number)) => json!(number),
         Some(Any::ArrayValue(list)) => {
             let values = list.values.into_iter();
-            values.map(|value| plain(value.value)).collect()
+            values.map(|value| to_value(value.value)).collect()
         }
         other => panic!("no such attribute is sent: {other:?}"),
     }

@@ -21,13 +21,13 @@ const UNKNOWN_IMAGE: u64 = 765;
 /// Audio, video and files, whose true count nothing here can know.
 const OTHER_MEDIA: u64 = 500;
 
-pub(crate) struct Counter {
+pub(crate) struct TokenCounter {
     words: &'static CoreBPE,
     known: Mutex<HashMap<u128, u64>>,
 }
 
 #[derive(Deserialize)]
-struct Body<'a> {
+struct CountedBody<'a> {
     #[serde(borrow, default)]
     messages: Vec<&'a RawValue>,
     #[serde(borrow)]
@@ -38,7 +38,7 @@ struct Body<'a> {
     response_format: Option<&'a RawValue>,
 }
 
-impl Counter {
+impl TokenCounter {
     /// The vocabulary of newer models.
     pub(crate) fn o200k() -> Self {
         Self::new(o200k_base_singleton())
@@ -59,7 +59,7 @@ impl Counter {
     /// Prompt tokens of a request body; 0 for what is no request.
     pub(crate) fn request(&self, body: &[u8]) -> u64 {
         let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-        let Ok(parsed) = serde_json::from_slice::<Body<'_>>(body) else {
+        let Ok(parsed) = serde_json::from_slice::<CountedBody<'_>>(body) else {
             return 0;
         };
         let beside = [parsed.tools, parsed.functions, parsed.response_format];
@@ -75,7 +75,7 @@ impl Counter {
     /// The body in the order in which a provider reads it, tools first, each piece with its
     /// tokens.
     pub(crate) fn pieces<'a>(&self, body: &'a [u8]) -> Vec<(&'a [u8], u64)> {
-        let Ok(parsed) = serde_json::from_slice::<Body<'_>>(body) else {
+        let Ok(parsed) = serde_json::from_slice::<CountedBody<'_>>(body) else {
             return Vec::new();
         };
         let beside = [parsed.tools, parsed.functions, parsed.response_format];
@@ -91,25 +91,27 @@ impl Counter {
     }
 
     fn message(&self, message: &RawValue) -> u64 {
-        self.remembered(message, |value| PER_MESSAGE + self.said(value))
+        self.count_once(message, |value| {
+            PER_MESSAGE + self.count_message_text(value)
+        })
     }
 
     fn schema(&self, schema: &RawValue) -> u64 {
-        self.remembered(schema, |value| self.text(&value.to_string()))
+        self.count_once(schema, |value| self.text(&value.to_string()))
     }
 
-    fn remembered(&self, raw: &RawValue, count: impl FnOnce(&Value) -> u64) -> u64 {
+    fn count_once(&self, raw: &RawValue, count: impl FnOnce(&Value) -> u64) -> u64 {
         let key = xxh3_128(raw.get().as_bytes());
         if let Some(&known) = self.known.lock().unwrap().get(&key) {
             return known;
         }
-        let tokens = parse::value(raw.get().as_bytes()).map_or(0, |value| count(&value));
+        let tokens = parse::parse_value(raw.get().as_bytes()).map_or(0, |value| count(&value));
         self.known.lock().unwrap().insert(key, tokens);
         tokens
     }
 
     /// All text of a message that the model reads.
-    fn said(&self, message: &Value) -> u64 {
+    fn count_message_text(&self, message: &Value) -> u64 {
         let mut tokens = 0;
         for key in ["name", "reasoning_content", "refusal"] {
             tokens += message[key].as_str().map_or(0, |text| self.text(text));
@@ -172,11 +174,11 @@ fn pixels(url: &str) -> Option<(f64, f64)> {
 mod tests {
     use serde_json::json;
 
-    use super::{Counter, image};
+    use super::{TokenCounter, image};
 
     #[test]
     fn text_is_counted_and_counted_once() {
-        let counter = Counter::o200k();
+        let counter = TokenCounter::o200k();
         let hello = br#"{"messages":[{"role":"user","content":"hello world"}]}"#;
         assert_eq!(counter.request(hello), 4 + 2);
         assert_eq!(counter.request(hello), 4 + 2);
@@ -194,7 +196,7 @@ mod tests {
     #[test]
     fn an_older_vocabulary_takes_more_for_chinese() {
         let text = "上下文窗口已经超过限制，请检查服务器返回的结果。";
-        assert!(Counter::cl100k().text(text) > Counter::o200k().text(text));
+        assert!(TokenCounter::cl100k().text(text) > TokenCounter::o200k().text(text));
     }
 
     #[test]

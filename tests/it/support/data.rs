@@ -13,7 +13,7 @@ use serde_json::{Value, value::RawValue};
 
 /// A recorded file.
 #[derive(Clone, Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedFile {
     /// The file's name without its directory.
     pub(crate) name: String,
     pub(crate) body: Vec<u8>,
@@ -30,7 +30,7 @@ pub(crate) struct Response {
 
 /// A small request with the number of prompt tokens that the provider reported for it.
 #[derive(Clone, Debug)]
-pub(crate) struct Pair {
+pub(crate) struct TokenPair {
     pub(crate) provider: String,
     pub(crate) model: String,
     pub(crate) prompt_tokens: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Pair {
 
 /// One request of a long session, and what the provider counted for it.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Step {
+pub(crate) struct MeasuredStep {
     /// The request was `messages[..assistant_message]`, with a system prompt and tools beside them.
     pub(crate) assistant_message: usize,
     pub(crate) prompt_tokens: u64,
@@ -48,19 +48,19 @@ pub(crate) struct Step {
 
 #[derive(Clone, Debug)]
 pub(crate) struct TokenTruth {
-    pub(crate) pairs: Vec<Pair>,
+    pub(crate) pairs: Vec<TokenPair>,
     /// Name of the request in [`requests`] to which the steps belong.
     pub(crate) session: String,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<MeasuredStep>,
 }
 
 /// Whole request bodies of recorded sessions.
-pub(crate) fn requests() -> Vec<Recorded> {
+pub(crate) fn requests() -> Vec<RecordedFile> {
     folder("requests", "json")
 }
 
 /// Request bodies with rare fields, roles or parts.
-pub(crate) fn unusual() -> Vec<Recorded> {
+pub(crate) fn unusual() -> Vec<RecordedFile> {
     folder("requests/unusual", "json")
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn responses() -> Vec<Response> {
         .into_iter()
         .chain(folder("responses", "sse"));
     files
-        .map(|Recorded { name, body }| Response {
+        .map(|RecordedFile { name, body }| Response {
             about: about_file(&about, &format!("responses/{name}")),
             name,
             body,
@@ -100,7 +100,7 @@ pub(crate) fn errors() -> Vec<(String, Value)> {
 
 pub(crate) fn token_truth() -> Option<TokenTruth> {
     #[derive(Deserialize)]
-    struct Line {
+    struct TokenTruthLine {
         provider: String,
         model: String,
         prompt_tokens: u64,
@@ -109,15 +109,16 @@ pub(crate) fn token_truth() -> Option<TokenTruth> {
     #[derive(Deserialize)]
     struct Steps {
         request: String,
-        steps: Vec<Step>,
+        steps: Vec<MeasuredStep>,
     }
     let folder = root()?.join("token-truth");
     let pairs = fs::read_to_string(folder.join("pairs.jsonl")).ok()?;
     let steps = fs::read(folder.join("coding-pi-899-messages.steps.json")).ok()?;
     let steps: Steps = serde_json::from_slice(&steps).expect("recorded steps are as described");
     let pairs = pairs.lines().map(|line| {
-        let line: Line = serde_json::from_str(line).expect("a recorded pair is as described");
-        Pair {
+        let line: TokenTruthLine =
+            serde_json::from_str(line).expect("a recorded pair is as described");
+        TokenPair {
             provider: line.provider,
             model: line.model,
             prompt_tokens: line.prompt_tokens,
@@ -151,12 +152,12 @@ fn root() -> Option<&'static Path> {
 }
 
 /// The files of a folder with that ending, by name. A folder of the recordings is never empty.
-fn folder(name: &str, ending: &str) -> Vec<Recorded> {
+fn folder(name: &str, ending: &str) -> Vec<RecordedFile> {
     let Some(root) = root() else {
         return Vec::new();
     };
     let entries = fs::read_dir(root.join(name)).expect("a folder of the recordings can be read");
-    let mut files: Vec<Recorded> = entries
+    let mut files: Vec<RecordedFile> = entries
         .map(|entry| {
             entry
                 .expect("a folder of the recordings can be read")
@@ -164,7 +165,7 @@ fn folder(name: &str, ending: &str) -> Vec<Recorded> {
         })
         .filter(|path| path.extension().is_some_and(|found| found == ending))
         .filter(|path| path.file_stem().is_some_and(|stem| stem != "index"))
-        .map(|path| Recorded {
+        .map(|path| RecordedFile {
             name: path
                 .file_name()
                 .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),

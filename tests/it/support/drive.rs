@@ -1,7 +1,7 @@
 //! A session driven through the guard request by request, as the proxy would drive it, against a
 //! provider that counts by itself, caches, and refuses what is invalid or too long.
 
-use super::{cache::PromptCache, count::Counter, generate::Session, strict};
+use super::{cache::PromptCache, count::TokenCounter, generate::Session, strict};
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
@@ -10,7 +10,7 @@ use plimsoll::{
     guard::{self, Policy, Recall, profile::Profile},
 };
 
-pub(crate) use super::plans::{policy, sent};
+pub(crate) use super::plans::{apply_plan, make_policy};
 
 /// The guard's settings at their defaults.
 pub(crate) fn settings() -> GuardConfig {
@@ -24,7 +24,7 @@ pub(crate) fn raw_tokens(body: &Bytes, profile: &Profile) -> u32 {
         ..settings()
     };
     let conversation = chat::index_body(body.clone()).expect("a body of ours can be indexed");
-    let policy = policy(profile, u32::MAX / 4, &settings);
+    let policy = make_policy(profile, u32::MAX / 4, &settings);
     guard::plan(&conversation, &policy, &Recall::default())
         .report
         .raw_before
@@ -38,13 +38,13 @@ const CUT_RESULT: u64 = 150;
 
 /// How the provider counts.
 #[derive(Clone, Copy)]
-pub(crate) enum Meter<'a> {
-    Foreign(&'a Counter),
+pub(crate) enum TokenMeter<'a> {
+    Foreign(&'a TokenCounter),
     /// So many times the guard's own estimate.
     Times(f64),
 }
 
-impl Meter<'_> {
+impl TokenMeter<'_> {
     pub(crate) fn count(self, body: &Bytes, profile: &Profile) -> u64 {
         match self {
             Self::Foreign(counter) => counter.request(body),
@@ -55,7 +55,7 @@ impl Meter<'_> {
 
 /// What became of a session.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct SessionOutcome {
     pub(crate) requests: usize,
     pub(crate) edited: usize,
     /// Requests with a cut that was not there before.
@@ -78,7 +78,7 @@ pub(crate) struct Outcome {
     boundary: Option<u32>,
 }
 
-impl Outcome {
+impl SessionOutcome {
     pub(crate) const fn add(&mut self, more: &Self) {
         self.requests += more.requests;
         self.edited += more.edited;
@@ -101,19 +101,19 @@ impl Outcome {
 
 /// How a session is driven.
 #[derive(Clone, Copy)]
-pub(crate) struct Drive<'a> {
+pub(crate) struct GuardedSession<'a> {
     pub(crate) policy: Policy<'a>,
-    pub(crate) meter: Meter<'a>,
+    pub(crate) meter: TokenMeter<'a>,
     /// Counts for the cache.
-    pub(crate) counter: &'a Counter,
+    pub(crate) counter: &'a TokenCounter,
     /// Whether state is kept from request to request.
     pub(crate) keeps: bool,
 }
 
-impl Drive<'_> {
+impl GuardedSession<'_> {
     /// The whole session, guarded.
-    pub(crate) fn run(&self, session: &Session) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub(crate) fn run(&self, session: &Session) -> SessionOutcome {
+        let mut outcome = SessionOutcome::default();
         let mut cache = PromptCache::new(self.counter);
         let mut recall = Recall::default();
         for body in session.steps() {
@@ -131,7 +131,7 @@ impl Drive<'_> {
     }
 
     /// One request, made again up to twice where the provider finds it too long.
-    fn request(&self, original: Bytes, recall: &mut Recall, outcome: &mut Outcome) -> Bytes {
+    fn request(&self, original: Bytes, recall: &mut Recall, outcome: &mut SessionOutcome) -> Bytes {
         let profile = self.policy.profile;
         let conversation =
             chat::index_body(original.clone()).expect("a body of ours can be indexed");
@@ -146,7 +146,7 @@ impl Drive<'_> {
         let mut tries = 0;
         loop {
             let plan = guard::plan(&conversation, &self.policy, recall);
-            let body = sent(&conversation, &plan);
+            let body = apply_plan(&conversation, &plan);
             let tokens = self.meter.count(&body, profile);
             recall.calibration =
                 recall
@@ -182,8 +182,8 @@ impl Drive<'_> {
         // What is without fault needs no comparison with the original, which may be long.
         let profile = self.policy.profile;
         original != body
-            && !strict::violations(body, profile).is_empty()
-            && !strict::broken(original, body, profile).is_empty()
+            && !strict::find_violations(body, profile).is_empty()
+            && !strict::find_broken_rules(original, body, profile).is_empty()
     }
 
     /// Whether nothing could have helped: pinned messages and the newest step are over the limit
@@ -215,9 +215,9 @@ impl Drive<'_> {
 }
 
 /// The same session in an unlimited window: what its cache could hold.
-pub(crate) fn unlimited(session: &Session, counter: &Counter) -> Outcome {
+pub(crate) fn run_unlimited(session: &Session, counter: &TokenCounter) -> SessionOutcome {
     let mut cache = PromptCache::new(counter);
-    let mut outcome = Outcome::default();
+    let mut outcome = SessionOutcome::default();
     for body in session.steps() {
         let hit = cache.request(&body);
         outcome.requests += 1;

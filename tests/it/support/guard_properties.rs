@@ -8,10 +8,9 @@ mod growth;
 use std::collections::BTreeSet;
 
 use super::{
-    generate::Case,
-    once_more,
-    plans::{policy, sent, untouched},
-    strict, without_notes,
+    generate::GeneratedCase,
+    plans::{apply_plan, assert_untouched, make_policy},
+    settings_once_applied, strict, without_annotations,
 };
 use bytes::Bytes;
 use plimsoll::{
@@ -29,13 +28,13 @@ pub(crate) const WINDOWS: [u32; 5] = [4_096, 8_192, 16_384, 32_768, 128_000];
 
 /// A wire format, with its translations from and to chat completions.
 #[derive(Clone, Copy)]
-pub(crate) struct Wire {
+pub(crate) struct WireFormat {
     pub(crate) format: Format,
     pub(crate) from_chat: fn(&[u8]) -> Vec<u8>,
     pub(crate) to_chat: fn(&[u8]) -> Vec<u8>,
 }
 
-pub(crate) const CHAT: Wire = Wire {
+pub(crate) const CHAT: WireFormat = WireFormat {
     format: Format::Chat,
     from_chat: <[u8]>::to_vec,
     to_chat: <[u8]>::to_vec,
@@ -47,12 +46,12 @@ pub(crate) fn settings() -> GuardConfig {
 }
 
 /// Answer caps, as parts of the window.
-pub(crate) fn asked() -> impl Strategy<Value = f64> {
+pub(crate) fn any_answer_share() -> impl Strategy<Value = f64> {
     prop::sample::select(&[0.01, 0.1, 0.3, 0.5, 0.9, 1.0, 20.0][..])
 }
 
 /// The profiles that take the conversation as it is.
-pub(crate) fn profiles_of(case: &Case) -> Vec<&'static Profile> {
+pub(crate) fn profiles_of(case: &GeneratedCase) -> Vec<&'static Profile> {
     let fits = |profile: &&Profile| case.recipe.strict || profile.name == "openai";
     PROFILES.iter().filter(fits).collect()
 }
@@ -66,7 +65,7 @@ fn messages(conversation: &Conversation) -> Vec<&[u8]> {
         .collect()
 }
 
-impl Wire {
+impl WireFormat {
     /// Indexes a chat body in this format.
     pub(crate) fn read(self, chat: &[u8]) -> Conversation {
         self.index((self.from_chat)(chat).into())
@@ -85,11 +84,11 @@ impl Wire {
         profile: &'static Profile,
     ) {
         let settings = settings();
-        let policy = policy(profile, window, &settings);
+        let policy = make_policy(profile, window, &settings);
         let before = self.read(chat);
         let plan = guard::plan(&before, &policy, &Recall::default());
         let asked = before.largest_answer_cap().unwrap();
-        let after = self.index(sent(&before, &plan));
+        let after = self.index(apply_plan(&before, &plan));
         let now = after.largest_answer_cap().unwrap();
         let lowered = plan.report.answer_cap.filter(|cap| cap.is_lowered());
         match lowered {
@@ -116,11 +115,11 @@ impl Wire {
         profile: &'static Profile,
         settings: &GuardConfig,
     ) {
-        let policy = policy(profile, window, settings);
+        let policy = make_policy(profile, window, settings);
         let before = self.read(chat);
         let plan = guard::plan(&before, &policy, &Recall::default());
         let context = format!("window {window}, profile {}", profile.name);
-        let after = sent(&before, &plan);
+        let after = apply_plan(&before, &plan);
         match plan.report.stood_back {
             None => {}
             Some(StandBackReason::Unsound(broken)) => panic!("{context}: unsound plan {broken:?}"),
@@ -129,7 +128,7 @@ impl Wire {
                 return;
             }
         }
-        let broken = strict::broken(chat, &(self.to_chat)(&after), profile);
+        let broken = strict::find_broken_rules(chat, &(self.to_chat)(&after), profile);
         assert_eq!(broken, [], "{context}");
         let (theirs, raw) = (plan.report.sent.total(), plan.report.raw_after);
         assert!(theirs <= raw, "{context}: {theirs} of theirs in {raw}");
@@ -140,13 +139,13 @@ impl Wire {
         let after = self.index(after);
         untouched_bytes(&before, &after, &plan, &context);
         pinned_and_newest(&before, &after, &plan, &context);
-        let settings = once_more(settings);
+        let settings = settings_once_applied(settings);
         let second = Policy {
             settings: &settings,
             ..policy
         };
         // What the provider gets has no annotations any more.
-        let after = self.index(without_notes(&after));
+        let after = self.index(without_annotations(&after));
         let again = guard::plan(&after, &second, &Recall::default());
         // A paragraph has no frame of its own, which the plan counts all the same.
         let (now, said) = (again.report.raw_before, plan.report.raw_after);
@@ -155,7 +154,7 @@ impl Wire {
             "{context}: {now} sent, {said} planned"
         );
         assert_eq!(
-            String::from_utf8_lossy(&sent(&after, &again)),
+            String::from_utf8_lossy(&apply_plan(&after, &again)),
             String::from_utf8_lossy(&after.body),
             "{context}: guarding twice changes nothing more"
         );
@@ -165,7 +164,7 @@ impl Wire {
 
 /// Only edited spans differ: everything else is there, in order, byte for byte.
 fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, context: &str) {
-    untouched(before, &after.body, plan, context);
+    assert_untouched(before, &after.body, plan, context);
     // What was neither truncated, cleared nor folded is the client's own message.
     let truncated = &plan.report.truncated;
     let cleared = plan.report.cleared.as_ref();

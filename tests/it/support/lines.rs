@@ -13,7 +13,7 @@ use plimsoll::{
 /// Settings by the seed: clearing with and without inputs, excluded tools, every threshold, and
 /// caps and shares.
 pub(crate) fn any_settings(seed: u64) -> GuardConfig {
-    let mut random = Random::part(seed, 17);
+    let mut random = Random::for_part(seed, 17);
     let defaults = GuardConfig::default();
     let at = [0.0, 0.3, 0.6, 0.8, 1.0][random.below(5)];
     let at_least = [None, Some(0.02), Some(0.1), Some(0.5)][random.below(4)];
@@ -40,7 +40,7 @@ pub(crate) fn any_settings(seed: u64) -> GuardConfig {
 }
 
 /// The settings for what went out once: what held for annotations is done, and they are gone.
-pub(crate) fn once_more(settings: &GuardConfig) -> GuardConfig {
+pub(crate) fn settings_once_applied(settings: &GuardConfig) -> GuardConfig {
     GuardConfig {
         caps: BTreeMap::new(),
         system_share: 1_000.0,
@@ -51,14 +51,14 @@ pub(crate) fn once_more(settings: &GuardConfig) -> GuardConfig {
 
 /// The same conversation with some of its messages and parts annotated, each by the seed and its place:
 /// what a longer one says of those before is the same.
-pub(crate) fn noted(conversation: &Conversation, seed: u64) -> Bytes {
+pub(crate) fn annotate_randomly(conversation: &Conversation, seed: u64) -> Bytes {
     let mut edits = Edits::default();
     for (at, message) in conversation.items.iter().enumerate() {
-        let mut random = Random::part(seed, 1_000 + at as u64);
+        let mut random = Random::for_part(seed, 1_000 + at as u64);
         let parts = conversation.blocks_of(message).iter().map(|part| part.span);
         for object in std::iter::once(message.span).chain(parts) {
             if random.chance(40) {
-                note(conversation, object, &mut random, &mut edits);
+                insert_annotation(conversation, object, &mut random, &mut edits);
             }
         }
     }
@@ -66,14 +66,19 @@ pub(crate) fn noted(conversation: &Conversation, seed: u64) -> Bytes {
 }
 
 /// The same without annotations, as the provider gets it.
-pub(crate) fn without_notes(conversation: &Conversation) -> Bytes {
+pub(crate) fn without_annotations(conversation: &Conversation) -> Bytes {
     let mut edits = Edits::default();
     conversation.take_out_annotations(&mut edits);
     edits.apply(&conversation.body).to_bytes()
 }
 
 /// Puts an annotation at the beginning of an object that has members.
-fn note(conversation: &Conversation, object: Span, random: &mut Random, edits: &mut Edits) {
+fn insert_annotation(
+    conversation: &Conversation,
+    object: Span,
+    random: &mut Random,
+    edits: &mut Edits,
+) {
     let name = ["notes", "docs", "rules"][random.below(3)];
     let priority = ["low", "medium", "high", "critical"][random.below(4)];
     let mut first = None;

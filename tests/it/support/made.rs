@@ -15,7 +15,7 @@ use serde_json::json;
 pub(crate) const PROMPT: &str = "[Note by the context guard:\nwrite down \"what matters\".]";
 
 /// Indices of the messages that are no system messages.
-pub(crate) fn said(conversation: &Conversation) -> Vec<usize> {
+pub(crate) fn non_system_indices(conversation: &Conversation) -> Vec<usize> {
     let messages = conversation.items.iter().enumerate();
     messages
         .filter(|(_, message)| !message.author.is_system())
@@ -23,39 +23,39 @@ pub(crate) fn said(conversation: &Conversation) -> Vec<usize> {
         .collect()
 }
 
-fn boxed(value: &serde_json::Value) -> Box<str> {
+fn to_boxed_json(value: &serde_json::Value) -> Box<str> {
     value.to_string().into()
 }
 
-fn call(id: &str) -> serde_json::Value {
+fn add_reminder_call(id: &str) -> serde_json::Value {
     json!({"id": id, "type": "function", "function": {"name": "add_reminder", "arguments": "{\"content\":\"x\"}"}})
 }
 
-fn result(id: &str) -> Box<str> {
-    boxed(&json!({"role": "tool", "tool_call_id": id, "content": "Noted as r1."}))
+fn reminder_result(id: &str) -> Box<str> {
+    to_boxed_json(&json!({"role": "tool", "tool_call_id": id, "content": "Noted as r1."}))
 }
 
 /// A round of so many calls.
-pub(crate) fn round(calls: u32) -> InjectionContent {
+pub(crate) fn calls_round(calls: u32) -> InjectionContent {
     let ids: Vec<_> = (0..calls).map(|at| format!("own-{at}")).collect();
-    let asked: Vec<_> = ids.iter().map(|id| call(id)).collect();
+    let asked: Vec<_> = ids.iter().map(|id| add_reminder_call(id)).collect();
     let model = json!({"role": "assistant", "content": "Let me note that. ", "tool_calls": asked});
     let mut round = vec![InjectedMessage {
         by: InjectedAuthor::Model { calls },
-        json: boxed(&model),
+        json: to_boxed_json(&model),
     }];
     round.extend(ids.iter().map(|id| InjectedMessage {
         by: InjectedAuthor::Tool,
-        json: result(id),
+        json: reminder_result(id),
     }));
     InjectionContent::Round(round)
 }
 
 /// A round of one who has no tools.
-pub(crate) fn written() -> InjectionContent {
+pub(crate) fn block_round() -> InjectionContent {
     let said = |by, role, content| InjectedMessage {
         by,
-        json: boxed(&json!({"role": role, "content": content})),
+        json: to_boxed_json(&json!({"role": role, "content": content})),
     };
     InjectionContent::Round(vec![
         said(
@@ -67,19 +67,19 @@ pub(crate) fn written() -> InjectionContent {
     ])
 }
 
-pub(crate) fn beside(theirs: u32, before: u32) -> InjectionContent {
+pub(crate) fn calls_beside(theirs: u32, before: u32) -> InjectionContent {
     InjectionContent::Calls {
         theirs,
         calls: vec![InjectedCall {
             before,
-            json: boxed(&call("own-x")),
+            json: to_boxed_json(&add_reminder_call("own-x")),
         }],
-        results: vec![result("own-x")],
+        results: vec![reminder_result("own-x")],
     }
 }
 
 /// What the beginning of an answer says, as a record that it stands in a round.
-fn spoken(conversation: &Conversation, at: usize, random: &mut Random) -> InjectionContent {
+fn spoken_record(conversation: &Conversation, at: usize, random: &mut Random) -> InjectionContent {
     let raw = match conversation.items[at].content {
         Content::Text(text) => conversation.raw_bytes(text),
         _ => b"",
@@ -96,13 +96,13 @@ fn spoken(conversation: &Conversation, at: usize, random: &mut Random) -> Inject
 }
 
 /// Records at random places, as far as message `until`; some fit and some do not.
-pub(crate) fn records(
+pub(crate) fn random_records(
     conversation: &Conversation,
     until: usize,
     seed: u64,
 ) -> Vec<InjectionRecord> {
     let mut random = Random::new(seed);
-    let said = said(conversation);
+    let said = non_system_indices(conversation);
     let mut records = Vec::new();
     for place in 0..=until.min(said.len()) {
         let answer = said.get(place).copied();
@@ -117,14 +117,14 @@ pub(crate) fn records(
             add(InjectionContent::Prompt(PROMPT.into()));
         }
         if random.chance(15) {
-            add(round(random.between(1, 3) as u32));
+            add(calls_round(random.between(1, 3) as u32));
         }
         if random.chance(8) {
-            add(written());
+            add(block_round());
         }
         if let Some(at) = answer.filter(|_| random.chance(40)) {
             if random.chance(50) {
-                add(beside(calls, random.below(3) as u32));
+                add(calls_beside(calls, random.below(3) as u32));
             }
             if random.chance(50) {
                 add(InjectionContent::Text {
@@ -133,14 +133,14 @@ pub(crate) fn records(
                 });
             }
             if random.chance(50) {
-                add(spoken(conversation, at, &mut random));
+                add(spoken_record(conversation, at, &mut random));
             }
         }
     }
     records
 }
 
-pub(crate) fn course(boundary: u32) -> Course {
+pub(crate) fn make_course(boundary: u32) -> Course {
     Course {
         number: 2,
         boundary,
@@ -149,7 +149,7 @@ pub(crate) fn course(boundary: u32) -> Course {
     }
 }
 
-pub(crate) fn tools(conversation: &Conversation) -> Option<InjectedTools> {
+pub(crate) fn make_proxy_tools(conversation: &Conversation) -> Option<InjectedTools> {
     let field = ["tools", "functions"]
         .into_iter()
         .find(|name| conversation.find_field(name).is_some())?;
@@ -160,19 +160,19 @@ pub(crate) fn tools(conversation: &Conversation) -> Option<InjectedTools> {
 }
 
 /// All of ours, by the seed.
-pub(crate) fn ours(conversation: &Conversation, seed: u64) -> Injections {
-    let mut random = Random::part(seed, 9);
-    let count = said(conversation).len();
+pub(crate) fn make_injected(conversation: &Conversation, seed: u64) -> Injections {
+    let mut random = Random::for_part(seed, 9);
+    let count = non_system_indices(conversation).len();
     Injections {
         course: random
             .chance(40)
-            .then(|| course(random.below(count + 2) as u32)),
+            .then(|| make_course(random.below(count + 2) as u32)),
         summary: random.chance(30).then(|| Summary {
             boundary: random.below(count + 2) as u32,
             text: "<summary>\n<done>\nread the files\n</done>\n</summary>".into(),
         }),
-        records: records(conversation, count, seed),
-        tools: tools(conversation).filter(|_| random.chance(50)),
+        records: random_records(conversation, count, seed),
+        tools: make_proxy_tools(conversation).filter(|_| random.chance(50)),
         tight_chars: random.chance(30).then(|| random.between(300, 4_000)),
     }
 }

@@ -16,16 +16,16 @@ use std::sync::{
 use plimsoll::guard::profile::{Profile, find_profile};
 use serde_json::{Value, json};
 
-use self::{notice::Notice, render::Render};
+use self::{notice::Notice, render::AnswerWriter};
 use super::{
-    count::Counter,
+    count::TokenCounter,
     parse,
-    provider::{Provider, Seen, Step, answer},
+    provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer},
     strict,
 };
 
 /// The four tools of the proxy.
-pub(crate) const OWN: [&str; 4] = [
+pub(crate) const PROXY_TOOLS: [&str; 4] = [
     "add_reminder",
     "update_reminder",
     "delete_reminder",
@@ -33,7 +33,7 @@ pub(crate) const OWN: [&str; 4] = [
 ];
 
 /// One request, as the model reads it.
-pub(crate) struct Heard<'a> {
+pub(crate) struct ModelRequest<'a> {
     pub(crate) body: &'a Value,
     /// By the model's own count.
     pub(crate) tokens: u64,
@@ -43,13 +43,13 @@ pub(crate) struct Heard<'a> {
     pub(crate) nth: usize,
 }
 
-impl Heard<'_> {
+impl ModelRequest<'_> {
     pub(crate) fn messages(&self) -> &[Value] {
         self.body["messages"].as_array().map_or(&[], Vec::as_slice)
     }
 
     /// Names of the tools that are offered, in their order.
-    pub(crate) fn offered(&self) -> Vec<&str> {
+    pub(crate) fn offered_tools(&self) -> Vec<&str> {
         let tools = self.body["tools"].as_array().into_iter().flatten();
         let tools = tools.filter_map(|tool| tool["function"]["name"].as_str());
         let legacy = self.body["functions"].as_array().into_iter().flatten();
@@ -58,39 +58,39 @@ impl Heard<'_> {
             .collect()
     }
 
-    pub(crate) fn offers(&self, name: &str) -> bool {
-        self.offered().contains(&name)
+    pub(crate) fn offers_tool(&self, name: &str) -> bool {
+        self.offered_tools().contains(&name)
     }
 
     /// Whether its last message answers a call of one of the proxy's tools.
-    pub(crate) fn after_own(&self) -> bool {
-        notice::answers_own(self.messages())
+    pub(crate) fn follows_proxy_call(&self) -> bool {
+        notice::answers_proxy_call(self.messages())
     }
 }
 
 /// What the model does with a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Said {
+pub(crate) enum ModelReply {
     /// A text, calls, or both.
-    Says(String, Vec<Call>),
+    Says(String, Vec<ModelCall>),
     /// An error with this status and code.
     Fails(u16, &'static str),
     /// Exactly these bytes.
-    Raw(Vec<Step>),
+    Raw(Vec<ProviderStep>),
 }
 
-impl Said {
+impl ModelReply {
     pub(crate) fn text(text: &str) -> Self {
         Self::Says(text.to_owned(), Vec::new())
     }
 
-    pub(crate) fn calls(calls: impl Into<Vec<Call>>) -> Self {
+    pub(crate) fn calls(calls: impl Into<Vec<ModelCall>>) -> Self {
         Self::Says(String::new(), calls.into())
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct ModelCall {
     /// `None`: the model gives none at all.
     pub(crate) id: Option<String>,
     pub(crate) name: String,
@@ -98,7 +98,7 @@ pub(crate) struct Call {
     pub(crate) arguments: String,
 }
 
-impl Call {
+impl ModelCall {
     pub(crate) fn new(id: &str, name: &str, arguments: &Value) -> Self {
         Self {
             id: Some(id.to_owned()),
@@ -109,30 +109,30 @@ impl Call {
 }
 
 /// Decides what is said.
-pub(crate) type Mind = Box<dyn Fn(&Heard<'_>) -> Said + Send + Sync>;
+pub(crate) type ReplyRule = Box<dyn Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync>;
 
 /// How the provider of the model is built.
-pub(crate) struct Model {
+pub(crate) struct ModelSetup {
     /// In tokens; what does not fit is refused.
     pub(crate) window: u32,
     pub(crate) profile: &'static Profile,
     /// Bytes of one fragment of a streamed text or argument.
     pub(crate) fragment: usize,
     /// Streams are written byte by byte.
-    pub(crate) drips: bool,
+    pub(crate) byte_by_byte: bool,
     /// Answers tell their usage.
-    pub(crate) reports: bool,
+    pub(crate) reports_usage: bool,
     /// Nothing is read nor checked, and a token counted for every four bytes: for requests that
     /// are too long to be read each time. The mind hears an empty request.
-    pub(crate) deaf: bool,
+    pub(crate) skips_reading: bool,
     /// How it says that a request does not fit, given its window and the request's tokens.
-    pub(crate) refusal: Refusal,
+    pub(crate) refusal: RefusalWriter,
 }
 
-pub(crate) type Refusal = fn(u32, u64) -> Vec<Step>;
+pub(crate) type RefusalWriter = fn(u32, u64) -> Vec<ProviderStep>;
 
 /// As OpenAI says it.
-pub(crate) fn classic(window: u32, tokens: u64) -> Vec<Step> {
+pub(crate) fn refuse_as_openai(window: u32, tokens: u64) -> Vec<ProviderStep> {
     let message = format!(
         "This model's maximum context length is {window} tokens. However, your messages \
          resulted in {tokens} tokens. Please reduce the length of the messages."
@@ -140,16 +140,16 @@ pub(crate) fn classic(window: u32, tokens: u64) -> Vec<Step> {
     refuse(400, "context_length_exceeded", &message)
 }
 
-impl Model {
+impl ModelSetup {
     pub(crate) fn new(window: u32) -> Self {
         Self {
             window,
             profile: find_profile("openai").unwrap(),
             fragment: 5,
-            drips: false,
-            reports: true,
-            deaf: false,
-            refusal: classic,
+            byte_by_byte: false,
+            reports_usage: true,
+            skips_reading: false,
+            refusal: refuse_as_openai,
         }
     }
 
@@ -160,68 +160,75 @@ impl Model {
 
     pub(crate) async fn start(
         self,
-        mind: impl Fn(&Heard<'_>) -> Said + Send + Sync + 'static,
-    ) -> Up {
-        let log = Arc::new(Log::default());
-        let (mind, kept): (Mind, _) = (Box::new(mind), Arc::clone(&log));
-        let provider = Provider::answering(move |seen| self.answer(seen, &mind, &kept)).await;
-        Up { provider, log }
+        mind: impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync + 'static,
+    ) -> RunningModel {
+        let log = Arc::new(RequestLog::default());
+        let (mind, kept): (ReplyRule, _) = (Box::new(mind), Arc::clone(&log));
+        let provider =
+            ScriptedProvider::start_answering(move |seen| self.answer_request(seen, &mind, &kept))
+                .await;
+        RunningModel { provider, log }
     }
 
-    fn answer(&self, seen: &Seen, mind: &Mind, log: &Log) -> Vec<Step> {
+    fn answer_request(
+        &self,
+        seen: &ReceivedRequest,
+        mind: &ReplyRule,
+        log: &RequestLog,
+    ) -> Vec<ProviderStep> {
         let nth = log.heard.fetch_add(1, Ordering::SeqCst);
-        let Some((body, tokens)) = self.read(nth, &seen.body, log) else {
+        let Some((body, tokens)) = self.read_request(nth, &seen.body, log) else {
             return refuse(400, "invalid_json", "not JSON");
         };
         log.tokens.lock().unwrap().push(tokens);
-        if !self.fits(&body, tokens) {
+        if !self.fits_window(&body, tokens) {
             log.overflows.fetch_add(1, Ordering::SeqCst);
             return (self.refusal)(self.window, tokens);
         }
-        let heard = Heard {
-            notice: notice::of(&body),
+        let heard = ModelRequest {
+            notice: notice::find_notice(&body),
             tokens,
             nth,
             body: &body,
         };
         match mind(&heard) {
-            Said::Raw(steps) => steps,
-            Said::Fails(status, code) => refuse(status, code, "as the test wants it"),
-            Said::Says(text, calls) => {
-                let render = Render {
+            ModelReply::Raw(steps) => steps,
+            ModelReply::Fails(status, code) => refuse(status, code, "as the test wants it"),
+            ModelReply::Says(text, calls) => {
+                let render = AnswerWriter {
                     body: &body,
                     tokens,
                     fragment: self.fragment,
-                    drips: self.drips,
-                    reports: self.reports,
+                    byte_by_byte: self.byte_by_byte,
+                    reports_usage: self.reports_usage,
                 };
-                render.steps(&text, &calls)
+                render.provider_steps(&text, &calls)
             }
         }
     }
 }
 
-impl Model {
+impl ModelSetup {
     /// The request and its count, with every fault of it kept.
-    fn read(&self, nth: usize, bytes: &[u8], log: &Log) -> Option<(Value, u64)> {
-        if self.deaf {
+    fn read_request(&self, nth: usize, bytes: &[u8], log: &RequestLog) -> Option<(Value, u64)> {
+        if self.skips_reading {
             return Some((json!({}), bytes.len() as u64 / 4));
         }
-        let Ok(body) = parse::value(bytes) else {
-            log.fault(nth, "not JSON".to_owned());
+        let Ok(body) = parse::parse_value(bytes) else {
+            log.record_fault(nth, "not JSON".to_owned());
             return None;
         };
-        for found in strict::violations(bytes, self.profile) {
-            log.fault(nth, format!("{found:?}"));
+        for found in strict::find_violations(bytes, self.profile) {
+            log.record_fault(nth, format!("{found:?}"));
         }
-        for found in tools_of(&body) {
-            log.fault(nth, found);
+        for found in find_tool_faults(&body) {
+            log.record_fault(nth, found);
         }
-        let tokens = foreign(bytes);
+        let tokens = count_tokens(bytes);
         Some((body, tokens))
     }
 
-    fn fits(&self, body: &Value, tokens: u64) -> bool {
+    fn fits_window(&self, body: &Value, tokens: u64) -> bool {
         let asked = ["max_completion_tokens", "max_tokens"];
         let asked = asked.iter().find_map(|name| body[*name].as_u64());
         let asked = asked.filter(|_| self.profile.answer_inside_window);
@@ -230,30 +237,30 @@ impl Model {
 }
 
 /// A running model.
-pub(crate) struct Up {
-    pub(crate) provider: Provider,
-    log: Arc<Log>,
+pub(crate) struct RunningModel {
+    pub(crate) provider: ScriptedProvider,
+    log: Arc<RequestLog>,
 }
 
 #[derive(Default)]
-struct Log {
+struct RequestLog {
     heard: AtomicUsize,
     overflows: AtomicUsize,
     faults: Mutex<Vec<String>>,
     tokens: Mutex<Vec<u64>>,
 }
 
-impl Log {
-    fn fault(&self, nth: usize, what: String) {
+impl RequestLog {
+    fn record_fault(&self, nth: usize, what: String) {
         let mut faults = self.faults.lock().unwrap();
         faults.push(format!("request {nth}: {what}"));
     }
 }
 
-impl Up {
+impl RunningModel {
     /// Fails if any request broke a rule of the profile.
     #[track_caller]
-    pub(crate) fn is_content(&self) {
+    pub(crate) fn assert_no_faults(&self) {
         let faults = self.log.faults.lock().unwrap();
         assert!(faults.is_empty(), "{:#?}", &faults[..faults.len().min(5)]);
     }
@@ -265,7 +272,7 @@ impl Up {
 
     /// Requests up to now.
     pub(crate) fn count(&self) -> usize {
-        self.provider.count()
+        self.provider.count_requests()
     }
 
     /// What each request counted.
@@ -282,18 +289,19 @@ impl Up {
     pub(crate) async fn bodies_from(&self, start: usize) -> Vec<Value> {
         let seen = self.provider.requests(0).await;
         let new = seen.iter().skip(start);
-        new.map(|seen| parse::value(&seen.body).unwrap()).collect()
+        new.map(|seen| parse::parse_value(&seen.body).unwrap())
+            .collect()
     }
 }
 
 /// By a vocabulary that the proxy does not have.
-fn foreign(body: &[u8]) -> u64 {
-    static COUNTER: OnceLock<Counter> = OnceLock::new();
-    COUNTER.get_or_init(Counter::o200k).request(body)
+fn count_tokens(body: &[u8]) -> u64 {
+    static COUNTER: OnceLock<TokenCounter> = OnceLock::new();
+    COUNTER.get_or_init(TokenCounter::o200k).request(body)
 }
 
 /// What is wrong with the offered tools: a name twice, or a choice of one that is not there.
-pub(crate) fn tools_of(body: &Value) -> Vec<String> {
+pub(crate) fn find_tool_faults(body: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let tools = body["tools"].as_array().into_iter().flatten();
     let names: Vec<&Value> = tools.map(|tool| &tool["function"]["name"]).collect();
@@ -313,7 +321,7 @@ pub(crate) fn tools_of(body: &Value) -> Vec<String> {
 }
 
 /// An error of that status and code.
-pub(crate) fn refuse(status: u16, code: &str, message: &str) -> Vec<Step> {
+pub(crate) fn refuse(status: u16, code: &str, message: &str) -> Vec<ProviderStep> {
     let body = json!({"error": {"message": message, "type": "invalid_request_error",
         "param": null, "code": code}});
     vec![answer(&format!("{status} Refused"), "", body.to_string())]

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// # Errors
 ///
 /// What serde_json says of a body that is not JSON, or is nested deeper than 128.
-pub(crate) fn value(body: &[u8]) -> Result<Value, serde_json::Error> {
+pub(crate) fn parse_value(body: &[u8]) -> Result<Value, serde_json::Error> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     serde_json::from_slice(&without_lone_surrogates(body))
 }
@@ -21,12 +21,12 @@ pub(crate) fn without_lone_surrogates(body: &[u8]) -> Vec<u8> {
             at += 1;
             continue;
         }
-        let Some(unit) = unit(body, at) else {
+        let Some(unit) = code_unit(body, at) else {
             at += 2;
             continue;
         };
         let paired = (0xD800..0xDC00).contains(&unit)
-            && self::unit(body, at + 6).is_some_and(|next| (0xDC00..0xE000).contains(&next));
+            && self::code_unit(body, at + 6).is_some_and(|next| (0xDC00..0xE000).contains(&next));
         if (0xD800..0xE000).contains(&unit) && !paired {
             out[at + 2..at + 6].copy_from_slice(b"fffd");
         }
@@ -36,7 +36,7 @@ pub(crate) fn without_lone_surrogates(body: &[u8]) -> Vec<u8> {
 }
 
 /// The code unit of an escape `\uXXXX` that begins there.
-fn unit(body: &[u8], at: usize) -> Option<u16> {
+fn code_unit(body: &[u8], at: usize) -> Option<u16> {
     let escape = body.get(at..at + 6)?;
     let digits = escape.strip_prefix(b"\\u")?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()

@@ -1,7 +1,7 @@
 //! What must hold of every plan of the guard, whatever of ours it carries: for the tests, the fuzz
 //! targets and the run over a million conversations.
 
-use super::{once_more, parse, strict, without_notes};
+use super::{parse, settings_once_applied, strict, without_annotations};
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
@@ -13,11 +13,11 @@ use plimsoll::{
     },
 };
 
-pub(crate) fn read(body: &[u8]) -> Conversation {
+pub(crate) fn index_conversation(body: &[u8]) -> Conversation {
     index_body(Bytes::copy_from_slice(body)).expect("a conversation")
 }
 
-pub(crate) const fn policy<'a>(
+pub(crate) const fn make_policy<'a>(
     profile: &'a Profile,
     window: u32,
     settings: &'a GuardConfig,
@@ -31,56 +31,63 @@ pub(crate) const fn policy<'a>(
 }
 
 /// The body as the guard would send it.
-pub(crate) fn sent(conversation: &Conversation, plan: &Plan) -> Bytes {
+pub(crate) fn apply_plan(conversation: &Conversation, plan: &Plan) -> Bytes {
     plan.edits.apply(&conversation.body).to_bytes()
 }
 
 /// Whether the profile has nothing against the conversation as it came.
-pub(crate) fn clean(body: &[u8], profile: &Profile) -> bool {
-    let conversation = read(body);
+pub(crate) fn is_clean(body: &[u8], profile: &Profile) -> bool {
+    let conversation = index_conversation(body);
     let items: Vec<_> = (0..conversation.items.len())
         .map(lint::OutlineItem::Client)
         .collect();
     lint::find_broken_rules(&conversation, &items, profile).is_empty()
-        && strict::violations(body, profile).is_empty()
+        && strict::find_violations(body, profile).is_empty()
 }
 
 /// What the edits broke, our tools apart.
-pub(crate) fn broken(before: &[u8], after: &[u8], profile: &Profile) -> Vec<strict::Violation> {
-    let mut broken = strict::broken(before, after, profile);
+pub(crate) fn broken_rules(
+    before: &[u8],
+    after: &[u8],
+    profile: &Profile,
+) -> Vec<strict::Violation> {
+    let mut broken = strict::find_broken_rules(before, after, profile);
     broken.retain(|violation| violation.rule != 13);
     broken
 }
 
 /// As [`checked`]; `None` where the guard stood back.
-pub(crate) fn check_with(
+pub(crate) fn check_plan_unless_stood_back(
     body: &[u8],
     window: u32,
     profile: &Profile,
     recall: &Recall,
     settings: &GuardConfig,
 ) -> Option<Plan> {
-    let plan = checked(body, window, profile, recall, settings);
+    let plan = check_plan(body, window, profile, recall, settings);
     plan.report.stood_back.is_none().then_some(plan)
 }
 
 /// Makes a plan; everything that must hold of one with something of ours.
-pub(crate) fn checked(
+pub(crate) fn check_plan(
     body: &[u8],
     window: u32,
     profile: &Profile,
     recall: &Recall,
     settings: &GuardConfig,
 ) -> Plan {
-    let policy = policy(profile, window, settings);
-    let before = read(body);
+    let policy = make_policy(profile, window, settings);
+    let before = index_conversation(body);
     let plan = guard::plan(&before, &policy, recall);
     let context = format!("window {window}, profile {}", profile.name);
-    let after = sent(&before, &plan);
+    let after = apply_plan(&before, &plan);
     match plan.report.stood_back {
         None => {}
         Some(StandBackReason::Unsound(found)) => {
-            assert!(!clean(body, profile), "{context}: unsound plan {found:?}");
+            assert!(
+                !is_clean(body, profile),
+                "{context}: unsound plan {found:?}"
+            );
             assert_eq!(after, before.body, "{context}");
             return plan;
         }
@@ -90,18 +97,23 @@ pub(crate) fn checked(
         }
     }
     let shown = || String::from_utf8_lossy(&after).into_owned();
-    assert_eq!(broken(body, &after, profile), [], "{context}: {}", shown());
-    untouched(&before, &after, &plan, &context);
-    once(&before, &after, &plan, recall, &context);
-    let second = once_more(settings);
+    assert_eq!(
+        broken_rules(body, &after, profile),
+        [],
+        "{context}: {}",
+        shown()
+    );
+    assert_untouched(&before, &after, &plan, &context);
+    assert_added_once(&before, &after, &plan, recall, &context);
+    let second = settings_once_applied(settings);
     let second = Policy {
         settings: &second,
         ..policy
     };
     // What the provider gets has no annotations any more.
-    let after = without_notes(&read(&after));
+    let after = without_annotations(&index_conversation(&after));
     let shown = || String::from_utf8_lossy(&after).into_owned();
-    let again = guard::plan(&read(&after), &second, &Recall::default());
+    let again = guard::plan(&index_conversation(&after), &second, &Recall::default());
     // A paragraph has no frame of its own, and spoken text is rounded.
     let slack = 20 + 4 * recall.injections.records.len() as u32;
     let (now, said) = (again.report.raw_before, plan.report.raw_after);
@@ -127,7 +139,7 @@ pub(crate) fn checked(
     let cleared = settings.clear.enabled && f64::from(said.max(now) + slack) > mark;
     let carried = cleared && shown().contains("[From here on by the context guard");
     if said.max(now) + slack <= plan.report.budget.tokens && !apart && !carried {
-        let second = sent(&read(&after), &again);
+        let second = apply_plan(&index_conversation(&after), &again);
         assert_eq!(
             String::from_utf8_lossy(&second),
             shown(),
@@ -138,7 +150,7 @@ pub(crate) fn checked(
 }
 
 /// Only edited spans differ.
-pub(crate) fn untouched(before: &Conversation, after: &[u8], plan: &Plan, context: &str) {
+pub(crate) fn assert_untouched(before: &Conversation, after: &[u8], plan: &Plan, context: &str) {
     let mut at = 0;
     let mut rebuilt = 0;
     for edit in &plan.edits.ordered_edits() {
@@ -151,7 +163,13 @@ pub(crate) fn untouched(before: &Conversation, after: &[u8], plan: &Plan, contex
 }
 
 /// What stands, stands once: one preface, and the tools at the end of the client's.
-fn once(before: &Conversation, after: &[u8], plan: &Plan, recall: &Recall, context: &str) {
+fn assert_added_once(
+    before: &Conversation,
+    after: &[u8],
+    plan: &Plan,
+    recall: &Recall,
+    context: &str,
+) {
     let body = String::from_utf8_lossy(after);
     let notes = body.matches(guard::NOTE).count();
     let prefaces = body.matches("[Course 2, by").count();
@@ -171,8 +189,8 @@ fn once(before: &Conversation, after: &[u8], plan: &Plan, recall: &Recall, conte
     if let Some(own) = &recall.injections.tools {
         assert!(plan.report.own_tools);
         let (was, now) = (
-            parse::value(&before.body).unwrap(),
-            parse::value(after).unwrap(),
+            parse::parse_value(&before.body).unwrap(),
+            parse::parse_value(after).unwrap(),
         );
         let was = was[own.field].as_array().unwrap();
         let now = now[own.field].as_array().unwrap();

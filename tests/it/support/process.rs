@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::{client::Client, provider::Provider, proxy::within};
+use super::{client::TestClient, provider::ScriptedProvider, proxy::within_time};
 
 /// Does not outlive its test.
 pub(crate) struct Process {
@@ -29,7 +29,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// A proxy on a free port of this machine in front of `up`, which has the settings `rest` also.
-    pub(crate) fn new(folder: &Path, up: &Provider) -> Self {
+    pub(crate) fn new(folder: &Path, up: &ScriptedProvider) -> Self {
         Self {
             file: folder.join("config.toml"),
             start: format!(
@@ -43,12 +43,12 @@ impl Settings {
 
     /// What the file holds with these lines at its end; those before the first section belong to
     /// the provider.
-    pub(crate) fn with(&self, lines: &str) -> String {
+    pub(crate) fn with_lines(&self, lines: &str) -> String {
         format!("{}{lines}\n", self.start)
     }
 
     pub(crate) fn write(&self, lines: &str) {
-        std::fs::write(&self.file, self.with(lines)).unwrap();
+        std::fs::write(&self.file, self.with_lines(lines)).unwrap();
     }
 }
 
@@ -82,13 +82,13 @@ impl Process {
             lines,
             reader: Some(reader),
         };
-        let line = process.says("listening on").await;
+        let line = process.wait_for_line("listening on").await;
         process.address = line["listen"].as_str().unwrap().parse().unwrap();
         process
     }
 
-    pub(crate) fn client(&self) -> Client {
-        Client::new(self.address, false)
+    pub(crate) fn client(&self) -> TestClient {
+        TestClient::new(self.address, false)
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -109,14 +109,14 @@ impl Process {
     }
 
     /// The next line of its log with these words in it.
-    pub(crate) async fn says(&mut self, words: &str) -> Value {
-        self.says_first(&[words]).await.1
+    pub(crate) async fn wait_for_line(&mut self, words: &str) -> Value {
+        self.wait_for_first_line(&[words]).await.1
     }
 
     /// The next line of its log with any of these words in it, and which.
-    pub(crate) async fn says_first(&mut self, words: &[&str]) -> (usize, Value) {
+    pub(crate) async fn wait_for_first_line(&mut self, words: &[&str]) -> (usize, Value) {
         loop {
-            let line = within(self.lines.recv()).await;
+            let line = within_time(self.lines.recv()).await;
             let line = line.unwrap_or_else(|| panic!("it ended without {words:?}"));
             if let Some(at) = words.iter().position(|words| line.contains(words)) {
                 return (at, serde_json::from_str(&line).unwrap());
@@ -125,10 +125,10 @@ impl Process {
     }
 
     /// How it ended, and the rest of its log.
-    pub(crate) async fn ended(mut self) -> (ExitStatus, String) {
+    pub(crate) async fn wait_for_end(mut self) -> (ExitStatus, String) {
         let mut rest = String::new();
         // The log ends with the process.
-        while let Some(line) = within(self.lines.recv()).await {
+        while let Some(line) = within_time(self.lines.recv()).await {
             rest.push_str(&line);
             rest.push('\n');
         }

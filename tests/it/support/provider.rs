@@ -14,11 +14,11 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::proxy::within;
+use super::proxy::within_time;
 
 /// One thing the provider does with a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum ProviderStep {
     Send(Vec<u8>),
     /// One byte at a time, each in a write of its own.
     Drip(Vec<u8>),
@@ -32,7 +32,7 @@ pub(crate) enum Step {
 
 /// A request as it arrived.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
@@ -40,7 +40,7 @@ pub(crate) struct Seen {
     pub(crate) connection: usize,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(n, _)| n == name);
         found.map(|(_, value)| value.as_str())
@@ -48,56 +48,56 @@ impl Seen {
 }
 
 #[derive(Default)]
-struct State {
-    script: VecDeque<Vec<Step>>,
-    seen: Vec<Seen>,
+struct ScriptState {
+    script: VecDeque<Vec<ProviderStep>>,
+    seen: Vec<ReceivedRequest>,
     connections: usize,
     /// Connections that the peer closed.
     closed: Vec<usize>,
 }
 
-pub(crate) struct Provider {
+pub(crate) struct ScriptedProvider {
     pub(crate) address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProviderState>,
     _tasks: JoinSet<()>,
 }
 
 /// Answers what no script does.
-type Answers = Box<dyn Fn(&Seen) -> Vec<Step> + Send + Sync>;
+type AnswerRule = Box<dyn Fn(&ReceivedRequest) -> Vec<ProviderStep> + Send + Sync>;
 
-struct Shared {
-    answers: Option<Answers>,
+struct ProviderState {
+    answers: Option<AnswerRule>,
     /// Whether what came is kept.
     keeps: bool,
-    state: Mutex<State>,
+    state: Mutex<ScriptState>,
     changed: watch::Sender<u64>,
     released: Semaphore,
     hang_ups: watch::Sender<()>,
 }
 
-impl Provider {
+impl ScriptedProvider {
     pub(crate) async fn start() -> Self {
-        Self::listen(None, true).await
+        Self::listen_with(None, true).await
     }
 
     /// One that answers by itself whatever has no script.
-    pub(crate) async fn answering(
-        answers: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
+    pub(crate) async fn start_answering(
+        answers: impl Fn(&ReceivedRequest) -> Vec<ProviderStep> + Send + Sync + 'static,
     ) -> Self {
-        Self::listen(Some(Box::new(answers)), true).await
+        Self::listen_with(Some(Box::new(answers)), true).await
     }
 
     /// The same for a time without end: nothing of a request is kept.
-    pub(crate) async fn forgetful(
-        answers: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
+    pub(crate) async fn start_forgetful(
+        answers: impl Fn(&ReceivedRequest) -> Vec<ProviderStep> + Send + Sync + 'static,
     ) -> Self {
-        Self::listen(Some(Box::new(answers)), false).await
+        Self::listen_with(Some(Box::new(answers)), false).await
     }
 
-    async fn listen(answers: Option<Answers>, keeps: bool) -> Self {
+    async fn listen_with(answers: Option<AnswerRule>, keeps: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProviderState {
             answers,
             keeps,
             state: Mutex::default(),
@@ -126,14 +126,14 @@ impl Provider {
     }
 
     /// What to do with the next request that has nothing to follow yet.
-    pub(crate) fn then(&self, steps: impl Into<Vec<Step>>) -> &Self {
+    pub(crate) fn script_next(&self, steps: impl Into<Vec<ProviderStep>>) -> &Self {
         let mut state = self.shared.state.lock().unwrap();
         state.script.push_back(steps.into());
         self
     }
 
     /// Lets one stalled request go on.
-    pub(crate) fn release(&self) {
+    pub(crate) fn release_stalled(&self) {
         self.shared.released.add_permits(1);
     }
 
@@ -143,34 +143,35 @@ impl Provider {
     }
 
     /// Waits until that many requests came, and gives them.
-    pub(crate) async fn requests(&self, count: usize) -> Vec<Seen> {
-        self.until(|state| state.seen.len() >= count).await;
+    pub(crate) async fn requests(&self, count: usize) -> Vec<ReceivedRequest> {
+        self.wait_until(|state| state.seen.len() >= count).await;
         self.shared.state.lock().unwrap().seen.clone()
     }
 
-    pub(crate) async fn request(&self) -> Seen {
+    pub(crate) async fn request(&self) -> ReceivedRequest {
         self.requests(1).await.remove(0)
     }
 
     /// The newest request.
-    pub(crate) fn last(&self) -> Seen {
+    pub(crate) fn last_request(&self) -> ReceivedRequest {
         let state = self.shared.state.lock().unwrap();
         state.seen.last().unwrap().clone()
     }
 
     /// How many requests came up to now.
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn count_requests(&self) -> usize {
         self.shared.state.lock().unwrap().seen.len()
     }
 
     /// Waits until the peer closed a connection.
     pub(crate) async fn closed(&self, connection: usize) {
-        self.until(|state| state.closed.contains(&connection)).await;
+        self.wait_until(|state| state.closed.contains(&connection))
+            .await;
     }
 
-    async fn until(&self, reached: impl Fn(&State) -> bool) {
+    async fn wait_until(&self, reached: impl Fn(&ScriptState) -> bool) {
         let mut changes = self.shared.changed.subscribe();
-        within(async {
+        within_time(async {
             loop {
                 changes.borrow_and_update();
                 if reached(&self.shared.state.lock().unwrap()) {
@@ -183,8 +184,8 @@ impl Provider {
     }
 }
 
-impl Shared {
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+impl ProviderState {
+    fn change<T>(&self, change: impl FnOnce(&mut ScriptState) -> T) -> T {
         let changed = change(&mut self.state.lock().unwrap());
         self.changed.send_modify(|count| *count += 1);
         changed
@@ -197,7 +198,7 @@ impl Shared {
     }
 }
 
-async fn serve(shared: Arc<Shared>, mut stream: TcpStream) {
+async fn serve(shared: Arc<ProviderState>, mut stream: TcpStream) {
     stream.set_nodelay(true).unwrap();
     let connection = shared.change(|state| {
         state.connections += 1;
@@ -221,8 +222,8 @@ async fn serve(shared: Arc<Shared>, mut stream: TcpStream) {
             }
             state.script.pop_front().or(answered)
         });
-        for step in steps.unwrap_or_else(|| vec![Step::Close]) {
-            if !act(&shared, &mut stream, step).await {
+        for step in steps.unwrap_or_else(|| vec![ProviderStep::Close]) {
+            if !run_step(&shared, &mut stream, step).await {
                 shared.closed(connection);
                 return;
             }
@@ -232,10 +233,10 @@ async fn serve(shared: Arc<Shared>, mut stream: TcpStream) {
 }
 
 /// Whether the connection is still of use.
-async fn act(shared: &Shared, stream: &mut TcpStream, step: Step) -> bool {
+async fn run_step(shared: &ProviderState, stream: &mut TcpStream, step: ProviderStep) -> bool {
     match step {
-        Step::Send(bytes) => stream.write_all(&bytes).await.is_ok(),
-        Step::Drip(bytes) => {
+        ProviderStep::Send(bytes) => stream.write_all(&bytes).await.is_ok(),
+        ProviderStep::Drip(bytes) => {
             for byte in bytes {
                 if stream.write_all(&[byte]).await.is_err() {
                     return false;
@@ -244,7 +245,7 @@ async fn act(shared: &Shared, stream: &mut TcpStream, step: Step) -> bool {
             }
             true
         }
-        Step::Stall => {
+        ProviderStep::Stall => {
             let mut byte = [0];
             tokio::select! {
                 permit = shared.released.acquire() => {
@@ -257,27 +258,27 @@ async fn act(shared: &Shared, stream: &mut TcpStream, step: Step) -> bool {
                 }
             }
         }
-        Step::Close => {
+        ProviderStep::Close => {
             let _ = stream.shutdown().await;
             false
         }
-        Step::Reset => {
+        ProviderStep::Reset => {
             let _ = stream.set_zero_linger();
             false
         }
-        Step::Pause(time) => {
+        ProviderStep::Pause(time) => {
             tokio::time::sleep(time).await;
             true
         }
     }
 }
 
-async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
+async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<ReceivedRequest> {
     let end = loop {
         if let Some(at) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
             break at;
         }
-        fill(stream, buffer).await?;
+        read_more(stream, buffer).await?;
     };
     let head: Vec<u8> = buffer.drain(..end + 4).collect();
     let head = String::from_utf8_lossy(&head);
@@ -287,34 +288,34 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Se
         let (name, value) = line.split_once(':').unwrap();
         (name.to_owned(), value.trim().to_owned())
     });
-    let mut seen = Seen {
+    let mut seen = ReceivedRequest {
         line,
         headers: headers.collect(),
-        ..Seen::default()
+        ..ReceivedRequest::default()
     };
     if seen.header("transfer-encoding").is_some() {
         while !buffer.ends_with(b"0\r\n\r\n") {
-            fill(stream, buffer).await?;
+            read_more(stream, buffer).await?;
         }
-        seen.body = unchunk(&std::mem::take(buffer));
+        seen.body = decode_chunks(&std::mem::take(buffer));
         return Some(seen);
     }
     let length = seen
         .header("content-length")
         .map_or(0, |n| n.parse().unwrap());
     while buffer.len() < length {
-        fill(stream, buffer).await?;
+        read_more(stream, buffer).await?;
     }
     seen.body = buffer.drain(..length).collect();
     Some(seen)
 }
 
-async fn fill(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {
+async fn read_more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {
     let read = stream.read_buf(buffer).await.ok()?;
     (read > 0).then_some(())
 }
 
-fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
+fn decode_chunks(mut bytes: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     loop {
         let end = bytes.windows(2).position(|w| w == b"\r\n").unwrap();
@@ -329,24 +330,24 @@ fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
 }
 
 /// An answer in one piece.
-pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Step {
+pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> ProviderStep {
     let body = body.as_ref();
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{headers}content-length: {length}\r\n\r\n"
     );
-    Step::Send([head.as_bytes(), body].concat())
+    ProviderStep::Send([head.as_bytes(), body].concat())
 }
 
 /// The head of a stream that ends with the connection.
-pub(crate) fn stream_head() -> Step {
-    Step::Send(
+pub(crate) fn stream_head() -> ProviderStep {
+    ProviderStep::Send(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_vec(),
     )
 }
 
-pub(crate) fn send(bytes: impl AsRef<[u8]>) -> Step {
-    Step::Send(bytes.as_ref().to_vec())
+pub(crate) fn send_bytes(bytes: impl AsRef<[u8]>) -> ProviderStep {
+    ProviderStep::Send(bytes.as_ref().to_vec())
 }
 
 /// A chat completion.

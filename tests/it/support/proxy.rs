@@ -12,22 +12,22 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
 
-use super::{client::Client, provider::Provider};
+use super::{client::TestClient, provider::ScriptedProvider};
 
 /// Bounds every wait of a test.
-pub(crate) async fn within<F: Future>(wait: F) -> F::Output {
+pub(crate) async fn within_time<F: Future>(wait: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(20), wait)
         .await
         .expect("what was waited for came in time")
 }
 
-pub(crate) struct Proxy {
+pub(crate) struct ProxyBuilder {
     config: Config,
     data: TempDir,
     store: Option<Arc<dyn Store>>,
 }
 
-pub(crate) struct Running {
+pub(crate) struct RunningProxy {
     pub(crate) address: SocketAddr,
     pub(crate) live: Arc<CurrentConfig>,
     stop: Option<oneshot::Sender<()>>,
@@ -35,10 +35,10 @@ pub(crate) struct Running {
     _data: TempDir,
 }
 
-impl Proxy {
+impl ProxyBuilder {
     pub(crate) fn new() -> Self {
         let data = tempfile::tempdir().unwrap();
-        let mut config = base(&data);
+        let mut config = base_config(&data);
         config.providers.insert("simulated".into(), provider(None));
         Self {
             config,
@@ -48,7 +48,7 @@ impl Proxy {
     }
 
     /// A provider that gets the client's own credentials.
-    pub(crate) fn provider(mut self, name: &str, scripted: &Provider) -> Self {
+    pub(crate) fn provider(mut self, name: &str, scripted: &ScriptedProvider) -> Self {
         let url = format!("http://{}/v1", scripted.address);
         self.config
             .providers
@@ -88,7 +88,7 @@ impl Proxy {
         self
     }
 
-    pub(crate) async fn start(self) -> Running {
+    pub(crate) async fn start(self) -> RunningProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -101,7 +101,7 @@ impl Proxy {
         task.spawn(plimsoll::serve(Arc::clone(&live), listener, async {
             let _ = stopped.await;
         }));
-        Running {
+        RunningProxy {
             address,
             live,
             stop: Some(stop),
@@ -111,20 +111,20 @@ impl Proxy {
     }
 }
 
-impl From<&Running> for Client {
-    fn from(proxy: &Running) -> Self {
+impl From<&RunningProxy> for TestClient {
+    fn from(proxy: &RunningProxy) -> Self {
         proxy.client()
     }
 }
 
-impl Running {
-    pub(crate) fn client(&self) -> Client {
-        Client::new(self.address, false)
+impl RunningProxy {
+    pub(crate) fn client(&self) -> TestClient {
+        TestClient::new(self.address, false)
     }
 
     /// A client that speaks HTTP/2 from its first byte.
-    pub(crate) fn client_h2(&self) -> Client {
-        Client::new(self.address, true)
+    pub(crate) fn client_h2(&self) -> TestClient {
+        TestClient::new(self.address, true)
     }
 
     /// Puts changed settings in force.
@@ -139,13 +139,13 @@ impl Running {
     }
 
     /// Waits until the proxy is gone.
-    pub(crate) async fn gone(&mut self) {
-        let ended = within(self.task.join_next()).await;
+    pub(crate) async fn wait_until_gone(&mut self) {
+        let ended = within_time(self.task.join_next()).await;
         ended.unwrap().unwrap().unwrap();
     }
 }
 
-fn base(data: &TempDir) -> Config {
+fn base_config(data: &TempDir) -> Config {
     let mut config = Config::default();
     config.server.data_dir = data.path().into();
     // A machine that does much else is no store that is down.

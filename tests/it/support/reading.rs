@@ -11,19 +11,19 @@ use plimsoll::{
 };
 use serde_json::{Value, value::RawValue};
 
-pub(crate) fn read(body: &[u8]) -> Result<Conversation, IndexError> {
+pub(crate) fn index_conversation(body: &[u8]) -> Result<Conversation, IndexError> {
     chat::index_body(Bytes::copy_from_slice(body))
 }
 
 /// Where a slice of the body stands in it.
-fn place(body: &[u8], slice: &str) -> Span {
+fn find_span(body: &[u8], slice: &str) -> Span {
     let start = slice.as_ptr() as usize - body.as_ptr() as usize;
     Span::new(start, start + slice.len())
 }
 
-type Members<'a> = BTreeMap<String, &'a RawValue>;
+type RawMembers<'a> = BTreeMap<String, &'a RawValue>;
 
-fn members(raw: &RawValue) -> Members<'_> {
+fn members(raw: &RawValue) -> RawMembers<'_> {
     serde_json::from_str(raw.get()).unwrap()
 }
 
@@ -32,29 +32,41 @@ fn list(raw: &RawValue) -> Vec<&RawValue> {
 }
 
 /// Every span of the index is where serde_json finds the same value.
-pub(crate) fn spans_are_right(body: &[u8], name: &str) {
-    let found = read(body).unwrap_or_else(|error| panic!("{name}: {error}"));
+pub(crate) fn assert_spans(body: &[u8], name: &str) {
+    let found = index_conversation(body).unwrap_or_else(|error| panic!("{name}: {error}"));
     let text = std::str::from_utf8(body).unwrap();
-    let fields: Members<'_> = serde_json::from_str(text).unwrap();
+    let fields: RawMembers<'_> = serde_json::from_str(text).unwrap();
     assert_eq!(found.fields.len(), fields.len(), "{name}");
     for field in &found.fields {
         let key = std::str::from_utf8(found.raw_bytes(field.key)).unwrap();
-        assert_eq!(field.value, place(body, fields[key].get()), "{name}: {key}");
+        assert_eq!(
+            field.value,
+            find_span(body, fields[key].get()),
+            "{name}: {key}"
+        );
     }
-    assert_eq!(found.list, place(body, fields["messages"].get()), "{name}");
+    assert_eq!(
+        found.list,
+        find_span(body, fields["messages"].get()),
+        "{name}"
+    );
     let messages = list(fields["messages"]);
     assert_eq!(found.items.len(), messages.len(), "{name}");
     for (at, (message, raw)) in found.items.iter().zip(messages).enumerate() {
-        assert_eq!(message.span, place(body, raw.get()), "{name}: message {at}");
+        assert_eq!(
+            message.span,
+            find_span(body, raw.get()),
+            "{name}: message {at}"
+        );
         message_is_right(body, &found, message, &members(raw));
     }
 }
 
-fn message_is_right(body: &[u8], found: &Conversation, message: &Item, raw: &Members<'_>) {
+fn message_is_right(body: &[u8], found: &Conversation, message: &Item, raw: &RawMembers<'_>) {
     let text = |text: Option<JsonString>| text.map(|text| text.quoted_span());
     let string = |raw: Option<&&RawValue>| {
         let raw = raw.filter(|raw| raw.get().starts_with('"'))?;
-        Some(place(body, raw.get()))
+        Some(find_span(body, raw.get()))
     };
     let role: String = serde_json::from_str(raw["role"].get()).unwrap();
     let expected = match role.as_str() {
@@ -73,16 +85,16 @@ fn message_is_right(body: &[u8], found: &Conversation, message: &Item, raw: &Mem
         (Content::Absent, None) => {}
         (Content::Null(span), Some(content)) => {
             assert_eq!(content.get(), "null");
-            assert_eq!(*span, place(body, content.get()));
+            assert_eq!(*span, find_span(body, content.get()));
         }
         (Content::Text(text), Some(content)) => {
-            assert_eq!(text.quoted_span(), place(body, content.get()));
+            assert_eq!(text.quoted_span(), find_span(body, content.get()));
             assert_eq!(text.has_escapes(), content.get().contains('\\'));
         }
         (Content::Blocks(_, span), Some(content)) => {
-            assert_eq!(*span, place(body, content.get()));
+            assert_eq!(*span, find_span(body, content.get()));
             for (part, raw) in found.blocks_of(message).iter().zip(list(content)) {
-                assert_eq!(part.span, place(body, raw.get()));
+                assert_eq!(part.span, find_span(body, raw.get()));
                 part_is_right(body, part, &members(raw));
             }
             assert_eq!(found.blocks_of(message).len(), list(content).len());
@@ -94,7 +106,7 @@ fn message_is_right(body: &[u8], found: &Conversation, message: &Item, raw: &Mem
     calls.extend(raw.get("function_call").filter(|call| call.get() != "null"));
     assert_eq!(found.calls_of(message).len(), calls.len());
     for (call, raw) in found.calls_of(message).iter().zip(calls) {
-        assert_eq!(call.span, place(body, raw.get()));
+        assert_eq!(call.span, find_span(body, raw.get()));
         let outer = members(raw);
         let function = outer
             .get("function")
@@ -105,7 +117,7 @@ fn message_is_right(body: &[u8], found: &Conversation, message: &Item, raw: &Mem
     }
 }
 
-fn part_is_right(body: &[u8], part: &Block, raw: &Members<'_>) {
+fn part_is_right(body: &[u8], part: &Block, raw: &RawMembers<'_>) {
     let kind: String = serde_json::from_str(raw["type"].get()).unwrap();
     let marks = ["cache_control", "prompt_cache_breakpoint"];
     let marked = marks
@@ -114,11 +126,14 @@ fn part_is_right(body: &[u8], part: &Block, raw: &Members<'_>) {
     assert_eq!(part.marked, marked);
     match (part.kind, kind.as_str()) {
         (BlockKind::Text(text), "text") => {
-            assert_eq!(text.quoted_span(), place(body, raw["text"].get()));
+            assert_eq!(text.quoted_span(), find_span(body, raw["text"].get()));
         }
         (BlockKind::Image { url, low }, "image_url") if raw["image_url"].get().starts_with('{') => {
             let image = members(raw["image_url"]);
-            assert_eq!(url.unwrap().quoted_span(), place(body, image["url"].get()));
+            assert_eq!(
+                url.unwrap().quoted_span(),
+                find_span(body, image["url"].get())
+            );
             assert_eq!(
                 low,
                 image
@@ -129,7 +144,7 @@ fn part_is_right(body: &[u8], part: &Block, raw: &Members<'_>) {
         (BlockKind::Image { url, .. }, "image_url") => {
             assert_eq!(
                 url.unwrap().quoted_span(),
-                place(body, raw["image_url"].get())
+                find_span(body, raw["image_url"].get())
             );
         }
         (BlockKind::Media | BlockKind::Opaque, kind) => assert_ne!(kind, "text"),
@@ -138,9 +153,9 @@ fn part_is_right(body: &[u8], part: &Block, raw: &Members<'_>) {
 }
 
 /// Characters of everything said, counted over decoded strings.
-pub(crate) fn sizes_are_right(body: &[u8], name: &str) {
-    let found = read(body).unwrap();
-    let value = parse::value(body).unwrap();
+pub(crate) fn assert_sizes(body: &[u8], name: &str) {
+    let found = index_conversation(body).unwrap();
+    let value = parse::parse_value(body).unwrap();
     for (at, message) in value["messages"].as_array().unwrap().iter().enumerate() {
         let sizes = found.items[at].sizes;
         // A part that we do not know is counted as it is spelt.

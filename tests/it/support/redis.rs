@@ -60,7 +60,7 @@ impl Redis {
     /// One with TLS, where only the user `plimsoll` may do anything, with [`PASSWORD`].
     pub(crate) fn with_tls(program: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        certify(folder.path());
+        make_certificates(folder.path());
         let file = |name: &str| folder.path().join(name).display().to_string();
         let acl = format!(
             "user default off\nuser plimsoll on sanitize-payload ~mine:* resetchannels +@all \
@@ -113,7 +113,7 @@ impl Redis {
     }
 
     /// What the server answers to a command.
-    pub(crate) fn tell(&self, command: &[&str]) -> String {
+    pub(crate) fn run_command(&self, command: &[&str]) -> String {
         let socket = self.folder.path().join("socket");
         let answer = Command::new("redis-cli")
             .arg("-s")
@@ -142,7 +142,7 @@ impl Redis {
         self.signal("-STOP");
     }
 
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn resume(&self) {
         self.signal("-CONT");
     }
 
@@ -184,7 +184,7 @@ impl Cluster {
                 .zip([("0", "5460"), ("5461", "10922"), ("10923", "16383")])
         {
             assert_eq!(
-                node.tell(&["cluster", "addslotsrange", slots.0, slots.1]),
+                node.run_command(&["cluster", "addslotsrange", slots.0, slots.1]),
                 "OK"
             );
         }
@@ -193,16 +193,16 @@ impl Cluster {
             assert_eq!(
                 nodes[0]
                     .0
-                    .tell(&["cluster", "meet", "127.0.0.1", &port, bus]),
+                    .run_command(&["cluster", "meet", "127.0.0.1", &port, bus]),
                 "OK"
             );
         }
         let cluster = Self {
             nodes: nodes.into_iter().map(|(node, _)| node).collect(),
         };
-        until(|| {
+        wait_until(|| {
             let joined = |node: &Redis| {
-                let info = node.tell(&["cluster", "info"]);
+                let info = node.run_command(&["cluster", "info"]);
                 info.contains("cluster_state:ok") && info.contains("cluster_size:3")
             };
             cluster.nodes.iter().all(joined)
@@ -213,7 +213,7 @@ impl Cluster {
 }
 
 /// Waits for what nobody tells.
-pub(crate) async fn until(mut so: impl FnMut() -> bool) {
+pub(crate) async fn wait_until(mut so: impl FnMut() -> bool) {
     let wait = async {
         while !so() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -267,7 +267,7 @@ fn digest(password: &str) -> String {
 }
 
 /// An authority, and a certificate of it for this machine.
-fn certify(folder: &Path) {
+fn make_certificates(folder: &Path) {
     fs::write(
         folder.join("server.ext"),
         "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n",

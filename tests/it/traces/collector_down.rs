@@ -2,16 +2,17 @@
 
 use std::time::Instant;
 
-use super::{ASK, Collector, exported, traced};
+use super::{ASK, TestCollector, exported, traced};
 use crate::support::{
-    client::Answer,
+    client::ClientAnswer,
     process::{Process, Settings},
-    provider::{COMPLETION, Provider, Seen, Step, answer},
-    proxy::Running,
+    provider::{COMPLETION, ProviderStep, ReceivedRequest, ScriptedProvider, answer},
+    proxy::RunningProxy,
 };
 
-async fn answering() -> Provider {
-    Provider::answering(|_: &Seen| vec![answer("200 OK", "", COMPLETION)]).await
+async fn answering() -> ScriptedProvider {
+    ScriptedProvider::start_answering(|_: &ReceivedRequest| vec![answer("200 OK", "", COMPLETION)])
+        .await
 }
 
 #[tokio::test]
@@ -37,13 +38,15 @@ async fn a_collector_that_is_gone_is_warned_of_once() {
         }
     };
     asked().await;
-    let warned = process.says("spans do not reach their collector").await;
+    let warned = process
+        .wait_for_line("spans do not reach their collector")
+        .await;
     assert_eq!(warned["level"], "WARN");
     // A batch that comes later is lost too, and nothing more is said of it.
     asked().await;
     failed(&process).await;
     process.signal("TERM");
-    let (status, log) = process.ended().await;
+    let (status, log) = process.wait_for_end().await;
     assert!(status.success());
     assert!(!log.contains("collector"), "{log}");
     assert!(
@@ -59,7 +62,7 @@ async fn a_collector_that_is_gone_is_warned_of_once() {
 
 /// Waits until spans of both batches are counted as lost.
 async fn failed(process: &Process) {
-    crate::support::proxy::within(async {
+    crate::support::proxy::within_time(async {
         loop {
             let metrics = process.client().get("/metrics").await;
             let failed = metrics
@@ -74,7 +77,7 @@ async fn failed(process: &Process) {
     .await;
 }
 
-async fn five(proxy: &Running) -> Vec<Answer> {
+async fn five(proxy: &RunningProxy) -> Vec<ClientAnswer> {
     let client = proxy.client();
     let mut answers = Vec::new();
     for _ in 0..5 {
@@ -86,8 +89,9 @@ async fn five(proxy: &Running) -> Vec<Answer> {
 #[tokio::test]
 async fn a_collector_that_never_answers_holds_up_no_request() {
     let up = answering().await;
-    let collector = Collector {
-        server: Provider::answering(|_: &Seen| vec![Step::Stall]).await,
+    let collector = TestCollector {
+        server: ScriptedProvider::start_answering(|_: &ReceivedRequest| vec![ProviderStep::Stall])
+            .await,
     };
     let mut proxy = traced(&up, &collector).start().await;
     for answer in five(&proxy).await {
@@ -100,7 +104,7 @@ async fn a_collector_that_never_answers_holds_up_no_request() {
     }
     let begun = Instant::now();
     proxy.stop();
-    proxy.gone().await;
+    proxy.wait_until_gone().await;
     assert!(begun.elapsed().as_secs() < 8, "the end is bounded");
 }
 
@@ -116,8 +120,8 @@ async fn one_that_refuses_redirects_or_says_too_much_is_no_better() {
     ];
     for (status, headers) in answers {
         let up = answering().await;
-        let collector = Collector {
-            server: Provider::answering(move |_: &Seen| {
+        let collector = TestCollector {
+            server: ScriptedProvider::start_answering(move |_: &ReceivedRequest| {
                 vec![answer(status, headers, "x".repeat(200_000))]
             })
             .await,
@@ -132,7 +136,7 @@ async fn one_that_refuses_redirects_or_says_too_much_is_no_better() {
 
 #[tokio::test]
 async fn what_waits_is_sent_before_the_end_with_the_headers_of_the_settings() {
-    let (up, collector) = (answering().await, Collector::start().await);
+    let (up, collector) = (answering().await, TestCollector::start().await);
     let headers = [("authorization", "Bearer c"), ("x-team", "t")];
     let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
     let proxy = traced(&up, &collector)

@@ -2,13 +2,18 @@
 
 use super::{ASK, PARENT, TRACE, attempts, exported, root, traced};
 use crate::support::{
-    client::Answer,
-    collector::Collector,
-    provider::{COMPLETION, Provider, answer},
-    proxy::{Proxy, Running},
+    client::ClientAnswer,
+    collector::TestCollector,
+    provider::{COMPLETION, ScriptedProvider, answer},
+    proxy::{ProxyBuilder, RunningProxy},
 };
 
-async fn ask(proxy: &Running, path: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
+async fn ask(
+    proxy: &RunningProxy,
+    path: &str,
+    body: &str,
+    headers: &[(&str, &str)],
+) -> ClientAnswer {
     let client = proxy.client();
     let mut request = client.chat_request(body.to_owned());
     *request.uri_mut() = format!("http://{}{path}", proxy.address).parse().unwrap();
@@ -24,13 +29,16 @@ const CHAT: &str = "/v1/chat/completions";
 
 #[tokio::test]
 async fn a_trace_of_the_client_goes_on_through_the_proxy() {
-    let (up, collector) = (Provider::start().await, Collector::start().await);
+    let (up, collector) = (
+        ScriptedProvider::start().await,
+        TestCollector::start().await,
+    );
     let proxy = traced(&up, &collector).start().await;
     let parent = format!("00-{TRACE}-{PARENT}-01");
     let said = [("traceparent", &*parent), ("tracestate", "a=b,c=d")];
     // On every path.
     for path in [CHAT, "/v1/embeddings"] {
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         ask(&proxy, path, ASK, &said).await;
     }
     let spans = exported(proxy, &collector).await;
@@ -50,9 +58,12 @@ async fn a_trace_of_the_client_goes_on_through_the_proxy() {
 
 #[tokio::test]
 async fn what_the_client_does_not_record_is_not_recorded() {
-    let (up, collector) = (Provider::start().await, Collector::start().await);
+    let (up, collector) = (
+        ScriptedProvider::start().await,
+        TestCollector::start().await,
+    );
     let proxy = traced(&up, &collector).start().await;
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     let parent = format!("00-{TRACE}-{PARENT}-00");
     ask(&proxy, CHAT, ASK, &[("traceparent", &parent)]).await;
     assert!(exported(proxy, &collector).await.is_empty());
@@ -67,14 +78,17 @@ async fn what_the_client_does_not_record_is_not_recorded() {
 
 #[tokio::test]
 async fn a_share_of_nothing_records_what_its_client_wants_recorded() {
-    let (up, collector) = (Provider::start().await, Collector::start().await);
+    let (up, collector) = (
+        ScriptedProvider::start().await,
+        TestCollector::start().await,
+    );
     let none = |config: &mut plimsoll::config::Config| config.traces.sample = 0.0;
     let proxy = traced(&up, &collector).set(none).start().await;
     for headers in [
         vec![],
         vec![("traceparent", format!("00-{TRACE}-{PARENT}-01"))],
     ] {
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         let headers: Vec<_> = headers.iter().map(|(name, it)| (*name, &**it)).collect();
         ask(&proxy, CHAT, ASK, &headers).await;
     }
@@ -84,7 +98,10 @@ async fn a_share_of_nothing_records_what_its_client_wants_recorded() {
 
 #[tokio::test]
 async fn what_is_no_trace_begins_a_new_one() {
-    let (up, collector) = (Provider::start().await, Collector::start().await);
+    let (up, collector) = (
+        ScriptedProvider::start().await,
+        TestCollector::start().await,
+    );
     let proxy = traced(&up, &collector).start().await;
     let bad = [
         "",
@@ -93,10 +110,10 @@ async fn what_is_no_trace_begins_a_new_one() {
         "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     ];
     for said in bad {
-        up.then([answer("200 OK", "", COMPLETION)]);
+        up.script_next([answer("200 OK", "", COMPLETION)]);
         let headers = [("traceparent", said), ("tracestate", "a=b")];
         ask(&proxy, CHAT, ASK, &headers).await;
-        let seen = up.last();
+        let seen = up.last_request();
         assert!(!seen.header("traceparent").unwrap().contains(TRACE));
         // It would be of another trace.
         assert_eq!(seen.header("tracestate"), None);
@@ -108,19 +125,19 @@ async fn what_is_no_trace_begins_a_new_one() {
 
 #[tokio::test]
 async fn without_traces_what_the_client_says_passes_untouched() {
-    let up = Provider::start().await;
-    let proxy = Proxy::new().provider("up", &up).start().await;
+    let up = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     for path in [CHAT, "/v1/embeddings"] {
         for parent in [format!("00-{TRACE}-{PARENT}-01"), "what is this".to_owned()] {
-            up.then([answer("200 OK", "", COMPLETION)]);
+            up.script_next([answer("200 OK", "", COMPLETION)]);
             let said = [("traceparent", &*parent), ("tracestate", "a=b, c=d")];
             ask(&proxy, path, ASK, &said).await;
-            let seen = up.last();
+            let seen = up.last_request();
             assert_eq!(seen.header("traceparent"), Some(&*parent));
             assert_eq!(seen.header("tracestate"), Some("a=b, c=d"));
         }
     }
-    up.then([answer("200 OK", "", COMPLETION)]);
+    up.script_next([answer("200 OK", "", COMPLETION)]);
     ask(&proxy, CHAT, ASK, &[]).await;
-    assert_eq!(up.last().header("traceparent"), None);
+    assert_eq!(up.last_request().header("traceparent"), None);
 }

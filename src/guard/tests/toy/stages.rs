@@ -22,7 +22,7 @@ use crate::{
         generate::{Session, any_conversation},
         guard_properties::{CHAT, profiles_of, settings},
         parse,
-        plans::policy,
+        plans::make_policy,
     },
 };
 
@@ -39,7 +39,7 @@ proptest! {
         let body = case.body();
         let (chat, toy) = (CHAT.read(&body), TOY.read(&body));
         let settings = settings();
-        let policy = policy(profiles_of(&case)[0], window, &settings);
+        let policy = make_policy(profiles_of(&case)[0], window, &settings);
         let boundary = guard::find_course_boundary(&chat, &policy).unwrap();
         prop_assert_eq!(guard::find_course_boundary(&toy, &policy), Some(boundary));
         prop_assert_eq!(begin_course(&toy, boundary), begin_course(&chat, boundary));
@@ -54,7 +54,7 @@ proptest! {
         prop_assert_eq!(toy.is_some(), chat.is_some());
         if let (Some((left, body)), Some((toy_left, toy_body))) = (chat, toy) {
             prop_assert_eq!(toy_left, left);
-            let (body, toy_body) = (parse::value(&body).unwrap(), parse::value(&to_chat(&toy_body)).unwrap());
+            let (body, toy_body) = (parse::parse_value(&body).unwrap(), parse::parse_value(&to_chat(&toy_body)).unwrap());
             prop_assert_eq!(&toy_body["messages"], &body["messages"]);
             prop_assert_eq!(&toy_body["model"], &body["model"]);
         }
@@ -125,7 +125,7 @@ fn ask_for_summary(
     own: bool,
 ) -> Option<(usize, Vec<u8>)> {
     let settings = settings();
-    let policy = policy(profile, window, &settings);
+    let policy = make_policy(profile, window, &settings);
     let plan = guard::plan(conversation, &policy, &Recall::default());
     let due = SummaryRange {
         boundary: guard::find_course_boundary(conversation, &policy)?,
@@ -159,7 +159,8 @@ fn describe_plan(conversation: &Conversation, profile: &'static Profile, window:
         },
         calibration: Calibration::default(),
     };
-    let (_, found) = PlanExplanation::plan(conversation, &policy(profile, window, &settings), &aim);
+    let (_, found) =
+        PlanExplanation::plan(conversation, &make_policy(profile, window, &settings), &aim);
     let mut found = json!(found);
     for made in ["as_it_came", "as_it_goes"] {
         assert!(found[made]["bytes"].take().is_number());

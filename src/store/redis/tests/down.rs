@@ -82,7 +82,7 @@ async fn a_stalled_server_is_waited_for_a_few_times_and_comes_back() {
         .max();
     assert!(longest < Some(Duration::from_secs(2)), "{longest:?}");
     fails_at_once(&store).await;
-    redis.go_on();
+    redis.resume();
     back(&store, 20).await;
     assert_eq!(found(&store, &tenant("a"), &[10]).await, Some((0, 10)));
 }
@@ -103,7 +103,7 @@ async fn saves_that_nobody_waited_for_tell_that_it_is_slow() {
         );
     }
     assert!(matches!(save(&store, 30).await, Err(StoreError::Down)));
-    redis.go_on();
+    redis.resume();
     back(&store, 40).await;
 }
 
@@ -182,7 +182,7 @@ async fn a_server_that_is_not_there_at_the_start_is_found_later() {
     let silent = Place::of(&redis).impatient().fresh();
     assert!(fails(&silent).await < Duration::from_secs(2));
     fails_at_once(&silent).await;
-    redis.go_on();
+    redis.resume();
     back(&silent, 20).await;
 }
 
@@ -192,13 +192,19 @@ async fn a_full_server_takes_nothing_and_still_finds() {
     let store = Place::of(&redis).impatient().fresh();
     let one = tenant("a");
     back(&store, 10).await;
-    assert_eq!(redis.tell(&["config", "set", "maxmemory", "1"]), "OK");
+    assert_eq!(
+        redis.run_command(&["config", "set", "maxmemory", "1"]),
+        "OK"
+    );
     for _ in 0..5 {
         assert!(matches!(save(&store, 20).await, Err(StoreError::Down)));
         assert_eq!(found(&store, &one, &[20, 21, 22]).await, None);
         assert_eq!(found(&store, &one, &[10]).await, Some((0, 10)));
     }
-    assert_eq!(redis.tell(&["config", "set", "maxmemory", "0"]), "OK");
+    assert_eq!(
+        redis.run_command(&["config", "set", "maxmemory", "0"]),
+        "OK"
+    );
     save(&store, 20).await.unwrap();
     assert_eq!(found(&store, &one, &[22]).await, Some((0, 20)));
 }
@@ -208,10 +214,10 @@ async fn a_replica_is_no_server_to_write_to() {
     let redis = Redis::start();
     let store = Place::of(&redis).impatient().fresh();
     back(&store, 10).await;
-    assert_eq!(redis.tell(&["replicaof", "127.0.0.1", "1"]), "OK");
+    assert_eq!(redis.run_command(&["replicaof", "127.0.0.1", "1"]), "OK");
     assert!(save(&store, 20).await.is_err());
     fails_at_once(&store).await;
-    assert_eq!(redis.tell(&["replicaof", "no", "one"]), "OK");
+    assert_eq!(redis.run_command(&["replicaof", "no", "one"]), "OK");
     back(&store, 30).await;
 }
 
@@ -227,7 +233,7 @@ async fn a_server_that_wants_a_password_is_down_until_it_takes_ours() {
         fails(store).await;
         fails_at_once(store).await;
     }
-    let told = redis.tell(&[
+    let told = redis.run_command(&[
         "-a",
         "first",
         "--no-auth-warning",
@@ -265,8 +271,8 @@ async fn a_slot_that_moves_is_followed() {
     let store = Place::of_cluster(&cluster).impatient().fresh();
     back(&store, 10).await;
     let base = store.key_name(Some(&tenant("a").account()), "");
-    let slot = cluster.nodes[0].tell(&["cluster", "keyslot", &base]);
-    let tell = |at: usize, words: &[&str]| cluster.nodes[at].tell(words);
+    let slot = cluster.nodes[0].run_command(&["cluster", "keyslot", &base]);
+    let tell = |at: usize, words: &[&str]| cluster.nodes[at].run_command(words);
     let from = (0..3).find(|at| tell(*at, &["cluster", "countkeysinslot", &slot]) != "0");
     let from = from.unwrap();
     let to = (from + 1) % 3;

@@ -4,7 +4,7 @@ use super::*;
 
 /// Commands the server carried out, by name and number.
 fn asked(redis: &Redis) -> Vec<(String, u64)> {
-    let stats = redis.tell(&["info", "commandstats"]);
+    let stats = redis.run_command(&["info", "commandstats"]);
     let counted = stats.lines().filter_map(|line| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         let (calls, _) = rest.split_once(',')?;
@@ -133,7 +133,7 @@ async fn one_round_trip_finds_and_one_saves() {
         assert_eq!(relay.turns(), (1, vec!["EVALSHA".into(), "GET".into()]));
     }
     // A server that does not know a script is told it along with the next call, and once.
-    redis.tell(&["script", "flush"]);
+    redis.run_command(&["script", "flush"]);
     assert_eq!(found(&store, &one, &[40]).await, Some((0, 40)));
     let told = vec!["EVALSHA".into(), "GET".into(), "EVAL".into()];
     assert_eq!(relay.turns(), (2, told));
@@ -162,7 +162,7 @@ async fn news_of_other_replicas_come_along() {
     }
     // A server that lost all begins with a version that never was.
     let before = one.shared_version();
-    redis.tell(&["flushall"]);
+    redis.run_command(&["flushall"]);
     one.publish_shared(b"window", "3".into()).await.unwrap();
     assert!(one.shared_version() > before);
 }
@@ -174,7 +174,7 @@ async fn nothing_is_asked_of_an_idle_server() {
     found(&store, &tenant("a"), &[1]).await;
     let before = asked(&redis);
     assert!(before.contains(&("evalsha".into(), 1)), "{before:?}");
-    until(|| redis.tell(&["ping"]) == "PONG").await;
+    wait_until(|| redis.run_command(&["ping"]) == "PONG").await;
     let evalsha = |all: &[(String, u64)]| all.iter().find(|(name, _)| name == "evalsha").cloned();
     assert_eq!(evalsha(&asked(&redis)), evalsha(&before));
 }

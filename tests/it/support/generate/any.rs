@@ -7,25 +7,25 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use super::{
     Recipe, Session, Shape,
     shape::SHAPES,
-    write::{Escapes, Space, Spelling},
+    write::{Escapes, JsonSpelling, Space},
 };
 
 /// A session with the recipe it was made by, which says more than its bytes when a test fails.
 #[derive(Clone)]
-pub(crate) struct Case {
+pub(crate) struct GeneratedCase {
     pub(crate) seed: u64,
     pub(crate) recipe: Recipe,
     pub(crate) units: Vec<u64>,
     pub(crate) session: Session,
 }
 
-impl Case {
+impl GeneratedCase {
     pub(crate) fn body(&self) -> Vec<u8> {
         self.session.whole()
     }
 }
 
-impl fmt::Debug for Case {
+impl fmt::Debug for GeneratedCase {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let body = self.body();
         let shown = String::from_utf8_lossy(&body[..body.len().min(4000)]);
@@ -40,13 +40,13 @@ impl fmt::Debug for Case {
 }
 
 /// Any shape in any spelling, up to `units` messages and steps.
-pub(crate) fn any_conversation(units: usize) -> impl Strategy<Value = Case> {
+pub(crate) fn any_conversation(units: usize) -> impl Strategy<Value = GeneratedCase> {
     let seed = any::<u64>().no_shrink();
     let units = vec(any::<u64>().no_shrink(), 1..=units);
-    (seed, any_recipe(), units).prop_map(|(seed, recipe, units)| Case {
+    (seed, any_recipe(), units).prop_map(|(seed, recipe, units)| GeneratedCase {
         seed,
         recipe,
-        session: Session::of_units(seed, recipe, &units),
+        session: Session::from_units(seed, recipe, &units),
         units,
     })
 }
@@ -65,7 +65,7 @@ fn any_recipe() -> impl Strategy<Value = Recipe> {
     (shape, space, escapes, any::<bool>(), strict, 1..=100_u32).prop_map(
         |(shape, space, escapes, shuffled, strict, scale): (Shape, _, _, _, _, _)| Recipe {
             shape,
-            spelling: Spelling {
+            spelling: JsonSpelling {
                 space,
                 escapes,
                 shuffled,

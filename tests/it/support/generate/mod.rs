@@ -14,20 +14,20 @@ mod things;
 mod words;
 mod write;
 
-pub(crate) use any::{Case, any_conversation};
+pub(crate) use any::{GeneratedCase, any_conversation};
 pub(crate) use random::Random;
 pub(crate) use shape::{SHAPES, Shape};
-pub(crate) use write::{Escapes, Space, Spelling};
+pub(crate) use write::{Escapes, JsonSpelling, Space};
 
 use std::borrow::Cow;
 
 use scene::Scene;
 use serde_json::value::RawValue;
-use write::{Json, Writer};
+use write::{Json, JsonWriter};
 
 /// Where a conversation ends: at the last request point before this is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Size {
+pub(crate) enum ConversationSize {
     Messages(usize),
     /// Bytes of the whole body, met within an eighth from 1 KB on.
     Bytes(usize),
@@ -36,7 +36,7 @@ pub(crate) enum Size {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recipe {
     pub(crate) shape: Shape,
-    pub(crate) spelling: Spelling,
+    pub(crate) spelling: JsonSpelling,
     /// Only what the strictest profile takes: one leading system message, user and assistant in
     /// turns, no user directly after a tool.
     pub(crate) strict: bool,
@@ -48,7 +48,7 @@ impl Recipe {
     pub(crate) const fn new(shape: Shape) -> Self {
         Self {
             shape,
-            spelling: Spelling::PLAIN,
+            spelling: JsonSpelling::PLAIN,
             strict: false,
             scale: 100,
         }
@@ -71,45 +71,45 @@ pub(crate) struct Session {
 
 impl Session {
     /// A session of about that size.
-    pub(crate) fn new(seed: u64, recipe: Recipe, size: Size) -> Self {
-        let mut random = Random::part(seed, 1);
+    pub(crate) fn new(seed: u64, recipe: Recipe, size: ConversationSize) -> Self {
+        let mut random = Random::for_part(seed, 1);
         let target = match size {
-            Size::Bytes(bytes) => Some(bytes),
-            Size::Messages(_) => None,
+            ConversationSize::Bytes(bytes) => Some(bytes),
+            ConversationSize::Messages(_) => None,
         };
-        Self::told(seed, recipe, target, |messages, bytes| {
+        Self::from_unit_source(seed, recipe, target, |messages, bytes| {
             let more = match size {
-                Size::Messages(limit) => messages < limit,
-                Size::Bytes(limit) => bytes * 100 < limit * 97,
+                ConversationSize::Messages(limit) => messages < limit,
+                ConversationSize::Bytes(limit) => bytes * 100 < limit * 97,
             };
             more.then(|| random.next())
         })
-        .ending_by(size)
+        .end_by(size)
     }
 
     /// One message or step for each of `units`, each of them decided by its own seed, so that a
     /// conversation with a few units left out is otherwise the same.
-    pub(crate) fn of_units(seed: u64, recipe: Recipe, units: &[u64]) -> Self {
+    pub(crate) fn from_units(seed: u64, recipe: Recipe, units: &[u64]) -> Self {
         let mut units = units.iter().copied();
-        Self::told(seed, recipe, None, |_, _| units.next())
+        Self::from_unit_source(seed, recipe, None, |_, _| units.next())
     }
 
     /// A recorded body as the session that led to it: a request before each assistant message.
     /// `None` for a body whose messages nobody asks with.
-    pub(crate) fn recorded(body: &[u8]) -> Option<Self> {
+    pub(crate) fn from_recorded(body: &[u8]) -> Option<Self> {
         #[derive(serde::Deserialize)]
-        struct Body<'a> {
+        struct RecordedSessionBody<'a> {
             #[serde(borrow)]
             messages: Vec<&'a RawValue>,
         }
         #[derive(serde::Deserialize)]
-        struct Message<'a> {
+        struct RecordedMessage<'a> {
             #[serde(borrow)]
             role: Cow<'a, str>,
         }
-        let parsed: Body<'_> = serde_json::from_slice(body).ok()?;
+        let parsed: RecordedSessionBody<'_> = serde_json::from_slice(body).ok()?;
         let role = |raw: &RawValue| {
-            serde_json::from_str::<Message<'_>>(raw.get())
+            serde_json::from_str::<RecordedMessage<'_>>(raw.get())
                 .map_or_else(|_| String::new(), |message| message.role.into_owned())
         };
         let roles: Vec<String> = parsed.messages.iter().map(|raw| role(raw)).collect();
@@ -143,22 +143,22 @@ impl Session {
         session
     }
 
-    fn told(
+    fn from_unit_source(
         seed: u64,
         recipe: Recipe,
         target: Option<usize>,
         mut next: impl FnMut(usize, usize) -> Option<u64>,
     ) -> Self {
-        let mut random = Random::part(seed, 2);
+        let mut random = Random::for_part(seed, 2);
         let mut scene = Scene::new(seed, recipe, target);
         let fields = scene.fields(&mut random);
-        let mut session = Self::around(seed, recipe, fields);
+        let mut session = Self::with_fields(seed, recipe, fields);
         let mut bytes = session.head.len() + session.tail.len();
         scene.begin(seed);
         loop {
             for message in scene.messages.drain(..) {
                 let salt = 1000 + session.messages.len() as u64;
-                let mut writer = Writer::new(recipe.spelling, Random::part(seed, salt));
+                let mut writer = JsonWriter::new(recipe.spelling, Random::for_part(seed, salt));
                 writer.value(&message, 2);
                 bytes += writer.out.len() + session.separator.len();
                 session.messages.push(writer.out);
@@ -177,8 +177,8 @@ impl Session {
     }
 
     /// The fields around `messages`, as bytes.
-    fn around(seed: u64, recipe: Recipe, fields: Vec<(&'static str, Json)>) -> Self {
-        let mut writer = Writer::new(recipe.spelling, Random::part(seed, 3));
+    fn with_fields(seed: u64, recipe: Recipe, fields: Vec<(&'static str, Json)>) -> Self {
+        let mut writer = JsonWriter::new(recipe.spelling, Random::for_part(seed, 3));
         let order = writer.order(fields.len());
         let (mut head, mut separator) = (Vec::new(), Vec::new());
         writer.open(b'{', 1, false);
@@ -208,7 +208,7 @@ impl Session {
         }
     }
 
-    fn ending_by(mut self, size: Size) -> Self {
+    fn end_by(mut self, size: ConversationSize) -> Self {
         let first = self.points[0];
         let mut bytes = self.head.len() + self.tail.len();
         let mut sizes = Vec::with_capacity(self.messages.len() + 1);
@@ -220,8 +220,8 @@ impl Session {
         self.points.retain(|&at| {
             at == first
                 || match size {
-                    Size::Messages(limit) => at <= limit,
-                    Size::Bytes(limit) => sizes[at] * 100 <= limit * 108,
+                    ConversationSize::Messages(limit) => at <= limit,
+                    ConversationSize::Bytes(limit) => sizes[at] * 100 <= limit * 108,
                 }
         });
         self
@@ -280,25 +280,25 @@ impl Session {
 
 /// A conversation of a few to a hundred messages or so, in any spelling.
 pub(crate) fn conversation(seed: u64, shape: Shape) -> Vec<u8> {
-    let mut random = Random::part(seed, 100 + shape as u64);
+    let mut random = Random::for_part(seed, 100 + shape as u64);
     let recipe = Recipe {
-        spelling: Spelling::any(&mut random),
+        spelling: JsonSpelling::any(&mut random),
         ..Recipe::new(shape)
     };
-    let messages = random.along(&[(0, 1), (500, 12), (900, 60), (1000, 160)]);
-    Session::new(seed, recipe, Size::Messages(messages.max(2))).whole()
+    let messages = random.from_quantiles(&[(0, 1), (500, 12), (900, 60), (1000, 160)]);
+    Session::new(seed, recipe, ConversationSize::Messages(messages.max(2))).whole()
 }
 
 /// A body of about that many bytes for measuring: an agent's, whose escapes are many (code, JSON
 /// inside JSON, Chinese as `\uXXXX`), or a chat's, whose escapes are few.
-pub(crate) fn measured(bytes: usize, heavy: bool) -> Vec<u8> {
+pub(crate) fn body_for_measuring(bytes: usize, heavy: bool) -> Vec<u8> {
     let (shape, escapes) = if heavy {
         (Shape::Escaped, Escapes::Ascii)
     } else {
         (Shape::Chat, Escapes::Raw)
     };
     let recipe = Recipe {
-        spelling: Spelling {
+        spelling: JsonSpelling {
             space: Space::Python,
             escapes,
             shuffled: false,
@@ -307,7 +307,7 @@ pub(crate) fn measured(bytes: usize, heavy: bool) -> Vec<u8> {
     };
     // A small body is a few messages, and not every seed's add up well.
     (11..60)
-        .map(|seed| Session::new(seed, recipe, Size::Bytes(bytes)).whole())
+        .map(|seed| Session::new(seed, recipe, ConversationSize::Bytes(bytes)).whole())
         .find(|body| body.len().abs_diff(bytes) * 100 <= bytes * 8)
         .expect("one seed in fifty gives a body of about that size")
 }

@@ -15,7 +15,7 @@ impl Random {
 
     /// A source of its own for one part of the work, so that a change of one part leaves the
     /// others as they were.
-    pub(crate) fn part(seed: u64, salt: u64) -> Self {
+    pub(crate) fn for_part(seed: u64, salt: u64) -> Self {
         let mut parent = Self(seed ^ salt.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         Self(parent.next())
     }
@@ -60,7 +60,7 @@ impl Random {
     }
 
     /// A value that follows the table, evenly spread between two of its rows.
-    pub(crate) fn along(&mut self, table: Quantiles) -> usize {
+    pub(crate) fn from_quantiles(&mut self, table: Quantiles) -> usize {
         let at = self.below(1_000_000) as u64;
         for pair in table.windows(2) {
             let (from, to) = (u64::from(pair[0].0) * 1000, u64::from(pair[1].0) * 1000);

@@ -37,7 +37,7 @@ type Members = Vec<(&'static str, Json)>;
 
 impl Scene {
     pub(super) fn new(seed: u64, recipe: Recipe, target: Option<usize>) -> Self {
-        let mut random = Random::part(seed, 5);
+        let mut random = Random::for_part(seed, 5);
         Self {
             recipe,
             traits: recipe.shape.traits(),
@@ -90,7 +90,7 @@ impl Scene {
 
     /// System messages at the start: mostly one.
     pub(super) fn begin(&mut self, seed: u64) {
-        let mut random = Random::part(seed, 6);
+        let mut random = Random::for_part(seed, 6);
         let many = if self.recipe.strict { 1 } else { 3 };
         for _ in 0..random.weighted(&[(3, 0), (14, 1), (2, many)]) {
             let chars = self.length(&mut random, self.traits.system);
@@ -121,7 +121,7 @@ impl Scene {
 
     /// A user message, whatever was before: no conversation ends without a question.
     pub(super) fn ask(&mut self, seed: u64) {
-        self.user(&mut Random::part(seed, 7));
+        self.user(&mut Random::for_part(seed, 7));
     }
 
     fn system(&mut self, random: &mut Random, chars: usize) {
@@ -147,7 +147,7 @@ impl Scene {
         }
         self.say(random, "user", members);
         self.last = Last::User;
-        self.steps = random.along(self.traits.steps);
+        self.steps = random.from_quantiles(self.traits.steps);
     }
 
     fn answer(&mut self, random: &mut Random) {
@@ -306,7 +306,7 @@ impl Scene {
 
     /// A length of the table, scaled, and no more than fits.
     fn length(&self, random: &mut Random, table: Quantiles) -> usize {
-        let chars = random.along(table) * self.recipe.scale as usize / 100;
+        let chars = random.from_quantiles(table) * self.recipe.scale as usize / 100;
         // Escaped, a text may take six bytes for a character.
         let share = match self.recipe.spelling.escapes {
             Escapes::Raw => 6,

@@ -56,14 +56,14 @@ pub(crate) enum Escapes {
 
 /// How a body is spelt; what it says is the same under every spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spelling {
+pub(crate) struct JsonSpelling {
     pub(crate) space: Space,
     pub(crate) escapes: Escapes,
     /// Members of objects in any order (`content` before `role`), instead of the usual one.
     pub(crate) shuffled: bool,
 }
 
-impl Spelling {
+impl JsonSpelling {
     pub(crate) const PLAIN: Self = Self {
         space: Space::Compact,
         escapes: Escapes::Raw,
@@ -85,14 +85,14 @@ impl Spelling {
     }
 }
 
-pub(crate) struct Writer {
+pub(crate) struct JsonWriter {
     pub(crate) out: Vec<u8>,
-    spelling: Spelling,
+    spelling: JsonSpelling,
     random: Random,
 }
 
-impl Writer {
-    pub(crate) fn new(spelling: Spelling, random: Random) -> Self {
+impl JsonWriter {
+    pub(crate) fn new(spelling: JsonSpelling, random: Random) -> Self {
         Self {
             out: Vec::new(),
             spelling,
@@ -253,7 +253,7 @@ impl Writer {
 
 /// JSON text in its plain spelling, as it stands inside `arguments` and in tool results.
 pub(crate) fn compact(value: &Json) -> String {
-    let mut writer = Writer::new(Spelling::PLAIN, Random::new(0));
+    let mut writer = JsonWriter::new(JsonSpelling::PLAIN, Random::new(0));
     writer.value(value, 0);
     String::from_utf8_lossy(&writer.out).into_owned()
 }

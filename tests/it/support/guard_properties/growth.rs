@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use super::{Wire, messages};
+use super::{WireFormat, messages};
 use crate::support::{
+    annotate_randomly,
     generate::Session,
-    made::said,
-    noted,
-    plans::{policy, sent},
+    made::non_system_indices,
+    plans::{apply_plan, make_policy},
 };
 use plimsoll::{
     config::GuardConfig,
     guard::{self, Plan, Recall, profile::Profile},
 };
 
-impl Wire {
+impl WireFormat {
     /// A session step by step: with state and without, the same bytes go out, and the prefix holds
     /// but for cuts. Returns the number of cuts and of requests. `notes`: the seed of annotations.
     pub(crate) fn grow(
@@ -25,7 +25,7 @@ impl Wire {
         settings: &GuardConfig,
         notes: Option<u64>,
     ) -> (usize, usize) {
-        let policy = policy(profile, window, settings);
+        let policy = make_policy(profile, window, settings);
         let mut known = BTreeSet::new();
         let mut recall = Recall::default();
         let mut last: Vec<Vec<u8>> = Vec::new();
@@ -34,11 +34,11 @@ impl Wire {
         for body in session.steps() {
             let mut conversation = self.read(&body);
             if let Some(seed) = notes {
-                conversation = self.index(noted(&conversation, seed));
+                conversation = self.index(annotate_randomly(&conversation, seed));
             }
             let with = guard::plan(&conversation, &policy, &recall);
             let without = guard::plan(&conversation, &policy, &Recall::default());
-            let out = sent(&conversation, &with);
+            let out = apply_plan(&conversation, &with);
             // A system message that came later moved the grid of whoever sees the session only now; one
             // that goes on keeps its own.
             if with.memory.grid_moved(&without.memory) {
@@ -51,7 +51,7 @@ impl Wire {
             );
             assert_eq!(
                 String::from_utf8_lossy(&out),
-                String::from_utf8_lossy(&sent(&conversation, &without)),
+                String::from_utf8_lossy(&apply_plan(&conversation, &without)),
                 "state and no state differ at window {window} for {}",
                 profile.name
             );
@@ -85,7 +85,7 @@ impl Wire {
             }
             recall = Recall {
                 memory: with.memory.clone(),
-                messages: said(&conversation).len(),
+                messages: non_system_indices(&conversation).len(),
                 ..Recall::default()
             };
             last = now;

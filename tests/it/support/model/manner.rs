@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::json;
 
-use super::{Call, Heard, OWN, Said};
+use super::{ModelCall, ModelReply, ModelRequest, PROXY_TOOLS};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum NoticeManner {
     /// Writes a reminder at every notice, and clears its mind at the last.
     Follows,
     /// Never does anything of it.
@@ -30,7 +30,7 @@ pub(crate) enum Mixing {
 /// A worker: mostly one call, now and then two at once, and an answer in words at the end of every
 /// turn. The same story every time.
 pub(crate) struct Worker {
-    pub(crate) manner: Manner,
+    pub(crate) manner: NoticeManner,
     pub(crate) mixing: Mixing,
     /// Steps of one turn; the last is words.
     pub(crate) turn: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(manner: Manner, mixing: Mixing) -> Self {
+    pub(crate) fn new(manner: NoticeManner, mixing: Mixing) -> Self {
         Self {
             manner,
             mixing,
@@ -51,13 +51,13 @@ impl Worker {
         }
     }
 
-    pub(crate) fn think(&self, heard: &Heard<'_>) -> Said {
-        let own = self.own(heard);
-        let block = heard.notice.as_ref().is_some_and(|it| it.block) && self.obeys();
+    pub(crate) fn compose_reply(&self, heard: &ModelRequest<'_>) -> ModelReply {
+        let own = self.compose_proxy_calls(heard);
+        let block = heard.notice.as_ref().is_some_and(|it| it.block) && self.obeys_notice();
         if !own.is_empty() && self.mixing == Mixing::Never {
-            return Said::calls(own);
+            return ModelReply::calls(own);
         }
-        let (mut text, calls) = self.work(heard);
+        let (mut text, calls) = self.compose_work(heard);
         if block {
             let nth = self.ids.fetch_add(1, Ordering::SeqCst);
             text.push_str(&format!(
@@ -65,7 +65,7 @@ impl Worker {
                  </continuation_package>"
             ));
         }
-        Said::Says(
+        ModelReply::Says(
             text,
             match self.mixing {
                 Mixing::After => [calls, own].concat(),
@@ -75,39 +75,42 @@ impl Worker {
     }
 
     /// Counts a notice, and says whether the model does what it asks for.
-    fn obeys(&self) -> bool {
+    fn obeys_notice(&self) -> bool {
         let nth = self.notices.fetch_add(1, Ordering::SeqCst);
         match self.manner {
-            Manner::Follows => true,
-            Manner::Ignores => false,
-            Manner::HalfFollows => nth % 2 == 1,
+            NoticeManner::Follows => true,
+            NoticeManner::Ignores => false,
+            NoticeManner::HalfFollows => nth % 2 == 1,
         }
     }
 
-    fn own(&self, heard: &Heard<'_>) -> Vec<Call> {
+    fn compose_proxy_calls(&self, heard: &ModelRequest<'_>) -> Vec<ModelCall> {
         let Some(notice) = heard.notice.as_ref().filter(|it| it.notes) else {
             return Vec::new();
         };
-        if !heard.offers("add_reminder") || !self.obeys() {
+        if !heard.offers_tool("add_reminder") || !self.obeys_notice() {
             return Vec::new();
         }
         let nth = self.done.load(Ordering::SeqCst);
-        if self.manner == Manner::Follows && notice.left == Some(1) && heard.offers("clear_mind") {
+        if self.manner == NoticeManner::Follows
+            && notice.left == Some(1)
+            && heard.offers_tool("clear_mind")
+        {
             let last = json!({"reminder_content": format!("last: go on after step {nth}")});
-            return vec![self.call("clear_mind", &last)];
+            return vec![self.make_call("clear_mind", &last)];
         }
         let content = format!(
             "first: go on after step {nth}; pointers: src/hull.rs; verify: cargo test; detail: \
              the datum is in metres"
         );
-        vec![self.call("add_reminder", &json!({ "content": content }))]
+        vec![self.make_call("add_reminder", &json!({ "content": content }))]
     }
 
     /// The next step of the work itself.
-    fn work(&self, heard: &Heard<'_>) -> (String, Vec<Call>) {
+    fn compose_work(&self, heard: &ModelRequest<'_>) -> (String, Vec<ModelCall>) {
         let nth = self.done.fetch_add(1, Ordering::SeqCst);
-        let offered = heard.offered();
-        let tool = offered.iter().find(|name| !OWN.contains(name));
+        let offered = heard.offered_tools();
+        let tool = offered.iter().find(|name| !PROXY_TOOLS.contains(name));
         let choice = &heard.body["tool_choice"];
         let tool = tool.filter(|_| choice != "none" && nth % self.turn != self.turn - 1);
         let Some(tool) = tool else {
@@ -117,13 +120,13 @@ impl Worker {
         let count = if both { 2 } else { 1 };
         let calls = (0..count).map(|part| {
             let path = format!("src/deck_{nth}_{part}.rs");
-            self.call(tool, &json!({ "path": path }))
+            self.make_call(tool, &json!({ "path": path }))
         });
         (String::new(), calls.collect())
     }
 
-    fn call(&self, name: &str, arguments: &serde_json::Value) -> Call {
+    fn make_call(&self, name: &str, arguments: &serde_json::Value) -> ModelCall {
         let id = self.ids.fetch_add(1, Ordering::SeqCst);
-        Call::new(&format!("call_{id}"), name, arguments)
+        ModelCall::new(&format!("call_{id}"), name, arguments)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::OWN;
+use super::PROXY_TOOLS;
 
 /// What a notice asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,27 +18,29 @@ pub(crate) struct Notice {
 }
 
 /// Since the model's last word; `None` where nothing is asked for.
-pub(crate) fn of(body: &Value) -> Option<Notice> {
+pub(crate) fn find_notice(body: &Value) -> Option<Notice> {
     let messages = body["messages"].as_array()?;
     let last = messages.iter().rposition(|it| it["role"] == "assistant");
     let start = last.map_or(0, |at| at + 1);
-    let own = own_ids(messages, last);
+    let own = proxy_call_ids(messages, last);
     let newest = messages[start..].iter().rev();
     let said = newest.filter(|it| match it["role"].as_str() {
         Some("user") => true,
         Some("tool") => !own.contains(&&it["tool_call_id"]),
-        Some("function") => !it["name"].as_str().is_some_and(|name| OWN.contains(&name)),
+        Some("function") => !it["name"]
+            .as_str()
+            .is_some_and(|name| PROXY_TOOLS.contains(&name)),
         _ => false,
     });
-    said.map(text_of).find_map(read)
+    said.map(message_text).find_map(parse_notice)
 }
 
-fn read(text: String) -> Option<Notice> {
+fn parse_notice(text: String) -> Option<Notice> {
     let (notes, block) = (
         text.contains("add_reminder"),
         text.contains("<continuation_package>"),
     );
-    let left = left(&text);
+    let left = countdown_left(&text);
     (notes || block).then_some(Notice {
         text,
         notes,
@@ -47,27 +49,29 @@ fn read(text: String) -> Option<Notice> {
     })
 }
 
-fn own_ids(messages: &[Value], at: Option<usize>) -> Vec<&Value> {
+fn proxy_call_ids(messages: &[Value], at: Option<usize>) -> Vec<&Value> {
     let calls = at.and_then(|at| messages[at]["tool_calls"].as_array());
     let own = calls.into_iter().flatten().filter(|call| {
         let name = call["function"]["name"].as_str();
-        name.is_some_and(|name| OWN.contains(&name))
+        name.is_some_and(|name| PROXY_TOOLS.contains(&name))
     });
     own.map(|call| &call["id"]).collect()
 }
 
 /// Whether the last message answers a call of one of the proxy's tools.
-pub(crate) fn answers_own(messages: &[Value]) -> bool {
+pub(crate) fn answers_proxy_call(messages: &[Value]) -> bool {
     let last = messages.iter().rposition(|it| it["role"] == "assistant");
-    let own = own_ids(messages, last);
+    let own = proxy_call_ids(messages, last);
     messages.last().is_some_and(|it| {
-        let legacy = it["name"].as_str().is_some_and(|name| OWN.contains(&name));
+        let legacy = it["name"]
+            .as_str()
+            .is_some_and(|name| PROXY_TOOLS.contains(&name));
         it["role"] == "tool" && own.contains(&&it["tool_call_id"])
             || it["role"] == "function" && legacy
     })
 }
 
-pub(crate) fn text_of(message: &Value) -> String {
+pub(crate) fn message_text(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),
         Value::Array(parts) => {
@@ -79,15 +83,15 @@ pub(crate) fn text_of(message: &Value) -> String {
 }
 
 /// The key that a request for a summary asks to have back; `None` for any other request.
-pub(crate) fn key_of(body: &Value) -> Option<String> {
-    let last = text_of(body["messages"].as_array()?.last()?);
+pub(crate) fn summary_key(body: &Value) -> Option<String> {
+    let last = message_text(body["messages"].as_array()?.last()?);
     let block = last.rfind("<summary key=\"")?;
     let key = last[block..].split('"').nth(1)?;
     last.contains("<next_steps>").then(|| key.to_owned())
 }
 
 /// The countdown: the least number in the sentences that speak of what is left.
-fn left(text: &str) -> Option<u32> {
+fn countdown_left(text: &str) -> Option<u32> {
     let words = ["remain", "left", "generation", "剩", "还有", "之后"];
     let mut least = None;
     for sentence in text.split(['.', '。', '!', '?', ';', '；', '\n']) {

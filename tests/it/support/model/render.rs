@@ -2,41 +2,45 @@
 
 use serde_json::{Value, json};
 
-use super::Call;
-use crate::support::provider::{DONE, Step, answer, send, stream_head};
+use super::ModelCall;
+use crate::support::provider::{DONE, ProviderStep, answer, send_bytes, stream_head};
 
 /// Tokens of every answer.
 const ANSWER: u64 = 11;
 
-pub(crate) struct Render<'a> {
+pub(crate) struct AnswerWriter<'a> {
     pub(crate) body: &'a Value,
     pub(crate) tokens: u64,
     /// Bytes of a fragment, at least; never within a character.
     pub(crate) fragment: usize,
-    pub(crate) drips: bool,
+    pub(crate) byte_by_byte: bool,
     /// Usage is told.
-    pub(crate) reports: bool,
+    pub(crate) reports_usage: bool,
 }
 
-impl Render<'_> {
-    pub(crate) fn steps(&self, text: &str, calls: &[Call]) -> Vec<Step> {
+impl AnswerWriter<'_> {
+    pub(crate) fn provider_steps(&self, text: &str, calls: &[ModelCall]) -> Vec<ProviderStep> {
         if self.body["stream"] != true {
-            return vec![answer("200 OK", "", self.whole(text, calls).to_string())];
+            return vec![answer(
+                "200 OK",
+                "",
+                self.write_whole(text, calls).to_string(),
+            )];
         }
-        let events = self.events(text, calls);
-        let events = match self.drips {
-            true => Step::Drip(events.into_bytes()),
-            false => send(events),
+        let events = self.write_events(text, calls);
+        let events = match self.byte_by_byte {
+            true => ProviderStep::Drip(events.into_bytes()),
+            false => send_bytes(events),
         };
-        vec![stream_head(), events, send(DONE), Step::Close]
+        vec![stream_head(), events, send_bytes(DONE), ProviderStep::Close]
     }
 
-    fn legacy(&self) -> bool {
+    fn is_legacy(&self) -> bool {
         self.body.get("tools").is_none() && self.body.get("functions").is_some()
     }
 
-    fn finish(&self, calls: &[Call]) -> &'static str {
-        match (calls.is_empty(), self.legacy()) {
+    fn finish(&self, calls: &[ModelCall]) -> &'static str {
+        match (calls.is_empty(), self.is_legacy()) {
             (true, _) => "stop",
             (false, true) => "function_call",
             (false, false) => "tool_calls",
@@ -44,14 +48,14 @@ impl Render<'_> {
     }
 
     fn usage(&self) -> Value {
-        if !self.reports {
+        if !self.reports_usage {
             return Value::Null;
         }
         json!({"prompt_tokens": self.tokens, "completion_tokens": ANSWER,
             "total_tokens": self.tokens + ANSWER})
     }
 
-    pub(crate) fn whole(&self, text: &str, calls: &[Call]) -> Value {
+    pub(crate) fn write_whole(&self, text: &str, calls: &[ModelCall]) -> Value {
         let content = match text.is_empty() && !calls.is_empty() {
             true => Value::Null,
             false => text.into(),
@@ -59,7 +63,7 @@ impl Render<'_> {
         let mut message = json!({"role": "assistant", "content": content, "refusal": null});
         match calls.first() {
             None => {}
-            Some(call) if self.legacy() => {
+            Some(call) if self.is_legacy() => {
                 message["function_call"] = json!({"name": call.name, "arguments": call.arguments});
             }
             Some(_) => message["tool_calls"] = calls.iter().map(call_value).collect(),
@@ -72,24 +76,24 @@ impl Render<'_> {
             "choices": choices.collect::<Vec<_>>(), "usage": self.usage()})
     }
 
-    pub(crate) fn events(&self, text: &str, calls: &[Call]) -> String {
+    pub(crate) fn write_events(&self, text: &str, calls: &[ModelCall]) -> String {
         let mut events = String::new();
         for index in 0..self.body["n"].as_u64().unwrap_or(1) {
-            for delta in self.deltas(text, calls) {
+            for delta in self.write_deltas(text, calls) {
                 let choice = json!({"index": index, "delta": delta, "finish_reason": null});
-                self.event(&mut events, json!([choice]), None);
+                self.push_event(&mut events, json!([choice]), None);
             }
             let finish = self.finish(calls);
             let choice = json!({"index": index, "delta": {}, "finish_reason": finish});
-            self.event(&mut events, json!([choice]), None);
+            self.push_event(&mut events, json!([choice]), None);
         }
-        if self.reports && self.body["stream_options"]["include_usage"] == true {
-            self.event(&mut events, json!([]), Some(self.usage()));
+        if self.reports_usage && self.body["stream_options"]["include_usage"] == true {
+            self.push_event(&mut events, json!([]), Some(self.usage()));
         }
         events
     }
 
-    fn event(&self, events: &mut String, choices: Value, usage: Option<Value>) {
+    fn push_event(&self, events: &mut String, choices: Value, usage: Option<Value>) {
         let mut chunk = json!({"id": "chatcmpl-1", "object": "chat.completion.chunk",
             "created": 1, "model": "m", "choices": choices});
         if let Some(usage) = usage {
@@ -98,13 +102,13 @@ impl Render<'_> {
         events.push_str(&format!("data: {chunk}\n\n"));
     }
 
-    fn deltas(&self, text: &str, calls: &[Call]) -> Vec<Value> {
+    fn write_deltas(&self, text: &str, calls: &[ModelCall]) -> Vec<Value> {
         let mut deltas = vec![json!({"role": "assistant", "content": ""})];
-        let said = pieces(text, self.fragment);
+        let said = split_pieces(text, self.fragment);
         deltas.extend(said.map(|piece| json!({ "content": piece })));
         for (index, call) in calls.iter().enumerate() {
-            let arguments = pieces(&call.arguments, self.fragment);
-            if self.legacy() {
+            let arguments = split_pieces(&call.arguments, self.fragment);
+            if self.is_legacy() {
                 deltas.push(json!({"function_call": {"name": call.name, "arguments": ""}}));
                 let more = arguments.map(|it| json!({"function_call": {"arguments": it}}));
                 deltas.extend(more);
@@ -123,7 +127,7 @@ impl Render<'_> {
     }
 }
 
-fn call_value(call: &Call) -> Value {
+fn call_value(call: &ModelCall) -> Value {
     let function = json!({"name": call.name, "arguments": call.arguments});
     let mut value = json!({"type": "function", "function": function});
     if let Some(id) = &call.id {
@@ -132,7 +136,7 @@ fn call_value(call: &Call) -> Value {
     value
 }
 
-fn pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
+fn split_pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let mut end = size.max(1).min(rest.len());

@@ -19,9 +19,9 @@ pub(crate) struct Violation {
 
 /// Every rule that this body breaks by itself. A body that is no conversation at all breaks
 /// rule 0.
-pub(crate) fn violations(body: &[u8], profile: &Profile) -> Vec<Violation> {
-    let mut report = Report::default();
-    let Some(body) = parse::value(body).ok() else {
+pub(crate) fn find_violations(body: &[u8], profile: &Profile) -> Vec<Violation> {
+    let mut report = ViolationReport::default();
+    let Some(body) = parse::parse_value(body).ok() else {
         report.add(0, 0, "not JSON");
         return report.0;
     };
@@ -29,23 +29,23 @@ pub(crate) fn violations(body: &[u8], profile: &Profile) -> Vec<Violation> {
         report.add(0, 0, "no messages");
         return report.0;
     };
-    pairs(messages, &mut report);
-    legacy_pairs(messages, &mut report);
-    order(messages, profile, &mut report);
-    contents(messages, &mut report);
+    check_pairs(messages, &mut report);
+    check_legacy_pairs(messages, &mut report);
+    check_order(messages, profile, &mut report);
+    check_contents(messages, &mut report);
     report.0
 }
 
 /// What an edit broke: rules that the body as it was did keep, and what can be seen only beside it
 /// (a text that became empty, tools that went while calls stayed, a result that changed its form).
-pub(crate) fn broken(before: &[u8], after: &[u8], profile: &Profile) -> Vec<Violation> {
-    let known: Vec<u8> = violations(before, profile)
+pub(crate) fn find_broken_rules(before: &[u8], after: &[u8], profile: &Profile) -> Vec<Violation> {
+    let known: Vec<u8> = find_violations(before, profile)
         .iter()
         .map(|it| it.rule)
         .collect();
-    let mut report = Report(violations(after, profile));
+    let mut report = ViolationReport(find_violations(after, profile));
     report.0.retain(|it| !known.contains(&it.rule));
-    let (Ok(before), Ok(after)) = (parse::value(before), parse::value(after)) else {
+    let (Ok(before), Ok(after)) = (parse::parse_value(before), parse::parse_value(after)) else {
         return report.0;
     };
     let empty = Vec::new();
@@ -71,9 +71,9 @@ pub(crate) fn broken(before: &[u8], after: &[u8], profile: &Profile) -> Vec<Viol
 }
 
 #[derive(Default)]
-struct Report(Vec<Violation>);
+struct ViolationReport(Vec<Violation>);
 
-impl Report {
+impl ViolationReport {
     fn add(&mut self, rule: u8, message: usize, what: impl Into<String>) {
         self.0.push(Violation {
             rule,
@@ -103,7 +103,7 @@ fn calls(message: &Value) -> Vec<&Value> {
 /// Rules 1, 2 and 3: tool messages stand directly after the assistant message that called them,
 /// and every call of it is answered there once. Pairing is by position: an id that was used
 /// before is no answer here, and an answer elsewhere is none either.
-fn pairs(messages: &[Value], report: &mut Report) {
+fn check_pairs(messages: &[Value], report: &mut ViolationReport) {
     let mut open: Vec<&str> = Vec::new();
     let mut named: Vec<&str> = Vec::new();
     let mut caller = 0;
@@ -119,7 +119,7 @@ fn pairs(messages: &[Value], report: &mut Report) {
             }
             continue;
         }
-        unanswered(&open, caller, report);
+        report_unanswered(&open, caller, report);
         named = match message["tool_calls"].as_array() {
             Some(calls) if role(message) == "assistant" => calls
                 .iter()
@@ -130,10 +130,10 @@ fn pairs(messages: &[Value], report: &mut Report) {
         open = named.clone();
         caller = at;
     }
-    unanswered(&open, caller, report);
+    report_unanswered(&open, caller, report);
 }
 
-fn unanswered(open: &[&str], caller: usize, report: &mut Report) {
+fn report_unanswered(open: &[&str], caller: usize, report: &mut ViolationReport) {
     for id in open {
         report.add(
             2,
@@ -145,7 +145,7 @@ fn unanswered(open: &[&str], caller: usize, report: &mut Report) {
 
 /// Rules 1 and 2 in their legacy form: a `function` message answers the `function_call` directly
 /// before it, by name.
-fn legacy_pairs(messages: &[Value], report: &mut Report) {
+fn check_legacy_pairs(messages: &[Value], report: &mut ViolationReport) {
     let called = |at: usize| {
         let message = messages.get(at)?;
         message["function_call"]["name"]
@@ -171,7 +171,7 @@ fn legacy_pairs(messages: &[Value], report: &mut Report) {
     }
 }
 
-fn order(messages: &[Value], profile: &Profile, report: &mut Report) {
+fn check_order(messages: &[Value], profile: &Profile, report: &mut ViolationReport) {
     let first = messages.iter().position(|message| !is_system(message));
     let first = first.unwrap_or(messages.len());
     // Rule 5: "System message must be at the beginning".
@@ -199,7 +199,7 @@ fn order(messages: &[Value], profile: &Profile, report: &mut Report) {
         }
     }
     if profile.adjacent_users == Acceptance::No {
-        alternation(&said, report);
+        check_alternation(&said, report);
     }
     // Rule 9: the last word is not the assistant's, marked prefixes apart.
     if let Some(last) = messages.last() {
@@ -211,7 +211,7 @@ fn order(messages: &[Value], profile: &Profile, report: &mut Report) {
 }
 
 /// Rule 7, as templates have it: steps apart, "conversation roles must alternate user/assistant".
-fn alternation(said: &[(usize, &Value)], report: &mut Report) {
+fn check_alternation(said: &[(usize, &Value)], report: &mut ViolationReport) {
     let plain: Vec<_> = said
         .iter()
         .filter(|(_, it)| match role(it) {
@@ -229,7 +229,7 @@ fn alternation(said: &[(usize, &Value)], report: &mut Report) {
 }
 
 /// Rule 10: `content` may be null only beside calls, a refusal or audio; parts are not nothing.
-fn contents(messages: &[Value], report: &mut Report) {
+fn check_contents(messages: &[Value], report: &mut ViolationReport) {
     for (at, message) in messages.iter().enumerate() {
         let content = &message["content"];
         let excused = !calls(message).is_empty()

@@ -2,7 +2,7 @@
 
 use plimsoll::guard::profile;
 
-use super::{broken, violations};
+use super::{find_broken_rules, find_violations};
 
 const U: &str = r#"{"role":"user","content":"u"}"#;
 const A: &str = r#"{"role":"assistant","content":"a"}"#;
@@ -21,7 +21,7 @@ fn body(messages: &[&str]) -> String {
 #[track_caller]
 fn check(name: &str, messages: &[&str], rules: &[u8]) {
     let profile = profile::find_profile(name).unwrap();
-    let found = violations(body(messages).as_bytes(), profile);
+    let found = find_violations(body(messages).as_bytes(), profile);
     let found: Vec<u8> = found.iter().map(|it| it.rule).collect();
     assert_eq!(found, rules, "{name}: {messages:?}");
 }
@@ -117,7 +117,11 @@ fn content_is_missing_only_where_something_stands_for_it() {
 fn what_is_no_conversation_is_said_so() {
     let profile = &profile::PROFILES[0];
     for text in ["", "{", "[]", r#"{"messages":{}}"#] {
-        assert_eq!(violations(text.as_bytes(), profile)[0].rule, 0, "{text}");
+        assert_eq!(
+            find_violations(text.as_bytes(), profile)[0].rule,
+            0,
+            "{text}"
+        );
     }
 }
 
@@ -125,18 +129,21 @@ fn what_is_no_conversation_is_said_so() {
 fn only_what_the_edit_broke_is_its_fault() {
     let profile = profile::find_profile("template").unwrap();
     let whole = body(&[U, C, T, U, U]);
-    assert_eq!(broken(whole.as_bytes(), whole.as_bytes(), profile), []);
+    assert_eq!(
+        find_broken_rules(whole.as_bytes(), whole.as_bytes(), profile),
+        []
+    );
     let cut = body(&[U, T, U, U]);
-    let found = broken(whole.as_bytes(), cut.as_bytes(), profile);
+    let found = find_broken_rules(whole.as_bytes(), cut.as_bytes(), profile);
     assert_eq!(found[0].rule, 1);
 
     let empty = body(&[U, C, r#"{"role":"tool","tool_call_id":"x","content":""}"#]);
     assert_eq!(
-        broken(whole.as_bytes(), empty.as_bytes(), profile)[0].rule,
+        find_broken_rules(whole.as_bytes(), empty.as_bytes(), profile)[0].rule,
         10
     );
 
     let with_tools = whole.replacen('{', r#"{"tools":[1],"#, 1);
-    let found = broken(with_tools.as_bytes(), whole.as_bytes(), profile);
+    let found = find_broken_rules(with_tools.as_bytes(), whole.as_bytes(), profile);
     assert_eq!(found[0].rule, 13);
 }
