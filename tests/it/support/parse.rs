@@ -26,7 +26,7 @@ pub(crate) fn without_lone_surrogates(body: &[u8]) -> Vec<u8> {
             continue;
         };
         let paired = (0xD800..0xDC00).contains(&unit)
-            && self::code_unit(body, at + 6).is_some_and(|next| (0xDC00..0xE000).contains(&next));
+            && code_unit(body, at + 6).is_some_and(|next| (0xDC00..0xE000).contains(&next));
         if (0xD800..0xE000).contains(&unit) && !paired {
             out[at + 2..at + 6].copy_from_slice(b"fffd");
         }
