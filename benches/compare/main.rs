@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench compare` installs what is missing and measures all of it, within a quarter of an
 //! hour; `-- --peers nginx,plimsoll --rounds 3 --loads 1k,100k,1m` a part, in a minute or so; `-- --help`
-//! tells the rest. `--write` puts tables into README.md and plots into docs/measured.
+//! tells the rest. `--write` puts tables into docs/benchmarks.md and plots into docs/measured.
 //!
 //! Whoever is measured runs on one core, provider and load on another, and the peers whose turn it is not
 //! are stopped. Each turn is a slice of time and not a number of requests, since the slowest peers take
@@ -15,11 +15,11 @@ mod bodies;
 mod client;
 mod figures;
 mod load;
+mod page;
 mod peers;
 mod plot;
 mod process;
 mod provider;
-mod readme;
 mod run;
 mod table;
 
@@ -62,7 +62,7 @@ pub(crate) struct Options {
     /// Install nothing; a peer that is not there is told as such
     #[arg(long)]
     no_install: bool,
-    /// Put the tables into README.md and the plots into docs/measured
+    /// Put the tables into docs/benchmarks.md and the plots into docs/measured
     #[arg(long)]
     write: bool,
     /// Said by `cargo bench`
@@ -87,7 +87,7 @@ fn main() -> io::Result<()> {
         .build()?;
     let found = runtime.block_on(run::run(&options))?;
     if options.write {
-        readme::write(&found)?;
+        page::write(&found)?;
     }
     let mut out = io::stdout().lock();
     write!(out, "{}", table::tables(&found))

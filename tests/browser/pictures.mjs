@@ -1,4 +1,4 @@
-// Makes the pictures of the README: `node tests/browser/pictures.mjs` writes docs/pictures/*.png.
+// Makes the pictures of the documents: `node tests/browser/pictures.mjs` writes docs/pictures/*.png.
 //
 // The sessions are real ones of a running proxy, with a provider that counts as it is told.
 
@@ -11,7 +11,7 @@ import { Harbour } from "./harbour.mjs";
 import { Talk, launch, open, rowOf, settled } from "./harness.mjs";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "docs", "pictures");
-// A picture that is larger is none for a README.
+// A picture that is larger is none for a page.
 const MOST_BYTES = 150_000;
 
 // Models, their windows, and sessions by what they hold.

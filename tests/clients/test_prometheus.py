@@ -1,4 +1,4 @@
-"""A real Prometheus, with the scrape configuration of the README, and its linter."""
+"""A real Prometheus, with the scrape configuration of docs/operations/metrics.md, and its linter."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ import pytest
 
 from harness import PATIENCE, free_port, serving, wait_until
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/operations/metrics.md"
 
 CONFIG = """
 [server]
@@ -49,8 +49,8 @@ def chat(proxy, key=None, model="simulated/plimsoll-8k", stream=False):
 
 @contextmanager
 def prometheus(proxy, key):
-    """Starts it with the README's configuration, every second; yields how it is queried."""
-    written = re.search(r"```yaml\n(scrape_configs:.*?)```", README.read_text(), re.DOTALL)[1]
+    """Starts it with the page's configuration, every second; yields how it is queried."""
+    written = re.search(r"```yaml\n(scrape_configs:.*?)```", PAGE.read_text(), re.DOTALL)[1]
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         (folder / "key").write_text(key or "none is needed")

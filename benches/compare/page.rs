@@ -1,4 +1,4 @@
-//! What a run leaves in the repository: its tables in README.md, its plots in docs/measured.
+//! What a run leaves in the repository: its tables in docs/benchmarks.md, its plots in docs/measured.
 
 use std::{fs, io, path::Path};
 
@@ -24,7 +24,7 @@ const PLOTS: [(&str, &str); 4] = [
 /// Writes tables and plots.
 ///
 /// # Errors
-/// Where a file cannot be written, or README.md has no place for the tables.
+/// Where a file cannot be written, or docs/benchmarks.md has no place for the tables.
 pub(crate) fn write(found: &RunResults) -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = root.join("docs/measured");
@@ -35,14 +35,14 @@ pub(crate) fn write(found: &RunResults) -> io::Result<()> {
             drawn(found, name, title),
         )?;
     }
-    let file = root.join("README.md");
+    let file = root.join("docs/benchmarks.md");
     let text = fs::read_to_string(&file)?;
     let parts = text
         .split_once(BEGIN)
         .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
     let (before, after) =
-        parts.ok_or_else(|| io_failure("README.md has no place for the tables"))?;
-    let images = PLOTS.map(|(name, title)| format!("![{title}](docs/measured/{name}.svg)\n"));
+        parts.ok_or_else(|| io_failure("docs/benchmarks.md has no place for the tables"))?;
+    let images = PLOTS.map(|(name, title)| format!("![{title}](measured/{name}.svg)\n"));
     let text = format!(
         "{before}{BEGIN}\n\n{}\n{}\n{END}{after}",
         images.join("\n"),
