@@ -5,6 +5,7 @@ import json
 import litellm
 import pytest
 
+import documents
 from contract import WORDS
 from harness import PATIENCE
 
@@ -67,3 +68,7 @@ def test_errors_have_their_classes(place):
     if place[3] == "one":
         with pytest.raises(litellm.AuthenticationError):
             complete(place, [user("hi")], api_key="wrong")
+
+
+def test_the_example_of_the_documents(two):
+    documents.check("LiteLLM", two.url)

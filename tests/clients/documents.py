@@ -1,0 +1,26 @@
+"""The examples of docs/clients.md, run as they stand but for the address of the proxy."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from harness import PATIENCE
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/clients.md"
+ADDRESS = "http://127.0.0.1:1876"
+
+
+def examples():
+    """The Python of each section that has some, by its heading."""
+    sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]
+    found = {section.splitlines()[0]: re.search(r"```python\n(.*?)```", section, re.DOTALL) for section in sections}
+    return {heading: code[1] for heading, code in found.items() if code}
+
+
+def check(heading, url):
+    """Runs an example in a process of its own; it prints something."""
+    code = examples()[heading].replace(ADDRESS, url)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
