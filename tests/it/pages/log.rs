@@ -1,9 +1,12 @@
 //! The table of log messages, held to the sources.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use super::{
-    page,
+    page, root,
     sources::{self, SourceFile},
 };
 
@@ -95,60 +98,172 @@ fn messages(text: &str) -> Vec<Message> {
     found
 }
 
-/// The rows of the table by the sources, without their meanings.
-fn expected_rows() -> BTreeSet<String> {
+/// A row of the table, but for its meaning.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    module: String,
+    /// Its place in [`LEVELS`].
+    level: usize,
+    text: String,
+    fields: String,
+}
+
+impl Row {
+    /// A line of the table, and the meaning in it.
+    fn read(line: &str) -> Option<(Self, &str)> {
+        let cells = line.strip_prefix("| `")?.strip_suffix(" |")?;
+        let cells: Vec<&str> = cells.split(" | ").collect();
+        let [module, level, text, fields, meaning] = cells[..] else {
+            panic!("{line} has {} cells", cells.len());
+        };
+        let row = Self {
+            module: module.trim_end_matches('`').to_owned(),
+            level: LEVELS.iter().position(|it| *it == level)?,
+            text: text.to_owned(),
+            fields: fields.to_owned(),
+        };
+        Some((row, meaning))
+    }
+
+    fn write(&self, meaning: &str) -> String {
+        let Self {
+            module,
+            level,
+            text,
+            fields,
+        } = self;
+        let level = LEVELS[*level];
+        format!("| `{module}` | {level} | {text} | {fields} | {meaning} |\n")
+    }
+
+    /// Whether it may be the same message in other words.
+    fn is_like(&self, other: &Self) -> bool {
+        (&self.module, self.level, &self.fields) == (&other.module, other.level, &other.fields)
+    }
+}
+
+/// The rows of the table by the sources.
+fn expected_rows() -> BTreeSet<Row> {
     let mut found = BTreeMap::<(String, &str, String), Vec<String>>::new();
     for SourceFile { path, text } in sources::all() {
         let module = path.iter().next().unwrap().to_str().unwrap();
+        let module = module.trim_end_matches(".rs");
         for message in messages(&text) {
-            let key = (
-                module.trim_end_matches(".rs").to_owned(),
-                message.level,
-                message.text,
-            );
+            let key = (module.to_owned(), message.level, message.text);
             let fields = found.entry(key).or_default();
-            let new = message.fields.into_iter().filter(|it| !fields.contains(it));
-            let new: Vec<String> = new.collect();
-            fields.extend(new);
+            for field in message.fields {
+                let field = format!("`{field}`");
+                if !fields.contains(&field) {
+                    fields.push(field);
+                }
+            }
         }
     }
     // What is filled in whole has a table of its own.
     found.retain(|(_, _, text), _| text != "…");
-    let rows = found.into_iter().map(|((module, level, text), fields)| {
-        let fields: Vec<String> = fields.iter().map(|it| format!("`{it}`")).collect();
-        format!("| `{module}` | {level} | {text} | {} |", fields.join(" "))
-    });
+    let rows = found
+        .into_iter()
+        .map(|((module, level, text), fields)| Row {
+            module,
+            level: LEVELS.iter().position(|it| *it == level).unwrap(),
+            text,
+            fields: fields.join(" "),
+        });
     rows.collect()
 }
 
+/// The page's text before the table, its lines, and the text after it.
+fn parts(page: &str) -> (&str, &str, &str) {
+    let (before, rest) = page.split_once("<!-- messages: begin -->").unwrap();
+    let (table, after) = rest.split_once("<!-- messages: end -->").unwrap();
+    (before, table, after)
+}
+
+/// The page with the expected rows. A message keeps its meaning, also where one was reworded alone.
+fn rewritten(page: &str, expected: &BTreeSet<Row>) -> String {
+    let (before, table, after) = parts(page);
+    let described: BTreeMap<Row, &str> = table.lines().filter_map(Row::read).collect();
+    let stale = described.keys().filter(|row| !expected.contains(row));
+    let stale: Vec<&Row> = stale.collect();
+    let missing = expected.iter().filter(|row| !described.contains_key(row));
+    let missing: Vec<&Row> = missing.collect();
+    let only = |rows: &[&Row], like: &Row| rows.iter().filter(|it| it.is_like(like)).count() == 1;
+    let mut text = format!(
+        "{before}<!-- messages: begin -->\n\n\
+         | module | level | message | fields | meaning |\n| --- | --- | --- | --- | --- |\n"
+    );
+    for row in expected {
+        let reworded = stale.iter().find(|it| it.is_like(row));
+        let reworded = reworded.filter(|_| only(&stale, row) && only(&missing, row));
+        let meaning = described.get(row);
+        let meaning = meaning.or_else(|| described.get(*reworded?));
+        text.push_str(&row.write(meaning.copied().unwrap_or_default()));
+    }
+    format!("{text}\n<!-- messages: end -->{after}")
+}
+
+/// `UPDATE_GOLDEN=1` writes the table anew; what a new message means is left to be said.
 #[test]
 fn every_message_is_described() {
-    let page = page(PAGE);
-    let (_, rest) = page.text.split_once("<!-- messages: begin -->").unwrap();
-    let (table, rest) = rest.split_once("<!-- messages: end -->").unwrap();
-    let rows = table.lines().filter(|line| line.starts_with("| `"));
-    let described: BTreeSet<String> = rows
-        .map(|row| {
-            let (row, _meaning) = row.trim_end_matches(" |").rsplit_once(" | ").unwrap();
-            format!("{row} |")
-        })
-        .collect();
+    let text = page(PAGE).text;
     let expected = expected_rows();
     assert!(expected.len() > 60, "{expected:#?}");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(root().join(PAGE), rewritten(&text, &expected)).unwrap();
+        return;
+    }
+    let (_, table, _) = parts(&text);
+    let rows = table.lines().filter_map(Row::read);
+    let described: BTreeSet<Row> = rows.map(|(row, _)| row).collect();
     let missing: Vec<_> = expected.difference(&described).collect();
     let stale: Vec<_> = described.difference(&expected).collect();
     assert!(
         missing.is_empty() && stale.is_empty(),
-        "{PAGE} lacks {missing:#?} and has {stale:#?}"
+        "{PAGE} lacks {missing:#?} and has {stale:#?}; UPDATE_GOLDEN=1 writes it anew"
     );
+}
+
+#[test]
+fn every_message_of_two_levels_exists() {
+    let text = page(PAGE).text;
+    let (_, _, rest) = parts(&text);
     let code: String = sources::all().into_iter().map(|it| it.text).collect();
-    let mut others = 0;
+    let mut seen = 0;
     for row in rest.lines().filter(|line| line.starts_with("| `")) {
         let text = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
         assert!(code.contains(&format!("\"{text}\"")), "no message {text}");
-        others += 1;
+        seen += 1;
     }
-    assert!(others > 3, "{others}");
+    assert!(seen > 3, "{seen}");
+}
+
+#[test]
+fn a_reworded_message_keeps_its_meaning() {
+    let row = |text: &str, fields: &str| Row {
+        module: "store".into(),
+        level: 1,
+        text: text.into(),
+        fields: fields.into(),
+    };
+    let [old, kept] = [row("old words", "`a`"), row("kept", "")];
+    let table = old.write("so it is") + &kept.write("as before");
+    let page = format!("x<!-- messages: begin -->{table}<!-- messages: end -->y");
+    let expected = BTreeSet::from([row("new words", "`a`"), row("added", "`b`"), kept.clone()]);
+    let page = rewritten(&page, &expected);
+    let rows: Vec<_> = page.lines().filter_map(Row::read).collect();
+    let meanings: Vec<_> = rows
+        .iter()
+        .map(|(row, meaning)| (row.text.as_str(), *meaning))
+        .collect();
+    assert_eq!(
+        meanings,
+        [
+            ("added", ""),
+            ("kept", "as before"),
+            ("new words", "so it is")
+        ]
+    );
+    assert_eq!(rewritten(&page, &expected), page);
 }
 
 #[test]
