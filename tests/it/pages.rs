@@ -215,7 +215,7 @@ fn every_setting_that_is_named_exists() {
                 && key
                     .bytes()
                     .all(|it| it.is_ascii_alphanumeric() || b"._".contains(&it))
-                && !key.ends_with(".rs");
+                && ![".rs", ".json"].iter().any(|it| key.ends_with(it));
             if is_setting {
                 let named = with_name(key);
                 assert!(known.contains(&named), "{}: no setting {key}", page.path);
