@@ -3,6 +3,7 @@
 mod commands;
 mod links;
 mod log;
+mod maintainers;
 mod sources;
 
 use std::{
@@ -12,8 +13,8 @@ use std::{
 };
 
 use plimsoll::{
-    config::{Config, Environment, Flags, load},
-    provider::Source,
+    config::{Config, Environment, Flags, load_config},
+    provider::WindowSource,
 };
 
 /// A page in Markdown.
@@ -106,26 +107,6 @@ fn documents() -> Vec<Page> {
     pages
 }
 
-/// All Rust of a folder.
-fn rust(folder: &str) -> String {
-    let files = files(&root().join(folder), "rs");
-    let texts = files.iter().map(|file| fs::read_to_string(file).unwrap());
-    texts.collect()
-}
-
-#[test]
-fn every_invariant_names_tests_that_exist() {
-    let architecture = read("ARCHITECTURE.md");
-    let (_, rest) = architecture.split_once("## Invariants").unwrap();
-    let (invariants, _) = rest.split_once("\n## ").unwrap();
-    let code = rust("src") + &rust("tests");
-    let names: Vec<&str> = spans(invariants).collect();
-    assert!(names.len() > 20, "{names:?}");
-    for name in names {
-        assert!(code.contains(&format!("fn {name}(")), "no test {name}");
-    }
-}
-
 #[test]
 fn the_settings_of_the_documents_can_be_used() {
     let pages = documents();
@@ -148,7 +129,7 @@ fn the_settings_of_the_documents_can_be_used() {
         let named = block.lines().filter_map(|line| line.split_once("_env = "));
         let variables = named.map(|(_, name)| (name.trim_matches('"'), secret.as_str()));
         let environment = Environment::from_iter(variables);
-        let loaded = load(&flags, &environment).unwrap_or_else(|it| panic!("{path}: {it}"));
+        let loaded = load_config(&flags, &environment).unwrap_or_else(|it| panic!("{path}: {it}"));
         assert_ne!(loaded.config, Config::default(), "{path}");
     }
 }
@@ -286,14 +267,14 @@ fn every_source_of_a_window_is_described() {
     let gateway = page("docs/gateway.md");
     let rows: Vec<_> = gateway.rows().collect();
     for source in [
-        Source::Learnt,
-        Source::Provider,
-        Source::Config,
-        Source::Catalogue,
-        Source::CatalogueByName,
-        Source::Assumed,
+        WindowSource::Learnt,
+        WindowSource::Provider,
+        WindowSource::Config,
+        WindowSource::Catalogue,
+        WindowSource::CatalogueByName,
+        WindowSource::Assumed,
     ] {
-        let cells = [source.word(), source.key()].map(|word| format!("`{word}`"));
+        let cells = [source.display_name(), source.api_name()].map(|word| format!("`{word}`"));
         let is_there = rows
             .iter()
             .any(|row| row.starts_with(&cells.each_ref().map(String::as_str)));
