@@ -1,30 +1,8 @@
 //! Plimsoll: an OpenAI-compatible reverse proxy that keeps every conversation inside its model's
 //! context window, and says how full the window is.
 //!
-//! A module imports only modules of the rows below its own; `tests/it/layers.rs` holds that:
-//!
-//! ```text
-//! cli
-//! server        accepts connections and routes requests
-//! admin         the session API, the dashboard, health and metrics
-//! passthrough   what is forwarded without a guard
-//! proxy         one guarded exchange, step by step: read proxy/exchange.rs first
-//! http          clients, limits, bodies, answers
-//! session
-//! compaction
-//! recovery
-//! guard
-//! telemetry
-//! provider
-//! relay
-//! error, health
-//! format        wire formats: requests read and written, answers read and rewritten
-//! wire
-//! conversation  the neutral model of a request: items, blocks, units, edits
-//! json
-//! store, breaker
-//! config
-//! ```
+//! `ARCHITECTURE.md` has the path of a request, the glossary, and a table of the modules: a module imports only
+//! those below it in that table, as `tests/it/layers.rs` checks. Read `proxy/exchange.rs` first.
 
 pub mod admin;
 pub mod breaker;
@@ -54,7 +32,7 @@ pub use server::{CurrentConfig, serve};
 #[cfg(test)]
 extern crate self as plimsoll;
 
-/// Those parts of what the integration tests stand on that the tests of the library share.
+/// The support code of the integration tests that the unit tests share.
 #[cfg(test)]
 #[allow(
     dead_code,

@@ -1,14 +1,12 @@
-//! `plimsoll check`: whether the settings can be used, what they come to, where each comes from, and what
-//! is doubtful.
+//! `plimsoll check`: validates the settings, and shows each value with its source, the models, and warnings.
 //!
-//! SECURITY: never shows a key. What may be one was taken out of [`Config::settings`] when the settings were
-//! read (`config/setting.rs`).
+//! SECURITY: it never shows a key. [`Config::settings`] has no values that may be one (`config/setting.rs`).
 
 use std::io::{self, Write};
 
 use serde_json::Value;
 
-use super::{CommandError, models, table};
+use super::{CommandError, CommandResult, models, table::write_table};
 use crate::{
     compaction,
     config::{Auth, Config, Environment, Flags, Setting, StorePlace, load_config},
@@ -16,14 +14,10 @@ use crate::{
     provider::{Registry, collect_warnings, find_unknown_windows, fit_body_to_windows},
 };
 
-/// Settings that a preset of the guard gives where they are not written.
+/// Settings whose defaults come from `guard.preset`.
 const OF_PRESET: [&str; 2] = ["guard.max_prompt_tokens", "guard.system_share"];
 
-pub(super) fn run(
-    flags: &Flags,
-    environment: &Environment,
-    out: &mut impl Write,
-) -> Result<(), CommandError> {
+pub(super) fn run(flags: &Flags, environment: &Environment, out: &mut impl Write) -> CommandResult {
     let mut loaded = load_config(flags, environment)?;
     fit_body_to_windows(&mut loaded.config);
     let config = &loaded.config;
@@ -32,20 +26,20 @@ pub(super) fn run(
         Some(path) => writeln!(out, "settings of {}", path.display())?,
         None => writeln!(out, "settings, without a file")?,
     }
-    table::write_table(out, &setting_rows(config, &registry))?;
+    write_table(out, &setting_rows(config, &registry))?;
     writeln!(out, "\nmodels")?;
-    table::write_table(out, &models::model_rows(config, &registry))?;
+    write_table(out, &models::model_rows(config, &registry))?;
     write_thresholds(out, config, &registry)?;
-    let mut doubts = loaded.warnings;
-    doubts.extend(collect_warnings(config, &registry));
-    doubts.extend(find_unknown_windows(&registry));
-    if !doubts.is_empty() {
+    let mut warnings = loaded.warnings;
+    warnings.extend(collect_warnings(config, &registry));
+    warnings.extend(find_unknown_windows(&registry));
+    if !warnings.is_empty() {
         writeln!(out, "\nwarnings")?;
     }
-    for doubt in &doubts {
-        writeln!(out, "  {doubt}")?;
+    for warning in &warnings {
+        writeln!(out, "  {warning}")?;
     }
-    match doubts.len() {
+    match warnings.len() {
         0 => writeln!(out, "\nThe settings are valid.")?,
         1 => writeln!(out, "\nThe settings are valid, with 1 warning.")?,
         more => writeln!(out, "\nThe settings are valid, with {more} warnings.")?,
@@ -66,7 +60,7 @@ fn setting_rows(config: &Config, registry: &Registry) -> Vec<[String; 3]> {
         [key, &describe_setting(setting, config, registry), origin].map(str::to_owned)
     };
     let mut rows: Vec<_> = config.settings.iter().map(row).collect();
-    // What is set in no file, and still holds.
+    // These have no setting of their own, or none is written.
     if !config.guard.caps.is_empty() {
         let caps = config.guard.caps.iter();
         let caps: Vec<_> = caps.map(|(name, cap)| format!("{name} {cap}")).collect();
@@ -81,7 +75,7 @@ fn setting_rows(config: &Config, registry: &Registry) -> Vec<[String; 3]> {
     rows
 }
 
-/// What a setting comes to, that of others included.
+/// The value of a setting, with what follows from other settings.
 fn describe_setting(setting: &Setting, config: &Config, registry: &Registry) -> String {
     let (guard, compaction) = (&config.guard, &config.compaction);
     match (setting.key.as_str(), &config.store.place) {
@@ -98,9 +92,8 @@ fn describe_setting(setting: &Setting, config: &Config, registry: &Registry) -> 
             format!("{} ({})", compaction.threshold, compaction.strategy_name())
         }
         ("traces.endpoint", _) => {
-            let url = config.traces.endpoint.as_deref().map(reqwest::Url::parse);
-            match url {
-                // What follows the origin of an address can hold a key.
+            match config.traces.endpoint.as_deref().map(reqwest::Url::parse) {
+                // SECURITY: the path and the query of an address may contain a key.
                 Some(Ok(url)) => url.origin().ascii_serialization(),
                 _ => "none: no traces are made".to_owned(),
             }
@@ -128,11 +121,10 @@ fn format_value(setting: &Setting, config: &Config) -> String {
     }
 }
 
-/// What holds where a setting has no value.
+/// What applies where a setting has no value.
 fn describe_unset<'c>(key: &str, config: &'c Config) -> &'c str {
-    let of_provider = key.strip_prefix("providers.");
-    let of_provider = of_provider.and_then(|rest| rest.split_once('.'));
-    if let Some((name, key)) = of_provider
+    if let Some(rest) = key.strip_prefix("providers.")
+        && let Some((name, key)) = rest.split_once('.')
         && let Some(provider) = config.providers.get(name)
     {
         return match (key, &provider.auth) {
@@ -155,34 +147,36 @@ fn describe_unset<'c>(key: &str, config: &'c Config) -> &'c str {
     }
 }
 
-/// From how many tokens on the conversations of models that the settings name are summarised, where a request
-/// says nothing of its answer's length.
+/// Writes the thresholds of compaction, in tokens, for the models in the settings. They apply to requests without
+/// an answer cap.
 fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) -> io::Result<()> {
     let names = config.models.keys().filter(|name| !name.ends_with('*'));
     let rows = names.filter_map(|name| {
         let target = registry.resolve_target(name, None).ok()?;
-        let from = match target.window.known_tokens() {
-            None => "never by itself, since nobody knows its window".to_owned(),
-            Some(window) => {
-                let policy = Policy {
-                    profile: target.provider.config.profile,
-                    window,
-                    input_limit: target.window.input,
-                    settings: &config.guard,
-                };
-                let threshold =
-                    compaction::compute_threshold(&default_budget(&policy), &config.compaction);
-                format!("from {threshold} tokens on")
-            }
+        let Some(window) = target.window.known_tokens() else {
+            return Some(
+                [
+                    name.as_str(),
+                    "never by itself, since its window is not known",
+                ]
+                .map(str::to_owned),
+            );
         };
-        Some([name.clone(), from])
+        let budget = default_budget(&Policy {
+            profile: target.provider.config.profile,
+            window,
+            input_limit: target.window.input,
+            settings: &config.guard,
+        });
+        let threshold = compaction::compute_threshold(&budget, &config.compaction);
+        Some([name.clone(), format!("from {threshold} tokens on")])
     });
     let rows: Vec<_> = rows.collect();
     if rows.is_empty() {
         return Ok(());
     }
     writeln!(out, "\nsummaries")?;
-    table::write_table(out, &rows)
+    write_table(out, &rows)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! The command line: arguments -> a command -> an exit code.
+//! The command line: one file for each command.
 //!
-//! Results go to standard output, problems to standard error. Nothing panics when a pipe is
-//! closed early.
+//! Results go to standard output, problems to standard error. A pipe that is closed early is no error.
 
 mod check;
 mod demo;
@@ -49,7 +48,8 @@ enum Command {
     Sessions(sessions::SessionsArgs),
 }
 
-/// Why a command ended early.
+type CommandResult = Result<(), CommandError>;
+
 #[derive(Debug, Error)]
 enum CommandError {
     #[error("the settings cannot be used:\n{0}")]
@@ -65,30 +65,27 @@ enum CommandError {
     Start(io::Error),
     #[error("the demo ended early: the proxy did not answer: {0}")]
     Demo(reqwest::Error),
-    /// What a command says of itself.
+    /// The message of one command.
     #[error("{0}")]
     Command(String),
     #[error("the output could not be written: {0}")]
     Output(#[from] io::Error),
 }
 
-/// Runs the command that the arguments name. Exit codes: 0 done, 1 failed, 2 wrong arguments or
-/// settings.
+/// Runs the command that the arguments name. Exit codes: 0 done, 1 failed, 2 wrong arguments or settings.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environment) -> ExitCode {
     let arguments = match CliArguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
-        // `--help` and `--version` come this way too, and are no failure.
+        // `--help` and `--version` are messages with the exit code 0.
         Err(message) => {
             let code = u8::try_from(message.exit_code()).unwrap_or(2);
-            return match message.print() {
-                Ok(()) => ExitCode::from(code),
-                Err(_) => ExitCode::from(code.max(1)),
-            };
+            let printed = message.print();
+            return ExitCode::from(if printed.is_ok() { code } else { code.max(1) });
         }
     };
     let flags = arguments.flags;
     let out = &mut io::stdout();
-    let done = match arguments.command.unwrap_or(Command::Serve) {
+    let result = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(&flags, environment),
         Command::Check => check::run(&flags, environment, out),
         Command::Models(args) => models::run(&args, &flags, environment, out),
@@ -96,28 +93,28 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         Command::Demo(args) => demo::run(&args, out),
         Command::Sessions(args) => sessions::run(&args, &flags, environment, out),
     };
-    let failed = match done {
+    let code = match &result {
         Ok(()) => return ExitCode::SUCCESS,
-        // Whoever read the output has seen enough.
+        // The reader of the output has closed it.
         Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return ExitCode::SUCCESS;
         }
-        Err(failed) => failed,
+        Err(CommandError::Settings(_)) => 2,
+        Err(_) => 1,
     };
-    // With standard error closed too, the exit code says it.
-    let _ = writeln!(io::stderr().lock(), "plimsoll: {failed}");
-    ExitCode::from(match failed {
-        CommandError::Settings(_) => 2,
-        _ => 1,
-    })
+    if let Err(error) = result {
+        // Where standard error is closed, the exit code is enough.
+        let _ = writeln!(io::stderr().lock(), "plimsoll: {error}");
+    }
+    ExitCode::from(code)
 }
 
-/// A client for the proxy that a command talks to.
+/// An HTTP client for a command that sends requests to a proxy.
 ///
-/// SECURITY: follows no redirects and uses no proxy of the environment, so that a key goes only to the
-/// address that was named.
+/// SECURITY: it follows no redirects and uses no proxy of the environment, so that a key goes to the named
+/// address only.
 fn build_http_client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
-    // Another provider may be installed already, which is as good.
+    // An error means that a TLS provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .timeout(timeout)
@@ -127,7 +124,7 @@ fn build_http_client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-/// Waits for what a command asks of others, on this thread.
+/// Runs a future to its end on this thread.
 fn block_on<T>(task: impl Future<Output = T>) -> Result<T, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,21 +1,19 @@
-//! Aligned columns of text, and numbers as people read them.
+//! Aligned columns, grouped digits and bars for the terminal.
 
 use std::{
     fmt::Display,
     io::{self, Write},
 };
 
-/// Writes rows with every column as wide as its widest cell. Two spaces stand before each row and
-/// between columns; nothing stands at the end of a line.
+/// Writes rows with aligned columns. Two spaces begin each row and separate columns; lines have no trailing space.
 pub(super) fn write_table<const N: usize>(
     out: &mut impl Write,
     rows: &[[String; N]],
 ) -> io::Result<()> {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.max().unwrap_or(0)
-    };
-    let widths: [usize; N] = std::array::from_fn(width);
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    });
     for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
@@ -26,7 +24,7 @@ pub(super) fn write_table<const N: usize>(
     Ok(())
 }
 
-/// A whole number with its thousands apart.
+/// A whole number with commas between groups of three digits.
 pub(super) fn group_digits(number: impl Display) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -39,7 +37,7 @@ pub(super) fn group_digits(number: impl Display) -> String {
     text
 }
 
-/// A bar of so many cells. What is there is seen, however little it is.
+/// A bar of `cells` characters. Any part above zero fills at least one.
 pub(super) fn draw_bar(part: u64, whole: u64, cells: usize) -> String {
     let filled = (part * cells as u64).div_ceil(whole.max(1)) as usize;
     let filled = filled.min(cells);
@@ -49,7 +47,7 @@ pub(super) fn draw_bar(part: u64, whole: u64, cells: usize) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn columns_are_aligned_and_lines_have_no_tail() {
+    fn columns_are_aligned_and_lines_have_no_trailing_space() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned);
         let rows = [row(["a", "bbb", "c"]), row(["aaaa", "ü", ""])];
         let mut out = Vec::new();
@@ -70,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_apart() {
+    fn digits_are_grouped_by_thousands() {
         assert_eq!(super::group_digits(7), "7");
         assert_eq!(super::group_digits(1_000), "1,000");
         assert_eq!(super::group_digits(12_345_678), "12,345,678");

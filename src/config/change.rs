@@ -1,6 +1,6 @@
-//! What is different between the settings in force and new ones.
+//! The difference between the settings in force and new ones.
 //!
-//! Named by section and key, never with a value: that may be a key, or its digest.
+//! SECURITY: a change names sections and keys, never a value: it may be a client's key or its digest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +10,20 @@ use super::{
     setting::keep_until_restart,
 };
 
-/// Sections that are named; what is more is counted.
+/// Changed sections that a log line names; it counts the rest.
 const MAX_NAMED: usize = 20;
 
-/// New settings beside those in force.
+/// What a reload changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Sections that are different now, and entries of those that have some.
+    /// Changed sections; for clients, providers, aliases and models the changed entries.
     pub applied: Vec<String>,
-    /// Keys and sections whose new values wait for a restart.
+    /// Changed keys and sections that keep their old values until a restart.
     pub needs_restart: Vec<&'static str>,
 }
 
 impl Change {
-    /// Compares, and puts back in `next` what cannot change while the proxy runs.
+    /// Compares both, and restores in `next` the settings that cannot change while the proxy runs.
     pub fn diff_and_restore(running: &Config, next: &mut Config) -> Self {
         let (old, new) = (&running.server, &next.server);
         let waiting = list_differing([
@@ -39,17 +39,17 @@ impl Change {
         next.store.clone_from(&running.store);
         next.traces.clone_from(&running.traces);
         next.settings = keep_until_restart(&running.settings, &next.settings, &waiting).into();
+        let applied = changed_sections(running, next);
         Self {
-            applied: changed_sections(running, next),
+            applied,
             needs_restart: waiting,
         }
     }
 
-    /// The sections that changed, in one line.
+    /// The changed sections on one line, of bounded length.
     pub fn summarise_applied(&self) -> String {
-        let more = self.applied.len().saturating_sub(MAX_NAMED);
-        let named = &self.applied[..self.applied.len() - more];
-        match more {
+        let (named, rest) = self.applied.split_at(self.applied.len().min(MAX_NAMED));
+        match rest.len() {
             0 => named.join(", "),
             more => format!("{} and {more} more", named.join(", ")),
         }
@@ -57,24 +57,27 @@ impl Change {
 }
 
 impl Config {
-    /// SECURITY: without client keys anyone who reaches the port spends the user's money, and settings
-    /// that are cut short, by a disk that is full or a writer that is slow, look like settings without
-    /// clients. So the last client goes with a restart only.
+    /// Refuses a reload that removes the last client.
+    ///
+    /// SECURITY: without client keys anyone who reaches the port spends the user's money. A file that a full disk
+    /// or a slow writer cut short looks like settings without clients. So this change needs a restart.
     pub(crate) fn check_clients_kept(&self, running: &Self) -> Result<(), Problems> {
         if running.clients.is_empty() || !self.clients.is_empty() {
             return Ok(());
         }
-        let message = "has no client any more, and the proxy would be open to whoever reaches it; \
-                       keep a client, or restart it without";
+        let message = "has no client any more, and anyone could use the proxy without a key; keep a \
+                       client, or restart the proxy to run it without keys";
         Err(Problems(vec![Problem::for_key(&["clients"], message)]))
     }
 }
 
-/// Sections, and entries of those that have some.
+/// The names for [`Change::applied`].
 fn changed_sections(old: &Config, new: &Config) -> Vec<String> {
-    let default_provider = old.default_provider != new.default_provider;
     let sections = list_differing([
-        ("default_provider", default_provider),
+        (
+            "default_provider",
+            old.default_provider != new.default_provider,
+        ),
         ("server", old.server != new.server),
         ("admin", old.admin != new.admin),
         ("retry", old.retry != new.retry),
@@ -93,13 +96,13 @@ fn changed_sections(old: &Config, new: &Config) -> Vec<String> {
     sections.chain(entries.into_iter().flatten()).collect()
 }
 
-/// The keys of what differs.
 fn list_differing<const N: usize>(keys: [(&'static str, bool); N]) -> Vec<&'static str> {
-    let differing = keys.into_iter().filter(|(_, differs)| *differs);
-    differing.map(|(key, _)| key).collect()
+    keys.into_iter()
+        .filter_map(|(key, differs)| differs.then_some(key))
+        .collect()
 }
 
-/// Entries that came, went, or are different.
+/// Entries that were added, removed or changed.
 fn changed_entries<T: PartialEq>(
     section: &str,
     old: &BTreeMap<String, T>,
@@ -129,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_no_change() {
+    fn equal_settings_are_no_change() {
         assert_eq!(changed(|_| {}).0, Change::default());
     }
 
     #[test]
-    fn what_cannot_change_stays_and_is_named() {
-        let (change, settled) = changed(|next| {
+    fn settings_that_need_a_restart_are_restored_and_named() {
+        let (change, restored) = changed(|next| {
             next.server.listen = "127.0.0.1:1".parse().unwrap();
             next.server.data_dir = "elsewhere".into();
             next.server.secret = Some(SecretKey::new([7; 32]));
@@ -151,12 +154,12 @@ mod tests {
         ];
         assert_eq!(change.needs_restart, waiting);
         assert!(change.applied.is_empty());
-        assert_eq!(settled, Config::default());
+        assert_eq!(restored, Config::default());
     }
 
     #[test]
-    fn all_else_is_taken_and_named_without_a_value() {
-        let (change, settled) = changed(|next| {
+    fn other_settings_are_applied_and_named_without_values() {
+        let (change, restored) = changed(|next| {
             next.server.listen = "127.0.0.1:1".parse().unwrap();
             next.server.max_connections = 7;
             next.guard.enabled = false;
@@ -176,12 +179,12 @@ mod tests {
             "server, guard, clients.alice, providers.simulated, models.\"a/b\""
         );
         assert_eq!(change.needs_restart, ["server.listen"]);
-        assert_eq!(settled.server.max_connections, 7);
-        assert_eq!(settled.server.listen, Config::default().server.listen);
+        assert_eq!(restored.server.max_connections, 7);
+        assert_eq!(restored.server.listen, Config::default().server.listen);
     }
 
     #[test]
-    fn a_long_list_is_cut() {
+    fn a_long_list_of_changes_is_cut() {
         let (change, _) = changed(|next| {
             for n in 0..30 {
                 next.aliases.insert(format!("a{n}"), "m".into());

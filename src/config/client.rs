@@ -1,39 +1,36 @@
-//! Who may use the proxy: its clients and its administrator.
+//! Settings of clients and of the administrator.
 
 use super::section::{Section, is_pattern, settings};
 
 settings! {
     #[derive(Default)]
     pub struct AdminConfig read from s {
-        /// SHA-256 of the admin key.
         pub key_sha256: Option<[u8; 32]> = s.read_digest("key_sha256");
-        /// Whether the administrator sees texts of conversations: prompts, reminders and summaries.
+        /// Whether the administrator sees texts: recorded prompts, reminders and summaries.
         pub show_content: bool = s.read_plain("show_content", false);
-        /// Whether whoever asks without a key is shown the sessions of all keys, without texts and to read
-        /// only. Never with client keys.
+        /// Whether a request without a key is shown the sessions of all keys, read-only and without texts. Never
+        /// with client keys.
         pub local: bool = read_local(s);
     }
 }
 
 settings! {
     pub struct ClientConfig read from s {
-        /// SHA-256 of the client key.
         pub key_sha256: [u8; 32] = read_client_key(s);
-        /// Names or patterns with a trailing `*`.
+        /// Names or patterns with a `*` at the end.
         pub models: Vec<String> = s.read_patterns("models", &["*"], "a model's name");
-        /// What follows `/v1/`, or its beginning with a trailing `*`: the paths this client may use. At
-        /// any provider: an injected key can also stand in its `headers` or `query`.
+        /// The paths after `/v1/` that this client may use, or patterns with a `*` at the end. They apply to
+        /// every provider, since `headers` and `query` may contain keys too.
         pub paths: Vec<String> = read_paths(s);
-        /// Requests of this client that may run at one time; unset: any number.
+        /// Unset: any number.
         pub max_in_flight: Option<u32> = s.read_optional_number("max_in_flight", 1..=1_000_000,
             "it is the number of requests that may run at one time");
-        /// Whether recovery may act for this client.
         pub recovery: bool = s.read_plain("recovery", true);
     }
 }
 
-/// SECURITY: `local` shows sessions to whoever comes without a key, which is nobody but users of this
-/// machine only as long as nothing else may be listened on: without client keys.
+/// SECURITY: `local` shows sessions without a key. Only users of this machine can ask as long as there are no
+/// client keys, since the proxy then listens on loopback only.
 fn read_local(s: &mut Section) -> bool {
     let local = s.read_plain("local", false);
     if local && !s.list_keys("clients").is_empty() {
@@ -52,9 +49,8 @@ fn read_client_key(s: &mut Section) -> [u8; 32] {
         return [0; 32];
     };
     let name = s.section_name().to_owned();
-    let twin = s.client_keys.insert(digest, name);
-    if let Some(twin) = twin {
-        let message = format!("is also the key of clients.{twin}; give each its own");
+    if let Some(other) = s.client_keys.insert(digest, name) {
+        let message = format!("is also the key of clients.{other}; give each its own");
         s.refuse_value(key, None, message);
     }
     digest
@@ -63,10 +59,8 @@ fn read_client_key(s: &mut Section) -> [u8; 32] {
 fn read_paths(s: &mut Section) -> Vec<String> {
     let default = ["chat/completions", "embeddings", "models"].map(str::to_owned);
     let paths: Vec<String> = s.read_plain("paths", default.to_vec());
-    let mut unfit = paths
-        .iter()
-        .filter(|path| path.starts_with('/') || !is_pattern(path));
-    if let Some(path) = unfit.next() {
+    let is_invalid = |path: &&String| path.starts_with('/') || !is_pattern(path);
+    if let Some(path) = paths.iter().find(is_invalid) {
         let message = "must be what follows /v1/, or its beginning with one * at the end";
         s.refuse_text("paths", path, message);
     }

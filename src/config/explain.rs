@@ -1,20 +1,21 @@
-//! A value of the wrong type, in the words of someone who writes a settings file.
+//! Messages about values of the wrong type and unknown keys, in the terms of TOML.
 
 use figment::error::Kind;
 
 use super::problem::find_nearest;
 
-/// What a section must be.
+/// The message for a value in the place of a section.
 pub(super) const WRITE_SECTION: &str = "has the wrong type; write a section of keys";
 
-/// Says what does not fit. The value is shown only where it can be no secret, by the name of its key.
-pub(super) fn explain_misfit(kind: &Kind, key: &str) -> String {
+/// What is wrong with a value, and what to write. The value is shown only where the name of its key shows that
+/// it is not a secret.
+pub(super) fn explain_type_error(kind: &Kind, key: &str) -> String {
     let secret = ["key", "url", "token", "auth"]
         .iter()
         .any(|part| key.contains(part) && !key.ends_with("_tokens"));
     match kind {
         Kind::UnknownField(name, known) => explain_unknown(name, known),
-        // Text where a section belongs may be the key that the section was to hold.
+        // SECURITY: text in the place of a section may be the key that the section should hold.
         Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected)
             if secret || is_section(expected) =>
         {
@@ -28,16 +29,15 @@ pub(super) fn explain_misfit(kind: &Kind, key: &str) -> String {
             format!("found {found}, which is out of range; write {wanted}")
         }
         Kind::UnknownVariant(_, known) => {
-            let known = known.iter().map(|choice| format!("\"{choice}\""));
-            let known = known.collect::<Vec<_>>().join(", ");
-            format!("not one of the choices; write one of {known}")
+            let known: Vec<_> = known.iter().map(|choice| format!("{choice:?}")).collect();
+            format!("not one of the choices; write one of {}", known.join(", "))
         }
         _ if secret => "cannot be read".to_owned(),
         other => other.to_string(),
     }
 }
 
-/// Says which key may have been meant.
+/// The message for an unknown key: the known key with the most similar name, or all known keys.
 pub(super) fn explain_unknown(name: &str, known: &[&str]) -> String {
     match find_nearest(name, known) {
         Some(near) => format!("unknown key; did you mean {near}?"),
@@ -49,7 +49,7 @@ fn is_section(expected: &str) -> bool {
     expected.starts_with("struct ") || expected == "a map"
 }
 
-/// What serde expected, in the words of a settings file.
+/// The type that serde expected, in the terms of TOML.
 fn describe_expected(expected: &str) -> &str {
     match expected {
         "a string" => "text in quotes",

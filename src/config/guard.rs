@@ -1,4 +1,4 @@
-//! The guard: sizes, shares and caps.
+//! Settings of the guard: sizes, shares and caps.
 
 use std::collections::BTreeMap;
 
@@ -11,36 +11,34 @@ use super::{
 
 /// Room for the marker between head and tail of a truncated result.
 const MARKER_CHARS: usize = 100;
-/// The most that any count of characters can be set to.
-const MOST_CHARS: usize = 100_000_000;
-/// Characters of the name of a part.
-const MAX_NAME_CHARS: usize = 64;
+const MAX_CHARS: usize = 100_000_000;
+const MAX_PART_NAME_CHARS: usize = 64;
 
 settings! {
     pub struct GuardConfig read from s {
         pub enabled: bool = s.read_plain("enabled", true);
-        pub truncate_head_chars: usize = s.read_number("truncate_head_chars", 2_000, 0..=MOST_CHARS,
+        pub truncate_head_chars: usize = s.read_number("truncate_head_chars", 2_000, 0..=MAX_CHARS,
             "it is what a truncated tool result keeps of its beginning, in characters");
-        pub truncate_tail_chars: usize = s.read_number("truncate_tail_chars", 2_000, 0..=MOST_CHARS,
+        pub truncate_tail_chars: usize = s.read_number("truncate_tail_chars", 2_000, 0..=MAX_CHARS,
             "it is what a truncated tool result keeps of its end, in characters");
         pub max_tool_result_chars: usize = s.read_number("max_tool_result_chars", 50_000,
             (truncate_head_chars.saturating_add(truncate_tail_chars))
                 .saturating_add(MARKER_CHARS)
-                .min(MOST_CHARS)..=MOST_CHARS,
+                .min(MAX_CHARS)..=MAX_CHARS,
             "it must hold truncate_head_chars, truncate_tail_chars and 100 for the marker between");
         pub reserve_tokens: u32 = s.read_number("reserve_tokens", 8_192, 1..=10_000_000,
             "it is kept free for the answer, in tokens");
         /// Whether the answer cap of a request is lowered before its history is cut.
         pub clamp_max_tokens: bool = s.read_plain("clamp_max_tokens", true);
-        /// Share of the window a new cut goes down to; unset: 0.5 up to 64k, else 0.7.
+        /// Share of the window that a new cut goes down to; unset: 0.5 for windows up to 64k, else 0.7.
         pub low_water: Option<f64> = s.read_optional_number("low_water", 0.3..=0.95,
             "it is the share of the window that a cut goes down to");
-        /// Latin text; the other kinds have their own.
+        /// Of Latin text; other scripts have fixed values.
         pub chars_per_token: f64 = s.read_number("chars_per_token", 3.0, 1.0..=8.0,
             "it is how many characters of Latin text make a token");
-        /// Where caps come from beside those that are written; they are in `caps`.
+        /// Its caps are part of `max_prompt_tokens`, `caps` and `system_share`.
         pub preset: Option<Preset> = s.read_option("preset", Visibility::Plain);
-        /// A cap on the prompt, whatever the window; the smaller of the written one and the preset's.
+        /// A cap on the prompt for any window; the smaller of the setting and the preset's.
         pub max_prompt_tokens: Option<u32> = s
             .read_optional_number("max_prompt_tokens", 1024..=u32::MAX,
                 "it caps the prompt whatever the window is, in tokens")
@@ -49,44 +47,43 @@ settings! {
             .min();
         pub usage: UsageMode = s.read_plain("usage", UsageMode::AsSent);
         pub clear: ClearConfig = ClearConfig::read(s);
-        /// Tokens that a part of that name may have, in raw tokens; those of a preset included.
+        /// The most tokens of a part by its name, before calibration; with the preset's.
         pub caps: BTreeMap<String, u32> = read_caps(s, preset);
-        /// The share of the budget from which on annotated system text goes. The layers of a preset bound
-        /// system text already.
+        /// The largest share of the budget for system text; annotated text beyond it is removed. A preset bounds
+        /// system text by its caps instead.
         pub system_share: f64 = s
             .read_optional_number("system_share", 0.05..=0.9,
                 "it is the share of the budget that system text may take")
             .unwrap_or(if preset.is_some() { 1.0 } else { 1.0 / 3.0 });
-        /// Whether system text without annotations is shortened then too.
+        /// Whether system text without annotations is shortened too.
         pub trim_system: bool = s.read_plain("trim_system", false);
     }
 }
 
 settings! {
-    /// How results of old tool calls are cleared; keys of the guard.
+    /// How old tool results are cleared; its keys are in `[guard]`.
     pub struct ClearConfig read from s {
         pub enabled: bool = s.read_plain("clear_tools", true);
-        /// Share of the budget from which on it is done; 0: always.
+        /// Clears from this share of the budget on; 0: always.
         pub at: f64 = s.read_number("clear_tools_at", 0.6, 0.0..=1.0,
             "it is the share of the budget from which on old tool results are cleared, 0 for always");
-        /// Share of the budget that it frees at least; unset: 0.2 for windows up to 64k, else 0.1, and
-        /// nothing where it is always done.
+        /// The least share of the budget that one clearing frees; unset: 0.2 for windows up to 64k, else 0.1,
+        /// and 0 where `at` is 0.
         pub at_least: Option<f64> = s.read_optional_number("clear_at_least", 0.02..=0.5,
             "it is the share of the budget that clearing frees at least");
-        /// The newest rounds (turns with tools that the model answered) and the newest steps whose results
-        /// stay: what is in both.
+        /// Results stay that are in the newest rounds (answered turns with tools) and in the newest steps.
         pub keep_rounds: u32 = s.read_number("keep_tool_rounds", 2, 1..=1_000,
             "it is how many of the newest answered turns with tools keep their tool results");
         pub keep_steps: u32 = s.read_number("keep_tool_steps", 10, 1..=10_000,
             "it is how many of the newest steps keep their tool results");
-        /// Tools whose results and arguments stay; a name, or its beginning with a `*`.
+        /// Tools whose results and arguments stay; names or patterns with a `*` at the end.
         pub exclude: Vec<String> = s.read_patterns("exclude_tools", &[], "a tool's name");
-        /// Whether long values in the arguments of the same calls are shortened.
+        /// Whether long values in the arguments of cleared calls are shortened.
         pub inputs: bool = s.read_plain("clear_tool_inputs", false);
     }
 }
 
-/// Bounds of three layers of a prompt: two kinds of named parts, and the prompt as a whole.
+/// Caps for parts named `schema`, for parts named `static_context`, and for the whole prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
@@ -96,7 +93,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// Names, and tokens that a part of that name may have.
+    /// Caps of parts by name, in tokens.
     const fn part_caps(self) -> [(&'static str, u32); 2] {
         match self {
             Self::Light => [("schema", 4_000), ("static_context", 12_000)],
@@ -105,7 +102,6 @@ impl Preset {
         }
     }
 
-    /// Tokens that the whole prompt may have.
     const fn max_prompt_tokens(self) -> u32 {
         match self {
             Self::Light => 8_000,
@@ -115,26 +111,26 @@ impl Preset {
     }
 }
 
-/// Which prompt tokens a client reads in `usage`.
+/// The prompt tokens that a client reads in `usage`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageMode {
     /// As the provider counted them.
     AsSent,
-    /// With the estimate of what was left out, for clients whose own meter steers them.
+    /// With an estimate of what the guard removed, for clients that compact by their count of tokens.
     AsReceived,
 }
 
-/// Those of the preset, and those that are written over them.
+/// The caps of the preset, overridden by those of the settings.
 fn read_caps(s: &mut Section, preset: Option<Preset>) -> BTreeMap<String, u32> {
-    let preset = preset.map(Preset::part_caps).into_iter().flatten();
-    let preset = preset.map(|(name, tokens)| (name.to_owned(), tokens));
-    let mut caps: BTreeMap<_, _> = preset.collect();
+    let preset_caps = preset.map(Preset::part_caps).into_iter().flatten();
+    let preset_caps = preset_caps.map(|(name, tokens)| (name.to_owned(), tokens));
+    let mut caps: BTreeMap<_, _> = preset_caps.collect();
     caps.extend(s.read_entries("caps", |s, name| {
         let why = "it is what a part of that name may have, in tokens";
         let tokens = s.read_optional_number(name, 64..=10_000_000, why);
-        if name.is_empty() || name.chars().count() > MAX_NAME_CHARS {
-            let message = format!("must be named by 1 to {MAX_NAME_CHARS} characters");
+        if name.is_empty() || name.chars().count() > MAX_PART_NAME_CHARS {
+            let message = format!("must be named by 1 to {MAX_PART_NAME_CHARS} characters");
             s.refuse_value(name, None, message);
         }
         tokens

@@ -1,7 +1,6 @@
-//! The sources of settings, one over the other.
+//! The sources of settings as layers: a later layer overrides an earlier one.
 //!
-//! Every source is one layer with a name of its own, so that a problem can say in which file or
-//! variable it lies.
+//! Each layer keeps its name, so that a problem names the file, variable or flag to change.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +21,7 @@ pub(super) struct Layer {
 pub(super) struct Layers(Vec<Layer>);
 
 impl Layers {
-    /// Adds a source with one value, stronger than those before; an empty path is for a whole file.
+    /// Adds a source that overrides those before it. `path` leads to `value`; it is empty for a whole file.
     pub(super) fn push(
         &mut self,
         source: SettingSource,
@@ -40,18 +39,16 @@ impl Layers {
         });
     }
 
-    /// The source that has the last word on a key, and what it says.
+    /// The value in force of a key, and the source that sets it.
     pub(super) fn find_strongest<S: AsRef<str>>(&self, path: &[S]) -> Option<(&Layer, &Value)> {
-        let mut strongest = self.0.iter().rev();
-        strongest.find_map(|layer| Some((layer, find_value(&layer.values, path)?)))
+        let mut strongest_first = self.0.iter().rev();
+        strongest_first.find_map(|layer| Some((layer, find_value(&layer.values, path)?)))
     }
 
-    /// The keys that a section has in any source, each once.
+    /// The keys that a section has in any source, each once, sorted.
     pub(super) fn list_keys<S: AsRef<str>>(&self, path: &[S]) -> Vec<String> {
-        let sections = self
-            .0
-            .iter()
-            .filter_map(|layer| find_value(&layer.values, path)?.as_dict());
+        let values = self.0.iter().map(|layer| &layer.values);
+        let sections = values.filter_map(|values| find_value(values, path)?.as_dict());
         let keys: BTreeSet<_> = sections.flat_map(Dict::keys).collect();
         keys.into_iter().cloned().collect()
     }

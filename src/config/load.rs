@@ -1,7 +1,7 @@
-//! Where settings come from: built-in defaults, then the file, the environment, the flags.
+//! Loads settings: built-in defaults, overridden by the file, the environment and the flags, in that order.
 //!
-//! Each source becomes one of the [`Layers`]; [`Config`] reads them all.
-//! The environment is a value that is handed in; nothing here reads the process's own.
+//! Each source becomes one of the [`Layers`], and [`Config`] reads them all. Only [`Environment::from_process`]
+//! reads the variables of the process.
 
 use std::{
     collections::BTreeMap,
@@ -27,14 +27,14 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 const PREFIX: &str = "PLIMSOLL_";
 
-/// Read when no file is named and one of this name lies in the working directory.
+/// The settings file without `--config`, if the working directory has one.
 const DEFAULT_FILE: &str = "config.toml";
 
 /// The variables a process was started with.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
-/// Names only: values can be keys.
+/// Shows names only, since values can be keys.
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -42,7 +42,7 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// Variables that are not Unicode are left out: no setting can be spelt with one.
+    /// Leaves out variables that are not Unicode: no setting can use them.
     pub fn from_process() -> Self {
         std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -61,11 +61,11 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
     }
 }
 
-// What the command line says about settings. A comment of documentation would take the place of what
-// `plimsoll --help` says first.
+// Options that every command has. This is no doc comment, since clap would show that as the first line of
+// `plimsoll --help`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
-    // An error if it is not there.
+    // A named file must exist.
     /// Settings file [default: config.toml, if there is one]
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
@@ -80,14 +80,14 @@ pub struct LoadedConfig {
     pub config: Config,
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
-    /// Variables that look like settings and are none.
+    /// Variables of the environment that look like misspelt settings.
     pub warnings: Vec<Problem>,
 }
 
-/// All sources as they are written, each read once: a pipe holds nothing for whoever reads it again.
+/// All sources before the checks. Each is read once, since a pipe is empty when it is read again.
 pub(super) struct WrittenSettings {
     pub(super) file: Option<PathBuf>,
-    /// There is a file, and it says something.
+    /// Whether there is a file with more than white space.
     pub(super) has_content: bool,
     pub(super) layers: Layers,
     warnings: Vec<Problem>,
@@ -96,7 +96,7 @@ pub(super) struct WrittenSettings {
 /// Reads, merges and checks all sources.
 ///
 /// # Errors
-/// All problems at once: of the file, of types and names, of values.
+/// All problems at once, of the file, of keys, types and values.
 pub fn load_config(flags: &Flags, environment: &Environment) -> Result<LoadedConfig, Problems> {
     WrittenSettings::read_sources(flags, environment)?.check_settings(environment)
 }
@@ -107,27 +107,28 @@ impl WrittenSettings {
     pub(super) fn read_sources(flags: &Flags, environment: &Environment) -> Result<Self, Problems> {
         let path = settings_path(flags);
         let must_exist = flags.config.is_some();
-        let text = match read_text(path, MAX_FILE_BYTES, "a settings file") {
-            Ok(text) => Some(text),
+        let file = match read_text(path, MAX_FILE_BYTES, "a settings file") {
+            Ok(text) => Some((path.display().to_string(), text)),
             Err(error) if !must_exist && error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 let message = format!("cannot be read: {error}");
                 return Err(Problems::for_file(path.display(), message));
             }
         };
-        let named = text.map(|text| (path.display().to_string(), text));
-        Self::from_text(named, environment, flags.listen.as_deref())
+        Self::from_text(file, environment, flags.listen.as_deref())
     }
 
-    /// The directory of texts that [`Written::check`] reads.
+    /// The directory whose prompts [`Self::check_settings`] reads.
     pub(super) fn prompts_dir(&self) -> Option<PathBuf> {
         let (_, folder) = self.layers.find_strongest(&["recovery", "prompts_dir"])?;
-        let folder = folder.as_str().filter(|folder| !folder.is_empty());
-        folder.map(PathBuf::from)
+        folder
+            .as_str()
+            .filter(|folder| !folder.is_empty())
+            .map(PathBuf::from)
     }
 
     /// # Errors
-    /// All that is wrong with what is written.
+    /// All problems at once.
     pub(super) fn check_settings(
         self,
         environment: &Environment,
@@ -139,42 +140,41 @@ impl WrittenSettings {
         })
     }
 
-    /// Without the file system: `text` is the file's name and contents.
+    /// [`Self::read_sources`] without the file system. `file` is the name and the text of the settings file.
     pub(super) fn from_text(
-        text: Option<(String, String)>,
+        file: Option<(String, String)>,
         environment: &Environment,
         listen: Option<&str>,
     ) -> Result<Self, Problems> {
-        let mut this = Self {
-            file: text.as_ref().map(|(name, _)| name.into()),
-            has_content: matches!(&text, Some((_, text)) if !text.trim().is_empty()),
-            layers: Layers::default(),
-            warnings: Vec::new(),
-        };
-        if let Some((name, text)) = text {
-            let values = parse_toml(&text).map_err(|message| Problems::for_file(&name, message))?;
-            this.layers
-                .push(SettingSource::File, &name, &[], values.into());
+        let has_content = matches!(&file, Some((_, text)) if !text.trim().is_empty());
+        let (mut layers, mut warnings) = (Layers::default(), Vec::new());
+        if let Some((name, text)) = &file {
+            let values = parse_toml(text).map_err(|message| Problems::for_file(name, message))?;
+            layers.push(SettingSource::File, name, &[], values.into());
         }
         for (name, value) in &environment.0 {
-            match read_variable_name(name) {
+            match parse_variable_name(name) {
                 VariableKind::Setting(path) => {
                     let Ok(value) = value.parse();
-                    this.layers
-                        .push(SettingSource::Environment, name, &path, value);
+                    layers.push(SettingSource::Environment, name, &path, value);
                 }
-                VariableKind::Doubtful(message) => {
-                    this.warnings.push(Problem::for_key(&[name], message))
+                VariableKind::Misspelt(message) => {
+                    warnings.push(Problem::for_key(&[name], message))
                 }
-                VariableKind::Foreign => {}
+                VariableKind::Unrelated => {}
             }
         }
         if let Some(listen) = listen {
             let path = ["server", "listen"].map(str::to_owned);
-            this.layers
-                .push(SettingSource::Flag, "--listen", &path, listen.into());
+            layers.push(SettingSource::Flag, "--listen", &path, listen.into());
         }
-        Ok(this)
+        let file = file.map(|(name, _)| name.into());
+        Ok(Self {
+            file,
+            has_content,
+            layers,
+            warnings,
+        })
     }
 }
 
@@ -182,17 +182,17 @@ pub(super) fn settings_path(flags: &Flags) -> &Path {
     flags.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
 }
 
-/// A whole text. One of more bytes than `most` is not read; `what` says of what it is.
-pub(super) fn read_text(path: &Path, most: u64, what: &str) -> io::Result<String> {
+/// Reads a file of at most `max_bytes`. `kind` names what it should be in the error about a longer one.
+pub(super) fn read_text(path: &Path, max_bytes: u64, kind: &str) -> io::Result<String> {
     let size = fs::metadata(path)?.len();
-    if size > most {
-        let message = format!("{size} bytes are too many for {what}");
+    if size > max_bytes {
+        let message = format!("{size} bytes are too many for {kind}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     fs::read_to_string(path)
 }
 
-/// The parser's message without its picture of the line, which may show a key.
+/// SECURITY: the error is the parser's message without its quote of the line, which may show a key.
 fn parse_toml(text: &str) -> Result<Dict, String> {
     Toml::from_str::<Dict>(text).map_err(|error| {
         let message = error.message().trim().replace('\n', "; ");
@@ -206,19 +206,21 @@ fn parse_toml(text: &str) -> Result<Dict, String> {
     })
 }
 
-/// What a variable of the environment is to the settings.
+/// What the name of a variable of the environment stands for.
 enum VariableKind {
+    /// The path of a setting.
     Setting(Vec<String>),
-    Doubtful(String),
-    Foreign,
+    /// Probably a setting with a single underscore between section and key; with the warning.
+    Misspelt(String),
+    Unrelated,
 }
 
-/// A variable with `PLIMSOLL_` and a double underscore is a setting, known or not. One without
-/// is one only when it is a top-level key: a service called `plimsoll` makes an orchestrator
-/// set `PLIMSOLL_PORT` and its like, which must not keep us from starting.
-fn read_variable_name(name: &str) -> VariableKind {
+/// A variable with `PLIMSOLL_` and a double underscore is a setting, known or not. Without a double underscore
+/// only the top-level key is one: for a service called `plimsoll`, an orchestrator sets `PLIMSOLL_PORT` and
+/// others, and the proxy must start with them.
+fn parse_variable_name(name: &str) -> VariableKind {
     let Some(rest) = name.strip_prefix(PREFIX) else {
-        return VariableKind::Foreign;
+        return VariableKind::Unrelated;
     };
     let lower = rest.to_ascii_lowercase();
     if lower.contains("__") || lower == "default_provider" {
@@ -229,9 +231,9 @@ fn read_variable_name(name: &str) -> VariableKind {
         Some(format!("{section}__{key}").to_ascii_uppercase())
     };
     match SECTIONS.iter().find_map(key_of) {
-        Some(meant) => VariableKind::Doubtful(format!(
-            "is no setting and was ignored; levels are parted by two underscores: {PREFIX}{meant}"
+        Some(meant) => VariableKind::Misspelt(format!(
+            "is ignored; write two underscores between section and key: {PREFIX}{meant}"
         )),
-        None => VariableKind::Foreign,
+        None => VariableKind::Unrelated,
     }
 }

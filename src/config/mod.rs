@@ -1,8 +1,8 @@
-//! Checked settings, one field per stage. No stage checks them again.
+//! Checked settings, one field per section. No other module checks them again.
 //!
-//! [`load`] reads them from the file, the environment and the flags, in that order. Each section has a file
-//! with its type, and with the one place that says of each of its keys: default, bounds, unit, and what an
-//! administrator sees of it (`section`).
+//! [`load_config`] merges the defaults, the file, the environment and the flags, in that order. Each section has
+//! a file with its type. The macro `settings!` there declares each key once: default, bounds, unit, and what an
+//! administrator sees of its value.
 
 mod change;
 mod client;
@@ -50,8 +50,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use load::WrittenSettings;
 use section::{Section, settings};
+use setting::SettingSource;
 
-/// The sections of the settings.
+/// Top-level sections, to recognise a misspelt variable of the environment.
 const SECTIONS: [&str; 13] = [
     "server",
     "admin",
@@ -69,19 +70,19 @@ const SECTIONS: [&str; 13] = [
 ];
 
 settings! {
-    /// Everything the proxy was told, as used.
+    /// All settings, checked.
     pub struct Config read from s {
-        /// Serves paths without a model, and bare model names that nobody else claims.
+        /// Serves paths without a model, and bare model names that no provider and no model setting claims.
         pub default_provider: Option<String> = provider::read_provider(s, "default_provider");
         pub server: ServerConfig = s.read_section("server", ServerConfig::read);
         pub admin: AdminConfig = s.read_section("admin", AdminConfig::read);
-        /// By name; empty: only loopback may be listened on, and any client may come.
+        /// By name. Empty: the proxy may listen on loopback only, and needs no key.
         pub clients: BTreeMap<String, ClientConfig> = s.read_sections("clients", ClientConfig::read);
-        /// By name; always has `simulated`.
+        /// By name; `simulated` is always there.
         pub providers: BTreeMap<String, ProviderConfig> = provider::read_providers(s);
-        /// Names of models that stand for others; one may end with `*`, and so may what it stands for.
+        /// Other names of models. A key may end with `*`, and so may its value.
         pub aliases: BTreeMap<String, String> = names::read_aliases(s);
-        /// By the name a client uses (`gpt-4o`, `openai/gpt-4o`), or by its beginning with a trailing `*`.
+        /// By the name a client uses (`gpt-4o`, `openai/gpt-4o`), or by the beginning of names with a `*`.
         pub models: BTreeMap<String, ModelConfig> = s.read_sections("models", ModelConfig::read);
         pub retry: RetryConfig = s.read_section("retry", RetryConfig::read);
         pub catalogue: CatalogueConfig = s.read_section("catalogue", CatalogueConfig::read);
@@ -90,44 +91,47 @@ settings! {
         pub compaction: CompactionConfig = s.read_section("compaction", CompactionConfig::read);
         pub store: StoreConfig = s.read_section("store", StoreConfig::read);
         pub traces: TracesConfig = s.read_section("traces", TracesConfig::read);
-        /// All of this as an administrator sees it, with where each comes from; without secrets.
+        /// Every setting as an administrator sees it: with its source, without secrets.
         pub settings: Arc<[Setting]> = Arc::default();
     }
 }
 
 impl Config {
-    /// Reads all settings, and says every problem at once.
+    /// Reads all settings.
+    ///
+    /// # Errors
+    /// All problems at once.
     fn read_checked(mut section: Section) -> Result<Self, Problems> {
         let mut config = Self::read(&mut section);
         names::check_references(&config, &mut section);
         let (settings, problems) = section.finish_reading();
         config.settings = settings.into();
-        match problems.is_empty() {
-            true => Ok(config),
-            false => Err(Problems(problems)),
-        }
+        problems
+            .is_empty()
+            .then_some(config)
+            .ok_or(Problems(problems))
     }
 
-    /// Whether the settings say something of a key, which stands for its default otherwise.
+    /// Whether any source sets the key, so that it is not at its default.
     pub(crate) fn is_set(&self, key: &str) -> bool {
-        let mut settings = self.settings.iter();
-        settings
-            .any(|setting| setting.key == key && setting.from != setting::SettingSource::Default)
+        let is_written =
+            |setting: &Setting| setting.key == key && setting.from != SettingSource::Default;
+        self.settings.iter().any(is_written)
     }
 }
 
 impl Default for Config {
-    /// What holds when nothing is configured: loopback, and the simulated provider alone.
+    /// The settings without a file, variables and flags: loopback, and only the simulated provider.
     fn default() -> Self {
-        let nothing = Environment::default();
-        let checked = WrittenSettings::from_text(None, &nothing, None)
-            .and_then(|it| it.check_settings(&nothing));
-        let loaded = checked.expect("the built-in defaults pass their own checks, as a test holds");
-        loaded.config
+        let environment = Environment::default();
+        WrittenSettings::from_text(None, &environment, None)
+            .and_then(|written| written.check_settings(&environment))
+            .expect("a test checks that the defaults are valid")
+            .config
     }
 }
 
-/// The defaults of a section alone, as in the shipped settings.
+/// `Default` of a section: its part of the default settings.
 macro_rules! section_defaults {
     ($($section:ident: $field:ident),*) => {
         $(impl Default for $section {

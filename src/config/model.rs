@@ -1,4 +1,4 @@
-//! Models: what is told of each.
+//! Settings of models, which override the catalogue.
 
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,6 @@ const TOKENS: &str = "the unit is tokens";
 const WINDOW: RangeInclusive<u32> = 1024..=100_000_000;
 
 settings! {
-    /// What is told of one model; everything else comes from the catalogue.
     #[derive(Default)]
     pub struct ModelConfig read from s {
         pub provider: Option<String> = read_provider(s, "provider");
@@ -29,27 +28,27 @@ settings! {
         pub caution_cadence: Option<u32> = s.read_optional_number("caution_cadence", CADENCE, WHY_CADENCE);
         /// Whether recovery may act for this model; unset: it may.
         pub recovery: Option<bool> = s.read_option("recovery", Visibility::Plain);
-        /// Who serves it, `provider/model` with weights; empty: its provider, under this name.
+        /// Empty: its provider serves it, under this name.
         pub deployments: Vec<Deployment> = read_deployments(s);
-        /// Who answers, in this order, where none of those does.
+        /// Models to fall back to, in this order, after all deployments failed.
         pub fallback: Vec<String> = s.read_plain("fallback", Vec::new());
-        /// A model with a larger window, to be used where a conversation would have to be cut for this.
+        /// A model with a larger window, used where the conversation would be cut for this one.
         pub larger: Option<String> = s.read_option("larger", Visibility::Plain);
     }
 }
 
-/// One of the places that serve a model.
+/// One of several models at providers that serve a name.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deployment {
     /// `provider/model`.
     pub model: String,
-    /// Its share of the sessions, beside the others'.
-    #[serde(default = "usual_weight")]
+    /// Its share of the sessions, relative to the other deployments.
+    #[serde(default = "default_weight")]
     pub weight: u32,
 }
 
-const fn usual_weight() -> u32 {
+const fn default_weight() -> u32 {
     1
 }
 

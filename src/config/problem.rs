@@ -1,28 +1,28 @@
-//! What is wrong with the settings: where, which value, and what to write instead.
+//! Problems of the settings: where, which value, and what to write instead.
 //!
-//! Values that may be a secret in the wrong place (a key pasted where its digest or its variable's
-//! name belongs) are left out by whoever makes the [`Problem`].
+//! SECURITY: the code that makes a [`Problem`] leaves out a value that may be a misplaced secret, such as a key
+//! in the place of its digest or of its variable's name.
 
 use std::fmt;
 
-/// Longer names of keys, providers and texts are not compared.
+/// Longer names are not compared with known names, so that a hostile file costs no time.
 const MAX_KEY_BYTES: usize = 256;
 
-/// One wrong or doubtful setting.
+/// An error in a setting, or a warning about one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file, variable or flag it was written in; `None` for a default or a missing key.
+    /// The file, variable or flag that sets it; `None` for a default or a missing key.
     pub origin: Option<String>,
     /// Dotted, as in TOML: `models."gpt-4.1".context_length`. Empty for a whole file.
     pub key: String,
-    /// As TOML would spell it; `None` where there is none or it must not be shown.
+    /// In the spelling of TOML; `None` where there is no value or it must not be shown.
     pub value: Option<String>,
     /// What is wrong, then what to do.
     pub message: String,
 }
 
 impl Problem {
-    /// Of a setting whose value is not shown.
+    /// A problem without an origin and a value.
     pub(crate) fn for_key<S: AsRef<str>>(path: &[S], message: impl Into<String>) -> Self {
         Self {
             origin: None,
@@ -34,7 +34,7 @@ impl Problem {
 }
 
 impl Problems {
-    /// Of a whole file.
+    /// The only problem of a file that cannot be read or parsed.
     pub(super) fn for_file(file: impl fmt::Display, message: impl Into<String>) -> Self {
         Self(vec![Problem {
             origin: Some(file.to_string()),
@@ -57,23 +57,18 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that was found wrong at once, one per line.
+/// All problems of the settings; printed one per line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, problem) in self.0.iter().enumerate() {
-            if n > 0 {
-                f.write_str("\n")?;
-            }
-            write!(f, "{problem}")?;
-        }
-        Ok(())
+        let lines: Vec<_> = self.0.iter().map(Problem::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 
-/// The dotted spelling of a path; parts that TOML would not take bare are quoted.
+/// The dotted spelling of a path. Parts that are not bare keys in TOML are quoted.
 pub(super) fn format_key_path<S: AsRef<str>>(path: &[S]) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     path.iter()
@@ -85,22 +80,20 @@ pub(super) fn format_key_path<S: AsRef<str>>(path: &[S]) -> String {
         .join(".")
 }
 
-/// The known key that `unknown` was most likely meant to be. A name longer than any key is far from all, so
-/// that a hostile file costs nothing.
+/// The known name that is most similar to `unknown`, if any is similar enough to suggest it.
 pub(super) fn find_nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     if unknown.len() > MAX_KEY_BYTES {
         return None;
     }
-    let reach = (unknown.chars().count() / 3).max(2);
-    known
+    let max_distance = (unknown.chars().count() / 3).max(2);
+    let distances = known
         .iter()
-        .map(|known| (strsim::levenshtein(unknown, known), *known))
-        .filter(|(distance, known)| {
-            // `api_key` for `api_key_env`: far in letters, plainly the same thing.
-            *distance <= reach || (unknown.len() > 3 && known.starts_with(unknown))
-        })
-        .min()
-        .map(|(_, known)| known)
+        .map(|known| (strsim::levenshtein(unknown, known), *known));
+    let similar = distances.filter(|(distance, known)| {
+        // The beginning of a name is similar too: `api_key` for `api_key_env`.
+        *distance <= max_distance || (unknown.len() > 3 && known.starts_with(unknown))
+    });
+    similar.min().map(|(_, known)| known)
 }
 
 #[cfg(test)]
@@ -108,7 +101,7 @@ mod tests {
     use super::{find_nearest, format_key_path};
 
     #[test]
-    fn a_misspelt_key_finds_its_neighbour() {
+    fn a_misspelt_key_suggests_the_most_similar_one() {
         let known = ["listen", "max_body_bytes", "api_key_env", "auth"];
         assert_eq!(find_nearest("lisen", &known), Some("listen"));
         assert_eq!(
@@ -121,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_parts_that_need_it_are_quoted() {
+    fn parts_that_are_no_bare_keys_are_quoted() {
         assert_eq!(format_key_path(&["server", "listen"]), "server.listen");
         assert_eq!(
             format_key_path(&["models", "openai/gpt-4.1", "provider"]),

@@ -1,16 +1,16 @@
-//! What a provider's grammar allows, as data: the table of profiles.
+//! The table of profiles: what a provider's grammar accepts, as data.
 //!
-//! A new provider is a new row, never a new branch somewhere else.
+//! A new provider is a row of this table. No other module branches on a provider's name.
 
 use std::sync::LazyLock;
 
 use http::Uri;
 
-/// What a provider does with two user messages in a row, or a user message after a tool result.
+/// What a provider does with a sequence of messages that strict chat templates refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acceptance {
     Yes,
-    /// Accepted: the provider makes one message of both.
+    /// Accepted, and the provider makes one message of both.
     Merged,
     No,
 }
@@ -18,11 +18,11 @@ pub enum Acceptance {
 /// How a provider counts the tokens of an image of known size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageRule {
-    /// 85 + 170 per 512-pixel tile, after fitting into 2,048 and a shorter side of 768.
+    /// 85 and 170 per tile of 512 pixels, after scaling to 2,048 pixels and a shorter side of 768.
     Tiles,
     /// Width times height over 750.
     Area,
-    /// 258 a tile of 768 pixels.
+    /// 258 per tile of 768 pixels.
     Flat,
 }
 
@@ -31,19 +31,19 @@ pub struct Profile {
     pub name: &'static str,
     pub user_after_tool: Acceptance,
     pub adjacent_users: Acceptance,
-    /// A `system` message after the first other one.
+    /// A `system` message after a message of another role.
     pub system_later: Acceptance,
     pub begins_with_user: bool,
     pub may_end_with_assistant: bool,
-    /// Whether the answer's tokens share the window with the prompt's.
+    /// Whether prompt and answer share the window.
     pub answer_inside_window: bool,
-    /// Whether overflow is an error at all; Ollama drops the front in silence.
+    /// Whether a prompt that is too long is an error; Ollama silently drops its beginning.
     pub refuses_overflow: bool,
-    /// Whether a stream that began as a success may hold an error as its first event.
+    /// Whether a stream with status 200 may have an error as its first event.
     pub errors_inside: bool,
-    /// Whether `prompt_tokens` may leave out what the engine's cache held.
+    /// Whether `prompt_tokens` may leave out tokens from the engine's cache.
     pub counts_missed_only: bool,
-    /// The most that one tool message may have, in bytes of its JSON.
+    /// The largest tool message, in bytes of its JSON.
     pub tool_message_bytes: Option<usize>,
     pub images: ImageRule,
 }
@@ -75,8 +75,8 @@ const STRICT: Profile = Profile {
     ..OPEN
 };
 
-/// Every profile, by name. The facts are those of the providers' documentation and of the
-/// chat templates shipped with open models; `template` is what an unknown engine is taken for.
+/// Every profile. The facts are from the providers' documentation and from the chat templates of open models.
+/// `template` is the profile of unknown engines.
 pub const PROFILES: &[Profile] = &[
     OPEN,
     Profile {
@@ -122,7 +122,7 @@ pub const PROFILES: &[Profile] = &[
         ..STRICT
     },
     STRICT,
-    // It passes requests on to engines of any kind, and answers 413 to a larger tool message.
+    // OpenRouter forwards requests to engines of any kind. It answers 413 to a larger tool message.
     Profile {
         name: "openrouter",
         tool_message_bytes: Some(204_800),
@@ -136,29 +136,27 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-/// The profiles of providers that were seen to refuse a user message after a tool result.
 static WITHOUT_USER_AFTER_TOOL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
-    let held = PROFILES.iter().map(|profile| Profile {
-        user_after_tool: Acceptance::No,
-        ..*profile
-    });
-    held.collect()
+    let mut profiles = PROFILES.to_vec();
+    for profile in &mut profiles {
+        profile.user_after_tool = Acceptance::No;
+    }
+    profiles
 });
 
 impl Profile {
-    /// The same provider's profile, where it takes no user message after a tool result.
+    /// This profile for a provider that has refused a user message after a tool result.
     pub fn without_user_after_tool(&self) -> &'static Self {
         let mut rows = WITHOUT_USER_AFTER_TOOL.iter();
         rows.find(|row| row.name == self.name).unwrap_or(&STRICT)
     }
 }
 
-/// The profile of that name.
 pub fn find_profile(name: &str) -> Option<&'static Profile> {
     PROFILES.iter().find(|profile| profile.name == name)
 }
 
-/// The profile of a host that is known; `template`, the strictest, for any other.
+/// The name of the profile for a known host; `template`, the strictest, for any other.
 pub(super) fn guess_by_host(base_url: Option<&str>) -> &'static str {
     let Some(base_url) = base_url.and_then(|base_url| base_url.parse::<Uri>().ok()) else {
         return "template";
@@ -183,7 +181,7 @@ mod tests {
     use super::guess_by_host;
 
     #[test]
-    fn the_profile_is_guessed_from_the_host() {
+    fn the_profile_follows_from_the_host() {
         for (base_url, profile) in [
             ("https://api.openai.com/v1", "openai"),
             ("https://API.OpenAI.com/v1", "openai"),

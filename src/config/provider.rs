@@ -1,6 +1,6 @@
 //! Providers: names, addresses, profiles, timeouts.
 //!
-//! A base URL that may hold a key is refused without being shown.
+//! SECURITY: no message shows a base URL that may contain a key.
 
 mod credentials;
 
@@ -21,43 +21,43 @@ use super::{
     setting::Visibility,
 };
 
-/// The built-in provider's name.
+/// The name of the built-in provider.
 pub const SIMULATED: &str = "simulated";
 
-/// First segments of paths that are served by the proxy itself.
+/// First segments of the proxy's paths.
 const RESERVED: [&str; 2] = ["v1", "plimsoll"];
 
 settings! {
     pub struct ProviderConfig read from s {
-        /// Without a slash at its end; `None` for the built-in `simulated`. `{model}` in it stands for the
+        /// Without a slash at its end; `None` for the built-in `simulated`. `{model}` in it is replaced by the
         /// name of the request's model.
         pub base_url: Option<String> = read_base_url(s);
-        /// Models this provider serves under their bare names; patterns with a trailing `*`.
+        /// Models that clients may name without the provider; names or patterns with a `*` at the end.
         pub models: Vec<String> = s.read_patterns("models", &[], "a model's name");
         pub auth: Auth = read_auth(s);
-        /// A row of the profile table: `openai`, `template`, …
         pub profile: &'static Profile = read_profile(s, base_url.as_deref());
-        /// The header for an injected key, without `Bearer`; unset: `Authorization`, with it.
+        /// The header that carries the key alone; unset: `Authorization`, with `Bearer`.
         pub key_header: Option<HeaderName> = read_key_header(s);
-        /// Added to every request, in the place of the client's of that name.
+        /// Added to every request; a header replaces the client's header of that name.
         pub headers: HeaderMap = read_headers(s);
-        /// Added to the query of every request. It may hold a key.
+        /// Added to the query of every request; may contain a key.
         pub query: Option<Secret> = read_query(s);
         pub connect_timeout: Duration = s.read_millis("connect_timeout_ms", 10_000, 1);
-        /// From the last byte of the request to the first of the answer.
+        /// From the last byte of the request to the first byte of the answer.
         pub first_byte_timeout: Duration = s.read_millis("first_byte_timeout_ms", 600_000, 1);
         /// Between two reads of an answer.
         pub idle_timeout: Duration = s.read_millis("idle_timeout_ms", 300_000, 1);
-        /// Whether its list of models is asked for windows; unset: where the catalogue does not know it.
+        /// Whether windows are read from the provider's list of models; unset: of models that the catalogue does
+        /// not have.
         pub ask_models: Option<bool> = s.read_option("ask_models", Visibility::Plain);
-        /// Failures in a row that open the breaker; 0: it never opens.
+        /// Failures in a row that open the circuit breaker; 0: never.
         pub breaker_failures: u32 = s.read_plain("breaker_failures", 5);
-        /// How long an open breaker lets no request through where somebody else can answer.
+        /// How long an open breaker skips the provider where another candidate can answer.
         pub breaker_open: Duration = s.read_millis("breaker_open_ms", 30_000, 1);
     }
 }
 
-/// The providers of the settings, and the one that is built in.
+/// The configured providers and the built-in one.
 pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderConfig> {
     let mut providers = root.read_entries("providers", |s, name| {
         let provider = s.read_section(name, ProviderConfig::read);
@@ -68,7 +68,7 @@ pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderCon
     providers
 }
 
-/// The built-in provider: all defaults, and neither an address nor credentials.
+/// The built-in provider: the defaults, without address and credentials.
 fn make_simulated() -> ProviderConfig {
     let (layers, environment) = (Layers::default(), Environment::default());
     ProviderConfig {
@@ -84,7 +84,7 @@ fn check_name(s: &mut Section, name: &str) {
     let message = if name == SIMULATED {
         "is built in and cannot be configured; choose another name"
     } else if RESERVED.contains(&name) {
-        "is the beginning of paths of our own; choose another name"
+        "is reserved, since paths of the proxy begin with it; choose another name"
     } else if name.is_empty() || !name.chars().all(plain) {
         "must be of the characters a-z, 0-9, _ and -, since it stands in paths and model names"
     } else {
@@ -93,26 +93,27 @@ fn check_name(s: &mut Section, name: &str) {
     s.refuse_value(name, None, message);
 }
 
-/// The name of a provider, of which there must be one.
+/// The name of a configured provider or of the built-in one.
 pub(super) fn read_provider(s: &mut Section, key: &str) -> Option<String> {
     let name: String = s.read_option(key, Visibility::Plain)?;
     let mut known = s.list_keys("providers");
     known.push(SIMULATED.to_owned());
     if !known.contains(&name) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let remedy = match find_nearest(&name, &known) {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => format!(
-                "add [providers.{name}], or write one of {}",
-                known.join(", ")
-            ),
-        };
+        let remedy = find_nearest(&name, &known).map_or_else(
+            || {
+                format!(
+                    "add [providers.{name}], or write one of {}",
+                    known.join(", ")
+                )
+            },
+            |near| format!("did you mean {near:?}?"),
+        );
         s.refuse_text(key, &name, format!("there is no such provider; {remedy}"));
     }
     Some(name)
 }
 
-/// The base URL without a slash at its end.
 fn read_base_url(s: &mut Section) -> Option<String> {
     let key = "base_url";
     let Some(written) = s.read_option::<String>(key, Visibility::Address) else {
@@ -121,7 +122,7 @@ fn read_base_url(s: &mut Section) -> Option<String> {
         s.refuse_value(key, None, message);
         return None;
     };
-    // SECURITY: a URL with userinfo or a query may hold a key, so it is not shown.
+    // SECURITY: user, query and fragment of a URL may contain a key, so the URL is not shown.
     if written.contains(['@', '?', '#']) {
         let message = "must have no user, query or fragment (not shown, it may hold a key); write \
                        scheme, host and path only, and name the key's variable in api_key_env";
@@ -150,12 +151,15 @@ fn read_base_url(s: &mut Section) -> Option<String> {
 
 fn read_profile(s: &mut Section, base_url: Option<&str>) -> &'static Profile {
     let written: Option<String> = s.read_option("profile", Visibility::Plain);
-    let guessed = profile::guess_by_host(base_url);
-    let wanted = written.as_deref().unwrap_or(guessed);
+    let wanted = written
+        .as_deref()
+        .unwrap_or_else(|| profile::guess_by_host(base_url));
     profile::find_profile(wanted).unwrap_or_else(|| {
         let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
-        let names = names.join(", ");
-        let message = format!("there is no such profile; write one of {names}");
+        let message = format!(
+            "there is no such profile; write one of {}",
+            names.join(", ")
+        );
         s.refuse_text("profile", wanted, message);
         &PROFILES[0]
     })

@@ -1,4 +1,4 @@
-//! Recovery: bounds, and texts that take the place of the built-in prompts.
+//! Settings of recovery: bounds, and the prompts.
 
 use std::{ops::RangeInclusive, path::PathBuf, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{
     setting::Visibility,
 };
 
-/// What a cadence can be, for all models and for one.
+/// The range of a caution cadence, for all models and for one.
 pub(super) const CADENCE: RangeInclusive<u32> = 1..=10_000;
 pub(super) const WHY_CADENCE: &str =
     "it is the number of answers from one caution prompt to the next";
@@ -19,35 +19,35 @@ pub(super) const WHY_CADENCE: &str =
 settings! {
     pub struct RecoveryConfig read from s {
         pub enabled: bool = s.read_plain("enabled", true);
-        /// Unset: each conversation's own.
+        /// Unset: the language of each conversation.
         pub language: Option<Language> = s.read_plain("language", WrittenLanguage::Auto).to_language();
         pub tools: AddTools = s.read_plain("tools", AddTools::WhenDue);
         /// Generations from one caution prompt to the next.
         pub caution_cadence: u32 = s.read_number("caution_cadence", 10, CADENCE, WHY_CADENCE);
-        /// Generations of a countdown.
+        /// Generations from the first critical prompt to a new course.
         pub critical_countdown: u32 = s.read_number("critical_countdown", 5, 1..=100,
             "it is the number of answers from the first critical prompt to a new course");
-        /// Calls to the provider within one client request, that the model spends on the injected tools alone.
+        /// Calls to the provider for one client request in which the model calls injected tools only.
         pub max_rounds: u32 = s.read_number("max_rounds", 8, 1..=32,
             "it is how often the model may call nothing but the tools of recovery within one request");
-        /// New results are held to so many characters while a session is not healthy.
+        /// The length of a new tool result while the health is not `healthy`.
         pub max_tool_result_chars: usize = s.read_number("max_tool_result_chars", 10_000, 1_000..=100_000_000,
             "it is the length of a new tool result while the health is not \"healthy\", in characters");
-        /// Where texts were read from that are not the built-in ones.
+        /// The directory of `prompts`; unset: the built-in ones.
         pub prompts_dir: Option<PathBuf> =
             s.read_option::<String>("prompts_dir", Visibility::Plain).map(PathBuf::from);
         pub prompts: Arc<Prompts> = Arc::new(read_prompts(s, prompts_dir.as_deref()));
     }
 }
 
-/// The language of what the proxy says to the model.
+/// The language of prompts and prefaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Language {
     English,
     Chinese,
 }
 
-/// What `language` may say.
+/// The choices of the setting `language`.
 #[derive(Clone, Copy, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum WrittenLanguage {
@@ -66,18 +66,18 @@ impl WrittenLanguage {
     }
 }
 
-/// From when on the tools of recovery are added to requests that have tools.
+/// When the tools of recovery are added to requests that have tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AddTools {
-    /// From the first prompt on.
+    /// From the first prompt of a session on.
     WhenDue,
     Always,
     Never,
 }
 
 impl RecoveryConfig {
-    /// Whether recovery acts for a model and, where clients have keys, a client.
+    /// Whether recovery acts for a model and a client; `client` is `None` without client keys.
     pub fn is_enabled_for(&self, model: &ModelConfig, client: Option<&ClientConfig>) -> bool {
         self.enabled
             && model.recovery.unwrap_or(true)

@@ -1,15 +1,14 @@
-//! A value that is never shown.
+//! Secret values, which no log line and no dump of the settings shows.
 
 use std::fmt;
 
-/// Hidden in `Debug` and `Display`; not `Serialize`, so that no config dump can leak it.
+/// Prints as `[hidden]` in `Debug` and `Display`. It is not `Serialize`, so that no dump of the settings can
+/// leak it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden<T>(T);
 
-/// A text that is never shown.
 pub type Secret = Hidden<String>;
 
-/// 256 bits that are never shown.
 pub type SecretKey = Hidden<[u8; 32]>;
 
 impl<T> Hidden<T> {
@@ -19,14 +18,12 @@ impl<T> Hidden<T> {
 }
 
 impl Secret {
-    /// The value itself, for the one place that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
 impl SecretKey {
-    /// The key itself, for the one place that uses it.
     pub const fn reveal(&self) -> &[u8; 32] {
         &self.0
     }
@@ -40,6 +37,6 @@ impl<T> fmt::Debug for Hidden<T> {
 
 impl<T> fmt::Display for Hidden<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[hidden]")
+        fmt::Debug::fmt(self, f)
     }
 }

@@ -1,30 +1,30 @@
-//! Reads settings: each key with its default, its bounds and its unit, said once.
+//! Reads the sections of the settings. Each key is declared once, with its default, its bounds and its unit.
 //!
-//! What is read here is also what an administrator sees, and a key that nobody reads is unknown. Problems
-//! are collected while the settings are made. A value in error gets a stand-in, which nobody sees, since
-//! one problem is enough to return no settings at all.
+//! Every key that is read here is listed for the administrator; a key that is never read is unknown. Problems
+//! are collected during reading. An invalid value is replaced by a default that is never used, since a single
+//! problem refuses all settings.
 
 mod values;
 
 use std::collections::BTreeMap;
 
 use figment::error::Kind;
-use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    explain::{WRITE_SECTION, explain_misfit, explain_unknown},
+    explain::{WRITE_SECTION, explain_type_error, explain_unknown},
     layer::Layers,
     load::Environment,
     problem::{Problem, format_key_path},
     setting::{Setting, SettingSource, Visibility, is_under},
 };
+use values::SettingValue;
 pub(super) use values::is_pattern;
 
-/// More problems than this are of no help to anyone.
+/// Further type errors and unknown keys are not reported.
 const MAX_PROBLEMS: usize = 50;
 
-/// Declares a section: each of its keys with its type, and where it is read its default, its bounds and its
-/// unit. A later one may use those before it.
+/// Declares a section: each key with its type and the expression that reads it. An expression may use the
+/// fields above it.
 macro_rules! settings {
     (
         $(#[$meta:meta])*
@@ -48,22 +48,22 @@ macro_rules! settings {
 }
 pub(super) use settings;
 
-/// What was read so far of all sources, and the section that is being read.
+/// The section that is being read, and what was read of all sections so far.
 pub(super) struct Section<'a> {
     layers: &'a Layers,
     pub(super) environment: &'a Environment,
-    /// Where in the settings; empty outside of all sections.
+    /// The names of the sections from the top; empty outside of all sections.
     path: Vec<String>,
     /// The keys of this section that were read.
     known: Vec<String>,
-    /// Clients by the digests of their keys.
+    /// Names of clients by the digests of their keys.
     pub(super) client_keys: BTreeMap<[u8; 32], String>,
     /// Every key that was read.
     settings: Vec<Setting>,
-    /// Wrong types and unknown keys, which are reported first.
-    misfits: Vec<Problem>,
+    /// Wrong types and unknown keys; reported first.
+    type_errors: Vec<Problem>,
     /// Values that are not allowed.
-    refused: Vec<Problem>,
+    value_errors: Vec<Problem>,
 }
 
 impl<'a> Section<'a> {
@@ -75,21 +75,21 @@ impl<'a> Section<'a> {
             known: Vec::new(),
             client_keys: BTreeMap::new(),
             settings: Vec::new(),
-            misfits: Vec::new(),
-            refused: Vec::new(),
+            type_errors: Vec::new(),
+            value_errors: Vec::new(),
         }
     }
 
-    /// What was made of the settings, every one of them by its key, and all problems.
+    /// All settings, sorted by key, and all problems.
     pub(super) fn finish_reading(mut self) -> (Vec<Setting>, Vec<Problem>) {
-        self.note_unknown();
-        self.settings.sort_by(|one, other| one.key.cmp(&other.key));
-        self.misfits.sort_by(|one, other| one.key.cmp(&other.key));
-        self.misfits.append(&mut self.refused);
-        (self.settings, self.misfits)
+        self.note_unknown_keys();
+        self.settings.sort_by(|a, b| a.key.cmp(&b.key));
+        self.type_errors.sort_by(|a, b| a.key.cmp(&b.key));
+        self.type_errors.append(&mut self.value_errors);
+        (self.settings, self.type_errors)
     }
 
-    /// The name of the section, where that is of the user's choice.
+    /// The last part of the section's name, such as the name of a client; empty outside of all sections.
     pub(super) fn section_name(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
@@ -98,32 +98,35 @@ impl<'a> Section<'a> {
         [&self.path[..], &[key.to_owned()]].concat()
     }
 
-    /// The keys that any source has in a section at the top.
+    /// The keys that any source sets in a top-level section.
     pub(super) fn list_keys(&self, section: &str) -> Vec<String> {
         self.layers.list_keys(&[section])
     }
 
-    /// Whether any source has that key.
+    /// Whether any source sets the key.
     pub(super) fn is_set(&self, key: &str) -> bool {
         self.layers.find_strongest(&self.key_path(key)).is_some()
     }
 
     fn make_problem<S: AsRef<str>>(&self, path: &[S], message: String) -> Problem {
-        let found = self.layers.find_strongest(path);
+        let origin = self
+            .layers
+            .find_strongest(path)
+            .map(|(layer, _)| layer.origin.clone());
         Problem {
-            origin: found.map(|(layer, _)| layer.origin.clone()),
+            origin,
             ..Problem::for_key(path, message)
         }
     }
 
-    fn note_misfit(&mut self, problem: Problem) {
-        if self.misfits.len() < MAX_PROBLEMS {
-            self.misfits.push(problem);
+    fn push_type_error(&mut self, problem: Problem) {
+        if self.type_errors.len() < MAX_PROBLEMS {
+            self.type_errors.push(problem);
         }
     }
 
-    /// Notes a value of the wrong type, or with a wrong part inside.
-    fn note_error(&mut self, path: &[String], error: &figment::Error) {
+    /// Records that a value, or a part inside it, has the wrong type.
+    fn note_type_error(&mut self, path: &[String], error: &figment::Error) {
         let mut inside = [path, &error.path].concat();
         if let Kind::UnknownField(name, _) = &error.kind
             && inside.last() != Some(name)
@@ -131,24 +134,24 @@ impl<'a> Section<'a> {
             inside.push(name.clone());
         }
         let last = inside.last().map_or("", String::as_str);
-        self.note_misfit(Problem {
+        self.push_type_error(Problem {
             key: format_key_path(&inside),
-            ..self.make_problem(path, explain_misfit(&error.kind, last))
+            ..self.make_problem(path, explain_type_error(&error.kind, last))
         });
     }
 
-    fn note_unknown(&mut self) {
+    fn note_unknown_keys(&mut self) {
         let known = std::mem::take(&mut self.known);
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let mut unknown = self.layers.list_keys(&self.path);
         unknown.retain(|key| !known.contains(&key.as_str()));
         for key in unknown.iter().take(MAX_PROBLEMS) {
             let message = explain_unknown(key, &known);
-            self.note_misfit(self.make_problem(&self.key_path(key), message));
+            self.push_type_error(self.make_problem(&self.key_path(key), message));
         }
     }
 
-    /// Notes that the value of a key is not allowed; shown only where it is given.
+    /// Records that the value of a key is not allowed. With `value` at `None`, the message hides it.
     pub(super) fn refuse_value(
         &mut self,
         key: &str,
@@ -158,12 +161,12 @@ impl<'a> Section<'a> {
         self.refuse_at(&self.key_path(key), value, message);
     }
 
-    /// The same with a text as the value.
+    /// [`Self::refuse_value`] with a text, which the message shows in quotes.
     pub(super) fn refuse_text(&mut self, key: &str, text: &str, message: impl Into<String>) {
         self.refuse_value(key, Some(format!("{text:?}")), message);
     }
 
-    /// Notes a value that is not allowed, unless that key or its section has been found wrong before.
+    /// Records a value that is not allowed, unless the key or its section already has a problem.
     pub(super) fn refuse_at<S: AsRef<str>>(
         &mut self,
         path: &[S],
@@ -174,37 +177,39 @@ impl<'a> Section<'a> {
             value,
             ..self.make_problem(path, message.into())
         };
-        let mut misfits = self.misfits.iter();
-        let is_misfit = misfits.any(|known| is_under(&problem.key, &known.key));
-        if !is_misfit && self.refused.iter().all(|known| known.key != problem.key) {
-            self.refused.push(problem);
+        let has_type_error = |error: &Problem| is_under(&problem.key, &error.key);
+        let is_same_key = |error: &Problem| error.key == problem.key;
+        if !self.type_errors.iter().any(has_type_error)
+            && !self.value_errors.iter().any(is_same_key)
+        {
+            self.value_errors.push(problem);
         }
     }
 
-    /// The same, also where that key has been found wrong before.
+    /// Records a value that is not allowed, also where the key already has a problem.
     pub(super) fn refuse_again(&mut self, key: &str, value: String, message: String) {
         let problem = self.make_problem(&self.key_path(key), message);
         let value = Some(value);
-        self.refused.push(Problem { value, ..problem });
+        self.value_errors.push(Problem { value, ..problem });
     }
 
-    /// Reads a section in this one.
+    /// Reads a section inside this one.
     pub(super) fn read_section<R>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> R) -> R {
         self.known.push(key.to_owned());
         self.path.push(key.to_owned());
-        let around = std::mem::take(&mut self.known);
+        let outer_known = std::mem::take(&mut self.known);
         let found = self.layers.find_strongest(&self.path);
         if found.is_some_and(|(_, value)| value.as_dict().is_none()) {
-            self.note_misfit(self.make_problem(&self.path, WRITE_SECTION.to_owned()));
+            self.push_type_error(self.make_problem(&self.path, WRITE_SECTION.to_owned()));
         }
-        let made = read(self);
-        self.note_unknown();
-        self.known = around;
+        let section = read(self);
+        self.note_unknown_keys();
+        self.known = outer_known;
         self.path.pop();
-        made
+        section
     }
 
-    /// Reads values with names of the user's choice, one by one.
+    /// Reads a section whose keys are chosen by the user. Entries for which `read` has no value are left out.
     pub(super) fn read_entries<T>(
         &mut self,
         key: &str,
@@ -217,7 +222,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Reads sections with names of the user's choice.
+    /// Reads the sections inside a section, whose names are chosen by the user.
     pub(super) fn read_sections<T>(
         &mut self,
         key: &str,
@@ -226,8 +231,8 @@ impl<'a> Section<'a> {
         self.read_entries(key, |section, name| Some(section.read_section(name, &read)))
     }
 
-    /// The value of a key, or its default where it has none or one of the wrong type.
-    fn read_value<T: DeserializeOwned + Serialize>(
+    /// The value of a key, or its default where the key is not set or has the wrong type.
+    fn read_value<T: SettingValue>(
         &mut self,
         key: &str,
         default: Option<T>,
@@ -235,22 +240,15 @@ impl<'a> Section<'a> {
     ) -> Option<T> {
         self.known.push(key.to_owned());
         let path = self.key_path(key);
-        let found = self.layers.find_strongest(&path);
-        let (from, origin) = match found {
-            Some((layer, _)) => (layer.source, Some(layer.origin.clone())),
-            None => (SettingSource::Default, None),
-        };
-        let value = match found {
-            Some((_, value)) => match value.deserialize() {
-                Ok(value) => Some(value),
-                Err(error) => {
-                    self.note_error(&path, &error);
-                    default
-                }
-            },
-            None => default,
-        };
-        // Numbers and texts of a setting always become JSON.
+        let (mut value, mut from, mut origin) = (default, SettingSource::Default, None);
+        if let Some((layer, written)) = self.layers.find_strongest(&path) {
+            (from, origin) = (layer.source, Some(layer.origin.clone()));
+            match written.deserialize() {
+                Ok(read) => value = Some(read),
+                Err(error) => self.note_type_error(&path, &error),
+            }
+        }
+        // The numbers, texts and lists of a setting always become JSON.
         let shown = show.redact_value(serde_json::to_value(&value).unwrap_or_default());
         self.settings.push(Setting {
             key: format_key_path(&path),

@@ -1,4 +1,4 @@
-//! Where to listen, and the limits of a connection.
+//! Settings of the server: its address, the limits of connections and bodies, the data directory.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -7,52 +7,51 @@ use super::{
     section::{Section, settings},
 };
 
-/// The least that a body may have where the settings do not say.
-const LEAST_BODY_BYTES: usize = 32 << 20;
-/// The most that a setting allows.
-const MOST_BODY_BYTES: usize = 1 << 30;
-/// Bytes of a body for each token of the largest window: dense JSON, escapes and what the guard leaves out.
-const BYTES_A_TOKEN: usize = 64;
-/// Bodies of the largest size that fit into memory together, where the settings do not say how large one is.
+/// The smallest limit that is derived from windows.
+const MIN_BODY_BYTES: usize = 32 << 20;
+const MAX_BODY_BYTES: usize = 1 << 30;
+/// Bytes of a body per token of the largest window: room for escapes, and for what the guard removes.
+const BYTES_PER_TOKEN: usize = 64;
+/// Bodies of the derived limit that fit into `max_bytes_in_flight` together.
 const BODIES_IN_FLIGHT: usize = 4;
 
 settings! {
     pub struct ServerConfig read from s {
         pub listen: SocketAddr = read_listen(s);
-        /// One request body, after decoding.
+        /// Of one request body after decoding; unset: see [`ServerConfig::fit_body_to_window`].
         pub max_body_bytes: usize = s
-            .read_optional_number("max_body_bytes", 1024..=MOST_BODY_BYTES,
+            .read_optional_number("max_body_bytes", 1024..=MAX_BODY_BYTES,
                 "it is the size of one request body in bytes, after decoding")
-            .unwrap_or(LEAST_BODY_BYTES);
-        /// All request and buffered response bodies together.
+            .unwrap_or(MIN_BODY_BYTES);
+        /// Of all request and buffered response bodies together.
         pub max_bytes_in_flight: usize = s.read_number("max_bytes_in_flight", 512 << 20,
-            max_body_bytes.min(MOST_BODY_BYTES)..=1 << 40,
+            max_body_bytes.min(MAX_BODY_BYTES)..=1 << 40,
             "it must hold one body of server.max_body_bytes, or no large request gets in");
         pub max_connections: usize = s.read_number("max_connections", 4096, 1..=1_000_000,
             "it is the number of connections open at one time");
-        /// All headers of one request.
+        /// Of all headers of one request.
         pub max_header_bytes: usize = s.read_number("max_header_bytes", 64 << 10, 8192..=1 << 20,
             "it is the size of all headers of one request in bytes");
-        /// From the opening of a connection to the end of its first request's headers.
+        /// From the start of a connection to the end of its first request's headers.
         pub header_timeout: Duration = s.read_millis("header_timeout_ms", 15_000, 1);
         /// Between two reads of a request body.
         pub body_timeout: Duration = s.read_millis("body_timeout_ms", 30_000, 1);
         /// How long a drain waits for running answers.
         pub drain_timeout: Duration = s.read_millis("drain_timeout_ms", 30_000, 0);
         pub data_dir: PathBuf = read_data_dir(s).into();
-        /// The installation's secret, in the place of the one in `data_dir`.
+        /// The installation's secret; unset: the one in `data_dir`.
         pub secret: Option<SecretKey> = s.read_named_key("secret_env");
     }
 }
 
 impl ServerConfig {
-    /// Sets the size of a body that the settings do not say: as much as the largest window needs, in tokens,
-    /// as long as several such bodies fit into memory.
+    /// Derives a `max_body_bytes` that is not set from the largest window, in tokens, such that several bodies of
+    /// that size fit into `max_bytes_in_flight`.
     pub(crate) fn fit_body_to_window(&mut self, window: u32) {
-        let wanted = (window as usize).saturating_mul(BYTES_A_TOKEN);
+        let wanted = (window as usize).saturating_mul(BYTES_PER_TOKEN);
         let room = self.max_bytes_in_flight / BODIES_IN_FLIGHT;
-        let most = room.clamp(LEAST_BODY_BYTES, MOST_BODY_BYTES);
-        self.max_body_bytes = wanted.clamp(LEAST_BODY_BYTES, most);
+        let upper = room.clamp(MIN_BODY_BYTES, MAX_BODY_BYTES);
+        self.max_body_bytes = wanted.clamp(MIN_BODY_BYTES, upper);
     }
 }
 
@@ -65,8 +64,8 @@ fn read_data_dir(s: &mut Section) -> String {
     written
 }
 
-/// SECURITY: without client keys anyone who reaches the port spends the user's money, so
-/// only this machine may reach it.
+/// SECURITY: without client keys anyone who reaches the port spends the user's money. So the proxy then listens
+/// on loopback only.
 fn read_listen(s: &mut Section) -> SocketAddr {
     let written = s.read_plain("listen", "127.0.0.1:1876".to_owned());
     let Ok(address) = written.parse::<SocketAddr>() else {

@@ -1,17 +1,16 @@
-//! The settings in force as an administrator sees them: each with its value and where that comes from.
+//! The settings in force as an administrator sees them: each with its value and its source.
 //!
-//! SECURITY: what may be a key never leaves this file. Each setting is read with a [`Show`], so that a new
-//! one is shown only after somebody decided how.
+//! SECURITY: a value that may be a secret never leaves this file. Each setting is read with a [`Visibility`], so
+//! whoever adds a setting decides how much of it is shown.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// One setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
-    /// With its section, as in `providers.openai.base_url`.
+    /// The dotted path, as in `providers.openai.base_url`.
     pub key: String,
-    /// `null` where nothing is set, and where it is hidden.
+    /// `null` where the setting has no value, and where it is hidden.
     pub value: Value,
     pub hidden: bool,
     pub from: SettingSource,
@@ -19,7 +18,7 @@ pub struct Setting {
     pub origin: Option<String>,
 }
 
-/// Who has the last word on a setting.
+/// The kind of source that sets a value; the later ones override the earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SettingSource {
@@ -32,17 +31,17 @@ pub enum SettingSource {
 /// How much of a value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Visibility {
-    /// All: it can be no secret.
+    /// The whole value: it is never a secret.
     Plain,
     /// An address without user, password and query.
     Address,
-    /// The name of an environment variable, unless it may be the secret itself.
+    /// The name of an environment variable. A text that does not look like one is hidden: it may be the secret.
     Variable,
     Hidden,
 }
 
 impl Visibility {
-    /// The value as it may be shown; `None`: not at all.
+    /// The value as it may be shown; `None` hides it.
     pub(super) fn redact_value(self, value: Value) -> Option<Value> {
         match (value, self) {
             (value @ Value::Null, _) | (value, Self::Plain) => Some(value),
@@ -53,54 +52,52 @@ impl Visibility {
     }
 }
 
-/// The settings that are in force after a change: of `waiting`, keys or sections that need a restart, those
-/// of before.
+/// The settings in force after a reload: `next`, with the old values of the keys and sections in `waiting`, which
+/// need a restart.
 pub(super) fn keep_until_restart(
     before: &[Setting],
     next: &[Setting],
     waiting: &[&str],
 ) -> Vec<Setting> {
+    // The sections that need a restart always have the same keys.
     let in_force = |setting: &Setting| {
         let waits = waiting.iter().any(|key| is_under(&setting.key, key));
-        let before = || before.iter().find(|before| before.key == setting.key);
-        let before = waits.then(before).flatten();
-        before.unwrap_or(setting).clone()
+        let mut old = before.iter().filter(|old| waits && old.key == setting.key);
+        old.next().unwrap_or(setting).clone()
     };
-    // Sections that wait have the same keys always.
     next.iter().map(in_force).collect()
 }
 
-/// Whether a key is that of a section or of something in it.
+/// Whether a key is `section` itself or lies in it.
 pub(super) fn is_under(key: &str, section: &str) -> bool {
     let rest = key.strip_prefix(section);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Whether a text is written as names of environment variables are. Anything else may be the secret itself,
-/// put in the place of its name.
+/// Whether a text looks like the name of an environment variable: capitals, digits and underscores.
 pub(super) fn is_variable(text: &str) -> bool {
-    let named = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    text.chars().all(named) && !text.starts_with(|c: char| c.is_ascii_digit())
+    let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    text.chars().all(allowed) && !text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// An address, or several with commas, without what stands in it for credentials.
+/// An address, or several separated by commas, without user, password and query.
 fn redact_address(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), text),
     };
-    // A password may hold any character, so all ahead of the last @ goes; with several addresses also what
-    // stands between them. After a query has begun, nothing tells a password from the query.
+    // A password may contain any character, so everything up to the last @ is removed, and of several addresses
+    // all but the last. Where a ? or # stands before the @, the password may continue to the end.
     let (user, rest) = match rest.rsplit_once('@') {
         Some((before, _)) if before.contains(['?', '#']) => return format!("{scheme}***"),
         Some((_, rest)) => ("***@", rest),
         None => ("", rest),
     };
-    let (place, query) = match rest.find(['?', '#']) {
+    let (host_and_path, query) = match rest.find(['?', '#']) {
         Some(end) => (&rest[..end], "?***"),
         None => (rest, ""),
     };
-    format!("{scheme}{user}{place}{query}")
+    format!("{scheme}{user}{host_and_path}{query}")
 }
 
 #[cfg(test)]

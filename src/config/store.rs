@@ -1,4 +1,4 @@
-//! Where sessions are kept, and how many.
+//! Settings of the store: where sessions are kept, how many and how long.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,19 +16,19 @@ settings! {
     #[derive(Eq)]
     pub struct StoreConfig read from s {
         pub place: StorePlace = StorePlace::read_place(s);
-        /// Sessions remembered; a server bounds what it holds itself.
+        /// Sessions that are remembered; not applied to a server, which has its own limits.
         pub max_sessions: usize = s.read_number("max_sessions", place.default_limits().0, 1..=100_000_000,
             "it is the number of sessions that are remembered");
-        /// Of memory or disk, by the place; a server bounds what it holds itself.
+        /// Bytes of memory or disk; not applied to a server.
         pub max_bytes: usize = s.read_number("max_bytes", place.default_limits().1, 1 << 20..=1 << 40,
             "it is what all sessions may take, of memory or disk, in bytes");
-        /// Since a session was last used.
+        /// Since the last use of a session.
         pub max_age: Duration = Duration::from_secs(s.read_number("max_age_s", 604_800, 60..=315_360_000,
             "it is how long an idle session is remembered, in seconds"));
-        /// How long a request waits for an answer before it goes on without a state.
+        /// How long a request waits for its session's state before it continues without.
         pub timeout: Duration = Duration::from_millis(s.read_number("timeout_ms", 250, 10..=60_000,
             "it is how long a request waits for the store, in milliseconds"));
-        /// Encrypts what is stored of a session.
+        /// Encrypts the stored states.
         pub encrypt_key: Option<SecretKey> = s.read_named_key("encrypt_key_env");
     }
 }
@@ -36,31 +36,30 @@ settings! {
 /// Where sessions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorePlace {
-    /// Gone when the process ends.
+    /// Lost when the process ends.
     Memory,
     /// In the data directory.
     File,
-    /// By a server that replicas share: Redis, Valkey, or what speaks like them.
+    /// On a server with the protocol of Redis, such as Valkey, which replicas share.
     Redis(Box<RedisConfig>),
 }
 
-/// How a server of sessions is reached.
+/// How the server of the store is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisConfig {
-    /// `redis://` or `rediss://` with host, port, database and user; of a cluster, one for each node
-    /// that may be asked for the others. Never empty. A password may stand in them.
+    /// `redis://` or `rediss://` with host, port, database and user; for a cluster, one for each node that is asked
+    /// for the others. Never empty. Each may contain a password.
     pub nodes: Vec<Secret>,
     pub cluster: bool,
-    /// In the place of one in the address.
+    /// Replaces the one in the address.
     pub password: Option<Secret>,
-    /// Before every key.
+    /// The beginning of every key.
     pub prefix: String,
-    /// Certificates to trust instead of those of the system.
+    /// Certificates to trust in place of the system's.
     pub ca_file: Option<PathBuf>,
 }
 
 impl RedisConfig {
-    /// Whether it is spoken to with TLS.
     pub fn is_tls(&self) -> bool {
         let first = self.nodes.first();
         first.is_some_and(|node| node.reveal().starts_with("rediss:"))
@@ -68,29 +67,32 @@ impl RedisConfig {
 
     /// Hosts and ports of all nodes, without users and passwords.
     pub fn list_hosts(&self) -> Vec<String> {
-        let shown = |node: &Secret| {
+        let host_and_port = |node: &Secret| {
             let url = Url::parse(node.reveal()).ok()?;
-            let port = url.port().unwrap_or(6379);
-            Some(format!("{}:{port}", url.host_str()?))
+            Some(format!(
+                "{}:{}",
+                url.host_str()?,
+                url.port().unwrap_or(6379)
+            ))
         };
-        self.nodes.iter().filter_map(shown).collect()
+        self.nodes.iter().filter_map(host_and_port).collect()
     }
 }
 
 impl StoreConfig {
-    /// How long one call of a server may take: less than requests wait, so that the store knows first.
+    /// The timeout of one call to a server. It ends before a request stops waiting, so that the store learns of it.
     pub fn call_timeout(&self) -> Duration {
         self.timeout * 4 / 5
     }
 
-    /// How long the end of an answer waits for its state to be stored.
+    /// How long the end of an answer waits until its state is stored.
     pub fn save_timeout(&self) -> Duration {
         self.timeout / 5
     }
 }
 
 impl StorePlace {
-    /// Sessions and bytes, where nothing is said of them.
+    /// The defaults of `max_sessions` and `max_bytes`.
     const fn default_limits(&self) -> (usize, usize) {
         match self {
             Self::Memory => (10_000, 64 << 20),
@@ -109,7 +111,7 @@ impl StorePlace {
             _ => {}
         }
         let Some((nodes, cluster)) = parse_nodes(&url) else {
-            // Not shown: there may be a password in it.
+            // SECURITY: it may contain a password, so it is not shown.
             s.refuse_value(
                 "url",
                 None,
@@ -135,7 +137,7 @@ impl StorePlace {
     }
 }
 
-/// The servers of an address, and whether they are a cluster. `None`: it is no such address.
+/// The nodes of an address, and whether they are a cluster; `None` where it is no address of a server.
 fn parse_nodes(written: &str) -> Option<(Vec<Secret>, bool)> {
     let url = Url::parse(written).ok()?;
     let (scheme, cluster) = match url.scheme() {
@@ -176,12 +178,12 @@ mod tests {
     }
 
     #[test]
-    fn addresses_become_nodes() {
-        let one = |node: &str| Some((vec![node.to_owned()], false));
-        assert_eq!(shown("redis://a"), one("redis://a"));
-        assert_eq!(shown("valkey://a:1/2"), one("redis://a:1/2"));
-        assert_eq!(shown("valkeys://u:p%40@a/0"), one("rediss://u:p%40@a/0"));
-        assert_eq!(shown("redis://[::1]:7"), one("redis://[::1]:7"));
+    fn an_address_gives_the_nodes_of_a_server() {
+        let single = |node: &str| Some((vec![node.to_owned()], false));
+        assert_eq!(shown("redis://a"), single("redis://a"));
+        assert_eq!(shown("valkey://a:1/2"), single("redis://a:1/2"));
+        assert_eq!(shown("valkeys://u:p%40@a/0"), single("rediss://u:p%40@a/0"));
+        assert_eq!(shown("redis://[::1]:7"), single("redis://[::1]:7"));
         let several = ["rediss://:p@a:1", "rediss://:p@b:2", "rediss://:p@[::1]:3"];
         assert_eq!(
             shown("rediss-cluster://:p@a:1?node=b:2&node=[::1]:3"),
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn an_invalid_address_is_refused() {
         for wrong in [
             "",
             "sqlite",

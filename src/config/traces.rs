@@ -1,21 +1,20 @@
-//! Where spans go.
+//! Settings of traces: the collector, and what is recorded.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
 
 use super::section::{Section, settings};
 
-const MAX_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 settings! {
-    /// Where spans go.
     pub struct TracesConfig read from s {
-        /// Headers for the collector, hidden where they are shown.
+        /// Headers for the collector; all are marked as sensitive.
         pub headers: HeaderMap = read_headers(s);
         pub service_name: String = read_service_name(s);
-        /// Of a collector that speaks OTLP over HTTP, `/v1/traces` included; `None`: no traces.
+        /// The URL of a collector for OTLP over HTTP, `/v1/traces` included; `None`: no traces.
         pub endpoint: Option<String> = read_endpoint(s);
-        /// The share of traces that begin here which are recorded. What came with a decision follows that.
+        /// The share of recorded traces among those that begin here. A client's `traceparent` decides for its own.
         pub sample: f64 = s.read_number("sample", 1.0, 0.0..=1.0,
             "it is the share of traces that are recorded");
     }
@@ -44,8 +43,8 @@ fn parse_header(pair: &str) -> Option<(HeaderName, HeaderValue)> {
 
 fn read_service_name(s: &mut Section) -> String {
     let name = s.read_plain("service_name", "plimsoll".to_owned());
-    if name.is_empty() || name.len() > MAX_NAME {
-        let message = format!("must be a name of at most {MAX_NAME} bytes");
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        let message = format!("must be a name of at most {MAX_NAME_BYTES} bytes");
         s.refuse_text("service_name", &name, message);
     }
     name
@@ -56,12 +55,11 @@ fn read_endpoint(s: &mut Section) -> Option<String> {
     if written.is_empty() {
         return None;
     }
-    let url = Url::parse(&written).ok();
-    let fits = url.is_some_and(|url| {
-        let plain = url.username().is_empty() && url.password().is_none();
-        matches!(url.scheme(), "http" | "https") && url.has_host() && plain
+    let is_valid = Url::parse(&written).is_ok_and(|url| {
+        let has_user = !url.username().is_empty() || url.password().is_some();
+        matches!(url.scheme(), "http" | "https") && url.has_host() && !has_user
     });
-    if !fits {
+    if !is_valid {
         let message = "must be the address of an OTLP collector (the value is not shown, it may hold a \
                        key), such as http://127.0.0.1:4318/v1/traces; keys belong in traces.headers_env";
         s.refuse_value("endpoint", None, message);
@@ -76,7 +74,7 @@ mod tests {
     use super::parse_header;
 
     #[test]
-    fn headers_of_the_collector_are_read_and_hidden() {
+    fn headers_of_the_collector_are_read_and_not_shown() {
         let written = "authorization=Basic YTpi==, x-team = a=b";
         let read: HeaderMap = written.split(',').filter_map(parse_header).collect();
         assert_eq!(read["authorization"], "Basic YTpi==");

@@ -1,9 +1,8 @@
-//! Whether what the settings are read from has changed on disk.
+//! Watches the settings file and the directory of prompts for changes.
 //!
-//! Files are told apart by their time, their length and the place behind all symbolic links, not by their
-//! contents: so a file that was written, or found behind a link that was turned elsewhere, is another one.
-//! A change counts once two looks in a row find the
-//! same, so that no file is read that is just being written.
+//! A stamp is a digest of a file's modification time, its length and its path behind all symbolic links. It does
+//! not cover the contents. So a file that was written, or replaced by turning a link, has another stamp. A
+//! change counts once two polls in a row see the same stamps, so that no half-written file is read.
 
 use std::{
     fs::{self, Metadata},
@@ -17,23 +16,22 @@ use super::{
     problem::Problems,
 };
 
-/// Entries of a directory that are looked at.
+/// Entries of a directory that are stamped.
 const MAX_ENTRIES: usize = 100;
 
-/// Reads settings, and sees when they should be read again. The environment and the flags stay as
-/// they were.
+/// Loads settings, and finds out when to load them again. The environment and the flags never change.
 #[derive(Debug)]
 pub struct ConfigWatcher {
     flags: Flags,
     environment: Environment,
     paths: Vec<PathBuf>,
-    /// The stamps of all paths when the settings were read last.
+    /// The stamps of all paths at the last load.
     loaded_stamps: Vec<u64>,
-    /// Those at the last look.
+    /// The stamps of all paths at the last poll.
     last_stamps: Vec<u64>,
-    /// The settings in force are from a file that says something.
+    /// Whether the settings in force are from a file that is not empty.
     had_content: bool,
-    /// The file was read before.
+    /// Whether the file was read before.
     was_read: bool,
 }
 
@@ -53,59 +51,57 @@ impl ConfigWatcher {
     /// Reads, merges and checks all sources as they are now.
     ///
     /// # Errors
-    /// All problems at once. One of them is a file that is no longer there, or says nothing any more:
-    /// the settings of nothing would let go of all clients and providers. So is a pipe that was read
-    /// before.
+    /// All problems at once. A file that was deleted or emptied is a problem too, since the defaults would drop
+    /// all clients and providers; so is a pipe that was read before.
     pub fn load_config(&mut self) -> Result<LoadedConfig, Problems> {
         let file = settings_path(&self.flags).to_owned();
         let refuse = |message| Err(Problems::for_file(file.display(), message));
-        let again = std::mem::replace(&mut self.was_read, true);
-        let lasting = can_reread(&file);
-        if again && !lasting {
+        let was_read = std::mem::replace(&mut self.was_read, true);
+        let can_reread = can_reread(&file);
+        if was_read && !can_reread {
             self.record_stamps(stamp_paths(&self.paths));
             return refuse(
-                "is no file that can be read again; restart the proxy with what it says now",
+                "is no file that can be read again; restart the proxy to apply a change",
             );
         }
-        // Noted before they are read: what changes in between is a change.
-        self.paths = lasting.then(|| file.clone()).into_iter().collect();
-        let mut before = stamp_paths(&self.paths);
+        // The stamps are taken before the files are read, so that a write in between counts as a change.
+        self.paths = can_reread.then(|| file.clone()).into_iter().collect();
+        let mut stamps = stamp_paths(&self.paths);
         let written = WrittenSettings::read_sources(&self.flags, &self.environment);
-        if let Some(texts) = written.as_ref().ok().and_then(WrittenSettings::prompts_dir) {
-            before.push(stamp_path(&texts));
-            self.paths.push(texts);
+        if let Some(prompts) = written.as_ref().ok().and_then(WrittenSettings::prompts_dir) {
+            stamps.push(stamp_path(&prompts));
+            self.paths.push(prompts);
         }
-        self.record_stamps(before);
+        self.record_stamps(stamps);
         let written = written?;
-        let says = written.has_content;
-        if self.had_content && !says {
+        let has_content = written.has_content;
+        if self.had_content && !has_content {
             return refuse(match written.file {
-                None => "is gone; put it back, or restart the proxy to run without it",
+                None => "was deleted; restore it, or restart the proxy to run without it",
                 Some(_) => "is empty now; write it again, or restart the proxy to run without it",
             });
         }
         let loaded = written.check_settings(&self.environment)?;
-        self.had_content = says;
+        self.had_content = has_content;
         Ok(loaded)
     }
 
-    fn record_stamps(&mut self, read: Vec<u64>) {
-        self.last_stamps.clone_from(&read);
-        self.loaded_stamps = read;
+    fn record_stamps(&mut self, stamps: Vec<u64>) {
+        self.last_stamps.clone_from(&stamps);
+        self.loaded_stamps = stamps;
     }
 
-    /// Looks once: whether there is something else than was read last, and the same as at the look
-    /// before.
+    /// Polls once: whether the files differ from those last loaded, and equal those at the poll before.
     pub fn has_changed(&mut self) -> bool {
-        let now = stamp_paths(&self.paths);
-        let settled = now == self.last_stamps;
-        self.last_stamps = now;
-        settled && self.last_stamps != self.loaded_stamps
+        let stamps = stamp_paths(&self.paths);
+        let is_settled = stamps == self.last_stamps;
+        self.last_stamps = stamps;
+        is_settled && self.last_stamps != self.loaded_stamps
     }
 }
 
-/// Whether it can be read again, as far as anybody knows: what is not there may come, and what is no
-/// file is said where it is read. Nobody waits for a pipe that nobody writes to.
+/// Whether a path may be read more than once: anything but a pipe or a device. Reading a pipe again would wait
+/// for a writer. A missing path counts, since it may appear.
 fn can_reread(path: &Path) -> bool {
     fs::metadata(path).map_or(true, |data| data.is_file() || data.is_dir())
 }
@@ -114,8 +110,7 @@ fn stamp_paths(paths: &[PathBuf]) -> Vec<u64> {
     paths.iter().map(|path| stamp_path(path)).collect()
 }
 
-/// A digest of what the file system says of a file, or of all files of a directory and of the directories in
-/// it.
+/// A digest of the metadata of a file, or of a directory with its files and those of its subdirectories.
 fn stamp_path(path: &Path) -> u64 {
     let mut digest = DefaultHasher::new();
     hash_file(path, 2, &mut digest);
@@ -126,17 +121,19 @@ fn hash_file(path: &Path, depth: u32, digest: &mut DefaultHasher) {
     let data = fs::metadata(path).ok();
     if depth > 0 && data.as_ref().is_some_and(Metadata::is_dir) {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        let mut names: Vec<_> = entries.take(MAX_ENTRIES).map(|one| one.path()).collect();
-        names.sort();
-        for name in names {
-            hash_file(&name, depth - 1, digest);
+        let mut paths: Vec<_> = entries
+            .take(MAX_ENTRIES)
+            .map(|entry| entry.path())
+            .collect();
+        paths.sort();
+        for path in paths {
+            hash_file(&path, depth - 1, digest);
         }
     }
-    // The place behind all links; none of one that is not there.
-    let place = fs::canonicalize(path).ok();
+    let target = fs::canonicalize(path).ok();
     let modified = data.as_ref().and_then(|data| data.modified().ok());
     let length = data.as_ref().map(Metadata::len);
-    (path, place, modified, length).hash(digest);
+    (path, target, modified, length).hash(digest);
 }
 
 #[cfg(test)]

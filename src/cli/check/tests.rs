@@ -23,7 +23,7 @@ fn checked(text: &str) -> Result<String, CommandError> {
 
 const DIGEST: &str = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
 
-/// Whether the lines are among those that are shown, but for the spaces between words.
+/// Asserts that each line is shown, whatever spaces align its words, and that no secret is.
 #[track_caller]
 fn has_lines(shown: &str, lines: &[&str]) {
     for line in lines {
@@ -36,7 +36,7 @@ fn has_lines(shown: &str, lines: &[&str]) {
 }
 
 #[test]
-fn it_shows_what_the_settings_come_to_and_no_key() {
+fn check_shows_values_and_sources_and_no_key() {
     let shown = checked(&format!(
         "[admin]\nkey_sha256 = \"{DIGEST}\"\n\
          [clients.alice]\nkey_sha256 = \"{DIGEST}\"\nmodels = [\"openai/*\"]\nmax_in_flight = 3\n\
@@ -57,7 +57,7 @@ fn it_shows_what_the_settings_come_to_and_no_key() {
             "default_provider openai default",
             "openai/gpt-4o 128000 catalogue - 7087 10631",
             "openai/mine 96000 assumed - 100000 unknown",
-            "openai/mine never by itself, since nobody knows its window",
+            "openai/mine never by itself, since its window is not known",
             "guard.caps mine 900, schema 5000, static_context 16000",
             "guard.system_share 1.000 guard.preset",
             "guard.max_prompt_tokens 12000 guard.preset",
@@ -84,7 +84,7 @@ fn it_shows_what_the_settings_come_to_and_no_key() {
 }
 
 #[test]
-fn without_settings_it_shows_every_default() {
+fn check_without_settings_shows_every_default() {
     let shown = checked("").unwrap();
     has_lines(
         &shown,
@@ -100,7 +100,7 @@ fn without_settings_it_shows_every_default() {
 
 #[test]
 fn a_body_may_be_as_large_as_the_largest_window_needs() {
-    let most = |settings: &str| {
+    let limit = |settings: &str| {
         let shown = checked(settings).unwrap();
         let row = shown.lines().find_map(|line| {
             let mut words = line.split_whitespace();
@@ -114,26 +114,26 @@ fn a_body_may_be_as_large_as_the_largest_window_needs() {
             "[providers.openai]\nbase_url = \"https://api.openai.com/v1\"\nauth = \"none\"\n{models}\n"
         )
     };
-    assert_eq!(most(&provider("")), 32 << 20);
-    // 1,047,576 tokens, as the catalogue says.
+    assert_eq!(limit(&provider("")), 32 << 20);
+    // The catalogue has gpt-4.1 with 1,047,576 tokens.
     let known = provider("models = [\"gpt-4o\", \"gpt-4.1\"]");
-    assert_eq!(most(&known), 64 * 1_047_576);
-    let told = provider("[models.\"openai/mine\"]\ncontext_length = 2000000");
-    assert_eq!(most(&told), 128_000_000);
+    assert_eq!(limit(&known), 64 * 1_047_576);
+    let set = provider("[models.\"openai/mine\"]\ncontext_length = 2000000");
+    assert_eq!(limit(&set), 128_000_000);
     let pattern = provider("[models.\"openai/mine-*\"]\ncontext_length = 2000000");
-    assert_eq!(most(&pattern), 128_000_000);
+    assert_eq!(limit(&pattern), 128_000_000);
     let large = provider("[models.\"openai/mine\"]\ncontext_length = 10000000");
-    assert_eq!(most(&large), 128 << 20);
+    assert_eq!(limit(&large), 128 << 20);
     let room = format!("[server]\nmax_bytes_in_flight = 4294967296\n{large}");
-    assert_eq!(most(&room), 640_000_000);
+    assert_eq!(limit(&room), 640_000_000);
     let little = format!("[server]\nmax_bytes_in_flight = 50000000\n{large}");
-    assert_eq!(most(&little), 32 << 20);
-    let said = format!("[server]\nmax_body_bytes = 1048576\n{large}");
-    assert_eq!(most(&said), 1 << 20);
+    assert_eq!(limit(&little), 32 << 20);
+    let explicit = format!("[server]\nmax_body_bytes = 1048576\n{large}");
+    assert_eq!(limit(&explicit), 1 << 20);
 }
 
 #[test]
-fn it_shows_when_a_conversation_is_summarised_and_by_whom() {
+fn check_shows_the_threshold_and_the_model_of_summaries() {
     let shown = checked(
         "[models.\"simulated/plimsoll-8k\"]\n\
          [recovery]\nenabled = true\n[guard]\nenabled = false\n\
@@ -150,7 +150,7 @@ fn it_shows_when_a_conversation_is_summarised_and_by_whom() {
 }
 
 #[test]
-fn it_shows_where_sessions_are_kept_and_no_password() {
+fn check_shows_the_server_of_the_store_and_no_password() {
     let shown = checked(
         "[store]\nurl = \"rediss-cluster://me:sk-secret@a.example:7000?node=b.example:7001\"\n\
          password_env = \"KEY\"\nprefix = \"mine:\"\n",
@@ -168,17 +168,16 @@ fn it_shows_where_sessions_are_kept_and_no_password() {
     assert!(shown.contains(servers), "{shown}");
 }
 
-/// However many models there are, it is one line, and only where it is true.
 #[test]
-fn unknown_windows_are_told_once() {
+fn models_with_unknown_windows_share_one_warning() {
     let provider = "[providers.a]\nbase_url = \"https://a.example/v1\"\nauth = \"none\"\n";
     let names: Vec<String> = (10..35).map(|n| format!("\"m{n}\"")).collect();
     let shown = checked(&format!("{provider}models = [{}]\n", names.join(", "))).unwrap();
     let (_, warnings) = shown.split_once("\nwarnings\n").unwrap();
-    let told = warnings.lines().next().unwrap();
+    let warning = warnings.lines().next().unwrap();
     assert!(
-        told.contains("a/m10, ") && told.contains(", 5 more,"),
-        "{told}"
+        warning.contains("a/m10, ") && warning.contains(", 5 more,"),
+        "{warning}"
     );
     assert!(shown.ends_with("with 1 warning.\n"), "{shown}");
     let known = checked(&format!(
@@ -188,7 +187,7 @@ fn unknown_windows_are_told_once() {
 }
 
 #[test]
-fn settings_that_cannot_be_used_are_a_failure_of_their_own() {
+fn invalid_settings_are_refused_with_their_message() {
     let failed = checked("[server]\nmax_connections = 0").unwrap_err();
     assert!(matches!(failed, CommandError::Settings(_)), "{failed}");
     let message = failed.to_string();

@@ -1,20 +1,22 @@
 //! The report as text, for a screen of 80 columns. Plain characters, no colour.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
 
 use crate::{
-    cli::table::{self, draw_bar, group_digits},
+    cli::table::{draw_bar, group_digits, write_table},
     guard::found::{ClearedSpan, MessageRange, NextRemovals, PlanExplanation, RequestMakeup},
 };
 
-/// Cells of a bar.
-const CELLS: usize = 20;
-/// Characters of a name that are shown.
+const BAR_CELLS: usize = 20;
+/// Longer names of models and tools are cut.
 const MODEL_CHARS: usize = 60;
 const TOOL_CHARS: usize = 20;
 
 pub(super) fn write_report(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()> {
-    table::write_table(out, &describe_aim(found))?;
+    write_table(out, &describe_aim(found))?;
     writeln!(out, "\nestimated tokens, and per cent of the window")?;
     write_shares(out, found)?;
     writeln!(out, "\nwhat would be done (messages count from 0)")?;
@@ -38,28 +40,24 @@ fn describe_aim(found: &PlanExplanation) -> [[String; 2]; 4] {
     let limit = window.input_limit.map_or(String::new(), |tokens| {
         format!(", of the prompt alone {}", group_digits(tokens))
     });
-    let (tokens, budget) = (
-        group_digits(window.tokens),
-        group_digits(found.budget_tokens),
-    );
-    [
+    let (tokens, source) = (group_digits(window.tokens), window.source);
+    let budget = group_digits(found.budget_tokens);
+    let rows = [
         ("model", model),
         (
             "served by",
             format!("{provider}, profile {}", found.profile),
         ),
-        (
-            "window",
-            format!("{tokens} tokens ({}){limit}", window.source),
-        ),
+        ("window", format!("{tokens} tokens ({source}){limit}")),
         ("budget", format!("{budget} tokens for the prompt")),
-    ]
-    .map(|(name, value)| [name.to_owned(), value])
+    ];
+    rows.map(|(name, value)| [name.to_owned(), value])
 }
 
-/// One row for each kind of content: its tokens as the request came and, where it is edited, as it goes.
+/// One row for each kind of content: its tokens in the request and, where the guard edits it, after the edits.
 fn write_shares(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()> {
     let (came, goes) = (&found.as_it_came, &found.as_it_goes);
+    let (before, after) = (&came.shares, &goes.shares);
     let (reserve, held_back) = (found.reserve_tokens, found.held_back());
     let window = u64::from(found.window.tokens.max(1));
     let edited = found.is_edited();
@@ -71,15 +69,11 @@ fn write_shares(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()>
         format!("{:>12} {percent:>6.1} %", group_digits(tokens))
     };
     for (name, before, after) in [
-        ("system", came.shares.system, goes.shares.system),
-        ("tools", came.shares.tools, goes.shares.tools),
-        ("history", came.shares.history, goes.shares.history),
-        (
-            "tool results",
-            came.shares.tool_results,
-            goes.shares.tool_results,
-        ),
-        ("images", came.shares.images, goes.shares.images),
+        ("system", before.system, after.system),
+        ("tools", before.tools, after.tools),
+        ("history", before.history, after.history),
+        ("tool results", before.tool_results, after.tool_results),
+        ("images", before.images, after.images),
         ("reserve", reserve, reserve),
         ("held back", held_back, held_back),
         ("free", came.free, goes.free),
@@ -89,7 +83,7 @@ fn write_shares(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()>
             continue;
         }
         let goes = if edited { cell(after) } else { String::new() };
-        let bar = draw_bar(after.into(), window, CELLS);
+        let bar = draw_bar(after.into(), window, BAR_CELLS);
         writeln!(out, "  {name:<12}{}{goes}  {bar}", cell(before))?;
     }
     Ok(())
@@ -104,21 +98,20 @@ fn describe_edits(found: &PlanExplanation) -> Vec<String> {
         lines.push("Nothing: it goes on byte for byte.".to_owned());
     }
     for text in &found.shortened {
+        let (how, message) = (text.how, text.message);
         let part = text.part.map_or(String::new(), |at| format!(", part {at}"));
         let name = sanitize_name(&text.name, TOOL_CHARS);
-        let (before, after) = (group_digits(text.before), group_digits(text.after));
+        let sizes = format_change(text.before, text.after);
         lines.push(format!(
-            "{} message {}{part}  {name}  {before} -> {after} tokens",
-            text.how, text.message
+            "{how} message {message}{part}  {name}  {sizes} tokens"
         ));
     }
     for cut in &found.truncated {
-        let tool = sanitize_name(&cut.tool, TOOL_CHARS);
-        let (before, after) = (group_digits(cut.before), group_digits(cut.after));
-        let why = if cut.tighter { "  harder" } else { "" };
+        let (message, tool) = (cut.message, sanitize_name(&cut.tool, TOOL_CHARS));
+        let sizes = format_change(cut.before, cut.after);
+        let harder = if cut.tighter { "  harder" } else { "" };
         lines.push(format!(
-            "truncate message {}  {tool}  {before} -> {after} characters{why}",
-            cut.message
+            "truncate message {message}  {tool}  {sizes} characters{harder}"
         ));
     }
     let cleared = found.cleared.as_ref().map(describe_cleared);
@@ -126,8 +119,8 @@ fn describe_edits(found: &PlanExplanation) -> Vec<String> {
     let folded = found.folded.as_ref().map(describe_span);
     lines.extend(folded.map(|folded| format!("fold {folded}")));
     if let Some(cap) = found.lowered_cap() {
-        let (asked, sent) = (group_digits(cap.asked), group_digits(cap.sent));
-        lines.push(format!("lower the answer's cap: {asked} -> {sent} tokens"));
+        let tokens = format_change(cap.asked, cap.sent);
+        lines.push(format!("lower the answer's cap: {tokens} tokens"));
     }
     lines.push(format!("as it came  {}", describe_size(&found.as_it_came)));
     if found.is_edited() {
@@ -157,12 +150,11 @@ fn describe_next(next: &NextRemovals) -> Vec<String> {
         lines.push(heading.to_owned());
     }
     for result in &next.results {
-        let tool = sanitize_name(&result.tool, TOOL_CHARS);
+        let (message, tool) = (result.message, sanitize_name(&result.tool, TOOL_CHARS));
         let (chars, limit) = (group_digits(result.chars), group_digits(result.limit_chars));
         let tokens = group_digits(result.tokens);
         lines.push(format!(
-            "  message {}  {tool}  {chars} of {limit} characters  ~{tokens} tokens",
-            result.message
+            "  message {message}  {tool}  {chars} of {limit} characters  ~{tokens} tokens"
         ));
     }
     let more = |count_in_all: usize, shown: usize, noun: &str| {
@@ -177,7 +169,7 @@ fn describe_next(next: &NextRemovals) -> Vec<String> {
         return lines;
     };
     lines.push(format!("the next cut folds {}", describe_span(cut)));
-    // One turn alone is what the cut is.
+    // A single turn is the cut itself.
     if next.turns_in_all > 1 {
         let turns = next.turns.iter().map(describe_span);
         lines.extend(turns.map(|turn| format!("  {turn}")));
@@ -186,16 +178,15 @@ fn describe_next(next: &NextRemovals) -> Vec<String> {
     lines
 }
 
-/// How much of what is cleared, in one line.
 fn describe_cleared(cleared: &ClearedSpan) -> String {
     let counts = [
         (cleared.results, "result"),
         (cleared.inputs, "input"),
         (cleared.media, "image"),
     ];
-    let counts = counts.into_iter().filter(|(number, _)| *number > 0);
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
     let counts: Vec<_> = counts
-        .map(|(number, noun)| format_count(number, noun))
+        .map(|(count, noun)| format_count(*count, noun))
         .collect();
     let (counts, tokens) = (counts.join(", "), group_digits(cleared.tokens));
     let messages = describe_range(cleared.first, cleared.last);
@@ -203,12 +194,15 @@ fn describe_cleared(cleared: &ClearedSpan) -> String {
 }
 
 fn describe_span(span: &MessageRange) -> String {
-    let messages = describe_range(span.first, span.last);
-    let number = match span.first == span.last {
-        true => String::new(),
-        false => format!("{}, ", format_count(span.messages, "message")),
-    };
-    format!("{messages} ({number}~{} tokens)", group_digits(span.tokens))
+    let range = describe_range(span.first, span.last);
+    let tokens = group_digits(span.tokens);
+    match span.first == span.last {
+        true => format!("{range} (~{tokens} tokens)"),
+        false => format!(
+            "{range} ({}, ~{tokens} tokens)",
+            format_count(span.messages, "message")
+        ),
+    }
 }
 
 fn describe_range(first: usize, last: usize) -> String {
@@ -218,15 +212,18 @@ fn describe_range(first: usize, last: usize) -> String {
     }
 }
 
-fn format_count(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", group_digits(number))
+fn format_count(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", group_digits(count))
 }
 
-/// A name from the request, as it may stand on a terminal: short, and nothing that moves the
-/// cursor.
-fn sanitize_name(name: &str, most: usize) -> String {
-    let mut shown: String = name.chars().take(most).collect();
+fn format_change(before: impl Display, after: impl Display) -> String {
+    format!("{} -> {}", group_digits(before), group_digits(after))
+}
+
+/// A name from the request for a terminal: cut at `max_chars`, without control characters.
+fn sanitize_name(name: &str, max_chars: usize) -> String {
+    let mut shown: String = name.chars().take(max_chars).collect();
     if shown.len() < name.len() {
         shown.push('…');
     }

@@ -1,10 +1,8 @@
-//! Names of models: who serves them, and what they are called there.
+//! Names of models: which provider serves a name, and under which name there.
 //!
-//! A name with a slash is `provider/model` only where such a provider is configured: the names of
-//! open models have slashes of their own. No windows and no sockets here, so that the settings are
-//! checked by the same rules that requests follow.
-//!
-//! A name is followed through its aliases to its places, and to those of its fallbacks.
+//! A name with a slash is `provider/model` only where that provider is configured, since the names of open models
+//! contain slashes too. A name is resolved through its aliases to its deployments, and then to its fallbacks.
+//! The checks of the settings and the requests use the same code. No windows and no I/O here.
 
 mod overrides;
 mod references;
@@ -20,10 +18,10 @@ use self::overrides::merge_overrides;
 use super::{Config, ModelConfig, ProviderConfig};
 pub(super) use references::{check_references, read_aliases};
 
-/// Names are kept where something is learnt of a model, so that their length is bounded; in bytes.
+/// Bytes of the longest name of a model. Names are kept with what is learnt of a model, so they are bounded.
 pub(crate) const MAX_NAME_BYTES: usize = 1_024;
 
-/// Everything that is configured of names.
+/// The parts of the settings that names are resolved with.
 #[derive(Clone, Debug)]
 pub struct ModelNames {
     providers: BTreeMap<String, ProviderConfig>,
@@ -39,7 +37,7 @@ pub struct ServedModel {
     pub model: String,
 }
 
-/// A place with what is told of it, and its share beside its neighbours'.
+/// A model at a provider with the settings that apply to it, and its share of the sessions as a weight.
 #[derive(Clone, Debug)]
 pub struct ResolvedDeployment {
     pub served_model: ServedModel,
@@ -47,7 +45,7 @@ pub struct ResolvedDeployment {
     pub weight: u32,
 }
 
-/// Nobody to send a request to.
+/// Why a name has no provider.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ModelNameError {
     #[error("There is no provider `{name}`. Configured are: {existing}.")]
@@ -63,7 +61,7 @@ pub enum ModelNameError {
     Ambiguous { model: String, candidates: String },
 }
 
-/// Whether a name fits a pattern, which may have a `*` at its end.
+/// Whether a name matches a pattern, which may end with a `*`.
 pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
@@ -71,7 +69,7 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// How much of a name a pattern says that fits: all of it, or so many bytes of its beginning.
+/// The order among patterns that match a name: the largest is an exact name, else the longest pattern.
 fn rank_pattern(pattern: &str) -> (bool, usize) {
     (!pattern.ends_with('*'), pattern.len())
 }
@@ -86,35 +84,37 @@ impl ModelNames {
         }
     }
 
-    /// What a name stands for, through all its aliases. With a provider that the client named beside
-    /// it, an alias counts only where it leads there: that provider may have a model of this name.
+    /// The name at the end of all aliases. Where the client chose a provider, an alias counts only if it leads to
+    /// that provider, which may have a model of this name itself.
     pub fn resolve_aliases<'m>(&self, model: &'m str, chosen: Option<&str>) -> Cow<'m, str> {
         let mut name = Cow::Borrowed(model);
-        // Settings with a chain that does not end are refused; this bounds all others.
+        // Checked settings have no loop of aliases; the bound ends the others.
         for _ in 0..self.aliases.len() {
             match self.resolve_alias(&name) {
                 Some(next) => name = next.into(),
                 None => break,
             }
         }
-        let leads_there = |chosen: &str| {
-            let found = self.resolve_deployments(&name, None);
-            found.is_ok_and(|found| found.iter().any(|one| one.served_model.provider == chosen))
+        let leads_to = |chosen: &str| {
+            let found = self.resolve_deployments(&name, None).unwrap_or_default();
+            found
+                .iter()
+                .any(|deployment| deployment.served_model.provider == chosen)
         };
         match chosen {
-            Some(chosen) if name != model && !leads_there(chosen) => model.into(),
+            Some(chosen) if name != model && !leads_to(chosen) => model.into(),
             _ => name,
         }
     }
 
-    /// What the alias of that name stands for: the exact one, else that with the longest beginning.
-    /// A name that would stand for itself (as where `*` is one model) stands for nothing more.
+    /// Follows one alias: the exact one, else the longest pattern. `None` where a name stands for itself, as with
+    /// `"*" = "model"` for that model.
     fn resolve_alias(&self, model: &str) -> Option<String> {
         let aliases = self.aliases.iter();
-        let fitting = aliases.filter(|(pattern, _)| matches_pattern(pattern, model));
-        let (pattern, to) = fitting.max_by_key(|(pattern, _)| rank_pattern(pattern))?;
-        let rest = pattern.strip_suffix('*');
-        let rest = rest.and_then(|start| model.strip_prefix(start));
+        let matching = aliases.filter(|(pattern, _)| matches_pattern(pattern, model));
+        let (pattern, to) = matching.max_by_key(|(pattern, _)| rank_pattern(pattern))?;
+        let prefix = pattern.strip_suffix('*');
+        let rest = prefix.and_then(|prefix| model.strip_prefix(prefix));
         let name = match (to.strip_suffix('*'), rest) {
             (Some(to), Some(rest)) => format!("{to}{rest}"),
             _ => to.clone(),
@@ -122,74 +122,73 @@ impl ModelNames {
         (!model.is_empty() && name != model).then_some(name)
     }
 
-    /// Whether the settings give places to a model of that name.
+    /// Whether the settings list deployments for a name.
     pub fn has_deployments(&self, name: &str) -> bool {
-        let own = self.models.get(name);
-        own.is_some_and(|model| !model.deployments.is_empty())
+        let model = self.models.get(name);
+        model.is_some_and(|model| !model.deployments.is_empty())
     }
 
-    /// The places of a name without aliases, none twice, with the settings of each; never empty.
+    /// The deployments of a name that is no alias, each once; never empty. `chosen` keeps those of one provider.
     ///
     /// # Errors
-    /// Nobody serves it.
+    /// No provider serves it.
     pub fn resolve_deployments(
         &self,
         name: &str,
         chosen: Option<&str>,
     ) -> Result<Vec<ResolvedDeployment>, ModelNameError> {
-        if let Some(deployed) = self.find_deployments(name, chosen) {
-            return Ok(deployed);
+        if let Some(deployments) = self.find_deployments(name, chosen) {
+            return Ok(deployments);
         }
         if chosen.is_none() && self.has_deployments(name) {
             return Err(self.unknown_model(name));
         }
-        let place = self.resolve_model(name, chosen)?;
+        let served_model = self.resolve_model(name, chosen)?;
         Ok(vec![ResolvedDeployment {
-            settings: self.find_overrides(name, &place),
-            served_model: place,
+            settings: self.find_overrides(name, &served_model),
+            served_model,
             weight: 1,
         }])
     }
 
-    /// The places that the settings give to a model, those of the chosen provider only; `None` where
-    /// there are none.
+    /// The deployments that the settings list for a model, those of the chosen provider only; `None` where there
+    /// are none.
     pub fn find_deployments(
         &self,
         name: &str,
         chosen: Option<&str>,
     ) -> Option<Vec<ResolvedDeployment>> {
-        let own = self.models.get(name)?;
+        let model = self.models.get(name)?;
         let mut found: Vec<ResolvedDeployment> = Vec::new();
-        for deployment in &own.deployments {
+        for deployment in &model.deployments {
             let name = self.resolve_aliases(&deployment.model, None);
-            // Settings with a deployment that nobody serves are refused.
-            let Ok(place) = self.resolve_model(&name, None) else {
+            // Checked settings have a provider for each deployment.
+            let Ok(served_model) = self.resolve_model(&name, None) else {
                 continue;
             };
-            let elsewhere = chosen.is_some_and(|chosen| chosen != place.provider);
-            if elsewhere || found.iter().any(|one| one.served_model == place) {
+            let is_elsewhere = chosen.is_some_and(|chosen| chosen != served_model.provider);
+            if is_elsewhere || found.iter().any(|known| known.served_model == served_model) {
                 continue;
             }
             found.push(ResolvedDeployment {
-                settings: merge_overrides(own, self.find_overrides(&name, &place)),
-                served_model: place,
+                settings: merge_overrides(model, self.find_overrides(&name, &served_model)),
+                served_model,
                 weight: deployment.weight,
             });
         }
         (!found.is_empty()).then_some(found)
     }
 
-    /// The provider of that name.
-    ///
     /// # Errors
-    /// There is none.
+    /// No provider has that name.
     pub fn find_provider(&self, name: &str) -> Result<&str, ModelNameError> {
-        let found = self.providers.get_key_value(name);
-        let found = found.map(|(name, _)| name.as_str());
-        found.ok_or_else(|| self.unknown_provider(name))
+        match self.providers.get_key_value(name) {
+            Some((name, _)) => Ok(name),
+            None => Err(self.unknown_provider(name)),
+        }
     }
 
-    /// Who gets what names no model: the default provider, else the only one.
+    /// The provider for requests without a model: the default one, else the only one.
     ///
     /// # Errors
     /// There are several, and none is the default.
@@ -203,10 +202,10 @@ impl ModelNames {
         }
     }
 
-    /// Who serves a name without aliases, in one place.
+    /// The one provider that serves a name without aliases and deployments, and the model's name there.
     ///
     /// # Errors
-    /// Nobody does; the message names what exists.
+    /// No provider serves it; the message lists the providers.
     pub fn resolve_model(
         &self,
         name: &str,
@@ -214,8 +213,9 @@ impl ModelNames {
     ) -> Result<ServedModel, ModelNameError> {
         let (provider, model) = match chosen {
             Some(chosen) => {
-                let own = name.strip_prefix(chosen).and_then(|m| m.strip_prefix('/'));
-                (self.find_provider(chosen)?, own.unwrap_or(name))
+                let rest = name.strip_prefix(chosen);
+                let bare = rest.and_then(|rest| rest.strip_prefix('/'));
+                (self.find_provider(chosen)?, bare.unwrap_or(name))
             }
             None => self.find_serving_provider(name)?,
         };
@@ -225,8 +225,7 @@ impl ModelNames {
         })
     }
 
-    /// Whether a provider or a setting claims that name, so that it is not just left to the default
-    /// provider.
+    /// Whether a provider or a setting names the model, so that it does not only fall to the default provider.
     pub fn is_claimed(&self, name: &str) -> bool {
         let prefixed = name.split_once('/');
         prefixed.is_some_and(|(left, _)| self.providers.contains_key(left))
@@ -234,26 +233,30 @@ impl ModelNames {
             || !matches!(self.match_provider(name), Ok(None))
     }
 
-    /// Every name that the settings spell out, without patterns and without aliases, with the
-    /// provider that is said beside it.
+    /// Every model's name in the settings that is neither a pattern nor an alias, with the provider that is set
+    /// for it. A name may be there several times.
     pub fn list_configured_names(&self) -> Vec<(&str, Option<&str>)> {
         let mut names: Vec<(&String, Option<&str>)> = Vec::new();
-        for (name, provider) in &self.providers {
-            let own = provider.models.iter();
-            names.extend(own.map(|model| (model, Some(name.as_str()))));
+        for (provider, settings) in &self.providers {
+            let models = settings.models.iter();
+            names.extend(models.map(|model| (model, Some(provider.as_str()))));
         }
         for (name, model) in &self.models {
             names.push((name, model.provider.as_deref()));
-            let places = model.deployments.iter().map(|one| &one.model);
-            let others = places.chain(&model.fallback).chain(&model.larger);
+            let deployments = model.deployments.iter();
+            let others = deployments.map(|deployment| &deployment.model);
+            let others = others.chain(&model.fallback).chain(&model.larger);
             names.extend(others.map(|name| (name, None)));
         }
         names.extend(self.aliases.values().map(|name| (name, None)));
-        let names = names.into_iter().map(|(name, of)| (name.as_str(), of));
-        names.filter(|(name, _)| !name.ends_with('*')).collect()
+        names.retain(|(name, _)| !name.ends_with('*'));
+        names
+            .into_iter()
+            .map(|(name, provider)| (name.as_str(), provider))
+            .collect()
     }
 
-    /// Every alias that is a whole name.
+    /// Every alias that is no pattern.
     pub fn list_aliases(&self) -> impl Iterator<Item = &str> {
         let names = self.aliases.keys().map(String::as_str);
         names.filter(|name| !name.ends_with('*'))
@@ -271,32 +274,29 @@ impl ModelNames {
         if let Some(provider) = self.match_provider(model)? {
             return Ok((provider, model));
         }
-        let fallback = self
-            .find_default_provider()
-            .map_err(|_| self.unknown_model(model))?;
-        Ok((fallback, model))
+        let default = self.find_default_provider();
+        Ok((default.map_err(|_| self.unknown_model(model))?, model))
     }
 
-    /// The provider with the most exact pattern for a bare name, its own or one of the models'.
+    /// The provider with the most exact pattern for a bare name, among the patterns of providers and of models.
     fn match_provider(&self, model: &str) -> Result<Option<&str>, ModelNameError> {
-        let own = self.providers.iter().flat_map(|(name, provider)| {
+        let of_providers = self.providers.iter().flat_map(|(name, provider)| {
             let patterns = provider.models.iter();
-            patterns.map(move |pattern| (pattern.as_str(), name.as_str()))
+            patterns.map(move |pattern| (pattern, name.as_str()))
         });
-        let told = self.models.iter().filter_map(|(pattern, told)| {
-            let provider = self.find_provider(told.provider.as_deref()?).ok()?;
-            pattern
-                .ends_with('*')
-                .then_some((pattern.as_str(), provider))
+        let of_models = self.models.iter().filter_map(|(pattern, model)| {
+            let provider = self.find_provider(model.provider.as_deref()?).ok()?;
+            Some((pattern, provider))
         });
-        let mut fitting: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for (pattern, provider) in own.chain(told) {
+        let of_models = of_models.filter(|(pattern, _)| pattern.ends_with('*'));
+        let mut matching: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for (pattern, provider) in of_providers.chain(of_models) {
             if matches_pattern(pattern, model) {
-                let best = fitting.entry(rank_pattern(pattern)).or_default();
-                best.insert(provider);
+                let providers = matching.entry(rank_pattern(pattern)).or_default();
+                providers.insert(provider);
             }
         }
-        let best = fitting.pop_last().map(|(_, providers)| providers);
+        let best = matching.into_values().next_back();
         let best: Vec<_> = best.into_iter().flatten().collect();
         match best[..] {
             [] => Ok(None),

@@ -1,52 +1,52 @@
-//! What the settings tell of a model in one place.
+//! The settings of a model at a provider.
 
 use super::{ModelNames, ServedModel, matches_pattern};
 use crate::config::ModelConfig;
 
 impl ModelNames {
-    /// What is told of a model: under the name that was asked for, as `provider/model`, or bare;
-    /// else by the longest pattern. A key that names another provider is another model's.
-    pub(super) fn find_overrides(&self, asked: &str, place: &ServedModel) -> ModelConfig {
-        let ServedModel { provider, model } = place;
+    /// The settings of a model under the name of the request, else as `provider/model`, else bare, else under the
+    /// longest pattern. Settings that name another provider belong to another model.
+    pub(super) fn find_overrides(&self, requested: &str, served: &ServedModel) -> ModelConfig {
+        let ServedModel { provider, model } = served;
         let full = format!("{provider}/{model}");
-        let names = [asked, &full, model];
-        let fits = |key: &str, told: &ModelConfig| {
-            let of_it = told.provider.as_ref().is_none_or(|own| own == provider);
-            // One with places of its own is the model that is asked for by that name, and no other.
-            of_it && (told.deployments.is_empty() || key == asked)
+        let names = [requested, &full, model];
+        let applies = |key: &str, settings: &ModelConfig| {
+            let has_provider = settings
+                .provider
+                .as_ref()
+                .is_none_or(|named| named == provider);
+            // Settings with deployments apply to a request for that name only.
+            has_provider && (settings.deployments.is_empty() || key == requested)
         };
         let exact = names.into_iter().find_map(|name| {
-            let told = self.models.get(name)?;
-            fits(name, told).then_some(told)
+            let settings = self.models.get(name)?;
+            applies(name, settings).then_some(settings)
         });
         let by_pattern = || {
-            let patterns = self.models.iter().filter(|(pattern, told)| {
+            let patterns = self.models.iter().filter(|(pattern, settings)| {
                 pattern.ends_with('*')
-                    && fits(pattern, told)
+                    && applies(pattern, settings)
                     && names.iter().any(|name| matches_pattern(pattern, name))
             });
             let longest = patterns.max_by_key(|(pattern, _)| pattern.len());
-            longest.map(|(_, told)| told)
+            longest.map(|(_, settings)| settings)
         };
         exact.or_else(by_pattern).cloned().unwrap_or_default()
     }
 }
 
-/// What is told of a place, as a part of a model that has told things of its own: those come first,
-/// but a place never holds more than is told of it. Who else answers is the model's business alone.
-pub(super) fn merge_overrides(model: &ModelConfig, place: ModelConfig) -> ModelConfig {
-    let least = |a: Option<u32>, b: Option<u32>| match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    };
+/// The settings of one deployment of `model`. Those of `model` override those of the deployment, except that the
+/// smaller window counts. Fallbacks are those of `model`.
+pub(super) fn merge_overrides(model: &ModelConfig, deployment: ModelConfig) -> ModelConfig {
+    let smaller = |a: Option<u32>, b: Option<u32>| a.into_iter().chain(b).min();
     ModelConfig {
-        provider: place.provider,
-        context_length: least(model.context_length, place.context_length),
-        input_length: least(model.input_length, place.input_length),
-        optimal_max_tokens: model.optimal_max_tokens.or(place.optimal_max_tokens),
-        critical_max_tokens: model.critical_max_tokens.or(place.critical_max_tokens),
-        caution_cadence: model.caution_cadence.or(place.caution_cadence),
-        recovery: model.recovery.or(place.recovery),
+        provider: deployment.provider,
+        context_length: smaller(model.context_length, deployment.context_length),
+        input_length: smaller(model.input_length, deployment.input_length),
+        optimal_max_tokens: model.optimal_max_tokens.or(deployment.optimal_max_tokens),
+        critical_max_tokens: model.critical_max_tokens.or(deployment.critical_max_tokens),
+        caution_cadence: model.caution_cadence.or(deployment.caution_cadence),
+        recovery: model.recovery.or(deployment.recovery),
         deployments: Vec::new(),
         fallback: model.fallback.clone(),
         larger: model.larger.clone(),

@@ -1,22 +1,19 @@
-//! Reads the directory of texts that take the place of the built-in prompts.
+//! Reads the directory of texts that replace the built-in prompts.
 //!
-//! Every file that cannot be used is reported, not only the first. Files whose names begin with a
-//! dot are left alone: editors and desktops make them. Nothing is read beyond its bound.
+//! Every unusable file is reported, not only the first. Files whose names begin with a dot are ignored, since
+//! editors and desktops make them.
 
 use std::{fs, io, path::Path};
 
-use super::{MAX_CHARS, Prompts, list_text_names};
+use super::{BUILT_IN, MAX_CHARS, Prompts};
 use crate::config::{load::read_text, problem::find_nearest, section::Section};
 
-/// Files of a folder that are looked at. With the right names there are nine.
+/// Files that are read of each folder, which has nine at most when all names are right.
 const MAX_FILES: usize = 100;
-
-/// Bytes of the longest text.
 const MAX_BYTES: u64 = 4 * MAX_CHARS as u64 + 4;
-
 const KEY: &str = "prompts_dir";
 
-/// The built-in texts, and those of a directory over them.
+/// The built-in texts, overridden by those of a directory.
 pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) -> Prompts {
     let mut prompts = Prompts::default();
     let Some(folder) = folder else {
@@ -31,16 +28,14 @@ pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) ->
     let names = match list_files(folder) {
         Ok(names) => names,
         Err(error) => {
-            let message = format!(
-                "cannot be read: {error}; make the directory, or leave the setting out for the \
-                 built-in texts"
-            );
+            let remedy = "make the directory, or leave the setting out for the built-in texts";
+            let message = format!("cannot be read: {error}; {remedy}");
             s.refuse_value(KEY, Some(shown), message);
             return prompts;
         }
     };
     for entry in names {
-        // A file beside the directories of languages is no text either, and said to be none.
+        // A file beside the directories of languages is reported as no text.
         let texts = match list_files(&folder.join(&entry)) {
             Ok(files) => files.iter().map(|file| format!("{entry}/{file}")).collect(),
             Err(_) => vec![entry],
@@ -54,11 +49,11 @@ pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) ->
     prompts
 }
 
-/// Puts one text of a directory in the place of the built-in one.
+/// Replaces one built-in text.
 fn load_text(folder: &Path, name: &str, prompts: &mut Prompts) -> Result<(), String> {
-    let at = find_text_index(name)?;
+    let index = find_text_index(name)?;
     let path = folder.join(name);
-    // What is no file, such as a pipe, might never end.
+    // A pipe or a device might never end.
     let text = match path.metadata() {
         Ok(data) if !data.is_file() => Err(io::Error::other("it is no file")),
         _ => read_text(&path, MAX_BYTES, "a text"),
@@ -66,12 +61,15 @@ fn load_text(folder: &Path, name: &str, prompts: &mut Prompts) -> Result<(), Str
     let text = text.map_err(|error| {
         format!("cannot be read: {error}; make it a readable file of UTF-8 text")
     })?;
-    prompts.replace_text(at, &text)
+    prompts.replace_text(index, &text)
 }
 
-/// The number of a text by its name, else which there are.
+/// The index of a text in [`BUILT_IN`].
+///
+/// # Errors
+/// A message with the names that exist.
 pub(super) fn find_text_index(name: &str) -> Result<usize, String> {
-    let known = list_text_names();
+    let known = BUILT_IN.map(|(name, _)| name);
     let found = known.iter().position(|known| *known == name);
     found.ok_or_else(|| match find_nearest(name, &known) {
         Some(near) => format!("is not the name of a text; did you mean {near}?"),
@@ -79,7 +77,7 @@ pub(super) fn find_text_index(name: &str) -> Result<usize, String> {
     })
 }
 
-/// The names in a directory, in order.
+/// The names in a directory, sorted, without those that begin with a dot.
 fn list_files(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)?.take(MAX_FILES) {

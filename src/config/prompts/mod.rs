@@ -1,10 +1,10 @@
-//! What is said to the model: built in, or replaced by files of the same names.
+//! The prompts of recovery: built in, or replaced by files of the same names.
 //!
-//! Each text says plainly where it comes from (the context guard between client and model, not the
-//! user), that it is no new request and no new task, what to do now, and that the work goes on.
-//! None claims authority or asks for secrecy: models rightly take that for an attack. They are
-//! short, since in a small window a whole countdown of them must fit under the budget.
-//!
+//! Each text names its source (the context guard between client and model, not the user), says that it is no new
+//! request and no new task, what to do now, and that the work goes on. No text claims authority or asks for
+//! secrecy: models rightly take that for an attack. The texts are short, since a whole countdown must fit under
+//! the budget of a small window.
+
 mod directory;
 
 use std::borrow::Cow;
@@ -12,35 +12,30 @@ use std::borrow::Cow;
 use super::Language;
 pub(super) use directory::read_prompts;
 
-/// Characters of one text.
 pub const MAX_CHARS: usize = 8_000;
 /// Characters of the head of a preface, which is stored with every state of its course.
 pub const MAX_HEAD_CHARS: usize = 2_000;
 
-/// Stands for how many replies remain.
+/// Replaced by the number of replies that are left.
 const REMAINING: &str = "{remaining}";
-/// Stands for the number of a course.
+/// Replaced by the number of the course.
 const COURSE: &str = "{course}";
 
 /// How the model is asked to save its notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteMethod {
-    /// By our tools.
+    /// With the injected tools.
     Tools,
-    /// By a block in its reply.
+    /// With a block in its reply.
     Text,
 }
 
-/// All texts, in both languages.
+/// All texts in both languages, in the order of [`BUILT_IN`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prompts {
-    /// In the order of [`BUILT_IN`].
-    texts: [Cow<'static, str>; 2 * KINDS],
-}
+pub struct Prompts([Cow<'static, str>; 2 * KINDS]);
 
 const KINDS: usize = 9;
 
-#[derive(Clone, Copy)]
 enum PromptKind {
     CautionTools,
     CautionText,
@@ -53,14 +48,14 @@ enum PromptKind {
     GoOn,
 }
 
-/// Names and texts, in the order of [`Kind`].
+/// Names and texts of files.
 macro_rules! texts {
     ($($name:literal)*) => {
         [$((concat!($name, ".txt"), include_str!(concat!($name, ".txt")))),*]
     };
 }
 
-/// Names and texts, English before Chinese.
+/// Names and texts in the order of [`PromptKind`], English before Chinese.
 const BUILT_IN: [(&str, &str); 2 * KINDS] = texts! {
     "en/caution-tools" "en/caution-text"
     "en/critical-tools" "en/critical-text"
@@ -74,40 +69,32 @@ const BUILT_IN: [(&str, &str); 2 * KINDS] = texts! {
     "zh/go-on"
 };
 
-/// The names of all texts: a folder for each language, a file for each text.
-pub(super) fn list_text_names() -> [&'static str; 2 * KINDS] {
-    BUILT_IN.map(|(name, _)| name)
-}
-
 impl Default for Prompts {
     fn default() -> Self {
-        Self {
-            texts: BUILT_IN.map(|(_, text)| Cow::Borrowed(text.trim())),
-        }
+        Self(BUILT_IN.map(|(_, text)| Cow::Borrowed(text.trim())))
     }
 }
 
 impl Prompts {
-    /// The prompt on entering caution, and now and then while it lasts.
-    pub fn caution_prompt(&self, language: Language, way: NoteMethod) -> &str {
-        let kind = match way {
+    /// The prompt at the beginning of caution, repeated at the caution cadence.
+    pub fn caution_prompt(&self, language: Language, method: NoteMethod) -> &str {
+        let kind = match method {
             NoteMethod::Tools => PromptKind::CautionTools,
             NoteMethod::Text => PromptKind::CautionText,
         };
         self.select_text(language, kind)
     }
 
-    /// A prompt of a countdown. `remaining` replies are left before a new course, the one that is
-    /// asked for included. The first of a countdown says all; those that follow are short, since
-    /// it still stands in the conversation.
+    /// A prompt of a countdown: `remaining` replies are left before a new course, this one included. Only the
+    /// first one is long, since it stays in the conversation.
     pub fn critical_prompt(
         &self,
         language: Language,
-        way: NoteMethod,
+        method: NoteMethod,
         remaining: u32,
         first: bool,
     ) -> String {
-        let kind = match (way, first) {
+        let kind = match (method, first) {
             (NoteMethod::Tools, true) => PromptKind::CriticalTools,
             (NoteMethod::Text, true) => PromptKind::CriticalText,
             (NoteMethod::Tools, false) => PromptKind::CountdownTools,
@@ -117,45 +104,45 @@ impl Prompts {
         text.replace(REMAINING, &remaining.to_string())
     }
 
-    /// The head of a course's preface, where reminders follow.
+    /// The head of a course's preface with reminders.
     pub fn reminders_head(&self, language: Language, course: u32) -> String {
         let text = self.select_text(language, PromptKind::CourseReminders);
         text.replace(COURSE, &course.to_string())
     }
 
-    /// The head of a course's preface, where facts follow that we have picked ourselves.
+    /// The head of a course's preface with the facts of the ledger.
     pub fn facts_head(&self, language: Language, course: u32) -> String {
         let text = self.select_text(language, PromptKind::CourseFacts);
         text.replace(COURSE, &course.to_string())
     }
 
-    /// What follows a reply that held the block and nothing else.
+    /// The prompt after a reply that contained the block and nothing else.
     pub fn continue_prompt(&self, language: Language) -> &str {
         self.select_text(language, PromptKind::GoOn)
     }
 
-    /// Puts a text in the place of the built-in one of that number among [`names`].
+    /// Replaces the text at an index of [`BUILT_IN`].
     ///
     /// # Errors
-    /// Why it cannot be used, and what to do, to be read after its name; the built-in one stays.
-    fn replace_text(&mut self, at: usize, text: &str) -> Result<(), String> {
+    /// Why the text cannot be used, and what to do, as words that follow its name; the built-in text stays.
+    fn replace_text(&mut self, index: usize, text: &str) -> Result<(), String> {
         let text = text.trim_start_matches('\u{FEFF}').trim();
-        let built_in = BUILT_IN[at].1;
-        let most = match built_in.contains(COURSE) {
+        let (_, built_in) = BUILT_IN[index];
+        let max_chars = match built_in.contains(COURSE) {
             true => MAX_HEAD_CHARS,
             false => MAX_CHARS,
         };
         if text.is_empty() {
             return Err("is empty; write a text, or remove it for the built-in one".to_owned());
         }
-        if text.chars().nth(most).is_some() {
-            return Err(format!("is longer than {most} characters; shorten it"));
+        if text.chars().nth(max_chars).is_some() {
+            return Err(format!("is longer than {max_chars} characters; shorten it"));
         }
         if built_in.contains(REMAINING) && !text.contains(REMAINING) {
             let message = "must contain {remaining}, which stands for the answers that are left";
             return Err(message.to_owned());
         }
-        self.texts[at] = Cow::Owned(text.to_owned());
+        self.0[index] = Cow::Owned(text.to_owned());
         Ok(())
     }
 
@@ -164,7 +151,7 @@ impl Prompts {
             Language::English => 0,
             Language::Chinese => KINDS,
         };
-        &self.texts[first + kind as usize]
+        &self.0[first + kind as usize]
     }
 }
 
@@ -174,7 +161,7 @@ mod tests {
     use Language::{Chinese, English};
 
     #[test]
-    fn every_text_stands_at_its_name() {
+    fn every_kind_of_prompt_reads_the_file_of_its_name() {
         let prompts = Prompts::default();
         for (language, folder) in [(English, "en"), (Chinese, "zh")] {
             for (name, kind) in [
@@ -203,12 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn they_are_short_and_say_where_they_come_from() {
+    fn prompts_are_short_and_name_their_source() {
         for (name, text) in BUILT_IN {
             let english = name.starts_with("en/");
-            let most = if english { 620 } else { 260 };
+            let max_chars = if english { 620 } else { 260 };
             let chars = text.trim().chars().count();
-            assert!(chars <= most, "{name}: {chars} characters");
+            assert!(chars <= max_chars, "{name}: {chars} characters");
             for needed in match english {
                 true => ["context guard between client and model", "not", "no"],
                 false => ["守护程序", "不是用户所说", "不是新的请求，也不是新任务"],
@@ -232,26 +219,27 @@ mod tests {
         }
         let prompts = Prompts::default();
         for language in [English, Chinese] {
-            for way in [NoteMethod::Tools, NoteMethod::Text] {
-                let of = |left| tokens(&prompts.critical_prompt(language, way, left, left == 5));
-                let all: usize = (1..=5).map(of).sum();
-                // A tenth of what a window of 32k leaves where half of it is for the answer, and
-                // room for the answers.
-                assert!(all <= 550, "{language:?} {way:?}: {all} tokens");
+            for method in [NoteMethod::Tools, NoteMethod::Text] {
+                let tokens_at =
+                    |left| tokens(&prompts.critical_prompt(language, method, left, left == 5));
+                let sum: usize = (1..=5).map(tokens_at).sum();
+                // A tenth of a window of 32k less half of it for the answer, and less the replies of the
+                // countdown.
+                assert!(sum <= 550, "{language:?} {method:?}: {sum} tokens");
             }
         }
     }
 
     #[test]
-    fn the_words_of_each_level_are_used() {
+    fn prompts_name_their_level_and_the_replies_that_are_left() {
         let prompts = Prompts::default();
-        for way in [NoteMethod::Tools, NoteMethod::Text] {
-            assert!(prompts.caution_prompt(Chinese, way).contains("吃紧"));
-            let critical = prompts.critical_prompt(Chinese, way, 1, true);
+        for method in [NoteMethod::Tools, NoteMethod::Text] {
+            assert!(prompts.caution_prompt(Chinese, method).contains("吃紧"));
+            let critical = prompts.critical_prompt(Chinese, method, 1, true);
             for word in ["告急", "提醒项", "新一程对话", "1 次"] {
                 assert!(critical.contains(word), "{word}: {critical}");
             }
-            let critical = prompts.critical_prompt(English, way, 1, true);
+            let critical = prompts.critical_prompt(English, method, 1, true);
             assert!(critical.contains("this reply included: 1."), "{critical}");
             assert!(!critical.contains('{'), "{critical}");
         }
@@ -261,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused() {
+    fn unusable_texts_are_refused() {
         let mut prompts = Prompts::default();
         let long = "字".repeat(MAX_CHARS + 1);
         for name in ["en/caution.txt", "caution-tools.txt"] {

@@ -1,16 +1,16 @@
-//! What goes to a provider beside the request: credentials, headers, a query.
+//! What is added to a provider's requests: credentials, headers, a query.
 //!
-//! A header or a variable's name that may hold a key is refused without being shown.
+//! SECURITY: no message shows a header, a query or a variable's name that may contain a key.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{secret::Secret, section::Section, setting::Visibility};
 
-/// What the names of the proxy's own headers begin with.
+/// The prefix of the proxy's headers.
 pub const PROXY_HEADER_PREFIX: &str = "x-plimsoll-";
 
-/// Headers that belong to a connection.
+/// Headers of a connection, which a setting cannot add.
 const CONNECTION_HEADERS: [&str; 6] = [
     "host",
     "connection",
@@ -26,14 +26,14 @@ const NO_HEADER: &str = "is not the name of a header that can be set; write one 
 /// Whose credentials go to a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Auth {
-    /// The client's own `Authorization` is passed on.
+    /// The client's `Authorization` is passed on.
     Client,
-    /// A key of the settings.
+    /// The key in the environment variable of `api_key_env`.
     Key(Secret),
     None,
 }
 
-/// What `auth` may say.
+/// The choices of the setting `auth`.
 #[derive(Clone, Copy, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum WrittenAuth {
@@ -47,13 +47,13 @@ pub(super) fn read_auth(s: &mut Section) -> Auth {
     let variable: Option<String> = s.read_option("api_key_env", Visibility::Variable);
     let message = match (auth, variable) {
         (None, None) => {
-            "say whose credentials go there: api_key_env = \"NAME\" for a key of yours, \
-             auth = \"client\" to pass the client's own on, or auth = \"none\""
+            "no credentials are chosen; write api_key_env = \"NAME\" for a key of yours, \
+             auth = \"client\" to pass on the client's, or auth = \"none\""
         }
         (Some(_), Some(_)) => "auth and api_key_env exclude each other; leave one of them out",
         (Some(WrittenAuth::None), None) => return Auth::None,
         (Some(WrittenAuth::Client), None) => {
-            // SECURITY: a client's `Authorization` would be its key to the proxy, not to the provider.
+            // SECURITY: with [clients], the client's `Authorization` is its key for the proxy.
             if !s.list_keys("clients").is_empty() {
                 let message = "cannot be used together with [clients]: their keys are for this proxy \
                                and must not be sent on; use api_key_env";
@@ -67,13 +67,14 @@ pub(super) fn read_auth(s: &mut Section) -> Auth {
     Auth::None
 }
 
-/// The key in the environment variable of that name, without white space around it.
+/// The key in an environment variable, without white space around it.
 fn resolve_key(s: &mut Section, variable: &str) -> Option<Secret> {
     let key = "api_key_env";
     let secret = s.resolve_secret(key, variable)?;
     let value = secret.reveal().trim();
     if HeaderValue::from_str(value).is_err() {
-        let message = "names an environment variable of characters that no key can have";
+        let message =
+            "names an environment variable with characters that no key can have; set it again";
         s.refuse_text(key, variable, message);
     }
     Some(Secret::new(value))
@@ -105,7 +106,7 @@ pub(super) fn read_headers(s: &mut Section) -> HeaderMap {
             }
             (_, Err(_)) => s.refuse_value(name, None, "holds characters that no header can have"),
             (Some(header), Ok(mut value)) => {
-                // It may be a key all the same, under a name that nobody knows.
+                // SECURITY: it may be a key under a name that is not known.
                 value.set_sensitive(true);
                 headers.insert(header, value);
             }
@@ -115,17 +116,18 @@ pub(super) fn read_headers(s: &mut Section) -> HeaderMap {
     headers
 }
 
-/// The header of that name, if it can be set.
+/// `None` for a name that is no header, or that a setting cannot add.
 fn parse_header_name(name: &str) -> Option<HeaderName> {
     let header = HeaderName::from_bytes(name.as_bytes()).ok()?;
-    let of_proxy = header.as_str().starts_with(PROXY_HEADER_PREFIX);
-    (!of_proxy && !CONNECTION_HEADERS.contains(&header.as_str())).then_some(header)
+    let is_reserved = header.as_str().starts_with(PROXY_HEADER_PREFIX)
+        || CONNECTION_HEADERS.contains(&header.as_str());
+    (!is_reserved).then_some(header)
 }
 
 pub(super) fn read_query(s: &mut Section) -> Option<Secret> {
     let query: String = s.read_option("query", Visibility::Hidden)?;
-    let sound = format!("http://localhost/?{query}").parse::<Uri>().is_ok();
-    if !sound || query.is_empty() || query.contains(['#', '?']) {
+    let is_valid = format!("http://localhost/?{query}").parse::<Uri>().is_ok();
+    if !is_valid || query.is_empty() || query.contains(['#', '?']) {
         let message = "must be as it stands behind the ? of a URL, such as \
                        api-version=2024-10-21 (not shown, it may hold a key)";
         s.refuse_value("query", None, message);

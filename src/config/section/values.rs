@@ -1,4 +1,4 @@
-//! Values of settings: numbers within their bounds, times, patterns, and secrets by the name of a variable.
+//! Readers for kinds of values: numbers in a range, durations, patterns, and secrets by the name of a variable.
 
 use std::{fmt::Display, ops::RangeInclusive, time::Duration};
 
@@ -10,28 +10,36 @@ use crate::config::{
     setting::{Visibility, is_variable},
 };
 
-/// A day: longer waits are a unit mistaken.
-const MAX_WAIT_MS: u64 = 86_400_000;
+/// A day. A longer duration is written in the wrong unit.
+const MAX_DURATION_MS: u64 = 86_400_000;
+
+/// What a setting can hold.
+pub(in crate::config) trait SettingValue: Serialize + DeserializeOwned {}
+
+impl<T: Serialize + DeserializeOwned> SettingValue for T {}
+
+pub(in crate::config) trait Number:
+    SettingValue + PartialOrd + Display + Copy
+{
+}
+
+impl<T: SettingValue + PartialOrd + Display + Copy> Number for T {}
 
 impl Section<'_> {
-    /// A value that can be no secret.
-    pub(in crate::config) fn read_plain<T: DeserializeOwned + Serialize + Clone>(
-        &mut self,
-        key: &str,
-        default: T,
-    ) -> T {
-        let read = self.read_value(key, Some(default.clone()), Visibility::Plain);
-        read.unwrap_or(default)
+    /// A value that is never a secret.
+    pub(crate) fn read_plain<T: SettingValue + Clone>(&mut self, key: &str, default: T) -> T {
+        let value = self.read_value(key, Some(default.clone()), Visibility::Plain);
+        value.unwrap_or(default)
     }
 
-    /// A text that may have credentials in it.
-    pub(in crate::config) fn read_address(&mut self, key: &str, default: &str) -> String {
-        let read = self.read_value(key, Some(default.to_owned()), Visibility::Address);
-        read.unwrap_or_default()
+    /// An address that may contain credentials.
+    pub(crate) fn read_address(&mut self, key: &str, default: &str) -> String {
+        let value = self.read_value(key, Some(default.to_owned()), Visibility::Address);
+        value.unwrap_or_default()
     }
 
-    /// A value that may be unset.
-    pub(in crate::config) fn read_option<T: DeserializeOwned + Serialize>(
+    /// A value without a default.
+    pub(crate) fn read_option<T: SettingValue>(
         &mut self,
         key: &str,
         show: Visibility,
@@ -39,8 +47,8 @@ impl Section<'_> {
         self.read_value(key, None, show)
     }
 
-    /// A number within its range; `why` says what it is and in which unit.
-    pub(in crate::config) fn read_number<T: Number>(
+    /// A number within `range`. `why` ends the message about a number outside of it: meaning and unit.
+    pub(crate) fn read_number<T: Number>(
         &mut self,
         key: &str,
         default: T,
@@ -51,8 +59,8 @@ impl Section<'_> {
         self.check_range(key, value, &range, why)
     }
 
-    /// The same where it may be unset.
-    pub(in crate::config) fn read_optional_number<T: Number>(
+    /// [`Self::read_number`] without a default.
+    pub(crate) fn read_optional_number<T: Number>(
         &mut self,
         key: &str,
         range: RangeInclusive<T>,
@@ -62,8 +70,8 @@ impl Section<'_> {
         Some(self.check_range(key, value, &range, why))
     }
 
-    /// A number that was read, held to its range.
-    pub(in crate::config) fn check_range<T: Number>(
+    /// Refuses a number outside of `range`; returns it unchanged.
+    pub(crate) fn check_range<T: Number>(
         &mut self,
         key: &str,
         value: T,
@@ -80,24 +88,14 @@ impl Section<'_> {
         value
     }
 
-    /// A time in milliseconds, a day at most.
-    pub(in crate::config) fn read_millis(
-        &mut self,
-        key: &str,
-        default: u64,
-        least: u64,
-    ) -> Duration {
+    /// A duration in milliseconds, from `least` to a day.
+    pub(crate) fn read_millis(&mut self, key: &str, default: u64, least: u64) -> Duration {
         let why = "the unit is milliseconds";
-        Duration::from_millis(self.read_number(key, default, least..=MAX_WAIT_MS, why))
+        Duration::from_millis(self.read_number(key, default, least..=MAX_DURATION_MS, why))
     }
 
-    /// Names, or beginnings of names with a `*` at their end; `what` says of what.
-    pub(in crate::config) fn read_patterns(
-        &mut self,
-        key: &str,
-        default: &[&str],
-        what: &str,
-    ) -> Vec<String> {
+    /// Patterns as [`is_pattern`] accepts them. `what` names their kind in messages.
+    pub(crate) fn read_patterns(&mut self, key: &str, default: &[&str], what: &str) -> Vec<String> {
         let default = default.iter().copied().map(str::to_owned).collect();
         let patterns: Vec<String> = self.read_plain(key, default);
         for pattern in &patterns {
@@ -106,17 +104,16 @@ impl Section<'_> {
         patterns
     }
 
-    /// A pattern that was read.
-    pub(in crate::config) fn check_pattern(&mut self, key: &str, pattern: &str, what: &str) {
+    /// Refuses a text that is not a pattern. `what` names the kind of pattern in the message.
+    pub(crate) fn check_pattern(&mut self, key: &str, pattern: &str, what: &str) {
         if !is_pattern(pattern) {
             let message = format!("must be {what}, or its beginning with one * at the end");
             self.refuse_text(key, pattern, message);
         }
     }
 
-    /// A SHA-256 in hexadecimal. The value is never shown: it may be the key itself, put in the
-    /// wrong place.
-    pub(in crate::config) fn read_digest(&mut self, key: &str) -> Option<[u8; 32]> {
+    /// A SHA-256 in hexadecimal. No message shows the value: it may be the key itself, written here by mistake.
+    pub(crate) fn read_digest(&mut self, key: &str) -> Option<[u8; 32]> {
         let written: String = self.read_option(key, Visibility::Hidden)?;
         let mut digest = [0; 32];
         if hex::decode_to_slice(written.trim(), &mut digest).is_err() {
@@ -125,31 +122,28 @@ impl Section<'_> {
             self.refuse_value(key, None, message);
         }
         if digest == <[u8; 32]>::from(<sha2::Sha256 as sha2::Digest>::digest(b"")) {
-            let message = "is the digest of nothing at all; the key was empty when it was made";
+            let message = "is the digest of an empty key; set KEY, and make the digest again with: \
+                           printf %s \"$KEY\" | sha256sum";
             self.refuse_value(key, None, message);
         }
         Some(digest)
     }
 
-    /// What the environment variable holds that a setting names.
-    pub(in crate::config) fn read_named_secret(&mut self, key: &str) -> Option<Secret> {
+    /// The secret in the environment variable that a setting names.
+    pub(crate) fn read_named_secret(&mut self, key: &str) -> Option<Secret> {
         let variable: String = self.read_option(key, Visibility::Variable)?;
         self.resolve_secret(key, &variable)
     }
 
-    /// What an environment variable holds.
-    pub(in crate::config) fn resolve_secret(
-        &mut self,
-        key: &str,
-        variable: &str,
-    ) -> Option<Secret> {
+    /// The secret in an environment variable. A variable that is empty or not set is refused as the value of
+    /// `key`.
+    pub(crate) fn resolve_secret(&mut self, key: &str, variable: &str) -> Option<Secret> {
         let value = self.environment.get_variable(variable);
         if value.is_none_or(|value| value.trim().is_empty()) {
-            // SECURITY: who mistakes this for the place of the secret itself must not find it in a log.
-            let shown = is_variable(variable).then(|| format!("{variable:?}"));
-            let hint = match shown {
-                Some(_) => "",
-                None => " (the value is not shown, it may be a secret)",
+            // SECURITY: a user may have written the secret itself here; no log may show it.
+            let (shown, hint) = match is_variable(variable) {
+                true => (Some(format!("{variable:?}")), ""),
+                false => (None, " (the value is not shown, it may be a secret)"),
             };
             let message = format!(
                 "names an environment variable that is not set{hint}; set it, or name another"
@@ -159,8 +153,8 @@ impl Section<'_> {
         value.map(Secret::new)
     }
 
-    /// The 256 bits in the environment variable that a setting names.
-    pub(in crate::config) fn read_named_key(&mut self, key: &str) -> Option<SecretKey> {
+    /// The 256 bits, in hexadecimal, in the environment variable that a setting names.
+    pub(crate) fn read_named_key(&mut self, key: &str) -> Option<SecretKey> {
         let variable: String = self.read_option(key, Visibility::Variable)?;
         let text = self.resolve_secret(key, &variable)?;
         let mut bits = [0; 32];
@@ -173,16 +167,8 @@ impl Section<'_> {
     }
 }
 
-/// Whether a text is a name, or its beginning with a `*` at the end.
+/// Whether a text is a name, or the beginning of a name with a `*` at the end.
 pub(in crate::config) fn is_pattern(text: &str) -> bool {
     let name = text.strip_suffix('*').unwrap_or(text);
     !text.is_empty() && !name.contains('*')
 }
-
-/// What a range can bound.
-pub(in crate::config) trait Number:
-    PartialOrd + Display + Copy + Serialize + DeserializeOwned
-{
-}
-
-impl<T: PartialOrd + Display + Copy + Serialize + DeserializeOwned> Number for T {}

@@ -13,13 +13,12 @@ fn read(text: &str, variables: &[(&str, &str)], listen: Option<&str>) -> Config 
 }
 
 fn setting<'a>(config: &'a Config, key: &str) -> &'a Setting {
-    let mut all = config.settings.iter();
-    all.find(|setting| setting.key == key)
-        .unwrap_or_else(|| panic!("{key}"))
+    let found = config.settings.iter().find(|setting| setting.key == key);
+    found.unwrap_or_else(|| panic!("{key}"))
 }
 
 #[test]
-fn each_setting_says_where_it_comes_from() {
+fn each_setting_names_its_source() {
     let config = read(
         "[server]\nmax_connections = 7\nlisten = \"127.0.0.1:1\"\n[guard]\nlow_water = 0.5",
         &[("PLIMSOLL_GUARD__LOW_WATER", "0.6")],
@@ -33,38 +32,24 @@ fn each_setting_says_where_it_comes_from() {
             "{key}"
         );
     };
+    use SettingSource::{Default, Environment, File, Flag};
     check(
         "server.max_connections",
         7.into(),
-        SettingSource::File,
+        File,
         Some("config.toml"),
     );
     check(
         "server.listen",
         "127.0.0.1:2".into(),
-        SettingSource::Flag,
+        Flag,
         Some("--listen"),
     );
     let variable = Some("PLIMSOLL_GUARD__LOW_WATER");
-    check(
-        "guard.low_water",
-        0.6.into(),
-        SettingSource::Environment,
-        variable,
-    );
-    check(
-        "server.max_header_bytes",
-        65_536.into(),
-        SettingSource::Default,
-        None,
-    );
-    check(
-        "store.max_sessions",
-        1_000_000.into(),
-        SettingSource::Default,
-        None,
-    );
-    check("store.ca_file", Value::Null, SettingSource::Default, None);
+    check("guard.low_water", 0.6.into(), Environment, variable);
+    check("server.max_header_bytes", 65_536.into(), Default, None);
+    check("store.max_sessions", 1_000_000.into(), Default, None);
+    check("store.ca_file", Value::Null, Default, None);
 }
 
 #[test]
@@ -78,15 +63,15 @@ fn no_secret_is_shown() {
          [traces]\nendpoint = \"https://traces.example/v1/traces?token=oh-no\"\n",
         HASH.replace('2', "3")
     );
-    // What does not pass the checks is told nowhere, so the shape alone is read.
+    // These settings are not valid, so they are read without the checks.
     let variables = [("UP_KEY", "sk-oh-no")];
     let environment: Environment = variables.into_iter().collect();
     let written = Some(("config.toml".to_owned(), text));
-    let all = crate::config::tests::shown(written, &environment);
-    let said = serde_json::to_string(&all).unwrap();
+    let settings = crate::config::tests::shown(written, &environment);
+    let json = serde_json::to_string(&settings).unwrap();
     assert!(
-        !said.contains("oh-no") && !said.contains(&HASH[..8]),
-        "{said}"
+        !json.contains("oh-no") && !json.contains(&HASH[..8]),
+        "{json}"
     );
     for plain in [
         "UP_KEY",
@@ -94,13 +79,10 @@ fn no_secret_is_shown() {
         "redis://***@one:6379",
         "?***",
     ] {
-        assert!(said.contains(plain), "{plain} in {said}");
+        assert!(json.contains(plain), "{plain} in {json}");
     }
-    let hidden: Vec<_> = all
-        .iter()
-        .filter(|setting| setting.hidden)
-        .map(|setting| &*setting.key)
-        .collect();
+    let hidden = settings.iter().filter(|setting| setting.hidden);
+    let hidden: Vec<_> = hidden.map(|setting| &*setting.key).collect();
     let expected = [
         "admin.key_sha256",
         "clients.alice.key_sha256",
@@ -111,7 +93,7 @@ fn no_secret_is_shown() {
 }
 
 #[test]
-fn nothing_of_a_password_is_left_of_an_address() {
+fn a_password_in_an_address_is_hidden() {
     for (text, expected) in [
         ("file", "file"),
         ("https://host/v1", "https://host/v1"),
@@ -130,7 +112,7 @@ fn nothing_of_a_password_is_left_of_an_address() {
 }
 
 #[test]
-fn a_secret_in_the_place_of_its_variable_is_hidden() {
+fn a_secret_in_the_place_of_its_variables_name_is_hidden() {
     let name: Value = "REDIS_PASSWORD".into();
     assert_eq!(Visibility::Variable.redact_value(name.clone()), Some(name));
     assert_eq!(
@@ -140,15 +122,19 @@ fn a_secret_in_the_place_of_its_variable_is_hidden() {
 }
 
 #[test]
-fn every_default_is_shown() {
+fn no_default_is_hidden() {
     let config = Config::default();
-    let hidden: Vec<_> = config.settings.iter().filter(|it| it.hidden).collect();
+    let hidden: Vec<_> = config
+        .settings
+        .iter()
+        .filter(|setting| setting.hidden)
+        .collect();
     assert!(hidden.is_empty(), "{hidden:?}");
     assert!(config.settings.len() > 60);
 }
 
 #[test]
-fn what_waits_for_a_restart_is_shown_as_it_is() {
+fn a_setting_that_needs_a_restart_shows_the_value_in_force() {
     let running = read("[server]\nmax_connections = 7", &[], None);
     let text = "[server]\nmax_connections = 8\nlisten = \"127.0.0.1:2\"\n[store]\nmax_age_s = 99";
     let mut next = read(text, &[], None);
