@@ -1,8 +1,7 @@
 //! `plimsoll demo`: a long coding session in a small window, with a line for each request.
 //!
-//! A real proxy in this process, on a free loopback port, in front of the built-in provider; an
-//! agent that talks to it over HTTP as any client would. No key, no network, and nothing stays
-//! on the disk.
+//! It runs a real proxy in this process, on a free loopback port, with the built-in provider. A simulated agent
+//! talks to it over HTTP. It needs no key and no network, and writes nothing to disk.
 
 mod report;
 
@@ -18,64 +17,60 @@ use http::header::CONTENT_TYPE;
 use tokio::{net::TcpListener, time};
 
 use self::report::{DemoAnswer, DemoReport};
-use super::{CommandError, block_on, table::group_digits};
+use super::{CommandError, CommandResult, block_on, table::group_digits};
 use crate::{
     CurrentConfig,
     config::{Config, StorePlace, secret::SecretKey},
     provider::simulated::{self, DemoAgent},
 };
 
-/// Pause after a step where the output is a terminal, so that a reader can follow.
+/// The pause after a step where the output is a terminal.
 const PACE: Duration = Duration::from_millis(120);
-/// The simulated provider answers in milliseconds; past this something is broken.
+/// The simulated provider answers in milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the demo may be told.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct DemoArgs {
     /// Requests that the agent sends.
     #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
     /// The model's window: 8k, 32k, 128k, 200k or 1m.
-    #[arg(long, default_value = "32k", value_parser = window)]
+    #[arg(long, default_value = "32k", value_parser = parse_window)]
     window: (&'static str, u32),
     /// Switch the guard off, and see what happens without it.
     #[arg(long)]
     unguarded: bool,
 }
 
-/// Plays the session to its end, or until Ctrl-C. Logs nothing, so that the lines stay whole.
+/// Plays the session to its end, or until Ctrl-C. Nothing is logged, so that the output stays readable.
 ///
 /// # Errors
 ///
-/// No loopback port, no output, or a proxy that does not answer. A refused request is none: it
-/// is counted and shown.
-pub(super) fn run(args: &DemoArgs, out: &mut io::Stdout) -> Result<(), CommandError> {
-    let pace = match out.is_terminal() {
-        true => PACE,
-        false => Duration::ZERO,
+/// No loopback port, no output, or a proxy that does not answer. A refused request is no error: it is counted and
+/// shown.
+pub(super) fn run(args: &DemoArgs, out: &mut io::Stdout) -> CommandResult {
+    let pace = if out.is_terminal() {
+        PACE
+    } else {
+        Duration::ZERO
     };
     block_on(run_demo(args, out, pace))?
 }
 
-async fn run_demo(
-    args: &DemoArgs,
-    out: &mut impl Write,
-    pace: Duration,
-) -> Result<(), CommandError> {
+async fn run_demo(args: &DemoArgs, out: &mut impl Write, pace: Duration) -> CommandResult {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let listener = listener.map_err(CommandError::Start)?;
     let mut config = Config::default();
     let address = listener.local_addr().map_err(CommandError::Start)?;
     config.server.listen = address;
-    // It ends with what it shows, so neither sessions nor a secret go to the disk.
+    // Neither sessions nor a secret are written to disk.
     config.store.place = StorePlace::Memory;
     config.server.secret = Some(SecretKey::new([0; 32]));
-    // It keeps a session of this length healthy; what is shown here is what follows where it does not.
+    // With clearing, a session of this length stays healthy, and recovery would not be seen.
     config.guard.clear.enabled = false;
-    let live = CurrentConfig::new(config).map_err(CommandError::Start)?;
+    let config = Arc::new(CurrentConfig::new(config).map_err(CommandError::Start)?);
     tokio::select! {
-        served = crate::serve(Arc::new(live), listener, pending()) => served.map_err(CommandError::Start),
+        served = crate::serve(config, listener, pending()) => served.map_err(CommandError::Start),
         played = play_session(args, address, out, pace) => played,
         _ = tokio::signal::ctrl_c() => Ok(()),
     }
@@ -86,20 +81,19 @@ async fn play_session(
     address: SocketAddr,
     out: &mut impl Write,
     pace: Duration,
-) -> Result<(), CommandError> {
+) -> CommandResult {
     let (model, window) = args.window;
     let model = format!("simulated/{model}");
+    let (steps, tokens) = (args.steps, group_digits(window));
     writeln!(
         out,
-        "A coding session of {} requests in a window of {} tokens ({model}), simulated: no key, no \
-         network.\n",
-        args.steps,
-        group_digits(window),
+        "A coding session of {steps} requests in a window of {tokens} tokens ({model}), simulated: no key, no \
+         network.\n"
     )?;
     let client = super::build_http_client(ANSWER_TIMEOUT).map_err(CommandError::Demo)?;
     let url = format!("http://{address}/v1/chat/completions");
     let mut report = DemoReport::default();
-    let mut agent = DemoAgent::new(model);
+    let mut agent = DemoAgent::new(model.clone());
     for _ in 0..args.steps {
         let mut request = client.post(&url).header(CONTENT_TYPE, "application/json");
         if args.unguarded {
@@ -107,13 +101,7 @@ async fn play_session(
         }
         let (turn, request) = (agent.turn, request.body(agent.write_request()));
         let answer = request.send().await.map_err(CommandError::Demo)?;
-        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        let body = answer.bytes().await.map_err(CommandError::Demo)?;
-        let answer = DemoAnswer {
-            status,
-            headers,
-            body: serde_json::from_slice(&body).unwrap_or_default(),
-        };
+        let answer = DemoAnswer::read(answer).await.map_err(CommandError::Demo)?;
         match answer.refusal_text() {
             Some(_) => agent.start_over(),
             None => agent.take_answer(&answer.body),
@@ -122,20 +110,14 @@ async fn play_session(
         out.flush()?;
         time::sleep(pace).await;
     }
-    writeln!(
-        out,
-        "\n{} (simulated/{})",
-        report.summary_line(),
-        args.window.0
-    )?;
+    writeln!(out, "\n{} ({model})", report.summary_line())?;
     Ok(out.flush()?)
 }
 
-/// The model of the simulated provider whose window has that name, and its tokens.
-fn window(name: &str) -> Result<(&'static str, u32), String> {
-    let mut models = simulated::MODELS.iter();
+/// The model of the simulated provider with that window, and its tokens.
+fn parse_window(name: &str) -> Result<(&'static str, u32), String> {
+    let mut models = simulated::MODELS.iter().copied();
     let found = models.find(|(model, _)| model.strip_prefix("plimsoll-") == Some(name));
-    let found = found.copied();
     found.ok_or_else(|| "one of 8k, 32k, 128k, 200k, 1m is expected".to_owned())
 }
 
@@ -144,16 +126,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_are_named_as_the_models_are() {
-        assert_eq!(window("8k").unwrap().1, 8_192);
-        assert_eq!(window("1m").unwrap().0, "plimsoll-1m");
-        assert!(window("9k").is_err());
+    fn windows_are_named_as_in_the_models() {
+        assert_eq!(parse_window("8k").unwrap().1, 8_192);
+        assert_eq!(parse_window("1m").unwrap().0, "plimsoll-1m");
+        assert!(parse_window("9k").is_err());
     }
 
     async fn shown(steps: u32, unguarded: bool) -> String {
         let args = DemoArgs {
             steps,
-            window: window("8k").unwrap(),
+            window: parse_window("8k").unwrap(),
             unguarded,
         };
         let mut out = Vec::new();
@@ -181,21 +163,20 @@ mod tests {
         );
     }
 
-    /// As the README shows it: nothing but the command.
+    /// The command of the README.
     #[tokio::test]
-    async fn by_default_a_course_changes_before_the_eyes() {
-        let args = <Played as clap::Parser>::parse_from(["demo"]).args;
+    async fn the_default_demo_reaches_a_second_course() {
+        let args = <DemoLine as clap::Parser>::parse_from(["demo"]).args;
         let mut out = Vec::new();
         run_demo(&args, &mut out, Duration::ZERO).await.unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        let at = |words: &str| lines.iter().position(|line| line.contains(words));
-        let told = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
-        let caution = at("injected=caution").unwrap();
-        let critical = at("injected=critical").unwrap();
-        let course = at("  ==> course 2 begins").unwrap();
+        let first = |words: &str| lines.iter().position(|line| line.contains(words));
+        let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
+        let caution = first("injected=caution").unwrap();
+        let critical = first("injected=critical").unwrap();
+        let course = first("  ==> course 2 begins").unwrap();
         assert!(caution < critical && critical < course, "{text}");
-        // Full before, and healthy after.
         assert!(
             lines[critical].contains("  critical "),
             "{}",
@@ -215,10 +196,10 @@ mod tests {
                 .parse()
                 .unwrap_or_else(|_| panic!("{what} in {last}"))
         };
-        assert_eq!(tally(" requests,"), told("step "));
-        assert_eq!(tally(" refused,"), told("REFUSED"));
-        assert_eq!(tally(" recovery prompts,"), told("injected="));
-        assert_eq!(tally(" new courses,"), told("course="));
+        assert_eq!(tally(" requests,"), count("step "));
+        assert_eq!(tally(" refused,"), count("REFUSED"));
+        assert_eq!(tally(" recovery prompts,"), count("injected="));
+        assert_eq!(tally(" new courses,"), count("course="));
         let step = lines
             .iter()
             .rfind(|line| line.starts_with("step "))
@@ -228,7 +209,7 @@ mod tests {
     }
 
     #[derive(clap::Parser)]
-    struct Played {
+    struct DemoLine {
         #[command(flatten)]
         args: DemoArgs,
     }

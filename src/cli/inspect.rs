@@ -1,7 +1,7 @@
-//! `plimsoll inspect`: what the guard would do to a request, without sending it anywhere.
+//! `plimsoll inspect`: shows what the guard would do to a request, without sending it.
 //!
-//! The request is read, indexed and planned exactly as the proxy would, for a conversation of
-//! which nothing is remembered. All tokens are estimates, and are called so.
+//! The request is read, indexed and planned with the code of the proxy, as the first one of a session. All tokens
+//! are estimates.
 
 mod show;
 
@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
-use super::CommandError;
+use super::{CommandError, CommandResult};
 use crate::{
     config::{Environment, Flags, load_config},
     conversation::Conversation,
@@ -28,7 +28,7 @@ use crate::{
     provider::{Registry, fit_body_to_windows},
 };
 
-/// The profile of a provider of which nothing is known: what it takes, every other takes.
+/// The profile of unknown providers; every provider accepts what it accepts.
 const STRICTEST: &str = "template";
 
 #[derive(clap::Args, Clone, Debug)]
@@ -43,7 +43,7 @@ pub(super) struct InspectArgs {
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
     window: Option<u32>,
     /// What the provider's grammar allows [default: the profile of the model's provider]
-    #[arg(long, value_name = "NAME", value_parser = profiles())]
+    #[arg(long, value_name = "NAME", value_parser = profile_parser())]
     profile: Option<&'static Profile>,
     /// Print the report as JSON
     #[arg(long)]
@@ -59,7 +59,7 @@ pub(super) fn run(
     environment: &Environment,
     input: &mut impl Read,
     out: &mut impl Write,
-) -> Result<(), CommandError> {
+) -> CommandResult {
     let mut config = load_config(flags, environment)?.config;
     fit_body_to_windows(&mut config);
     let registry = Registry::new(&config).map_err(CommandError::Start)?;
@@ -74,10 +74,8 @@ pub(super) fn run(
     let fail = |reason: String| CommandError::Command(format!("{name}: {reason}"));
     let body = body.map_err(|error| fail(format!("cannot be read: {error}")))?;
     if body.len() > limit {
-        return Err(fail(format!(
-            "is larger than {limit} bytes, so the proxy would refuse it; raise \
-             server.max_body_bytes"
-        )));
+        let reason = "so the proxy would refuse it; raise server.max_body_bytes";
+        return Err(fail(format!("is larger than {limit} bytes, {reason}")));
     }
     let conversation = chat::index_body(body).map_err(|reason| fail(reason.to_string()))?;
     let aim = resolve_aim(args, &conversation, &registry).map_err(CommandError::Command)?;
@@ -103,10 +101,10 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The options first, then what the registry says of the model.
+/// The window and the profile of the options, else those of the model's candidate.
 ///
 /// # Errors
-/// There is neither a window nor somebody who serves the model; the text says what to do.
+/// There is no `--window`, and no provider serves the model; the text says what to do.
 fn resolve_aim(
     args: &InspectArgs,
     conversation: &Conversation,
@@ -116,7 +114,7 @@ fn resolve_aim(
     let model = model.or_else(|| conversation.model().map(Into::into));
     let resolved = registry.resolve_target(model.as_deref().unwrap_or_default(), None);
     let window = match (&resolved, args.window) {
-        // The limit of the prompt belongs to the window that is looked up.
+        // The model's input limit belongs to the model's window.
         (_, Some(tokens)) => WindowFound {
             tokens,
             input_limit: None,
@@ -127,14 +125,13 @@ fn resolve_aim(
             input_limit: target.window.input,
             source: target.window.source.display_name(),
         },
-        (Err(_), None) if model.is_none() => {
-            let message = "the request names no model; name one with --model, or give its --window";
-            return Err(message.to_owned());
-        }
         (Err(reason), None) => {
-            return Err(format!(
-                "{reason} Name another with --model, or give its --window."
-            ));
+            return Err(match model {
+                Some(_) => format!("{reason} Name another with --model, or give its --window."),
+                None => {
+                    "the request names no model; name one with --model, or give its --window".into()
+                }
+            });
         }
     };
     let provider = resolved.ok().map(|target| target.provider);
@@ -145,20 +142,18 @@ fn resolve_aim(
         provider: provider.map(|provider| provider.name.to_string()),
         profile: profile.unwrap_or(&PROFILES[0]),
         window,
-        // Nothing is remembered of any model.
         calibration: Calibration::default(),
     })
 }
 
-/// All of it, or a byte more than the proxy would take.
+/// Reads at most one byte more than `limit`, so that a longer body is noticed.
 fn read_body(input: impl Read, limit: usize) -> io::Result<Bytes> {
     let mut body = Vec::new();
-    let most = (limit as u64).saturating_add(1);
-    input.take(most).read_to_end(&mut body)?;
+    input.take(limit as u64 + 1).read_to_end(&mut body)?;
     Ok(body.into())
 }
 
-fn profiles() -> impl clap::builder::TypedValueParser<Value = &'static Profile> {
+fn profile_parser() -> impl clap::builder::TypedValueParser<Value = &'static Profile> {
     PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name))
         .try_map(|name| find_profile(&name).ok_or("no such profile"))
 }

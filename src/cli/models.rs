@@ -1,15 +1,14 @@
-//! `plimsoll models`: the names that clients may use, their windows, who says so, and who answers.
+//! `plimsoll models`: the names that clients may use, their windows and sources, and the candidates.
 
 use std::io::Write;
 
-use super::{CommandError, block_on, table};
+use super::{CommandError, CommandResult, block_on, table};
 use crate::{
     config::{Config, Environment, Flags, load_config},
     error::format_error_chain,
     provider::{OfferedModel, Registry, Target},
 };
 
-/// Options of `plimsoll models`.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct ModelsArgs {
     /// Ask the providers for their own lists first, and fetch the catalogue where one is configured
@@ -22,7 +21,7 @@ pub(super) fn run(
     flags: &Flags,
     environment: &Environment,
     out: &mut impl Write,
-) -> Result<(), CommandError> {
+) -> CommandResult {
     let config = load_config(flags, environment)?.config;
     let registry = Registry::new(&config).map_err(CommandError::Start)?;
     if args.ask {
@@ -40,30 +39,32 @@ pub(super) fn run(
     Ok(())
 }
 
-/// What came of asking, a line each.
+/// The results of the requests to the catalogue and to each provider, one line each.
 async fn ask_providers(registry: &Registry) -> Vec<String> {
-    let mut lines = Vec::new();
-    match registry.fetch_catalogue().await {
-        None => {}
-        Some(Ok(models)) => lines.push(format!("catalogue: {models} models")),
-        Some(Err(error)) => lines.push(format!("catalogue: {}", format_error_chain(&error))),
-    }
+    let catalogue = registry
+        .fetch_catalogue()
+        .await
+        .map(|fetched| match fetched {
+            Ok(models) => format!("catalogue: {models} models"),
+            Err(error) => format!("catalogue: {}", format_error_chain(&error)),
+        });
+    let mut lines = Vec::from_iter(catalogue);
     for (provider, listed) in registry.ask_for_lists().await {
         lines.push(match listed {
             Ok(1) => format!("{provider}: lists 1 model"),
             Ok(models) => format!("{provider}: lists {models} models"),
             // Some errors begin with the name.
             Err(error) => match format_error_chain(&error) {
-                said if said.starts_with(&*provider) => said,
-                said => format!("{provider}: {said}"),
+                text if text.starts_with(&*provider) => text,
+                text => format!("{provider}: {text}"),
             },
         });
     }
     lines
 }
 
-/// One row a name, the heading first. A window that is assumed has no critical limit, because
-/// nobody knows where it would lie. The last column says who answers where the name does not.
+/// The heading, then one row for each name. An assumed window has no critical limit. The last column has the
+/// candidates, unless the name alone says it.
 pub(super) fn model_rows(config: &Config, registry: &Registry) -> Vec<[String; 7]> {
     let heading = [
         "model", "window", "source", "input", "optimal", "critical", "leads to",
@@ -72,23 +73,23 @@ pub(super) fn model_rows(config: &Config, registry: &Registry) -> Vec<[String; 7
     for offered in registry.list_offered_models() {
         let window = offered.target.window;
         let limits = offered.target.compute_limits(&config.guard, None);
-        let or = |tokens: Option<u32>, unset: &str| {
+        let format_limit = |tokens: Option<u32>, unset: &str| {
             tokens.map_or(unset.to_owned(), |tokens| tokens.to_string())
         };
         rows.push([
             offered.id.clone(),
             window.tokens.to_string(),
             window.source.display_name().to_owned(),
-            or(window.input, "-"),
+            format_limit(window.input, "-"),
             limits.optimal_max_tokens.to_string(),
-            or(limits.critical_max_tokens, "unknown"),
+            format_limit(limits.critical_max_tokens, "unknown"),
             describe_route(registry, &offered),
         ]);
     }
     rows
 }
 
-/// Who answers: the places with their shares, then who stands in for them, then who is larger.
+/// The deployments with their shares, the fallbacks, and the larger model.
 fn describe_route(registry: &Registry, offered: &OfferedModel) -> String {
     let Ok(choice) = registry.look_up_candidates(&offered.id, None) else {
         return String::new();
@@ -98,9 +99,9 @@ fn describe_route(registry: &Registry, offered: &OfferedModel) -> String {
         [(only, _)] if only.id() == offered.id => {}
         [(only, _)] => parts.push(only.id()),
         several => {
-            let all: u64 = several.iter().map(|(_, weight)| u64::from(*weight)).sum();
+            let sum: u64 = several.iter().map(|(_, weight)| u64::from(*weight)).sum();
             let shares = several.iter().map(|(target, weight)| {
-                let percent = u64::from(*weight) * 100 / all.max(1);
+                let percent = u64::from(*weight) * 100 / sum.max(1);
                 format!("{} {percent}%", target.id())
             });
             parts.push(shares.collect::<Vec<_>>().join(", "));
@@ -129,7 +130,7 @@ mod tests {
     use super::{ModelsArgs, run};
     use crate::config::{Environment, Flags};
 
-    /// What the command says of these settings.
+    /// The output of the command with these settings.
     fn listed(text: &str, ask: bool) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_column_says_who_answers() {
+    fn the_last_column_lists_deployments_and_fallbacks() {
         let shown = listed(
             "[providers.a]\nbase_url = \"https://a.example/v1\"\napi_key_env = \"KEY\"\n\
              [providers.b]\nbase_url = \"https://b.example/v1\"\nauth = \"none\"\n\
@@ -179,7 +180,7 @@ mod tests {
                 "faster 8192 settings - 3628 5443 a/m; else b/x, b/y; larger b/l",
             ),
             ("b/l", "b/l 65536 settings - 33868 50803"),
-            // What is smaller is never used.
+            // A smaller model is never used as the larger one.
             ("b/s", "b/s 65536 settings - 33868 50803"),
             ("b/x", "b/x 96000 assumed - 100000 unknown"),
         ] {
@@ -215,9 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_asking_stands_above_the_list() {
+    fn ask_writes_the_result_of_each_provider_above_the_list() {
         let local = listing(r#"{"data":[{"id":"one.gguf","meta":{"n_ctx":4096}}]}"#);
-        // Nobody listens at a port that was given back.
+        // No server listens on a port that was released.
         let gone = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()

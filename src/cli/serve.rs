@@ -1,4 +1,4 @@
-//! `plimsoll serve`: settings, listener and signals for [`crate::serve`].
+//! `plimsoll serve`: loads the settings, binds the listener, and runs [`crate::serve`] until a stop signal.
 
 mod reload;
 mod signals;
@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     reload::ConfigReloader,
-    signals::{Signals, wait_to_be_asked_twice},
+    signals::{Signals, wait_for_second_stop},
 };
-use super::CommandError;
+use super::{CommandError, CommandResult};
 use crate::{
     CurrentConfig,
     config::{Auth, ConfigWatcher, Environment, Flags, LoadedConfig},
@@ -20,7 +20,7 @@ use crate::{
     telemetry,
 };
 
-pub(super) fn run(flags: &Flags, environment: &Environment) -> Result<(), CommandError> {
+pub(super) fn run(flags: &Flags, environment: &Environment) -> CommandResult {
     let mut watch = ConfigWatcher::new(flags, environment);
     let mut loaded = watch.load_config()?;
     fit_body_to_windows(&mut loaded.config);
@@ -30,45 +30,40 @@ pub(super) fn run(flags: &Flags, environment: &Environment) -> Result<(), Comman
         .build()
         .map_err(CommandError::Start)?;
     let served = runtime.block_on(serve_until_stopped(loaded, watch));
-    // Whoever told us twice to stop waits for nothing, not for a disk that hangs either.
+    // A second stop signal ends the process at once, even while a blocking task waits for the disk.
     runtime.shutdown_background();
     served
 }
 
-async fn serve_until_stopped(
-    loaded: LoadedConfig,
-    watch: ConfigWatcher,
-) -> Result<(), CommandError> {
-    // Before anybody can know of us, so that a stop right after the start is a clean one too.
+async fn serve_until_stopped(loaded: LoadedConfig, watch: ConfigWatcher) -> CommandResult {
+    // The handlers are installed before the port opens, so that an early stop signal drains too.
     let Signals { stop, reload } = Signals::new().map_err(CommandError::Start)?;
     let address = loaded.config.server.listen;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => CommandError::AddressInUse(address),
-            _ => CommandError::Listen { address, source },
-        })?;
-    let live = CurrentConfig::new(loaded.config.clone()).map_err(CommandError::Start)?;
-    let live = Arc::new(live);
-    let reloading = ConfigReloader::from_loaded(Arc::clone(&live), watch, &loaded);
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => CommandError::AddressInUse(address),
+        _ => CommandError::Listen { address, source },
+    })?;
+    let current = CurrentConfig::new(loaded.config.clone()).map_err(CommandError::Start)?;
+    let current = Arc::new(current);
+    let reloader = ConfigReloader::from_loaded(Arc::clone(&current), watch, &loaded);
     log_startup(&loaded, &listener).map_err(CommandError::Start)?;
-    let told = CancellationToken::new();
-    let told_twice = async {
-        // Settings that come while it stops are of no use to anybody.
-        let reloaded = told.run_until_cancelled(reloading.run(reload));
-        tokio::join!(wait_to_be_asked_twice(stop, &told), reloaded);
+    let stopping = CancellationToken::new();
+    let second_stop = async {
+        let reloads = stopping.run_until_cancelled(reloader.run(reload));
+        tokio::join!(wait_for_second_stop(stop, &stopping), reloads);
     };
     tokio::select! {
-        served = crate::serve(live, listener, told.cancelled()) => {
+        served = crate::serve(current, listener, stopping.cancelled()) => {
             served.map_err(CommandError::Start)?;
         }
-        () = told_twice => {}
+        () = second_stop => {}
     }
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Says where we listen, for whom, and within which limits.
+/// Logs the providers, the address and the limits.
 fn log_startup(loaded: &LoadedConfig, listener: &TcpListener) -> io::Result<()> {
     let config = &loaded.config;
     for (name, provider) in &config.providers {
@@ -97,9 +92,8 @@ fn log_startup(loaded: &LoadedConfig, listener: &TcpListener) -> io::Result<()> 
     );
     if config.clients.is_empty() && !config.admin.local {
         tracing::info!(
-            "there are no client keys, so sessions are kept apart by the key that a client sends, if any; \
-             http://{listen}/plimsoll/ shows those of the key that is entered there, and those of all keys \
-             with admin.local = true"
+            "there are no client keys: sessions are separated by the key that a client sends, if any; \
+             http://{listen}/plimsoll/ shows the sessions of a key, or of all keys with admin.local = true"
         );
     }
     Ok(())

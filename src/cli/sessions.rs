@@ -11,19 +11,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    CommandError, block_on,
-    table::{self, group_digits},
+    CommandError, CommandResult, block_on,
+    table::{group_digits, write_table},
 };
 use crate::{
     config::{Environment, Flags, load_config, secret::Secret},
     error::format_error_chain,
 };
 
-/// Sessions on one page; the API gives no more.
+/// The most sessions that the API puts on one page.
 const PAGE_SIZE: usize = 200;
-/// Bytes of one page; a session is well under a kilobyte.
+/// A session takes well under a kilobyte.
 const MAX_PAGE_BYTES: usize = 8 << 20;
-/// For one page, from the connection to the last byte.
+/// For one page.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args, Clone, Debug)]
@@ -39,14 +39,13 @@ pub(super) struct SessionsArgs {
     json: bool,
 }
 
-/// The body of the API's answer. A session stays JSON until a table is made of it, so that `--json`
-/// prints every field as it came.
+/// One page, or all of them. A session stays JSON, so that `--json` prints every field unchanged.
 #[derive(Default, Deserialize, Serialize)]
 struct SessionList {
     sessions: Vec<Box<RawValue>>,
-    /// What to skip for the next page; `None` after the last one.
+    /// The offset of the next page; `None` on the last one.
     next: Option<u64>,
-    /// Sessions of other keys, and what to do to see them; only where the proxy has no client keys.
+    /// Only from a proxy without client keys.
     of_other_keys: Option<u64>,
     hint: Option<String>,
 }
@@ -54,59 +53,60 @@ struct SessionList {
 /// Prints the list of sessions, newest first.
 ///
 /// # Errors
-/// The settings cannot be read, the proxy is not there, refuses the key or is none, or the output
-/// cannot be written.
+/// The settings cannot be read, the proxy cannot be reached or refuses the key, or the output cannot be written.
 pub(super) fn run(
     args: &SessionsArgs,
     flags: &Flags,
     environment: &Environment,
     out: &mut impl Write,
-) -> Result<(), CommandError> {
+) -> CommandResult {
     let address = match &args.url {
         Some(url) => url.clone(),
-        None => format!(
-            "http://{}",
-            load_config(flags, environment)?.config.server.listen
-        ),
+        None => {
+            let config = load_config(flags, environment)?.config;
+            format!("http://{}", config.server.listen)
+        }
     };
     let url = parse_address(&address).map_err(CommandError::Command)?;
     let key = environment.get_variable(&args.key_env).map(Secret::new);
-    let listed = block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))?;
-    let listed = listed.map_err(CommandError::Command)?;
+    let list = block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))?;
+    let list = list.map_err(CommandError::Command)?;
     if args.json {
-        let text = serde_json::to_string(&listed).map_err(io::Error::from)?;
-        writeln!(out, "{text}")?;
-        return Ok(());
+        let text = serde_json::to_string(&list).map_err(io::Error::from)?;
+        return Ok(writeln!(out, "{text}")?);
     }
-    match &listed.sessions[..] {
+    match &list.sessions[..] {
         [] => writeln!(
             out,
             "No sessions yet: a request through the proxy begins one. A client's key shows that \
              client's sessions, the administrator's key all of them."
         )?,
-        sessions => table::write_table(out, &format_rows(sessions))?,
+        sessions => write_table(out, &format_rows(sessions))?,
     }
-    if let (Some(others), Some(hint)) = (listed.of_other_keys.filter(|it| *it > 0), &listed.hint) {
-        writeln!(out, "Sessions of other keys: {others}. {hint}")?;
+    match (list.of_other_keys, &list.hint) {
+        (Some(1..), Some(hint)) => {
+            let others = list.of_other_keys.unwrap_or_default();
+            Ok(writeln!(out, "Sessions of other keys: {others}. {hint}")?)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
-/// The address of the list under the address of a proxy.
+/// The URL of the list at the address of a proxy.
 fn parse_address(address: &str) -> Result<Url, String> {
     let url = Url::parse(address).ok();
+    let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
     let mut url = url
-        .filter(|url| matches!(url.scheme(), "http" | "https"))
         .ok_or_else(|| format!("{address}: not an address; it looks like http://127.0.0.1:1876"))?;
     let path = url.path().trim_end_matches('/');
     url.set_path(&format!("{path}/plimsoll/api/sessions"));
     Ok(url)
 }
 
-/// All pages of the list as one, with every field of every session.
+/// All pages of the list as one.
 ///
 /// # Errors
-/// The proxy is not there, refuses the key, or is none; the text says what to do.
+/// The proxy cannot be reached, refuses the key, or answers with something else; the text says what to do.
 async fn fetch_sessions(
     url: &Url,
     key: Option<&Secret>,
@@ -131,10 +131,9 @@ async fn fetch_sessions(
             request = request.bearer_auth(key.reveal());
         }
         let answer = request.send().await.map_err(|error| {
-            format!(
-                "{url} cannot be reached: {}; `plimsoll serve` starts a proxy, --url names another address",
-                format_error_chain(&error.without_url())
-            )
+            let reason = format_error_chain(&error.without_url());
+            let remedy = "`plimsoll serve` starts a proxy, --url names another address";
+            format!("{url} cannot be reached: {reason}; {remedy}")
         })?;
         match (answer.status(), key) {
             (StatusCode::OK, _) => {}
@@ -145,8 +144,9 @@ async fn fetch_sessions(
                 ));
             }
             (StatusCode::UNAUTHORIZED, Some(_)) => {
+                let variable = format!("the environment variable {key_env}");
                 return Err(format!(
-                    "{url} refuses the key in the environment variable {key_env}"
+                    "{url} refuses the key in {variable}; set it to a valid key"
                 ));
             }
             (status, _) => return Err(no_list(format!("The status is {status}."))),
@@ -155,14 +155,11 @@ async fn fetch_sessions(
         let body = body.collect().await;
         let body = body.map_err(|error| no_list(error.to_string()))?;
         let page = serde_json::from_slice(&body.to_bytes());
-        let mut page: SessionList = page.map_err(|error| no_list(error.to_string()))?;
-        all.sessions.append(&mut page.sessions);
-        all = SessionList {
-            sessions: all.sessions,
-            // A page that leads to itself or back would never end.
-            next: page.next.filter(|next| *next > skip),
-            ..page
-        };
+        let page: SessionList = page.map_err(|error| no_list(error.to_string()))?;
+        all.sessions.extend(page.sessions);
+        // An offset that does not grow would never end.
+        all.next = page.next.filter(|next| *next > skip);
+        (all.of_other_keys, all.hint) = (page.of_other_keys, page.hint);
     }
     Ok(all)
 }
@@ -175,15 +172,14 @@ fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 8]> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_s = now.map_or(0, |now| now.as_secs());
     let mut rows = vec![heading.map(str::to_owned)];
-    let sessions = sessions.iter();
-    rows.extend(sessions.map(|session| {
+    for session in sessions {
         let session = serde_json::from_str(session.get()).unwrap_or_default();
-        format_session(&session, now_s)
-    }));
+        rows.push(format_session(&session, now_s));
+    }
     rows
 }
 
-/// The cells of one session; what is not told is unknown.
+/// The cells of one session; a missing field is shown as `?`.
 fn format_session(session: &Value, now_s: u64) -> [String; 8] {
     let text = |field: &str| session[field].as_str().unwrap_or("?").to_owned();
     let tokens = |field: &str| session[field].as_u64().map_or("?".to_owned(), group_digits);
@@ -212,7 +208,7 @@ fn format_session(session: &Value, now_s: u64) -> [String; 8] {
         course,
         age,
     ];
-    // SECURITY: a client may have named the model, and a terminal would obey control characters.
+    // SECURITY: clients choose names of models, and a terminal would execute control characters.
     cells.map(|cell| cell.replace(char::is_control, "\u{fffd}"))
 }
 
@@ -229,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_no_guess_and_nothing_that_a_terminal_obeys() {
+    fn a_row_shows_missing_fields_as_unknown_and_no_control_characters() {
         let known = r#""prompt_tokens":1500,"context_limit":8192,"hard_util":0.183,"course":2,
             "countdown":3,"compacting":false"#;
         assert_eq!(
@@ -245,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_a_web_address_with_a_host() {
+    fn an_address_without_http_or_host_is_refused() {
         let list = "http://[::1]:1876/plimsoll/api/sessions";
         assert_eq!(parse_address("http://[::1]:1876/").unwrap().as_str(), list);
         for wrong in ["nowhere", "127.0.0.1:1876", "file:///etc", "http://"] {

@@ -77,7 +77,7 @@ impl ConfigWatcher {
         let has_content = written.has_content;
         if self.had_content && !has_content {
             return refuse(match written.file {
-                None => "was deleted; restore it, or restart the proxy to run without it",
+                None => "is gone; restore it, or restart the proxy to run without it",
                 Some(_) => "is empty now; write it again, or restart the proxy to run without it",
             });
         }

@@ -220,7 +220,7 @@ async fn told_twice_it_waits_for_no_answer() {
     let client = proxy.client();
     let mut body = client.begin(client.chat_request(ASK)).await.into_body();
     assert_eq!(next(&mut body).await, TEXT);
-    for heard in ["draining", "told again"] {
+    for heard in ["draining", "second stop signal"] {
         proxy.signal("INT");
         proxy.wait_for_line(heard).await;
     }

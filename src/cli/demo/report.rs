@@ -1,22 +1,20 @@
-//! What the answers of the demo's session tell: a line for each, and sums over all of them.
+//! The report of the demo: a line for each answer, and sums over all of them.
 
 use http::HeaderMap;
 use serde_json::Value;
 
 use crate::cli::table::{draw_bar, group_digits};
 
-/// Cells of the bar.
-const CELLS: usize = 56;
+const BAR_CELLS: usize = 56;
 
-/// What came back for one request.
 pub(super) struct DemoAnswer {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
-    /// `null` where it is no JSON.
+    /// `null` where it is not JSON.
     pub(super) body: Value,
 }
 
-/// A line for each answer, and the sums over all of them.
+/// The sums over all answers so far.
 #[derive(Default)]
 pub(super) struct DemoReport {
     requests: u64,
@@ -25,16 +23,24 @@ pub(super) struct DemoReport {
     cached_tokens: u64,
     prompts: u64,
     courses: u64,
-    /// As the last answer told.
+    /// Those of the last answer.
     reminders: u32,
 }
 
 impl DemoAnswer {
-    /// The provider's words, where it refused the request.
+    pub(super) async fn read(response: reqwest::Response) -> reqwest::Result<Self> {
+        Ok(Self {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body: serde_json::from_slice(&response.bytes().await?).unwrap_or_default(),
+        })
+    }
+
+    /// Status and message, where the request was refused.
     pub(super) fn refusal_text(&self) -> Option<String> {
-        let words = self.body["error"]["message"].as_str();
-        let words = words.unwrap_or("no message");
-        (self.status != 200).then(|| format!("{}: {words}", self.status))
+        let message = self.body["error"]["message"].as_str();
+        let message = message.unwrap_or("no message");
+        (self.status != 200).then(|| format!("{}: {message}", self.status))
     }
 
     fn header_text(&self, name: &str) -> Option<&str> {
@@ -45,7 +51,7 @@ impl DemoAnswer {
         self.header_text(name)?.parse().ok()
     }
 
-    /// The value of one of `x-plimsoll-actions`.
+    /// The value of one action in `x-plimsoll-actions`.
     fn action_value(&self, name: &str) -> Option<&str> {
         let actions = self.header_text("x-plimsoll-actions")?.split(',');
         let mut pairs = actions.filter_map(|action| action.trim().split_once('='));
@@ -54,8 +60,8 @@ impl DemoAnswer {
 }
 
 impl DemoReport {
-    /// The line of one request, and a line for each event of recovery. What an answer does not tell counts as
-    /// zero; `window` is the model's, in tokens.
+    /// The line of one request, and a line for each event of recovery. Numbers that the answer does not have
+    /// count as zero. `window` is in tokens.
     pub(super) fn add_step(&mut self, turn: usize, window: u32, answer: &DemoAnswer) -> String {
         let usage = &answer.body["usage"];
         let prompt_tokens = usage["prompt_tokens"].as_u64().unwrap_or(0);
@@ -70,7 +76,7 @@ impl DemoReport {
         let mut line = format!(
             "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {:>4.1} %  {}",
             self.requests,
-            draw_bar(prompt_tokens, window.into(), CELLS),
+            draw_bar(prompt_tokens, window.into(), BAR_CELLS),
             group_digits(prompt_tokens),
             group_digits(window),
             answer.header_text("x-plimsoll-health").unwrap_or("unknown"),
@@ -82,8 +88,8 @@ impl DemoReport {
             1 if reminders == 0 => {}
             course => line += &format!("  (course {course}, {reminders} reminders)"),
         }
-        if let Some(said) = answer.refusal_text() {
-            line += &format!("  REFUSED {said}");
+        if let Some(refusal) = answer.refusal_text() {
+            line += &format!("  REFUSED {refusal}");
         }
         for event in self.describe_events(answer) {
             line += &format!("\n  ==> {event}");
@@ -94,24 +100,22 @@ impl DemoReport {
     /// What recovery did with a request.
     fn describe_events(&self, answer: &DemoAnswer) -> impl Iterator<Item = String> {
         let left = answer.header_number("x-plimsoll-countdown");
-        let left = left.map(|left| format!("; answers until then: {left}"));
+        let left = left.map_or(String::new(), |left| {
+            format!("; answers until then: {left}")
+        });
         let prompt = answer.action_value("injected").map(|level| match level {
             "caution" => "the model was asked to write down what must not be lost".to_owned(),
-            _ => format!(
-                "the model was told that a new course is near{}",
-                left.unwrap_or_default()
-            ),
+            _ => format!("the model was told that a new course is near{left}"),
         });
-        let course = answer.action_value("course").map(|number| {
-            let reminders = self.reminders;
-            format!(
-                "course {number} begins: the task, {reminders} reminders and the newest steps go on"
-            )
-        });
+        let kept = format!(
+            "the task, {} reminders and the newest steps go on",
+            self.reminders
+        );
+        let course = answer.action_value("course");
+        let course = course.map(|number| format!("course {number} begins: {kept}"));
         prompt.into_iter().chain(course)
     }
 
-    /// The sums, in a line.
     pub(super) fn summary_line(&self) -> String {
         format!(
             "{} requests, {} refused, {:.1} % of {} prompt tokens read from the provider's cache, \
@@ -126,7 +130,6 @@ impl DemoReport {
         )
     }
 
-    /// The share of all prompt tokens that the provider read from its cache, in percent.
     fn cached_percent(&self) -> f64 {
         100.0 * self.cached_tokens as f64 / self.prompt_tokens.max(1) as f64
     }
@@ -151,7 +154,7 @@ mod tests {
         }
     }
 
-    /// What is written of one answer: its line, and what follows.
+    /// The line of an answer, and the lines of events after it.
     fn step(answer: &DemoAnswer) -> (String, String) {
         let text = DemoReport::default().add_step(4, 1_000, answer);
         let (step, events) = text.split_once('\n').unwrap();
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_course_has_a_line_of_its_own() {
+    fn a_new_course_has_its_own_line() {
         let headers = [
             ("x-plimsoll-actions", "course=2"),
             ("x-plimsoll-course", "2"),
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_headers_do_no_harm() {
+    fn malformed_headers_count_as_missing() {
         let headers = [
             ("x-plimsoll-actions", "injected=critical"),
             ("x-plimsoll-course", "x"),

@@ -1,4 +1,4 @@
-//! Golden pairs in `tests/data/inspect`, and what is said of input that cannot be inspected.
+//! Golden pairs in `tests/data/inspect`, and messages about input that cannot be inspected.
 //! Large conversations are generated in `tests/it/inspect.rs`.
 
 use std::{fs, path::PathBuf};
@@ -9,7 +9,7 @@ use super::{InspectArgs, run};
 use crate::config::{Environment, Flags};
 
 #[derive(clap::Parser)]
-struct Line {
+struct InspectLine {
     #[command(flatten)]
     args: InspectArgs,
 }
@@ -22,7 +22,7 @@ fn folder() -> PathBuf {
 
 fn inspect(line: &[&str], settings: &str, input: &[u8]) -> Result<String, String> {
     let words = ["inspect"].iter().chain(line);
-    let args = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+    let args = InspectLine::try_parse_from(words).map_err(|error| error.to_string())?;
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.toml");
     fs::write(&config, settings).unwrap();
@@ -37,9 +37,9 @@ fn inspect(line: &[&str], settings: &str, input: &[u8]) -> Result<String, String
     Ok(String::from_utf8(out).unwrap())
 }
 
-/// `UPDATE_GOLDEN=1` writes them anew.
+/// `UPDATE_GOLDEN=1` writes the files again.
 #[test]
-fn the_reports_are_those_of_the_golden_files() {
+fn reports_equal_the_golden_files() {
     let check = |name: &str, options: &[&str], golden: &str| {
         let file = folder().join(format!("{name}.json"));
         let line = [&[file.to_str().unwrap()], options].concat();
@@ -68,7 +68,7 @@ fn the_reports_are_those_of_the_golden_files() {
 }
 
 #[test]
-fn options_come_before_what_the_model_resolves_to() {
+fn options_override_the_window_and_profile_of_the_model() {
     let settings = "[providers.garden]\nbase_url = \"http://127.0.0.1:9/v1\"\nauth = \"none\"\n\
          [models.\"garden/almanac\"]\ncontext_length = 20000\ninput_length = 15000\n";
     let report = |line: &[&str]| {
@@ -106,7 +106,7 @@ fn a_guard_that_is_off_does_nothing() {
 }
 
 #[test]
-fn what_caps_and_shares_do_is_shown() {
+fn effects_of_caps_and_shares_are_shown() {
     let settings = "[guard]\nsystem_share = 0.05\n[guard.caps]\nschema = 100\n";
     let text = "column ".repeat(200);
     let body = format!(
@@ -144,7 +144,7 @@ fn what_caps_and_shares_do_is_shown() {
 }
 
 #[test]
-fn a_member_that_is_hostile_does_not_reach_the_terminal() {
+fn control_characters_do_not_reach_the_terminal() {
     let body = br#"{"model":"\u001b[2Jgone","messages":[]}"#;
     let report = inspect(&["-", "--window", "2000"], "", body).unwrap();
     assert!(report.contains("?[2Jgone"), "{report:?}");
@@ -152,14 +152,14 @@ fn a_member_that_is_hostile_does_not_reach_the_terminal() {
 }
 
 #[test]
-fn what_cannot_be_inspected_is_said_plainly() {
+fn input_that_cannot_be_inspected_is_refused_with_its_reason() {
     let check = |line: &[&str], settings: &str, input: &str, expected: &str| {
         let failed = inspect(line, settings, input.as_bytes()).unwrap_err();
         assert!(failed.contains(expected), "{failed}");
     };
     check(&["no/such/file"], "", "", "no/such/file: cannot be read: ");
-    let place = "standard input: the body is not JSON: expected value at line 2 column 13";
-    check(&["-"], "", "{\n\"messages\":[}", place);
+    let syntax = "standard input: the body is not JSON: expected value at line 2 column 13";
+    check(&["-"], "", "{\n\"messages\":[}", syntax);
     let shape = "standard input: not a conversation that can be guarded: no array of messages";
     check(&["-"], "", r#"{"messages":1}"#, shape);
     check(

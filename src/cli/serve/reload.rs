@@ -1,4 +1,4 @@
-//! New settings for a running proxy: when its files change, and when it is asked.
+//! Reloads the settings of a running proxy: after a change of their files, and on a signal.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,105 +15,106 @@ use crate::{
     provider::{collect_warnings, fit_body_to_windows},
 };
 
-/// How often the files are looked at. A change is read once it has been left alone for so long.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often the files are polled. A change is read after it was seen unchanged in two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Keeps the settings of a proxy those of its files.
 pub(super) struct ConfigReloader {
-    live: Arc<CurrentConfig>,
+    current: Arc<CurrentConfig>,
     watch: ConfigWatcher,
-    /// What was said of the settings in force.
+    /// Those of the settings in force, which were logged.
     warnings: Vec<Problem>,
 }
 
-/// Why settings are read, as the log says it.
-const ASKED: &str = "asked to";
+/// The cause of a reload without a signal, in the log.
 const FILE_CHANGED: &str = "file changed";
 
 impl ConfigReloader {
-    /// `watch` has read what `live` began with, of which all doubts are told now.
+    /// Logs the warnings of the first settings, which `watch` has loaded for `current`.
     pub(super) fn from_loaded(
-        live: Arc<CurrentConfig>,
+        current: Arc<CurrentConfig>,
         watch: ConfigWatcher,
         loaded: &LoadedConfig,
     ) -> Self {
-        let mut reloading = Self {
-            live,
+        let warnings = Vec::new();
+        let mut reloader = Self {
+            current,
             watch,
-            warnings: Vec::new(),
+            warnings,
         };
-        reloading.log_new_warnings(&loaded.warnings);
-        reloading
+        reloader.log_new_warnings(&loaded.warnings);
+        reloader
     }
 
-    /// Goes on for as long as it is polled. Files are read where nobody waits for it.
-    pub(super) async fn run(mut self, mut asked: BoxStream<'static, &'static str>) {
-        let mut looks = interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    /// Runs until it is dropped. Files are read on a blocking thread.
+    pub(super) async fn run(mut self, mut signals: BoxStream<'static, &'static str>) {
+        let mut polls = interval(POLL_INTERVAL);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let cause = tokio::select! {
-                Some(_) = asked.next() => ASKED,
-                _ = looks.tick() => FILE_CHANGED,
+                Some(signal) = signals.next() => signal,
+                _ = polls.tick() => FILE_CHANGED,
             };
-            let looked = spawn_blocking(move || {
-                if cause == ASKED || self.watch.has_changed() {
+            let polled = spawn_blocking(move || {
+                if cause != FILE_CHANGED || self.watch.has_changed() {
                     self.reload_config(cause);
                 }
                 self
             });
-            self = match looked.await {
-                Ok(reloading) => reloading,
+            self = match polled.await {
+                Ok(reloader) => reloader,
                 Err(error) => {
-                    tracing::error!(%error, "settings are not read again before a restart");
-                    return;
+                    let message = "reload failed; restart the proxy to apply changed settings";
+                    return tracing::error!(%error, "{message}");
                 }
             };
         }
     }
 
     fn reload_config(&mut self, cause: &'static str) {
-        let mut foreign = Vec::new();
+        let mut warnings = Vec::new();
         let config = self.watch.load_config().map(|mut loaded| {
             fit_body_to_windows(&mut loaded.config);
-            foreign = loaded.warnings;
+            warnings = loaded.warnings;
             loaded.config
         });
-        match self.live.reload_config(config) {
-            Ok(change) => {
-                if change.applied.is_empty() {
-                    tracing::info!(cause, "settings read again; nothing is different");
-                } else {
-                    let changed = change.summarise_applied();
-                    tracing::info!(cause, changed, "new settings are in force: {changed}");
-                }
-                if !change.needs_restart.is_empty() {
-                    let settings = change.needs_restart.join(", ");
-                    tracing::warn!(
-                        settings,
-                        "{settings}: changed, and stays as it was until the proxy is restarted"
-                    );
-                }
-                self.log_new_warnings(&foreign);
-            }
+        let change = match self.current.reload_config(config) {
+            Ok(change) => change,
             Err(refused) => {
                 let reasons = format_error_chain(&refused);
-                tracing::error!(
-                    cause,
-                    "the new settings cannot be used, and the old ones stay in force:\n{reasons}"
-                );
+                let message = "the new settings cannot be used, and the old ones stay in force";
+                return tracing::error!(cause, "reload refused: {message}:\n{reasons}");
             }
+        };
+        if change.applied.is_empty() {
+            tracing::info!(cause, "reload: settings read again, nothing is different");
+        } else {
+            let changed = change.summarise_applied();
+            tracing::info!(
+                cause,
+                changed,
+                "reload: new settings are in force: {changed}"
+            );
         }
+        if !change.needs_restart.is_empty() {
+            let settings = change.needs_restart.join(", ");
+            let message = "changed, and keeps its old value until the proxy is restarted";
+            tracing::warn!(settings, "reload: {settings}: {message}");
+        }
+        self.log_new_warnings(&warnings);
     }
 
-    /// Tells what is doubtful of the settings in force and was not told of those before; `foreign`:
-    /// what is not of the settings themselves.
-    fn log_new_warnings(&mut self, foreign: &[Problem]) {
-        let app = self.live.app();
-        let mut doubts = foreign.to_vec();
-        doubts.extend(collect_warnings(&app.config, &app.registry));
-        for doubt in doubts.iter().filter(|doubt| !self.warnings.contains(doubt)) {
-            tracing::warn!(setting = doubt.key, "{doubt}");
+    /// Logs the warnings about the settings in force that were not logged for those before. `warnings` are those
+    /// about variables of the environment.
+    fn log_new_warnings(&mut self, warnings: &[Problem]) {
+        let app = self.current.app();
+        let mut warnings = warnings.to_vec();
+        warnings.extend(collect_warnings(&app.config, &app.registry));
+        for warning in warnings
+            .iter()
+            .filter(|warning| !self.warnings.contains(warning))
+        {
+            tracing::warn!(setting = warning.key, "{warning}");
         }
-        self.warnings = doubts;
+        self.warnings = warnings;
     }
 }

@@ -1,15 +1,14 @@
-//! The signals that a running proxy is told something by.
+//! The signals that stop a running proxy or reload its settings.
 
 use std::io;
 
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 
-/// Each by its name, as often as it comes. From the moment that they are made, none ends the process.
+/// Streams of the names of received signals. Once this is created, no such signal ends the process by itself.
 pub(super) struct Signals {
-    /// Those that ask the process to end.
     pub(super) stop: BoxStream<'static, &'static str>,
-    /// The one that asks to read the settings again. Several that came at once are one.
+    /// Several signals at once may count as one.
     pub(super) reload: BoxStream<'static, &'static str>,
 }
 
@@ -22,10 +21,12 @@ impl Signals {
 
         let named = |name: &'static str, kind| {
             let mut signal = signal(kind)?;
-            let told = move |context: &mut Context<'_>| {
-                signal.poll_recv(context).map(|it| it.map(|()| name))
+            let poll = move |context: &mut Context<'_>| {
+                signal
+                    .poll_recv(context)
+                    .map(|received| received.map(|()| name))
             };
-            io::Result::Ok(stream::poll_fn(told))
+            io::Result::Ok(stream::poll_fn(poll))
         };
         let interrupt = named("SIGINT", SignalKind::interrupt())?;
         let terminate = named("SIGTERM", SignalKind::terminate())?;
@@ -35,13 +36,13 @@ impl Signals {
         })
     }
 
-    /// No signal asks for a reload here: settings are read again when their file changes.
+    /// No signal reloads the settings here; a change of their file does.
     #[cfg(not(unix))]
     pub(super) fn new() -> io::Result<Self> {
         let stop = stream::repeat(()).then(|()| async {
             match tokio::signal::ctrl_c().await {
                 Ok(()) => "Ctrl-C",
-                // Without a handler there is no way to be asked, so the proxy goes on.
+                // Without a handler no signal arrives, and the proxy continues.
                 Err(_) => std::future::pending().await,
             }
         });
@@ -52,15 +53,14 @@ impl Signals {
     }
 }
 
-/// Cancels `stopping` at the first signal, and comes back at the second: whoever asks again does not
-/// want to wait for running answers.
-pub(super) async fn wait_to_be_asked_twice(
+/// Cancels `stopping` at the first signal, and returns at the second, after which running answers are cut off.
+pub(super) async fn wait_for_second_stop(
     mut stop: BoxStream<'static, &'static str>,
     stopping: &CancellationToken,
 ) {
     let signal = stop.next().await;
-    tracing::info!(signal, "stopping; running answers may end");
+    tracing::info!(signal, "stopping: waiting for running answers");
     stopping.cancel();
     let signal = stop.next().await;
-    tracing::warn!(signal, "told again to stop; running answers are cut off");
+    tracing::warn!(signal, "second stop signal: running answers are cut off");
 }

@@ -58,7 +58,7 @@ async fn a_bad_file_is_refused_with_its_reasons_and_a_good_one_taken_after_it() 
 
     // It is said once, until somebody asks.
     proxy.signal("HUP");
-    assert_eq!(proxy.wait_for_line(REFUSED).await["cause"], "asked to");
+    assert_eq!(proxy.wait_for_line(REFUSED).await["cause"], "SIGHUP");
     settings.write(&window(16_000));
     let (said, line) = proxy.wait_for_first_line(&[IN_FORCE, REFUSED]).await;
     assert_eq!((said, &line["changed"]), (0, &"models.\"up/m\"".into()));
