@@ -154,13 +154,8 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
     let rows = names.filter_map(|name| {
         let target = registry.resolve_target(name, None).ok()?;
         let Some(window) = target.window.known_tokens() else {
-            return Some(
-                [
-                    name.as_str(),
-                    "never by itself, since its window is not known",
-                ]
-                .map(str::to_owned),
-            );
+            let never = "never by itself, since its window is not known";
+            return Some([name.clone(), never.to_owned()]);
         };
         let budget = default_budget(&Policy {
             profile: target.provider.config.profile,

@@ -49,11 +49,7 @@ pub(super) struct DemoArgs {
 /// No loopback port, no output, or a proxy that does not answer. A refused request is no error: it is counted and
 /// shown.
 pub(super) fn run(args: &DemoArgs, out: &mut io::Stdout) -> CommandResult {
-    let pace = if out.is_terminal() {
-        PACE
-    } else {
-        Duration::ZERO
-    };
+    let pace = out.is_terminal().then_some(PACE).unwrap_or_default();
     block_on(run_demo(args, out, pace))?
 }
 

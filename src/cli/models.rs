@@ -41,13 +41,11 @@ pub(super) fn run(
 
 /// The results of the requests to the catalogue and to each provider, one line each.
 async fn ask_providers(registry: &Registry) -> Vec<String> {
-    let catalogue = registry
-        .fetch_catalogue()
-        .await
-        .map(|fetched| match fetched {
-            Ok(models) => format!("catalogue: {models} models"),
-            Err(error) => format!("catalogue: {}", format_error_chain(&error)),
-        });
+    let catalogue = registry.fetch_catalogue().await;
+    let catalogue = catalogue.map(|fetched| match fetched {
+        Ok(models) => format!("catalogue: {models} models"),
+        Err(error) => format!("catalogue: {}", format_error_chain(&error)),
+    });
     let mut lines = Vec::from_iter(catalogue);
     for (provider, listed) in registry.ask_for_lists().await {
         lines.push(match listed {

@@ -83,13 +83,10 @@ pub(super) fn run(
         )?,
         sessions => write_table(out, &format_rows(sessions))?,
     }
-    match (list.of_other_keys, &list.hint) {
-        (Some(1..), Some(hint)) => {
-            let others = list.of_other_keys.unwrap_or_default();
-            Ok(writeln!(out, "Sessions of other keys: {others}. {hint}")?)
-        }
-        _ => Ok(()),
+    if let (Some(others @ 1..), Some(hint)) = (list.of_other_keys, &list.hint) {
+        writeln!(out, "Sessions of other keys: {others}. {hint}")?;
     }
+    Ok(())
 }
 
 /// The URL of the list at the address of a proxy.

@@ -97,9 +97,8 @@ fn changed_sections(old: &Config, new: &Config) -> Vec<String> {
 }
 
 fn list_differing<const N: usize>(keys: [(&'static str, bool); N]) -> Vec<&'static str> {
-    keys.into_iter()
-        .filter_map(|(key, differs)| differs.then_some(key))
-        .collect()
+    let differing = keys.into_iter().filter(|(_, differs)| *differs);
+    differing.map(|(key, _)| key).collect()
 }
 
 /// Entries that were added, removed or changed.
@@ -109,12 +108,10 @@ fn changed_entries<T: PartialEq>(
     new: &BTreeMap<String, T>,
 ) -> Vec<String> {
     let names: BTreeSet<_> = old.keys().chain(new.keys()).collect();
-    let changed = names
-        .into_iter()
-        .filter(|name| old.get(*name) != new.get(*name));
-    changed
-        .map(|name| format_key_path(&[section, name]))
-        .collect()
+    let is_changed = |name: &&String| old.get(*name) != new.get(*name);
+    let changed = names.into_iter().filter(is_changed);
+    let paths = changed.map(|name| format_key_path(&[section, name]));
+    paths.collect()
 }
 
 #[cfg(test)]

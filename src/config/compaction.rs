@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    section::{Section, settings},
-    setting::Visibility,
-};
+use super::section::{Section, Visibility, settings};
 
 settings! {
     pub struct CompactionConfig read from s {

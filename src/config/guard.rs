@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    section::{Section, settings},
-    setting::Visibility,
-};
+use super::section::{Section, Visibility, settings};
 
 /// Room for the marker between head and tail of a truncated result.
 const MARKER_CHARS: usize = 100;
@@ -43,7 +40,7 @@ settings! {
             .read_optional_number("max_prompt_tokens", 1024..=u32::MAX,
                 "it caps the prompt whatever the window is, in tokens")
             .into_iter()
-            .chain(preset.map(Preset::max_prompt_tokens))
+            .chain(preset.map(|preset| preset.caps()[2]))
             .min();
         pub usage: UsageMode = s.read_plain("usage", UsageMode::AsSent);
         pub clear: ClearConfig = ClearConfig::read(s);
@@ -93,20 +90,12 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// Caps of parts by name, in tokens.
-    const fn part_caps(self) -> [(&'static str, u32); 2] {
+    /// The three caps in tokens, in that order.
+    const fn caps(self) -> [u32; 3] {
         match self {
-            Self::Light => [("schema", 4_000), ("static_context", 12_000)],
-            Self::Standard => [("schema", 4_000), ("static_context", 16_000)],
-            Self::Complex => [("schema", 6_000), ("static_context", 20_000)],
-        }
-    }
-
-    const fn max_prompt_tokens(self) -> u32 {
-        match self {
-            Self::Light => 8_000,
-            Self::Standard => 12_000,
-            Self::Complex => 16_000,
+            Self::Light => [4_000, 12_000, 8_000],
+            Self::Standard => [4_000, 16_000, 12_000],
+            Self::Complex => [6_000, 20_000, 16_000],
         }
     }
 }
@@ -123,9 +112,11 @@ pub enum UsageMode {
 
 /// The caps of the preset, overridden by those of the settings.
 fn read_caps(s: &mut Section, preset: Option<Preset>) -> BTreeMap<String, u32> {
-    let preset_caps = preset.map(Preset::part_caps).into_iter().flatten();
-    let preset_caps = preset_caps.map(|(name, tokens)| (name.to_owned(), tokens));
-    let mut caps: BTreeMap<_, _> = preset_caps.collect();
+    let mut caps = BTreeMap::new();
+    if let Some([schema, static_context, _]) = preset.map(Preset::caps) {
+        caps.insert("schema".to_owned(), schema);
+        caps.insert("static_context".to_owned(), static_context);
+    }
     caps.extend(s.read_entries("caps", |s, name| {
         let why = "it is what a part of that name may have, in tokens";
         let tokens = s.read_optional_number(name, 64..=10_000_000, why);

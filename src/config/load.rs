@@ -24,9 +24,8 @@ use super::{
 
 /// A settings file larger than this is a mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-
+/// The prefix of the variables that are settings.
 const PREFIX: &str = "PLIMSOLL_";
-
 /// The settings file without `--config`, if the working directory has one.
 const DEFAULT_FILE: &str = "config.toml";
 
@@ -121,10 +120,8 @@ impl WrittenSettings {
     /// The directory whose prompts [`Self::check_settings`] reads.
     pub(super) fn prompts_dir(&self) -> Option<PathBuf> {
         let (_, folder) = self.layers.find_strongest(&["recovery", "prompts_dir"])?;
-        folder
-            .as_str()
-            .filter(|folder| !folder.is_empty())
-            .map(PathBuf::from)
+        let folder = folder.as_str().filter(|folder| !folder.is_empty());
+        folder.map(PathBuf::from)
     }
 
     /// # Errors

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     provider::read_provider,
     recovery::{CADENCE, WHY_CADENCE},
-    section::{Section, settings},
-    setting::Visibility,
+    section::{Section, Visibility, settings},
 };
 
 const TOKENS: &str = "the unit is tokens";

@@ -17,15 +17,11 @@ use super::{
     problem::find_nearest,
     profile::{self, PROFILES, Profile},
     secret::Secret,
-    section::{Section, settings},
-    setting::Visibility,
+    section::{Section, Visibility, settings},
 };
 
 /// The name of the built-in provider.
 pub const SIMULATED: &str = "simulated";
-
-/// First segments of the proxy's paths.
-const RESERVED: [&str; 2] = ["v1", "plimsoll"];
 
 settings! {
     pub struct ProviderConfig read from s {
@@ -81,14 +77,15 @@ fn make_simulated() -> ProviderConfig {
 
 fn check_name(s: &mut Section, name: &str) {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
-    let message = if name == SIMULATED {
-        "is built in and cannot be configured; choose another name"
-    } else if RESERVED.contains(&name) {
-        "is reserved, since paths of the proxy begin with it; choose another name"
-    } else if name.is_empty() || !name.chars().all(plain) {
-        "must be of the characters a-z, 0-9, _ and -, since it stands in paths and model names"
-    } else {
-        return;
+    let message = match name {
+        SIMULATED => "is built in and cannot be configured; choose another name",
+        "v1" | "plimsoll" => {
+            "is reserved, since paths of the proxy begin with it; choose another name"
+        }
+        name if name.is_empty() || !name.chars().all(plain) => {
+            "must be of the characters a-z, 0-9, _ and -, since it stands in paths and model names"
+        }
+        _ => return,
     };
     s.refuse_value(name, None, message);
 }

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     ClientConfig, ModelConfig,
     prompts::{Prompts, read_prompts},
-    section::settings,
-    setting::Visibility,
+    section::{Visibility, settings},
 };
 
 /// The range of a caution cadence, for all models and for one.

@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use http::Uri;
 
-use super::{
-    section::{Section, settings},
-    setting::Visibility,
-};
+use super::section::{Section, Visibility, settings};
 
 /// A year.
 const MAX_AGE_S: u64 = 31_536_000;

@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 
 use figment::error::Kind;
 
+pub(super) use super::setting::Visibility;
 use super::{
     explain::{WRITE_SECTION, explain_type_error, explain_unknown},
     layer::Layers,
     load::Environment,
     problem::{Problem, format_key_path},
-    setting::{Setting, SettingSource, Visibility, is_under},
+    setting::{Setting, SettingSource, is_under},
 };
 use values::SettingValue;
 pub(super) use values::is_pattern;

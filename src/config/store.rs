@@ -6,8 +6,7 @@ use reqwest::Url;
 
 use super::{
     secret::{Secret, SecretKey},
-    section::{Section, settings},
-    setting::Visibility,
+    section::{Section, Visibility, settings},
 };
 
 const MAX_PREFIX_BYTES: usize = 64;

@@ -1,5 +1,5 @@
-//! The sources together: order, places, and the shipped file. Single invalid settings are golden
-//! pairs in `tests/data/config`.
+//! All sources together, the shipped file, and warnings. Single invalid settings are golden pairs in
+//! `tests/data/config`.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -14,7 +14,7 @@ use crate::{
 
 const SHIPPED: &str = include_str!("../../config.toml");
 
-/// [`load`] without the file system: `text` is the file's name and contents.
+/// [`load_config`] without the file system. `text` is the file's name and contents.
 pub(super) fn merge(
     text: Option<(String, String)>,
     environment: &Environment,
@@ -25,10 +25,10 @@ pub(super) fn merge(
     Ok((loaded.config, loaded.warnings))
 }
 
-/// The settings of a text as they would be shown, whatever is wrong with them.
+/// The settings of a text as an administrator sees them, read without the checks.
 pub(super) fn shown(text: Option<(String, String)>, environment: &Environment) -> Vec<Setting> {
-    let written =
-        WrittenSettings::from_text(text, environment, None).unwrap_or_else(|all| panic!("{all}"));
+    let written = WrittenSettings::from_text(text, environment, None)
+        .unwrap_or_else(|error| panic!("{error}"));
     let mut section = Section::new(&written.layers, environment);
     Config::read(&mut section);
     section.finish_reading().0
@@ -71,17 +71,17 @@ fn a_secret_in_the_place_of_its_variables_name_is_not_shown() {
         "[store]\nencrypt_key_env",
         "[store]\nurl = \"redis://h\"\npassword_env",
     ] {
-        let said = refused(&format!("{key} = \"sk-oh-no\""), &[]);
+        let message = refused(&format!("{key} = \"sk-oh-no\""), &[]);
         assert!(
-            said.contains("that is not set (the value is not shown"),
-            "{said}"
+            message.contains("that is not set (the value is not shown"),
+            "{message}"
         );
-        assert!(!said.contains("oh-no"), "{said}");
+        assert!(!message.contains("oh-no"), "{message}");
     }
 }
 
 #[test]
-fn the_secret_of_the_installation_may_stand_in_the_environment() {
+fn the_installation_secret_can_come_from_a_variable() {
     let text = "[server]\nsecret_env = \"SECRET\"";
     let digits = "0f".repeat(32);
     let (config, _) = merge(written(text), &environment(&[("SECRET", &digits)]), None).unwrap();
@@ -101,7 +101,7 @@ fn the_secret_of_the_installation_may_stand_in_the_environment() {
 }
 
 #[test]
-fn the_defaults_pass_their_own_checks() {
+fn the_defaults_are_valid() {
     let config = Config::default();
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:1876");
     assert_eq!(config.providers.keys().collect::<Vec<_>>(), ["simulated"]);
@@ -113,8 +113,10 @@ fn the_defaults_pass_their_own_checks() {
 #[test]
 fn the_shipped_file_is_the_defaults() {
     let values = |settings: &[Setting]| -> Vec<_> {
-        let pairs = settings.iter().map(|it| (it.key.clone(), it.value.clone()));
-        pairs.collect()
+        let settings = settings.iter().cloned();
+        settings
+            .map(|setting| (setting.key, setting.value))
+            .collect()
     };
     let shipped = accepted(SHIPPED);
     assert_eq!(
@@ -131,7 +133,7 @@ fn the_shipped_file_is_the_defaults() {
     );
 }
 
-/// The shipped file with its examples in use.
+/// The shipped file with its examples uncommented.
 fn with_examples() -> String {
     let uncommented = SHIPPED.lines().map(|line| match line.strip_prefix('#') {
         Some(example) if !example.is_empty() && !example.starts_with(' ') => example,
@@ -166,11 +168,11 @@ fn the_examples_of_the_shipped_file_are_valid() {
     );
 }
 
-/// Of providers, models and clients, each key in one of the examples.
+/// Each key of providers, models and clients is in one of their examples.
 #[test]
 fn the_shipped_file_shows_every_key() {
     let settings = shown(written(&with_examples()), &environment(&[]));
-    let last = |setting: &Setting| {
+    let general_key = |setting: &Setting| {
         let (section, rest) = setting.key.split_once('.').unwrap_or(("", &setting.key));
         match section {
             "clients" | "providers" | "models" => {
@@ -181,9 +183,13 @@ fn the_shipped_file_shows_every_key() {
         }
     };
     let is_written = |setting: &&Setting| setting.from == SettingSource::File;
-    let in_file: Vec<String> = settings.iter().filter(is_written).map(last).collect();
+    let in_file: Vec<String> = settings
+        .iter()
+        .filter(is_written)
+        .map(general_key)
+        .collect();
     assert!(in_file.len() > 100, "{in_file:?}");
-    for key in settings.iter().map(last) {
+    for key in settings.iter().map(general_key) {
         assert!(in_file.contains(&key), "{key} is not in config.toml");
     }
 }
@@ -197,14 +203,14 @@ fn every_key_of_the_shipped_file_has_a_comment() {
         } else if line.trim().is_empty() {
             commented = false;
         } else if line.contains(" = ") {
-            // Neighbours that are explained together, and the whole-section examples.
+            // One comment may explain several lines.
             assert!(commented, "no comment above: {line}");
         }
     }
 }
 
 #[test]
-fn the_environment_is_stronger_than_the_file_and_a_flag_than_both() {
+fn the_environment_overrides_the_file_and_a_flag_overrides_both() {
     let text = "[server]\nlisten = \"127.0.0.1:1\"\nmax_connections = 7\n[guard]\nenabled = false";
     let variables = environment(&[
         ("PLIMSOLL_SERVER__LISTEN", "127.0.0.1:2"),
@@ -236,7 +242,7 @@ fn the_environment_is_stronger_than_the_file_and_a_flag_than_both() {
 }
 
 #[test]
-fn a_problem_names_the_source_that_has_the_last_word() {
+fn a_problem_names_the_source_of_the_value_in_force() {
     let text = "[server]\nlisten = \"here\"\nmax_connections = 0";
     let variables = [
         ("PLIMSOLL_SERVER__LISTEN", "there"),
@@ -256,16 +262,16 @@ fn a_problem_names_the_source_that_has_the_last_word() {
 }
 
 #[test]
-fn a_variable_with_one_underscore_too_few_is_pointed_out() {
+fn a_variable_with_a_single_underscore_is_warned_of() {
     assert_eq!(
         warned("", &[("PLIMSOLL_SERVER_LISTEN", "0.0.0.0:80")]),
-        "PLIMSOLL_SERVER_LISTEN: is no setting and was ignored; levels are parted by two \
-         underscores: PLIMSOLL_SERVER__LISTEN"
+        "PLIMSOLL_SERVER_LISTEN: is ignored; write two underscores between section and key: \
+         PLIMSOLL_SERVER__LISTEN"
     );
 }
 
 #[test]
-fn the_file_is_found_by_the_flag_and_must_be_there() {
+fn the_file_of_the_flag_must_exist_and_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");
     let flags = Flags {
@@ -313,7 +319,7 @@ fn every_invalid_file_is_refused_with_its_message() {
 }
 
 #[test]
-fn many_problems_end() {
+fn the_number_of_reported_problems_is_bounded() {
     let text: String = (0..10_000).map(|n| format!("k{n} = 1\n")).collect();
     assert_eq!(refused(&text, &[]).lines().count(), 50);
 }
@@ -338,7 +344,7 @@ fn a_key_is_never_shown_or_serialised() {
 }
 
 #[test]
-fn texts_of_a_directory_take_the_place_of_the_prompts() {
+fn texts_of_a_directory_replace_the_built_in_prompts() {
     let folder = tempfile::tempdir().unwrap();
     let text = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -409,7 +415,7 @@ fn recovery_that_cannot_act_is_warned_of() {
 }
 
 #[test]
-fn summaries_that_are_not_made_are_warned_of() {
+fn compaction_that_cannot_act_is_warned_of() {
     let off = "[recovery]\nenabled = false\n[guard]\nenabled = false\n";
     assert_eq!(
         warned(&format!("{off}[compaction]\nauto = true"), &[]),
@@ -432,7 +438,7 @@ fn summaries_that_are_not_made_are_warned_of() {
 }
 
 #[test]
-fn levels_that_cannot_occur_are_warned_of() {
+fn health_levels_that_cannot_occur_are_warned_of() {
     let found = warned(
         "[models.\"simulated/a\"]\ncontext_length = 8192\ncritical_max_tokens = 9000\n\
          optimal_max_tokens = 8500\n\
@@ -469,7 +475,7 @@ fn a_critical_limit_of_an_unknown_window_is_warned_of() {
 }
 
 #[test]
-fn credentials_in_the_open_are_warned_of() {
+fn credentials_over_plain_http_are_warned_of() {
     let provider = |url: &str, auth: &str| {
         warned(
             &format!("[providers.p]\nbase_url = \"{url}\"\n{auth}"),
@@ -485,7 +491,7 @@ fn credentials_in_the_open_are_warned_of() {
 }
 
 #[test]
-fn names_that_lead_to_less_than_they_seem_are_warned_of() {
+fn settings_of_models_without_effect_are_warned_of() {
     let providers = "[providers.a]\nbase_url = \"https://a.example/v1\"\nauth = \"client\"\n\
                      [providers.b]\nbase_url = \"https://b.example/{model}\"\nauth = \"client\"\n\
                      [providers.c]\nbase_url = \"https://c.example/v1\"\nauth = \"none\"\n\

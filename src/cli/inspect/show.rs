@@ -185,9 +185,8 @@ fn describe_cleared(cleared: &ClearedSpan) -> String {
         (cleared.media, "image"),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
-    let counts: Vec<_> = counts
-        .map(|(count, noun)| format_count(*count, noun))
-        .collect();
+    let counts = counts.map(|(count, noun)| format_count(*count, noun));
+    let counts: Vec<_> = counts.collect();
     let (counts, tokens) = (counts.join(", "), group_digits(cleared.tokens));
     let messages = describe_range(cleared.first, cleared.last);
     format!("{counts} of {messages} (~{tokens} tokens)")

@@ -109,10 +109,8 @@ impl ConfigReloader {
         let app = self.current.app();
         let mut warnings = warnings.to_vec();
         warnings.extend(collect_warnings(&app.config, &app.registry));
-        for warning in warnings
-            .iter()
-            .filter(|warning| !self.warnings.contains(warning))
-        {
+        let is_new = |warning: &&Problem| !self.warnings.contains(warning);
+        for warning in warnings.iter().filter(is_new) {
             tracing::warn!(setting = warning.key, "{warning}");
         }
         self.warnings = warnings;

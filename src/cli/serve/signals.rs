@@ -22,9 +22,8 @@ impl Signals {
         let named = |name: &'static str, kind| {
             let mut signal = signal(kind)?;
             let poll = move |context: &mut Context<'_>| {
-                signal
-                    .poll_recv(context)
-                    .map(|received| received.map(|()| name))
+                let received = signal.poll_recv(context);
+                received.map(|received| received.map(|()| name))
             };
             io::Result::Ok(stream::poll_fn(poll))
         };

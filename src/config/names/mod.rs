@@ -97,9 +97,8 @@ impl ModelNames {
         }
         let leads_to = |chosen: &str| {
             let found = self.resolve_deployments(&name, None).unwrap_or_default();
-            found
-                .iter()
-                .any(|deployment| deployment.served_model.provider == chosen)
+            let mut providers = found.iter().map(|found| &found.served_model.provider);
+            providers.any(|provider| provider == chosen)
         };
         match chosen {
             Some(chosen) if name != model && !leads_to(chosen) => model.into(),
@@ -236,24 +235,22 @@ impl ModelNames {
     /// Every model's name in the settings that is neither a pattern nor an alias, with the provider that is set
     /// for it. A name may be there several times.
     pub fn list_configured_names(&self) -> Vec<(&str, Option<&str>)> {
-        let mut names: Vec<(&String, Option<&str>)> = Vec::new();
+        let mut names: Vec<(&str, Option<&str>)> = Vec::new();
         for (provider, settings) in &self.providers {
             let models = settings.models.iter();
-            names.extend(models.map(|model| (model, Some(provider.as_str()))));
+            names.extend(models.map(|model| (model.as_str(), Some(provider.as_str()))));
         }
         for (name, model) in &self.models {
             names.push((name, model.provider.as_deref()));
             let deployments = model.deployments.iter();
             let others = deployments.map(|deployment| &deployment.model);
             let others = others.chain(&model.fallback).chain(&model.larger);
-            names.extend(others.map(|name| (name, None)));
+            names.extend(others.map(|name| (name.as_str(), None)));
         }
-        names.extend(self.aliases.values().map(|name| (name, None)));
+        let aliased = self.aliases.values();
+        names.extend(aliased.map(|name| (name.as_str(), None)));
         names.retain(|(name, _)| !name.ends_with('*'));
         names
-            .into_iter()
-            .map(|(name, provider)| (name.as_str(), provider))
-            .collect()
     }
 
     /// Every alias that is no pattern.

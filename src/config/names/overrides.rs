@@ -11,10 +11,8 @@ impl ModelNames {
         let full = format!("{provider}/{model}");
         let names = [requested, &full, model];
         let applies = |key: &str, settings: &ModelConfig| {
-            let has_provider = settings
-                .provider
-                .as_ref()
-                .is_none_or(|named| named == provider);
+            let named = settings.provider.as_ref();
+            let has_provider = named.is_none_or(|named| named == provider);
             // Settings with deployments apply to a request for that name only.
             has_provider && (settings.deployments.is_empty() || key == requested)
         };

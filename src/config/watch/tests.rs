@@ -16,98 +16,90 @@ fn watch(file: &Path) -> ConfigWatcher {
     ConfigWatcher::new(&flags, &Environment::default())
 }
 
-/// A directory, and the path of a file in it.
-fn place() -> (TempDir, PathBuf) {
+/// A directory, and the path of a settings file in it.
+fn settings_file() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.toml");
     (folder, file)
 }
 
-const ONE: &str = "[guard]\nreserve_tokens = 1000\n";
-const OTHER: &str = "[guard]\nreserve_tokens = 12000\n";
+fn load_reserve(watch: &mut ConfigWatcher) -> u32 {
+    watch.load_config().unwrap().config.guard.reserve_tokens
+}
+
+const FIRST: &str = "[guard]\nreserve_tokens = 1000\n";
+const SECOND: &str = "[guard]\nreserve_tokens = 12000\n";
 
 #[test]
-fn a_change_counts_once_it_has_settled_and_once() {
-    let (_folder, file) = place();
-    fs::write(&file, ONE).unwrap();
+fn a_change_counts_after_two_equal_polls_until_it_is_read() {
+    let (_folder, file) = settings_file();
+    fs::write(&file, FIRST).unwrap();
     let mut watch = watch(&file);
-    assert_eq!(
-        watch.load_config().unwrap().config.guard.reserve_tokens,
-        1_000
-    );
+    assert_eq!(load_reserve(&mut watch), 1_000);
     assert!(!watch.has_changed() && !watch.has_changed());
-    fs::write(&file, OTHER).unwrap();
-    assert!(!watch.has_changed(), "it may still be being written");
+    fs::write(&file, SECOND).unwrap();
+    assert!(!watch.has_changed(), "a write may be going on");
     fs::write(&file, "[guard]\nreserve_tokens = 12000 # and more\n").unwrap();
     assert!(!watch.has_changed());
     assert!(
         watch.has_changed() && watch.has_changed(),
         "until it is read"
     );
-    assert_eq!(
-        watch.load_config().unwrap().config.guard.reserve_tokens,
-        12_000
-    );
+    assert_eq!(load_reserve(&mut watch), 12_000);
     assert!(!watch.has_changed() && !watch.has_changed());
 }
 
 #[test]
-fn a_refused_file_is_not_read_again_before_it_changes() {
-    let (_folder, file) = place();
+fn an_invalid_file_is_read_again_only_after_a_change() {
+    let (_folder, file) = settings_file();
     fs::write(&file, "[guard").unwrap();
     let mut watch = watch(&file);
     assert!(watch.load_config().is_err());
     assert!(!watch.has_changed() && !watch.has_changed());
-    fs::write(&file, ONE).unwrap();
+    fs::write(&file, FIRST).unwrap();
     assert!(!watch.has_changed() && watch.has_changed());
     assert!(watch.load_config().is_ok());
 }
 
 #[test]
-fn a_file_that_goes_is_a_problem_and_comes_back() {
-    let (_folder, file) = place();
-    fs::write(&file, ONE).unwrap();
+fn a_deleted_file_is_a_problem_until_it_is_restored() {
+    let (_folder, file) = settings_file();
+    fs::write(&file, FIRST).unwrap();
     let mut watch = watch(&file);
     watch.load_config().unwrap();
     fs::remove_file(&file).unwrap();
     assert!(!watch.has_changed() && watch.has_changed());
     assert!(watch.load_config().is_err());
     assert!(!watch.has_changed() && !watch.has_changed());
-    fs::write(&file, ONE).unwrap();
+    fs::write(&file, FIRST).unwrap();
     assert!(!watch.has_changed() && watch.has_changed());
     assert!(watch.load_config().is_ok());
 }
 
 #[cfg(unix)]
 #[test]
-fn another_file_behind_a_link_is_a_change() {
-    let (folder, file) = place();
-    for (name, text) in [("a", ONE), ("b", OTHER)] {
+fn a_link_to_another_file_is_a_change() {
+    let (folder, file) = settings_file();
+    for (name, text) in [("a", FIRST), ("b", SECOND)] {
         fs::create_dir(folder.path().join(name)).unwrap();
         fs::write(folder.path().join(name).join("config.toml"), text).unwrap();
     }
-    // As a mounted config map: a link to a file in a directory that is a link, too.
+    // A mounted config map has a link to a file in a directory that is a link too.
     let data = folder.path().join("data");
     std::os::unix::fs::symlink("a", &data).unwrap();
     std::os::unix::fs::symlink("data/config.toml", &file).unwrap();
     let mut watch = watch(&file);
-    assert_eq!(
-        watch.load_config().unwrap().config.guard.reserve_tokens,
-        1_000
-    );
+    assert_eq!(load_reserve(&mut watch), 1_000);
     let new = folder.path().join("new");
     std::os::unix::fs::symlink("b", &new).unwrap();
     fs::rename(&new, &data).unwrap();
     assert!(!watch.has_changed() && watch.has_changed());
-    assert_eq!(
-        watch.load_config().unwrap().config.guard.reserve_tokens,
-        12_000
-    );
+    assert_eq!(load_reserve(&mut watch), 12_000);
 }
 
 #[test]
-fn texts_are_watched_also_while_they_are_refused() {
-    let (folder, file) = place();
+fn prompts_are_watched_even_while_they_are_invalid() {
+    let (folder, file) = settings_file();
     fs::write(&file, "").unwrap();
     let mut watch = watch(&file);
     watch.load_config().unwrap();
@@ -117,7 +109,7 @@ fn texts_are_watched_also_while_they_are_refused() {
     fs::write(&text, "").unwrap();
     assert!(
         !watch.has_changed() && !watch.has_changed(),
-        "nobody named them"
+        "the settings do not name them"
     );
     fs::write(&file, format!("[recovery]\nprompts_dir = {texts:?}\n")).unwrap();
     assert!(!watch.has_changed() && watch.has_changed());
@@ -130,23 +122,23 @@ fn texts_are_watched_also_while_they_are_refused() {
 }
 
 #[test]
-fn a_file_that_says_nothing_any_more_is_a_problem() {
-    let (_folder, file) = place();
-    fs::write(&file, ONE).unwrap();
+fn an_emptied_file_is_a_problem() {
+    let (_folder, file) = settings_file();
+    fs::write(&file, FIRST).unwrap();
     let mut watch = watch(&file);
     watch.load_config().unwrap();
-    // Cut by whoever is about to write it, or by a disk that is full.
+    // A writer or a full disk may have cut it.
     fs::write(&file, "\n").unwrap();
     let refused = watch.load_config().unwrap_err().to_string();
     assert!(refused.contains("config.toml: is empty now"), "{refused}");
-    fs::write(&file, OTHER).unwrap();
+    fs::write(&file, SECOND).unwrap();
     assert!(watch.load_config().is_ok());
 }
 
 #[cfg(unix)]
 #[test]
 fn a_pipe_is_read_once() {
-    let (_folder, file) = place();
+    let (_folder, file) = settings_file();
     let made = std::process::Command::new("mkfifo").arg(&file).status();
     assert!(made.unwrap().success());
     let write = |text: &'static str| {
@@ -154,11 +146,8 @@ fn a_pipe_is_read_once() {
         std::thread::spawn(move || fs::write(file, text).unwrap())
     };
     let mut watch = watch(&file);
-    let written = write(ONE);
-    assert_eq!(
-        watch.load_config().unwrap().config.guard.reserve_tokens,
-        1_000
-    );
+    let written = write(FIRST);
+    assert_eq!(load_reserve(&mut watch), 1_000);
     written.join().unwrap();
     assert!(!watch.has_changed() && !watch.has_changed());
     let refused = watch.load_config().unwrap_err().to_string();
