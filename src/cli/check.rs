@@ -44,8 +44,7 @@ pub(super) fn run(flags: &Flags, environment: &Environment, out: &mut impl Write
         1 => writeln!(out, "\nThe settings are valid, with 1 warning.")?,
         more => writeln!(out, "\nThe settings are valid, with {more} warnings.")?,
     }
-    out.flush()?;
-    Ok(())
+    Ok(out.flush()?)
 }
 
 /// Key, value and origin of each setting, by key.

@@ -42,12 +42,8 @@ pub(super) struct DemoArgs {
     unguarded: bool,
 }
 
-/// Plays the session to its end, or until Ctrl-C. Nothing is logged, so that the output stays readable.
-///
-/// # Errors
-///
-/// No loopback port, no output, or a proxy that does not answer. A refused request is no error: it is counted and
-/// shown.
+/// Plays the session to its end, or until Ctrl-C. Nothing is logged, so that the output stays readable. A refused
+/// request is no error: it is counted and shown.
 pub(super) fn run(args: &DemoArgs, out: &mut io::Stdout) -> CommandResult {
     let pace = out.is_terminal().then_some(PACE).unwrap_or_default();
     block_on(run_demo(args, out, pace))?

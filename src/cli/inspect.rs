@@ -19,12 +19,9 @@ use crate::{
     config::{Environment, Flags, load_config},
     conversation::Conversation,
     format::chat,
-    guard::{
-        Policy,
-        estimate::Calibration,
-        found::{Aim, PlanExplanation, WindowFound},
-        profile::{PROFILES, Profile, find_profile},
-    },
+    guard::found::{Aim, PlanExplanation, WindowFound},
+    guard::profile::{PROFILES, Profile, find_profile},
+    guard::{Policy, estimate::Calibration},
     provider::{Registry, fit_body_to_windows},
 };
 
@@ -97,14 +94,10 @@ pub(super) fn run(
     } else {
         show::write_report(out, &found)?;
     }
-    out.flush()?;
-    Ok(())
+    Ok(out.flush()?)
 }
 
-/// The window and the profile of the options, else those of the model's candidate.
-///
-/// # Errors
-/// There is no `--window`, and no provider serves the model; the text says what to do.
+/// The window and the profile of the options, else those of the model's candidate. An error says what to do.
 fn resolve_aim(
     args: &InspectArgs,
     conversation: &Conversation,

@@ -126,10 +126,9 @@ fn build_http_client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
 
 /// Runs a future to its end on this thread.
 fn block_on<T>(task: impl Future<Output = T>) -> Result<T, CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    Ok(runtime.map_err(CommandError::Start)?.block_on(task))
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build().map_err(CommandError::Start)?;
+    Ok(runtime.block_on(task))
 }
 
 #[cfg(test)]

@@ -31,12 +31,9 @@ pub(super) fn run(
         writeln!(out)?;
     }
     table::write_table(out, &model_rows(&config, &registry))?;
-    writeln!(
-        out,
-        "\nA provider serves its other models too, as provider/model; their windows are looked up \
-         in the catalogue.\nAll figures are tokens."
-    )?;
-    Ok(())
+    let note = "A provider serves its other models too, as provider/model; their windows are looked up \
+                in the catalogue.\nAll figures are tokens.";
+    Ok(writeln!(out, "\n{note}")?)
 }
 
 /// The results of the requests to the catalogue and to each provider, one line each.
@@ -87,7 +84,7 @@ pub(super) fn model_rows(config: &Config, registry: &Registry) -> Vec<[String; 7
     rows
 }
 
-/// The deployments with their shares, the fallbacks, and the larger model.
+/// The deployments with their shares, the fallbacks and the larger model.
 fn describe_route(registry: &Registry, offered: &OfferedModel) -> String {
     let Ok(choice) = registry.look_up_candidates(&offered.id, None) else {
         return String::new();

@@ -8,10 +8,8 @@ use std::{io, sync::Arc};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    reload::ConfigReloader,
-    signals::{Signals, wait_for_second_stop},
-};
+use self::reload::ConfigReloader;
+use self::signals::{Signals, wait_for_second_stop};
 use super::{CommandError, CommandResult};
 use crate::{
     CurrentConfig,
@@ -25,10 +23,8 @@ pub(super) fn run(flags: &Flags, environment: &Environment) -> CommandResult {
     let mut loaded = watch.load_config()?;
     fit_body_to_windows(&mut loaded.config);
     let _log = telemetry::start_logging();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(CommandError::Start)?;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.enable_all().build().map_err(CommandError::Start)?;
     let served = runtime.block_on(serve_until_stopped(loaded, watch));
     // A second stop signal ends the process at once, even while a blocking task waits for the disk.
     runtime.shutdown_background();

@@ -10,14 +10,10 @@ use reqwest::{StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
-use super::{
-    CommandError, CommandResult, block_on,
-    table::{group_digits, write_table},
-};
-use crate::{
-    config::{Environment, Flags, load_config, secret::Secret},
-    error::format_error_chain,
-};
+use super::table::{group_digits, write_table};
+use super::{CommandError, CommandResult, block_on};
+use crate::config::{Environment, Flags, load_config, secret::Secret};
+use crate::error::format_error_chain;
 
 /// The most sessions that the API puts on one page.
 const PAGE_SIZE: usize = 200;
@@ -51,9 +47,6 @@ struct SessionList {
 }
 
 /// Prints the list of sessions, newest first.
-///
-/// # Errors
-/// The settings cannot be read, the proxy cannot be reached or refuses the key, or the output cannot be written.
 pub(super) fn run(
     args: &SessionsArgs,
     flags: &Flags,
@@ -100,10 +93,7 @@ fn parse_address(address: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// All pages of the list as one.
-///
-/// # Errors
-/// The proxy cannot be reached, refuses the key, or answers with something else; the text says what to do.
+/// All pages of the list as one. An error says what to do.
 async fn fetch_sessions(
     url: &Url,
     key: Option<&Secret>,
@@ -116,11 +106,8 @@ async fn fetch_sessions(
             "{url} answers with no list of sessions; is this a Plimsoll proxy of the same release? {reason}"
         )
     };
-    let mut all = SessionList {
-        next: Some(0),
-        ..SessionList::default()
-    };
-    while let Some(skip) = all.next {
+    let (mut all, mut next) = (SessionList::default(), Some(0));
+    while let Some(skip) = next {
         let mut page = url.clone();
         page.set_query(Some(&format!("skip={skip}&take={PAGE_SIZE}")));
         let mut request = client.get(page);
@@ -141,9 +128,8 @@ async fn fetch_sessions(
                 ));
             }
             (StatusCode::UNAUTHORIZED, Some(_)) => {
-                let variable = format!("the environment variable {key_env}");
                 return Err(format!(
-                    "{url} refuses the key in {variable}; set it to a valid key"
+                    "{url} refuses the key in the environment variable {key_env}; set another key"
                 ));
             }
             (status, _) => return Err(no_list(format!("The status is {status}."))),
@@ -155,7 +141,7 @@ async fn fetch_sessions(
         let page: SessionList = page.map_err(|error| no_list(error.to_string()))?;
         all.sessions.extend(page.sessions);
         // An offset that does not grow would never end.
-        all.next = page.next.filter(|next| *next > skip);
+        next = page.next.filter(|next| *next > skip);
         (all.of_other_keys, all.hint) = (page.of_other_keys, page.hint);
     }
     Ok(all)

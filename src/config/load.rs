@@ -1,7 +1,6 @@
 //! Loads settings: built-in defaults, overridden by the file, the environment and the flags, in that order.
 //!
-//! Each source becomes one of the [`Layers`], and [`Config`] reads them all. Only [`Environment::from_process`]
-//! reads the variables of the process.
+//! Each source becomes one of the [`Layers`]. Only [`Environment::from_process`] reads the variables of the process.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +14,7 @@ use figment::{
 };
 
 use super::{
-    Config, SECTIONS,
+    Config,
     layer::Layers,
     problem::{Problem, Problems},
     section::Section,
@@ -24,12 +23,15 @@ use super::{
 
 /// A settings file larger than this is a mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+/// The sections of [`Config`], to recognise misspelt variables.
+const SECTIONS: &str = "server admin clients providers aliases models retry catalogue guard recovery \
+                        compaction store traces";
 /// The prefix of the variables that are settings.
 const PREFIX: &str = "PLIMSOLL_";
 /// The settings file without `--config`, if the working directory has one.
 const DEFAULT_FILE: &str = "config.toml";
 
-/// The variables a process was started with.
+/// The variables of the environment.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
@@ -97,12 +99,11 @@ pub(super) struct WrittenSettings {
 /// # Errors
 /// All problems at once, of the file, of keys, types and values.
 pub fn load_config(flags: &Flags, environment: &Environment) -> Result<LoadedConfig, Problems> {
-    WrittenSettings::read_sources(flags, environment)?.check_settings(environment)
+    WrittenSettings::read_sources(flags, environment)?.check(environment)
 }
 
 impl WrittenSettings {
-    /// # Errors
-    /// The file cannot be read, or is no TOML.
+    /// Fails where the file cannot be read, or is not TOML.
     pub(super) fn read_sources(flags: &Flags, environment: &Environment) -> Result<Self, Problems> {
         let path = settings_path(flags);
         let must_exist = flags.config.is_some();
@@ -117,19 +118,15 @@ impl WrittenSettings {
         Self::from_text(file, environment, flags.listen.as_deref())
     }
 
-    /// The directory whose prompts [`Self::check_settings`] reads.
+    /// The directory whose prompts [`Self::check`] reads.
     pub(super) fn prompts_dir(&self) -> Option<PathBuf> {
         let (_, folder) = self.layers.find_strongest(&["recovery", "prompts_dir"])?;
         let folder = folder.as_str().filter(|folder| !folder.is_empty());
         folder.map(PathBuf::from)
     }
 
-    /// # Errors
-    /// All problems at once.
-    pub(super) fn check_settings(
-        self,
-        environment: &Environment,
-    ) -> Result<LoadedConfig, Problems> {
+    /// Fails with all problems at once.
+    pub(super) fn check(self, environment: &Environment) -> Result<LoadedConfig, Problems> {
         Ok(LoadedConfig {
             config: Config::read_checked(Section::new(&self.layers, environment))?,
             file: self.file,
@@ -223,13 +220,13 @@ fn parse_variable_name(name: &str) -> VariableKind {
     if lower.contains("__") || lower == "default_provider" {
         return VariableKind::Setting(lower.split("__").map(str::to_owned).collect());
     }
-    let key_of = |section: &&str| {
-        let key = lower.strip_prefix(*section)?.strip_prefix('_')?;
+    let corrected = SECTIONS.split(' ').find_map(|section| {
+        let key = lower.strip_prefix(section)?.strip_prefix('_')?;
         Some(format!("{section}__{key}").to_ascii_uppercase())
-    };
-    match SECTIONS.iter().find_map(key_of) {
-        Some(meant) => VariableKind::Misspelt(format!(
-            "is ignored; write two underscores between section and key: {PREFIX}{meant}"
+    });
+    match corrected {
+        Some(name) => VariableKind::Misspelt(format!(
+            "is ignored; write two underscores between section and key: {PREFIX}{name}"
         )),
         None => VariableKind::Unrelated,
     }

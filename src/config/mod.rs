@@ -52,23 +52,6 @@ use load::WrittenSettings;
 use section::{Section, settings};
 use setting::SettingSource;
 
-/// Top-level sections, to recognise a misspelt variable of the environment.
-const SECTIONS: [&str; 13] = [
-    "server",
-    "admin",
-    "clients",
-    "providers",
-    "aliases",
-    "models",
-    "retry",
-    "catalogue",
-    "guard",
-    "recovery",
-    "compaction",
-    "store",
-    "traces",
-];
-
 settings! {
     /// All settings, checked.
     pub struct Config read from s {
@@ -97,10 +80,7 @@ settings! {
 }
 
 impl Config {
-    /// Reads all settings.
-    ///
-    /// # Errors
-    /// All problems at once.
+    /// Reads all settings. Fails with all problems at once.
     fn read_checked(mut section: Section) -> Result<Self, Problems> {
         let mut config = Self::read(&mut section);
         names::check_references(&config, &mut section);
@@ -125,7 +105,7 @@ impl Default for Config {
     fn default() -> Self {
         let environment = Environment::default();
         WrittenSettings::from_text(None, &environment, None)
-            .and_then(|written| written.check_settings(&environment))
+            .and_then(|written| written.check(&environment))
             .expect("a test checks that the defaults are valid")
             .config
     }

@@ -4,11 +4,9 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    provider::read_provider,
-    recovery::{CADENCE, WHY_CADENCE},
-    section::{Section, Visibility, settings},
-};
+use super::provider::read_provider;
+use super::recovery::{CADENCE, WHY_CADENCE};
+use super::section::{Section, Visibility, settings};
 
 const TOKENS: &str = "the unit is tokens";
 const WINDOW: RangeInclusive<u32> = 1024..=100_000_000;

@@ -97,15 +97,11 @@ pub(super) fn read_provider(s: &mut Section, key: &str) -> Option<String> {
     known.push(SIMULATED.to_owned());
     if !known.contains(&name) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let remedy = find_nearest(&name, &known).map_or_else(
-            || {
-                format!(
-                    "add [providers.{name}], or write one of {}",
-                    known.join(", ")
-                )
-            },
-            |near| format!("did you mean {near:?}?"),
-        );
+        let choices = known.join(", ");
+        let remedy = match find_nearest(&name, &known) {
+            Some(near) => format!("did you mean {near:?}?"),
+            None => format!("add [providers.{name}], or write one of {choices}"),
+        };
         s.refuse_text(key, &name, format!("there is no such provider; {remedy}"));
     }
     Some(name)
@@ -148,15 +144,12 @@ fn read_base_url(s: &mut Section) -> Option<String> {
 
 fn read_profile(s: &mut Section, base_url: Option<&str>) -> &'static Profile {
     let written: Option<String> = s.read_option("profile", Visibility::Plain);
-    let wanted = written
-        .as_deref()
-        .unwrap_or_else(|| profile::guess_by_host(base_url));
+    let guessed = profile::guess_by_host(base_url);
+    let wanted = written.as_deref().unwrap_or(guessed);
     profile::find_profile(wanted).unwrap_or_else(|| {
         let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
-        let message = format!(
-            "there is no such profile; write one of {}",
-            names.join(", ")
-        );
+        let names = names.join(", ");
+        let message = format!("there is no such profile; write one of {names}");
         s.refuse_text("profile", wanted, message);
         &PROFILES[0]
     })

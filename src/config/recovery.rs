@@ -4,11 +4,9 @@ use std::{ops::RangeInclusive, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    ClientConfig, ModelConfig,
-    prompts::{Prompts, read_prompts},
-    section::{Visibility, settings},
-};
+use super::prompts::{Prompts, read_prompts};
+use super::section::{Visibility, settings};
+use super::{ClientConfig, ModelConfig};
 
 /// The range of a caution cadence, for all models and for one.
 pub(super) const CADENCE: RangeInclusive<u32> = 1..=10_000;

@@ -110,14 +110,10 @@ impl<'a> Section<'a> {
     }
 
     fn make_problem<S: AsRef<str>>(&self, path: &[S], message: String) -> Problem {
-        let origin = self
-            .layers
-            .find_strongest(path)
-            .map(|(layer, _)| layer.origin.clone());
-        Problem {
-            origin,
-            ..Problem::for_key(path, message)
-        }
+        let found = self.layers.find_strongest(path);
+        let mut problem = Problem::for_key(path, message);
+        problem.origin = found.map(|(layer, _)| layer.origin.clone());
+        problem
     }
 
     fn push_type_error(&mut self, problem: Problem) {
@@ -135,10 +131,9 @@ impl<'a> Section<'a> {
             inside.push(name.clone());
         }
         let last = inside.last().map_or("", String::as_str);
-        self.push_type_error(Problem {
-            key: format_key_path(&inside),
-            ..self.make_problem(path, explain_type_error(&error.kind, last))
-        });
+        let mut problem = self.make_problem(path, explain_type_error(&error.kind, last));
+        problem.key = format_key_path(&inside);
+        self.push_type_error(problem);
     }
 
     fn note_unknown_keys(&mut self) {
@@ -174,24 +169,20 @@ impl<'a> Section<'a> {
         value: Option<String>,
         message: impl Into<String>,
     ) {
-        let problem = Problem {
-            value,
-            ..self.make_problem(path, message.into())
-        };
-        let has_type_error = |error: &Problem| is_under(&problem.key, &error.key);
-        let is_same_key = |error: &Problem| error.key == problem.key;
-        if !self.type_errors.iter().any(has_type_error)
-            && !self.value_errors.iter().any(is_same_key)
-        {
+        let mut problem = self.make_problem(path, message.into());
+        problem.value = value;
+        let covers = |known: &Problem| is_under(&problem.key, &known.key);
+        let is_same = |known: &Problem| known.key == problem.key;
+        if !self.type_errors.iter().any(covers) && !self.value_errors.iter().any(is_same) {
             self.value_errors.push(problem);
         }
     }
 
     /// Records a value that is not allowed, also where the key already has a problem.
     pub(super) fn refuse_again(&mut self, key: &str, value: String, message: String) {
-        let problem = self.make_problem(&self.key_path(key), message);
-        let value = Some(value);
-        self.value_errors.push(Problem { value, ..problem });
+        let mut problem = self.make_problem(&self.key_path(key), message);
+        problem.value = Some(value);
+        self.value_errors.push(problem);
     }
 
     /// Reads a section inside this one.

@@ -2,10 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::{
-    secret::SecretKey,
-    section::{Section, settings},
-};
+use super::secret::SecretKey;
+use super::section::{Section, settings};
 
 /// The smallest limit that is derived from windows.
 const MIN_BODY_BYTES: usize = 32 << 20;

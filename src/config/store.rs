@@ -4,10 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use reqwest::Url;
 
-use super::{
-    secret::{Secret, SecretKey},
-    section::{Section, Visibility, settings},
-};
+use super::secret::{Secret, SecretKey};
+use super::section::{Section, Visibility, settings};
 
 const MAX_PREFIX_BYTES: usize = 64;
 
@@ -111,14 +109,11 @@ impl StorePlace {
         }
         let Some((nodes, cluster)) = parse_nodes(&url) else {
             // SECURITY: it may contain a password, so it is not shown.
-            s.refuse_value(
-                "url",
-                None,
-                "must be \"file\", \"memory\", or the address of a server (the value is not shown, it \
-                 may hold a password): redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE], rediss:// for \
-                 TLS, redis-cluster://HOST:PORT?node=HOST:PORT or rediss-cluster:// for a cluster, \
-                 and valkey in the place of redis",
-            );
+            let message = "must be \"file\", \"memory\", or the address of a server (the value is not \
+                 shown, it may hold a password): redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE], \
+                 rediss:// for TLS, redis-cluster://HOST:PORT?node=HOST:PORT or rediss-cluster:// for a \
+                 cluster, and valkey in the place of redis";
+            s.refuse_value("url", None, message);
             return Self::File;
         };
         if prefix.len() > MAX_PREFIX_BYTES || prefix.contains(['{', '}']) {

@@ -20,8 +20,7 @@ pub(super) fn merge(
     environment: &Environment,
     listen: Option<&str>,
 ) -> Result<(Config, Vec<Problem>), Problems> {
-    let loaded =
-        WrittenSettings::from_text(text, environment, listen)?.check_settings(environment)?;
+    let loaded = WrittenSettings::from_text(text, environment, listen)?.check(environment)?;
     Ok((loaded.config, loaded.warnings))
 }
 

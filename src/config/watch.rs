@@ -1,8 +1,8 @@
 //! Watches the settings file and the directory of prompts for changes.
 //!
-//! A stamp is a digest of a file's modification time, its length and its path behind all symbolic links. It does
-//! not cover the contents. So a file that was written, or replaced by turning a link, has another stamp. A
-//! change counts once two polls in a row see the same stamps, so that no half-written file is read.
+//! A stamp is a digest of a file's modification time, its length and its path behind all symbolic links, but not
+//! of its contents. A change counts once two polls in a row see the same stamps, so that no half-written file is
+//! read.
 
 use std::{
     fs::{self, Metadata},
@@ -20,7 +20,7 @@ use super::{
 const MAX_ENTRIES: usize = 100;
 
 /// Loads settings, and finds out when to load them again. The environment and the flags never change.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ConfigWatcher {
     flags: Flags,
     environment: Environment,
@@ -40,11 +40,7 @@ impl ConfigWatcher {
         Self {
             flags: flags.clone(),
             environment: environment.clone(),
-            paths: Vec::new(),
-            loaded_stamps: Vec::new(),
-            last_stamps: Vec::new(),
-            had_content: false,
-            was_read: false,
+            ..Self::default()
         }
     }
 
@@ -81,7 +77,7 @@ impl ConfigWatcher {
                 Some(_) => "is empty now; write it again, or restart the proxy to run without it",
             });
         }
-        let loaded = written.check_settings(&self.environment)?;
+        let loaded = written.check(&self.environment)?;
         self.had_content = has_content;
         Ok(loaded)
     }

@@ -100,17 +100,14 @@ impl DemoReport {
     /// What recovery did with a request.
     fn describe_events(&self, answer: &DemoAnswer) -> impl Iterator<Item = String> {
         let left = answer.header_number("x-plimsoll-countdown");
-        let left = left.map_or(String::new(), |left| {
-            format!("; answers until then: {left}")
-        });
+        let left = left.map(|left| format!("; answers until then: {left}"));
+        let left = left.unwrap_or_default();
         let prompt = answer.action_value("injected").map(|level| match level {
             "caution" => "the model was asked to write down what must not be lost".to_owned(),
             _ => format!("the model was told that a new course is near{left}"),
         });
-        let kept = format!(
-            "the task, {} reminders and the newest steps go on",
-            self.reminders
-        );
+        let reminders = self.reminders;
+        let kept = format!("the task, {reminders} reminders and the newest steps go on");
         let course = answer.action_value("course");
         let course = course.map(|number| format!("course {number} begins: {kept}"));
         prompt.into_iter().chain(course)

@@ -5,9 +5,9 @@ use std::{
     io::{self, Write},
 };
 
-use crate::{
-    cli::table::{draw_bar, group_digits, write_table},
-    guard::found::{ClearedSpan, MessageRange, NextRemovals, PlanExplanation, RequestMakeup},
+use crate::cli::table::{draw_bar, group_digits, write_table};
+use crate::guard::found::{
+    ClearedSpan, MessageRange, NextRemovals, PlanExplanation, RequestMakeup,
 };
 
 const BAR_CELLS: usize = 20;

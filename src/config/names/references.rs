@@ -107,8 +107,7 @@ fn list_served_models(names: &ModelNames, name: &str, provider: Option<&str>) ->
     found.map(|deployment| deployment.served_model).collect()
 }
 
-/// # Errors
-/// Why the name cannot be the value of a setting, and what to write.
+/// An error says why the name cannot be the value of a setting, and what to write.
 fn check_name_resolves(names: &ModelNames, name: &str, config: &Config) -> Result<(), String> {
     let plain = names.resolve_aliases(name, None);
     let known: Vec<_> = config.providers.keys().map(String::as_str).collect();

@@ -64,10 +64,7 @@ fn load_text(folder: &Path, name: &str, prompts: &mut Prompts) -> Result<(), Str
     prompts.replace_text(index, &text)
 }
 
-/// The index of a text in [`BUILT_IN`].
-///
-/// # Errors
-/// A message with the names that exist.
+/// The index of a text in [`BUILT_IN`]. An error lists the names that exist.
 pub(super) fn find_text_index(name: &str) -> Result<usize, String> {
     let known = BUILT_IN.map(|(name, _)| name);
     let found = known.iter().position(|known| *known == name);

@@ -21,7 +21,7 @@ const REMAINING: &str = "{remaining}";
 /// Replaced by the number of the course.
 const COURSE: &str = "{course}";
 
-/// How the model is asked to save its notes.
+/// How the model is asked to save notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteMethod {
     /// With the injected tools.
@@ -121,10 +121,8 @@ impl Prompts {
         self.select_text(language, PromptKind::GoOn)
     }
 
-    /// Replaces the text at an index of [`BUILT_IN`].
-    ///
-    /// # Errors
-    /// Why the text cannot be used, and what to do, as words that follow its name; the built-in text stays.
+    /// Replaces the text at an index of [`BUILT_IN`]. An error says why the text cannot be used, and what to do, in
+    /// words that follow its name.
     fn replace_text(&mut self, index: usize, text: &str) -> Result<(), String> {
         let text = text.trim_start_matches('\u{FEFF}').trim();
         let (_, built_in) = BUILT_IN[index];

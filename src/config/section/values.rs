@@ -14,15 +14,10 @@ use crate::config::{
 const MAX_DURATION_MS: u64 = 86_400_000;
 
 /// What a setting can hold.
-pub(in crate::config) trait SettingValue: Serialize + DeserializeOwned {}
-
+pub(crate) trait SettingValue: Serialize + DeserializeOwned {}
 impl<T: Serialize + DeserializeOwned> SettingValue for T {}
 
-pub(in crate::config) trait Number:
-    SettingValue + PartialOrd + Display + Copy
-{
-}
-
+pub(crate) trait Number: SettingValue + PartialOrd + Display + Copy {}
 impl<T: SettingValue + PartialOrd + Display + Copy> Number for T {}
 
 impl Section<'_> {
