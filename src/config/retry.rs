@@ -14,7 +14,7 @@ settings! {
     pub struct RetryConfig read from s {
         /// Retries at the same candidate; 0: none.
         pub max_retries: u32 = s.read_number("max_retries", 0, 0..=20,
-            "it is how often a request is sent again to the same place");
+            "it is how often a request is sent again to the same candidate");
         /// Calls to providers for one request, with retries and fallbacks.
         pub max_attempts: u32 = s.read_number("max_attempts", 6, 1..=100,
             "it is how often a request may be sent in all");

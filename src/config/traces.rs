@@ -14,7 +14,7 @@ settings! {
         pub service_name: String = read_service_name(s);
         /// The URL of a collector for OTLP over HTTP, `/v1/traces` included; `None`: no traces.
         pub endpoint: Option<String> = read_endpoint(s);
-        /// The share of recorded traces among those that begin here. A client's `traceparent` decides for its own.
+        /// The share of recorded traces among those that begin here. A client's `traceparent` decides for its traces.
         pub sample: f64 = s.read_number("sample", 1.0, 0.0..=1.0,
             "it is the share of traces that are recorded");
     }

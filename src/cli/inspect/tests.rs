@@ -168,29 +168,29 @@ fn input_that_cannot_be_inspected_is_refused_with_its_reason() {
         r#"{"messages":[]}"#,
         "the request names no model",
     );
-    let nobody = r#"{"model":"nobody-has-it","messages":[]}"#;
+    let unserved = r#"{"model":"nobody-has-it","messages":[]}"#;
     check(
         &["-"],
         "",
-        nobody,
+        unserved,
         "The model `nobody-has-it` does not exist",
     );
     check(
         &["-"],
         "",
-        nobody,
+        unserved,
         "Name another with --model, or give its --window.",
     );
     check(
         &["-", "--window", "100"],
         "",
-        nobody,
+        unserved,
         "100 is not in 1024..=",
     );
     check(
         &["-", "--profile", "x"],
         "",
-        nobody,
+        unserved,
         "possible values: openai",
     );
     let small = "[server]\nmax_body_bytes = 1024\n";
@@ -200,7 +200,7 @@ fn input_that_cannot_be_inspected_is_refused_with_its_reason() {
     check(
         &there,
         "",
-        nobody,
+        unserved,
         "no/such/folder/out: cannot be written: ",
     );
 }
