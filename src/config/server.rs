@@ -16,7 +16,7 @@ const BODIES_IN_FLIGHT: usize = 4;
 settings! {
     pub struct ServerConfig read from s {
         pub listen: SocketAddr = read_listen(s);
-        /// Of one request body after decoding; unset: see [`ServerConfig::fit_body_to_window`].
+        /// Of one request body after decoding; unset: derived by `fit_body_to_window`.
         pub max_body_bytes: usize = s
             .read_optional_number("max_body_bytes", 1024..=MAX_BODY_BYTES,
                 "it is the size of one request body in bytes, after decoding")

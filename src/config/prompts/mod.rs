@@ -30,7 +30,7 @@ pub enum NoteMethod {
     Text,
 }
 
-/// All texts in both languages, in the order of [`BUILT_IN`].
+/// All texts in both languages, in the order of `BUILT_IN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompts([Cow<'static, str>; 2 * KINDS]);
 
