@@ -1,14 +1,13 @@
 //! The answer cap of a request: how far it is lowered before anything of the history is cut.
 //!
-//! Clients ask for the longest answer that a model can give, and most answers are short. Engines refuse a
-//! request whose prompt and cap together pass the window, so the cap is what gives way first: down to a
-//! floor that the answers so far make plausible: the cap as asked once an answer was cut off at a lowered
-//! one, and half of the window at most, so that prompt and floor can fit. It is never raised, and none is
-//! added.
+//! Clients ask for the longest answer that a model can give, but most answers are short. Engines refuse a request
+//! whose prompt and cap together pass the window. So the guard lowers the cap first, down to the answer length
+//! that the answers so far make plausible, and to half of the window at most. After an answer that was cut off at
+//! a lowered cap, that length is the cap as asked. A cap is never raised, and none is added.
 //!
-//! The floor grows with the answers, so the replay gives each request the budget that it had, from the assistant
-//! messages before it. The grid of cuts and the mark of clearing stand on the usual reserve, which does not move.
-//! The cap that goes out is found last, from the prompt as it goes out.
+//! The expected length grows with the answers. The replay therefore computes the budget of each earlier request
+//! from the assistant messages before it. The grid of cuts and the mark of clearing stand on the default reserve,
+//! which does not move. The cap that goes out is computed last, from the edited prompt.
 
 use serde::Serialize;
 
@@ -19,28 +18,28 @@ use super::{
 };
 use crate::conversation::{Author, Conversation};
 
-/// No cap is lowered below this, or below the usual reserve where that is less: an answer may be longer than all
-/// before it. A thinking budget comes on top. In tokens.
+/// No cap is lowered below this or the default reserve, whichever is less: an answer may be longer than all before
+/// it. A thinking budget comes on top. Tokens.
 const LEAST_CAP: u32 = 1_024;
-/// One part in so many of the prompt's room is left free beside prompt and lowered cap: where the usage of an answer
-/// has shown what the session's tokens are, and where the estimate is a guess.
+/// Beside prompt and lowered cap, one part in so many of the prompt's room stays free: fewer where a provider has
+/// counted the session's tokens, more where the estimate is a guess.
 const MARGIN_COUNTED: u32 = 32;
 const MARGIN_GUESSED: u32 = 8;
 
-/// What the answers of a session so far say of the next one.
+/// How long the answers of a session were so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerHistory {
-    /// Completion tokens of the largest; 0 before any.
+    /// Completion tokens of the largest answer; 0 before any.
     pub largest: u32,
-    /// One ended at a cap that was lowered: the next one may be as long as was asked for.
+    /// An answer was cut off at a lowered cap, so the next one may be as long as the client asks for.
     pub cap_was_hit: bool,
 }
 
-/// An answer cap that may be lowered; tokens.
+/// The answer cap of a request; tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AnswerCap {
     pub asked: u32,
-    /// What goes out; as asked where nothing had to be lowered.
+    /// The cap that goes out; equal to `asked` where it was not lowered.
     pub sent: u32,
 }
 
@@ -50,30 +49,30 @@ impl AnswerCap {
     }
 }
 
-/// The budgets of a conversation, now and when it was shorter, by what its answer cap can be lowered to.
+/// The budgets of the requests of a session, from the first to the current one.
 pub(super) struct SessionBudgets<'a> {
     policy: &'a Policy<'a>,
     calibration: Calibration,
-    /// Where the cap stays as it is: the reserve is what was asked for.
+    /// The budget beside the cap as asked.
     as_asked: Budget,
     cap: Option<LowerableCap>,
-    /// Raw tokens of the largest assistant message up to each message; empty where no cap can be lowered.
+    /// Raw tokens of the largest assistant message up to each message; empty without a lowerable cap.
     largest_answers: Vec<u32>,
 }
 
-/// Tokens.
+/// An answer cap that may be lowered; tokens.
 #[derive(Clone, Copy, Debug)]
 struct LowerableCap {
     asked: u32,
-    /// No cap goes below it, however long the prompt is.
+    /// The floor, however long the prompt is.
     least: u32,
-    /// What the answers so far say of the next one: twice the largest, or the cap as asked after one that was
-    /// cut off at a lowered cap; 0 before any.
+    /// The length expected of the next answer: twice the largest so far, or the cap as asked after an answer
+    /// that was cut off at a lowered cap; 0 before any answer.
     expected: u32,
 }
 
 impl<'a> SessionBudgets<'a> {
-    /// `tokens`: raw ones of every message.
+    /// `tokens`: raw tokens of every message.
     pub(super) fn new(
         conversation: &Conversation,
         policy: &'a Policy<'a>,
@@ -81,10 +80,10 @@ impl<'a> SessionBudgets<'a> {
         tokens: &[u32],
     ) -> Self {
         let cap = LowerableCap::from_request(conversation, policy, recall.answers);
-        let messages = conversation.items.iter().enumerate();
-        let said = messages.scan(0, |most: &mut u32, (at, message)| {
+        let messages = conversation.items.iter().zip(tokens);
+        let largest_so_far = messages.scan(0, |most: &mut u32, (message, &tokens)| {
             if message.author == Author::Model {
-                *most = (*most).max(tokens[at]);
+                *most = (*most).max(tokens);
             }
             Some(*most)
         });
@@ -92,18 +91,18 @@ impl<'a> SessionBudgets<'a> {
             policy,
             calibration: recall.calibration,
             as_asked: budget::compute_request_budget(conversation, policy),
-            largest_answers: cap.map_or_else(Vec::new, |_| said.collect()),
+            largest_answers: cap.map_or_else(Vec::new, |_| largest_so_far.collect()),
             cap,
         }
     }
 
-    /// The budget of the request as it came.
+    /// The budget of the current request.
     pub(super) fn current_budget(&self) -> Budget {
         self.budget_at(self.largest_answers.len())
     }
 
-    /// The budget of the request that ended before message `end`. Where the cap can be lowered it depends on
-    /// the messages before alone, so that every process finds the same cuts.
+    /// The budget of the request that ended before message `end`. Where the cap can be lowered, the budget depends
+    /// on the messages before `end` alone, so that every process finds the same cuts.
     pub(super) fn budget_at(&self, end: usize) -> Budget {
         match self.cap {
             Some(_) => budget::budget_with_reserve(self.expected_cap(end), self.policy),
@@ -111,32 +110,29 @@ impl<'a> SessionBudgets<'a> {
         }
     }
 
-    /// The budget that clearing goes by: the same for all requests of a session, however long its answers are.
+    /// The budget for clearing: the same for all requests of a session, however long its answers are.
     pub(super) fn clearing_budget(&self) -> Budget {
-        match self.cap {
-            Some(cap) => {
-                budget::budget_with_reserve(cap.asked.min(self.usual_reserve()), self.policy)
-            }
-            None => self.as_asked,
-        }
+        let reserve = |cap: LowerableCap| cap.asked.min(self.default_reserve());
+        self.cap.map_or(self.as_asked, |cap| {
+            budget::budget_with_reserve(reserve(cap), self.policy)
+        })
     }
 
-    fn usual_reserve(&self) -> u32 {
+    fn default_reserve(&self) -> u32 {
         budget::default_reserve(self.policy.window, self.policy.settings)
     }
 
-    /// What the answers so far make plausible for the request that ended before message `end`: its cap is lowered
-    /// below that only where nothing more can be cut.
+    /// The plausible answer length of the request that ended before message `end`. Its cap is lowered below that
+    /// only where nothing more can be cut.
     fn expected_cap(&self, end: usize) -> u32 {
         let Some(cap) = self.cap else {
             return self.as_asked.reserve;
         };
-        let said = end
-            .checked_sub(1)
-            .and_then(|last| self.largest_answers.get(last));
-        let said = f64::from(said.copied().unwrap_or(0)) * self.calibration.slope();
-        let expected = match cap.expected.max(said as u32) {
-            0 => self.usual_reserve(),
+        let last = end.checked_sub(1);
+        let largest = last.and_then(|last| self.largest_answers.get(last));
+        let largest = f64::from(largest.copied().unwrap_or(0)) * self.calibration.slope();
+        let expected = match cap.expected.max(largest as u32) {
+            0 => self.default_reserve(),
             expected => expected,
         };
         expected
@@ -146,34 +142,29 @@ impl<'a> SessionBudgets<'a> {
     }
 
     /// The cap that goes out with a prompt of `raw` tokens, of which the provider has not counted `added` yet.
-    /// `None` where the request has none that may be lowered.
+    /// `None` without a lowerable cap.
     pub(super) fn fit_answer_cap(&self, raw: u32, added: u32) -> Option<AnswerCap> {
         let LowerableCap { asked, least, .. } = self.cap?;
         let fits = |cap: u32, margin: u32| {
             let room = self.policy.window.saturating_sub(cap);
             raw <= self.calibration.to_raw_tokens(room - room / margin, added)
         };
-        // The same margin as that of budgets: so a request that was fitted once is left alone.
+        // With the margin of budgets, a second pass over a fitted request changes nothing.
         if fits(asked, budget::MARGIN) {
             return Some(AnswerCap { asked, sent: asked });
         }
         let expected = self.expected_cap(self.largest_answers.len());
         let (lowest, margin) = if fits(expected, budget::MARGIN) {
-            let counted = self.calibration.is_counted();
-            (
-                expected,
-                if counted {
-                    MARGIN_COUNTED
-                } else {
-                    MARGIN_GUESSED
-                },
-            )
+            match self.calibration.is_counted() {
+                true => (expected, MARGIN_COUNTED),
+                false => (expected, MARGIN_GUESSED),
+            }
         } else if fits(least, budget::MARGIN) {
-            // Nothing more can go: a short answer is better than none.
+            // Nothing more can be cut. A short answer is better than none.
             (least, budget::MARGIN)
         } else {
-            // The estimate may be too high: the provider decides, and what it counts is learnt.
-            let sent = self.usual_reserve().max(least).min(asked);
+            // The estimate may be too high: the provider decides, and the calibration learns its count.
+            let sent = self.default_reserve().max(least).min(asked);
             return Some(AnswerCap { asked, sent });
         };
         let (mut sent, mut beyond) = (lowest, asked);
@@ -189,7 +180,7 @@ impl<'a> SessionBudgets<'a> {
     }
 }
 
-/// What the prompt of a request may use in its session, where its answer cap is lowered first.
+/// The budget of a request in its session, where its answer cap is lowered before the history is cut.
 pub fn session_budget(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Budget {
     let tokens = estimate::estimate_messages(conversation, policy);
     SessionBudgets::new(conversation, policy, recall, &tokens).current_budget()
@@ -205,10 +196,11 @@ impl LowerableCap {
         if !settings.clamp_max_tokens || !policy.profile.answer_inside_window {
             return None;
         }
-        let asked = saturate_to_u32(conversation.largest_answer_cap()?);
-        let thinking = conversation.thinking_budget().map_or(0, saturate_to_u32);
+        let saturate = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
+        let asked = saturate(conversation.largest_answer_cap()?);
+        let thinking = conversation.thinking_budget().map_or(0, saturate);
         let least = budget::default_reserve(policy.window, settings).min(LEAST_CAP);
-        // A cap at or below the thinking budget is refused.
+        // Providers refuse a cap at or below the thinking budget.
         let least = thinking.saturating_add(least);
         Some(Self {
             asked,
@@ -222,10 +214,6 @@ impl LowerableCap {
     }
 }
 
-fn saturate_to_u32(tokens: u64) -> u32 {
-    u32::try_from(tokens).unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -233,8 +221,8 @@ mod tests {
     use super::*;
     use crate::{config::GuardConfig, format::chat::index_body, guard::profile::find_profile};
 
-    /// The reserve in a window of 65,536 tokens, after an assistant message of so many characters.
-    fn reserve(members: &str, said: usize, answers: AnswerHistory) -> u32 {
+    /// The reserve in a window of 65,536 tokens, after an assistant message of `chars` characters.
+    fn reserve(members: &str, chars: usize, answers: AnswerHistory) -> u32 {
         let settings = GuardConfig::default();
         let policy = Policy {
             profile: find_profile("openai").unwrap(),
@@ -242,12 +230,10 @@ mod tests {
             input_limit: None,
             settings: &settings,
         };
-        let answer = match said {
+        let text = "a".repeat(chars);
+        let answer = match chars {
             0 => String::new(),
-            said => format!(
-                r#",{{"role":"assistant","content":"{}"}}"#,
-                "a".repeat(said)
-            ),
+            _ => format!(r#",{{"role":"assistant","content":"{text}"}}"#),
         };
         let body = format!(r#"{{"messages":[{{"role":"user","content":"u"}}{answer}]{members}}}"#);
         let conversation = index_body(Bytes::from(body)).unwrap();
@@ -268,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_what_the_answers_so_far_make_plausible() {
+    fn the_reserve_follows_the_answers_so_far() {
         assert_eq!(reserve(LONG, 0, after(0)), 8_192);
         assert_eq!(reserve(LONG, 9_000, after(0)), 3_006);
         assert_eq!(reserve(LONG, 9_000, after(2_000)), 4_000);
@@ -290,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_what_was_asked_for_after_an_answer_that_was_cut_off() {
+    fn the_reserve_is_the_cap_as_asked_after_an_answer_was_cut_off() {
         let hit = AnswerHistory {
             largest: 2_000,
             cap_was_hit: true,

@@ -1,9 +1,10 @@
-//! Long strings and long arrays in the arguments of calls, and what goes of them.
+//! Cuts long strings and long arrays in the arguments of calls.
 //!
-//! Arguments are JSON inside of a JSON string, so every place of the inner text is mapped to its
-//! place in the body. What is cut lies between characters of both, or is a run of whole items of an array, so
-//! the arguments stay valid, and all but the shortened values stays byte for byte. Arguments that have half a
-//! surrogate pair are left alone.
+//! Arguments are JSON inside a JSON string, so each byte of the inner text is mapped to its offset in the body. A
+//! cut lies between characters of both texts, or removes whole items of an array. So the arguments stay valid, and
+//! everything but the shortened values stays byte for byte. Arguments with half a surrogate pair are not edited.
+
+use std::ops::Range;
 
 use serde::de::IgnoredAny;
 
@@ -19,22 +20,20 @@ use crate::{
     },
 };
 
-/// Levels of nesting; serde_json follows no more.
+/// Levels of nesting. serde_json follows no more.
 const MAX_DEPTH: usize = 128;
-
-/// Items up to which an array keeps all of them. One with more keeps as many characters as so many values may
-/// have.
+/// An array of up to so many items keeps them all. A longer one keeps the characters that so many values may have.
 const MAX_ITEMS: usize = 16;
-/// The longest marker of items that were left out, in characters.
+/// The longest marker of removed items; characters.
 const ITEMS_MARKER_CHARS: usize = 48;
 
-/// What stays of a value that is too long, in characters.
+/// What stays of a long value; characters.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keep {
-    /// Of one over `most`: its first `head`. The marker after them is within the difference.
+    /// A string over `most` keeps its first `head`. The marker after them fits into the difference.
     Head { most: usize, head: usize },
-    /// Of one over this: its beginning and end around the marker of truncated results, within it. Of an array
-    /// of many items: the first and the last.
+    /// A string over this limit keeps its beginning and end around the marker of truncated results, within the
+    /// limit. An array of many items keeps the first and the last.
     Ends(usize),
 }
 
@@ -45,8 +44,8 @@ impl Keep {
         }
     }
 
-    /// What of a value of so many characters goes, and what takes its place, as inner JSON spells it.
-    fn plan_cut(self, chars: usize) -> (std::ops::Range<usize>, String) {
+    /// The characters to remove from a string of `chars` characters, and their marker as inner JSON spells it.
+    fn plan_cut(self, chars: usize) -> (Range<usize>, String) {
         match self {
             Self::Head { head, .. } => {
                 let marker = format!("... [{} characters left out]", chars - head);
@@ -54,9 +53,9 @@ impl Keep {
             }
             Self::Ends(most) => {
                 let room = most.saturating_sub(TruncationMarker::Plain.max_chars());
-                let gone = room / 2..chars - (room - room / 2);
-                let marker = TruncationMarker::Plain.format_marker(gone.len());
-                (gone, marker)
+                let removed = room / 2..chars - (room - room / 2);
+                let marker = TruncationMarker::Plain.format_marker(removed.len());
+                (removed, marker)
             }
         }
     }
@@ -64,39 +63,40 @@ impl Keep {
 
 /// A value of the arguments.
 enum ArgumentValue {
-    /// Its text, and the characters of that.
+    /// Its text and characters.
     String(Span, usize),
     /// The characters of its keys, and its values.
     Object(usize, Vec<ArgumentValue>),
-    /// Where each item stands, and the item.
     Array(Vec<(Span, ArgumentValue)>),
-    /// What is never cut, and its bytes: a number, a word, or a string without a decoded form.
+    /// A number, a word or an undecodable string, with its bytes. Never cut.
     Other(usize),
 }
 
-/// What is cut.
+/// A value to cut.
 enum LongValue {
-    /// A string of so many characters.
+    /// A string and its characters.
     String(Span, usize),
-    /// So many items of an array.
+    /// A run of array items and their number.
     Items(Span, usize),
 }
 
 impl ArgumentValue {
-    /// Reads the value that comes next in `inner`.
+    /// Reads the next value of `inner`.
     fn parse_next(
         scan: &mut JsonScanner<'_>,
         inner: &[u8],
         depth: usize,
     ) -> Result<Self, MalformedJson> {
-        let Some(deeper) = depth.checked_sub(1) else {
-            return Err(MalformedJson::TooDeep);
-        };
+        let deeper = depth.checked_sub(1).ok_or(MalformedJson::TooDeep)?;
         Ok(match scan.peek() {
             Some(b'"') => {
                 let span = scan.take_string()?.span;
-                let chars = count_chars(&inner[span.range()]);
-                chars.map_or(Self::Other(span.len()), |chars| Self::String(span, chars))
+                let mut walk = TextWalk::new(&inner[span.range()]);
+                let chars = walk.by_ref().count();
+                match walk.is_sound() {
+                    true => Self::String(span, chars),
+                    false => Self::Other(span.len()),
+                }
             }
             Some(b'{') => {
                 let (mut keys, mut values) = (0, Vec::new());
@@ -122,29 +122,29 @@ impl ArgumentValue {
         })
     }
 
-    /// Gathers what is cut of it, from its start to its end, and returns the characters that stay.
-    fn collect_cuts(&self, keep: Keep, found: &mut Vec<LongValue>) -> usize {
+    /// Lists the long values, first to last. Returns the characters that stay.
+    fn collect_cuts(&self, keep: Keep, cuts: &mut Vec<LongValue>) -> usize {
         match self {
             Self::String(text, chars) if *chars > keep.max_chars() => {
-                found.push(LongValue::String(*text, *chars));
+                cuts.push(LongValue::String(*text, *chars));
                 keep.max_chars()
             }
             Self::String(_, chars) | Self::Other(chars) => *chars,
             Self::Object(keys, values) => {
-                let values = values.iter().map(|value| value.collect_cuts(keep, found));
+                let values = values.iter().map(|value| value.collect_cuts(keep, cuts));
                 keys + values.sum::<usize>()
             }
-            Self::Array(items) => cut_items(items, keep, found),
+            Self::Array(items) => cut_items(items, keep, cuts),
         }
     }
 }
 
-/// The same of an array: its items are cut, and then the middle ones left out where they are too many.
-fn cut_items(items: &[(Span, ArgumentValue)], keep: Keep, found: &mut Vec<LongValue>) -> usize {
-    let (mut begins, mut chars) = (Vec::new(), Vec::new());
+/// Cuts the items of an array. Where they are too many all the same, one cut removes the middle items.
+fn cut_items(items: &[(Span, ArgumentValue)], keep: Keep, cuts: &mut Vec<LongValue>) -> usize {
+    let (mut first_cuts, mut chars) = (Vec::new(), Vec::new());
     for (_, item) in items {
-        begins.push(found.len());
-        chars.push(item.collect_cuts(keep, found));
+        first_cuts.push(cuts.len());
+        chars.push(item.collect_cuts(keep, cuts));
     }
     let total: usize = chars.iter().sum();
     let most = match keep {
@@ -157,16 +157,16 @@ fn cut_items(items: &[(Span, ArgumentValue)], keep: Keep, found: &mut Vec<LongVa
     let half = most.saturating_sub(ITEMS_MARKER_CHARS) / 2;
     let first = count_fitting(chars.iter(), half);
     let end = items.len() - count_fitting(chars.iter().rev(), half);
-    let gone = Span {
+    let removed = Span {
         start: items[first].0.start,
         end: items[end - 1].0.end,
     };
-    let inside = begins[first]..begins.get(end).copied().unwrap_or(found.len());
-    found.splice(inside, [LongValue::Items(gone, end - first)]);
+    let inside = first_cuts[first]..first_cuts.get(end).copied().unwrap_or(cuts.len());
+    cuts.splice(inside, [LongValue::Items(removed, end - first)]);
     total - chars[first..end].iter().sum::<usize>() + ITEMS_MARKER_CHARS
 }
 
-/// How many sizes from the first one on fit into `room` together.
+/// How many of the first sizes fit into `room` together.
 fn count_fitting<'s>(sizes: impl Iterator<Item = &'s usize>, room: usize) -> usize {
     let sums = sizes.scan(0usize, |sum, size| {
         *sum += size;
@@ -175,15 +175,15 @@ fn count_fitting<'s>(sizes: impl Iterator<Item = &'s usize>, room: usize) -> usi
     sums.take_while(|sum| *sum <= room).count()
 }
 
-/// The arguments of one call with their long values cut.
+/// The cuts in the arguments of one call.
+#[derive(Default)]
 pub(super) struct CutArguments {
     pub(super) edits: Edits,
-    /// The sizes of what went, and of what took its place.
     pub(super) removed: TextSizes,
     pub(super) inserted: TextSizes,
 }
 
-/// Cuts the long values of the arguments of a call; `None` where there are none.
+/// Cuts the long values of a call's arguments; `None` without any.
 pub(super) fn cut_arguments(
     conversation: &Conversation,
     arguments: JsonString,
@@ -198,11 +198,7 @@ pub(super) fn cut_arguments(
         Keep::Head { .. } => !read.plain,
         Keep::Ends(_) => true,
     })?;
-    let mut cut = CutArguments {
-        edits: Edits::default(),
-        removed: TextSizes::default(),
-        inserted: TextSizes::default(),
-    };
+    let mut cut = CutArguments::default();
     let start = arguments.span.start as usize;
     for (span, marker) in read.list_cuts(keep) {
         let span = Span::new(start + span.start as usize, start + span.end as usize);
@@ -213,29 +209,29 @@ pub(super) fn cut_arguments(
     (!cut.edits.is_empty()).then_some(cut)
 }
 
-/// The arguments of one call, read.
+/// The parsed arguments of one call.
 pub(super) struct CallArguments {
-    /// The decoded text, and where each of its bytes is spelled; one place more for its end.
+    /// The decoded text.
     inner: Vec<u8>,
-    places: Vec<u32>,
+    /// The offset in the body's spelling of each byte of `inner`, and of its end.
+    offsets: Vec<u32>,
     value: ArgumentValue,
-    /// A text that is no JSON: one string, spelled once.
+    /// The text is not JSON: `inner` is the text as the body spells it, and one string.
     plain: bool,
 }
 
 impl CallArguments {
-    /// Reads arguments as they are spelled in the body; `None` where nothing of them can be edited. A text
-    /// that is no JSON is one value: a patch, or an object whose end is missing since the answer was cut
-    /// off.
+    /// Reads arguments as the body spells them; `None` where they cannot be edited. A text that is not JSON is one
+    /// value: a patch, or an object whose end is missing because the answer was cut off.
     pub(super) fn from_raw(raw: &[u8]) -> Option<Self> {
         if !prompt_placement::is_decodable(raw) {
             return None;
         }
-        let (inner, places) = decode_with_offsets(raw);
+        let (inner, offsets) = decode_with_offsets(raw);
         if serde_json::from_slice::<IgnoredAny>(&inner).is_err() {
             return Some(Self {
                 inner: raw.to_vec(),
-                places: (0..=raw.len() as u32).collect(),
+                offsets: (0..=raw.len() as u32).collect(),
                 value: ArgumentValue::String(Span::new(0, raw.len()), TextWalk::new(raw).count()),
                 plain: true,
             });
@@ -244,66 +240,58 @@ impl CallArguments {
             ArgumentValue::parse_next(&mut JsonScanner::new(&inner, 0), &inner, MAX_DEPTH).ok()?;
         Some(Self {
             inner,
-            places,
+            offsets,
             value,
             plain: false,
         })
     }
 
-    /// Characters that stay where each value is cut to `most`.
+    /// Characters that stay once each value is cut to `most`.
     pub(super) fn chars_within(&self, most: usize) -> usize {
         self.value.collect_cuts(Keep::Ends(most), &mut Vec::new())
     }
 
-    /// What is cut, as places of the arguments' spelling in the body, and what goes there.
+    /// The spans to replace, in the body's spelling of the arguments, and their markers.
     fn list_cuts(&self, keep: Keep) -> Vec<(Span, String)> {
-        let mut found = Vec::new();
-        self.value.collect_cuts(keep, &mut found);
-        let cuts = found.into_iter().map(|long| {
-            let (gone, marker) = match long {
+        let mut long_values = Vec::new();
+        self.value.collect_cuts(keep, &mut long_values);
+        let cuts = long_values.into_iter().map(|long| {
+            let (removed, marker) = match long {
                 LongValue::String(text, chars) => {
-                    let (gone, marker) = keep.plan_cut(chars);
+                    let (removed, marker) = keep.plan_cut(chars);
                     let (start, text) = (text.start as usize, &self.inner[text.range()]);
-                    let place = |chars| start + truncate::find_byte_offset(text, chars);
-                    (place(gone.start)..place(gone.end), marker)
+                    let offset = |chars| start + truncate::find_byte_offset(text, chars);
+                    (offset(removed.start)..offset(removed.end), marker)
                 }
                 LongValue::Items(items, count) => {
                     let marker = format!("\"... [{count} items truncated] ...\"");
                     (items.range(), marker)
                 }
             };
-            let from = self.places[gone.start] as usize;
-            let span = Span::new(from, self.places[gone.end] as usize);
-            if self.plain {
-                (span, marker)
-            } else {
-                (span, text::escape_text(&marker))
+            let start = self.offsets[removed.start] as usize;
+            let span = Span::new(start, self.offsets[removed.end] as usize);
+            match self.plain {
+                true => (span, marker),
+                false => (span, text::escape_text(&marker)),
             }
         });
         cuts.collect()
     }
 }
 
-/// The decoded text, and where each of its bytes is spelled; one place more for its end.
+/// The decoded text, with the offset in `raw` of each of its bytes and of its end.
 fn decode_with_offsets(raw: &[u8]) -> (Vec<u8>, Vec<u32>) {
     let mut inner = Vec::with_capacity(raw.len());
-    let mut places = Vec::with_capacity(raw.len() + 1);
+    let mut offsets = Vec::with_capacity(raw.len() + 1);
     for character in TextWalk::new(raw) {
         let letter = char::from_u32(character.code).unwrap_or(char::REPLACEMENT_CHARACTER);
         let mut bytes = [0; 4];
         let bytes = letter.encode_utf8(&mut bytes).as_bytes();
         inner.extend_from_slice(bytes);
-        places.extend(bytes.iter().map(|_| character.at as u32));
+        offsets.extend(bytes.iter().map(|_| character.at as u32));
     }
-    places.push(raw.len() as u32);
-    (inner, places)
-}
-
-/// Characters of a text; `None` where it has no decoded form.
-fn count_chars(text: &[u8]) -> Option<usize> {
-    let mut walk = TextWalk::new(text);
-    let chars = walk.by_ref().count();
-    walk.is_sound().then_some(chars)
+    offsets.push(raw.len() as u32);
+    (inner, offsets)
 }
 
 #[cfg(test)]
@@ -313,7 +301,7 @@ mod tests {
 
     use super::{CallArguments, Keep, MAX_ITEMS, text};
 
-    /// The arguments as they are sent, and those that were not cut as they came.
+    /// The number of cuts, and the arguments after them.
     fn cut(spelled: &str, most: usize) -> (usize, String) {
         let read = CallArguments::from_raw(spelled.as_bytes());
         let mut cuts = read.map_or_else(Vec::new, |it| it.list_cuts(Keep::Ends(most)));
@@ -327,11 +315,9 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_is_no_json_keeps_its_beginning_and_end() {
-        let patch = format!(
-            "*** Begin Patch\n{}*** End Patch",
-            "+ \"line\"\n".repeat(90)
-        );
+    fn arguments_that_are_not_json_keep_their_beginning_and_end() {
+        let lines = "+ \"line\"\n".repeat(90);
+        let patch = format!("*** Begin Patch\n{lines}*** End Patch");
         let (count, out) = cut(&text::escape_text(&patch), 200);
         let out = text::decode_text(out.as_bytes()).unwrap();
         assert_eq!(count, 1);
@@ -340,7 +326,7 @@ mod tests {
             "{out}"
         );
         assert!(out.contains("characters truncated] ...\n") && out.chars().count() <= 200);
-        // So does an object whose end is missing.
+        // So does JSON whose end is missing.
         for broken in [format!("{{\"a\":\"{}", "x".repeat(400)), "[".repeat(900)] {
             let (count, out) = cut(&text::escape_text(&broken), 80);
             assert_eq!(count, 1);
@@ -352,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_in_a_dropped_item_is_cut_once() {
+    fn an_array_in_a_removed_item_is_not_cut_again() {
         let long = vec!["a line"; 500];
         let items: Vec<_> = (0..40)
             .map(|at| serde_json::json!([at, long, "x".repeat(200)]))
@@ -392,7 +378,7 @@ mod tests {
         }
 
         #[test]
-        fn long_values_come_within_the_limit_and_all_else_stays(
+        fn long_strings_are_cut_to_the_limit_and_all_else_stays(
             values in prop::collection::vec(r#"[a"\\/\n\u{1}\u{4e2d}\u{1f600}]{0,300}"#, 1..5),
             most in 80usize..250,
         ) {

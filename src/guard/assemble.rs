@@ -1,4 +1,4 @@
-//! A plan from what was decided: its edits, its report, its memory; and the last look at it.
+//! Turns the decisions of the guard into a plan (edits, report, memory), and lints it.
 
 use super::{
     GuardMemory, Plan, Recall,
@@ -15,14 +15,13 @@ use super::{
 };
 use crate::conversation::{edit::Edits, units};
 
-/// A plan that was not looked at yet.
+/// A plan before it is linted.
 pub(super) struct Draft {
     pub(super) plan: Plan,
     /// The messages of the edited conversation.
     pub(super) outline: Vec<OutlineItem>,
 }
 
-/// The edits of everything that was decided, with what is told and remembered of it.
 pub(super) fn assemble_draft(
     view: RequestView<'_>,
     measured: &MeasuredRequest<'_>,
@@ -40,11 +39,11 @@ pub(super) fn assemble_draft(
         }
     }
     let fresh = units::first_new_message(view.units, recall.messages);
-    // Of a conversation that is seen for the first time, nothing was sent before.
+    // A new conversation has no message that was sent before.
     let sent_before = if recall.messages > 0 { fresh } else { 0 };
-    let mut texts_made = texts.collect_edits(&kept, sent_before, &mut edits);
-    let told = texts_made.digest_counts();
-    texts_made.new = told != recall.memory.texts;
+    let mut text_report = texts.collect_edits(&kept, sent_before, &mut edits);
+    let digest = text_report.digest_counts();
+    text_report.new = digest != recall.memory.texts;
     let memory = GuardMemory {
         ground: fit.ground,
         fold: fit.fold.to_mark(view.units),
@@ -53,39 +52,38 @@ pub(super) fn assemble_draft(
             .limits_to_remember(&kept)
             .chain(texts.limits_to_remember(&kept))
             .collect(),
-        texts: told,
+        texts: digest,
         ..GuardMemory::default()
     };
     let cleared = collect_cleared(view, fit, &kept, &mut edits);
     let cleared = cleared.map(|cleared| mark_newly_cleared(view, cleared, &memory, &recall.memory));
-    let clear = cleared.as_ref().map_or(&[][..], |it| &it.messages);
-    let sent = |at: usize| kept[at] && clear.binary_search(&at).is_err();
+    let cleared_messages = cleared.as_ref().map_or(&[][..], |it| &it.messages);
+    let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
     let truncated = results.collect_edits(sent, fresh, &mut edits);
     let (outline, records_left_out) = injected.insert_records(&kept, folding.outline, &mut edits);
-    let course = recall
-        .injections
-        .course
-        .as_ref()
-        .filter(|_| folding.prefaced);
+    let course = recall.injections.course.as_ref();
     let raw_after = fit.replay.sent(&fit.fold);
     let answer_cap = measured.budgets.fit_answer_cap(raw_after, fit.added);
     if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {
         view.conversation.lower_answer_caps(cap.sent, &mut edits);
     }
+    let removed_tokens = || {
+        let removed = kept.iter().zip(&results.tokens).filter(|(kept, _)| !**kept);
+        removed.fold(0u32, |sum, (_, tokens)| sum.saturating_add(*tokens))
+    };
     let report = Report {
-        texts: texts_made,
+        texts: text_report,
         truncated,
         folded: (folding.messages > 0).then(|| FoldReport {
             messages: folding.messages,
             came: kept.len(),
             kept: kept.iter().filter(|kept| **kept).count(),
-            tokens: (0..kept.len())
-                .filter(|&at| !kept[at])
-                .map(|at| results.tokens[at])
-                .fold(0, u32::saturating_add),
+            tokens: removed_tokens(),
             new: !FoldMark::is_same_cut(memory.fold, recall.memory.fold),
         }),
-        course: course.map(|course| course.number),
+        course: course
+            .filter(|_| folding.prefaced)
+            .map(|course| course.number),
         own_tools: injected.adds_tools(),
         records_left_out,
         raw_after,
@@ -96,18 +94,16 @@ pub(super) fn assemble_draft(
         cleared,
         ..measured.report_untouched(recall)
     };
-    Draft {
-        plan: Plan {
-            edits,
-            report,
-            memory,
-        },
-        outline,
-    }
+    let plan = Plan {
+        edits,
+        report,
+        memory,
+    };
+    Draft { plan, outline }
 }
 
-/// What of the client's own goes out, for who looks. What is cleared is taken off tool results first, of
-/// which it mostly is.
+/// The shares of the client's messages that go out, for the report. Cleared tokens are taken off tool results first,
+/// since most of them are tool results.
 fn measure_sent(
     view: RequestView<'_>,
     measured: &MeasuredRequest<'_>,
@@ -118,14 +114,13 @@ fn measure_sent(
     if cleared.is_none() && tokens == measured.tokens && !kept.contains(&false) {
         return measured.shares;
     }
-    let tokens: Vec<u32> = kept
-        .iter()
-        .zip(tokens)
+    let sent_tokens = kept.iter().zip(tokens);
+    let sent_tokens: Vec<u32> = sent_tokens
         .map(|(kept, tokens)| if *kept { *tokens } else { 0 })
         .collect();
-    let tools = measured.shares.tools;
+    let (tools, conversation) = (measured.shares.tools, view.conversation);
     let mut sent =
-        budget::measure_shares_with_tools(tools, view.conversation, &view.policy, &tokens);
+        budget::measure_shares_with_tools(tools, conversation, &view.policy, &sent_tokens);
     let mut freed = cleared.map_or(0, |it| it.tokens);
     for share in [&mut sent.tool_results, &mut sent.images, &mut sent.history] {
         let taken = freed.min(*share);
@@ -135,7 +130,7 @@ fn measure_sent(
     sent
 }
 
-/// What is cleared of the messages that are kept, with its edits; none where nothing is.
+/// Clears kept messages and adds the edits; `None` where nothing is cleared.
 fn collect_cleared(
     view: RequestView<'_>,
     fit: &FoldDecision<'_>,
@@ -151,32 +146,31 @@ fn collect_cleared(
     (cleared.count() > 0).then_some(cleared)
 }
 
-/// With what of it is new since the last request.
+/// Sets the fields of `cleared` that compare with the last request.
 fn mark_newly_cleared(
     view: RequestView<'_>,
     cleared: Cleared,
     now: &GuardMemory,
     before: &GuardMemory,
 ) -> Cleared {
-    // What was cleared on another grid was cleared elsewhere.
+    // Marks on another grid are not comparable.
     let before = match before.ground == now.ground {
         true => before.swept,
         false => SweptMark::default(),
     };
+    let folded = now.boundary().unwrap_or(0);
     Cleared {
-        new: now
-            .swept
-            .clears_more_than(before, now.fold.map_or(0, FoldMark::boundary)),
+        new: now.swept.clears_more_than(before, folded),
         fresh: before.uncovered(view.units, &cleared.messages),
         ..cleared
     }
 }
 
 impl Draft {
-    /// Lints the plan; one that would break what was whole is thrown away.
+    /// Lints the plan. The guard stands back where the plan breaks a rule that the conversation kept.
     ///
-    /// A rule of the profile's grammar that the conversation broke when it came in does not count:
-    /// the provider evidently takes it, or refuses it with us and without us.
+    /// A rule that the conversation broke when it came in does not count: the provider accepts that, or refuses it
+    /// with and without the proxy.
     pub(super) fn into_linted_plan(
         self,
         view: RequestView<'_>,
@@ -184,9 +178,9 @@ impl Draft {
         recall: &Recall,
     ) -> Plan {
         let Self { plan, outline } = self;
-        let theirs = |item: &OutlineItem| matches!(item, OutlineItem::Client(_));
-        if plan.report.folded.is_none() && outline.iter().all(theirs) {
-            // Truncation changes no message's place, nor do paragraphs and schemas.
+        let is_client = |item: &OutlineItem| matches!(item, OutlineItem::Client(_));
+        if plan.report.folded.is_none() && outline.iter().all(is_client) {
+            // Truncation, paragraphs and schemas move no message.
             return plan;
         }
         let (conversation, profile) = (view.conversation, view.policy.profile);
@@ -199,7 +193,7 @@ impl Draft {
             return plan;
         }
         Plan {
-            // What was planned did not happen: the next request is replayed from its start.
+            // The plan is not carried out, so the next request is replayed from its start.
             memory: GuardMemory {
                 alternates: plan.memory.alternates,
                 ..GuardMemory::default()

@@ -5,26 +5,26 @@ use serde::Serialize;
 use super::{Policy, estimate};
 use crate::{config::GuardConfig, conversation::Conversation};
 
-/// What is left free below every limit, as a share of it: an estimate is a guess.
+/// One part in so many of every limit stays free: an estimate is a guess.
 pub(super) const MARGIN: u32 = 64;
 
 /// The budget of one request; everything in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     pub window: u32,
-    /// Kept free for the answer; 0 where the profile counts answers apart. Where the request's answer cap may be
-    /// lowered, the least that it is expected to be lowered to.
+    /// Kept free for the answer; 0 where the profile counts answers apart from the window. Where the request's
+    /// answer cap may be lowered, this is the expected answer length.
     pub reserve: u32,
-    /// What the prompt may use.
+    /// The largest prompt.
     pub tokens: u32,
 }
 
-/// The reserve of a request that does not say how long its answer may be.
+/// The reserve of a request without an answer cap; tokens.
 pub fn default_reserve(window: u32, guard: &GuardConfig) -> u32 {
     guard.reserve_tokens.min(window / 4)
 }
 
-/// What the prompt of a request may use where its answer cap goes out as asked.
+/// The budget of a request whose answer cap goes out as asked.
 pub fn compute_request_budget(conversation: &Conversation, policy: &Policy<'_>) -> Budget {
     let asked = conversation.max_answer_tokens();
     match asked.filter(|_| policy.profile.answer_inside_window) {
@@ -33,7 +33,7 @@ pub fn compute_request_budget(conversation: &Conversation, policy: &Policy<'_>) 
     }
 }
 
-/// The budget where the request says nothing of its own; ground of the fold's grid.
+/// The budget of a request without an answer cap. The grid of folds stands on it.
 pub fn default_budget(policy: &Policy<'_>) -> Budget {
     let reserve = match policy.profile.answer_inside_window {
         true => default_reserve(policy.window, policy.settings),
@@ -42,10 +42,10 @@ pub fn default_budget(policy: &Policy<'_>) -> Budget {
     budget_with_reserve(reserve, policy)
 }
 
-/// The budget beside an answer of so many tokens.
+/// The budget beside an answer of `reserve` tokens, which counts up to half of the window.
 pub(super) fn budget_with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
     let window = policy.window;
-    // More than half of the window: the provider decides.
+    // A request that asks for more goes out all the same: the provider decides.
     let reserve = reserve.min(window / 2);
     let most = (window - reserve)
         .min(policy.input_limit.unwrap_or(u32::MAX))
@@ -57,7 +57,7 @@ pub(super) fn budget_with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
     }
 }
 
-/// Raw tokens of a request by what they are of.
+/// Raw tokens of a request by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TokenShares {
     pub system: u32,
@@ -71,15 +71,13 @@ pub struct TokenShares {
 
 impl TokenShares {
     pub const fn total(&self) -> u32 {
-        self.system
-            .saturating_add(self.tools)
-            .saturating_add(self.history)
-            .saturating_add(self.tool_results)
-            .saturating_add(self.images)
+        let messages = self.system.saturating_add(self.history);
+        let rest = self.tool_results.saturating_add(self.images);
+        messages.saturating_add(rest).saturating_add(self.tools)
     }
 }
 
-/// What a request is made of, before anything is done to it.
+/// The shares of a request as it came; `tokens` holds the raw tokens of each message.
 pub(super) fn measure_shares(
     conversation: &Conversation,
     policy: &Policy<'_>,
@@ -89,7 +87,7 @@ pub(super) fn measure_shares(
     measure_shares_with_tools(tools, conversation, policy, tokens)
 }
 
-/// The same where what the tools weigh is known; `tokens` of each message, 0 where it does not go out.
+/// The shares of a request whose tools weigh `tools` raw tokens. `tokens` is 0 for a message that does not go out.
 pub(super) fn measure_shares_with_tools(
     tools: u32,
     conversation: &Conversation,

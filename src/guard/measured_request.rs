@@ -1,4 +1,4 @@
-//! A request as it came: what it weighs, and what it may use.
+//! A request as it came: its tokens and its budgets.
 
 use super::{
     Plan, Policy, Recall,
@@ -9,7 +9,6 @@ use super::{
 };
 use crate::conversation::Conversation;
 
-/// A request as it came.
 pub(super) struct MeasuredRequest<'a> {
     /// Raw tokens of every message.
     pub(super) tokens: Vec<u32>,
@@ -31,7 +30,7 @@ impl<'a> MeasuredRequest<'a> {
         }
     }
 
-    /// The report of a request that goes as it came.
+    /// The report of a request that goes out unchanged.
     pub(super) fn report_untouched(&self, recall: &Recall) -> Report {
         let raw = self.shares.total();
         Report {
@@ -45,7 +44,7 @@ impl<'a> MeasuredRequest<'a> {
         }
     }
 
-    /// The plan of a request that the guard does nothing to.
+    /// The plan without edits, for a request that goes out unchanged.
     pub(super) fn stand_back(&self, reason: StandBackReason, recall: &Recall) -> Plan {
         Plan {
             report: Report {

@@ -1,13 +1,17 @@
 //! Keeps a conversation inside its window: `(conversation, policy, recall) -> plan`.
 //!
-//! Order: caps and shares of named texts → truncate tool results → cuts (the course's or the
-//! remembered one first, then by replay: old tool rounds are cleared, then annotated texts left out, then
-//! old images, then old turns folded) → where the newest step alone is too large, its results cut harder,
-//! then the arguments of its calls → what is ours is put back at its places → the answer cap is lowered to
-//! what is left. Every plan is linted; one that does
-//! not pass is thrown away and the original goes out, counted as a fault of ours.
+//! [`plan`] works in this order:
 //!
-//! No I/O and no clock here. Nothing is ever done to a conversation that came in invalid.
+//! 1. It holds named texts to their caps and system text to its share, and truncates long tool results.
+//! 2. It applies the cut of the course or of the session's memory. Then the replay goes on: it clears old tool
+//!    rounds, leaves out annotated texts, clears old images and folds old turns.
+//! 3. Where the newest step alone is too large, it cuts the step's results harder, then the arguments of its calls.
+//! 4. It puts injected messages back at their places.
+//! 5. It lowers the answer cap to what is left.
+//!
+//! Every plan is linted. A plan that fails is dropped: the original goes out, and a guard fault is counted.
+//!
+//! The guard does no I/O and reads no clock. It never changes a conversation that came in invalid.
 
 mod answer_cap;
 mod arguments;
@@ -56,15 +60,10 @@ pub use self::{
     results::{TruncationReport, find_tool_name},
 };
 use self::{
-    assemble::assemble_draft,
-    clear::sweep::SweptMark,
-    cuts::Cuts,
     estimate::{Calibration, Weights},
     fold::FoldMark,
-    ground::Ground,
     injections::Injections,
     measured_request::MeasuredRequest,
-    placed_injections::PlacedInjections,
     profile::Profile,
     result_limits::RememberedLimit,
     view::RequestView,
@@ -83,13 +82,13 @@ use crate::{
     },
 };
 
-/// What a request is measured against.
+/// The limits and settings that a request is planned for.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy<'a> {
     pub profile: &'a Profile,
-    /// Tokens the model can hold.
+    /// Tokens that the model can hold.
     pub window: u32,
-    /// The largest prompt, where lower than the window.
+    /// The largest prompt in tokens, where the provider sets a limit below the window.
     pub input_limit: Option<u32>,
     pub settings: &'a GuardConfig,
 }
@@ -107,26 +106,25 @@ impl<'a> Policy<'a> {
 /// What the guard remembers of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardMemory {
-    /// What the grid of the requests so far stood on.
-    ground: Ground,
+    /// The ground of the grid that the cuts so far lie on.
+    ground: ground::Ground,
     fold: Option<FoldMark>,
-    /// How far what is kept is cleared. Never falls on the same ground.
-    swept: SweptMark,
-    /// Tighter limits of results and calls that were the newest and did not fit, or that came while the
-    /// session was not healthy, by their messages' digests. Applied ever after. A limit of nothing is that
-    /// of an annotated text that was left out, by a key of its own; applied on the same ground.
+    /// How far the kept messages are cleared. Never moves back on the same ground.
+    swept: clear::sweep::SweptMark,
+    /// Tighter limits by message digest: of results and calls that did not fit while they were the newest, or
+    /// that came while the session was not healthy. They apply for the rest of the session. A limit of 0
+    /// characters marks an annotated text that was left out, by the text's key; it applies on the same ground.
     tight: Vec<(u128, RememberedLimit)>,
-    /// What the log was told of caps and shares; 0 for nothing.
+    /// Digest of what was last logged about caps and shares; 0 for nothing.
     texts: u64,
-    /// Whether user and assistant alternated before the first place at which something was cut or put
-    /// in; `None` until then. A session's state stores it beside these fields.
+    /// Whether user and assistant alternated before the first cut or injection; `None` until there is one.
+    /// A session's state stores it beside these fields.
     #[serde(skip)]
     pub alternates: Option<bool>,
 }
 
 impl GuardMemory {
-    /// The first message kept after the pinned start, counted without system messages, where
-    /// something is folded.
+    /// The first message kept after the pinned start, counted without system messages; `None` without a fold.
     pub fn boundary(&self) -> Option<u32> {
         self.fold.map(FoldMark::boundary)
     }
@@ -136,14 +134,14 @@ impl GuardMemory {
         self.ground != other.ground
     }
 
-    /// Results and calls that are held to a limit of their own.
+    /// Results and calls with a remembered limit.
     pub fn count_tightened(&self) -> usize {
-        let held = self.tight.iter().filter(|(_, held)| held.chars() > 0);
-        held.count()
+        let limits = self.tight.iter().filter(|(_, limit)| limit.chars() > 0);
+        limits.count()
     }
 
-    /// Drops the older half of what can be dropped, for a state that is too large to be stored.
-    /// Returns whether there was anything.
+    /// Drops the older half of the remembered limits, for a state that is too large to be stored.
+    /// Returns whether there were any.
     pub fn drop_older_half(&mut self) -> bool {
         let half = self.tight.len().div_ceil(2);
         self.tight.drain(..half);
@@ -151,23 +149,23 @@ impl GuardMemory {
     }
 }
 
-/// What is known of a conversation from before.
+/// What earlier requests of the session taught about a conversation.
 #[derive(Clone, Debug, Default)]
 pub struct Recall {
     pub memory: GuardMemory,
     pub calibration: Calibration,
-    /// The calibration's anchor is this very request, as the provider counted it when it refused it.
+    /// The provider refused this very request and counted it: the count is the calibration's anchor.
     pub counted: bool,
-    /// Messages of the last request, whose cuts are in `memory`, system messages apart; 0 where
-    /// there is none.
+    /// Messages of the last request, whose cuts are in `memory`, without system messages; 0 where
+    /// there was none.
     pub messages: usize,
-    /// What of ours stands in it.
+    /// What the proxy added to the conversation.
     pub injections: Injections,
-    /// What the answers so far say of how long the next one may be.
+    /// Lengths of the answers so far, from which the next one is expected.
     pub answers: AnswerHistory,
 }
 
-/// What is to be done to a request.
+/// What the guard does to a request.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub edits: Edits,
@@ -175,7 +173,7 @@ pub struct Plan {
     pub memory: GuardMemory,
 }
 
-/// Plans what is done to a request.
+/// Plans the edits of a request. The edits are empty where the guard stands back; the report says why.
 pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Plan {
     let measured = MeasuredRequest::new(conversation, policy, recall);
     let units = match split_guarded_units(conversation, policy) {
@@ -189,12 +187,12 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         units: &units,
         policy: policy.with_profile(&profile),
     };
-    let injected = PlacedInjections::find_places(view, &recall.injections);
-    let cuts = Cuts::from_first_line(view, measured.tokens.clone(), Some(&injected));
+    let injected = placed_injections::PlacedInjections::find_places(view, &recall.injections);
+    let cuts = cuts::Cuts::from_first_line(view, measured.tokens.clone(), Some(&injected));
     let cuts = cuts.apply_limits(view, recall);
     let weight = injected.weigh_injections(recall.messages);
     let mut fit = fold_search::find_fold(view, &measured, cuts, weight, recall);
-    // The first cut settles whether the conversation alternates, if nothing has settled it before.
+    // The first cut settles whether the conversation alternates, unless memory or an injection did.
     let alternates = known.or_else(|| fit.alternates_before_cut());
     let profile = role_alternation::resolve_profile(policy.profile, alternates);
     let view = RequestView {
@@ -202,12 +200,12 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         ..view
     };
     let folding = preface::apply_fold(view, recall, &mut fit);
-    let mut draft = assemble_draft(view, &measured, &fit, folding, &injected, recall);
+    let mut draft = assemble::assemble_draft(view, &measured, &fit, folding, &injected, recall);
     draft.plan.memory.alternates = alternates;
     draft.into_linted_plan(view, &measured, recall)
 }
 
-/// The units, or why nothing is to be done.
+/// The units of the conversation, or why the guard stands back.
 fn split_guarded_units(
     conversation: &Conversation,
     policy: &Policy<'_>,

@@ -16,8 +16,7 @@ pub(super) const FIRST_SHARE: f64 = 0.3;
 /// The same while a session is not healthy.
 pub(super) const TIGHT_SHARE: f64 = 0.05;
 
-/// A limit of its own that a result is held to: characters, and in the highest bit whether its
-/// marker says that the window was nearly full.
+/// The limit of one result in characters. The highest bit tells that its marker is `NearlyFull`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct RememberedLimit(u32);
@@ -46,14 +45,14 @@ impl RememberedLimit {
     }
 }
 
-/// What makes a result too large, and what stays of it.
+/// When a result is cut, and what stays of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TruncationRule {
-    /// The longest; characters.
+    /// The longest result; characters.
     pub(super) chars: usize,
-    /// The largest part of the window.
+    /// The largest share of the window.
     pub(super) share: f64,
-    /// Kept of one that is cut; characters. None: half of what is left alone, each.
+    /// Characters kept at the beginning and the end of a cut result; `None` for half of the limit each.
     pub(super) ends: Option<(usize, usize)>,
     pub(super) marker: TruncationMarker,
 }
@@ -67,8 +66,8 @@ impl TruncationRule {
     }
 }
 
-/// The longest result of this kind of text that is left alone, in characters: the configured
-/// length, or the share of the window in tokens.
+/// The longest result of this kind of text that is not cut, in characters: the configured length, or the share
+/// of the window in tokens.
 pub fn max_result_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {
     let rule = TruncationRule {
         chars: policy.settings.max_tool_result_chars,
@@ -79,7 +78,7 @@ pub fn max_result_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {
     max_chars_for_rule(sizes, &rule, policy)
 }
 
-/// The longest result of this kind of text that a rule leaves alone, in characters.
+/// The longest result of this kind of text that a rule does not cut, in characters.
 pub(super) fn max_chars_for_rule(
     sizes: &TextSizes,
     rule: &TruncationRule,
@@ -89,33 +88,33 @@ pub(super) fn max_chars_for_rule(
     let tokens = policy.token_weights().text_weight(sizes);
     let chars = (sizes.total_chars() as f64 * share / tokens) as usize;
     if tokens <= share {
-        // Rounding must not cut what is within its share.
+        // Rounding must not cut a result within its share.
         return rule.chars.min(chars.max(sizes.total_chars()));
     }
     rule.chars.min(chars).max(LEAST_CHARS)
 }
 
-/// The characters of a result that surely keep its message within the bytes that the provider takes, with
-/// `block` characters of ours at its end; `None` where the message is within them as it is.
+/// The length of a result in characters with which its message stays within the bytes that the provider accepts,
+/// with `block` injected characters at its end. `None` where the message is within them as it came.
 pub(super) fn chars_within_bytes(view: RequestView<'_>, at: usize, block: usize) -> Option<usize> {
     let most = view.policy.profile.tool_message_bytes?;
     let (conversation, message) = (view.conversation, view.item(at));
-    // No character is more than six bytes.
+    // No character takes more than six bytes.
     let block = 6 * block;
     if message.span.len() + block <= most {
         return None;
     }
-    let (mut said, mut text, mut heaviest) = (0, 0, 1);
+    let (mut spelled, mut shortest, mut heaviest) = (0, 0, 1);
     for piece in conversation.texts_of(message) {
-        said += piece.span.len();
+        spelled += piece.span.len();
         for character in TextWalk::new(conversation.raw_bytes(piece)) {
             let bytes = text::spelt_bytes(character.code);
-            text += bytes;
+            shortest += bytes;
             heaviest = heaviest.max(bytes);
         }
     }
-    let frame = message.span.len() - said + block;
-    if frame + text <= most {
+    let frame = message.span.len() - spelled + block;
+    if frame + shortest <= most {
         return None;
     }
     let room = most.saturating_sub(frame + truncate::MARKER_BYTES);

@@ -1,5 +1,5 @@
-//! The tool results of one conversation: what each weighs, and how far each is cut. Where the newest step
-//! is too large all the same, what its calls say is cut too.
+//! The tool results of one conversation: their tokens and their cuts. Where the newest step is too large all the
+//! same, its calls are cut too.
 
 mod calls;
 mod tighten;
@@ -26,13 +26,12 @@ use super::{
 };
 use crate::{conversation::edit::Edits, json::text::TextSizes};
 
-/// Rounds in which a result is brought within its share by what it is made of.
+/// Rounds in which a cut is made again by the kinds of text that are left. Then the heaviest kind is assumed.
 const FIRST_ROUNDS: usize = 4;
 
-/// A result that was truncated, for the log and for the client.
+/// A truncated message, for the log and for the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TruncationReport {
-    /// Its message.
     pub message: usize,
     pub tool: String,
     /// Characters.
@@ -40,35 +39,34 @@ pub struct TruncationReport {
     pub before: usize,
     #[serde(rename = "chars_after")]
     pub after: usize,
-    /// Cut harder than the first line would, because the step did not fit or the session was not
-    /// healthy.
+    /// Cut harder than by settings and window, because the step did not fit or the session was not healthy.
     pub tighter: bool,
     /// First seen in this request.
     #[serde(skip)]
     pub new: bool,
-    /// It is no result, but what a message that makes calls says: its arguments or its text.
+    /// Not a result, but the arguments or the text of a message with calls.
     #[serde(skip)]
     pub call: bool,
 }
 
-/// The tool results of a conversation, and the calls that are cut as the last resort.
+/// The cuts of a conversation's tool results, and of calls as the last resort.
 pub(super) struct ToolResults<'a> {
     view: RequestView<'a>,
-    /// Raw tokens of every message, as it goes out.
+    /// Raw tokens of every message as it goes out.
     pub(super) tokens: Vec<u32>,
     cuts: BTreeMap<usize, ResultCut>,
-    /// Messages whose calls are cut.
+    /// Cuts of messages with calls.
     calls: BTreeMap<usize, CallCut>,
-    /// Messages with a limit of their own.
+    /// Tighter limits, by message. The session remembers them.
     tight: BTreeMap<usize, RememberedLimit>,
-    /// Injected texts that go to the end of results.
+    /// Injected texts at the end of results, by message.
     blocks: BTreeMap<usize, TextSizes>,
-    /// Answers whose text is edited otherwise: it is not cut.
+    /// Answers whose text is edited for injected records, and so is not cut.
     echoes: BTreeSet<usize>,
 }
 
 impl<'a> ToolResults<'a> {
-    /// `tokens`: raw ones of every message.
+    /// `tokens`: raw tokens of every message.
     pub(super) const fn new(view: RequestView<'a>, tokens: Vec<u32>) -> Self {
         Self {
             view,
@@ -81,14 +79,14 @@ impl<'a> ToolResults<'a> {
         }
     }
 
-    /// Leaves room for what is injected: a result and the block at its end together are held to the limits,
-    /// so that a second pass finds nothing to do, and a text that is edited otherwise is not cut.
+    /// Leaves room for injected texts: a result and the block at its end are held to the limits together, so that
+    /// a second pass changes nothing.
     pub(super) fn make_room(&mut self, injected: &PlacedInjections<'_>) {
         self.blocks = injected.measure_blocks();
         self.echoes = injected.list_echoed_answers();
     }
 
-    /// Cuts every result that is too large by the settings and the window alone.
+    /// Cuts every result that is too large for the settings or the window.
     pub(super) fn apply_first_line(&mut self) {
         let (settings, tokens) = (self.view.policy.settings, self.tokens.len());
         for at in self.list_results(0..tokens) {
@@ -104,9 +102,9 @@ impl<'a> ToolResults<'a> {
         }
     }
 
-    /// Cuts results from message `from` on that are longer than `chars` characters, or than a
-    /// small part of the window. The limits are remembered, since the next request's may be others;
-    /// by digest, so one that was sent whole before, call id and all, is left alone.
+    /// Cuts results from message `from` on that are longer than `chars` characters or a small share of the window.
+    /// The limits are remembered by digest, since those of the next request may differ. So a result that is equal
+    /// to an earlier one, call id included, is not cut.
     pub(super) fn cut_nearly_full(&mut self, from: usize, chars: usize) {
         let rule = TruncationRule {
             chars: chars.max(LEAST_CHARS),
@@ -114,11 +112,11 @@ impl<'a> ToolResults<'a> {
             ends: None,
             marker: TruncationMarker::NearlyFull,
         };
-        let digest = |at: usize| self.view.item(at).digest;
-        let known: HashSet<u128> = self.list_results(0..from).into_iter().map(digest).collect();
-        let mut fresh = self.list_results(from..self.tokens.len());
-        fresh.retain(|&at| !known.contains(&digest(at)));
-        for at in fresh {
+        let digest = |at: &usize| self.view.item(*at).digest;
+        let known: HashSet<u128> = self.list_results(0..from).iter().map(digest).collect();
+        let mut new_results = self.list_results(from..self.tokens.len());
+        new_results.retain(|at| !known.contains(&digest(at)));
+        for at in new_results {
             if let Some(chars) = self.cut_by_rule(at, &rule) {
                 self.tight
                     .insert(at, RememberedLimit::new(chars, rule.marker));
@@ -126,11 +124,10 @@ impl<'a> ToolResults<'a> {
         }
     }
 
-    /// Cuts a result by a rule; gives the limit that it was cut to.
+    /// Cuts a result by a rule. Returns the limit that it was cut to.
     ///
-    /// What stays may be of a denser kind of text than the whole was. So a cut is measured like
-    /// any other result, and made again until it is within its share: a second pass over what
-    /// was sent then finds nothing to do.
+    /// The rest may be of a denser kind of text than the whole. So the cut is measured like any other result and
+    /// made again until it is within its share: a second pass then changes nothing.
     fn cut_by_rule(&mut self, at: usize, rule: &TruncationRule) -> Option<usize> {
         let now = self.remaining_sizes(at);
         let mut chars = self.max_chars(at, &now, rule);
@@ -147,7 +144,7 @@ impl<'a> ToolResults<'a> {
                 return Some(chars);
             }
             if round == FIRST_ROUNDS {
-                next = next.min(self.surely_within(rule.share)).max(LEAST_CHARS);
+                next = next.min(self.min_chars_of(rule.share)).max(LEAST_CHARS);
             }
             if next >= chars {
                 return Some(chars);
@@ -157,16 +154,14 @@ impl<'a> ToolResults<'a> {
         None
     }
 
-    /// The sizes of the text of a result, as far as it was cut.
+    /// The sizes of a result's text as it goes out.
     fn remaining_sizes(&self, at: usize) -> TextSizes {
-        self.cuts.get(&at).map_or_else(
-            || self.view.conversation.result_text_sizes(self.view.item(at)),
-            |cut| cut.sizes,
-        )
+        let whole = || self.view.conversation.result_text_sizes(self.view.item(at));
+        self.cuts.get(&at).map_or_else(whole, |cut| cut.sizes)
     }
 
-    /// The longest result of this kind of text that a rule leaves alone, in characters; what of
-    /// ours goes to its end counts with it.
+    /// The longest result of this kind of text that a rule does not cut, in characters. An injected text at its end
+    /// counts with it.
     fn max_chars(&self, at: usize, sizes: &TextSizes, rule: &TruncationRule) -> usize {
         let Some(&block) = self.blocks.get(&at) else {
             return max_chars_for_rule(sizes, rule, &self.view.policy);
@@ -185,30 +180,32 @@ impl<'a> ToolResults<'a> {
         let limits: HashMap<u128, RememberedLimit> = limits.iter().rev().copied().collect();
         for (at, message) in self.view.conversation.items.iter().enumerate() {
             match limits.get(&message.digest) {
-                Some(&held) if message.author.is_tool() => self.apply_limit(at, held),
-                Some(held) if !message.calls.is_empty() => self.limit_call_values(at, held.chars()),
+                Some(&limit) if message.author.is_tool() => self.apply_limit(at, limit),
+                Some(limit) if !message.calls.is_empty() => {
+                    self.limit_call_values(at, limit.chars());
+                }
                 _ => {}
             }
         }
     }
 
-    /// Whether what a message that makes calls says is cut.
+    /// Whether the arguments or the text of a message with calls are cut.
     pub(super) fn has_cut_calls(&self, at: usize) -> bool {
         self.calls.contains_key(&at)
     }
 
-    /// What was truncated of the results that `goes` names, with its edits.
+    /// Adds the edits of the messages that are `sent`. Messages before `known` were part of the last request.
     pub(super) fn collect_edits(
         &self,
-        goes: impl Fn(usize) -> bool,
+        sent: impl Fn(usize) -> bool,
         known: usize,
         edits: &mut Edits,
     ) -> Vec<TruncationReport> {
-        let mut made = Vec::new();
+        let mut reports = Vec::new();
         let mut names = ToolNames::default();
-        for (&at, cut) in self.cuts.iter().filter(|(at, _)| goes(**at)) {
+        for (&at, cut) in self.cuts.iter().filter(|(at, _)| sent(**at)) {
             edits.merge(cut.edits.clone());
-            made.push(TruncationReport {
+            reports.push(TruncationReport {
                 message: at,
                 tool: names.shown_name(self.view, at),
                 before: cut.before,
@@ -218,45 +215,42 @@ impl<'a> ToolResults<'a> {
                 call: false,
             });
         }
-        for (&at, cut) in self.calls.iter().filter(|(at, _)| goes(**at)) {
+        for (&at, cut) in self.calls.iter().filter(|(at, _)| sent(**at)) {
             edits.merge(cut.edits.clone());
-            made.extend(cut.parts.iter().map(|part| TruncationReport {
+            reports.extend(cut.parts.iter().map(|part| TruncationReport {
                 new: at >= known,
                 ..part.clone()
             }));
         }
-        made.sort_by_key(|cut| cut.message);
-        made
+        reports.sort_by_key(|report| report.message);
+        reports
     }
 
-    /// The limits to remember: those of messages that are still part of the conversation.
+    /// The limits of the messages that are kept, by digest.
     pub(super) fn limits_to_remember(
         &self,
         kept: &[bool],
     ) -> impl Iterator<Item = (u128, RememberedLimit)> {
-        self.tight
-            .iter()
-            .filter(|(at, _)| kept[**at])
-            .map(|(&at, &held)| (self.view.item(at).digest, held))
+        let limits = self.tight.iter().filter(|(at, _)| kept[**at]);
+        limits.map(|(&at, &limit)| (self.view.item(at).digest, limit))
     }
 
     fn list_results(&self, messages: Range<usize>) -> Vec<usize> {
-        messages
-            .filter(|&at| self.view.item(at).author.is_tool())
-            .collect()
+        let results = messages.filter(|&at| self.view.item(at).author.is_tool());
+        results.collect()
     }
 
-    /// Characters that are within the share of the window whatever their kind.
-    fn surely_within(&self, share: f64) -> usize {
+    /// Characters of the heaviest kind of text that a share of the window holds.
+    fn min_chars_of(&self, share: f64) -> usize {
         let share = share * f64::from(self.view.policy.window);
-        (share / self.view.policy.token_weights().max_char_weight()) as usize
+        (share / self.view.token_weights().max_char_weight()) as usize
     }
 
-    /// Holds one result to a limit of its own.
-    fn apply_limit(&mut self, at: usize, held: RememberedLimit) {
-        let chars = held.chars();
-        if self.cut_result(at, TruncationLimit::with_halves(chars), held.marker()) {
-            self.tight.insert(at, held);
+    /// Cuts one result to a limit, which the session then remembers.
+    fn apply_limit(&mut self, at: usize, limit: RememberedLimit) {
+        let halves = TruncationLimit::with_halves(limit.chars());
+        if self.cut_result(at, halves, limit.marker()) {
+            self.tight.insert(at, limit);
         }
     }
 

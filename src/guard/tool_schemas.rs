@@ -1,4 +1,4 @@
-//! The schemas of our tools, at the end of the client's.
+//! The schemas of the proxy's tools, added at the end of the client's list.
 
 use super::{estimate::Weights, injections::InjectedTools};
 use crate::{
@@ -6,22 +6,22 @@ use crate::{
     json::scan::{JsonKind, JsonScanner},
 };
 
-/// Schemas and where they go.
 pub(super) struct ToolSchemas<'a> {
     tools: &'a InjectedTools,
+    /// The byte of the body before which they are inserted.
     at: u32,
     comma: bool,
 }
 
 impl<'a> ToolSchemas<'a> {
-    /// `None` where the request has no list of tools that they could be added to.
+    /// `None` where the request has no list of tools to add them to.
     pub(super) fn from_conversation(
         conversation: &Conversation,
-        own: &'a InjectedTools,
+        tools: &'a InjectedTools,
     ) -> Option<Self> {
         let field = conversation
-            .find_field(own.field)
-            .filter(|field| field.kind == JsonKind::Array && !own.json.is_empty())?;
+            .find_field(tools.field)
+            .filter(|field| field.kind == JsonKind::Array && !tools.json.is_empty())?;
         let mut comma = false;
         JsonScanner::new(&conversation.body, field.value.start as usize)
             .walk_array(|scan| {
@@ -30,7 +30,7 @@ impl<'a> ToolSchemas<'a> {
             })
             .ok()?;
         Some(Self {
-            tools: own,
+            tools,
             at: field.value.end - 1,
             comma,
         })

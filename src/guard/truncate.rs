@@ -1,10 +1,9 @@
-//! Tool results, the first line: what is too large keeps its head and its tail.
+//! Truncates tool results: a result over its limit keeps its head and its tail.
 //!
-//! The decision depends on the message's bytes and the settings alone, so a result is cut the
-//! same way from the first time it is seen. Cuts lie between characters, never inside an escape,
-//! and at the end of a line where one is near. A text with half a surrogate pair, and a part with
-//! a cache breakpoint, are left alone. A result never becomes longer than its limit, marker
-//! included, so that a second pass finds nothing to do.
+//! The cut depends on the message's bytes and the settings alone, so it is the same in every request. Cuts lie
+//! between characters, never inside an escape, and at the end of a line where one is near. A text with half a
+//! surrogate pair is not edited, and a part with a cache breakpoint is not removed. A cut result is within its
+//! limit, marker included, so that a second pass changes nothing.
 
 use std::ops::Range;
 
@@ -16,18 +15,18 @@ use crate::{
     },
 };
 
-/// How much of a result may stay.
+/// How much of a result may stay; characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TruncationLimit {
-    /// The longest result that is left alone, and the longest that a cut one may be; characters.
+    /// The longest result that is not cut, and the longest that a cut result may be.
     pub chars: usize,
-    /// Kept of a cut one, where they fit; characters.
+    /// What a cut result keeps at each end, as far as it fits.
     pub head: usize,
     pub tail: usize,
 }
 
 impl TruncationLimit {
-    /// Half of what is left alone stays at each end of a cut one.
+    /// Half of `chars` stays at each end of a cut result.
     pub(super) const fn with_halves(chars: usize) -> Self {
         Self {
             chars,
@@ -48,7 +47,7 @@ pub struct ResultCut {
     pub edits: Edits,
 }
 
-/// What stands for the missing characters.
+/// What takes the place of the removed characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TruncationMarker {
     Plain,
@@ -58,32 +57,30 @@ pub enum TruncationMarker {
 
 /// The longest plain marker: its words, the number, two line ends.
 const MARKER_CHARS: usize = 52;
-/// What a marker has beyond a byte for each of its characters: its line ends are escaped.
+/// Bytes of a marker beyond one for each of its characters: its line ends are escaped.
 pub(super) const MARKER_BYTES: usize = 2;
-/// What the other marker says besides.
-const NEARLY_FULL: &str = ": the context window is nearly full, read smaller parts";
 
 impl TruncationMarker {
-    /// The longest that it may be.
+    /// The longest marker of this kind.
     pub(super) const fn max_chars(self) -> usize {
-        MARKER_CHARS + self.extra_words().len()
+        MARKER_CHARS + self.advice().len()
     }
 
-    const fn extra_words(self) -> &'static str {
+    const fn advice(self) -> &'static str {
         match self {
             Self::Plain => "",
-            Self::NearlyFull => NEARLY_FULL,
+            Self::NearlyFull => ": the context window is nearly full, read smaller parts",
         }
     }
 
-    /// In the place of so many characters, escaped.
+    /// The marker for `chars` removed characters, escaped.
     pub(super) fn format_marker(self, chars: usize) -> String {
-        let says = self.extra_words();
-        format!("\\n... [{chars} characters truncated{says}] ...\\n")
+        let advice = self.advice();
+        format!("\\n... [{chars} characters truncated{advice}] ...\\n")
     }
 }
 
-/// How far a cut moves to reach the end of a line, at most; characters.
+/// How far a cut moves at most to reach the end of a line; characters.
 const NEAR_CHARS: usize = 200;
 
 /// Cuts a tool result down to its limit; `None` where it is within the limit or cannot be cut.
@@ -93,38 +90,31 @@ pub fn cut_result(
     limit: TruncationLimit,
     marker: TruncationMarker,
 ) -> Option<ResultCut> {
-    let texts = collect_texts(conversation, message)?;
-    // A character is a byte at least: most results are told by their length alone.
+    let texts = collect_texts(conversation, message);
+    // A character takes a byte at least, so the length in bytes decides for most results.
     let bytes: usize = texts.iter().map(|piece| piece.text.span.len()).sum();
     if bytes <= limit.chars {
         return None;
     }
-    let mut before = 0;
+    let mut total = 0;
     for piece in &texts {
         let mut walk = TextWalk::new(conversation.raw_bytes(piece.text));
-        before += walk.by_ref().count();
+        total += walk.by_ref().count();
         if !walk.is_sound() {
             return None;
         }
     }
-    let gone = find_cut_range(before, limit, marker)?;
-    let mut after = ResultCut {
-        before,
-        after: 0,
-        sizes: TextSizes::default(),
-        edits: Edits::default(),
-    };
-    ResultTexts {
+    let removed = find_cut_range(total, limit, marker)?;
+    let texts = ResultTexts {
         conversation,
         texts: &texts,
-        total: before,
+        total,
         marker,
-    }
-    .cut_chars(gone, &mut after);
-    Some(after)
+    };
+    Some(texts.cut_chars(removed))
 }
 
-/// The characters between the head and the tail, which go; `None` where nothing is to be cut.
+/// The characters to remove between head and tail; `None` for a text within the limit.
 fn find_cut_range(
     total: usize,
     limit: TruncationLimit,
@@ -138,99 +128,99 @@ fn find_cut_range(
     if wanted <= room {
         return Some(limit.head..total - limit.tail);
     }
-    // Less of both, in their proportion.
+    // Both get shorter in proportion.
     let head = room * limit.head / wanted.max(1);
     Some(head..total - (room - head))
 }
 
 struct ResultText {
     text: JsonString,
-    /// The part around the text that may be removed; one with a cache breakpoint stays.
+    /// The part around the text, where it may be removed: it has no cache breakpoint.
     part: Option<Span>,
 }
 
-/// The texts of a result, in order; `None` where there are none.
-fn collect_texts(conversation: &Conversation, message: &Item) -> Option<Vec<ResultText>> {
+/// The texts of a result, in order.
+fn collect_texts(conversation: &Conversation, message: &Item) -> Vec<ResultText> {
     if let Content::Text(text) = message.content {
-        return Some(vec![ResultText { text, part: None }]);
+        return vec![ResultText { text, part: None }];
     }
     let parts = conversation.blocks_of(message).iter();
-    let pieces = parts.filter_map(|part| match part.kind {
+    let texts = parts.filter_map(|part| match part.kind {
         BlockKind::Text(text) => Some(ResultText {
             text,
             part: (!part.marked).then_some(part.span),
         }),
         _ => None,
     });
-    let pieces: Vec<_> = pieces.collect();
-    (!pieces.is_empty()).then_some(pieces)
+    texts.collect()
 }
 
 struct ResultTexts<'a> {
     conversation: &'a Conversation,
     texts: &'a [ResultText],
+    /// Characters of all texts.
     total: usize,
     marker: TruncationMarker,
 }
 
 impl ResultTexts<'_> {
-    /// Takes out these characters, and those up to the ends of lines that are near.
-    fn cut_chars(&self, gone: Range<usize>, cut: &mut ResultCut) {
+    /// Removes these characters, and those up to the ends of lines that are near.
+    fn cut_chars(&self, removed: Range<usize>) -> ResultCut {
+        let mut cut = ResultCut {
+            before: self.total,
+            after: 0,
+            sizes: TextSizes::default(),
+            edits: Edits::default(),
+        };
         let raws = self.texts.iter();
         let raws = raws.map(|piece| self.conversation.raw_bytes(piece.text));
-        let gone = widen_to_lines(raws.flat_map(TextWalk::new), gone, self.total);
-        let marker = self.marker.format_marker(gone.len());
+        let removed = widen_to_lines(raws.flat_map(TextWalk::new), removed, self.total);
+        let marker = self.marker.format_marker(removed.len());
         let mut start = 0;
         let mut marked = false;
         for piece in self.texts {
             let raw = self.conversation.raw_bytes(piece.text);
-            let chars = TextWalk::new(raw).count();
-            let from = gone.start.clamp(start, start + chars) - start;
-            let to = gone.end.clamp(start, start + chars) - start;
-            let touches = from < to;
-            let first = touches && !marked;
-            let (from, to) = (find_byte_offset(raw, from), find_byte_offset(raw, to));
-            let mut left = TextSizes::default();
-            if !touches {
-                left += text::measure_text(raw);
-            } else {
-                let with = if first { marker.as_str() } else { "" };
-                let whole = from == 0 && to == raw.len();
-                if whole && !first && self.drop_part(piece, cut) {
-                    start += chars;
-                    continue;
-                }
-                // No text where there was text is refused by some providers.
-                let with = if whole && with.is_empty() {
-                    "..."
-                } else {
-                    with
-                };
-                let base = piece.text.span.start as usize;
-                cut.edits
-                    .replace(Span::new(base + from, base + to), with.to_owned());
-                left += text::measure_text(&raw[..from]);
-                left += text::measure_text(with.as_bytes());
-                left += text::measure_text(&raw[to..]);
-                marked = true;
+            let end = start + TextWalk::new(raw).count();
+            let from = removed.start.clamp(start, end) - start;
+            let to = removed.end.clamp(start, end) - start;
+            start = end;
+            if from == to {
+                cut.sizes += text::measure_text(raw);
+                continue;
             }
-            cut.after += left.total_chars();
-            cut.sizes += left;
-            start += chars;
+            let (from, to) = (find_byte_offset(raw, from), find_byte_offset(raw, to));
+            let whole = from == 0 && to == raw.len();
+            if whole && marked && self.remove_part(piece, &mut cut.edits) {
+                continue;
+            }
+            let replacement = match marked {
+                false => marker.as_str(),
+                // Some providers refuse a part with an empty text.
+                true if whole => "...",
+                true => "",
+            };
+            marked = true;
+            let base = piece.text.span.start as usize;
+            let span = Span::new(base + from, base + to);
+            cut.edits.replace(span, replacement.to_owned());
+            cut.sizes += text::measure_text(&raw[..from]);
+            cut.sizes += text::measure_text(replacement.as_bytes());
+            cut.sizes += text::measure_text(&raw[to..]);
         }
+        cut.after = cut.sizes.total_chars();
+        cut
     }
 
-    /// Removes a part whose whole text is cut, with a comma.
-    fn drop_part(&self, piece: &ResultText, cut: &mut ResultCut) -> bool {
-        // The marker stands in an earlier part, so a comma stands before this one.
-        let whole = piece.part;
-        let whole = whole.and_then(|part| self.conversation.block_with_comma(part));
-        whole.map(|span| cut.edits.remove(span)).is_some()
+    /// Removes a part whose whole text is cut, and the comma before it: the part with the marker precedes it.
+    fn remove_part(&self, piece: &ResultText, edits: &mut Edits) -> bool {
+        let part = piece.part;
+        let with_comma = part.and_then(|part| self.conversation.block_with_comma(part));
+        with_comma.map(|span| edits.remove(span)).is_some()
     }
 }
 
-/// Widens a gap in a text of `total` characters to the ends of lines that are near. Their line ends go too:
-/// the marker has its own.
+/// Widens a gap in a text of `total` characters to the ends of lines that are near. These line ends go too:
+/// the marker brings its own.
 pub(super) fn widen_to_lines(
     text: impl Iterator<Item = Character>,
     gap: Range<usize>,
@@ -254,11 +244,10 @@ pub(super) fn widen_to_lines(
     wide
 }
 
-/// The byte at which character `place` begins.
-pub(super) fn find_byte_offset(raw: &[u8], place: usize) -> usize {
-    TextWalk::new(raw)
-        .nth(place)
-        .map_or(raw.len(), |character| character.at)
+/// The byte at which character `index` begins; the end of `raw` beyond its last character.
+pub(super) fn find_byte_offset(raw: &[u8], index: usize) -> usize {
+    let character = TextWalk::new(raw).nth(index);
+    character.map_or(raw.len(), |character| character.at)
 }
 
 #[cfg(test)]
@@ -283,12 +272,8 @@ mod tests {
 
     fn apply(content: &str, limit: TruncationLimit) -> Option<(ResultCut, serde_json::Value)> {
         let conversation = with_content(content);
-        let cut = cut_result(
-            &conversation,
-            &conversation.items[0],
-            limit,
-            TruncationMarker::Plain,
-        )?;
+        let result = &conversation.items[0];
+        let cut = cut_result(&conversation, result, limit, TruncationMarker::Plain)?;
         let body = cut.edits.apply(&conversation.body).to_bytes();
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         Some((cut, body["messages"][0]["content"].clone()))
@@ -298,11 +283,8 @@ mod tests {
     fn head_and_tail_stay_around_the_marker() {
         let text = "a".repeat(200) + &"z".repeat(200);
         let (cut, content) = apply(&format!("\"{text}\""), LIMIT).unwrap();
-        let expected = format!(
-            "{}\n... [300 characters truncated] ...\n{}",
-            "a".repeat(60),
-            "z".repeat(40)
-        );
+        let (head, tail) = ("a".repeat(60), "z".repeat(40));
+        let expected = format!("{head}\n... [300 characters truncated] ...\n{tail}");
         assert_eq!(content, expected);
         assert_eq!((cut.before, cut.after), (400, expected.chars().count()));
         assert_eq!(cut.sizes.total_chars(), cut.after);
@@ -315,19 +297,16 @@ mod tests {
         let cut = cut_result(&conversation, message, LIMIT, TruncationMarker::NearlyFull).unwrap();
         assert!(cut.after <= LIMIT.chars);
         let body = cut.edits.apply(&conversation.body).to_bytes();
-        let says = "\\n... [300 characters truncated: the context window is nearly full, read \
-                    smaller parts] ...\\n";
-        assert!(String::from_utf8_lossy(&body).contains(says));
-        // Its line ends are two bytes each, and a body has fewer characters than this.
-        let longest = TruncationMarker::NearlyFull
-            .format_marker(u32::MAX as usize)
-            .len()
-            - 2;
-        assert!(longest <= TruncationMarker::NearlyFull.max_chars());
+        let marker = "\\n... [300 characters truncated: the context window is nearly full, read \
+                      smaller parts] ...\\n";
+        assert!(String::from_utf8_lossy(&body).contains(marker));
+        // No body has as many characters. The line ends of the marker take two bytes each.
+        let longest = TruncationMarker::NearlyFull.format_marker(u32::MAX as usize);
+        assert!(longest.len() - MARKER_BYTES <= TruncationMarker::NearlyFull.max_chars());
     }
 
     #[test]
-    fn what_is_within_the_limit_is_left_alone() {
+    fn a_result_within_the_limit_is_not_cut() {
         assert!(apply(&format!("\"{}\"", "a".repeat(300)), LIMIT).is_none());
         // 300 characters in 1,800 bytes.
         assert!(apply(&format!("\"{}\"", r"\u4e2d".repeat(300)), LIMIT).is_none());
@@ -336,34 +315,21 @@ mod tests {
 
     #[test]
     fn lines_are_kept_whole_where_their_end_is_near() {
-        let text = format!(
-            "{}\\n{}\\n{}",
-            "a".repeat(50),
-            "b".repeat(400),
-            "c".repeat(35)
-        );
-        let (_, content) = apply(&format!("\"{text}\""), LIMIT).unwrap();
+        let (first, middle, last) = ("a".repeat(50), "b".repeat(400), "c".repeat(35));
+        let (_, content) = apply(&format!(r#""{first}\n{middle}\n{last}""#), LIMIT).unwrap();
         let content = content.as_str().unwrap();
-        assert!(
-            content.starts_with(&format!("{}\n... [", "a".repeat(50))),
-            "{content}"
-        );
-        assert!(
-            content.ends_with(&format!("] ...\n{}", "c".repeat(35))),
-            "{content}"
-        );
+        assert!(content.starts_with(&format!("{first}\n... [")), "{content}");
+        assert!(content.ends_with(&format!("] ...\n{last}")), "{content}");
     }
 
     #[test]
-    fn half_a_pair_is_never_edited() {
+    fn half_a_surrogate_pair_is_not_edited() {
         let text = format!("\"{}\\ud800{}\"", "a".repeat(300), "b".repeat(300));
-        let conversation = with_content(&text);
-        let half = &conversation.items[0];
-        assert!(cut_result(&conversation, half, LIMIT, TruncationMarker::Plain).is_none());
+        assert!(apply(&text, LIMIT).is_none());
     }
 
     #[test]
-    fn parts_keep_their_order_and_their_marks() {
+    fn parts_keep_their_order_and_their_cache_breakpoints() {
         let part = |text: &str| format!(r#"{{"type":"text","text":"{text}"}}"#);
         let image = r#"{"type":"image_url","image_url":{"url":"http://x"}}"#;
         let marked = format!(
@@ -381,12 +347,8 @@ mod tests {
         let (cut, content) = apply(&format!("[{content}]"), LIMIT).unwrap();
         let parts = content.as_array().unwrap();
         assert_eq!(parts.len(), 4, "{content}");
-        assert!(
-            parts[0]["text"]
-                .as_str()
-                .unwrap()
-                .starts_with(&"a".repeat(60))
-        );
+        let first = parts[0]["text"].as_str().unwrap();
+        assert!(first.starts_with(&"a".repeat(60)));
         assert_eq!(parts[1]["type"], "image_url");
         assert_eq!(parts[2]["text"], "...");
         assert!(parts[2]["cache_control"].is_object());
@@ -409,7 +371,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_result_is_within_its_limit_and_is_not_cut_again(text in text(), chars in 0usize..500, head in 0usize..300, tail in 0usize..300) {
+        fn a_cut_result_is_within_its_limit_and_not_cut_again(text in text(), chars in 0usize..500, head in 0usize..300, tail in 0usize..300) {
             let limit = TruncationLimit { chars, head, tail };
             let quoted = serde_json::Value::from(text.as_str()).to_string();
             if let Some((cut, content)) = apply(&quoted, limit) {

@@ -29,12 +29,12 @@ impl<'a> RequestView<'a> {
         self.policy.token_weights()
     }
 
-    /// Units of the pinned start.
+    /// The number of units in the pinned start.
     pub(super) fn count_pinned(self) -> usize {
         units::find_pinned_end(self.units)
     }
 
-    /// Raw tokens of item `at`, if its text had these sizes.
+    /// Raw tokens of item `at` with text of these sizes.
     pub(super) fn weigh_item(self, at: usize, sizes: &TextSizes) -> u32 {
         let (weights, profile) = (self.token_weights(), self.policy.profile);
         estimate::estimate_message(self.conversation, self.item(at), sizes, &weights, profile)

@@ -1,8 +1,7 @@
-//! What a message that makes calls says, cut as the last resort: long strings and arrays in the arguments of
-//! its calls, and its own text. A call and its results stay together, so the newest step cannot go, and nothing
-//! else is left to cut.
+//! Cuts messages with calls, as the last resort: long strings and arrays in the arguments, and the message's text.
+//! The newest step cannot be removed, since a call and its results stay together.
 //!
-//! The limit is one number of characters for each value of the message, and remembered like that of a result.
+//! One limit in characters holds for each value of the message. It is remembered like that of a result.
 
 use super::{ToolResults, TruncationReport, tool_names};
 use crate::{
@@ -15,57 +14,54 @@ use crate::{
     json::text,
 };
 
-/// No value is cut below this; characters. The marker takes 52 of them at most.
+/// No value is cut below this; characters. The marker takes up to 52 of them.
 const LEAST_CHARS: usize = 80;
-/// Rounds in which values are brought down in proportion to their characters.
+/// Rounds in which the limit is searched for. Then the least limit applies.
 const ROUNDS: usize = 6;
 
-/// What goes of a message that makes calls.
+/// The cuts of one message with calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallCut {
     pub(super) edits: Edits,
-    /// Its arguments by call, and its text.
+    /// One for the arguments of each cut call, and one for the text.
     pub(super) parts: Vec<TruncationReport>,
 }
 
 impl ToolResults<'_> {
-    /// Makes message `at` smaller by `excess` raw tokens, its longest values first. Returns what it took,
-    /// which is less where nothing more can go.
+    /// Makes message `at` smaller by `excess` raw tokens, its longest values first. Returns the tokens removed,
+    /// which are fewer where nothing more can go.
     pub(super) fn tighten_calls(&mut self, at: usize, excess: u32) -> u32 {
         let before = self.tokens[at];
         let target = before.saturating_sub(excess);
+        let conversation = self.view.conversation;
         let message = self.view.item(at);
-        let calls = self.view.conversation.calls_of(message).iter();
-        let arguments = calls.filter_map(|call| call.arguments);
-        let arguments: Vec<CallArguments> = arguments
-            .filter_map(|it| CallArguments::from_raw(self.view.conversation.raw_bytes(it)))
+        let calls = conversation.calls_of(message).iter();
+        let arguments: Vec<CallArguments> = calls
+            .filter_map(|call| CallArguments::from_raw(conversation.raw_bytes(call.arguments?)))
             .collect();
-        let said = match self.echoes.contains(&at) {
+        let text_chars = match self.echoes.contains(&at) {
             true => 0,
-            false => self.view.conversation.text_sizes(message).total_chars(),
+            false => conversation.text_sizes(message).total_chars(),
         };
         let chars_within = |most: usize| -> usize {
             let arguments = arguments.iter().map(|it| it.chars_within(most));
-            arguments.sum::<usize>() + said.min(most)
+            arguments.sum::<usize>() + text_chars.min(most)
         };
-        let whole = chars_within(usize::MAX);
-        let mut most = match self.tight.get(&at) {
-            Some(held) => whole.min(held.chars()),
-            None => whole,
-        };
+        let tight = self.tight.get(&at).map_or(usize::MAX, |it| it.chars());
+        let mut most = chars_within(usize::MAX).min(tight);
         for round in 0.. {
             let over = self.tokens[at].saturating_sub(target);
             if over == 0 || most <= LEAST_CHARS {
                 break;
             }
             let chars = chars_within(most);
-            // What is said beside the values weighs too, so this takes rather too little than too much.
+            // The rest of the message weighs too, so this removes too little rather than too much.
             let per_token = chars as f64 / f64::from(self.tokens[at].max(1));
-            let gone = (f64::from(over) * per_token).ceil() as usize;
-            let aim = chars.saturating_sub(gone);
+            let excess_chars = (f64::from(over) * per_token).ceil() as usize;
+            let aim = chars.saturating_sub(excess_chars);
             let mut beyond = most;
             most = LEAST_CHARS;
-            // The largest limit with which no more than that stays.
+            // Searches the largest limit within which no more than `aim` characters stay.
             while round < ROUNDS && beyond - most > 1 {
                 let middle = most + (beyond - most) / 2;
                 if chars_within(middle) <= aim {
@@ -79,57 +75,49 @@ impl ToolResults<'_> {
         before.saturating_sub(self.tokens[at])
     }
 
-    /// Holds every value of message `at` to so many characters.
+    /// Cuts every value of message `at` to `most` characters.
     pub(super) fn limit_call_values(&mut self, at: usize, most: usize) {
         let most = most.max(LEAST_CHARS);
+        let conversation = self.view.conversation;
         let message = self.view.item(at);
+        let calls = conversation.calls_of(message);
         let mut cut = CallCut::default();
         let mut sizes = message.sizes;
-        for call in self.view.conversation.calls_of(message) {
+        for call in calls {
             let Some(arguments) = call.arguments else {
                 continue;
             };
-            let ends = Keep::Ends(most);
-            let Some(made) = cut_arguments(self.view.conversation, arguments, ends) else {
+            let Some(cut_values) = cut_arguments(conversation, arguments, Keep::Ends(most)) else {
                 continue;
             };
-            let before =
-                text::measure_text(self.view.conversation.raw_bytes(arguments)).total_chars();
-            let after =
-                (before + made.inserted.total_chars()).saturating_sub(made.removed.total_chars());
-            cut.parts.push(self.truncated_call(at, call, before, after));
-            sizes -= made.removed;
-            sizes += made.inserted;
-            cut.edits.merge(made.edits);
+            let (removed, inserted) = (cut_values.removed, cut_values.inserted);
+            let before = text::measure_text(conversation.raw_bytes(arguments)).total_chars();
+            let after = (before + inserted.total_chars()).saturating_sub(removed.total_chars());
+            cut.parts.push(self.report_call(at, call, before, after));
+            sizes -= removed;
+            sizes += inserted;
+            cut.edits.merge(cut_values.edits);
         }
-        let limit = TruncationLimit::with_halves(most);
-        let said = (!self.echoes.contains(&at)).then(|| {
-            truncate::cut_result(
-                self.view.conversation,
-                message,
-                limit,
-                TruncationMarker::Plain,
-            )
-        });
-        if let Some(said) = said.flatten() {
-            sizes -= self.view.conversation.text_sizes(message);
-            sizes += said.sizes;
-            cut.edits.merge(said.edits);
-            let calls = self.view.conversation.calls_of(message).first();
-            cut.parts
-                .extend(calls.map(|call| self.truncated_call(at, call, said.before, said.after)));
+        let (limit, marker) = (TruncationLimit::with_halves(most), TruncationMarker::Plain);
+        let text_cut = (!self.echoes.contains(&at))
+            .then(|| truncate::cut_result(conversation, message, limit, marker));
+        if let Some(text_cut) = text_cut.flatten() {
+            sizes -= conversation.text_sizes(message);
+            sizes += text_cut.sizes;
+            cut.edits.merge(text_cut.edits);
+            let report = |call| self.report_call(at, call, text_cut.before, text_cut.after);
+            cut.parts.extend(calls.first().map(report));
         }
         if cut.parts.is_empty() {
             return;
         }
         self.tokens[at] = self.view.weigh_item(at, &sizes);
         self.calls.insert(at, cut);
-        self.tight
-            .insert(at, RememberedLimit::new(most, TruncationMarker::Plain));
+        self.tight.insert(at, RememberedLimit::new(most, marker));
     }
 
-    /// What was cut of a message that makes calls, for the report; characters.
-    fn truncated_call(
+    /// The report of a cut of `before` characters to `after`.
+    fn report_call(
         &self,
         message: usize,
         call: &Call,

@@ -1,4 +1,4 @@
-//! The names of the tools that gave results.
+//! The names of the tools that results come from.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -15,14 +15,13 @@ use crate::{
 /// Characters of a tool's name that are shown. Providers allow 64.
 const NAME_CHARS: usize = 64;
 
-/// The name of the tool that gave the result `at`: its own, or that of the call it answers; empty
-/// where neither says.
+/// The name of the tool that the result `at` comes from: in the result, else in its call; empty without either.
 pub fn find_tool_name(conversation: &Conversation, units: &[Unit], at: usize) -> String {
     let name = ToolNames::default().find_name(conversation, units, at);
     name.map_or_else(String::new, |name| format_tool_name(conversation, name))
 }
 
-/// The names of the tools of one step, by the ids of its calls: one message may make very many.
+/// The names of the tools of one step by call id. One message may have thousands of calls, so none is searched.
 #[derive(Default)]
 pub(in crate::guard) struct ToolNames {
     step: Range<usize>,
@@ -30,15 +29,14 @@ pub(in crate::guard) struct ToolNames {
 }
 
 impl ToolNames {
-    /// The name of the tool that gave a result, as far as it is shown.
+    /// The name of the tool that a result comes from, cut to what is shown.
     pub(super) fn shown_name(&mut self, view: RequestView<'_>, at: usize) -> String {
         let name = self.find_name(view.conversation, view.units, at);
-        name.map_or_else(String::new, |name| {
-            format_tool_name(view.conversation, name)
-        })
+        let format = |name| format_tool_name(view.conversation, name);
+        name.map(format).unwrap_or_default()
     }
 
-    /// The name of the tool that gave a result: its own, or that of the call it answers.
+    /// The name of the tool that a result comes from: in the result, else in its call.
     pub(in crate::guard) fn find_name(
         &mut self,
         conversation: &Conversation,
@@ -60,19 +58,16 @@ impl ToolNames {
             return;
         };
         self.step = unit.messages.clone();
-        let calls = conversation.calls_of(&conversation.items[unit.messages.start]);
-        for call in calls {
-            let id = call
-                .id
-                .map(|id| text::digest_text(conversation.raw_bytes(id)));
+        let digest = |id: JsonString| text::digest_text(conversation.raw_bytes(id));
+        for call in conversation.calls_of(&conversation.items[unit.messages.start]) {
+            let id = call.id.map(digest);
             self.by_id.entry(id).or_insert(call.name);
         }
     }
 }
 
-/// A tool's name, as far as it is shown.
+/// A tool's name, cut to what is shown.
 pub(super) fn format_tool_name(conversation: &Conversation, name: JsonString) -> String {
-    decode_chars(conversation.raw_bytes(name))
-        .take(NAME_CHARS)
-        .collect()
+    let chars = decode_chars(conversation.raw_bytes(name));
+    chars.take(NAME_CHARS).collect()
 }
