@@ -84,7 +84,7 @@ pub(super) fn assemble_draft(
         course: course
             .filter(|_| folding.prefaced)
             .map(|course| course.number),
-        own_tools: injected.adds_tools(),
+        adds_tools: injected.adds_tools(),
         records_left_out,
         raw_after,
         expected: recall.calibration.to_expected_tokens(raw_after),

@@ -1,8 +1,8 @@
-//! What of ours belongs into an answer that the client echoes: calls that were kept from it, text
-//! that was taken out of it, and text that stands in a round before it.
+//! Puts records into an answer that the client echoes: proxy-executed calls and texts that the client never saw. Text
+//! that stands in a round before the answer is removed from it.
 //!
-//! What cannot be put in without touching what the client said is left out whole: an answer with
-//! other calls than it had, text with half a surrogate pair, a part with a cache breakpoint.
+//! A record is left out whole where it cannot be put in without touching the client's text: the answer has other
+//! calls than it had, a text has half a surrogate pair, or a part has a cache breakpoint.
 
 mod echoed_answer;
 
@@ -17,24 +17,24 @@ use crate::{
     json::text,
 };
 
-/// What becomes of one echoed answer.
+/// The edits of one echoed answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echo {
     pub(super) edits: Edits,
-    /// Calls of ours that were put in.
+    /// Injected calls.
     pub(super) calls: u32,
-    /// Their results, which follow the message.
+    /// Their results, directly after the message.
     pub(super) results: u32,
-    /// Raw tokens of calls, results and text.
+    /// Raw tokens of injected calls, results and text.
     pub(super) tokens: u32,
-    /// Raw tokens that were left out, since they stand in a round.
+    /// Raw tokens of removed text, which stands in a round.
     pub(super) spared: u32,
     /// Records that could not be put in.
     pub(super) left_out: usize,
 }
 
-/// Puts the records of an answer into message `at`. What was spoken in a round is left out here
-/// only where the `round` stands before it.
+/// Puts the records of an answer into message `at`. Text of a round is removed only where the `round` stands before
+/// the answer.
 pub(super) fn edit_echo(
     conversation: &Conversation,
     at: usize,
@@ -49,11 +49,11 @@ pub(super) fn edit_echo(
     for record in records {
         match record {
             InjectionContent::Calls {
-                theirs,
+                client_calls,
                 calls,
                 results,
             } => {
-                let fits = lists_calls(conversation, message, *theirs)
+                let fits = lists_calls(conversation, message, *client_calls)
                     && echo.add_calls(conversation, message, calls, results, weights);
                 echo.left_out += usize::from(!fits);
             }
@@ -61,31 +61,32 @@ pub(super) fn edit_echo(
                 added.push((*before_chars as usize, &**text))
             }
             &&InjectionContent::Spoken { chars, digest } if round => {
-                spoken = Some(SpokenBefore {
-                    chars: chars as usize,
-                    digest,
-                });
+                let chars = chars as usize;
+                spoken = Some(SpokenBefore { chars, digest });
             }
             InjectionContent::Spoken { .. } => echo.left_out += 1,
             InjectionContent::Prompt(_) | InjectionContent::Round(_) => {}
         }
     }
     if !added.is_empty() || spoken.is_some() {
-        let said = EchoedAnswer::from_item(conversation, message);
-        echo.edit_text(said.as_ref(), &added, spoken, weights);
+        match EchoedAnswer::from_item(conversation, message) {
+            Some(answer) => echo.edit_text(&answer, &added, spoken, weights),
+            None => echo.left_out += added.len() + usize::from(spoken.is_some()),
+        }
     }
     echo
 }
 
-/// Whether an answer has exactly so many calls, all of them in a list.
-fn lists_calls(conversation: &Conversation, message: &Item, theirs: u32) -> bool {
+/// Whether an answer has exactly `client_calls` calls, at least one, all of them in a list.
+fn lists_calls(conversation: &Conversation, message: &Item, client_calls: u32) -> bool {
     let calls = conversation.calls_of(message);
-    theirs > 0 && calls.len() == theirs as usize && calls.iter().all(|call| call.listed)
+    let same = client_calls > 0 && calls.len() == client_calls as usize;
+    same && calls.iter().all(|call| call.listed)
 }
 
 impl Echo {
-    /// Puts calls between the client's, and their results after the message; not where they do
-    /// not fit together.
+    /// Puts calls between the client's, and their results after the message. Returns false where calls and results do
+    /// not pair.
     fn add_calls(
         &mut self,
         conversation: &Conversation,
@@ -98,13 +99,11 @@ impl Echo {
         else {
             return false;
         };
-        let theirs = conversation.calls_of(message);
-        for call in calls {
-            match (theirs.get(call.before as usize), theirs.last()) {
-                (Some(next), _) => self
-                    .edits
-                    .insert(next.span.start, format!("{},", call.json)),
-                (None, Some(last)) => self.edits.insert(last.span.end, format!(",{}", call.json)),
+        let client_calls = conversation.calls_of(message);
+        for InjectedCall { before, json } in calls {
+            match (client_calls.get(*before as usize), client_calls.last()) {
+                (Some(next), _) => self.edits.insert(next.span.start, format!("{json},")),
+                (None, Some(last)) => self.edits.insert(last.span.end, format!(",{json}")),
                 (None, None) => return false,
             }
         }
@@ -117,53 +116,47 @@ impl Echo {
         true
     }
 
-    /// Puts text in, and leaves out what was spoken before.
+    /// Removes the text of the round, and inserts texts after their numbers of characters.
     fn edit_text(
         &mut self,
-        said: Option<&EchoedAnswer<'_>>,
+        answer: &EchoedAnswer<'_>,
         added: &[(usize, &str)],
         spoken: Option<SpokenBefore>,
         weights: &Weights,
     ) {
-        let Some(said) = said else {
-            self.left_out += added.len() + usize::from(spoken.is_some());
-            return;
-        };
         let adds = added.iter().any(|(_, text)| !text.trim().is_empty());
-        let calls = self.calls > 0 || !said.message.calls.is_empty();
+        let calls = self.calls > 0 || !answer.message.calls.is_empty();
         let spoken = spoken.filter(|spoken| spoken.chars > 0);
         let cut = spoken.map_or(EchoCut::Nothing, |spoken| {
-            said.find_cut(spoken, adds, calls)
+            answer.find_cut(spoken, adds, calls)
         });
         self.left_out += usize::from(spoken.is_some() && cut == EchoCut::Nothing);
-        let gone = match cut {
+        let removed = match cut {
             EchoCut::Nothing => 0,
             EchoCut::All => {
-                let empty = said.conversation.format.empty_content();
-                self.edits.replace(said.span, empty);
-                self.spared = said.tokens(usize::MAX, weights);
+                let empty = answer.conversation.format.empty_content();
+                self.edits.replace(answer.span, empty);
+                self.spared = answer.count_tokens(usize::MAX, weights);
                 self.left_out += added.len();
                 return;
             }
             EchoCut::First(chars) => {
-                said.take_out_first(chars, adds, &mut self.edits);
-                self.spared = said.tokens(chars, weights);
+                answer.remove_first(chars, adds, &mut self.edits);
+                self.spared = answer.count_tokens(chars, weights);
                 chars
             }
         };
-        let whole: String;
-        let mut added = added;
-        let all;
-        if said.is_null() && !added.is_empty() {
-            // One string takes its place.
-            whole = added.iter().map(|(_, text)| *text).collect();
-            all = [(0, whole.as_str())];
-            added = &all;
-        }
+        let joined: String = added.iter().map(|(_, text)| *text).collect();
+        let joined = [(0, joined.as_str())];
+        // One string takes the place of a null.
+        let added = match answer.is_null() && !added.is_empty() {
+            true => &joined,
+            false => added,
+        };
         for (before, text) in added {
             let escaped = text::escape_text(text);
             let tokens = weights.count_json_tokens(escaped.as_bytes());
-            if said.insert_text((*before).max(gone), gone, &escaped, &mut self.edits) {
+            if answer.insert_text((*before).max(removed), removed, &escaped, &mut self.edits) {
                 self.tokens = self.tokens.saturating_add(tokens);
             } else {
                 self.left_out += 1;

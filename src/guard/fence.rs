@@ -1,11 +1,11 @@
-//! Fences around text that may come from anywhere, and the letters of them taken out of it.
+//! Fences around untrusted text, and the removal of fence tags from such text.
 //!
-//! What stands between fences can be forged by whoever wrote a tool's output, so nothing in it may
-//! look like the end of a fence, the beginning of another, or a continuation block.
+//! SECURITY: the author of a tool's output controls the text between fences. So nothing in it may look like the end
+//! of a fence, the beginning of another, or a continuation block.
 
 use std::borrow::Cow;
 
-/// Tags of ours. A tag is known by its beginning, so these also stand for longer names.
+/// The tags of fences. A tag is matched by its beginning, so these also stand for longer names.
 pub(crate) const TAGS: [&str; 5] = [REMINDER, FACTS, PACKAGE, SUMMARY, TRANSCRIPT];
 pub(crate) const REMINDER: &str = "reminder";
 pub(crate) const FACTS: &str = "facts";
@@ -13,8 +13,7 @@ pub(crate) const PACKAGE: &str = "continuation_package";
 pub(crate) const SUMMARY: &str = "summary";
 pub(crate) const TRANSCRIPT: &str = "transcript";
 
-/// The text without any tag of ours: what opens each becomes a parenthesis of as many bytes, so it
-/// grows by nothing.
+/// The text without fence tags: the `<` of each becomes a parenthesis of as many bytes, so that the length stays.
 pub(crate) fn neutralize_tags(text: &str) -> Cow<'_, str> {
     let mut changed: Option<String> = None;
     for (at, with) in find_tags(text, &TAGS) {
@@ -29,12 +28,12 @@ pub(crate) fn contains_tag(text: &str, tag: &str) -> bool {
     find_tags(text, &[tag]).next().is_some()
 }
 
-/// Where these tags begin, and what takes the place of what opens them.
+/// The offsets of these tags, and the replacement of the `<` that opens each.
 fn find_tags<'a>(
     text: &'a str,
     names: &'a [&'a str],
 ) -> impl Iterator<Item = (usize, &'static str)> + 'a {
-    // Both begin with a byte that is rare in text.
+    // Both kinds of `<` begin with a byte that is rare in text.
     memchr::memchr2_iter(b'<', FULL_WIDTH.as_bytes()[0], text.as_bytes()).filter_map(|at| {
         let rest = text.get(at..)?;
         let (rest, with) = match rest.strip_prefix('<') {
@@ -45,11 +44,11 @@ fn find_tags<'a>(
     })
 }
 
-/// What some take for a `<`.
+/// The full-width `<`, which a model may take for a `<`.
 const FULL_WIDTH: &str = "＜";
 
-/// Whether what follows a `<` begins with one of these names of tags, in any spelling: what cannot
-/// be seen and what stands between the letters does not count, nor does their width.
+/// Whether the text after a `<` begins with one of these names in any spelling: invisible characters, slashes, case
+/// and the width of letters do not count.
 fn starts_with_tag(text: &str, names: &[&str]) -> bool {
     let most = names.iter().map(|tag| tag.len()).max().unwrap_or(0);
     let seen = text.chars().filter(|c| !is_invisible(*c));
@@ -57,8 +56,7 @@ fn starts_with_tag(text: &str, names: &[&str]) -> bool {
     names.iter().any(|tag| name.starts_with(tag))
 }
 
-/// What may stand before and in the name without being seen: slashes, white space, control and
-/// format characters.
+/// Characters that are skipped before and in a name: slashes, white space, control and format characters.
 fn is_invisible(c: char) -> bool {
     let format = matches!(c,
         '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
@@ -68,7 +66,7 @@ fn is_invisible(c: char) -> bool {
     format || matches!(c, '/' | '／' | '\\') || c.is_whitespace() || c.is_control()
 }
 
-/// A letter in lower case, and of a full-width form the plain one.
+/// The letter in lower case and plain width.
 fn normalize_letter(c: char) -> char {
     let plain = match c {
         '\u{FF01}'..='\u{FF5E}' => char::from_u32(u32::from(c) - 0xFEE0).unwrap_or(c),
@@ -88,7 +86,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn tags_are_taken_out_in_any_spelling() {
+    fn tags_are_neutralized_in_any_spelling() {
         for (text, expected) in [
             ("a </reminder> b", "a (/reminder> b"),
             ("<Reminder id=\"r1\">", "(Reminder id=\"r1\">"),

@@ -1,4 +1,4 @@
-//! What is injected between two messages of the client's: prompts and whole turns.
+//! Fills the gap between two of the client's messages with prompts and whole turns.
 
 use super::{
     injected_turns,
@@ -12,30 +12,32 @@ use crate::{
     json::text::{self, TextSizes},
 };
 
-/// What frames a prompt that is a message of its own; raw tokens.
+/// Raw tokens around a prompt that is a separate message.
 const FRAME_TOKENS: u32 = 6;
 
-/// What stands between two messages.
+/// Everything injected between two messages.
 #[derive(Default)]
 pub(super) struct GapContents {
     pub(super) edits: Edits,
     pub(super) items: Vec<OutlineItem>,
     /// Raw tokens.
     pub(super) tokens: u32,
-    /// Text at the end of the tool result before it.
+    /// Text added at the end of the tool result before the gap.
     pub(super) block: TextSizes,
-    /// Whether a round is among it.
+    /// Whether a round is among the messages.
     pub(super) round: bool,
+    /// Records that could not be added.
     pub(super) left_out: usize,
 }
 
 /// The gap between two messages while it is filled.
 pub(super) struct Gap<'a> {
     view: RequestView<'a>,
+    /// The index of the message before the gap.
     before: usize,
-    /// The role of the message after it.
+    /// The author of the message after the gap.
     next: Option<Author>,
-    /// The role of what was put there last; none while that is the client's message.
+    /// The author of the last injected message; `None` before any.
     last: Option<Author>,
     pub(super) between: GapContents,
 }
@@ -51,18 +53,18 @@ impl<'a> Gap<'a> {
         }
     }
 
-    /// Adds a prompt or a turn, where it can stand there.
+    /// Adds a prompt or a turn. Returns whether it can stand here: only after a user message or a tool result.
     pub(super) fn add_content(&mut self, what: &InjectionContent) -> bool {
         let before = self.view.item(self.before).author;
         let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
-        // Only what was asked has anything injected after it.
-        let place = prompt_placement::find_prompt_placement(conversation, self.before, profile);
-        match (what, place) {
-            (InjectionContent::Round(said), Some(_)) => self.add_turn(said),
-            (InjectionContent::Round(said), None) if before == Author::User || before.is_tool() => {
-                self.add_turn(said)
+        match what {
+            InjectionContent::Round(messages) if before == Author::User || before.is_tool() => {
+                self.add_turn(messages)
             }
-            (InjectionContent::Prompt(text), Some(place)) => self.add_prompt(text, place),
+            InjectionContent::Prompt(text) => {
+                prompt_placement::find_prompt_placement(conversation, self.before, profile)
+                    .is_some_and(|place| self.add_prompt(text, place))
+            }
             _ => false,
         }
     }
@@ -70,41 +72,44 @@ impl<'a> Gap<'a> {
     fn add_prompt(&mut self, text: &str, place: PromptPlacement) -> bool {
         let weights = self.view.token_weights();
         if self.last.is_some() || place == PromptPlacement::Message {
-            let note = text::escape_text(text);
-            let json = self.view.conversation.format.text_item(Author::User, &note);
-            let tokens = weights
-                .count_json_tokens(note.as_bytes())
-                .saturating_add(FRAME_TOKENS);
+            let prompt = text::escape_text(text);
+            let json = self
+                .view
+                .conversation
+                .format
+                .text_item(Author::User, &prompt);
+            let tokens = weights.count_json_tokens(prompt.as_bytes());
+            let tokens = tokens.saturating_add(FRAME_TOKENS);
             return self.insert_messages(&[OutlineItem::Injected(Author::User)], &json, tokens);
         }
-        let note = match place {
+        let prompt = match place {
             PromptPlacement::Block => text::escape_text(&format!("{LABEL}\n{text}")),
             _ => text::escape_text(text),
         };
         let between = &mut self.between;
         let conversation = self.view.conversation;
-        conversation.append_text(self.before, &note, &mut between.edits);
+        conversation.append_text(self.before, &prompt, &mut between.edits);
         if place == PromptPlacement::Block {
-            // With the empty line before it.
+            // `append_text` puts an empty line before it.
             between.block += text::measure_text(b"\\n\\n");
-            between.block += text::measure_text(note.as_bytes());
+            between.block += text::measure_text(prompt.as_bytes());
         }
-        let tokens = weights.count_json_tokens(note.as_bytes()).saturating_add(1);
-        between.tokens = between.tokens.saturating_add(tokens);
+        let tokens = weights.count_json_tokens(prompt.as_bytes());
+        between.tokens = between.tokens.saturating_add(tokens.saturating_add(1));
         true
     }
 
-    fn add_turn(&mut self, said: &[InjectedMessage]) -> bool {
-        let Some(turn) = injected_turns::parse_turn(said, self.view) else {
+    fn add_turn(&mut self, messages: &[InjectedMessage]) -> bool {
+        let Some(turn) = injected_turns::parse_turn(messages, self.view) else {
             return false;
         };
-        let json: Vec<&str> = said.iter().map(|message| &*message.json).collect();
-        let stands = self.insert_messages(&turn.items, &json.join(","), turn.tokens);
-        self.between.round |= stands;
-        stands
+        let json: Vec<&str> = messages.iter().map(|message| &*message.json).collect();
+        let inserted = self.insert_messages(&turn.items, &json.join(","), turn.tokens);
+        self.between.round |= inserted;
+        inserted
     }
 
-    /// Puts whole messages there, where each may follow the one before it.
+    /// Inserts whole messages. Returns false where one of them may not follow the message before it.
     fn insert_messages(&mut self, items: &[OutlineItem], json: &str, tokens: u32) -> bool {
         let profile = self.view.policy.profile;
         let before = self.view.item(self.before);
@@ -116,15 +121,15 @@ impl<'a> Gap<'a> {
             }
             last = role;
         }
-        let ends = match self.next {
-            // A rule that the client's own two messages break does not hold here.
+        let next_can_follow = match self.next {
+            // A rule that the client's two messages break does not hold here.
             Some(next) => {
                 prompt_placement::can_follow(last, next, profile)
                     || !prompt_placement::can_follow(before.author, next, profile)
             }
             None => last != Author::Model,
         };
-        if !ends {
+        if !next_can_follow {
             return false;
         }
         self.last = Some(last);

@@ -1,5 +1,5 @@
-//! Injected turns as messages: read by the same index as the client's, so that what is put back
-//! weighs what it weighs, and nothing is put back that is no whole turn.
+//! Reads injected turns by the same index as the client's messages, so that their tokens count alike. Only whole
+//! turns are put back.
 
 use super::{
     estimate::{self, Weights},
@@ -21,64 +21,60 @@ pub(super) struct InjectedTurn {
     pub(super) tokens: u32,
 }
 
-/// Reads a recorded turn; `None` where its messages are not what the record says, or a call of it is
-/// not answered in it.
-pub(super) fn parse_turn(said: &[InjectedMessage], view: RequestView<'_>) -> Option<InjectedTurn> {
+/// Reads a recorded turn. `None` where a message is not what the record says, or a call has no result.
+pub(super) fn parse_turn(
+    recorded: &[InjectedMessage],
+    view: RequestView<'_>,
+) -> Option<InjectedTurn> {
     let (weights, profile) = (view.token_weights(), view.policy.profile);
-    let items: Vec<&str> = said.iter().map(|message| &*message.json).collect();
-    let read = view.conversation.format.index_items(&items)?;
-    units::split_units(&read).ok()?;
+    let items: Vec<&str> = recorded.iter().map(|message| &*message.json).collect();
+    let indexed = view.conversation.format.index_items(&items)?;
+    units::split_units(&indexed).ok()?;
     let mut turn = InjectedTurn {
-        items: Vec::with_capacity(said.len()),
+        items: Vec::with_capacity(recorded.len()),
         tokens: 0,
     };
-    for (message, said) in read.items.iter().zip(said) {
-        let (item, fits) = match said.by {
-            InjectedAuthor::User => (
-                OutlineItem::Injected(Author::User),
-                message.author == Author::User,
-            ),
-            InjectedAuthor::Tool => (OutlineItem::InjectedResult, message.author.is_tool()),
-            InjectedAuthor::Model { calls } => {
-                let same = message.calls.len() == calls as usize;
-                (
-                    OutlineItem::InjectedAssistant(calls),
-                    same && message.author == Author::Model,
-                )
+    for (message, recorded) in indexed.items.iter().zip(recorded) {
+        let item = match recorded.by {
+            InjectedAuthor::User => OutlineItem::Injected(Author::User),
+            InjectedAuthor::Tool => OutlineItem::InjectedResult,
+            InjectedAuthor::Model { calls } if message.calls.len() == calls as usize => {
+                OutlineItem::InjectedAssistant(calls)
             }
+            InjectedAuthor::Model { .. } => return None,
         };
-        if !fits {
+        if message.author != item.role(&indexed) {
             return None;
         }
         turn.items.push(item);
-        let tokens = estimate::estimate_message(&read, message, &message.sizes, &weights, profile);
+        let tokens =
+            estimate::estimate_message(&indexed, message, &message.sizes, &weights, profile);
         turn.tokens = turn.tokens.saturating_add(tokens);
     }
-    (!said.is_empty()).then_some(turn)
+    (!recorded.is_empty()).then_some(turn)
 }
 
-/// Raw tokens of injected calls with their results; `None` where they do not answer each other.
+/// Raw tokens of injected calls with their results; `None` where they do not pair.
 pub(super) fn weigh_step(
     format: Format,
     calls: &[InjectedCall],
     results: &[Box<str>],
     weights: &Weights,
 ) -> Option<u32> {
-    let listed: Vec<&str> = calls.iter().map(|call| &*call.json).collect();
-    let asks = format.calls_item(&listed);
-    let items: Vec<&str> = std::iter::once(&*asks)
-        .chain(results.iter().map(|result| &**result))
-        .collect();
-    let read = format.index_items(&items)?;
-    let units = units::split_units(&read).ok()?;
-    let whole = matches!(&units[..], [unit] if unit.kind == UnitKind::Step);
-    if !whole || read.calls.len() != calls.len() || results.len() != calls.len() {
+    let call_texts: Vec<&str> = calls.iter().map(|call| &*call.json).collect();
+    let call_item = format.calls_item(&call_texts);
+    let mut items = vec![&*call_item];
+    items.extend(results.iter().map(|result| &**result));
+    let indexed = format.index_items(&items)?;
+    let units = units::split_units(&indexed).ok()?;
+    let is_step = matches!(&units[..], [unit] if unit.kind == UnitKind::Step);
+    if !is_step || indexed.calls.len() != calls.len() || results.len() != calls.len() {
         return None;
     }
-    // No media here, so that any profile will do.
+    // Profiles differ in the tokens of media, and there are no media here.
     let profile = PROFILES.first()?;
-    let tokens = read.items.iter().map(|message| {
-        estimate::estimate_message(&read, message, &message.sizes, weights, profile)
+    let tokens = indexed.items.iter().map(|message| {
+        estimate::estimate_message(&indexed, message, &message.sizes, weights, profile)
     });
     Some(tokens.fold(0, u32::saturating_add))
 }

@@ -1,52 +1,58 @@
-//! What of ours stands in a conversation as it is sent: prompts, rounds of our tools, a course.
+//! What the proxy injects into a session's conversation: prompts, rounds of its tools, a course, a summary.
 //!
-//! Each was sent once and is put back at its place ever after, until the next course, so that the
-//! prefix stays the same and the model sees what it did. The texts and the calls are the session's
-//! own; nothing here is ever made from another's.
+//! A record that was sent once is put back at its place in every later request of the course, so that the prefix
+//! stays the same and the model sees its own calls. Records are never made from another session's texts.
 //!
-//! A place is a count of the client's messages, system messages apart. A record whose neighbours are folded away
-//! goes with them. A client that takes remarks out of its last message moves the newest places; the session sets
-//! them right where a state is inherited. Records end with their course, reminders do not.
+//! A place is a count of the client's messages without system messages. A record goes with the messages around it
+//! when they are folded. A client that removes remarks from its last message moves the newest places: the session
+//! corrects them where it takes over a state. Records end with their course, reminders do not.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Something of ours, at its place.
+/// An injection at its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectionRecord {
-    /// The client's messages before it, system messages apart. It stands right after the last of
-    /// them; what belongs to the answer given there is put into the message that follows.
+    /// The client's messages before it, without system messages. Prompts and rounds stand directly after the last of
+    /// them. Everything else goes into the answer that follows.
     pub place: u32,
     pub what: InjectionContent,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InjectionContent {
-    /// A recovery prompt. As a message, a paragraph or a block: by the profile.
+    /// A recovery prompt. The profile decides between a message, a paragraph and a block.
     Prompt(Box<str>),
     /// Whole messages of rounds that the client never saw, between its request and the answer.
     Round(Vec<InjectedMessage>),
-    /// Calls of ours that the model made beside the client's, in the answer at this place.
+    /// Proxy-executed calls that the model made beside the client's, in the answer at this place.
     Calls {
-        /// Calls of the client in that answer: what was echoed otherwise is left as it is.
-        theirs: u32,
+        /// The client's calls in that answer. An echo with another number is not edited.
+        client_calls: u32,
         calls: Vec<InjectedCall>,
-        /// Whole `tool` messages that answer them, as JSON.
+        /// Whole `tool` messages with their results, as JSON.
         results: Vec<Box<str>>,
     },
-    /// Text that was taken out of the answer at this place.
+    /// Text that the client never saw, taken out of the answer at this place.
     Text {
-        /// Characters of the answer, as the client saw it, that stand before it.
+        /// Characters before it in the answer as the client saw it.
         before_chars: u32,
         text: Box<str>,
     },
-    /// The answer at this place, as the client saw it, begins with what was said in the round
-    /// before it: so many characters, with that digest (see [`crate::json::text::digest`]). They
-    /// are left out there, since they stand in the round.
+    /// The answer at this place, as the client saw it, begins with the text of the round before it: `chars`
+    /// characters with this digest (see [`crate::json::text::digest_text`]). They are removed from the answer, since
+    /// they stand in the round.
     Spoken { chars: u32, digest: u128 },
 }
 
-/// One whole message of ours.
+impl InjectionContent {
+    /// Whether it stands before the answer at its place, and not in it.
+    pub(super) const fn is_message(&self) -> bool {
+        matches!(self, Self::Prompt(_) | Self::Round(_))
+    }
+}
+
+/// One whole injected message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectedMessage {
     pub by: InjectedAuthor,
@@ -57,63 +63,63 @@ pub struct InjectedMessage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InjectedAuthor {
     User,
-    /// The model, with so many calls.
+    /// The model, with its number of calls.
     Model {
         calls: u32,
     },
-    /// A tool of ours, answering one of the calls before.
+    /// A proxy-executed tool, with the result of an earlier call.
     Tool,
 }
 
-/// A call of ours in an answer that called the client's tools too.
+/// A proxy-executed call in an answer that called the client's tools too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectedCall {
-    /// Calls of the client before it.
+    /// The client's calls before it.
     pub before: u32,
     /// The call, a JSON object.
     pub json: Box<str>,
 }
 
-/// A stretch of a session after a clear: what came before `boundary` is gone, but for the pinned
-/// start, and the preface stands in its place.
+/// A stretch of a session after a clear. The preface takes the place of the messages between the pinned start and
+/// `boundary`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Course {
-    /// The first one, before any clear, is 1 and has no `Course`.
+    /// From 2 on: the first course, before any clear, has no `Course`.
     pub number: u32,
     /// The first message that is kept after the pinned start, counted without system messages.
     pub boundary: u32,
-    /// Bounded; holds the model's reminders, or mechanical facts.
+    /// The model's reminders, or the ledger. Bounded.
     pub preface: Box<str>,
 }
 
-/// What a model wrote of the messages before `boundary`, which are left out for it.
+/// A model's summary of the messages before `boundary`, which takes their place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// The first message that is kept after the pinned start, counted without system messages. Not
-    /// before that of the course in which the summary was made.
+    /// before the boundary of the course in which the summary was made.
     pub boundary: u32,
-    /// Its sections between fences, with nothing in them that looks like one; bounded.
+    /// Its sections between fences, with nothing in them that looks like a fence. Bounded.
     pub text: Box<str>,
 }
 
-/// All of ours that one request carries.
+/// Everything that the proxy injects into one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Injections {
     pub course: Option<Course>,
     /// Made in that course.
     pub summary: Option<Summary>,
-    /// In the order in which they came about; places never fall.
+    /// Oldest first; places never fall.
     pub records: Vec<InjectionRecord>,
     pub tools: Option<InjectedTools>,
-    /// New results are held to so many characters, because the session is not healthy.
+    /// The limit of new results in characters, where the session is not healthy.
     pub tight_chars: Option<usize>,
 }
 
-/// Schemas of our tools, added to the client's.
+/// Schemas of the proxy's tools, added to the client's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InjectedTools {
     /// `tools`, or `functions` for requests of the legacy kind.
     pub field: &'static str,
-    /// The elements, commas between, without brackets.
+    /// The elements of the array with commas between them, without brackets.
     pub json: Bytes,
 }

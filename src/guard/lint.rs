@@ -1,10 +1,10 @@
-//! Is this conversation valid for that profile?
+//! Checks an edited conversation against the rules of a profile.
 //!
-//! The lint looks at an outline: the messages that are kept, in order, and ours between them. It
-//! shares no code with what makes the edits, so that a fault there is found here.
+//! The lint reads an outline: the kept messages in order, with the injected ones between them. It shares no code with
+//! the edits, so that it finds their faults.
 //!
-//! A rule that the conversation breaks as it came is not applied. A profile is a guess about a provider, which
-//! takes that conversation all the same, or refuses it with the proxy and without.
+//! A rule that the conversation broke when it came in is not applied. A profile is a guess about a provider: the
+//! provider accepts that conversation all the same, or refuses it with and without the proxy.
 
 use std::collections::HashMap;
 
@@ -19,18 +19,17 @@ use crate::{
 pub enum OutlineItem {
     /// A message of the conversation, by its index.
     Client(usize),
-    /// One of the conversation that the guard put so many calls of ours into.
+    /// A message of the conversation, with the number of calls injected into it.
     ClientWithCalls(usize, u32),
-    /// One that the guard put in.
+    /// An injected message without calls.
     Injected(Author),
-    /// One of the model's that the guard put in, with so many calls.
+    /// An injected assistant message, with the number of its calls.
     InjectedAssistant(u32),
-    /// One that the guard put in, a result of one of these.
+    /// An injected result of an injected call.
     InjectedResult,
 }
 
 impl OutlineItem {
-    /// Who says it.
     pub(super) fn role(self, conversation: &Conversation) -> Author {
         match self {
             Self::Client(at) | Self::ClientWithCalls(at, _) => conversation.items[at].author,
@@ -41,21 +40,21 @@ impl OutlineItem {
     }
 }
 
-/// The rules that can be broken, as providers word them.
+/// The rules of conversations, as providers word them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ConversationRule {
-    /// Calls and results pair, by position.
+    /// Each call has its results directly after its message.
     Pairing,
-    /// No system message after the first other one.
+    /// System messages precede all other messages.
     SystemLater,
-    /// The first message after system is the user's.
+    /// The first message after the system messages is the user's.
     UserFirst,
     /// No two user messages in a row.
     AdjacentUsers,
     /// No two assistant messages in a row.
     AdjacentAssistants,
-    /// After a tool result only the assistant speaks.
+    /// No user message follows a tool result.
     UserAfterTool,
     /// The last message is not the assistant's.
     EndsWithAssistant,
@@ -78,13 +77,12 @@ impl BrokenRules {
         self.0.iter().all(|times| *times == 0)
     }
 
-    /// What is broken here more often than there.
-    pub fn excess_over(self, other: Self) -> Self {
-        let mut more = self;
-        for (times, others) in more.0.iter_mut().zip(other.0) {
-            *times = times.saturating_sub(others);
+    /// The violations beyond those in `allowed`, rule by rule.
+    pub fn excess_over(mut self, allowed: Self) -> Self {
+        for (times, allowed) in self.0.iter_mut().zip(allowed.0) {
+            *times = times.saturating_sub(allowed);
         }
-        more
+        self
     }
 }
 
@@ -108,21 +106,22 @@ pub fn find_broken_rules(
             }
             continue;
         }
-        match (last, now) {
-            (None, Author::User) => {}
-            (None, _) if profile.begins_with_user => {
-                broken.count_violation(ConversationRule::UserFirst)
-            }
+        let rule = match (last, now) {
+            (None, Author::User) => None,
+            (None, _) if profile.begins_with_user => Some(ConversationRule::UserFirst),
             (Some(Author::User), Author::User) if strict_turns => {
-                broken.count_violation(ConversationRule::AdjacentUsers)
+                Some(ConversationRule::AdjacentUsers)
             }
             (Some(Author::Model), Author::Model) if strict_turns => {
-                broken.count_violation(ConversationRule::AdjacentAssistants);
+                Some(ConversationRule::AdjacentAssistants)
             }
             (Some(Author::Tool), Author::User) if profile.user_after_tool == Acceptance::No => {
-                broken.count_violation(ConversationRule::UserAfterTool);
+                Some(ConversationRule::UserAfterTool)
             }
-            _ => {}
+            _ => None,
+        };
+        if let Some(rule) = rule {
+            broken.count_violation(rule);
         }
         last = Some(now);
     }
@@ -132,31 +131,28 @@ pub fn find_broken_rules(
     broken
 }
 
-/// Whether every result directly answers a call, and every call is answered.
+/// Whether every result directly follows its call, and every call has a result.
 fn has_paired_calls(conversation: &Conversation, items: &[OutlineItem]) -> bool {
-    // Calls of the last assistant message by id, and how many of each are still open.
-    let mut asked: HashMap<Option<u128>, usize> = HashMap::new();
+    let digest = |id| text::digest_text(conversation.raw_bytes(id));
+    // The client's calls in the last assistant message: how many are still open, by id and in all.
+    let mut open_by_id: HashMap<Option<u128>, usize> = HashMap::new();
     let mut open = 0;
-    // Calls of ours among them.
-    let mut own = 0;
+    let mut open_injected = 0;
     for item in items {
         let (message, calls) = match *item {
             OutlineItem::Injected(_) => (None, 0),
             OutlineItem::InjectedAssistant(calls) => (None, calls),
             OutlineItem::Client(at) => (Some(&conversation.items[at]), 0),
             OutlineItem::ClientWithCalls(at, calls) => (Some(&conversation.items[at]), calls),
-            OutlineItem::InjectedResult if own > 0 => {
-                own -= 1;
+            OutlineItem::InjectedResult if open_injected > 0 => {
+                open_injected -= 1;
                 continue;
             }
             OutlineItem::InjectedResult => return false,
         };
-        let role = item.role(conversation);
-        if role.is_tool() {
-            let id = message
-                .and_then(|message| message.call_id)
-                .map(|id| text::digest_text(conversation.raw_bytes(id)));
-            match asked.get_mut(&id) {
+        if item.role(conversation).is_tool() {
+            let id = message.and_then(|message| message.call_id).map(digest);
+            match open_by_id.get_mut(&id) {
                 None => return false,
                 Some(0) => {}
                 Some(calls) => {
@@ -166,20 +162,17 @@ fn has_paired_calls(conversation: &Conversation, items: &[OutlineItem]) -> bool 
             }
             continue;
         }
-        if open > 0 || own > 0 {
+        if open > 0 || open_injected > 0 {
             return false;
         }
-        own = calls;
-        asked.clear();
+        open_injected = calls;
+        open_by_id.clear();
         for call in message.map_or(&[][..], |message| conversation.calls_of(message)) {
-            let id = call
-                .id
-                .map(|id| text::digest_text(conversation.raw_bytes(id)));
-            *asked.entry(id).or_default() += 1;
+            *open_by_id.entry(call.id.map(digest)).or_default() += 1;
             open += 1;
         }
     }
-    open == 0 && own == 0
+    open == 0 && open_injected == 0
 }
 
 #[cfg(test)]
@@ -189,6 +182,7 @@ mod tests {
     use super::*;
     use crate::{format::chat::index_body, guard::profile::find_profile};
 
+    /// `roles`: a letter each, `c` for an assistant message with a call and `t` for its result.
     fn check(roles: &str, profile: &str) -> BrokenRules {
         let messages: Vec<_> = roles
             .chars()
@@ -209,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_ours_are_answered_like_any_other() {
+    fn injected_calls_need_results_like_any_other() {
         let body = r#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":"x","content":"t"}]}"#;
         let conversation = index_body(Bytes::from_static(body.as_bytes())).unwrap();
         let (user, result) = (OutlineItem::Client(0), OutlineItem::Client(2));

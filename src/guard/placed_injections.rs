@@ -1,8 +1,8 @@
-//! Puts the records of a course back at their places: what was sent once is sent ever after, so
-//! that the prefix stays the same and the model sees what it was told and what it did.
+//! Puts the records of a course back at their places. A record that was sent once is in every later request, so
+//! that the prefix stays the same and the model sees its prompts and its own calls.
 //!
-//! A record stands and falls with the messages around it: where one of them is folded away, so is
-//! the record. One that cannot stand where it should is left out alone, and counted.
+//! A record goes with the messages around it: where one of them is folded, the record is left out too. A record that
+//! the profile does not allow at its place is left out alone, and counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,87 +19,84 @@ use crate::{
     json::text::TextSizes,
 };
 
-/// All that is injected into a request: records at their places, and the schemas of the proxy's tools.
+/// Everything injected into a request: records at their places, and the schemas of the proxy's tools.
 pub(super) struct PlacedInjections<'a> {
     view: RequestView<'a>,
-    standing: Vec<PlacedRecords<'a>>,
+    places: Vec<PlacedRecords<'a>>,
     /// Records without a place in this conversation.
-    astray: usize,
+    unplaced: usize,
     schemas: Option<ToolSchemas<'a>>,
 }
 
-/// What stands at one place.
+/// The records at one place.
 struct PlacedRecords<'a> {
-    /// In messages without system ones.
+    /// Messages before it, without system messages.
     place: u32,
-    /// The message before it.
+    /// The index of the message before it.
     before: usize,
-    /// The answer there, where it was echoed.
+    /// The index of the message after it: the answer as the client echoes it.
     answer: Option<usize>,
     between: GapContents,
-    /// What belongs into the answer.
+    /// Records that belong into the answer.
     into: Vec<&'a InjectionContent>,
 }
 
-/// What is injected beside the units of a conversation; raw tokens.
+/// The raw tokens that injections add to a request.
 pub(super) struct InjectedWeight {
-    /// To be added to each unit.
+    /// By unit; negative where an echoed answer is shortened.
     pub(super) units: Vec<i64>,
-    /// Beside all units that may go.
+    /// Tokens that no fold removes.
     pub(super) beside: i64,
-    /// Of the records, what came since the last request.
+    /// Tokens of records since the last request.
     pub(super) fresh: i64,
     /// The units after which an injected turn begins.
     pub(super) turns: Vec<usize>,
 }
 
 impl<'a> PlacedInjections<'a> {
-    /// Finds the place of everything in `ours`.
-    pub(super) fn find_places(view: RequestView<'a>, ours: &'a Injections) -> Self {
-        let tools = ours.tools.as_ref();
+    /// Finds the place of each record of the current course.
+    pub(super) fn find_places(view: RequestView<'a>, injections: &'a Injections) -> Self {
+        let tools = injections.tools.as_ref();
         let mut this = Self {
             view,
-            standing: Vec::new(),
-            astray: 0,
+            places: Vec::new(),
+            unplaced: 0,
             schemas: tools
                 .and_then(|tools| ToolSchemas::from_conversation(view.conversation, tools)),
         };
-        if ours.records.is_empty() {
+        if injections.records.is_empty() {
             return this;
         }
-        let messages = view.conversation.items.iter().enumerate();
-        let said: Vec<usize> = messages
-            .filter(|(_, message)| !message.author.is_system())
-            .map(|(at, _)| at)
+        let items = &view.conversation.items;
+        let messages: Vec<usize> = (0..items.len())
+            .filter(|&at| !items[at].author.is_system())
             .collect();
-        let past = ours.course.as_ref().map_or(0, |course| course.boundary);
-        let mut places: BTreeMap<u32, Vec<&InjectionRecord>> = BTreeMap::new();
-        for record in ours.records.iter().filter(|record| record.place >= past) {
-            places.entry(record.place).or_default().push(record);
+        let course = injections.course.as_ref();
+        let boundary = course.map_or(0, |course| course.boundary);
+        let mut by_place: BTreeMap<u32, Vec<&InjectionContent>> = BTreeMap::new();
+        for InjectionRecord { place, what } in &injections.records {
+            if *place >= boundary {
+                by_place.entry(*place).or_default().push(what);
+            }
         }
-        for (place, records) in places {
+        for (place, records) in by_place {
             let before = (place as usize).checked_sub(1);
-            let Some(&before) = before.and_then(|before| said.get(before)) else {
-                this.astray += records.len();
+            let Some(&before) = before.and_then(|before| messages.get(before)) else {
+                this.unplaced += records.len();
                 continue;
             };
-            let answer = said.get(place as usize).copied();
+            let answer = messages.get(place as usize).copied();
             let (between, into): (Vec<_>, Vec<_>) =
-                records.iter().map(|record| &record.what).partition(|what| {
-                    matches!(
-                        what,
-                        InjectionContent::Prompt(_) | InjectionContent::Round(_)
-                    )
-                });
-            // Not in the middle of a step.
+                records.into_iter().partition(|record| record.is_message());
+            // Nothing stands in the middle of a step.
             let apart =
                 answer.is_none_or(|answer| this.find_unit(answer) != this.find_unit(before));
             let mut gap = Gap::new(view, before, answer);
-            for what in between {
-                let stands = apart && gap.add_content(what);
-                gap.between.left_out += usize::from(!stands);
+            for record in between {
+                let added = apart && gap.add_content(record);
+                gap.between.left_out += usize::from(!added);
             }
-            this.standing.push(PlacedRecords {
+            this.places.push(PlacedRecords {
                 place,
                 before,
                 answer,
@@ -110,76 +107,68 @@ impl<'a> PlacedInjections<'a> {
         this
     }
 
-    /// Texts that stand at the end of tool results, by their messages.
+    /// Sizes of the texts injected at the end of tool results, by message.
     pub(super) fn measure_blocks(&self) -> BTreeMap<usize, TextSizes> {
-        let blocks = self.standing.iter();
+        let blocks = self.places.iter().map(|it| (it.before, it.between.block));
         blocks
-            .filter(|standing| standing.between.block.total_chars() > 0)
-            .map(|standing| (standing.before, standing.between.block))
+            .filter(|(_, sizes)| sizes.total_chars() > 0)
             .collect()
     }
 
-    /// The answers whose text is edited where they echo what was injected: no cut may touch it too.
+    /// The answers whose text is edited for a record, so that no cut may touch it.
     pub(super) fn list_echoed_answers(&self) -> BTreeSet<usize> {
-        let standing = self.standing.iter();
-        standing.filter_map(|standing| standing.answer).collect()
+        self.places.iter().filter_map(|it| it.answer).collect()
     }
 
     /// The units after which an injected turn begins: a user message after an answer.
     fn find_turn_starts(&self) -> Vec<usize> {
-        let begins = |pair: &[OutlineItem]| {
-            matches!(
-                pair,
-                [
-                    OutlineItem::InjectedAssistant(0),
-                    OutlineItem::Injected(Author::User)
-                ]
-            )
-        };
-        let standing = self.standing.iter();
-        standing
-            .flat_map(|standing| {
-                let turns = standing.between.items.windows(2).filter(|it| begins(it));
-                turns.map(|_| self.find_unit(standing.before))
-            })
-            .collect()
+        use OutlineItem::{Injected, InjectedAssistant};
+        let mut units = Vec::new();
+        for records in &self.places {
+            for pair in records.between.items.windows(2) {
+                if let [InjectedAssistant(0), Injected(Author::User)] = pair {
+                    units.push(self.find_unit(records.before));
+                }
+            }
+        }
+        units
     }
 
-    /// What everything weighs beside each unit; a request with `known` messages came before.
+    /// Weighs all injections; the request before had `known` messages without system messages.
     pub(super) fn weigh_injections(&self, known: usize) -> InjectedWeight {
         let units = self.view.units;
         let schemas = self.schemas.as_ref();
         let schemas = schemas.map_or(0, |it| it.count_tokens(&self.view.token_weights()));
-        let mut weighed = InjectedWeight {
+        let mut weight = InjectedWeight {
             units: vec![0; units.len()],
             beside: schemas.into(),
             fresh: 0,
             turns: self.find_turn_starts(),
         };
         let pinned = self.view.count_pinned();
-        let goes = |at: usize| at >= pinned && !units[at].stays;
-        for standing in &self.standing {
-            let echo = self.edit_echoed_answer(standing, true);
-            let between = i64::from(standing.between.tokens) - i64::from(echo.spared);
-            let answer = standing.answer.map(|answer| self.find_unit(answer));
-            let before = Some(self.find_unit(standing.before)).filter(|&at| goes(at));
-            // What is pinned never goes, but the record goes with what follows.
-            match before.or(answer.filter(|&at| goes(at))) {
-                Some(at) => weighed.units[at] += between,
-                None => weighed.beside += between,
+        let is_removable = |at: &usize| *at >= pinned && !units[*at].stays;
+        for records in &self.places {
+            let echo = self.edit_echoed_answer(records, true);
+            let between = i64::from(records.between.tokens) - i64::from(echo.spared);
+            let answer = records.answer.map(|answer| self.find_unit(answer));
+            let before = Some(self.find_unit(records.before)).filter(is_removable);
+            // A record after a pinned message goes with the answer that follows.
+            match before.or(answer.filter(is_removable)) {
+                Some(at) => weight.units[at] += between,
+                None => weight.beside += between,
             }
             if let Some(at) = answer {
-                weighed.units[at] += i64::from(echo.tokens);
+                weight.units[at] += i64::from(echo.tokens);
             }
-            let place = standing.place as usize;
+            let place = records.place as usize;
             if place > known {
-                weighed.fresh += between;
+                weight.fresh += between;
             }
             if place >= known {
-                weighed.fresh += i64::from(echo.tokens);
+                weight.fresh += i64::from(echo.tokens);
             }
         }
-        weighed
+        weight
     }
 
     /// Whether the schemas of the proxy's tools go out.
@@ -187,8 +176,8 @@ impl<'a> PlacedInjections<'a> {
         self.schemas.is_some()
     }
 
-    /// Puts everything back that stands among the messages that are `kept`: notes the edits, and
-    /// gives the messages of the edited conversation and how many records had to be left out.
+    /// Puts back the schemas, and the records among the messages that are `kept`. Returns the outline with them, and
+    /// how many records were left out.
     pub(super) fn insert_records(
         &self,
         kept: &[bool],
@@ -198,25 +187,25 @@ impl<'a> PlacedInjections<'a> {
         if let Some(schemas) = &self.schemas {
             schemas.insert_schemas(edits);
         }
-        let mut left_out = self.astray;
+        let mut left_out = self.unplaced;
         let mut after: BTreeMap<usize, Vec<OutlineItem>> = BTreeMap::new();
         let mut calls: BTreeMap<usize, u32> = BTreeMap::new();
-        for standing in &self.standing {
-            let answered = standing.answer.is_none_or(|answer| kept[answer]);
-            let stands = kept[standing.before] && answered;
+        for records in &self.places {
+            let answer_kept = records.answer.is_none_or(|answer| kept[answer]);
+            let stands = kept[records.before] && answer_kept;
             if stands {
-                let between = &standing.between;
+                let between = &records.between;
                 edits.merge(between.edits.clone());
-                let items = after.entry(standing.before).or_default();
+                let items = after.entry(records.before).or_default();
                 items.extend(&between.items);
                 left_out += between.left_out;
             }
-            let Some(answer) = standing.answer else {
-                left_out += standing.into.len();
+            let Some(answer) = records.answer else {
+                left_out += records.into.len();
                 continue;
             };
             if kept[answer] {
-                let echo = self.edit_echoed_answer(standing, stands);
+                let echo = self.edit_echoed_answer(records, stands);
                 edits.merge(echo.edits);
                 left_out += echo.left_out;
                 *calls.entry(answer).or_default() += echo.calls;
@@ -227,51 +216,46 @@ impl<'a> PlacedInjections<'a> {
         if after.is_empty() {
             return (outline, left_out);
         }
-        let mut whole = Vec::with_capacity(outline.len() + after.len());
+        let mut with_records = Vec::with_capacity(outline.len() + after.len());
         for item in outline {
             let OutlineItem::Client(at) = item else {
-                whole.push(item);
+                with_records.push(item);
                 continue;
             };
-            whole.push(match calls.get(&at) {
+            with_records.push(match calls.get(&at) {
                 Some(&calls) if calls > 0 => OutlineItem::ClientWithCalls(at, calls),
                 _ => item,
             });
-            whole.extend(after.remove(&at).unwrap_or_default());
+            with_records.extend(after.remove(&at).unwrap_or_default());
         }
-        (whole, left_out)
+        (with_records, left_out)
     }
 
-    /// What becomes of the echoed answer of a place, whose rounds stand before it or not.
-    fn edit_echoed_answer(&self, standing: &PlacedRecords<'_>, stands: bool) -> Echo {
-        let answer = standing
-            .answer
-            .filter(|&at| self.view.item(at).author == Author::Model);
-        match answer {
-            Some(answer) if !standing.into.is_empty() => {
-                let round = stands && standing.between.round;
-                echo::edit_echo(
-                    self.view.conversation,
-                    answer,
-                    &standing.into,
-                    round,
-                    &self.view.token_weights(),
-                )
-            }
+    /// The edits of the echoed answer at a place. `stands`: the rounds before the answer go out.
+    fn edit_echoed_answer(&self, records: &PlacedRecords<'_>, stands: bool) -> Echo {
+        let PlacedRecords { into, between, .. } = records;
+        let is_answer = |at: &usize| self.view.item(*at).author == Author::Model;
+        match records.answer.filter(is_answer) {
+            Some(answer) if !into.is_empty() => echo::edit_echo(
+                self.view.conversation,
+                answer,
+                into,
+                stands && between.round,
+                &self.view.token_weights(),
+            ),
             _ => Echo {
-                left_out: standing.into.len(),
+                left_out: into.len(),
                 ..Echo::default()
             },
         }
     }
 
-    /// The unit that a message is part of.
     fn find_unit(&self, message: usize) -> usize {
         units::find_unit_of_message(self.view.units, message)
     }
 }
 
-/// Raw tokens together with what is injected beside them.
+/// Raw tokens plus those injected beside them, which may be negative.
 pub(super) fn with_injected(tokens: u32, injected: i64) -> u32 {
     let sum = i64::from(tokens).saturating_add(injected).max(0);
     u32::try_from(sum).unwrap_or(u32::MAX)

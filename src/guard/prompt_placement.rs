@@ -1,7 +1,7 @@
-//! Where a prompt of ours may stand, and which message may follow which: by the profile.
+//! Where an injected prompt may stand, and which message may follow which: by the profile.
 //!
-//! Never in a system message, never in an answer, and never where the client's message cannot be
-//! added to without touching what it says.
+//! A prompt never stands in a system message or in an answer. It is added to a client's message only where the
+//! message's own text stays untouched.
 
 use super::{
     profile::{Acceptance, Profile},
@@ -12,15 +12,14 @@ use crate::{
     json::text::TextWalk,
 };
 
-/// What goes before a prompt at the end of a tool result, where nothing else tells it from the
-/// tool's own output.
+/// Precedes a prompt at the end of a tool result, and tells it from the tool's output.
 pub(super) const LABEL: &str =
     "[From here on by the context guard between client and model, not output of the tool]";
 
 /// How a prompt is put after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PromptPlacement {
-    /// As a user message of its own.
+    /// As a separate user message.
     Message,
     /// As a paragraph, or a part, at the end of the user message.
     Paragraph,
@@ -28,11 +27,11 @@ pub(super) enum PromptPlacement {
     Block,
 }
 
-/// Whether a prompt can go with the request that this conversation is.
+/// Whether a prompt can be added at the end of a conversation: not after a prefilled answer, and not in an invalid
+/// conversation.
 ///
-/// Where the profile takes no user message after a tool result, a prompt waits for the next user
-/// message unless it is `urgent`. Never after a prefilled answer, nor in an invalid conversation.
-/// `alternates`: what is remembered of the conversation, see [`super::Memory`].
+/// Where the profile allows no user message after a tool result, a prompt waits for the next user message unless it
+/// is `urgent`. `alternates` is [`super::GuardMemory::alternates`].
 pub fn may_prompt(
     conversation: &Conversation,
     profile: &Profile,
@@ -40,16 +39,14 @@ pub fn may_prompt(
     urgent: bool,
 ) -> bool {
     let profile = resolve_profile_at_end(conversation, profile, alternates);
-    let last = conversation
-        .items
-        .iter()
-        .rposition(|message| !message.author.is_system());
+    let mut messages = conversation.items.iter();
+    let last = messages.rposition(|message| !message.author.is_system());
     let place = last.and_then(|last| find_prompt_placement(conversation, last, &profile));
     place.is_some_and(|place| urgent || place != PromptPlacement::Block)
         && units::split_units(conversation).is_ok()
 }
 
-/// How a prompt is put after message `at`; `None` where it cannot be.
+/// How a prompt is put after message `at`; `None` where it cannot be put there.
 pub(super) fn find_prompt_placement(
     conversation: &Conversation,
     at: usize,
@@ -61,22 +58,21 @@ pub(super) fn find_prompt_placement(
         Author::User | Author::Tool => PromptPlacement::Message,
         Author::Model | Author::System | Author::Unknown => return None,
     };
-    (place == PromptPlacement::Message || takes_text(conversation, at)).then_some(place)
+    (place == PromptPlacement::Message || accepts_text(conversation, at)).then_some(place)
 }
 
 /// Whether a message by `now` may stand directly after one by `before`.
 pub(crate) fn can_follow(before: Author, now: Author, profile: &Profile) -> bool {
-    let takes = match (before, now) {
+    let accepts = match (before, now) {
         (Author::User, Author::User) | (Author::Model, Author::Model) => profile.adjacent_users,
         (Author::Tool, Author::User) => profile.user_after_tool,
         _ => Acceptance::Yes,
     };
-    takes != Acceptance::No
+    accepts != Acceptance::No
 }
 
-/// Whether text can be added at the end of a message. Text with half a surrogate pair is never
-/// edited.
-fn takes_text(conversation: &Conversation, at: usize) -> bool {
+/// Whether text can be added at the end of a message.
+fn accepts_text(conversation: &Conversation, at: usize) -> bool {
     match &conversation.items[at].content {
         Content::Text(text) => is_decodable(conversation.raw_bytes(*text)),
         Content::Blocks(..) => true,
@@ -88,7 +84,7 @@ fn takes_text(conversation: &Conversation, at: usize) -> bool {
 pub(super) fn is_decodable(raw: &[u8]) -> bool {
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest) {
-        // Most escapes are of one letter, which needs no walk.
+        // Most escapes have one letter and need no walk.
         if let Some(b'n' | b't' | b'r' | b'b' | b'f' | b'"' | b'\\' | b'/') = rest.get(at + 1) {
             rest = &rest[at + 2..];
             continue;
@@ -118,17 +114,13 @@ mod tests {
     fn may_where(last: &str, profile: &str, alternates: Option<bool>, urgent: bool) -> bool {
         let body = format!(r#"{{"messages":[{{"role":"user","content":"u"}},{last}]}}"#);
         let conversation = index_body(Bytes::from(body)).unwrap();
-        may_prompt(
-            &conversation,
-            find_profile(profile).unwrap(),
-            alternates,
-            urgent,
-        )
+        let profile = find_profile(profile).unwrap();
+        may_prompt(&conversation, profile, alternates, urgent)
     }
 
     proptest! {
         #[test]
-        fn a_text_is_sound_as_a_walk_over_all_of_it_says(
+        fn the_fast_check_agrees_with_a_walk_over_the_whole_text(
             pieces in prop::collection::vec(
                 prop::sample::select(&["a", "\\n", "\\\\", "\\\"", "u", "\\u0041", "\\ud83d", "\\ude00", "\\q", "\\", "\\u1"][..]),
                 0..8,
@@ -142,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_goes_where_the_profile_takes_one() {
+    fn a_prompt_goes_where_the_profile_accepts_it() {
         let result = |content: &str| {
             format!(r#"{STEP},{{"role":"tool","tool_call_id":"x","content":{content}}}"#)
         };
@@ -188,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_joins_a_question_where_the_conversation_alternates() {
+    fn a_prompt_joins_the_user_message_where_roles_alternate() {
         let user = |content: &str| {
             let answer = r#"{"role":"assistant","content":"a"}"#;
             format!(r#"{answer},{{"role":"user","content":{content}}}"#)
         };
         for alternates in [None, Some(true)] {
             assert!(may_where(&user("\"q\""), "openai", alternates, false));
-            // Nothing can be added to this one, and none may follow it.
+            // No text can be added to this message, and no user message may follow it.
             assert!(!may_where(&user("null"), "openai", alternates, true));
             let result = format!(r#"{STEP},{{"role":"tool","tool_call_id":"x","content":null}}"#);
             assert!(may_where(&result, "openai", alternates, false));
@@ -205,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_never_goes_after_an_answer_or_into_what_is_invalid() {
+    fn no_prompt_follows_an_answer_or_goes_into_an_invalid_conversation() {
         for last in [r#"{"role":"assistant","content":"Well,"}"#, STEP] {
             for profile in ["openai", "template"] {
                 assert!(!may(last, profile, true));

@@ -1,4 +1,4 @@
-//! What the guard found and what it did, for headers, logs and commands.
+//! The report of a plan, for headers, logs and commands.
 
 use super::{
     answer_cap::AnswerCap,
@@ -10,69 +10,68 @@ use super::{
 };
 use crate::conversation::units::UnitError;
 
-/// What was found, and what is done.
+/// What the guard found in a request, and what it did.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Why nothing is done at all.
+    /// Why the guard did nothing at all.
     pub stood_back: Option<StandBackReason>,
-    /// What caps and shares did.
+    /// Caps of named texts and the share of system text.
     pub texts: PriorityReport,
     pub truncated: Vec<TruncationReport>,
-    /// Old tool results and the like that became placeholders; none of them is truncated too.
+    /// Old tool results, arguments and images that became placeholders. They are not in `truncated`.
     pub cleared: Option<Cleared>,
     pub folded: Option<FoldReport>,
     /// The number of the course whose preface stands in the request.
     pub course: Option<u32>,
-    /// Our tools were added to the client's.
-    pub own_tools: bool,
-    /// Records whose places are there, but where they cannot stand; those that went with a fold
-    /// do not count.
+    /// The schemas of the proxy's tools were added to the client's.
+    pub adds_tools: bool,
+    /// Records that cannot stand at their places. Records of folded messages do not count.
     pub records_left_out: usize,
     /// Raw tokens of the request as it came, and as it goes out.
     pub raw_before: u32,
     pub raw_after: u32,
-    /// Tokens expected of the request as it goes out.
+    /// The usage that is expected for the request as it goes out; tokens.
     pub expected: u32,
     pub budget: Budget,
-    /// The answer cap of the request; `None` where it names none, or none that may be lowered.
+    /// `None` where the request has no answer cap that may be lowered.
     pub answer_cap: Option<AnswerCap>,
-    /// The request goes out over its budget: what must stay is too much.
+    /// The request goes out over its budget: the messages that must stay are too large.
     pub over_budget: bool,
-    /// What the request was made of as it came.
+    /// The request as it came, by kind.
     pub shares: TokenShares,
-    /// What of that goes out; what is ours counts beside it.
+    /// The client's part of the request as it goes out, by kind. Injections do not count.
     pub sent: TokenShares,
 }
 
-/// What came in invalid goes as it came.
+/// The header word of a conversation that came in invalid, and goes out unchanged.
 pub(super) const INVALID: &str = "invalid-as-sent";
 
 /// Why the guard did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StandBackReason {
     Disabled,
-    /// The request asks the provider to manage its context; names the member.
+    /// A member of the request, named here, asks the provider to manage the context.
     ProviderManages(&'static str),
     Invalid(UnitError),
-    /// A plan of ours did not pass the lint: our fault.
+    /// The plan did not pass the lint: a fault of the guard.
     Unsound(BrokenRules),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldReport {
-    /// Messages left out.
+    /// Removed messages.
     pub messages: usize,
     /// Messages of the conversation as it came, and those of them that go out.
     pub came: usize,
     pub kept: usize,
-    /// Their raw tokens.
+    /// Raw tokens of the removed messages.
     pub tokens: u32,
     /// Whether the cut is new with this request.
     pub new: bool,
 }
 
 impl Report {
-    /// What was done to the request, as `x-plimsoll-actions` says it.
+    /// The value of the `x-plimsoll-actions` header.
     pub fn format_actions(&self) -> String {
         let mut actions: Vec<String> = self.texts.header_words().collect();
         if !self.truncated.is_empty() {
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn actions_name_what_was_done() {
+    fn the_actions_header_lists_what_was_done() {
         let mut report = Report::default();
         assert_eq!(report.format_actions(), "none");
         report.folded = Some(FoldReport {

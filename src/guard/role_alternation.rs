@@ -1,15 +1,15 @@
-//! Whether user and assistant take turns in a conversation, and the profile that follows from it.
+//! Whether user and assistant alternate in a conversation, and the profile that follows from it.
 //!
-//! The chat templates of many open models refuse two user or two assistant messages in a row, and a
-//! server with such a template is often configured with a profile that takes both. So where the
-//! conversation that came in alternates, what goes out alternates too, whatever the profile says.
+//! The chat templates of many open models refuse two user or two assistant messages in a row, and a server with such
+//! a template is often configured with a profile that accepts both. So where the conversation that came in
+//! alternates, the request that goes out alternates too, whatever the profile says.
 //!
-//! It is judged once, by the messages before the first cut or the first thing that is put in, and remembered, so
-//! that a later double message moves no prefix. Where it alternates, a prompt joins the user message that it
-//! follows, and a preface joins the first user message or is the assistant's.
+//! This is judged once, by the messages before the first cut or injection, and remembered: so a later double message
+//! moves no prefix. In a conversation that alternates, a prompt joins the user message before it, and a preface joins
+//! the first user message or is the assistant's.
 //!
-//! A template that leaves out steps of tool calls takes no prompt after a result either. Most agents' conversations
-//! look as if they had such a template, so it is believed only after a refusal, for the session.
+//! Some templates ignore steps of tool calls, and so accept no prompt after a result. Most agents' conversations fit
+//! such a template, so the proxy assumes one only after a refusal, for the session.
 
 use super::{
     Recall,
@@ -18,12 +18,12 @@ use super::{
 };
 use crate::conversation::{Author, Conversation};
 
-/// Whether the first `said` messages, system messages apart, begin with the user and alternate.
-/// Results belong to the assistant that made the calls, so a user may speak after them. One message
-/// of the user alternates: nothing has shown yet that the provider takes anything else.
-pub(super) fn has_alternating_roles(conversation: &Conversation, said: usize) -> bool {
+/// Whether the first `count` messages, without system messages, begin with the user and alternate. Results belong to
+/// the assistant, so a user message may follow them. A single user message alternates: nothing has shown yet that the
+/// provider accepts anything else.
+pub(super) fn has_alternating_roles(conversation: &Conversation, count: usize) -> bool {
     let roles = conversation.items.iter().map(|message| message.author);
-    let mut roles = roles.filter(|role| !role.is_system()).take(said);
+    let mut roles = roles.filter(|role| !role.is_system()).take(count);
     let Some(mut last) = roles.next() else {
         return false;
     };
@@ -34,8 +34,8 @@ pub(super) fn has_alternating_roles(conversation: &Conversation, said: usize) ->
         })
 }
 
-/// Whether a conversation alternates and no user message in it follows a tool result: a template that leaves
-/// out steps of tool calls takes it, and would refuse a prompt after a result as a second user message.
+/// Whether a conversation alternates and no user message in it follows a tool result. A template that ignores steps of
+/// tool calls accepts it, and would refuse a prompt after a result as a second user message.
 pub(crate) fn alternates_without_steps(conversation: &Conversation) -> bool {
     let roles = conversation.items.iter().map(|message| message.author);
     let roles: Vec<Author> = roles.filter(|role| !role.is_system()).collect();
@@ -44,7 +44,7 @@ pub(crate) fn alternates_without_steps(conversation: &Conversation) -> bool {
         && pairs.all(|pair| !(pair[0].is_tool() && pair[1] == Author::User))
 }
 
-/// The profile, with the rule of alternation where the conversation keeps that.
+/// The profile, with the rule that roles alternate where the conversation does.
 pub(super) fn resolve_profile(profile: &Profile, alternates: Option<bool>) -> Profile {
     let adjacent_users = match alternates {
         Some(true) => Acceptance::No,
@@ -56,8 +56,8 @@ pub(super) fn resolve_profile(profile: &Profile, alternates: Option<bool>) -> Pr
     }
 }
 
-/// The profile that holds for a message after the whole conversation, which is judged by itself
-/// where nothing is `known` of its beginning.
+/// The profile for a message after the whole conversation. Where it is not `known` whether the conversation
+/// alternates, all its messages decide.
 pub(crate) fn resolve_profile_at_end(
     conversation: &Conversation,
     profile: &Profile,
@@ -67,21 +67,21 @@ pub(crate) fn resolve_profile_at_end(
     resolve_profile(profile, Some(known))
 }
 
-/// The profile that holds for a request of the proxy's own, which ends with a user message after the
-/// conversation: none directly after a tool result, where the conversation has none.
+/// The profile for a summary request, which ends with a user message after the conversation. It allows none directly
+/// after a tool result where the conversation has none.
 pub(crate) fn resolve_profile_for_request(
     conversation: &Conversation,
     profile: &Profile,
 ) -> Profile {
-    let mut held = resolve_profile_at_end(conversation, profile, None);
+    let mut resolved = resolve_profile_at_end(conversation, profile, None);
     if alternates_without_steps(conversation) {
-        held.user_after_tool = Acceptance::No;
+        resolved.user_after_tool = Acceptance::No;
     }
-    held
+    resolved
 }
 
-/// Whether the conversation alternates, as far as that is settled before it is cut: remembered, or
-/// judged by what comes before the first place of what is ours. `None` where there is neither.
+/// Whether the conversation alternates, as far as that is settled before it is cut: as remembered, or judged by the
+/// messages before the first injection. `None` where there is neither.
 pub(super) fn find_settled_alternation(
     conversation: &Conversation,
     recall: &Recall,
@@ -92,13 +92,12 @@ pub(super) fn find_settled_alternation(
     })
 }
 
-/// The messages before the first place of what is ours, system messages apart; `None` where nothing
-/// is ours.
-fn first_injection_place(ours: &Injections) -> Option<usize> {
-    let course = ours.course.iter().map(|course| course.boundary);
-    let summary = ours.summary.iter().map(|summary| summary.boundary);
-    let records = ours.records.iter().map(|record| record.place);
-    // Nothing stands before the first message.
+/// The messages before the first injection, without system messages; `None` without injections.
+fn first_injection_place(injections: &Injections) -> Option<usize> {
+    let course = injections.course.iter().map(|course| course.boundary);
+    let summary = injections.summary.iter().map(|summary| summary.boundary);
+    let records = injections.records.iter().map(|record| record.place);
+    // No injection stands before the first message.
     let places = course.chain(summary).chain(records);
     let first = places.filter(|&place| place > 0).min()?;
     Some(first as usize)

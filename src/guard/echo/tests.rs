@@ -6,7 +6,7 @@ use crate::{format::chat::index_body, json::text};
 
 const WEIGHTS: f64 = 3.0;
 
-/// The answer with the records put in, and how many had to be left out.
+/// The messages after the edits, and how many records were left out.
 fn put(answer: &str, records: &[InjectionContent]) -> (Vec<Value>, usize) {
     let body = format!(r#"{{"messages":[{answer}]}}"#);
     let conversation = index_body(Bytes::from(body)).unwrap();
@@ -49,7 +49,7 @@ fn spoken(raw: &str, chars: u32) -> InjectionContent {
     }
 }
 
-fn calls(theirs: u32, before: &[u32]) -> InjectionContent {
+fn calls(client_calls: u32, before: &[u32]) -> InjectionContent {
     let call = |at: &u32| {
         InjectedCall {
         before: *at,
@@ -59,25 +59,20 @@ fn calls(theirs: u32, before: &[u32]) -> InjectionContent {
     let result =
         |at: &u32| format!(r#"{{"role":"tool","tool_call_id":"own{at}","content":"ok"}}"#).into();
     InjectionContent::Calls {
-        theirs,
+        client_calls,
         calls: before.iter().map(call).collect(),
         results: before.iter().map(result).collect(),
     }
 }
 
 fn calling(content: &str, ids: &[&str]) -> String {
-    let calls: Vec<_> = ids
-        .iter()
-        .map(|id| json!({"id": id, "function": {"name": "f", "arguments": ""}}).to_string())
-        .collect();
-    format!(
-        r#"{{"role":"assistant","content":{content},"tool_calls":[ {} ]}}"#,
-        calls.join(" , ")
-    )
+    let call = |id| json!({"id": id, "function": {"name": "f", "arguments": ""}}).to_string();
+    let calls = ids.iter().map(call).collect::<Vec<_>>().join(" , ");
+    format!(r#"{{"role":"assistant","content":{content},"tool_calls":[ {calls} ]}}"#)
 }
 
 #[test]
-fn text_goes_where_it_stood() {
+fn text_returns_to_its_place() {
     let package = "<continuation_package>\n\"x\"</continuation_package>";
     for (content, before, expected) in [
         (r#""abcd""#, 2, json!(format!("ab{package}cd"))),
@@ -112,7 +107,7 @@ fn text_goes_where_it_stood() {
 }
 
 #[test]
-fn text_is_left_out_where_nothing_can_be_edited() {
+fn text_is_left_out_where_the_answer_cannot_be_edited() {
     for content in [
         r#""a\ud800b""#,
         "[]",
@@ -130,7 +125,7 @@ fn text_is_left_out_where_nothing_can_be_edited() {
 }
 
 #[test]
-fn what_was_spoken_in_a_round_is_not_said_twice() {
+fn text_of_a_round_is_not_repeated_in_the_answer() {
     for (content, expected) in [
         (r#""abcd""#, json!("cd")),
         (r#""\u0061bcd""#, json!("cd")),
@@ -156,7 +151,7 @@ fn what_was_spoken_in_a_round_is_not_said_twice() {
 }
 
 #[test]
-fn spoken_text_stays_where_it_is_another_or_nothing_would_be_left() {
+fn text_stays_where_it_differs_from_the_round_or_nothing_would_be_left() {
     for content in [
         r#""abcd""#,
         r#""x""#,
@@ -176,13 +171,13 @@ fn spoken_text_stays_where_it_is_another_or_nothing_would_be_left() {
     let body = format!(r#"{{"messages":[{answer}]}}"#);
     let conversation = index_body(Bytes::from(body)).unwrap();
     let record = spoken("xy", 2);
-    // Its round is gone: the only place where it is said is here.
+    // Its round is not sent, so the text stands only here.
     let echo = edit_echo(&conversation, 0, &[&record], false, &Weights::new(WEIGHTS));
     assert!(echo.edits.is_empty() && echo.left_out == 1);
 }
 
 #[test]
-fn an_answer_left_with_calls_alone_says_null() {
+fn an_answer_left_with_calls_alone_has_null_content() {
     for content in [r#""xy""#, r#""xy\n\n""#, r#"[{"type":"text","text":"xy"}]"#] {
         let (messages, left_out) = put(&calling(content, &["a"]), &[spoken("xy", 2)]);
         assert_eq!((&messages[0]["content"], left_out), (&Value::Null, 0));
@@ -191,7 +186,7 @@ fn an_answer_left_with_calls_alone_says_null() {
 }
 
 #[test]
-fn spoken_and_taken_text_meet() {
+fn text_is_inserted_beside_removed_text() {
     for (content, expected) in [
         (r#""xy""#, json!("P")),
         (r#""xyz""#, json!("Pz")),
@@ -217,7 +212,7 @@ fn spoken_and_taken_text_meet() {
 }
 
 #[test]
-fn calls_stand_between_the_client_s() {
+fn injected_calls_return_to_their_order_among_the_client_s() {
     for (before, order, left_out) in [
         (vec![0], "own0 a b", 0),
         (vec![1], "a own1 b", 0),
@@ -238,7 +233,7 @@ fn calls_stand_between_the_client_s() {
 }
 
 #[test]
-fn calls_are_left_out_whole_where_the_echo_is_another() {
+fn calls_are_left_out_where_the_echo_has_other_calls() {
     let legacy =
         r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":""}}"#;
     for answer in [
@@ -251,12 +246,12 @@ fn calls_are_left_out_whole_where_the_echo_is_another() {
         left_out(&answer, calls(0, &[0]));
     }
     left_out(legacy, calls(1, &[0]));
-    // A call without a result, a result that is no message, two calls in one.
+    // A call without a result, a result without a call, a result that is no message, two calls in one.
     let InjectionContent::Calls { calls, results, .. } = calls(1, &[0, 1]) else {
         unreachable!()
     };
     let broken = |calls: &[InjectedCall], results: &[Box<str>]| InjectionContent::Calls {
-        theirs: 1,
+        client_calls: 1,
         calls: calls.to_vec(),
         results: results.to_vec(),
     };

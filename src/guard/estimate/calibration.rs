@@ -1,17 +1,17 @@
-//! What usage teaches: from raw tokens to expected ones.
+//! Learns from usage to turn raw tokens into expected tokens.
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::profile::Profile;
 
-/// What the usage of earlier answers taught about a session's tokens.
+/// The relation of a session's raw tokens to the usage that its provider reports.
 ///
-/// Expected tokens are a line through the last answer's usage: what it reported, plus what was
-/// added since at the learnt slope. So an overhead that stands in no body (a chat template, the
-/// provider's own instructions) is counted once and not as a factor.
+/// Expected tokens lie on a line through the last answer's usage: its tokens, plus those added since times the learnt
+/// slope. So an overhead outside of the body (a chat template, the provider's instructions) counts once and not as a
+/// factor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// Reported tokens a raw token, of what is added.
+    /// Reported tokens per raw token that is added.
     slope: f64,
     /// The last request as sent, in raw tokens, and what the provider reported for it.
     anchor: Option<(u32, u32)>,
@@ -26,21 +26,21 @@ impl Default for Calibration {
     }
 }
 
-/// Slopes outside of these bounds are no tokenizer's.
+/// No tokenizer has a slope outside of these bounds.
 pub const SLOPES: std::ops::RangeInclusive<f64> = 0.4..=2.5;
-/// How much denser than all before a new text may be: logs and figures take a third more tokens a
-/// character than code does, and code than prose. What the last answer reported is certain, so this
-/// widens only what was added since, which is little but for one large result.
+/// How much denser a new text may be than all texts before: logs and figures take a third more tokens per character
+/// than code does, and code than prose. The usage of the last answer is certain, so this applies only to the tokens
+/// added since, which are few but for one large result.
 const DENSER: f64 = 1.35;
-/// Tokens that may stand outside of a body; a report beyond it is of something else.
+/// The largest overhead outside of a body; tokens. A report beyond it does not count this request.
 const MOST_OVERHEAD: f64 = 64_000.0;
-/// Expected tokens a raw token, against which a report may be far too low.
+/// The most expected tokens per raw token with which a report is compared to see whether it is far too low.
 const MOST_EXPECTED: f64 = 1.5;
-/// Raw tokens at which a difference of two requests is worth as much as all that was learnt.
+/// Raw tokens at which the difference of two requests counts as much as the slope learnt so far.
 const WEIGHT: f64 = 4_000.0;
 
 impl Calibration {
-    /// For a new session of a model of which this ratio is known.
+    /// For a new session of a model whose ratio of reported to raw tokens is known.
     pub fn from_ratio(ratio: f64) -> Self {
         Self {
             slope: ratio.clamp(*SLOPES.start(), *SLOPES.end()),
@@ -53,23 +53,23 @@ impl Calibration {
         self.anchor.is_some()
     }
 
-    /// Reported tokens a raw token, of what is added to a conversation.
+    /// Reported tokens per raw token that is added to the conversation.
     pub const fn slope(&self) -> f64 {
         self.slope
     }
 
-    /// Expected tokens of a request of so many raw tokens.
+    /// Expected tokens of a request of `raw` tokens.
     pub fn to_expected_tokens(&self, raw: u32) -> u32 {
         let (base_raw, base) = self.anchor.unwrap_or((0, 0));
         let tokens = f64::from(base) + (f64::from(raw) - f64::from(base_raw)) * self.slope;
         super::round_up_tokens(tokens.max(0.0))
     }
 
-    /// The raw tokens that will hardly be more than so many tokens, of a request to which `added`
-    /// raw tokens came since the last answer: the inverse of [`Self::tokens`], but for what `DENSER` says.
+    /// The most raw tokens that will hardly be counted as more than `tokens`, for a request with `added` raw tokens
+    /// since the last answer: the inverse of [`Self::to_expected_tokens`], but for `DENSER`.
     ///
-    /// What is added may be dense and what has to go may be light, so the two are weighed apart:
-    /// where much of both comes together, their difference alone would tell nothing.
+    /// Added texts may be dense and removed texts may be light, so both are weighed apart: their difference alone
+    /// would tell nothing where much is added and much removed.
     pub fn to_raw_tokens(&self, tokens: u32, added: u32) -> u32 {
         let tokens = f64::from(tokens);
         let Some((base_raw, base)) = self.anchor else {
@@ -81,35 +81,32 @@ impl Calibration {
         let kept = if room >= base {
             base_raw + (room - base) / dense
         } else {
-            // What stays is what was there without what goes, nor is it denser than all may be.
+            // The kept part is the last request without the removed part. It is no denser than any text may be.
             let overhead = (base - base_raw * self.slope).max(0.0);
-            let by_what_goes = base_raw - (base - room) * DENSER / self.slope;
-            by_what_goes.max((room - overhead) / dense)
+            let without_removed = base_raw - (base - room) * DENSER / self.slope;
+            without_removed.max((room - overhead) / dense)
         };
         (kept + added).max(0.0) as u32
     }
 
     /// Learns from an answer: `raw` tokens were sent, and `reported` was their usage.
     ///
-    /// Where the provider may count only what its cache missed, a sample far below what was
-    /// expected teaches nothing. Nor does one that no tokenizer could give.
+    /// A report that no tokenizer could give is ignored. So is a report far below the expected tokens where the
+    /// provider may count only the tokens that its cache missed.
     pub fn learn_usage(&self, raw: u32, reported: u32, profile: &Profile) -> Self {
-        if raw == 0 || reported == 0 {
+        let (raw_tokens, tokens) = (f64::from(raw), f64::from(reported));
+        if raw == 0 || reported == 0 || tokens > raw_tokens * SLOPES.end() + MOST_OVERHEAD {
             return *self;
         }
-        if f64::from(reported) > f64::from(raw) * SLOPES.end() + MOST_OVERHEAD {
+        // The expected tokens may come from one bad report, which must not keep out all later reports.
+        let expected = f64::from(self.to_expected_tokens(raw)).min(raw_tokens * MOST_EXPECTED);
+        let far_below = tokens < expected * 0.5;
+        if far_below && (profile.counts_missed_only || tokens < raw_tokens * 0.2) {
             return *self;
         }
-        // What is expected may itself come from one bad report, which must not keep out all that
-        // come after it.
-        let expected = f64::from(self.to_expected_tokens(raw)).min(f64::from(raw) * MOST_EXPECTED);
-        let far_below = f64::from(reported) < expected * 0.5;
-        if far_below && (profile.counts_missed_only || f64::from(reported) < f64::from(raw) * 0.2) {
-            return *self;
-        }
-        let overall = f64::from(reported) / f64::from(raw);
+        let overall = tokens / raw_tokens;
         let (sample, weight) = match self.anchor {
-            // A difference tells the slope best, where it is large enough to be more than noise.
+            // A difference gives the best slope where it is larger than noise.
             Some((base_raw, base)) if raw > base_raw && reported > base => {
                 let added = f64::from(raw - base_raw);
                 (f64::from(reported - base) / added, added / (added + WEIGHT))
@@ -148,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_of_what_the_cache_missed_teaches_nothing() {
+    fn a_count_of_cache_misses_is_ignored() {
         let local = find_profile("ollama").unwrap();
         let learnt = Calibration::default().learn_usage(10_000, 11_000, local);
         assert_eq!(learnt.learn_usage(11_000, 900, local), learnt);
@@ -170,12 +167,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_fits_is_expected_to_fit(slope in 0.4f64..2.5, base in 0u32..200_000, tokens in 1_000u32..1_000_000, added in 0u32..100_000) {
+        fn a_request_within_its_raw_tokens_is_expected_to_fit(slope in 0.4f64..2.5, base in 0u32..200_000, tokens in 1_000u32..1_000_000, added in 0u32..100_000) {
             let calibration = Calibration { slope, anchor: Some((base, base)) };
             let raw = calibration.to_raw_tokens(tokens, added);
             prop_assume!(raw > 0 && raw >= added);
             prop_assert!(calibration.to_expected_tokens(raw) <= tokens + 1);
-            // Also where all that came is denser, and all that went was lighter.
+            // Also where all added text is denser, and all removed text was lighter.
             let kept = f64::from(raw - added);
             let came = f64::from(added) * slope * DENSER;
             let stayed = f64::from(base) + (kept - f64::from(base)) * slope / DENSER;
@@ -185,13 +182,13 @@ mod tests {
         }
 
         #[test]
-        fn what_was_reported_is_certain(slope in 0.4f64..2.5, raw in 1u32..200_000, base in 1u32..200_000) {
+        fn the_reported_count_holds_for_the_same_request(slope in 0.4f64..2.5, raw in 1u32..200_000, base in 1u32..200_000) {
             let calibration = Calibration { slope, anchor: Some((raw, base)) };
             prop_assert_eq!(calibration.to_raw_tokens(base, 0), raw);
         }
 
         #[test]
-        fn without_an_answer_nothing_is_added_for_caution(slope in 0.4f64..2.5, tokens in 1_000u32..1_000_000) {
+        fn without_an_answer_the_ratio_alone_decides(slope in 0.4f64..2.5, tokens in 1_000u32..1_000_000) {
             let calibration = Calibration::from_ratio(slope);
             let raw = calibration.to_raw_tokens(tokens, 1_000);
             prop_assert!(calibration.to_expected_tokens(raw) <= tokens + 1);

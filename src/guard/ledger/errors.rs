@@ -1,4 +1,4 @@
-//! Lines of tool results that tell of errors: searched in raw bytes, newest first.
+//! Finds error lines in tool results: searched in raw bytes, newest first.
 
 use std::sync::LazyLock;
 
@@ -7,24 +7,24 @@ use aho_corasick::AhoCorasick;
 use super::{LINE_CHARS, excerpt::excerpt_line};
 use crate::conversation::{Conversation, texts::decode_chars};
 
-/// Bytes of results that are searched, all together, and at the end of each.
+/// Bytes that are searched in all results together, and at the end of each text.
 const MAX_SEARCHED: usize = 1 << 18;
-const MAX_OF_ONE: usize = 1 << 15;
-/// Lines of one result that are shown, and those that are looked at.
+const MAX_SEARCHED_OF_TEXT: usize = 1 << 15;
+/// Lines of one result that are shown, and words of one text that are checked.
 const LINES: usize = 2;
-const MAX_LOOKED_AT: usize = 40;
-/// Bytes of a line before and after what was found in it.
+const MAX_CHECKED: usize = 40;
+/// Bytes of a line before and after the word found in it.
 const BEFORE_BYTES: usize = 1_000;
 const AFTER_BYTES: usize = 1_200;
 
-/// Words that tell of an error, in lower case.
+/// Words that indicate an error, in lower case.
 const WORDS: [&str; 6] = ["error", "failed", "exception", "panic", "错误", "失败"];
-/// Words before one of them by which it tells of none.
-const NONE: [&str; 4] = ["0 ", "no ", "without ", "zero "];
+/// Directly before such a word, these negate it.
+const NEGATIONS: [&str; 4] = ["0 ", "no ", "without ", "zero "];
 
-/// The words as they are spelled in a body.
-static SPELLED: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-    let spelled = [
+/// The words as a body spells them.
+static SPELLINGS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let spellings = [
         "error",
         "Error",
         "ERROR",
@@ -44,65 +44,62 @@ static SPELLED: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
         r"\u5931\u8d25",
         r"\u5931\u8D25",
     ];
-    AhoCorasick::new(spelled).ok()
+    AhoCorasick::new(spellings).ok()
 });
 
-/// Different lines of the newest results, the newest first.
+/// Different error lines of the newest results, the newest first.
 pub(super) fn newest_error_lines(
     conversation: &Conversation,
     removed: &[usize],
-    most: usize,
+    max_lines: usize,
 ) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     let mut searched = 0;
-    for &at in removed.iter().rev() {
-        let message = &conversation.items[at];
-        if !message.author.is_tool() {
-            continue;
-        }
-        let mut of_one = 0;
+    let messages = removed.iter().rev().map(|&at| &conversation.items[at]);
+    for message in messages.filter(|message| message.author.is_tool()) {
+        let mut of_result = 0;
         let texts: Vec<_> = conversation.texts_of(message).collect();
         for text in texts.into_iter().rev() {
             let raw = conversation.raw_bytes(text);
-            let raw = &raw[raw.len() - raw.len().min(MAX_OF_ONE)..];
+            let raw = &raw[raw.len().saturating_sub(MAX_SEARCHED_OF_TEXT)..];
             searched += raw.len();
-            for line in last_lines(raw, LINES - of_one) {
-                of_one += 1;
-                if !found.contains(&line) {
-                    found.push(line);
+            for line in last_error_lines(raw, LINES - of_result) {
+                of_result += 1;
+                if !lines.contains(&line) {
+                    lines.push(line);
                 }
             }
-            if of_one == LINES {
+            if of_result == LINES {
                 break;
             }
         }
-        if found.len() >= most || searched >= MAX_SEARCHED {
+        if lines.len() >= max_lines || searched >= MAX_SEARCHED {
             break;
         }
     }
-    found.truncate(most);
-    found
+    lines.truncate(max_lines);
+    lines
 }
 
-/// The last lines of a text that tell of an error, the last first.
-fn last_lines(raw: &[u8], most: usize) -> Vec<String> {
+/// The last error lines of a text, the last first; `max_lines` is at least 1.
+fn last_error_lines(raw: &[u8], max_lines: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    let Some(spelled) = &*SPELLED else {
+    let Some(spellings) = &*SPELLINGS else {
         return lines;
     };
-    let places: Vec<usize> = spelled.find_iter(raw).map(|it| it.start()).collect();
-    let mut before = raw.len() + 1;
-    for &place in places.iter().rev().filter(|_| most > 0).take(MAX_LOOKED_AT) {
-        // Another word of a line that was looked at.
-        if place >= before {
+    let words: Vec<usize> = spellings.find_iter(raw).map(|it| it.start()).collect();
+    let mut checked_from = raw.len();
+    for &word in words.iter().rev().take(MAX_CHECKED) {
+        // Another word of a line that was checked.
+        if word >= checked_from {
             continue;
         }
-        let (start, end) = line_around(raw, place);
-        before = start;
+        let (start, end) = line_around(raw, word);
+        checked_from = start;
         let line: String = decode_chars(&raw[start..end]).collect();
-        if tells_of_error(&line) {
+        if indicates_error(&line) {
             lines.push(excerpt_line(line.chars(), LINE_CHARS));
-            if lines.len() == most {
+            if lines.len() == max_lines {
                 break;
             }
         }
@@ -110,45 +107,43 @@ fn last_lines(raw: &[u8], most: usize) -> Vec<String> {
     lines
 }
 
-/// The line that a byte lies in, as far as it is near.
+/// The line around a byte, or the part of it that is near.
 fn line_around(raw: &[u8], at: usize) -> (usize, usize) {
     let first = at.saturating_sub(BEFORE_BYTES);
     let ends = memchr::memmem::rfind_iter(&raw[first..at], b"\\n");
     let start = ends
         .map(|end| first + end)
         .find(|&end| is_escape(raw, end))
-        .map_or_else(|| whole_from(raw, first), |end| end + 2);
+        .map_or_else(|| next_char_start(raw, first), |end| end + 2);
     let last = (at + AFTER_BYTES).min(raw.len());
     let ends = memchr::memmem::find_iter(&raw[at..last], b"\\n");
     let end = ends.map(|end| at + end).find(|&end| is_escape(raw, end));
     (start, end.unwrap_or(last))
 }
 
-/// Where a character begins, in the middle of a line.
-fn whole_from(raw: &[u8], first: usize) -> usize {
+/// The first byte from `first` on at which a UTF-8 character begins.
+fn next_char_start(raw: &[u8], first: usize) -> usize {
     let inside = raw[first..].iter().take(4);
     first + inside.take_while(|&&byte| byte & 0xC0 == 0x80).count()
 }
 
-/// Whether the backslash at a place begins an escape, and is not one that is escaped itself.
+/// Whether the backslash at `at` begins an escape, and is not escaped itself.
 fn is_escape(raw: &[u8], at: usize) -> bool {
     let before = raw[..at].iter().rev();
     before.take_while(|&&byte| byte == b'\\').count() % 2 == 0
 }
 
-fn tells_of_error(line: &str) -> bool {
+fn indicates_error(line: &str) -> bool {
     let line = line.to_lowercase();
-    let told = |word: &str| {
-        line.match_indices(word).any(|(at, _)| {
-            let before = &line[..at];
-            !NONE.iter().any(|none| {
-                let rest = before.strip_suffix(none);
-                // "10 failed" is no "0 failed".
-                rest.is_some_and(|rest| !rest.ends_with(|c: char| c.is_ascii_alphanumeric()))
-            })
+    let is_negated = |at: usize| {
+        NEGATIONS.iter().any(|negation| {
+            let rest = line[..at].strip_suffix(negation);
+            // "10 failed" does not end with the negation "0 ".
+            rest.is_some_and(|rest| !rest.ends_with(|c: char| c.is_ascii_alphanumeric()))
         })
     };
-    WORDS.iter().any(|word| told(word))
+    let mut places = WORDS.iter().flat_map(|word| line.match_indices(word));
+    places.any(|(at, _)| !is_negated(at))
 }
 
 #[cfg(test)]
@@ -157,9 +152,9 @@ mod tests {
     use crate::json::text::escape_text;
 
     #[test]
-    fn lines_that_tell_of_errors_are_found() {
+    fn error_lines_are_found() {
         let lines = |text: &str| {
-            let mut lines = last_lines(escape_text(text).as_bytes(), 2);
+            let mut lines = last_error_lines(escape_text(text).as_bytes(), 2);
             lines.reverse();
             lines
         };
@@ -172,14 +167,14 @@ mod tests {
         assert_eq!(lines("0 errors but 1 failed"), ["0 errors but 1 failed"]);
         assert_eq!(lines("a\\nb error\\n\nc"), [r"a\nb error\n"]);
         assert_eq!(lines("FAILED failed Error\nok"), ["FAILED failed Error"]);
-        let spelled = last_lines(br"x\n\u7f16\u8bd1\u9519\u8bef: y\nz", 2);
+        let spelled = last_error_lines(br"x\n\u7f16\u8bd1\u9519\u8bef: y\nz", 2);
         assert_eq!(spelled, ["编译错误: y"]);
     }
 
     #[test]
-    fn a_line_without_an_end_is_shown_as_far_as_it_is_near() {
+    fn a_very_long_line_is_shown_in_part() {
         let text = format!("{}error here{}", "字".repeat(5_000), "x".repeat(5_000));
-        let lines = last_lines(text.as_bytes(), 2);
+        let lines = last_error_lines(text.as_bytes(), 2);
         assert_eq!(lines.len(), 1);
         assert!(lines[0].starts_with('字') && lines[0].chars().count() <= LINE_CHARS);
     }

@@ -1,8 +1,8 @@
-//! Short excerpts of messages: their texts and the beginnings of these.
+//! Short excerpts of messages.
 
 use crate::conversation::{Conversation, Item, texts::decode_chars};
 
-/// The text of a message, a line for each of its texts.
+/// The texts of a message, with a line end after each.
 pub(super) fn excerpt_chars<'a>(
     conversation: &'a Conversation,
     message: &'a Item,
@@ -14,16 +14,15 @@ pub(super) fn excerpt_chars<'a>(
 /// Characters that are read for one line, white space included.
 const MAX_READ: usize = 2_000;
 
-/// A text as one line, where that is shorter than `most` characters; else its beginning, with an
-/// ellipsis.
-pub(super) fn excerpt_line(text: impl IntoIterator<Item = char>, most: usize) -> String {
+/// A text as one line with single blanks. One of `max_chars` characters or more is cut, with an ellipsis.
+pub(super) fn excerpt_line(text: impl IntoIterator<Item = char>, max_chars: usize) -> String {
     let (mut line, mut chars, mut gap) = (String::new(), 0, false);
     for c in text.into_iter().take(MAX_READ) {
         if c.is_whitespace() || c.is_control() {
             gap = chars > 0;
             continue;
         }
-        if chars + 1 + usize::from(gap) >= most {
+        if chars + 1 + usize::from(gap) >= max_chars {
             line.push('…');
             break;
         }
@@ -42,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_one_line_within_their_length() {
+    fn an_excerpt_is_one_line_within_its_length() {
         assert_eq!(excerpt_line(" a\n\n b\u{0}c ".chars(), 10), "a b c");
         assert_eq!(excerpt_line("abcdef".chars(), 5), "abcd…");
         assert_eq!(excerpt_line("abc def".chars(), 5), "abc…");

@@ -1,14 +1,14 @@
-//! Sections of a ledger, as far as there is room for them.
+//! Writes sections of a ledger within its room.
 
 use crate::guard::{estimate::Weights, fence};
 
-/// What sums of fractions may be off by.
+/// The most that sums of fractions may be off by.
 const SLACK: f64 = 0.01;
 
-/// Room that is left: raw tokens, or characters.
+/// The remaining room of a ledger: raw tokens, or characters.
 pub(super) struct LedgerBudget {
     left: f64,
-    /// None: every character costs the same.
+    /// `None` for room in characters.
     weights: Option<Weights>,
 }
 
@@ -20,9 +20,9 @@ impl LedgerBudget {
         }
     }
 
-    pub(super) const fn from_chars(most: usize) -> Self {
+    pub(super) const fn from_chars(chars: usize) -> Self {
         Self {
-            left: most as f64 + SLACK,
+            left: chars as f64 + SLACK,
             weights: None,
         }
     }
@@ -31,72 +31,65 @@ impl LedgerBudget {
         self.left.max(0.0)
     }
 
-    pub(super) fn pay(&mut self, cost: f64) {
+    pub(super) fn spend(&mut self, cost: f64) {
         self.left -= cost;
     }
 
     pub(super) fn character_cost(&self, c: char) -> f64 {
-        match &self.weights {
-            Some(weights) => weights.char_weight(c.into()),
-            None => 1.0,
-        }
+        let weights = self.weights.as_ref();
+        weights.map_or(1.0, |weights| weights.char_weight(c.into()))
     }
 
     pub(super) fn text_cost(&self, text: &str) -> f64 {
         text.chars().map(|c| self.character_cost(c)).sum()
     }
 
-    /// What stands around a line: a dash, a blank and a line end.
+    /// The cost of a dash, a blank and a line end around a line.
     pub(super) fn line_frame_cost(&self) -> f64 {
         3.0 * self.character_cost('-')
     }
 
-    /// As many of these lines, the newest first, as fit into `most` and into what is left, in
-    /// their order, between fences.
+    /// A section with as many of the newest lines as fit into `room` and into what is left, oldest first.
     pub(super) fn write_section(
         &mut self,
-        of: &str,
-        newest: impl IntoIterator<Item = String>,
-        most: f64,
+        title: &str,
+        newest_first: impl IntoIterator<Item = String>,
+        room: f64,
     ) -> String {
-        let mut left = most.min(self.remaining_room()) - self.fence_cost(of);
+        let mut left = room.min(self.remaining_room()) - self.fence_cost(title);
         let mut lines = Vec::new();
-        for line in newest {
-            let cost = self.text_cost(&line) + self.line_frame_cost();
-            if cost > left {
+        for line in newest_first {
+            left -= self.text_cost(&line) + self.line_frame_cost();
+            if left < 0.0 {
                 break;
             }
-            left -= cost;
             lines.push(line);
         }
         lines.reverse();
-        self.write_lines(of, &lines)
+        self.write_lines(title, &lines)
     }
 
-    /// These lines between fences, paid for; nothing without lines.
-    pub(super) fn write_lines(&mut self, of: &str, lines: &[String]) -> String {
+    /// A section with these lines between fences; empty without lines. Its cost is spent even beyond the room.
+    pub(super) fn write_lines(&mut self, title: &str, lines: &[String]) -> String {
         if lines.is_empty() {
             return String::new();
         }
-        let (open, close) = fence_tags(of);
-        let mut text = open;
+        let [mut text, close] = fence_tags(title);
         for line in lines {
-            text.push_str("- ");
-            text.push_str(&fence::neutralize_tags(line));
-            text.push('\n');
+            text.push_str(&format!("- {}\n", fence::neutralize_tags(line)));
         }
         text.push_str(&close);
-        self.pay(self.text_cost(&text));
+        self.spend(self.text_cost(&text));
         text
     }
 
-    pub(super) fn fence_cost(&self, of: &str) -> f64 {
-        let (open, close) = fence_tags(of);
-        self.text_cost(&open) + self.text_cost(&close)
+    pub(super) fn fence_cost(&self, title: &str) -> f64 {
+        let costs = fence_tags(title).map(|tag| self.text_cost(&tag));
+        costs.iter().sum()
     }
 }
 
-fn fence_tags(of: &str) -> (String, String) {
+fn fence_tags(title: &str) -> [String; 2] {
     let tag = fence::FACTS;
-    (format!("<{tag} of=\"{of}\">\n"), format!("</{tag}>\n"))
+    [format!("<{tag} of=\"{title}\">\n"), format!("</{tag}>\n")]
 }

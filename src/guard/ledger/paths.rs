@@ -1,71 +1,69 @@
-//! Names of files in the arguments of calls: read in raw bytes, newest first, once each.
+//! Finds the names of files in the arguments of calls: read in raw bytes, newest first, once each.
 //!
-//! Arguments are JSON inside a JSON string. What stands between two quotes of the inner one is a
-//! key or a text; only short texts can name a file, and only they are decoded.
+//! Arguments are JSON inside a JSON string. Between two quotes of the inner JSON stands a key or a text. Only short
+//! texts can name a file, and only they are decoded.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use super::excerpt::excerpt_line;
 use crate::conversation::{Conversation, texts::decode_chars};
 
-/// Characters of an argument that may name a file. A longer one is a file's contents.
+/// The longest text that may name a file; characters. A longer text is the contents of a file.
 const MAX_NAMING_CHARS: usize = 400;
-/// The same in bytes of the body: a character takes no more, unless its code is spelled out.
+/// The same in bytes of the body, without and with `\u` escapes.
 const MAX_NAMING_BYTES: usize = 4 * MAX_NAMING_CHARS;
-const MAX_SPELLED_BYTES: usize = 14 * MAX_NAMING_CHARS;
-/// Bytes of arguments that are passed over, and those that are read closely, all together.
-const MAX_PASSED: usize = 1 << 20;
+const MAX_ESCAPED_BYTES: usize = 14 * MAX_NAMING_CHARS;
+/// Bytes of all arguments that are scanned for quotes, and bytes of texts that are decoded.
+const MAX_SCANNED: usize = 1 << 20;
 const MAX_READ: usize = 1 << 16;
-/// Characters of a file's name.
+/// The longest name of a file; characters.
 const MAX_PATH_CHARS: usize = 120;
 
 /// Names of files in the calls of these messages, the newest first.
 pub(super) fn newest_paths(
     conversation: &Conversation,
     removed: &[usize],
-    most: usize,
+    max_paths: usize,
 ) -> Vec<String> {
-    let mut found = PathCollector::default();
-    for &at in removed.iter().rev() {
-        let calls = conversation.calls_of(&conversation.items[at]);
-        for text in calls.iter().rev().filter_map(|call| call.arguments) {
-            if found.names.len() >= most || found.passed > MAX_PASSED || found.read > MAX_READ {
-                found.names.truncate(most);
-                return found.names;
-            }
-            let first = found.names.len();
-            if !found.collect_from_json(conversation.raw_bytes(text)) {
-                let line =
-                    excerpt_line(decode_chars(conversation.raw_bytes(text)), MAX_NAMING_CHARS);
-                found.read += line.len();
-                found.collect_paths(&line);
-            }
-            // Of one call the last, too, comes first.
-            found.names[first..].reverse();
+    let mut paths = PathCollector::default();
+    let messages = removed.iter().rev().map(|&at| &conversation.items[at]);
+    let calls = messages.flat_map(|message| conversation.calls_of(message).iter().rev());
+    for text in calls.filter_map(|call| call.arguments) {
+        if paths.names.len() >= max_paths || paths.scanned > MAX_SCANNED || paths.read > MAX_READ {
+            break;
         }
+        let first = paths.names.len();
+        let raw = conversation.raw_bytes(text);
+        if !paths.collect_from_json(raw) {
+            let line = excerpt_line(decode_chars(raw), MAX_NAMING_CHARS);
+            paths.read += line.len();
+            paths.collect_paths(&line);
+        }
+        // The last name of one call comes first, too.
+        paths.names[first..].reverse();
     }
-    found.names.truncate(most);
-    found.names
+    paths.names.truncate(max_paths);
+    paths.names
 }
 
 #[derive(Default)]
 struct PathCollector {
     names: Vec<String>,
     known: HashSet<String>,
-    /// Bytes.
-    passed: usize,
+    /// Bytes so far, for `MAX_SCANNED` and `MAX_READ`.
+    scanned: usize,
     read: usize,
 }
 
 impl PathCollector {
-    /// Reads the texts in arguments as they are spelled in the body; false where there are none.
+    /// Collects from the texts in arguments as the body spells them. Returns false where there are no texts.
     fn collect_from_json(&mut self, raw: &[u8]) -> bool {
-        self.passed += raw.len();
+        self.scanned += raw.len();
         let mut open = None;
-        let mut any = false;
+        let mut has_texts = false;
         for quote in memchr::memchr_iter(b'"', raw) {
             let before = raw[..quote].iter().rev();
-            // One that is escaped in the inner text is part of it.
+            // A quote after more backslashes is part of the inner text.
             if before.take_while(|&&byte| byte == b'\\').count() != 1 {
                 continue;
             }
@@ -73,41 +71,37 @@ impl PathCollector {
                 open = Some(quote + 1);
                 continue;
             };
-            any = true;
-            let next = raw[quote + 1..]
-                .iter()
-                .find(|byte| !byte.is_ascii_whitespace());
-            if next != Some(&b':') && self.read <= MAX_READ {
+            has_texts = true;
+            let mut rest = raw[quote + 1..].iter();
+            let is_key = rest.find(|byte| !byte.is_ascii_whitespace()) == Some(&b':');
+            if !is_key && self.read <= MAX_READ {
                 self.collect_from_string(&raw[start..quote - 1]);
             }
         }
-        any
+        has_texts
     }
 
-    /// Reads one text, escaped twice.
+    /// Collects from one text, which is escaped twice.
     fn collect_from_string(&mut self, raw: &[u8]) {
         let escaped = memchr::memchr(b'\\', raw).is_some();
-        let most = match escaped {
+        let max_bytes = match escaped {
             false if raw.is_ascii() => MAX_NAMING_CHARS,
-            true if memchr::memmem::find(raw, b"\\u").is_some() => MAX_SPELLED_BYTES,
+            true if memchr::memmem::find(raw, b"\\u").is_some() => MAX_ESCAPED_BYTES,
             _ => MAX_NAMING_BYTES,
         };
-        if raw.len() > most {
+        if raw.len() > max_bytes {
             return;
         }
         self.read += raw.len();
-        let plain = std::str::from_utf8(raw).ok().filter(|_| !escaped);
-        if let Some(text) = plain {
-            return self.collect_if_short(text);
-        }
-        let outer: String = decode_chars(raw).collect();
-        let inner: String = decode_chars(outer.as_bytes()).collect();
-        self.collect_if_short(&inner);
-    }
-
-    fn collect_if_short(&mut self, text: &str) {
+        let text = match std::str::from_utf8(raw) {
+            Ok(text) if !escaped => Cow::Borrowed(text),
+            _ => {
+                let outer: String = decode_chars(raw).collect();
+                Cow::Owned(decode_chars(outer.as_bytes()).collect())
+            }
+        };
         if text.len() <= MAX_NAMING_CHARS || text.chars().count() <= MAX_NAMING_CHARS {
-            self.collect_paths(text);
+            self.collect_paths(&text);
         }
     }
 
@@ -117,7 +111,7 @@ impl PathCollector {
         for word in text.split(|c| !inside(c)) {
             let at = word.as_ptr() as usize - text.as_ptr() as usize;
             let word = word.trim_end_matches(['.', '-']);
-            // What closes a tag of a markup language names no file.
+            // The closing tag of a markup language names no file.
             let closes = text[..at].ends_with('<');
             if is_path(word) && !closes && self.known.insert(word.to_owned()) {
                 self.names.push(word.to_owned());
@@ -126,7 +120,7 @@ impl PathCollector {
     }
 }
 
-/// Whether a word looks like the name of a file: with a slash or an extension, and no address.
+/// Whether a word looks like the name of a file: it has a slash or an extension, and is no address.
 fn is_path(word: &str) -> bool {
     let extension = word.rsplit_once('.').is_some_and(|(stem, end)| {
         !stem.is_empty()
@@ -161,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_are_found_in_arguments() {
+    fn file_names_are_found_in_arguments() {
         check(
             &[r#"{"path":"src/main.rs","text":"a.b"}"#],
             &["src/main.rs", "a.b"],

@@ -28,7 +28,7 @@ fn user(text: &str) -> Value {
 
 /// `UPDATE_GOLDEN=1` writes the ledgers anew.
 #[test]
-fn ledgers_are_those_of_the_golden_files() {
+fn ledgers_match_the_golden_files() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/ledger");
     for language in ["en", "zh"] {
         let body = fs::read(folder.join(format!("{language}.json"))).unwrap();
@@ -70,7 +70,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
         );
         assert!(line.chars().count() < 50);
     }
-    // Then the very first and the newest stay.
+    // Then the first and the newest stay.
     let few = shown(200);
     assert!((10..20).contains(&few.len()), "{few:?}");
     assert!(few[0].starts_with("- wish 0: ") && few[1] == "- …");
@@ -80,7 +80,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
             "{few:?}"
         );
     }
-    // Short ones leave their room to the others.
+    // Short lines leave their room to the others.
     let mut messages = vec![user("task")];
     messages.extend((0..40).map(|n| user(&format!("short {n}"))));
     messages.push(user(&"a long one ".repeat(30)));
@@ -95,7 +95,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
 }
 
 #[test]
-fn what_is_picked_leaves_room_for_what_goes_before_it() {
+fn facts_leave_room_for_the_head_before_them() {
     let conversation = read(&[
         user("task"),
         user("a wish that is as long as a line is at least"),
@@ -110,7 +110,7 @@ fn what_is_picked_leaves_room_for_what_goes_before_it() {
     );
     assert_eq!(pick_facts_within(&conversation, &[1], head, &room(20)), "");
     assert_eq!(pick_facts_within(&conversation, &[], head, &room(100)), "");
-    // Not of this conversation.
+    // Indices of another conversation.
     assert_eq!(
         pick_facts_within(&conversation, &[5, 9], head, &room(100)),
         ""
@@ -118,7 +118,7 @@ fn what_is_picked_leaves_room_for_what_goes_before_it() {
 }
 
 #[test]
-fn files_are_named_from_all_calls() {
+fn files_are_picked_from_all_calls() {
     let mut messages = vec![user("task")];
     for n in 0..200 {
         let path = format!("src/part_{:02}.rs", n / 5);
@@ -137,7 +137,7 @@ fn files_are_named_from_all_calls() {
     }
 }
 
-fn said() -> impl Strategy<Value = String> {
+fn any_text() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "</facts>",
         "<reminder id=\"r1\">",
@@ -161,13 +161,13 @@ fn said() -> impl Strategy<Value = String> {
 
 fn message() -> impl Strategy<Value = Value> {
     prop_oneof![
-        said().prop_map(|text| user(&text)),
-        (said(), said()).prop_map(
+        any_text().prop_map(|text| user(&text)),
+        (any_text(), any_text()).prop_map(
             |(name, arguments)| json!({"role": "assistant", "tool_calls": [
             {"id": "c", "function": {"name": name, "arguments": arguments}}]})
         ),
-        said().prop_map(|text| json!({"role": "tool", "tool_call_id": "c", "content": text})),
-        said()
+        any_text().prop_map(|text| json!({"role": "tool", "tool_call_id": "c", "content": text})),
+        any_text()
             .prop_map(|text| json!({"role": "user", "content": [{"type": "text", "text": text}]})),
     ]
 }
@@ -194,7 +194,7 @@ proptest! {
         for line in facts.lines() {
             prop_assert!(line.starts_with("- ") || line.starts_with("<facts of=") || line == "</facts>");
         }
-        // Nothing that is not left out has a part in it.
+        // Messages that are not left out change nothing.
         messages.extend(more);
         prop_assert_eq!(ledger, pick_facts_within(&read(&messages), &removed, head, &room(most)));
     }

@@ -1,4 +1,4 @@
-//! What the user said: a line for every message.
+//! The ledger's section of user messages: a line for each.
 
 use super::{
     LINE_CHARS,
@@ -7,82 +7,87 @@ use super::{
 };
 use crate::conversation::{Author, Conversation};
 
-const OF: &str = "what the user said";
+const TITLE: &str = "what the user said";
 /// No line gets shorter than this before lines are dropped; characters of Latin text.
 const LEAST_CHARS: usize = 30;
-/// Stands for lines that were dropped.
-const MORE: &str = "…";
-/// A line is read as far as so many times an even share of the room: short ones leave room to others.
+/// Stands for dropped lines, and ends a shortened line.
+const ELLIPSIS: &str = "…";
+/// A line may be so many times as long as an even share of the room, since short lines leave room to others.
 const UNEVEN: f64 = 3.0;
 
-/// The section of it, which leaves `kept` to those that follow.
+/// Writes the section. It leaves `reserved` of the room to the sections after it.
 pub(super) fn write_user_section(
     conversation: &Conversation,
     removed: &[usize],
-    purse: &mut LedgerBudget,
-    kept: f64,
+    budget: &mut LedgerBudget,
+    reserved: f64,
 ) -> String {
-    let room = purse.remaining_room() - kept - purse.fence_cost(OF);
-    let lines = pick_lines(conversation, &by_user(conversation, removed), room, purse);
-    purse.write_lines(OF, &lines)
+    let room = budget.remaining_room() - reserved - budget.fence_cost(TITLE);
+    let messages = list_user_messages(conversation, removed);
+    let lines = pick_lines(conversation, &messages, room, budget);
+    budget.write_lines(TITLE, &lines)
 }
 
-/// Messages of the user's, but for the first of the conversation, which is never left out.
-fn by_user(conversation: &Conversation, removed: &[usize]) -> Vec<usize> {
-    let messages = &conversation.items;
-    let first = messages.iter().position(|m| m.author == Author::User);
-    let said = removed.iter().copied();
-    said.filter(|&at| messages[at].author == Author::User && Some(at) != first)
-        .collect()
+/// The user messages among `removed`, without the first one of the conversation, which is never left out.
+fn list_user_messages(conversation: &Conversation, removed: &[usize]) -> Vec<usize> {
+    let is_user = |at: &usize| conversation.items[*at].author == Author::User;
+    let first = (0..conversation.items.len()).find(is_user);
+    let messages = removed.iter().copied().filter(is_user);
+    messages.filter(|&at| Some(at) != first).collect()
 }
 
 fn pick_lines(
     conversation: &Conversation,
-    said: &[usize],
+    messages: &[usize],
     room: f64,
-    purse: &LedgerBudget,
+    budget: &LedgerBudget,
 ) -> Vec<String> {
-    let read =
-        |at: usize, most| excerpt_line(excerpt_chars(conversation, &conversation.items[at]), most);
-    let least = LEAST_CHARS as f64 * purse.character_cost('a');
-    // What a line takes at least.
-    let cost = |line: &str| purse.text_cost(line).min(least) + purse.line_frame_cost();
-    let shown = if (least + purse.line_frame_cost()) * said.len() as f64 <= room {
-        UserMessages::take_all(said)
-    } else {
-        UserMessages::take_fitting(said, room, cost(MORE), |at| cost(&read(at, LEAST_CHARS)))
+    let excerpt = |at: usize, max_chars| {
+        excerpt_line(
+            excerpt_chars(conversation, &conversation.items[at]),
+            max_chars,
+        )
     };
-    let even = room / (shown.messages.len().max(1) as f64 * purse.character_cost('a'));
-    let most = ((even * UNEVEN) as usize).clamp(LEAST_CHARS, LINE_CHARS);
-    let mut lines: Vec<String> = shown.messages.iter().map(|&at| read(at, most)).collect();
+    let least = LEAST_CHARS as f64 * budget.character_cost('a');
+    let least_cost = |line: &str| budget.text_cost(line).min(least) + budget.line_frame_cost();
+    let shown = if (least + budget.line_frame_cost()) * messages.len() as f64 <= room {
+        ShownMessages::all(messages)
+    } else {
+        let cost = |at| least_cost(&excerpt(at, LEAST_CHARS));
+        ShownMessages::within(messages, room, least_cost(ELLIPSIS), cost)
+    };
+    let even = room / (shown.messages.len().max(1) as f64 * budget.character_cost('a'));
+    let max_chars = ((even * UNEVEN) as usize).clamp(LEAST_CHARS, LINE_CHARS);
+    let lines = shown.messages.iter().map(|&at| excerpt(at, max_chars));
+    let mut lines: Vec<String> = lines.collect();
     if shown.dropped {
-        lines.insert(1, MORE.to_owned());
+        lines.insert(1, ELLIPSIS.to_owned());
     }
     lines.retain(|line| !line.is_empty());
-    shorten_lines(&mut lines, room, purse);
+    shorten_lines(&mut lines, room, budget);
     lines
 }
 
 /// The messages that get a line.
-struct UserMessages {
+struct ShownMessages {
     messages: Vec<usize>,
-    /// Some between the first and the second did not.
+    /// Messages between the first and the second get no line.
     dropped: bool,
 }
 
-impl UserMessages {
-    fn take_all(said: &[usize]) -> Self {
+impl ShownMessages {
+    fn all(messages: &[usize]) -> Self {
         Self {
-            messages: said.to_vec(),
+            messages: messages.to_vec(),
             dropped: false,
         }
     }
 
-    /// As many as there is room for: where that is not all, the very first and the newest, with a
-    /// line for those between them.
-    fn take_fitting(said: &[usize], room: f64, more: f64, cost: impl Fn(usize) -> f64) -> Self {
+    /// As many messages as there is room for. Where that is not all: the first, a line at the cost of `ellipsis`, and
+    /// the newest.
+    fn within(messages: &[usize], room: f64, ellipsis: f64, cost: impl Fn(usize) -> f64) -> Self {
         let (mut left, mut costs) = (room, Vec::new());
-        for &at in said.iter().rev() {
+        for &at in messages.iter().rev() {
             let cost = cost(at);
             if cost > left {
                 break;
@@ -90,18 +95,18 @@ impl UserMessages {
             left -= cost;
             costs.push(cost);
         }
-        let Some(&first) = said.first().filter(|_| costs.len() < said.len()) else {
-            return Self::take_all(said);
+        let Some(&first) = messages.first().filter(|_| costs.len() < messages.len()) else {
+            return Self::all(messages);
         };
-        let newest = |count: usize| &said[said.len() - count..];
-        let beside = cost(first) + more;
+        let newest = |count: usize| &messages[messages.len() - count..];
+        let beside = cost(first) + ellipsis;
         let mut count = costs.len();
         while left < beside && count > 0 {
             count -= 1;
             left += costs[count];
         }
         if count == 0 {
-            return Self::take_all(newest(costs.len().min(1)));
+            return Self::all(newest(costs.len().min(1)));
         }
         Self {
             messages: [&[first], newest(count)].concat(),
@@ -110,10 +115,10 @@ impl UserMessages {
     }
 }
 
-/// Brings the longest lines down to one length, so that all of them fit.
-fn shorten_lines(lines: &mut [String], room: f64, purse: &LedgerBudget) {
-    let costs: Vec<f64> = lines.iter().map(|line| purse.text_cost(line)).collect();
-    let room = room - lines.len() as f64 * purse.line_frame_cost();
+/// Cuts the longest lines to one cost, so that all of them fit.
+fn shorten_lines(lines: &mut [String], room: f64, budget: &LedgerBudget) {
+    let costs: Vec<f64> = lines.iter().map(|line| budget.text_cost(line)).collect();
+    let room = room - lines.len() as f64 * budget.line_frame_cost();
     if costs.iter().sum::<f64>() <= room {
         return;
     }
@@ -129,19 +134,19 @@ fn shorten_lines(lines: &mut [String], room: f64, purse: &LedgerBudget) {
     }
     for (line, cost) in lines.iter_mut().zip(costs) {
         if cost > level {
-            cut_line(line, level, purse);
+            cut_line(line, level, budget);
         }
     }
 }
 
-/// The beginning of a line, with an ellipsis.
-fn cut_line(line: &mut String, most: f64, purse: &LedgerBudget) {
-    let mut left = most - purse.text_cost(MORE);
+/// Cuts a line to a cost, ellipsis included.
+fn cut_line(line: &mut String, max_cost: f64, budget: &LedgerBudget) {
+    let mut left = max_cost - budget.text_cost(ELLIPSIS);
     let end = line.char_indices().find(|&(_, c)| {
-        left -= purse.character_cost(c);
+        left -= budget.character_cost(c);
         left < 0.0
     });
     line.truncate(end.map_or(line.len(), |(at, _)| at));
     line.truncate(line.trim_end().len());
-    line.push_str(MORE);
+    line.push_str(ELLIPSIS);
 }

@@ -113,7 +113,7 @@ impl RecoveryStep {
                 tool::execute_calls(self.format, &last.proxy_calls, &mut self.memory.reminders);
             self.memory.clear_due |= executed.clear;
             self.push_record(InjectionContent::Calls {
-                theirs: last.client_calls,
+                client_calls: last.client_calls,
                 calls: last
                     .proxy_calls
                     .iter()

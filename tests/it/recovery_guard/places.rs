@@ -295,7 +295,7 @@ fn tools_are_added_and_move_no_grid() {
     };
     let (plan, _) = planned(&messages, 8_192, "openai", &recall);
     let (bare, _) = planned(&messages, 8_192, "openai", &Recall::default());
-    assert!(plan.report.own_tools && !bare.report.own_tools);
+    assert!(plan.report.adds_tools && !bare.report.adds_tools);
     assert_eq!(plan.memory, bare.memory);
     assert!(plan.report.raw_after > bare.report.raw_after);
     for (field, value) in [
@@ -309,7 +309,7 @@ fn tools_are_added_and_move_no_grid() {
         let settings = GuardConfig::default();
         let policy = make_policy(find_profile("openai").unwrap(), 200_000, &settings);
         let plan = guard::plan(&index_conversation(&body), &policy, &recall);
-        assert!(!plan.report.own_tools && plan.edits.is_empty());
+        assert!(!plan.report.adds_tools && plan.edits.is_empty());
     }
 }
 

@@ -67,9 +67,9 @@ pub(crate) fn block_round() -> InjectionContent {
     ])
 }
 
-pub(crate) fn calls_beside(theirs: u32, before: u32) -> InjectionContent {
+pub(crate) fn calls_beside(client_calls: u32, before: u32) -> InjectionContent {
     InjectionContent::Calls {
-        theirs,
+        client_calls,
         calls: vec![InjectedCall {
             before,
             json: to_boxed_json(&add_reminder_call("own-x")),

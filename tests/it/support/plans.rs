@@ -187,7 +187,7 @@ fn assert_added_once(
         assert!(notes <= theirs + usize::from(plan.report.folded.is_some()));
     }
     if let Some(own) = &recall.injections.tools {
-        assert!(plan.report.own_tools);
+        assert!(plan.report.adds_tools);
         let (was, now) = (
             parse::parse_value(&before.body).unwrap(),
             parse::parse_value(after).unwrap(),
