@@ -96,7 +96,6 @@ impl<'a> SessionBudgets<'a> {
         }
     }
 
-    /// The budget of the current request.
     pub(super) fn current_budget(&self) -> Budget {
         self.budget_at(self.largest_answers.len())
     }

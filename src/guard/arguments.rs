@@ -61,7 +61,6 @@ impl Keep {
     }
 }
 
-/// A value of the arguments.
 enum ArgumentValue {
     /// Its text and characters.
     String(Span, usize),
@@ -72,7 +71,6 @@ enum ArgumentValue {
     Other(usize),
 }
 
-/// A value to cut.
 enum LongValue {
     /// A string and its characters.
     String(Span, usize),
@@ -175,7 +173,6 @@ fn count_fitting<'s>(sizes: impl Iterator<Item = &'s usize>, room: usize) -> usi
     sums.take_while(|sum| *sum <= room).count()
 }
 
-/// The cuts in the arguments of one call.
 #[derive(Default)]
 pub(super) struct CutArguments {
     pub(super) edits: Edits,
@@ -194,10 +191,8 @@ pub(super) fn cut_arguments(
     if raw.len() <= keep.max_chars() {
         return None;
     }
-    let read = CallArguments::from_raw(raw).filter(|read| match keep {
-        Keep::Head { .. } => !read.plain,
-        Keep::Ends(_) => true,
-    })?;
+    let needs_json = matches!(keep, Keep::Head { .. });
+    let read = CallArguments::from_raw(raw).filter(|read| !(needs_json && read.plain))?;
     let mut cut = CutArguments::default();
     let start = arguments.span.start as usize;
     for (span, marker) in read.list_cuts(keep) {
@@ -209,7 +204,6 @@ pub(super) fn cut_arguments(
     (!cut.edits.is_empty()).then_some(cut)
 }
 
-/// The parsed arguments of one call.
 pub(super) struct CallArguments {
     /// The decoded text.
     inner: Vec<u8>,
@@ -227,22 +221,19 @@ impl CallArguments {
         if !prompt_placement::is_decodable(raw) {
             return None;
         }
-        let (inner, offsets) = decode_with_offsets(raw);
-        if serde_json::from_slice::<IgnoredAny>(&inner).is_err() {
-            return Some(Self {
-                inner: raw.to_vec(),
-                offsets: (0..=raw.len() as u32).collect(),
-                value: ArgumentValue::String(Span::new(0, raw.len()), TextWalk::new(raw).count()),
-                plain: true,
-            });
-        }
-        let value =
-            ArgumentValue::parse_next(&mut JsonScanner::new(&inner, 0), &inner, MAX_DEPTH).ok()?;
+        let (mut inner, mut offsets) = decode_with_offsets(raw);
+        let plain = serde_json::from_slice::<IgnoredAny>(&inner).is_err();
+        let value = if plain {
+            (inner, offsets) = (raw.to_vec(), (0..=raw.len() as u32).collect());
+            ArgumentValue::String(Span::new(0, raw.len()), TextWalk::new(raw).count())
+        } else {
+            ArgumentValue::parse_next(&mut JsonScanner::new(&inner, 0), &inner, MAX_DEPTH).ok()?
+        };
         Some(Self {
             inner,
             offsets,
             value,
-            plain: false,
+            plain,
         })
     }
 

@@ -119,8 +119,7 @@ fn measure_sent(
         .map(|(kept, tokens)| if *kept { *tokens } else { 0 })
         .collect();
     let (tools, conversation) = (measured.shares.tools, view.conversation);
-    let mut sent =
-        budget::measure_shares_with_tools(tools, conversation, &view.policy, &sent_tokens);
+    let mut sent = budget::measure_shares(tools, conversation, &view.policy, &sent_tokens);
     let mut freed = cleared.map_or(0, |it| it.tokens);
     for share in [&mut sent.tool_results, &mut sent.images, &mut sent.history] {
         let taken = freed.min(*share);
@@ -140,8 +139,7 @@ fn collect_cleared(
     let clearing = &fit.replay.sweep.as_ref()?.clearing;
     let units = view.units.iter().enumerate();
     let swept = units.filter(|(at, unit)| fit.fold.swept.covers(*at, unit.kind));
-    let messages = swept.flat_map(|(_, unit)| unit.messages.clone());
-    let messages = messages.filter(|&at| kept[at]);
+    let messages = swept.flat_map(|(_, unit)| unit.messages.clone().filter(|&at| kept[at]));
     let cleared = clearing.collect_edits(messages, &fit.replay.cuts.results, edits);
     (cleared.count() > 0).then_some(cleared)
 }

@@ -3,7 +3,10 @@
 use serde::Serialize;
 
 use super::{Policy, estimate};
-use crate::{config::GuardConfig, conversation::Conversation};
+use crate::{
+    config::GuardConfig,
+    conversation::{Author, Conversation},
+};
 
 /// One part in so many of every limit stays free: an estimate is a guess.
 pub(super) const MARGIN: u32 = 64;
@@ -77,18 +80,8 @@ impl TokenShares {
     }
 }
 
-/// The shares of a request as it came; `tokens` holds the raw tokens of each message.
-pub(super) fn measure_shares(
-    conversation: &Conversation,
-    policy: &Policy<'_>,
-    tokens: &[u32],
-) -> TokenShares {
-    let tools = estimate::estimate_beside_messages(conversation, &policy.token_weights());
-    measure_shares_with_tools(tools, conversation, policy, tokens)
-}
-
 /// The shares of a request whose tools weigh `tools` raw tokens. `tokens` is 0 for a message that does not go out.
-pub(super) fn measure_shares_with_tools(
+pub(super) fn measure_shares(
     tools: u32,
     conversation: &Conversation,
     policy: &Policy<'_>,
@@ -101,12 +94,10 @@ pub(super) fn measure_shares_with_tools(
     for (message, &tokens) in conversation.items.iter().zip(tokens) {
         let media = estimate::estimate_media(conversation, message, policy.profile).min(tokens);
         shares.images = shares.images.saturating_add(media);
-        let share = if message.author.is_system() {
-            &mut shares.system
-        } else if message.author.is_tool() {
-            &mut shares.tool_results
-        } else {
-            &mut shares.history
+        let share = match message.author {
+            Author::System => &mut shares.system,
+            Author::Tool => &mut shares.tool_results,
+            Author::User | Author::Model | Author::Unknown => &mut shares.history,
         };
         *share = share.saturating_add(tokens - media);
     }

@@ -70,31 +70,29 @@ impl<'a> Gap<'a> {
     }
 
     fn add_prompt(&mut self, text: &str, place: PromptPlacement) -> bool {
-        let weights = self.view.token_weights();
-        if self.last.is_some() || place == PromptPlacement::Message {
-            let prompt = text::escape_text(text);
-            let json = self
-                .view
-                .conversation
-                .format
-                .text_item(Author::User, &prompt);
-            let tokens = weights.count_json_tokens(prompt.as_bytes());
+        let separate = self.last.is_some() || place == PromptPlacement::Message;
+        let block = !separate && place == PromptPlacement::Block;
+        let prompt = match block {
+            true => text::escape_text(&format!("{LABEL}\n{text}")),
+            false => text::escape_text(text),
+        };
+        let conversation = self.view.conversation;
+        let tokens = self
+            .view
+            .token_weights()
+            .count_json_tokens(prompt.as_bytes());
+        if separate {
+            let json = conversation.format.text_item(Author::User, &prompt);
             let tokens = tokens.saturating_add(FRAME_TOKENS);
             return self.insert_messages(&[OutlineItem::Injected(Author::User)], &json, tokens);
         }
-        let prompt = match place {
-            PromptPlacement::Block => text::escape_text(&format!("{LABEL}\n{text}")),
-            _ => text::escape_text(text),
-        };
         let between = &mut self.between;
-        let conversation = self.view.conversation;
         conversation.append_text(self.before, &prompt, &mut between.edits);
-        if place == PromptPlacement::Block {
+        if block {
             // `append_text` puts an empty line before it.
             between.block += text::measure_text(b"\\n\\n");
             between.block += text::measure_text(prompt.as_bytes());
         }
-        let tokens = weights.count_json_tokens(prompt.as_bytes());
         between.tokens = between.tokens.saturating_add(tokens.saturating_add(1));
         true
     }

@@ -10,7 +10,6 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// An injection at its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectionRecord {
     /// The client's messages before it, without system messages. Prompts and rounds stand directly after the last of
@@ -52,7 +51,6 @@ impl InjectionContent {
     }
 }
 
-/// One whole injected message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectedMessage {
     pub by: InjectedAuthor,

@@ -14,7 +14,6 @@ use crate::{
     json::text,
 };
 
-/// One message of an outline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutlineItem {
     /// A message of the conversation, by its index.
@@ -86,7 +85,6 @@ impl BrokenRules {
     }
 }
 
-/// The rules that an outline breaks for a profile.
 pub fn find_broken_rules(
     conversation: &Conversation,
     items: &[OutlineItem],

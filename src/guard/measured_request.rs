@@ -23,8 +23,9 @@ impl<'a> MeasuredRequest<'a> {
         recall: &Recall,
     ) -> Self {
         let tokens = estimate::estimate_messages(conversation, policy);
+        let tools = estimate::estimate_beside_messages(conversation, &policy.token_weights());
         Self {
-            shares: budget::measure_shares(conversation, policy, &tokens),
+            shares: budget::measure_shares(tools, conversation, policy, &tokens),
             budgets: SessionBudgets::new(conversation, policy, recall, &tokens),
             tokens,
         }

@@ -65,7 +65,7 @@ use self::{
     injections::Injections,
     measured_request::MeasuredRequest,
     profile::Profile,
-    result_limits::RememberedLimit,
+    result_limits::KeyedLimit,
     view::RequestView,
 };
 pub(crate) use self::{
@@ -114,7 +114,7 @@ pub struct GuardMemory {
     /// Tighter limits by message digest: of results and calls that did not fit while they were the newest, or
     /// that came while the session was not healthy. They apply for the rest of the session. A limit of 0
     /// characters marks an annotated text that was left out, by the text's key; it applies on the same ground.
-    tight: Vec<(u128, RememberedLimit)>,
+    tight: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     texts: u64,
     /// Whether user and assistant alternated before the first cut or injection; `None` until there is one.
@@ -156,8 +156,7 @@ pub struct Recall {
     pub calibration: Calibration,
     /// The provider refused this very request and counted it: the count is the calibration's anchor.
     pub counted: bool,
-    /// Messages of the last request, whose cuts are in `memory`, without system messages; 0 where
-    /// there was none.
+    /// Messages of the last request, whose cuts are in `memory`, without system messages; 0 where there was none.
     pub messages: usize,
     /// What the proxy added to the conversation.
     pub injections: Injections,

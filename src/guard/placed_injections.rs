@@ -28,7 +28,6 @@ pub(super) struct PlacedInjections<'a> {
     schemas: Option<ToolSchemas<'a>>,
 }
 
-/// The records at one place.
 struct PlacedRecords<'a> {
     /// Messages before it, without system messages.
     place: u32,

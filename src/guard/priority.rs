@@ -1,24 +1,23 @@
-//! Caps of named texts, the share of the budget that system text may have, and annotated texts that go
-//! where the whole prompt is too large.
+//! Caps of named texts, the share of system text in the budget, and the removal of annotated texts from a prompt
+//! that is too large.
 //!
-//! Caps and the share are decided by the bytes and the settings alone, in raw tokens against the usual
-//! budget, so that the front of a prompt does not jump with what usage teaches:
+//! Caps and the share depend on the bytes and the settings alone, in raw tokens against the default budget. So the
+//! front of a prompt does not change with the calibration:
 //!
-//! 1. A named text over its cap keeps its beginning and end; never one of an answer or a result.
-//! 2. Where system text passes its share, annotated texts of it go, the low ones first, critical ones
-//!    never; one without a priority is medium. Of the same priority the smallest goes that frees enough,
-//!    else the largest. A short text that names it takes the place of each, since a pinned message is
-//!    never dropped and no text becomes empty.
-//! 3. Where that is not enough and the settings allow it, what has no annotation is shortened, the
-//!    longest first.
+//! 1. A named text over its cap keeps its beginning and end. Texts of answers and results have no caps.
+//! 2. Where system text is over its share, annotated system texts are left out: low priority first, critical ones
+//!    never; an annotation without a priority is medium. Within a priority the smallest text that frees enough is left
+//!    out, else the largest. A placeholder with its name takes its place, since a pinned message is never removed and
+//!    no text becomes empty.
+//! 3. Where that is not enough and `trim_system` is set, texts without an annotation are shortened, the longest first.
 //!
-//! What goes of the prompt as a whole is decided by the replay of [`super::replay`], in the order of
-//! [`spare`], and remembered by a session.
+//! Where the whole prompt is over its budget, the replay of [`super::replay`] leaves out texts in the order of
+//! [`removable_texts`], and the session remembers them.
 //!
-//! The instructions at the start have the share together; each that comes later has what those
-//! before it leave, so that none changes what was sent already.
+//! The instructions at the start have the share together. Each later system message has the rest, so that it changes
+//! nothing that was sent before.
 //!
-//! A text with half a surrogate pair is left alone. A second pass finds nothing to do.
+//! A text with half a surrogate pair is not edited. A second pass changes nothing.
 
 mod priority_report;
 mod prompt_text;
@@ -39,45 +38,48 @@ use self::{
     removable_texts::RemovableText,
 };
 use super::{
-    budget, estimate::Weights, result_limits::RememberedLimit, truncate::TruncationMarker,
+    budget,
+    estimate::Weights,
+    result_limits::{KeyedLimit, RememberedLimit},
+    truncate::TruncationMarker,
     view::RequestView,
 };
 use crate::{
     conversation::{
-        Author, Conversation, Priority,
+        Conversation, Priority,
         edit::Edits,
         units::{self, Unit},
     },
     json::text::{self, TextSizes},
 };
 
-/// The texts of a conversation that were looked at, and what becomes of them.
+/// The texts with caps, priorities or a share, and their replacements. Methods take the raw tokens of each message and
+/// keep them up to date.
 pub(super) struct Priorities<'a> {
     view: RequestView<'a>,
     weights: Weights,
-    pieces: Vec<PromptText>,
-    /// What the texts of each message have less, or more.
+    texts: Vec<PromptText>,
+    /// Sizes of the edited messages.
     sizes: BTreeMap<usize, TextSizes>,
-    /// Texts that went because the prompt was over its budget, and which of them already had before.
-    gone: BTreeSet<usize>,
+    /// Texts left out because the prompt was over its budget; `recalled` are those of earlier requests.
+    left_out: BTreeSet<usize>,
     recalled: BTreeSet<usize>,
-    /// Raw tokens of all system messages as they go, and what they may have.
+    /// Raw tokens of all system messages as they go out, and their share.
     system: u32,
     limit: u32,
 }
 
 impl<'a> Priorities<'a> {
-    /// Decides what becomes of the texts. `tokens` are the raw tokens of each message as it came;
-    /// afterwards as it goes.
+    /// Applies caps and the share of system text.
     pub(super) fn decide_texts(view: RequestView<'a>, tokens: &mut [u32]) -> Self {
         let (conversation, settings) = (view.conversation, view.policy.settings);
         let share = settings.system_share * f64::from(budget::default_budget(&view.policy).tokens);
         let mut this = Self {
             view,
             weights: view.token_weights(),
-            pieces: Vec::new(),
+            texts: Vec::new(),
             sizes: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            left_out: BTreeSet::new(),
             recalled: BTreeSet::new(),
             system: sum_system_tokens(conversation, tokens),
             limit: share as u32,
@@ -86,7 +88,7 @@ impl<'a> Priorities<'a> {
         if conversation.annotations.is_empty() && !trims {
             return this;
         }
-        this.pieces = prompt_text::list_prompt_texts(conversation, &this.weights, trims);
+        this.texts = prompt_text::list_prompt_texts(conversation, &this.weights, trims);
         this.apply_caps(tokens);
         if this.system > this.limit {
             this.enforce_system_share(tokens);
@@ -95,82 +97,71 @@ impl<'a> Priorities<'a> {
     }
 
     fn apply_caps(&mut self, tokens: &mut [u32]) {
-        for at in 0..self.pieces.len() {
-            let piece = &self.pieces[at];
-            let Some(&cap) = piece.find_cap(self.view.policy) else {
-                continue;
-            };
-            if piece.tokens > cap {
+        for at in 0..self.texts.len() {
+            let cap = self.texts[at].find_cap(self.view.policy);
+            if let Some(&cap) = cap.filter(|cap| self.texts[at].tokens > **cap) {
                 self.cut_text(at, cap, Shortening::Capped, tokens);
             }
         }
     }
 
-    /// The texts of some messages.
-    fn pieces_of(&self, messages: Range<usize>) -> Range<usize> {
-        let first = |message| self.pieces.partition_point(|it| it.message < message);
+    fn texts_of(&self, messages: Range<usize>) -> Range<usize> {
+        let first = |message| self.texts.partition_point(|it| it.message < message);
         first(messages.start)..first(messages.end)
     }
 
-    /// The priority of a text that may go, and the raw tokens that this saves.
-    fn find_saving(&self, at: usize) -> Option<(Priority, u32)> {
-        let piece = &self.pieces[at];
-        let priority = piece.priority.filter(|it| *it < Priority::Critical)?;
-        let with = TextReplacement::new_placeholder(self.view.conversation, piece, &self.weights)?;
-        Some((
-            priority,
-            piece.tokens - self.weights.count_text_tokens(&with.sizes),
-        ))
+    fn make_placeholder(&self, at: usize) -> Option<TextReplacement> {
+        TextReplacement::new_placeholder(self.view.conversation, &self.texts[at], &self.weights)
     }
 
-    /// Puts the line that names a text in its place; gives the raw tokens that this saved.
+    /// The priority of a text that may be left out, and the raw tokens that this saves.
+    fn find_saving(&self, at: usize) -> Option<(Priority, u32)> {
+        let text = &self.texts[at];
+        let priority = text.priority.filter(|it| *it < Priority::Critical)?;
+        let left = self
+            .weights
+            .count_text_tokens(&self.make_placeholder(at)?.sizes);
+        Some((priority, text.tokens - left))
+    }
+
+    /// Puts a placeholder in the place of a text. Returns the raw tokens saved.
     fn replace_with_placeholder(&mut self, at: usize, tokens: &mut [u32]) -> u32 {
-        let piece = &self.pieces[at];
-        let message = piece.message;
+        let message = self.texts[at].message;
         let before = tokens[message];
-        if let Some(with) =
-            TextReplacement::new_placeholder(self.view.conversation, piece, &self.weights)
-        {
-            self.replace_text(at, with, Shortening::LeftOut, tokens);
+        if let Some(placeholder) = self.make_placeholder(at) {
+            self.replace_text(at, placeholder, Shortening::LeftOut, tokens);
         }
         before.saturating_sub(tokens[message])
     }
 
-    /// The texts that may go where the prompt is too large, in their order.
+    /// The texts that may be left out where the prompt is too large, in their order.
     pub(super) fn list_removable_texts(&self) -> Vec<RemovableText> {
-        let spares = (0..self.pieces.len()).filter_map(|text| {
+        let texts = (0..self.texts.len()).filter_map(|text| {
             let (priority, saves) = self.find_saving(text)?;
             Some(RemovableText {
                 text,
-                unit: units::find_unit_of_message(self.view.units, self.pieces[text].message),
+                unit: units::find_unit_of_message(self.view.units, self.texts[text].message),
                 priority,
                 saves,
             })
         });
-        spares.collect()
+        texts.collect()
     }
 
-    /// Leaves a text out because the prompt is over its budget; gives the raw tokens that this saved.
+    /// Leaves a text out because the prompt is over its budget. Returns the raw tokens saved.
     pub(super) fn leave_out_text(&mut self, text: usize, tokens: &mut [u32]) -> u32 {
-        self.gone.insert(text);
+        self.left_out.insert(text);
         self.replace_with_placeholder(text, tokens)
     }
 
-    /// Leaves out again what a session remembers to have been left out.
-    pub(super) fn leave_out_remembered(
-        &mut self,
-        tight: &[(u128, RememberedLimit)],
-        tokens: &mut [u32],
-    ) {
-        let keys: HashSet<u128> = tight
-            .iter()
-            .filter(|(_, held)| held.chars() == 0)
-            .map(|(key, _)| *key)
-            .collect();
+    /// Leaves out the texts that earlier requests of the session left out.
+    pub(super) fn leave_out_remembered(&mut self, tight: &[KeyedLimit], tokens: &mut [u32]) {
+        let keys = tight.iter().filter(|(_, limit)| limit.chars() == 0);
+        let keys: HashSet<u128> = keys.map(|(key, _)| *key).collect();
         if keys.is_empty() {
             return;
         }
-        let known: Vec<usize> = (0..self.pieces.len())
+        let known: Vec<usize> = (0..self.texts.len())
             .filter(|&text| self.find_saving(text).is_some() && keys.contains(&self.text_key(text)))
             .collect();
         for text in known {
@@ -179,113 +170,97 @@ impl<'a> Priorities<'a> {
         }
     }
 
-    /// What was left out of messages that are still part of the conversation, to be remembered: a limit
-    /// of no characters.
-    pub(super) fn limits_to_remember(
-        &self,
-        kept: &[bool],
-    ) -> impl Iterator<Item = (u128, RememberedLimit)> {
-        let gone = self.gone.iter();
-        let gone = gone.filter(|&&text| kept[self.pieces[text].message]);
-        gone.map(|&text| {
-            (
-                self.text_key(text),
-                RememberedLimit::new(0, TruncationMarker::Plain),
-            )
-        })
+    /// Limits of 0 characters for the left-out texts of kept messages.
+    pub(super) fn limits_to_remember(&self, kept: &[bool]) -> impl Iterator<Item = KeyedLimit> {
+        let texts = self.left_out.iter();
+        let texts = texts.filter(|&&text| kept[self.texts[text].message]);
+        let limit = RememberedLimit::new(0, TruncationMarker::Plain);
+        texts.map(move |&text| (self.text_key(text), limit))
     }
 
-    /// Names a text of a session by what it says and where. System messages come and go, so of theirs the
-    /// place among messages does not count.
+    /// The key of a text in its session, from its content and its place. System messages come and go, so their place
+    /// among the messages does not count.
     fn text_key(&self, text: usize) -> u128 {
-        let piece = &self.pieces[text];
-        let part = piece.part.map_or(0, |part| part as u64 + 1);
+        let text = &self.texts[text];
+        let part = text.part.map_or(0, |part| part as u64 + 1);
+        let digest = text::digest_text(self.view.conversation.raw_bytes(text.text));
         let mut bytes = [0; 32];
-        bytes[..16].copy_from_slice(
-            &text::digest_text(self.view.conversation.raw_bytes(piece.text)).to_le_bytes(),
-        );
-        bytes[16..20].copy_from_slice(&piece.said.to_le_bytes());
+        bytes[..16].copy_from_slice(&digest.to_le_bytes());
+        bytes[16..20].copy_from_slice(&text.place.to_le_bytes());
         bytes[24..].copy_from_slice(&part.to_le_bytes());
         xxh3_128(&bytes)
     }
 
-    /// Raw tokens of a unit, which has `now` of them, once all that may go has gone.
+    /// Raw tokens of a unit of `now` raw tokens once all texts that may be left out are.
     pub(super) fn weigh_unit_least(&self, unit: &Unit, now: u32) -> u32 {
-        let texts = self.pieces_of(unit.messages.clone());
+        let texts = self.texts_of(unit.messages.clone());
         let saved = texts.filter_map(|text| Some(self.find_saving(text)?.1));
         saved.fold(now, u32::saturating_sub)
     }
 
-    /// Cuts a text of the conversation down to so many raw tokens, where it can be cut.
+    /// Cuts a text down to `most` raw tokens, where it can be cut.
     fn cut_text(&mut self, at: usize, most: u32, how: Shortening, tokens: &mut [u32]) {
-        let raw = self.view.conversation.raw_bytes(self.pieces[at].text);
-        if let Some(with) = text_cuts::cut_to_tokens(raw, most, &self.weights) {
-            self.replace_text(at, with, how, tokens);
+        let raw = self.view.conversation.raw_bytes(self.texts[at].text);
+        if let Some(cut) = text_cuts::cut_to_tokens(raw, most, &self.weights) {
+            self.replace_text(at, cut, how, tokens);
         }
     }
 
-    /// Puts something in the place of a text, or of a part of it.
     fn replace_text(
         &mut self,
         at: usize,
-        with: TextReplacement,
+        replacement: TextReplacement,
         how: Shortening,
         tokens: &mut [u32],
     ) {
-        let piece = &mut self.pieces[at];
-        let message = piece.message;
-        let theirs = self.view.item(message);
-        let sizes = self.sizes.entry(message).or_insert(theirs.sizes);
-        // What frames the message, its calls and its media stay as they are.
-        let beside = tokens[message] - self.weights.count_text_tokens(sizes);
-        *sizes -= piece.sizes;
-        *sizes += with.sizes;
+        let text = &mut self.texts[at];
+        let message = self.view.item(text.message);
+        let tokens = &mut tokens[text.message];
+        let sizes = self.sizes.entry(text.message).or_insert(message.sizes);
+        // The frame of the message, its calls and its media stay as they are.
+        let beside = *tokens - self.weights.count_text_tokens(sizes);
+        *sizes -= text.sizes;
+        *sizes += replacement.sizes;
         let now = beside.saturating_add(self.weights.count_text_tokens(sizes));
-        if theirs.author.is_system() {
-            self.system = self.system - tokens[message] + now;
+        if message.author.is_system() {
+            self.system = self.system - *tokens + now;
         }
-        tokens[message] = now;
-        piece.sizes = with.sizes;
-        piece.tokens = self.weights.count_text_tokens(&with.sizes);
-        piece.with = Some((how, with));
+        *tokens = now;
+        text.sizes = replacement.sizes;
+        text.tokens = self.weights.count_text_tokens(&text.sizes);
+        text.replacement = Some((how, replacement));
     }
 
-    /// What was done to messages that are still part of the conversation, with its edits. The messages
-    /// before `sent_before` were part of the last request.
+    /// Adds the edits of kept messages. The messages before `sent_before` were part of the last request.
     pub(super) fn collect_edits(
         &self,
         kept: &[bool],
         sent_before: usize,
         edits: &mut Edits,
     ) -> PriorityReport {
-        let pieces = self.pieces.iter().filter(|piece| kept[piece.message]);
-        let mut texts = PriorityReport::from_texts(self.view, pieces.clone());
-        texts.system.tokens = self.system;
-        texts.system.limit = self.limit;
-        texts.cut = self.gone.difference(&self.recalled).any(|&text| {
-            let message = self.pieces[text].message;
+        let texts = self.texts.iter().filter(|text| kept[text.message]);
+        let mut report = PriorityReport::from_texts(self.view, texts.clone());
+        report.system.tokens = self.system;
+        report.system.limit = self.limit;
+        report.cut = self.left_out.difference(&self.recalled).any(|&text| {
+            let message = self.texts[text].message;
             message < sent_before && kept[message]
         });
-        for piece in pieces {
-            if let Some((_, with)) = &piece.with {
-                edits.replace(with.replaced_span(piece.text), with.text.clone());
+        for text in texts {
+            if let Some((_, replacement)) = &text.replacement {
+                let span = replacement.replaced_span(text.text);
+                edits.replace(span, replacement.text.clone());
             }
         }
-        texts
+        report
     }
 }
 
-/// Raw tokens of all system messages.
 fn sum_system_tokens(conversation: &Conversation, tokens: &[u32]) -> u32 {
     let messages = conversation.items.iter().zip(tokens);
     messages
         .filter(|(message, _)| message.author.is_system())
         .fold(0, |sum, (_, &tokens)| sum.saturating_add(tokens))
-}
-
-/// Whose texts can have a cap.
-const fn may_be_capped(role: Author) -> bool {
-    matches!(role, Author::System | Author::User)
 }
 
 #[cfg(test)]

@@ -73,26 +73,27 @@ pub struct FoldReport {
 impl Report {
     /// The value of the `x-plimsoll-actions` header.
     pub fn format_actions(&self) -> String {
-        let mut actions: Vec<String> = self.texts.header_words().collect();
-        if !self.truncated.is_empty() {
-            actions.push(format!("truncated={}", self.truncated.len()));
+        let truncated = Some(self.truncated.len()).filter(|count| *count > 0);
+        let cap = self.answer_cap.filter(|cap| cap.is_lowered());
+        let numbers = [
+            ("truncated", truncated),
+            ("cleared", self.cleared.as_ref().map(Cleared::count)),
+            ("dropped", self.folded.map(|folded| folded.messages)),
+            ("clamped", cap.map(|cap| cap.sent as usize)),
+        ];
+        let numbers = numbers.into_iter();
+        let numbers = numbers.filter_map(|(word, number)| Some(format!("{word}={}", number?)));
+        let reason = self.stood_back.map(|it| it.header_word().to_owned());
+        let actions: Vec<String> = self
+            .texts
+            .header_words()
+            .chain(numbers)
+            .chain(reason)
+            .collect();
+        match actions.is_empty() {
+            true => "none".to_owned(),
+            false => actions.join(", "),
         }
-        if let Some(cleared) = &self.cleared {
-            actions.push(format!("cleared={}", cleared.count()));
-        }
-        if let Some(folded) = self.folded {
-            actions.push(format!("dropped={}", folded.messages));
-        }
-        if let Some(cap) = self.answer_cap.filter(|cap| cap.is_lowered()) {
-            actions.push(format!("clamped={}", cap.sent));
-        }
-        if let Some(reason) = self.stood_back {
-            actions.push(reason.header_word().to_owned());
-        }
-        if actions.is_empty() {
-            actions.push("none".to_owned());
-        }
-        actions.join(", ")
     }
 }
 

@@ -21,6 +21,9 @@ pub(super) const TIGHT_SHARE: f64 = 0.05;
 #[serde(transparent)]
 pub(super) struct RememberedLimit(u32);
 
+/// A limit by the digest of its message, or by the key of its text.
+pub(super) type KeyedLimit = (u128, RememberedLimit);
+
 impl RememberedLimit {
     const NEARLY_FULL: u32 = 1 << 31;
 

@@ -18,8 +18,8 @@ pub(super) use self::{tighten::find_common_level, tool_names::ToolNames};
 use super::{
     placed_injections::PlacedInjections,
     result_limits::{
-        FIRST_SHARE, LEAST_CHARS, RememberedLimit, TIGHT_SHARE, TruncationRule, chars_within_bytes,
-        max_chars_for_rule,
+        FIRST_SHARE, KeyedLimit, LEAST_CHARS, RememberedLimit, TIGHT_SHARE, TruncationRule,
+        chars_within_bytes, max_chars_for_rule,
     },
     truncate::{self, ResultCut, TruncationLimit, TruncationMarker},
     view::RequestView,
@@ -55,7 +55,6 @@ pub(super) struct ToolResults<'a> {
     /// Raw tokens of every message as it goes out.
     pub(super) tokens: Vec<u32>,
     cuts: BTreeMap<usize, ResultCut>,
-    /// Cuts of messages with calls.
     calls: BTreeMap<usize, CallCut>,
     /// Tighter limits, by message. The session remembers them.
     tight: BTreeMap<usize, RememberedLimit>,
@@ -173,7 +172,7 @@ impl<'a> ToolResults<'a> {
     }
 
     /// Applies the limits that the session remembers, by the messages' digests.
-    pub(super) fn apply_remembered(&mut self, limits: &[(u128, RememberedLimit)]) {
+    pub(super) fn apply_remembered(&mut self, limits: &[KeyedLimit]) {
         if limits.is_empty() {
             return;
         }
@@ -227,10 +226,7 @@ impl<'a> ToolResults<'a> {
     }
 
     /// The limits of the messages that are kept, by digest.
-    pub(super) fn limits_to_remember(
-        &self,
-        kept: &[bool],
-    ) -> impl Iterator<Item = (u128, RememberedLimit)> {
+    pub(super) fn limits_to_remember(&self, kept: &[bool]) -> impl Iterator<Item = KeyedLimit> {
         let limits = self.tight.iter().filter(|(at, _)| kept[**at]);
         limits.map(|(&at, &limit)| (self.view.item(at).digest, limit))
     }

@@ -99,6 +99,6 @@ fn first_injection_place(injections: &Injections) -> Option<usize> {
     let records = injections.records.iter().map(|record| record.place);
     // No injection stands before the first message.
     let places = course.chain(summary).chain(records);
-    let first = places.filter(|&place| place > 0).min()?;
-    Some(first as usize)
+    let first = places.filter(|&place| place > 0).min();
+    first.map(|first| first as usize)
 }

@@ -5,18 +5,22 @@ use bytes::Bytes;
 use super::{assemble::Draft, lint::OutlineItem, *};
 use crate::format::chat::index_body;
 
-#[test]
-fn an_unsound_plan_is_thrown_away() {
-    let body = r#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":"a","content":"r"}]}"#;
-    let conversation = index_body(Bytes::from_static(body.as_bytes())).unwrap();
-    let settings = GuardConfig::default();
-    let policy = Policy {
+fn policy(settings: &GuardConfig) -> Policy<'_> {
+    Policy {
         profile: profile::find_profile("openai").unwrap(),
         window: 8_192,
         input_limit: None,
-        settings: &settings,
-    };
-    // As a fault of ours would leave it: the call went, its result stayed.
+        settings,
+    }
+}
+
+#[test]
+fn a_plan_that_fails_the_lint_is_not_sent() {
+    let body = r#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":"a","content":"r"}]}"#;
+    let conversation = index_body(Bytes::from_static(body.as_bytes())).unwrap();
+    let settings = GuardConfig::default();
+    let policy = policy(&settings);
+    // A faulty plan: it removes the call and keeps its result.
     let mut edits = Edits::default();
     edits.remove(conversation.items[1].span);
     let plan = Plan {
@@ -50,16 +54,11 @@ fn an_unsound_plan_is_thrown_away() {
     assert_eq!(plan.report.format_actions(), "guard-fault");
 }
 
-/// Takes minutes where each of them looks back over all that stay before it.
+/// The test takes minutes where each pinned message looks back over all pinned messages before it.
 #[test]
-fn a_long_row_of_what_stays_is_passed_once() {
+fn time_is_linear_in_pinned_messages() {
     let settings = GuardConfig::default();
-    let policy = Policy {
-        profile: profile::find_profile("openai").unwrap(),
-        window: 8_192,
-        input_limit: None,
-        settings: &settings,
-    };
+    let policy = policy(&settings);
     for (role, answers) in [("system", 0), ("other", 0), ("system", 100_000)] {
         let answers = r#",{"role":"assistant","content":"a"}"#.repeat(answers);
         let stays = format!(r#",{{"role":"{role}","content":"s"}}"#).repeat(120_000);

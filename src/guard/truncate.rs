@@ -36,8 +36,7 @@ impl TruncationLimit {
     }
 }
 
-/// A result that was cut.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ResultCut {
     /// Characters before and after, marker included.
     pub before: usize,
@@ -168,9 +167,7 @@ impl ResultTexts<'_> {
     fn cut_chars(&self, removed: Range<usize>) -> ResultCut {
         let mut cut = ResultCut {
             before: self.total,
-            after: 0,
-            sizes: TextSizes::default(),
-            edits: Edits::default(),
+            ..ResultCut::default()
         };
         let raws = self.texts.iter();
         let raws = raws.map(|piece| self.conversation.raw_bytes(piece.text));

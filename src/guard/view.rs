@@ -12,7 +12,6 @@ use crate::{
     json::text::TextSizes,
 };
 
-/// A request as every step of the guard reads it.
 #[derive(Clone, Copy)]
 pub(super) struct RequestView<'a> {
     pub(super) conversation: &'a Conversation,

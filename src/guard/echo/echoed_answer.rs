@@ -26,13 +26,11 @@ pub(super) struct SpokenBefore {
     pub(super) digest: u128,
 }
 
-/// One text of an answer.
 struct EchoedText {
     text: JsonString,
     chars: usize,
 }
 
-/// The text of an answer.
 pub(super) struct EchoedAnswer<'a> {
     pub(super) conversation: &'a Conversation,
     pub(super) message: &'a Item,
@@ -126,7 +124,6 @@ impl<'a> EchoedAnswer<'a> {
         whole.count().min(self.texts.len() - usize::from(added))
     }
 
-    /// Removes the first characters.
     pub(super) fn remove_first(&self, chars: usize, added: bool, edits: &mut Edits) {
         let whole = self.count_whole_texts(chars, added);
         let parts = self.conversation.blocks_of(self.message);

@@ -19,10 +19,7 @@ pub struct Calibration {
 
 impl Default for Calibration {
     fn default() -> Self {
-        Self {
-            slope: 1.0,
-            anchor: None,
-        }
+        Self::from_ratio(1.0)
     }
 }
 
@@ -53,7 +50,6 @@ impl Calibration {
         self.anchor.is_some()
     }
 
-    /// Reported tokens per raw token that is added to the conversation.
     pub const fn slope(&self) -> f64 {
         self.slope
     }

@@ -68,7 +68,6 @@ fn pick_lines(
     lines
 }
 
-/// The messages that get a line.
 struct ShownMessages {
     messages: Vec<usize>,
     /// Messages between the first and the second get no line.

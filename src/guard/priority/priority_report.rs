@@ -1,4 +1,4 @@
-//! What caps and shares did with the texts of a request, for headers, the log and commands.
+//! The report of caps and shares, for headers, the log and commands.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,26 +8,25 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::prompt_text::PromptText;
 use crate::guard::view::RequestView;
 
-/// All of it. Empty where nobody annotated anything and system text is within its share.
+/// The caps and shares of a request. Without annotations and with system text within its share, there is no content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriorityReport {
     pub shortened: Vec<ShortenedText>,
-    /// By the names in the settings that stand in the request.
+    /// By configured name, as far as it occurs in the request.
     pub caps: BTreeMap<String, CapUse>,
     pub system: SystemUse,
-    /// It is not what the log was last told.
+    /// Its counts differ from those that were last logged.
     pub new: bool,
     /// A text that was sent before is left out from this request on, because the prompt was too large.
     pub cut: bool,
 }
 
-/// A text that goes out as another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ShortenedText {
     pub message: usize,
-    /// Its place among the parts of the message.
+    /// Its index among the parts of the message.
     pub part: Option<usize>,
-    /// As it may be shown; empty without one.
+    /// The name as it may be shown; empty without a name.
     pub name: String,
     pub how: Shortening,
     /// Raw tokens.
@@ -42,32 +41,30 @@ pub struct ShortenedText {
 pub enum Shortening {
     /// Cut to the cap of its name.
     Capped,
-    /// A placeholder stands for it.
+    /// Replaced with a placeholder.
     #[serde(rename = "left out")]
     LeftOut,
-    /// Cut although nobody annotated it.
+    /// Cut to the share of system text, without an annotation.
     Trimmed,
 }
 
-/// What the texts of one name take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapUse {
-    /// What each of them may have; raw tokens.
+    /// The cap of each text; raw tokens.
     pub cap: u32,
-    /// The largest as it goes; raw tokens.
+    /// The largest text as it goes out; raw tokens.
     pub tokens: u32,
-    /// Texts that go whole, and those that do not.
+    /// Texts that go out whole, and those that do not.
     pub kept: usize,
     pub cut: usize,
 }
 
-/// What system text takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SystemUse {
-    /// As it goes, and what it may have; raw tokens.
+    /// System text as it goes out, and its share; raw tokens.
     pub tokens: u32,
     pub limit: u32,
-    /// Annotated texts that go whole, or as far as their caps let them.
+    /// Annotated texts that go out whole or capped.
     pub kept: usize,
     pub left_out: usize,
     /// Texts without annotation that were shortened.
@@ -87,50 +84,45 @@ impl fmt::Display for Shortening {
 impl PriorityReport {
     pub(super) fn from_texts<'p>(
         view: RequestView<'_>,
-        pieces: impl Iterator<Item = &'p PromptText>,
+        texts: impl Iterator<Item = &'p PromptText>,
     ) -> Self {
-        let mut texts = Self::default();
-        for piece in pieces {
-            let how = piece.with.as_ref().map(|(how, _)| *how);
+        let mut report = Self::default();
+        for text in texts {
+            let how = text.replacement.as_ref().map(|(how, _)| *how);
             if let Some(how) = how {
-                texts.shortened.push(ShortenedText {
-                    message: piece.message,
-                    part: piece.part,
-                    name: piece.shown_name().unwrap_or_default(),
+                report.shortened.push(ShortenedText {
+                    message: text.message,
+                    part: text.part,
+                    name: text.shown_name().unwrap_or_default(),
                     how,
-                    before: piece.before,
-                    after: piece.tokens,
+                    before: text.before,
+                    after: text.tokens,
                 });
             }
-            if let (Some(name), Some(&cap)) = (&piece.name, piece.find_cap(view.policy)) {
-                let used = texts.caps.entry(name.clone()).or_default();
+            if let (Some(name), Some(&cap)) = (&text.name, text.find_cap(view.policy)) {
+                let used = report.caps.entry(name.clone()).or_default();
                 used.cap = cap;
-                used.tokens = used.tokens.max(piece.tokens);
-                *(if how.is_some() {
-                    &mut used.cut
-                } else {
-                    &mut used.kept
-                }) += 1;
+                used.tokens = used.tokens.max(text.tokens);
+                used.cut += usize::from(how.is_some());
+                used.kept += usize::from(how.is_none());
             }
-            if view.item(piece.message).author.is_system() {
-                let system = &mut texts.system;
+            if view.item(text.message).author.is_system() {
+                let system = &mut report.system;
                 match how {
                     Some(Shortening::LeftOut) => system.left_out += 1,
                     Some(Shortening::Trimmed) => system.trimmed += 1,
-                    _ if piece.priority.is_some() => system.kept += 1,
-                    _ => {}
+                    _ => system.kept += usize::from(text.priority.is_some()),
                 }
             }
         }
-        texts
+        report
     }
 
-    /// How many were shortened in that way.
     pub fn count_shortened(&self, how: Shortening) -> usize {
         self.shortened.iter().filter(|it| it.how == how).count()
     }
 
-    /// For the header of what was done.
+    /// The entries of the `x-plimsoll-actions` header.
     pub(in crate::guard) fn header_words(&self) -> impl Iterator<Item = String> {
         let all = [Shortening::Capped, Shortening::LeftOut, Shortening::Trimmed];
         let counted = all.map(|how| (how, self.count_shortened(how)));
@@ -138,24 +130,19 @@ impl PriorityReport {
         done.map(|(how, count)| format!("{}={count}", how.to_string().replace(' ', "-")))
     }
 
-    /// Whether there is anything to tell of.
     pub fn has_content(&self) -> bool {
         let system = &self.system;
-        let annotated = system.kept + system.left_out + system.trimmed > 0;
-        annotated
-            || !self.caps.is_empty()
-            || system.is_over_limit()
-            || self.left_out_elsewhere() > 0
+        let in_system = system.kept + system.left_out + system.trimmed;
+        in_system + self.caps.len() + self.left_out_elsewhere() > 0 || system.is_over_limit()
     }
 
-    /// Texts left out of messages that are no system messages.
+    /// Texts left out of messages other than system messages.
     fn left_out_elsewhere(&self) -> usize {
-        self.count_shortened(Shortening::LeftOut)
-            .saturating_sub(self.system.left_out)
+        let all = self.count_shortened(Shortening::LeftOut);
+        all.saturating_sub(self.system.left_out)
     }
 
-    /// Stands for what is told, numbers of tokens apart, which may change with every request; 0 for
-    /// nothing.
+    /// A digest of the report without token counts, which change with every request; 0 without content.
     pub(in crate::guard) fn digest_counts(&self) -> u64 {
         if !self.has_content() {
             return 0;
@@ -167,46 +154,34 @@ impl PriorityReport {
             system.trimmed,
             system.is_over_limit(),
         );
-        let mut told = format!("{counts:?} {}", self.left_out_elsewhere());
+        let mut text = format!("{counts:?} {}", self.left_out_elsewhere());
         for (name, used) in &self.caps {
-            told.push_str(&format!("{name:?} {} {} {}", used.cap, used.kept, used.cut));
+            text.push_str(&format!("{name:?} {} {} {}", used.cap, used.kept, used.cut));
         }
-        xxh3_64(told.as_bytes()).max(1)
+        xxh3_64(text.as_bytes()).max(1)
     }
 }
 
 impl SystemUse {
-    /// It has more than its share all the same.
+    /// The system text is over its share although all texts that may be cut are.
     pub const fn is_over_limit(&self) -> bool {
         self.tokens > self.limit
     }
 }
 
-/// For a sentence of the log: names from the settings and numbers, nothing else.
+/// For the log: configured names and numbers, nothing else.
 impl fmt::Display for PriorityReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, used) in &self.caps {
-            let CapUse {
-                cap,
-                tokens,
-                kept,
-                cut,
-            } = used;
-            write!(
-                out,
-                "{name} {tokens} of {cap} tokens ({kept} kept, {cut} cut); "
-            )?;
+            write!(out, "{name} {} of {} tokens ", used.tokens, used.cap)?;
+            write!(out, "({} kept, {} cut); ", used.kept, used.cut)?;
         }
-        let SystemUse {
-            tokens,
-            limit,
-            kept,
-            left_out,
-            trimmed,
-        } = self.system;
+        let (used, left_out) = (&self.system, self.system.left_out);
+        write!(out, "system text {} of {} tokens ", used.tokens, used.limit)?;
         write!(
             out,
-            "system text {tokens} of {limit} tokens ({kept} kept, {left_out} left out, {trimmed} trimmed)"
+            "({} kept, {left_out} left out, {} trimmed)",
+            used.kept, used.trimmed
         )?;
         match self.left_out_elsewhere() {
             0 => Ok(()),

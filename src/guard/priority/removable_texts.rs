@@ -1,50 +1,49 @@
-//! Which annotated texts go where a prompt is over its budget, before anything without an annotation is
-//! folded: the low ones first, then medium, then high; critical ones never.
+//! Chooses the annotated texts to leave out where a prompt is over its budget, before messages are folded: low
+//! priority first, then medium, then high; critical ones never.
 //!
-//! Of one priority, texts that were sent before go first where they free enough: what the newest message
-//! brings is about the question. As little goes as possible: the smallest that frees enough, or the largest
-//! where none does. So it does not matter which of two stands first. Where a text goes that was sent before,
-//! what follows it in the provider's cache is lost, so the same request makes room for some that follow.
+//! Within a priority, texts of earlier requests come first where they free enough, since texts of the newest request
+//! belong to its question. As little as possible is left out: the smallest text that frees enough, else the largest,
+//! wherever it stands. Leaving out a text that was sent before loses the rest of the prefix cache, so the same request
+//! also makes room for requests to come.
 
 use std::collections::BTreeSet;
 
 use crate::conversation::Priority;
 
-/// Priorities of texts that may go.
+/// Priorities of texts that may be left out.
 const CLASSES: usize = 3;
 
-/// A text that may go.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::guard) struct RemovableText {
     /// Its index among the annotated texts, which are in the order of the messages.
     pub(in crate::guard) text: usize,
     pub(in crate::guard) unit: usize,
     pub(in crate::guard) priority: Priority,
-    /// Raw tokens, about: each message is rounded up as a whole.
+    /// Raw tokens saved, approximately: each message is rounded up as a whole.
     pub(in crate::guard) saves: u32,
 }
 
-/// All of them, on their way through a replay.
+/// All removable texts on their way through a replay.
 #[derive(Debug, Default)]
 pub(in crate::guard) struct RemovableTexts {
     list: Vec<RemovableText>,
-    /// The first that no request had yet.
+    /// The index of the first text that no request had yet.
     next: usize,
     sent: [RemovalPool; CLASSES],
-    /// Raw tokens that are freed at least where a text goes that was sent before.
+    /// The least raw tokens to free once a text that was sent before is left out.
     jump: u32,
 }
 
-/// A text that may go, in the order of what it saves.
+/// A removable text, ordered by its saving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PoolEntry {
     /// Raw tokens.
     saves: u32,
-    /// Its place in the list.
+    /// Its index in the list.
     at: usize,
 }
 
-/// Texts of one priority by what they save.
+/// Texts of one priority by their saving.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RemovalPool {
     by_size: BTreeSet<PoolEntry>,
@@ -58,15 +57,11 @@ impl RemovalPool {
         }
     }
 
-    /// The smallest that saves so much; the largest where none does. The oldest of equal ones.
+    /// The smallest text that saves `needed` raw tokens, else the largest. Of equal ones the oldest.
     fn find_best(&self, needed: u32) -> Option<PoolEntry> {
-        let first = |saves: u32| {
-            self.by_size
-                .range(PoolEntry { saves, at: 0 }..)
-                .next()
-                .copied()
-        };
-        first(needed).or_else(|| first(self.by_size.last()?.saves))
+        let first = |saves| self.by_size.range(PoolEntry { saves, at: 0 }..).next();
+        let best = first(needed).or_else(|| first(self.by_size.last()?.saves));
+        best.copied()
     }
 
     fn remove(&mut self, entry: PoolEntry) {
@@ -75,38 +70,38 @@ impl RemovalPool {
         }
     }
 
-    /// Takes what [`Self::find`] finds.
+    /// Takes the text of [`Self::find_best`] out of the pool. Returns its index in the list.
     pub(super) fn take_best(&mut self, needed: u32) -> Option<usize> {
-        let found = self.find_best(needed)?;
-        self.remove(found);
-        Some(found.at)
+        let best = self.find_best(needed)?;
+        self.remove(best);
+        Some(best.at)
     }
 }
 
-/// The one of two pools' finds that leaves more: the smaller where both suffice, else the larger.
+/// The better of two entries: the smaller where both save enough, else the larger. Of equal ones the first.
 fn choose_better(
-    one: Option<PoolEntry>,
-    other: Option<PoolEntry>,
+    sent: Option<PoolEntry>,
+    fresh: Option<PoolEntry>,
     needed: u32,
 ) -> Option<PoolEntry> {
-    let (Some(one), Some(other)) = (one, other) else {
-        return one.or(other);
+    let (Some(sent), Some(fresh)) = (sent, fresh) else {
+        return sent.or(fresh);
     };
-    let both = one.saves.min(other.saves) >= needed;
-    let takes_one = match both {
-        true => one.saves <= other.saves,
-        false => one.saves >= other.saves,
+    let both_suffice = sent.saves.min(fresh.saves) >= needed;
+    let takes_sent = match both_suffice {
+        true => sent.saves <= fresh.saves,
+        false => sent.saves >= fresh.saves,
     };
-    Some(if takes_one { one } else { other })
+    Some(if takes_sent { sent } else { fresh })
 }
 
-/// What was found of one request.
+/// The search for texts to leave out of one request.
 pub(in crate::guard) struct RemovalSearch {
     class: usize,
-    /// The newest message's own texts, not looked at yet or left.
+    /// Texts that are new with this request and not left out.
     fresh: [RemovalPool; CLASSES],
     first_fresh: usize,
-    /// Raw tokens that texts sent before freed.
+    /// Raw tokens freed by texts that were sent before.
     freed: u32,
 }
 
@@ -119,32 +114,31 @@ impl RemovableTexts {
         }
     }
 
-    /// Whether no text may go: so it is for nearly every conversation, which pays nothing then.
     pub(in crate::guard) const fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Texts of units before `until` were sent with an earlier request; those that `stays` denies are
-    /// part of no request any more.
+    /// Marks the texts of units before `until` as sent by an earlier request, where `stays` says that the unit is still
+    /// part of requests.
     pub(in crate::guard) fn mark_sent_until(
         &mut self,
         until: usize,
         stays: impl Fn(usize) -> bool,
     ) {
-        while let Some(spare) = self.list.get(self.next).filter(|it| it.unit < until) {
-            if stays(spare.unit) {
-                self.sent[spare.priority as usize].add_text(spare.saves, self.next);
+        while let Some(text) = self.list.get(self.next).filter(|it| it.unit < until) {
+            if stays(text.unit) {
+                self.sent[text.priority as usize].add_text(text.saves, self.next);
             }
             self.next += 1;
         }
     }
 
-    /// Begins with the request that ended before unit `until`.
+    /// Begins the search for the request that ended before unit `until`.
     pub(in crate::guard) fn begin_search(&mut self, until: usize) -> RemovalSearch {
         let first_fresh = self.next;
         let mut fresh: [RemovalPool; CLASSES] = Default::default();
-        while let Some(spare) = self.list.get(self.next).filter(|it| it.unit < until) {
-            fresh[spare.priority as usize].add_text(spare.saves, self.next);
+        while let Some(text) = self.list.get(self.next).filter(|it| it.unit < until) {
+            fresh[text.priority as usize].add_text(text.saves, self.next);
             self.next += 1;
         }
         RemovalSearch {
@@ -155,7 +149,7 @@ impl RemovableTexts {
         }
     }
 
-    /// The next text that goes of a request that is `over` raw tokens over its budget.
+    /// The next text to leave out of a request that is `over` raw tokens over its budget.
     pub(in crate::guard) fn take_next(
         &mut self,
         search: &mut RemovalSearch,
@@ -165,42 +159,32 @@ impl RemovableTexts {
             let sent = &mut self.sent[search.class];
             let fresh = &mut search.fresh[search.class];
             let jump = self.jump.saturating_sub(search.freed);
-            let found = if over == 0 {
-                // Enough is freed; what follows has lost its cache, so more goes at once.
-                let needed = if search.freed > 0 { jump } else { 0 };
-                return self.take_sent(search, needed);
+            let best = if over == 0 {
+                // Enough is freed. Where the prefix cache is lost anyway, more is freed at once.
+                if search.freed == 0 || jump == 0 {
+                    return None;
+                }
+                Some(sent.find_best(jump)?)
             } else if sent.sum >= u64::from(over) {
                 sent.find_best(over.max(jump))
             } else {
                 choose_better(sent.find_best(over), fresh.find_best(over), over)
             };
-            if let Some(found) = found {
-                sent.remove(found);
-                fresh.remove(found);
-                return Some(self.record_taken(search, found.at));
+            if let Some(best) = best {
+                sent.remove(best);
+                fresh.remove(best);
+                let text = self.list[best.at];
+                if best.at < search.first_fresh {
+                    search.freed = search.freed.saturating_add(text.saves);
+                }
+                return Some(text);
             }
             search.class += 1;
         }
         None
     }
 
-    fn take_sent(&mut self, search: &mut RemovalSearch, needed: u32) -> Option<RemovableText> {
-        if needed == 0 {
-            return None;
-        }
-        let at = self.sent[search.class].take_best(needed)?;
-        Some(self.record_taken(search, at))
-    }
-
-    fn record_taken(&self, search: &mut RemovalSearch, at: usize) -> RemovableText {
-        let spare = self.list[at];
-        if at < search.first_fresh {
-            search.freed = search.freed.saturating_add(spare.saves);
-        }
-        spare
-    }
-
-    /// The request goes out: what is left of its own was sent from now on.
+    /// The request goes out: later requests count its remaining texts as sent.
     pub(in crate::guard) fn end_search(&mut self, search: RemovalSearch) {
         for (sent, fresh) in self.sent.iter_mut().zip(search.fresh) {
             for entry in fresh.by_size {

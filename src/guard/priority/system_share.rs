@@ -1,5 +1,5 @@
-//! The share of the budget that system text may have: the instructions at the start have it together, and each
-//! that comes later has what those before it leave.
+//! The share of system text in the budget: the instructions at the start have it together, and each later system
+//! message has what the messages before it leave.
 
 use std::ops::Range;
 
@@ -8,20 +8,20 @@ use crate::guard::{cuts::sum_tokens, results::find_common_level};
 
 /// No text without an annotation is shortened below this; raw tokens.
 const LEAST_TOKENS: u32 = 128;
-/// Rounds in which what is rounded up in each text is found again in the sum.
+/// Rounds of shortening: each text is rounded up, so the sum may be over the limit after a round.
 const TRIM_ROUNDS: usize = 8;
 
 impl Priorities<'_> {
-    /// Holds each group of instructions to what it may have.
+    /// Holds each group of system messages to the share that the groups before it leave.
     pub(super) fn enforce_system_share(&mut self, tokens: &mut [u32]) {
         let messages = &self.view.conversation.items;
-        let instructs = |at: &usize| messages[*at].author.is_system();
-        let start = (0..messages.len()).take_while(instructs).count();
-        let later = (start..messages.len()).filter(instructs);
+        let is_system = |at: &usize| messages[*at].author.is_system();
+        let start = (0..messages.len()).take_while(is_system).count();
+        let later = (start..messages.len()).filter(is_system);
         let mut before = 0u32;
         for group in std::iter::once(0..start).chain(later.map(|at| at..at + 1)) {
             let most = self.limit.saturating_sub(before);
-            self.leave_out(group.clone(), most, tokens);
+            self.leave_out_texts(group.clone(), most, tokens);
             if self.view.policy.settings.trim_system {
                 self.trim_texts(group.clone(), most, tokens);
             }
@@ -30,12 +30,12 @@ impl Priorities<'_> {
     }
 
     /// Leaves out annotated texts until these messages are within `most` raw tokens.
-    fn leave_out(&mut self, messages: Range<usize>, most: u32, tokens: &mut [u32]) {
+    fn leave_out_texts(&mut self, messages: Range<usize>, most: u32, tokens: &mut [u32]) {
         if sum_tokens(&tokens[messages.clone()]) <= most {
             return;
         }
         let mut pools: [RemovalPool; 3] = Default::default();
-        for at in self.pieces_of(messages.clone()) {
+        for at in self.texts_of(messages.clone()) {
             if let Some((priority, saves)) = self.find_saving(at) {
                 pools[priority as usize].add_text(saves, at);
             }
@@ -43,7 +43,10 @@ impl Priorities<'_> {
         for pool in &mut pools {
             loop {
                 let over = sum_tokens(&tokens[messages.clone()]).saturating_sub(most);
-                let Some(at) = (over > 0).then(|| pool.take_best(over)).flatten() else {
+                if over == 0 {
+                    return;
+                }
+                let Some(at) = pool.take_best(over) else {
                     break;
                 };
                 self.replace_with_placeholder(at, tokens);
@@ -53,20 +56,21 @@ impl Priorities<'_> {
 
     /// Shortens texts without an annotation until these messages are within `most` raw tokens.
     fn trim_texts(&mut self, messages: Range<usize>, most: u32, tokens: &mut [u32]) {
-        let plain: Vec<usize> = self
-            .pieces_of(messages.clone())
-            .filter(|&at| self.pieces[at].priority.is_none() && self.pieces[at].sound)
-            .collect();
+        let is_plain = |at: &usize| {
+            let text = &self.texts[*at];
+            text.priority.is_none() && text.decodable
+        };
+        let plain: Vec<usize> = self.texts_of(messages.clone()).filter(is_plain).collect();
         for _ in 0..TRIM_ROUNDS {
             let over = sum_tokens(&tokens[messages.clone()]).saturating_sub(most);
             if over == 0 {
                 return;
             }
-            let now: Vec<u32> = plain.iter().map(|&at| self.pieces[at].tokens).collect();
+            let now: Vec<u32> = plain.iter().map(|&at| self.texts[at].tokens).collect();
             let target = sum_tokens(&now).saturating_sub(over);
             let level = find_common_level(now, target).max(LEAST_TOKENS);
             for &at in &plain {
-                if self.pieces[at].tokens > level {
+                if self.texts[at].tokens > level {
                     self.cut_text(at, level, Shortening::Trimmed, tokens);
                 }
             }

@@ -38,7 +38,7 @@ fn part(text: &str, annotation: Value) -> Value {
     json!({ "type": "text", "text": text, "plimsoll": annotation })
 }
 
-/// What goes out, annotations taken out, and the plan.
+/// The messages that go out, without annotations, and the plan.
 fn sent(messages: &[Value], policy: &Policy<'_>) -> (Value, Plan) {
     let conversation = read(messages);
     let plan = plan(&conversation, policy, &Recall::default());
@@ -50,7 +50,7 @@ fn sent(messages: &[Value], policy: &Policy<'_>) -> (Value, Plan) {
     (body["messages"].clone(), plan)
 }
 
-fn hows(plan: &Plan) -> Vec<(usize, Option<usize>, Shortening)> {
+fn shortenings(plan: &Plan) -> Vec<(usize, Option<usize>, Shortening)> {
     let shortened = plan.report.texts.shortened.iter();
     shortened.map(|it| (it.message, it.part, it.how)).collect()
 }
@@ -71,7 +71,7 @@ fn a_named_text_is_held_to_its_cap() {
         ]}),
         call,
         json!({"role": "tool", "tool_call_id": "c", "content": long, "plimsoll": schema}),
-        // What a message says of itself holds for each of its parts.
+        // The annotation of a message holds for each part without one.
         json!({"role": "user", "plimsoll": schema, "content": [
             {"type": "text", "text": long, "cache_control": {"type": "ephemeral"}},
             part(&long, json!({"name": "other"})),
@@ -101,7 +101,7 @@ fn a_named_text_is_held_to_its_cap() {
     assert!(!out.to_string().contains("plimsoll"));
     let expected = [(0, None), (2, Some(0)), (5, Some(0))];
     assert_eq!(
-        hows(&plan),
+        shortenings(&plan),
         expected.map(|(at, part)| (at, part, Shortening::Capped))
     );
     assert_eq!(plan.report.format_actions(), "capped=3");
@@ -132,7 +132,7 @@ fn system_text_over_its_share_goes_by_priority() {
         let (out, plan) = sent(&messages, &policy(&settings, 16_384));
         assert_eq!(out.as_array().unwrap().len(), messages.len());
         let over = plan.report.texts.system.is_over_limit();
-        let gone: Vec<_> = hows(&plan).into_iter().map(|(at, ..)| at).collect();
+        let gone: Vec<_> = shortenings(&plan).into_iter().map(|(at, ..)| at).collect();
         (gone, over, out)
     };
     // Six texts of some 500 tokens in a budget of 12,096.
@@ -183,7 +183,7 @@ fn system_text_without_annotations_is_shortened_only_where_asked() {
 }
 
 #[test]
-fn what_was_told_is_told_again_only_when_it_changes() {
+fn the_report_is_new_only_when_its_counts_change() {
     let text = "x".repeat(9_000);
     let schema = json!({"name": "schema"});
     let mut messages = vec![
@@ -193,30 +193,25 @@ fn what_was_told_is_told_again_only_when_it_changes() {
     let settings = capped("schema", 500);
     let policy = policy(&settings, 100_000);
     let mut recall = Recall::default();
-    let mut news = Vec::new();
+    let mut is_new = Vec::new();
     for step in 0..6 {
-        let annotation = if step < 3 {
-            json!(null)
-        } else {
-            schema.clone()
-        };
-        messages
-            .push(json!({"role": "user", "content": format!("{step}"), "plimsoll": annotation}));
+        let note = if step < 3 { &Value::Null } else { &schema };
+        messages.push(json!({"role": "user", "content": format!("{step}"), "plimsoll": note}));
         let plan = plan(&read(&messages), &policy, &recall);
-        news.push(plan.report.texts.new);
+        is_new.push(plan.report.texts.new);
         recall.memory = plan.memory;
         messages[0]["content"] = json!(format!("{text} at {step} o'clock"));
         if step == 3 {
             messages.truncate(6);
         }
     }
-    assert_eq!(news, [true, false, false, true, true, true]);
+    assert_eq!(is_new, [true, false, false, true, true, true]);
     let plain = plan(&read(&messages[1..2]), &policy, &Recall::default());
     assert!(!plain.report.texts.new && !plain.report.texts.has_content());
 }
 
 #[test]
-fn the_grid_stands_on_what_is_sent() {
+fn the_grid_depends_on_capped_texts_as_sent() {
     let settings = GuardConfig {
         max_prompt_tokens: Some(6_000),
         ..capped("schema", 1_000)
@@ -243,7 +238,7 @@ fn the_grid_stands_on_what_is_sent() {
 }
 
 #[test]
-fn texts_that_went_stay_gone_with_what_is_remembered_and_without() {
+fn left_out_texts_stay_out_with_memory_and_without() {
     let settings = GuardConfig::default();
     let policy = policy(&settings, 12_000);
     let mut messages = vec![system(
@@ -272,7 +267,7 @@ fn texts_that_went_stay_gone_with_what_is_remembered_and_without() {
         );
         cuts += usize::from(with.report.texts.cut);
         assert!(with.report.folded.is_none(), "turn {turn}");
-        // What was counted otherwise brings nothing back.
+        // Another calibration brings nothing back.
         let other = Recall {
             calibration: crate::guard::estimate::Calibration::from_ratio(0.5),
             memory: with.memory.clone(),
@@ -289,7 +284,7 @@ fn texts_that_went_stay_gone_with_what_is_remembered_and_without() {
 }
 
 #[test]
-fn half_a_surrogate_pair_is_left_alone() {
+fn half_a_surrogate_pair_is_not_edited() {
     let half = format!("{}\\ud800", "a".repeat(9_000));
     let body = format!(
         r#"{{"messages":[{{"role":"system","content":"{half}","plimsoll":{{"name":"schema","priority":"low"}}}},{{"role":"user","content":"u"}}]}}"#
@@ -353,7 +348,7 @@ fn message() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn instructions_that_come_later_change_nothing_that_was_sent() {
+fn later_instructions_change_nothing_that_was_sent() {
     let settings = GuardConfig {
         system_share: 0.1,
         trim_system: true,
@@ -382,7 +377,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn caps_and_shares_hold_and_a_second_pass_finds_nothing(
+    fn caps_and_shares_hold_and_a_second_pass_changes_nothing(
         messages in prop::collection::vec(message(), 1..8),
         cap in 64u32..2_000,
         share in 0.05f64..0.9,
@@ -416,7 +411,7 @@ proptest! {
             let again = index_body(body.clone()).unwrap();
             let second = plan(&again, &policy, &Recall::default());
             if take_out && unannotated_or_critical && trim {
-                // What was critical is now like any other text.
+                // Without annotations, a critical text is like any other.
                 continue;
             }
             prop_assert!(second.edits.is_empty(), "{:?}\n{:?}", first.report.texts, second.report.texts);

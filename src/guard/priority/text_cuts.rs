@@ -1,4 +1,4 @@
-//! A text cut down to raw tokens: its beginning and end stay around a marker.
+//! Cuts a text down to a number of raw tokens: its beginning and end stay around a marker.
 //!
 //! Cuts lie between characters, never inside an escape, and at the end of a line where one is near.
 
@@ -11,11 +11,11 @@ use crate::{
     json::text::{self, TextWalk},
 };
 
-/// What sums of fractions may be off by; raw tokens.
+/// The most that sums of fractions may be off by; raw tokens.
 const SLACK: f64 = 0.01;
 
-/// What stays of a text within so many raw tokens, marker included, where these hold the marker;
-/// `None` where all of it stays, or where it has no decoded form.
+/// Cuts a text down to `most` raw tokens, marker included, or to the marker alone where that is larger. `None` where
+/// the text is within `most`, or cannot be decoded.
 pub(super) fn cut_to_tokens(raw: &[u8], most: u32, weights: &Weights) -> Option<TextReplacement> {
     let whole = text::measure_text(raw);
     if weights.count_text_tokens(&whole) <= most {
@@ -23,7 +23,7 @@ pub(super) fn cut_to_tokens(raw: &[u8], most: u32, weights: &Weights) -> Option<
     }
     let longest = TruncationMarker::Plain.format_marker(whole.total_chars());
     let marker = weights.text_weight(&text::measure_text(longest.as_bytes()));
-    // Raw tokens of the beginning, and of the end.
+    // Raw tokens of the beginning and of the end, each.
     let room = (f64::from(most) - marker - SLACK).max(0.0) / 2.0;
     let whole = weights.text_weight(&whole);
     let (mut head, mut tail, mut passed, mut total) = (0, None, 0.0, 0);
@@ -42,14 +42,14 @@ pub(super) fn cut_to_tokens(raw: &[u8], most: u32, weights: &Weights) -> Option<
         return None;
     }
     let tail = tail.unwrap_or(total).max(head);
-    let gone = widen_to_lines(TextWalk::new(raw), head..tail, total);
-    let marker = TruncationMarker::Plain.format_marker(gone.len());
-    let gone = find_byte_offset(raw, gone.start)..find_byte_offset(raw, gone.end);
-    let mut sizes = text::measure_text(&raw[..gone.start]);
+    let removed = widen_to_lines(TextWalk::new(raw), head..tail, total);
+    let marker = TruncationMarker::Plain.format_marker(removed.len());
+    let removed = find_byte_offset(raw, removed.start)..find_byte_offset(raw, removed.end);
+    let mut sizes = text::measure_text(&raw[..removed.start]);
     sizes += text::measure_text(marker.as_bytes());
-    sizes += text::measure_text(&raw[gone.end..]);
+    sizes += text::measure_text(&raw[removed.end..]);
     Some(TextReplacement {
-        gone,
+        removed,
         text: marker,
         sizes,
     })
@@ -64,16 +64,12 @@ mod tests {
 
     fn cut(text: &str, most: u32) -> Option<(String, u32)> {
         let (raw, weights) = (escape_text(text), Weights::new(3.0));
-        let with = cut_to_tokens(raw.as_bytes(), most, &weights)?;
-        let left = format!(
-            "{}{}{}",
-            &raw[..with.gone.start],
-            with.text,
-            &raw[with.gone.end..]
-        );
-        assert_eq!(text::measure_text(left.as_bytes()), with.sizes);
+        let cut = cut_to_tokens(raw.as_bytes(), most, &weights)?;
+        let mut left = raw;
+        left.replace_range(cut.removed, &cut.text);
+        assert_eq!(text::measure_text(left.as_bytes()), cut.sizes);
         let left = decode_text(left.as_bytes()).unwrap();
-        Some((left, weights.count_text_tokens(&with.sizes)))
+        Some((left, weights.count_text_tokens(&cut.sizes)))
     }
 
     #[test]
@@ -102,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn half_a_pair_is_left_alone() {
+    fn half_a_surrogate_pair_is_not_edited() {
         let raw = format!("{}\\ud800", "a".repeat(900));
         assert!(cut_to_tokens(raw.as_bytes(), 64, &Weights::new(3.0)).is_none());
     }
 
     proptest! {
         #[test]
-        fn what_is_left_is_within_and_is_not_cut_again(
+        fn a_cut_text_is_within_its_tokens_and_not_cut_again(
             pieces in prop::collection::vec(prop::sample::select(vec!["word ", "字", "\n", "😀", "\"\\", "é", "\u{1}"]), 0..600),
             most in 64u32..400,
         ) {

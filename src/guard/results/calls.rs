@@ -98,7 +98,8 @@ impl ToolResults<'_> {
             sizes += inserted;
             cut.edits.merge(cut_values.edits);
         }
-        let (limit, marker) = (TruncationLimit::with_halves(most), TruncationMarker::Plain);
+        let limit = TruncationLimit::with_halves(most);
+        let marker = TruncationMarker::Plain;
         let text_cut = (!self.echoes.contains(&at))
             .then(|| truncate::cut_result(conversation, message, limit, marker));
         if let Some(text_cut) = text_cut.flatten() {

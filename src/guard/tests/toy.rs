@@ -1,5 +1,5 @@
-//! The guard's invariants over the toy format, which shares nothing with chat completions; and both formats'
-//! plans for the same conversation.
+//! The guard's invariants over the toy format, which shares nothing with chat completions, and a comparison of both
+//! formats' plans for the same conversation.
 
 mod stages;
 mod translate;
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn every_plan_keeps_the_invariants_whatever_answer_is_asked_for(case in any_conversation(40), window in any_window(), asked in any_answer_share()) {
+    fn every_plan_keeps_the_invariants_with_any_answer_cap(case in any_conversation(40), window in any_window(), asked in any_answer_share()) {
         let asked = (f64::from(window) * asked) as u32;
         let body = case.session.asking_for(asked).whole();
         for profile in profiles_of(&case) {
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn every_line_of_defence_keeps_the_invariants(case in any_conversation(50), window in any_window(), seed in any::<u64>()) {
+    fn every_plan_keeps_the_invariants_with_any_settings(case in any_conversation(50), window in any_window(), seed in any::<u64>()) {
         let body = annotate_randomly(&CHAT.read(&case.body()), seed);
         for profile in profiles_of(&case) {
             TOY.check_with(&body, window, profile, &any_settings(seed));
@@ -86,13 +86,13 @@ proptest! {
     }
 
     #[test]
-    fn every_line_of_defence_keeps_the_prefix_but_for_cuts(case in any_conversation(30), window in any_window(), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
+    fn the_prefix_changes_only_at_cuts_with_any_settings(case in any_conversation(30), window in any_window(), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
         TOY.grow(&case.session, window, profiles[profile.index(profiles.len())], &any_settings(seed), Some(seed));
     }
 
     #[test]
-    fn a_plan_is_that_of_chat_whatever_is_injected(case in any_conversation(40), window in any_window(), seed in any::<u64>()) {
+    fn a_plan_equals_that_of_chat_with_any_injections(case in any_conversation(40), window in any_window(), seed in any::<u64>()) {
         let body = annotate_randomly(&CHAT.read(&case.body()), seed);
         let chat = CHAT.read(&body);
         let recall = Recall { injections: made::make_injected(&chat, seed), ..Recall::default() };
@@ -101,20 +101,20 @@ proptest! {
             let plan = plans::check_plan(&body, window, profile, &recall, &settings);
             let toy = TOY.read(&body);
             let toy_plan = guard::plan(&toy, &make_policy(profile, window, &settings), &in_toy(&recall));
-            is_the_same((&chat, &plan), (&toy, &toy_plan));
+            assert_same_plan((&chat, &plan), (&toy, &toy_plan));
         }
     }
 
     #[test]
-    fn a_session_goes_as_in_chat(case in any_conversation(30), window in any_window(), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
+    fn the_plans_of_a_session_equal_those_of_chat(case in any_conversation(30), window in any_window(), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
         let settings = any_settings(seed);
         grow_both(&case, &make_policy(profiles[profile.index(profiles.len())], window, &settings), seed);
     }
 }
 
-/// A session in both formats, with prompts and turns that are injected as it grows and at times a course, each
-/// with the memory of its own plans.
+/// Grows a session in both formats, each with the memory of its plans. Prompts and turns are injected on the way, and
+/// at times a course begins.
 fn grow_both(case: &GeneratedCase, policy: &Policy<'_>, seed: u64) {
     let whole = CHAT.read(&case.body());
     let all = random_records(&whole, non_system_indices(&whole).len(), seed);
@@ -137,7 +137,7 @@ fn grow_both(case: &GeneratedCase, policy: &Policy<'_>, seed: u64) {
         };
         let plan = guard::plan(&chat, policy, &chat_recall);
         let toy_plan = guard::plan(&toy, policy, &toy_recall);
-        is_the_same((&chat, &plan), (&toy, &toy_plan));
+        assert_same_plan((&chat, &plan), (&toy, &toy_plan));
         let alternates = plan.memory.alternates;
         for urgent in [false, true] {
             assert_eq!(
@@ -151,8 +151,8 @@ fn grow_both(case: &GeneratedCase, policy: &Policy<'_>, seed: u64) {
     }
 }
 
-/// The same is truncated, cleared, folded and remembered, and the same goes out.
-fn is_the_same(chat: (&Conversation, &Plan), toy: (&Conversation, &Plan)) {
+/// Asserts that both plans report and remember the same, and send the same messages.
+fn assert_same_plan(chat: (&Conversation, &Plan), toy: (&Conversation, &Plan)) {
     assert_eq!(
         format!("{:?}", toy.1.report),
         format!("{:?}", chat.1.report)
@@ -168,23 +168,23 @@ fn is_the_same(chat: (&Conversation, &Plan), toy: (&Conversation, &Plan)) {
     );
 }
 
-/// Without the digests of messages, which differ from format to format.
+/// Memory without the digests of messages, which differ between the formats.
 fn without_digests(memory: &GuardMemory) -> GuardMemory {
-    let tight = memory.tight.iter().map(|&(_, held)| (0, held));
+    let tight = memory.tight.iter().map(|&(_, limit)| (0, limit));
     GuardMemory {
         tight: tight.collect(),
         ..memory.clone()
     }
 }
 
-/// With everything injected as the toy format has it, and nothing remembered.
+/// The same injections in the toy format, without memory.
 fn in_toy(recall: &Recall) -> Recall {
-    let mut ours = Injections::clone(&recall.injections);
-    for record in &mut ours.records {
+    let mut injections = Injections::clone(&recall.injections);
+    for record in &mut injections.records {
         match &mut record.what {
             InjectionContent::Round(turn) => {
-                for said in turn {
-                    said.json = message_to_toy(&said.json).into();
+                for message in turn {
+                    message.json = message_to_toy(&message.json).into();
                 }
             }
             InjectionContent::Calls { calls, results, .. } => {
@@ -200,7 +200,7 @@ fn in_toy(recall: &Recall) -> Recall {
             | InjectionContent::Spoken { .. } => {}
         }
     }
-    ours.tools = ours.tools.map(|tools| InjectedTools {
+    injections.tools = injections.tools.map(|tools| InjectedTools {
         field: match tools.field {
             "tools" => "gear",
             _ => "old_gear",
@@ -208,14 +208,14 @@ fn in_toy(recall: &Recall) -> Recall {
         ..tools
     });
     Recall {
-        injections: ours,
+        injections,
         messages: recall.messages,
         ..Recall::default()
     }
 }
 
 #[test]
-fn what_was_spoken_in_a_turn_before_is_left_out_of_the_answer() {
+fn text_of_a_round_is_removed_from_the_answer() {
     let body = br#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","content":"abc","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"r"}]}"#;
     let spoken = InjectionContent::Spoken {
         chars: 3,
@@ -229,7 +229,7 @@ fn what_was_spoken_in_a_turn_before_is_left_out_of_the_answer() {
     let (chat, toy) = (CHAT.read(body), TOY.read(body));
     let plan = guard::plan(&chat, &policy, &recall);
     let toy_plan = guard::plan(&toy, &policy, &in_toy(&recall));
-    is_the_same((&chat, &plan), (&toy, &toy_plan));
-    let out = apply_plan(&toy, &toy_plan);
+    assert_same_plan((&chat, &plan), (&toy, &toy_plan));
+    let out = sent(&toy, &toy_plan);
     assert!(String::from_utf8_lossy(&out).contains(r#""words":false"#));
 }

@@ -1,5 +1,4 @@
-//! What session, recovery and compaction make of a conversation in the toy format is what they make of it in
-//! chat completions.
+//! Session, recovery and compaction treat a conversation in the toy format as they treat it in chat completions.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -31,7 +30,7 @@ proptest! {
 
     #[test]
     fn a_session_is_found_again(case in any_conversation(20)) {
-        keys_are_looked_for(&case.session);
+        assert_states_found(&case.session);
     }
 
     #[test]
@@ -61,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_found_is_the_same(case in any_conversation(40), window in any_window()) {
+    fn the_plan_is_explained_alike(case in any_conversation(40), window in any_window()) {
         let body = case.body();
         let found = |conversation: &Conversation| describe_plan(conversation, profiles_of(&case)[0], window);
         prop_assert_eq!(found(&TOY.read(&body)), found(&CHAT.read(&body)));
@@ -69,7 +68,7 @@ proptest! {
 }
 
 /// Each request of a session looks for the state that the one before it left.
-fn keys_are_looked_for(session: &Session) {
+fn assert_states_found(session: &Session) {
     let tenant = Tenant::from_parts([1; 16], Account::from_bytes([2; 16]));
     let mut before: Option<[Lineage; 2]> = None;
     for request in 0..session.requests() {
@@ -81,7 +80,7 @@ fn keys_are_looked_for(session: &Session) {
         assert_eq!(now[0].messages(), now[1].messages());
         assert_eq!(now[0].probes().len(), now[1].probes().len());
         if let Some(before) = before {
-            // What was said after the request before begins with its answer.
+            // The first new message after the last request is its answer.
             let answer = session.messages_at(request - 1);
             let places = [0, 1].map(|format: usize| {
                 let keys = before[format].state_keys(read[format].items[answer].short_digest)?;
@@ -117,7 +116,7 @@ fn begin_course(
     )
 }
 
-/// The first request for a summary, and how many are still to come.
+/// The first request for a summary, and the number of requests after it.
 fn ask_for_summary(
     conversation: &Conversation,
     profile: &'static Profile,
@@ -145,7 +144,7 @@ fn ask_for_summary(
     Some((work.remaining_requests(), body.to_vec()))
 }
 
-/// The report of the API, without what the bodies weigh in bytes and without the model, which is the aim's.
+/// The plan as the API reports it, without the sizes of the bodies.
 fn describe_plan(conversation: &Conversation, profile: &'static Profile, window: u32) -> Value {
     let settings = settings();
     let aim = Aim {

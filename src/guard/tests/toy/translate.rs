@@ -1,5 +1,5 @@
-//! Chat completions to the toy format and back, by serde_json and with texts as they are spelled: neither the
-//! proxy's own code nor a decoder of escapes has a part in it.
+//! Translates chat completions to the toy format and back with serde_json. Texts stay as they are spelled: neither the
+//! proxy's code nor a decoder of escapes is used.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ impl Members {
     }
 
     /// # Panics
-    /// A member has a name of chat completions: something wrote that format's JSON into a body of the toy's.
+    /// A member has a name of chat completions: something wrote that format's JSON into a body in the toy format.
     fn rename_to_chat(mut self, names: &Names) -> Self {
         for (chat, toy) in names {
             assert!(!self.has(chat), "{chat} in {:?}", self.0);
@@ -95,7 +95,7 @@ impl Members {
         self.0.contains_key(name)
     }
 
-    /// Translates the value of a member, where it is there.
+    /// Translates the value of a member, if there is one.
     fn change(&mut self, name: &str, translate: impl Fn(&str) -> String) {
         if let Some(value) = self.0.get_mut(name) {
             *value = translate(value);
@@ -127,7 +127,7 @@ pub(super) fn to_toy(body: &[u8]) -> Vec<u8> {
 
 pub(super) fn message_to_toy(message: &str) -> String {
     let mut members = Members::read(message);
-    // The call of a legacy answer, which stands in no list.
+    // The call of a legacy answer stands in no list.
     members.change("function_call", |call| {
         Members::read(call).rename_to_toy(FUNCTION).write()
     });
@@ -162,7 +162,7 @@ pub(super) fn call_to_toy(call: &str) -> String {
 
 fn part_to_toy(part: &str) -> String {
     let mut part = Members::read(part).rename_to_toy(PART);
-    // What has a name of its own needs no type.
+    // The name of the member tells the type.
     if part.has("line") || part.has("sketch") {
         part.0.remove("reel");
     }
@@ -186,7 +186,7 @@ fn entry_to_chat(entry: &str) -> String {
     members.change("says", |says| {
         let words = Members::read(says).0.remove("words").unwrap();
         match words.as_str() {
-            "null" => panic!("a content of nothing as chat completions have it"),
+            "null" => panic!("a null content of chat completions in the toy format"),
             "false" => "null".to_owned(),
             words => each(words, block_to_chat),
         }
