@@ -261,9 +261,9 @@ fn relay_sifted(bencher: Bencher<'_, '_>, kind: BodyKind) {
     relayed(bencher, kind, |answer| {
         let foot = relay::FooterOptions {
             trailers: &[],
-            within: Duration::from_millis(50),
+            max_wait: Duration::from_millis(50),
         };
-        relay::stream_sifted_answer(answer, sifting, Box::new(NoRounds), false, foot)
+        relay::stream_filtered_answer(answer, sifting, Box::new(NoRounds), false, foot)
     });
 }
 

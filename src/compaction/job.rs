@@ -184,8 +184,12 @@ impl<C: SummaryClient> SummaryJob<C> {
         };
         match relay::buffer_answer(answer, &provider.name, room).await? {
             BufferedAnswer::Overlong(_) => Err(JobError::Overlong),
-            BufferedAnswer::Complete { head, body, heard } => {
-                if let Some(usage) = heard.usage {
+            BufferedAnswer::Complete {
+                head,
+                body,
+                summary,
+            } => {
+                if let Some(usage) = summary.usage {
                     cost.summary_tokens = usage.completion_tokens.unwrap_or(0);
                     cost.prompt_tokens += u64::from(usage.prompt_tokens);
                     cost.completion_tokens += u64::from(cost.summary_tokens);

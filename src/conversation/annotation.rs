@@ -1,8 +1,8 @@
-//! Annotations: what a client says of a message, or of a part of one, to us and to no provider:
-//! `"plimsoll": {"name": "schema", "priority": "low"}`.
+//! Annotations: members that a client adds to a message, or to a part of one, for the proxy only:
+//! `"plimsoll": {"name": "schema", "priority": "low"}`. No provider sees them.
 //!
-//! An object that has one is walked a second time to find the comma that goes with it, so that all
-//! the others cost nothing. What cannot be read is an annotation all the same, and says nothing.
+//! An object with an annotation is walked a second time to find the comma to remove with it; other
+//! objects cost nothing. An annotation that cannot be read is removed too, and has no effect.
 
 use super::{Conversation, edit::Edits};
 use crate::json::{
@@ -13,29 +13,28 @@ use crate::json::{
 /// The key of an annotation, on messages and on content parts.
 pub(crate) const ANNOTATION_KEY: &[u8] = b"plimsoll";
 
-/// One annotation. Taken out of every request before it is sent.
+/// One annotation, removed from every request before it is sent.
 #[derive(Clone, Debug)]
 pub struct Annotation {
     /// Index of its message.
     pub message: u32,
-    /// Index into [`Conversation::blocks`], where it stands on a part.
+    /// Index into [`Conversation::blocks`], if it stands on a part.
     pub part: Option<u32>,
-    /// The member, with the comma that goes with it.
+    /// The member, with the comma to remove.
     pub span: Span,
     pub name: Option<JsonString>,
     pub priority: Option<Priority>,
-    /// Something of it was not understood: it is no object, stands twice, or says what we do not
-    /// know.
+    /// It is not an object, is a duplicate, or has unknown members or values.
     pub odd: bool,
 }
 
-/// What may go first when there is too much.
+/// The order in which texts are removed, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     Low,
     Medium,
     High,
-    /// Never goes.
+    /// Never removed.
     Critical,
 }
 
@@ -52,7 +51,7 @@ impl Priority {
 }
 
 impl Annotation {
-    /// Says nothing any more: what it stood on is no part that we know.
+    /// Removes its effect, for an annotation in a content that is not understood.
     pub(crate) const fn mark_odd(&mut self) {
         self.part = None;
         self.name = None;
@@ -62,7 +61,6 @@ impl Annotation {
 }
 
 impl Conversation {
-    /// Takes all annotations out.
     pub fn take_out_annotations(&self, edits: &mut Edits) {
         for annotation in &self.annotations {
             edits.remove(annotation.span);
@@ -71,51 +69,42 @@ impl Conversation {
 
     /// Annotations of a message and its parts, in the order of the body.
     pub fn annotations_of(&self, message: usize) -> &[Annotation] {
-        let first = |message: usize| {
-            let before = |it: &Annotation| (it.message as usize) < message;
-            self.annotations.partition_point(before)
-        };
-        &self.annotations[first(message)..first(message + 1)]
+        let annotations = &self.annotations;
+        let first = |at| annotations.partition_point(|it| (it.message as usize) < at);
+        &annotations[first(message)..first(message + 1)]
     }
 
-    /// Annotations of which something was not understood.
+    /// How many annotations were not fully understood.
     pub fn odd_annotations(&self) -> usize {
         self.annotations.iter().filter(|it| it.odd).count()
     }
 
-    /// Characters of a value as it is sent.
+    /// Characters of a value as it is sent: without annotations.
     pub fn measure_span(&self, span: Span) -> TextSizes {
-        measure_without_annotations(&self.body, span, &self.annotations)
+        let mut sizes = TextSizes::default();
+        let mut at = span.start as usize;
+        let first = self
+            .annotations
+            .partition_point(|it| it.span.start < span.start);
+        let inside = self.annotations[first..].iter();
+        for annotation in inside.take_while(|it| it.span.end <= span.end) {
+            sizes += text::measure_text(&self.body[at..annotation.span.start as usize]);
+            at = annotation.span.end as usize;
+        }
+        sizes += text::measure_text(&self.body[at..span.end as usize]);
+        sizes
+    }
+
+    /// Whether a key is that of an annotation.
+    pub(crate) fn is_annotation_key(&self, key: JsonString) -> bool {
+        let at = key.span.start;
+        let next = self.annotations.partition_point(|it| it.span.end <= at);
+        let annotation = self.annotations.get(next);
+        annotation.is_some_and(|it| it.span.start <= at)
     }
 }
 
-/// Characters of a value without the annotations in it; these in the order of the body.
-pub(crate) fn measure_without_annotations(
-    body: &[u8],
-    span: Span,
-    annotations: &[Annotation],
-) -> TextSizes {
-    let mut sizes = TextSizes::default();
-    let mut at = span.start as usize;
-    let first = annotations.partition_point(|it| it.span.start < span.start);
-    let inside = annotations[first..].iter();
-    for annotation in inside.take_while(|it| it.span.end <= span.end) {
-        sizes += text::measure_text(&body[at..annotation.span.start as usize]);
-        at = annotation.span.end as usize;
-    }
-    sizes += text::measure_text(&body[at..span.end as usize]);
-    sizes
-}
-
-/// Whether a key is that of one of these annotations; these in the order of the body.
-pub(crate) fn is_annotation_key(annotations: &[Annotation], key: JsonString) -> bool {
-    let at = key.span.start;
-    let next = annotations.partition_point(|it| it.span.end <= at);
-    let near = annotations.get(next);
-    near.is_some_and(|it| it.span.start <= at)
-}
-
-/// Notes the annotations of one object, which was walked before.
+/// Adds the annotations of one object to `found`. The object is known to be valid JSON.
 pub(crate) fn find_annotations(
     body: &[u8],
     object: Span,
@@ -124,18 +113,18 @@ pub(crate) fn find_annotations(
     found: &mut Vec<Annotation>,
 ) -> Result<(), MalformedJson> {
     let first = found.len();
-    // Whether a member that stays came before, and where the last one ended.
+    // Whether a member that stays came before, and where the last member ended.
     let (mut kept, mut end) = (false, object.start);
     JsonScanner::new(body, object.start as usize).walk_object(|scan, key| {
         let start = key.quoted_span().start;
         if let (false, Some(before)) = (kept, found[first..].last_mut()) {
-            // With no member before them, annotations go up to the next one.
+            // Without a member before it, an annotation extends to the next member.
             before.span.end = start;
         }
         if &body[key.span.range()] == ANNOTATION_KEY {
-            let mut says = parse_annotation(body, scan)?;
+            let mut value = parse_annotation(body, scan)?;
             if found.len() > first {
-                says = AnnotationValue::default();
+                value = AnnotationValue::default();
             }
             found.push(Annotation {
                 message: message as u32,
@@ -144,9 +133,9 @@ pub(crate) fn find_annotations(
                     start: if kept { end } else { start },
                     end: scan.position() as u32,
                 },
-                name: says.name,
-                priority: says.priority,
-                odd: !says.understood,
+                name: value.name,
+                priority: value.priority,
+                odd: !value.understood,
             });
         } else {
             scan.take_value()?;
@@ -158,7 +147,6 @@ pub(crate) fn find_annotations(
     Ok(())
 }
 
-/// What an annotation says.
 #[derive(Default)]
 struct AnnotationValue {
     name: Option<JsonString>,
@@ -170,29 +158,29 @@ fn parse_annotation(
     body: &[u8],
     scan: &mut JsonScanner<'_>,
 ) -> Result<AnnotationValue, MalformedJson> {
-    let mut says = AnnotationValue::default();
+    let mut value = AnnotationValue::default();
     if scan.peek() != Some(b'{') {
         scan.take_value()?;
-        return Ok(says);
+        return Ok(value);
     }
-    says.understood = true;
+    value.understood = true;
     scan.walk_object(|scan, key| {
-        let text = scan.peek() == Some(b'"');
+        let is_text = scan.peek() == Some(b'"');
         match &body[key.span.range()] {
-            b"name" if text && says.name.is_none() => says.name = Some(scan.take_string()?),
-            b"priority" if text && says.priority.is_none() => {
+            b"name" if is_text && value.name.is_none() => value.name = Some(scan.take_string()?),
+            b"priority" if is_text && value.priority.is_none() => {
                 let word = scan.take_string()?;
-                says.priority = Priority::from_word(&body[word.span.range()]);
-                says.understood &= says.priority.is_some();
+                value.priority = Priority::from_word(&body[word.span.range()]);
+                value.understood &= value.priority.is_some();
             }
             _ => {
                 scan.take_value()?;
-                says.understood = false;
+                value.understood = false;
             }
         }
         Ok::<_, MalformedJson>(())
     })?;
-    Ok(says)
+    Ok(value)
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
-//! Digests of what is said, as a session is found by them.
+//! Digests of items, by which a session is found.
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::json::text;
 
-/// The digest of an answer's text and call ids, as the listener to the answer can know them: the
-/// digest of its text ([`text::digest`]; 0 or that of no text where it has none) and of each call
-/// id.
+/// Digests an answer by what is known when it streams past: the digest of its text
+/// ([`text::digest_text`]; an answer without text may have 0) and those of its call ids.
 pub fn answer_digest(text: u128, call_ids: &[u128]) -> u128 {
     let mut mix = DigestBuilder::default();
     if text != 0 && text != text::digest_text(b"") {
@@ -19,7 +18,7 @@ pub fn answer_digest(text: u128, call_ids: &[u128]) -> u128 {
     mix.finish()
 }
 
-/// A sequence of tagged digests: those of most messages without an allocation.
+/// A digest of a sequence of tagged digests. Most messages need no allocation.
 #[derive(Default)]
 pub(crate) struct DigestBuilder(SmallVec<[u8; 128]>);
 

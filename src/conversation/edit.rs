@@ -1,7 +1,7 @@
-//! Span edits -> a rope of slices.
+//! Span edits and the edited body, a rope of slices.
 //!
-//! The edited body is never put together in memory: it is the old body's slices with the new text
-//! between them. What no edit touches is the very bytes the client sent.
+//! The rope shares the memory of the client's body and holds new text between its slices, so bytes
+//! that no edit touches are never copied or changed.
 
 use std::{
     collections::VecDeque,
@@ -15,10 +15,10 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::json::scan::Span;
 
-/// Replacements of spans of one body.
+/// Replacements of spans of one body, in any order.
 ///
-/// Edits may be noted in any order. Where two overlap, the one that begins first wins and the
-/// other is left out; two insertions at one place keep the order in which they were noted.
+/// Of two that overlap, the one that begins first wins and the other is dropped. Insertions at one
+/// position keep their order.
 #[derive(Clone, Debug, Default)]
 pub struct Edits {
     edits: Vec<Edit>,
@@ -33,10 +33,8 @@ pub struct Edit {
 
 impl Edits {
     pub fn replace(&mut self, span: Span, with: impl Into<Bytes>) {
-        self.edits.push(Edit {
-            span,
-            with: with.into(),
-        });
+        let with = with.into();
+        self.edits.push(Edit { span, with });
     }
 
     pub fn insert(&mut self, at: u32, with: impl Into<Bytes>) {
@@ -47,32 +45,22 @@ impl Edits {
         self.replace(span, Bytes::new());
     }
 
-    /// Takes elements out of an array, or members out of an object, with the commas between.
-    /// `items` are all of them, in their order.
-    pub fn take_out(&mut self, items: &[Span], gone: impl Fn(usize) -> bool) {
-        let mut kept = None;
-        let gone: Vec<bool> = (0..items.len()).map(gone).collect();
-        let all = gone.iter().all(|gone| *gone);
-        for (at, item) in items.iter().enumerate().filter(|_| !all) {
-            if !gone[at] {
-                kept = Some(at);
-            } else if kept.is_some() {
-                self.remove(Span {
-                    start: items[at - 1].end,
-                    end: item.end,
-                });
-            } else {
-                self.remove(Span {
-                    start: item.start,
-                    end: items[at + 1].start,
-                });
+    /// Removes elements of an array, or members of an object, with the commas between them.
+    /// `items` are all elements or members, in their order.
+    pub fn remove_items(&mut self, items: &[Span], is_removed: impl Fn(usize) -> bool) {
+        let mut has_kept = false;
+        for (at, item) in items.iter().enumerate() {
+            if !is_removed(at) {
+                has_kept = true;
+                continue;
             }
-        }
-        if let (true, Some(first), Some(last)) = (all, items.first(), items.last()) {
-            self.remove(Span {
-                start: first.start,
-                end: last.end,
-            });
+            // The comma before it goes too; without an item before it, the comma after it.
+            let (start, end) = match (has_kept, items.get(at + 1)) {
+                (true, _) => (items[at - 1].end, item.end),
+                (false, Some(next)) => (item.start, next.start),
+                (false, None) => (item.start, item.end),
+            };
+            self.remove(Span { start, end });
         }
     }
 
@@ -84,7 +72,7 @@ impl Edits {
         self.edits.is_empty()
     }
 
-    /// The edits in the order of the body, none overlapping another.
+    /// The edits in the order of the body, without overlaps.
     pub fn ordered_edits(&self) -> Vec<Edit> {
         let mut edits = self.edits.clone();
         edits.sort_by_key(|edit| (edit.span.start, edit.span.end));
@@ -99,7 +87,6 @@ impl Edits {
         edits
     }
 
-    /// The edited body.
     pub fn apply(&self, body: &Bytes) -> Rope {
         let mut rope = Rope::default();
         let mut at = 0;
@@ -115,7 +102,7 @@ impl Edits {
     }
 }
 
-/// A body in slices. Cheap to clone, so that it can be sent again.
+/// A body in slices. A clone is cheap, so a retry can send it again.
 #[derive(Clone, Debug, Default)]
 pub struct Rope {
     slices: VecDeque<Bytes>,
@@ -139,7 +126,7 @@ impl Rope {
         self.len == 0
     }
 
-    /// All in one piece: copies unless it is one already.
+    /// The body in one piece; copies it unless it has one slice.
     pub fn to_bytes(&self) -> Bytes {
         if let (Some(only), 1) = (self.slices.front(), self.slices.len()) {
             return only.clone();
@@ -201,21 +188,21 @@ mod tests {
     }
 
     #[test]
-    fn no_edit_is_the_same_memory() {
+    fn a_body_without_edits_is_not_copied() {
         let body = Bytes::from(vec![b'x'; 100]);
         let rope = Edits::default().apply(&body);
         assert_eq!(rope.to_bytes().as_ptr(), body.as_ptr());
     }
 
     #[test]
-    fn what_is_taken_out_takes_its_commas_along() {
+    fn removed_items_take_their_commas_with_them() {
         let text = "[10, 11 ,12 , 13]";
         let items: Vec<_> = [(1, 3), (5, 7), (9, 11), (14, 16)]
             .map(|(start, end)| Span::new(start, end))
             .into();
         for gone in 0u32..16 {
             let mut edits = Edits::default();
-            edits.take_out(&items, |at| gone >> at & 1 == 1);
+            edits.remove_items(&items, |at| gone >> at & 1 == 1);
             let left = edits.apply(&Bytes::from_static(text.as_bytes())).to_bytes();
             let left: Vec<u32> = serde_json::from_slice(&left).unwrap();
             let kept: Vec<u32> = (0..4)
@@ -224,7 +211,7 @@ mod tests {
                 .collect();
             assert_eq!(left, kept);
         }
-        Edits::default().take_out(&[], |_| true);
+        Edits::default().remove_items(&[], |_| true);
     }
 
     proptest! {

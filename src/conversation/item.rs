@@ -1,4 +1,4 @@
-//! Items of a conversation: who says what, in spans of the body.
+//! Items of a conversation, in spans of the body.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::json::{
     text::TextSizes,
 };
 
-/// Who says an item.
+/// The author of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
     /// Standing instructions: `system` and `developer` messages.
@@ -21,13 +21,12 @@ pub enum Author {
 }
 
 impl Author {
-    /// Standing instructions, which comments elsewhere call system messages: always pinned, and left out of the
-    /// lineage.
+    /// Whether this is a system message in the sense of all comments (`system` or `developer`):
+    /// always pinned, and not in the lineage.
     pub const fn is_system(self) -> bool {
         matches!(self, Self::System)
     }
 
-    /// The result of a call.
     pub const fn is_tool(self) -> bool {
         matches!(self, Self::Tool)
     }
@@ -40,39 +39,56 @@ pub struct Item {
     pub span: Span,
     pub author: Author,
     pub content: Content,
-    /// Indices into [`Conversation::calls`](super::Conversation::calls). A call without an id is answered by a
-    /// result without one.
+    /// Indices into [`Conversation::calls`](super::Conversation::calls). A result without an id
+    /// answers a call without one.
     pub calls: Range<u32>,
-    /// The id of the call that a result answers. Other items may have one too, which says nothing.
+    /// The id of the call that a result answers; without meaning on other items.
     pub call_id: Option<JsonString>,
     /// The author's name; of a result, the tool's.
     pub name: Option<JsonString>,
     /// Characters of all text the model reads in this item (content, names, arguments,
     /// reasoning), by kind of text.
     pub sizes: TextSizes,
-    /// What was said, and nothing else: author, text (a string and one text block alike), media, call
-    /// ids, names, arguments, id and name of a result. The same for any spelling of the same JSON.
+    /// Covers author, text (a string and one text block alike), media, call ids, names, arguments,
+    /// and a result's id and name. The same for any spelling of the same JSON.
     pub digest: u128,
-    /// Text and call ids only, as the listener to the answer knew them: see [`answer_digest`](super::answer_digest).
+    /// Text and call ids only: see [`answer_digest`](super::answer_digest).
     pub short_digest: u128,
 }
 
-/// What an item says beside its calls.
+impl Item {
+    /// An item of an unknown author without content, for an indexer to fill.
+    pub(crate) fn new_empty() -> Self {
+        Self {
+            span: Span::default(),
+            author: Author::Unknown,
+            content: Content::Absent,
+            calls: 0..0,
+            call_id: None,
+            name: None,
+            sizes: TextSizes::default(),
+            digest: 0,
+            short_digest: 0,
+        }
+    }
+}
+
+/// The content of an item, beside its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// No such member.
+    /// The item has no content member.
     Absent,
-    /// `null`, and where it stands.
     Null(Span),
     Text(JsonString),
-    /// Indices into [`Conversation::blocks`](super::Conversation::blocks), and the list's span, brackets included.
+    /// Indices into [`Conversation::blocks`](super::Conversation::blocks), and the list's span,
+    /// brackets included.
     Blocks(Range<u32>, Span),
-    /// Something else; never edited.
+    /// Any other value; never edited.
     Other(Span),
 }
 
 impl Content {
-    /// All of it, quotes or brackets included.
+    /// The whole value, quotes or brackets included.
     pub fn span(&self) -> Option<Span> {
         match self {
             Self::Absent => None,
@@ -83,13 +99,13 @@ impl Content {
 }
 
 /// One call of an answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Call {
     pub span: Span,
     pub id: Option<JsonString>,
     pub name: Option<JsonString>,
     pub arguments: Option<JsonString>,
-    /// It stands in a list, to which other calls can be added.
+    /// It is an element of a list, to which other calls can be added.
     pub listed: bool,
 }
 

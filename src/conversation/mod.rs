@@ -1,7 +1,8 @@
 //! The neutral model of a conversation: spans into a request body, whatever its wire format.
 //!
-//! A format (in the folder `format/`) reads a body into a [`Conversation`] and writes into it. The layers
-//! above know items, blocks, calls, units and edits, and what all formats share: `model` and `stream` at the top.
+//! A format (in the folder `format/`) reads a body into a [`Conversation`] and writes into it. The
+//! layers above know items, blocks, calls, units, edits, and the members that all formats share:
+//! `model` and `stream`.
 
 pub mod annotation;
 pub(crate) mod digest;
@@ -21,12 +22,9 @@ pub use self::{
     digest::answer_digest,
     item::{Author, Block, BlockKind, Call, Content, Item},
 };
-use crate::json::{
-    scan::{JsonKind, JsonString, Span},
-    text,
-};
+use crate::json::scan::{JsonKind, JsonString, Span};
 
-/// The wire format of a request. Stored with the state of a session: the order of the variants never changes.
+/// The wire format of a request. Stored in session states, so the order of variants never changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Format {
     /// OpenAI's chat completions.
@@ -37,11 +35,11 @@ pub enum Format {
     Toy,
 }
 
-/// Where everything lies in one request body. Holds spans, never copies.
+/// The index of one request body. Holds spans, never copies.
 #[derive(Clone, Debug)]
 pub struct Conversation {
     pub format: Format,
-    /// The body as the client sent it (decoded, if it came compressed).
+    /// The body as the client sent it, decompressed.
     pub body: Bytes,
     /// The whole object, braces included.
     pub span: Span,
@@ -50,11 +48,11 @@ pub struct Conversation {
     /// The list of items, brackets included.
     pub list: Span,
     pub items: Vec<Item>,
-    /// All calls of all items; an item names its range.
+    /// The calls of all items; an item names its range.
     pub calls: Vec<Call>,
-    /// All content blocks of all items; an item names its range.
+    /// The content blocks of all items; an item names its range.
     pub blocks: Vec<Block>,
-    /// Those of all items and blocks, in the order of the body.
+    /// The annotations of all items and blocks, in the order of the body.
     pub annotations: Vec<Annotation>,
 }
 
@@ -63,12 +61,12 @@ pub struct Conversation {
 pub enum IndexError {
     #[error("the body is not JSON: {0}")]
     NotJson(String),
-    /// JSON, but not a conversation we can follow: forwarded as it came.
+    /// JSON, but not a conversation that the proxy understands: forwarded as it came.
     #[error("not a conversation that can be guarded: {0}")]
     Unguardable(String),
 }
 
-/// One top-level member of the body.
+/// One member of an object, mostly a top-level one of a body.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     pub key: JsonString,
@@ -77,8 +75,32 @@ pub struct Field {
     pub kind: JsonKind,
 }
 
+impl Field {
+    /// The span of key and value.
+    pub(crate) fn full_span(&self) -> Span {
+        Span {
+            start: self.key.quoted_span().start,
+            end: self.value.end,
+        }
+    }
+}
+
 impl Conversation {
-    /// The bytes of a span.
+    /// A conversation without members and items, for an indexer to fill.
+    pub(crate) fn new_empty(format: Format, body: Bytes) -> Self {
+        Self {
+            format,
+            body,
+            span: Span::default(),
+            fields: Vec::new(),
+            list: Span::default(),
+            items: Vec::new(),
+            calls: Vec::new(),
+            blocks: Vec::new(),
+            annotations: Vec::new(),
+        }
+    }
+
     pub fn span_bytes(&self, span: Span) -> &[u8] {
         &self.body[span.range()]
     }
@@ -88,45 +110,39 @@ impl Conversation {
         self.span_bytes(text.span)
     }
 
-    /// A string, decoded for a person to read.
+    /// A string, decoded for people to read: half a surrogate pair becomes U+FFFD.
     pub fn decode_text(&self, text: JsonString) -> Cow<'_, str> {
         let raw = self.raw_bytes(text);
-        if text.has_escapes() {
-            let shown = text::TextWalk::new(raw)
-                .map(|character| char::from_u32(character.code).unwrap_or('\u{FFFD}'))
-                .collect();
-            Cow::Owned(shown)
-        } else {
-            String::from_utf8_lossy(raw)
+        match text.has_escapes() {
+            true => Cow::Owned(texts::decode_chars(raw).collect()),
+            false => String::from_utf8_lossy(raw),
         }
     }
 
     pub fn find_field(&self, name: &str) -> Option<&Field> {
-        self.fields
-            .iter()
-            .find(|field| self.raw_bytes(field.key) == name.as_bytes())
+        let mut fields = self.fields.iter();
+        fields.find(|field| self.raw_bytes(field.key) == name.as_bytes())
     }
 
-    /// The value of a top-level string.
+    /// A top-level member, if its value is of this kind.
+    fn find_field_of_kind(&self, name: &str, kind: JsonKind) -> Option<&Field> {
+        self.find_field(name).filter(|field| field.kind == kind)
+    }
+
+    /// The value of a top-level string, decoded.
     pub fn text_value(&self, name: &str) -> Option<Cow<'_, str>> {
-        let field = self
-            .find_field(name)
-            .filter(|field| field.kind == JsonKind::String)?;
-        serde_json::from_slice(self.span_bytes(field.value))
-            .ok()
-            .map(Cow::Owned)
+        let field = self.find_field_of_kind(name, JsonKind::String)?;
+        serde_json::from_slice(self.span_bytes(field.value)).ok()
     }
 
-    /// The value of a top-level number that is a whole number of at least 0.
+    /// The value of a top-level number, rounded down; `None` for a negative one.
     pub fn number_value(&self, name: &str) -> Option<u64> {
-        let field = self
-            .find_field(name)
-            .filter(|field| field.kind == JsonKind::Number)?;
+        let field = self.find_field_of_kind(name, JsonKind::Number)?;
         let number: f64 = serde_json::from_slice(self.span_bytes(field.value)).ok()?;
         (number >= 0.0).then_some(number as u64)
     }
 
-    /// Whether a top-level member is there and neither null, false, nor empty.
+    /// Whether a top-level member is present and neither null, false, nor empty.
     pub fn asks_for(&self, name: &str) -> bool {
         self.find_field(name).is_some_and(|field| {
             !matches!(field.kind, JsonKind::Null | JsonKind::False)
@@ -139,17 +155,15 @@ impl Conversation {
         self.text_value("model")
     }
 
-    /// Whether the answer is asked for as a stream.
     pub fn asks_for_stream(&self) -> bool {
-        self.find_field("stream")
-            .is_some_and(|field| field.kind == JsonKind::True)
+        self.find_field_of_kind("stream", JsonKind::True).is_some()
     }
 
     pub fn calls_of(&self, item: &Item) -> &[Call] {
         &self.calls[item.calls.start as usize..item.calls.end as usize]
     }
 
-    /// The blocks of an item whose content is a list.
+    /// The blocks of an item; none unless its content is a list.
     pub fn blocks_of(&self, item: &Item) -> &[Block] {
         match &item.content {
             Content::Blocks(range, _) => &self.blocks[range.start as usize..range.end as usize],

@@ -1,4 +1,4 @@
-//! The texts of an item, and what they weigh.
+//! The texts of an item and their sizes.
 
 use super::{BlockKind, Content, Conversation, Item};
 use crate::json::{
@@ -21,7 +21,7 @@ impl Conversation {
         string.into_iter().chain(blocks)
     }
 
-    /// The sizes of the texts of an item, names and arguments of calls apart.
+    /// The sizes of the texts of an item, without names and arguments of calls.
     pub fn text_sizes(&self, item: &Item) -> TextSizes {
         let mut sizes = TextSizes::default();
         for text in self.texts_of(item) {
@@ -30,7 +30,7 @@ impl Conversation {
         sizes
     }
 
-    /// The same of a result, where the index has measured nothing but texts.
+    /// The same for a tool result. Its indexed sizes serve unless they include opaque blocks.
     pub fn result_text_sizes(&self, item: &Item) -> TextSizes {
         let mut blocks = self.blocks_of(item).iter();
         match blocks.any(|block| block.kind == BlockKind::Opaque) {
@@ -39,7 +39,7 @@ impl Conversation {
         }
     }
 
-    /// The sizes of the blocks of an item that are neither text nor media: never cut.
+    /// The sizes of the blocks of an item that are neither text nor media; these are never cut.
     pub fn opaque_sizes(&self, item: &Item) -> TextSizes {
         let mut sizes = TextSizes::default();
         for block in self.blocks_of(item) {
@@ -50,15 +50,14 @@ impl Conversation {
         sizes
     }
 
-    /// A block with the comma before it, to be removed where a block that stays stands before it.
+    /// The span of a block and of the comma before it. Only for a block after one that stays.
     pub fn block_with_comma(&self, block: Span) -> Option<Span> {
-        let before = &self.body[..block.start as usize];
-        let comma = memchr::memrchr(b',', before)?;
+        let comma = memchr::memrchr(b',', &self.body[..block.start as usize])?;
         Some(Span::new(comma, block.end as usize))
     }
 }
 
-/// The characters of a text as it is spelled in JSON; what has no decoded form is shown as such.
+/// The characters of a text as spelled in JSON. Half a surrogate pair becomes U+FFFD.
 pub fn decode_chars(raw: &[u8]) -> impl Iterator<Item = char> + '_ {
     TextWalk::new(raw).map(|c| char::from_u32(c.code).unwrap_or(char::REPLACEMENT_CHARACTER))
 }

@@ -1,14 +1,14 @@
 //! Units of a conversation: steps and single messages. Only whole units are ever removed.
 //!
-//! Calls and results are paired by position, never by a map of ids: clients use the same id again
-//! in later turns, even for another call.
+//! Calls and results are paired by position, never by a map of ids: clients reuse an id in later
+//! turns, even for another call.
 
 use std::ops::Range;
 
 use thiserror::Error;
 
-use super::{Author, Conversation, Item};
-use crate::json::text;
+use super::{Author, Conversation};
+use crate::json::{scan::JsonString, text};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitKind {
@@ -19,7 +19,7 @@ pub enum UnitKind {
     Assistant,
     /// An assistant message with calls, and all the results directly after it.
     Step,
-    /// A message of a role we do not know.
+    /// A message of an unknown role.
     Other,
 }
 
@@ -28,15 +28,15 @@ pub struct Unit {
     pub kind: UnitKind,
     /// Indices of its messages.
     pub messages: Range<usize>,
-    /// Messages before it, system messages apart: these come and go between requests, so places that
-    /// are remembered are counted without them.
+    /// Messages before it, without system messages. These come and go between requests, so stored
+    /// positions do not count them.
     pub messages_before: usize,
-    /// Never removed: an instruction, what we do not know, and the task (the first user message).
+    /// Pinned: a system message, a message of an unknown role, or the task (the first user message).
     pub stays: bool,
 }
 
 impl Unit {
-    /// Messages up to its end, system messages apart.
+    /// Messages up to its end, without system messages.
     pub fn messages_through(&self) -> usize {
         match self.kind {
             UnitKind::System => self.messages_before,
@@ -45,8 +45,8 @@ impl Unit {
     }
 }
 
-/// Why a conversation cannot be divided: it goes on as it came, and the provider's own error is
-/// the truth.
+/// Why a conversation cannot be divided. It is forwarded as it came, so that the client reads the
+/// provider's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum UnitError {
     #[error("message {0} is a tool result that answers no call before it")]
@@ -60,7 +60,7 @@ pub fn split_units(conversation: &Conversation) -> Result<Vec<Unit>, UnitError> 
     let messages = &conversation.items;
     let mut units: Vec<Unit> = Vec::with_capacity(messages.len());
     let mut at = 0;
-    let mut asked = false;
+    let mut has_task = false;
     while let Some(message) = messages.get(at) {
         let mut end = at + 1;
         let kind = match message.author {
@@ -74,53 +74,51 @@ pub fn split_units(conversation: &Conversation) -> Result<Vec<Unit>, UnitError> 
             Author::Tool => return Err(UnitError::Orphan(at)),
             Author::Unknown => UnitKind::Other,
         };
-        let task = kind == UnitKind::User && !std::mem::replace(&mut asked, true);
+        let is_task = kind == UnitKind::User && !std::mem::replace(&mut has_task, true);
         units.push(Unit {
             kind,
             messages: at..end,
             messages_before: units.last().map_or(0, Unit::messages_through),
-            stays: task || matches!(kind, UnitKind::System | UnitKind::Other),
+            stays: is_task || matches!(kind, UnitKind::System | UnitKind::Other),
         });
         at = end;
     }
     Ok(units)
 }
 
-/// The pinned start, in units: all up to the first user message, a greeting before it included.
-/// Where work was done before anybody asked, or nobody asks at all, the leading instructions only,
-/// so that a question that comes late does not pin all that came before it.
+/// The end of the pinned start, in units: all up to the first user message, which may follow a
+/// greeting. If a step comes before it, or there is none, only the leading system messages: a late
+/// question must not pin all that came before it.
 pub fn find_pinned_end(units: &[Unit]) -> usize {
-    let task = units.iter().position(|unit| unit.kind == UnitKind::User);
-    let worked = |end: usize| units[..end].iter().any(|unit| unit.kind == UnitKind::Step);
-    task.filter(|&task| !worked(task)).map_or_else(
-        || {
-            let other = |unit: &Unit| unit.kind != UnitKind::System;
-            units.iter().position(other).unwrap_or(units.len())
-        },
-        |task| task + 1,
-    )
+    let position = |matches: fn(&Unit) -> bool| units.iter().position(matches);
+    match position(|unit| matches!(unit.kind, UnitKind::User | UnitKind::Step)) {
+        Some(first) if units[first].kind == UnitKind::User => first + 1,
+        _ => position(|unit| unit.kind != UnitKind::System).unwrap_or(units.len()),
+    }
 }
 
-/// The unit that a message is part of.
+/// The unit that a message belongs to.
 pub(crate) fn find_unit_of_message(units: &[Unit], message: usize) -> usize {
     units.partition_point(|unit| unit.messages.end <= message)
 }
 
-/// The unit that begins after so many messages, system messages apart.
-pub(crate) fn find_unit_after(units: &[Unit], said: u32) -> Option<usize> {
-    let mut counted = units.iter();
-    counted.position(|unit| unit.kind != UnitKind::System && unit.messages_before == said as usize)
-}
-
-/// Messages before a unit, system messages apart.
-pub(crate) fn count_messages_before(units: &[Unit], unit: usize) -> u32 {
-    let end = || units.last().map_or(0, Unit::messages_through);
+/// The unit that begins after `count` messages, not counting system messages.
+pub(crate) fn find_unit_after(units: &[Unit], count: u32) -> Option<usize> {
     units
-        .get(unit)
-        .map_or_else(end, |unit| unit.messages_before) as u32
+        .iter()
+        .position(|unit| unit.kind != UnitKind::System && unit.messages_before == count as usize)
 }
 
-/// The first message that was not part of a request with `known` messages, system messages apart.
+/// Messages before a unit, without system messages; all of them for an index past the end.
+pub(crate) fn count_messages_before(units: &[Unit], unit: usize) -> u32 {
+    let before = match units.get(unit) {
+        Some(unit) => unit.messages_before,
+        None => units.last().map_or(0, Unit::messages_through),
+    };
+    before as u32
+}
+
+/// The first message that was not in a request with `known` messages, not counting system messages.
 pub(crate) fn first_new_message(units: &[Unit], known: usize) -> usize {
     let mut counted = units.iter().filter(|unit| unit.kind != UnitKind::System);
     match counted.find(|unit| unit.messages_through() > known) {
@@ -129,85 +127,70 @@ pub(crate) fn first_new_message(units: &[Unit], known: usize) -> usize {
     }
 }
 
-/// The first unit that must stay in the request that ended at unit `at`: the last one that is
-/// said and not an instruction, and with the beginning of an answer what it answers.
+/// The first unit that must stay in the request that ended at unit `at`: its last unit that is not
+/// pinned. If that is an assistant message, which the answer continues, the unit it answers.
 pub(crate) fn find_first_required_unit(units: &[Unit], at: usize) -> usize {
     let pinned = find_pinned_end(units);
-    let said = |before: usize| (pinned..before).rev().find(|&unit| !units[unit].stays);
-    let mut first = said(at + 1).unwrap_or(at);
+    let last_before = |end: usize| (pinned..end).rev().find(|&unit| !units[unit].stays);
+    let mut first = last_before(at + 1).unwrap_or(at);
     // An answer may have been begun in several messages.
     while units[first].kind == UnitKind::Assistant
-        && let Some(before) = said(first)
+        && let Some(before) = last_before(first)
     {
         first = before;
     }
     first.max(pinned)
 }
 
-/// The unit with which a course begins that keeps message `said` and what follows, counted without
-/// system messages: the one that holds it, but neither pinned nor after the newest.
-pub(crate) fn find_boundary_unit(units: &[Unit], said: u32) -> usize {
+/// The first unit of a course that keeps what follows the first `count` messages (without system
+/// messages): the unit that holds the next one, but neither pinned nor after the newest.
+pub(crate) fn find_boundary_unit(units: &[Unit], count: u32) -> usize {
     let Some(last) = units.len().checked_sub(1) else {
         return 0;
     };
     let holds =
-        |unit: &Unit| unit.kind != UnitKind::System && unit.messages_through() > said as usize;
-    let place = units.iter().position(holds).unwrap_or(units.len());
-    place
+        |unit: &Unit| unit.kind != UnitKind::System && unit.messages_through() > count as usize;
+    let holder = units.iter().position(holds).unwrap_or(units.len());
+    holder
         .min(find_first_required_unit(units, last))
         .max(find_pinned_end(units))
 }
 
-/// How many results follow the calls of message `at`; all calls must be answered by them.
+/// How many results follow the calls of message `at`; they must answer all of its calls.
 fn count_results(conversation: &Conversation, at: usize) -> Result<usize, UnitError> {
+    let digest_id = |id: JsonString| text::digest_text(conversation.raw_bytes(id));
     let calls = conversation.calls_of(&conversation.items[at]);
-    // Each id, and how many of its calls are open; in order, since one message may make very
-    // many calls.
-    let mut asked: Vec<(Option<u128>, usize)> = calls
+    // Each id with the number of its open calls, sorted, since one message may make very many calls.
+    let mut open_by_id: Vec<(Option<u128>, usize)> = calls
         .iter()
-        .map(|call| {
-            (
-                call.id
-                    .map(|id| text::digest_text(conversation.raw_bytes(id))),
-                1,
-            )
-        })
+        .map(|call| (call.id.map(digest_id), 1))
         .collect();
-    asked.sort_unstable();
-    asked.dedup_by(|next, first| {
+    open_by_id.sort_unstable();
+    open_by_id.dedup_by(|next, first| {
         let same = next.0 == first.0;
         first.1 += if same { next.1 } else { 0 };
         same
     });
     let mut open = calls.len();
     let mut count = 0;
-    for (offset, result) in conversation.items[at + 1..].iter().enumerate() {
-        if !result.author.is_tool() {
-            break;
-        }
-        let id = digest_call_id(conversation, result);
-        let Ok(place) = asked.binary_search_by_key(&id, |call| call.0) else {
-            return Err(UnitError::Orphan(at + 1 + offset));
+    let results = conversation.items[at + 1..].iter();
+    for result in results.take_while(|item| item.author.is_tool()) {
+        // A result without an id answers a call without one.
+        let id = result.call_id.map(digest_id);
+        let Ok(found) = open_by_id.binary_search_by_key(&id, |call| call.0) else {
+            return Err(UnitError::Orphan(at + 1 + count));
         };
         // The same id twice in one message: each result answers one of the calls.
-        if asked[place].1 > 0 {
-            asked[place].1 -= 1;
+        if open_by_id[found].1 > 0 {
+            open_by_id[found].1 -= 1;
             open -= 1;
         }
         count += 1;
     }
-    if open == 0 {
-        Ok(count)
-    } else {
-        Err(UnitError::Unanswered(at))
+    match open {
+        0 => Ok(count),
+        _ => Err(UnitError::Unanswered(at)),
     }
-}
-
-/// The id a result answers; one without it answers the call without one.
-fn digest_call_id(conversation: &Conversation, result: &Item) -> Option<u128> {
-    result
-        .call_id
-        .map(|id| text::digest_text(conversation.raw_bytes(id)))
 }
 
 #[cfg(test)]

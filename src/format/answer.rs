@@ -1,20 +1,19 @@
-//! What an answer says, in terms that all formats share.
+//! The parts of an answer in terms that all formats share.
 
 use smallvec::SmallVec;
 
 use super::usage::Usage;
 use crate::json::scan::{JsonKind, JsonString, Span};
 
-/// What one piece of an answer says. Spans lie in the JSON of the piece.
+/// One part of a chunk or of a whole answer. Spans lie in its JSON.
 #[derive(Clone, Debug)]
 pub enum AnswerEvent {
     /// Text of the first choice.
     Text(JsonString),
-    /// What the model thinks before it speaks; of the first choice.
+    /// Reasoning of the first choice.
     Reasoning(JsonString),
     /// A tool call of the first choice, or a fragment of one.
     Call(CallFragment),
-    /// Tokens were reported.
     Usage(UsageReport),
     Finish(Finish),
     /// The provider reports an error inside the answer.
@@ -23,7 +22,7 @@ pub enum AnswerEvent {
     End,
 }
 
-/// A call, or what one piece holds of it.
+/// A call, or the part of it in one chunk.
 #[derive(Clone, Debug, Default)]
 pub struct CallFragment {
     pub span: Span,
@@ -37,7 +36,7 @@ pub struct CallFragment {
     pub legacy: bool,
 }
 
-/// Why an answer ended. Every provider spells it in its own way.
+/// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishKind {
     /// The model calls tools.
@@ -52,21 +51,21 @@ pub struct Finish {
     /// A string that is not empty.
     pub reason: JsonString,
     pub kind: FinishKind,
-    /// The choice that ends is the first one.
+    /// It is the finish reason of the first choice.
     pub first: bool,
 }
 
-/// A report of tokens.
+/// A `usage` object.
 #[derive(Clone, Debug)]
 pub struct UsageReport {
     pub span: Span,
-    /// `None` where the tokens of the prompt are not known.
+    /// `None` without a count of prompt tokens.
     pub usage: Option<Usage>,
     /// The counts that can be edited.
     pub counts: SmallVec<[UsageCount; 3]>,
 }
 
-/// A whole number of tokens, and where it stands.
+/// A number of tokens with its span.
 #[derive(Clone, Copy, Debug)]
 pub struct UsageCount {
     pub kind: UsageCountKind,
@@ -81,17 +80,16 @@ pub enum UsageCountKind {
     Total,
 }
 
-/// What is taken out of an answer.
+/// What is removed from an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerFilter {
-    /// Names of the proxy-executed tools that the request carries.
+    /// Calls of these tools: the proxy-executed ones of the request.
     pub tools: &'static [&'static str],
     /// `<continuation_package>` blocks in the text.
     pub package: bool,
 }
 
 impl AnswerFilter {
-    /// Whether anything is.
     pub const fn is_active(&self) -> bool {
         self.package || !self.tools.is_empty()
     }
@@ -100,10 +98,9 @@ impl AnswerFilter {
 /// One answer of the provider, as the model gave it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AssistantTurn {
-    /// The first choice's message as a request would carry it, a JSON object: all that the provider
-    /// gave (reasoning and signatures too), but for members that are `null` or empty and those that
-    /// only answers have (`annotations`, `audio`). Empty where it was too long to be kept, and where
-    /// nothing in it was for the proxy.
+    /// The first choice's message as a JSON object for a request: with reasoning and signatures,
+    /// without members that are `null`, empty, or only in answers (`annotations`, `audio`). Empty
+    /// if it was too long, or nothing in it was for the proxy.
     pub message: Box<str>,
     /// Calls of proxy-executed tools, in their order.
     pub proxy_calls: Vec<ProxyToolCall>,
@@ -116,36 +113,36 @@ pub struct AssistantTurn {
 /// A call of a proxy-executed tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyToolCall {
-    /// Empty where the provider gave none, and for a legacy `function_call`.
+    /// Empty if the provider gave none, and for a legacy `function_call`.
     pub id: Box<str>,
     pub name: Box<str>,
-    /// As the model wrote them; may be anything. Empty where they were too long.
+    /// As the model wrote them, maybe not JSON. Empty if they were too long.
     pub arguments: Box<str>,
-    /// The arguments were longer than is kept.
+    /// The arguments were too long to be kept.
     pub overlong: bool,
-    /// Calls of the client before it.
+    /// How many of the client's calls came before it.
     pub before: u32,
-    /// The element of `tool_calls`, a JSON object; the `function_call` where it is a legacy one. May be empty
-    /// where the arguments were too long.
+    /// The element of `tool_calls`, or the legacy `function_call`: a JSON object. May be empty if
+    /// the arguments were too long.
     pub json: Box<str>,
     pub legacy: bool,
 }
 
-/// A continuation block that was taken out of the text.
+/// A continuation block that was removed from the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContinuationBlock {
     /// Characters of text that the client saw before it, in this answer.
     pub before_chars: u32,
-    /// All of it, tags included, as the model wrote it; bounded.
+    /// The block with its tags, as the model wrote it; bounded.
     pub text: Box<str>,
-    /// It was the only thing said: no other text but white space, and no calls.
+    /// The answer has no other text but white space, and no calls.
     pub alone: bool,
 }
 
-/// What the client saw before the last answer began, where there was more than one.
+/// The text that the client saw before the last of several answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrecedingText {
     pub chars: u32,
-    /// See [`crate::json::text::digest`].
+    /// See [`crate::json::text::digest_text`].
     pub digest: u128,
 }

@@ -1,7 +1,7 @@
-//! Continuation blocks in a text that comes in pieces.
+//! Finds continuation blocks in a text that comes in pieces.
 //!
-//! Works on what stands between the quotes of JSON strings: a tag is found however it is spelled
-//! and cut. Places are counted in bytes of the whole text.
+//! It reads the raw content of JSON strings and finds a tag however it is escaped and cut. Positions
+//! are bytes of the whole text.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -17,26 +17,28 @@ const MAX_KEPT: usize = 64 << 10;
 #[derive(Default)]
 pub(super) struct ContinuationScanner {
     /// Bytes of text so far.
-    at: usize,
+    len: usize,
     inside: bool,
-    /// Characters of the tag looked for that were matched.
+    /// How many characters of the next tag are matched.
     matched: usize,
-    /// Where the tag begins that may be an opening one.
-    tag: usize,
-    /// Where blocks lie that may not have gone out of the text yet.
+    /// Where a possible opening tag begins.
+    tag_start: usize,
+    /// The ranges of blocks that later pieces may still reach into.
     hidden: Vec<Range<usize>>,
+    /// The text of all blocks.
     kept: String,
     /// Characters of visible text before the first block.
-    before: Option<u32>,
+    before_chars: Option<u32>,
+    /// Characters of visible text so far.
     chars: u32,
-    /// Something other than white space was said outside.
+    /// There is visible text other than white space.
     has_text: bool,
 }
 
 impl ContinuationScanner {
-    /// Takes the next piece; gives its place.
+    /// Takes the next piece; returns its range.
     pub(super) fn push(&mut self, raw: &[u8]) -> Range<usize> {
-        let begin = self.at;
+        let begin = self.len;
         for character in TextWalk::new(raw) {
             let code = char::from_u32(character.code).unwrap_or(char::REPLACEMENT_CHARACTER);
             let end = begin + (character.at + character.len).min(raw.len());
@@ -46,12 +48,12 @@ impl ContinuationScanner {
                 self.find_block(code, begin + character.at);
             }
         }
-        self.at = begin + raw.len();
-        begin..self.at
+        self.len = begin + raw.len();
+        begin..self.len
     }
 
     fn find_block(&mut self, code: char, at: usize) {
-        // `<` stands at the beginning of the tag only: what does not go on begins anew.
+        // `<` is only the first character of the tag, so a mismatch may begin another tag.
         if OPENING.as_bytes()[self.matched] as char != code {
             self.give_up();
         }
@@ -61,21 +63,17 @@ impl ContinuationScanner {
             return;
         }
         if self.matched == 0 {
-            self.tag = at;
+            self.tag_start = at;
         }
         self.matched += 1;
         if self.matched == OPENING.len() {
             self.matched = 0;
             self.inside = true;
-            self.hidden.push(self.tag..usize::MAX);
-            self.before.get_or_insert(self.chars);
-            if !self.kept.is_empty() {
-                self.keep_char('\n');
-                self.keep_char('\n');
-            }
-            OPENING
-                .chars()
-                .for_each(|character| self.keep_char(character));
+            self.hidden.push(self.tag_start..usize::MAX);
+            self.before_chars.get_or_insert(self.chars);
+            let separator = if self.kept.is_empty() { "" } else { "\n\n" };
+            let kept = separator.chars().chain(OPENING.chars());
+            kept.for_each(|character| self.keep_char(character));
         }
     }
 
@@ -102,8 +100,8 @@ impl ContinuationScanner {
         }
     }
 
-    /// What may be an opening tag is taken for text: no more text comes, or it cannot be waited for. A
-    /// block that is still open stays hidden.
+    /// Takes half an opening tag for text, since no more text comes or it cannot be waited for. An
+    /// unclosed block stays hidden.
     pub(super) fn give_up(&mut self) {
         if !self.inside {
             self.chars += self.matched as u32;
@@ -112,38 +110,38 @@ impl ContinuationScanner {
         }
     }
 
-    /// Whether all of the text before a place is known to be visible or not.
+    /// Whether all text up to `end` is known to be visible or hidden.
     pub(super) const fn is_decided(&self, end: usize) -> bool {
-        self.inside || self.matched == 0 || end <= self.tag
+        self.inside || self.matched == 0 || end <= self.tag_start
     }
 
-    /// What the client may see of a piece that lay at this place. Asked for in the order of the pieces.
+    /// The visible part of the piece with this range. Pieces must be asked for in their order.
     pub(super) fn visible_part<'a>(
         &mut self,
         raw: &'a [u8],
-        place: &Range<usize>,
+        range: &Range<usize>,
     ) -> Cow<'a, [u8]> {
-        self.hidden.retain(|block| block.end > place.start);
-        if self.hidden.iter().all(|block| block.start >= place.end) {
+        self.hidden.retain(|block| block.end > range.start);
+        if self.hidden.iter().all(|block| block.start >= range.end) {
             return raw.into();
         }
         let mut visible = Vec::with_capacity(raw.len());
-        let mut from = place.start;
+        let mut from = range.start;
         for block in &self.hidden {
-            let start = block.start.clamp(from, place.end);
-            visible.extend_from_slice(&raw[from - place.start..start - place.start]);
-            from = block.end.clamp(start, place.end);
+            let start = block.start.clamp(from, range.end);
+            visible.extend_from_slice(&raw[from - range.start..start - range.start]);
+            from = block.end.clamp(start, range.end);
         }
-        visible.extend_from_slice(&raw[from - place.start..]);
+        visible.extend_from_slice(&raw[from - range.start..]);
         visible.into()
     }
 
-    /// The blocks that were taken out. `calls`: there were calls besides.
-    pub(super) fn build_block(&self, calls: bool) -> Option<ContinuationBlock> {
+    /// All blocks so far as one. `has_calls`: the answer has calls too.
+    pub(super) fn build_block(&self, has_calls: bool) -> Option<ContinuationBlock> {
         Some(ContinuationBlock {
-            before_chars: self.before?,
+            before_chars: self.before_chars?,
             text: self.kept.as_str().into(),
-            alone: !self.has_text && !calls,
+            alone: !self.has_text && !has_calls,
         })
     }
 }
@@ -157,18 +155,18 @@ mod tests {
     fn take<'a>(pieces: impl IntoIterator<Item = &'a str>) -> (String, ContinuationScanner) {
         let mut blocks = ContinuationScanner::default();
         let pieces: Vec<_> = pieces.into_iter().map(str::as_bytes).collect();
-        let places: Vec<_> = pieces.iter().map(|piece| blocks.push(piece)).collect();
+        let ranges: Vec<_> = pieces.iter().map(|piece| blocks.push(piece)).collect();
         blocks.give_up();
         let mut visible = Vec::new();
-        for (piece, place) in pieces.into_iter().zip(places) {
-            assert!(blocks.is_decided(place.end));
-            visible.extend_from_slice(&blocks.visible_part(piece, &place));
+        for (piece, range) in pieces.into_iter().zip(ranges) {
+            assert!(blocks.is_decided(range.end));
+            visible.extend_from_slice(&blocks.visible_part(piece, &range));
         }
         (String::from_utf8(visible).unwrap(), blocks)
     }
 
     #[test]
-    fn blocks_go_and_all_else_stays() {
+    fn only_blocks_are_removed_from_the_text() {
         let check = |text: &str, left: &str, package: Option<(&str, u32, bool)>| {
             let (visible, blocks) = take([text]);
             assert_eq!(visible, left, "{text}");

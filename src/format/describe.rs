@@ -1,15 +1,14 @@
-//! What an item says: its sizes by kind of text, and its digest.
+//! Sizes and digests of items.
 //!
-//! The digest mixes in author, text, media, calls with ids, names and arguments, and the id and the name of a
-//! result. Nothing else: cache markers, annotations, reasoning, key order and spelling do not change it.
+//! The digest covers author, text, media, calls with ids, names and arguments, and the id and the
+//! name of a result. Cache markers, annotations, reasoning, key order and spelling do not change it.
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     conversation::{
-        Annotation, Author, Block, BlockKind, Call, Content, Item, annotation, answer_digest,
-        digest::DigestBuilder,
+        Author, Block, BlockKind, Content, Conversation, Item, answer_digest, digest::DigestBuilder,
     },
     json::{
         scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
@@ -17,31 +16,13 @@ use crate::{
     },
 };
 
-/// Nesting inside a media block that is followed; what lies deeper counts as spelled.
+/// Nesting inside a media block that is followed; deeper values are digested as spelled.
 const MAX_MEDIA_DEPTH: usize = 16;
 
-/// What an item is described from.
-pub(super) struct ItemSource<'a> {
-    pub(super) body: &'a [u8],
-    /// All calls and blocks so far; the item names its own.
-    pub(super) calls: &'a [Call],
-    pub(super) blocks: &'a [Block],
-    /// Those of this item.
-    pub(super) annotations: &'a [Annotation],
-}
-
-/// Fills in `sizes`, `digest` and `short_digest`. The digest is seeded with `tag`, one for each kind of author
-/// that the format tells apart.
-pub(super) fn describe_item(listed: &ItemSource<'_>, tag: u8, item: &mut Item) {
-    let &ItemSource {
-        body, annotations, ..
-    } = listed;
-    let values = Values { body, annotations };
-    let calls = &listed.calls[item.calls.start as usize..item.calls.end as usize];
-    let blocks = match &item.content {
-        Content::Blocks(range, _) => &listed.blocks[range.start as usize..range.end as usize],
-        _ => &[],
-    };
+/// Fills in `sizes`, `digest` and `short_digest` of an item whose calls, blocks and annotations
+/// are in `found`. `tag` seeds the digest: one for each role that the format tells apart.
+pub(super) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
+    let body = &found.body;
     let mut mix = DigestBuilder::default();
     mix.push_tag(tag);
 
@@ -56,32 +37,36 @@ pub(super) fn describe_item(listed: &ItemSource<'_>, tag: u8, item: &mut Item) {
             }
         }
         Content::Blocks(..) => {
-            let mut alone = 0;
+            let blocks = found.blocks_of(item);
+            let mut last_text = 0;
             for block in blocks {
                 if let BlockKind::Text(text) = block.kind {
                     let (sizes, digest) = text::measure_and_digest(body, text);
                     item.sizes += sizes;
                     mix.push_digest(b't', digest);
-                    alone = digest;
+                    last_text = digest;
                 } else {
                     if block.kind == BlockKind::Opaque {
-                        item.sizes += values.measure_span(block.span);
+                        item.sizes += found.measure_span(block.span);
                     }
-                    mix.push_digest(b'm', values.digest_value(block.span));
+                    mix.push_digest(b'm', digest_value(found, block.span));
                 }
             }
             if item.author == Author::Model {
-                answer = digest_joined_text(body, blocks, alone);
+                answer = match blocks {
+                    [only] if matches!(only.kind, BlockKind::Text(_)) => last_text,
+                    _ => digest_joined_text(body, blocks),
+                };
             }
         }
         Content::Other(span) => {
-            item.sizes += values.measure_span(*span);
-            mix.push_digest(b'm', values.digest_value(*span));
+            item.sizes += found.measure_span(*span);
+            mix.push_digest(b'm', digest_value(found, *span));
         }
         Content::Null(_) | Content::Absent => {}
     }
     let mut ids = SmallVec::<[u128; 4]>::new();
-    for call in calls {
+    for call in found.calls_of(item) {
         for (tag, text) in [(b'i', call.id), (b'n', call.name), (b'a', call.arguments)] {
             let Some(text) = text else { continue };
             let (sizes, digest) = text::measure_and_digest(body, text);
@@ -102,17 +87,8 @@ pub(super) fn describe_item(listed: &ItemSource<'_>, tag: u8, item: &mut Item) {
     item.short_digest = answer_digest(answer, &ids);
 }
 
-/// The digest of all text blocks put together; where there is but one block, that is what it is `alone`.
-fn digest_joined_text(body: &[u8], blocks: &[Block], alone: u128) -> u128 {
-    if let [
-        Block {
-            kind: BlockKind::Text(_),
-            ..
-        },
-    ] = blocks
-    {
-        return alone;
-    }
+/// The digest of all text blocks as one text.
+fn digest_joined_text(body: &[u8], blocks: &[Block]) -> u128 {
     let mut digester = TextDigester::new();
     for block in blocks {
         if let BlockKind::Text(text) = block.kind {
@@ -122,66 +98,57 @@ fn digest_joined_text(body: &[u8], blocks: &[Block], alone: u128) -> u128 {
     digester.finish()
 }
 
-/// Values that are more than a text, as they are sent: without annotations.
-struct Values<'a> {
-    body: &'a [u8],
-    annotations: &'a [Annotation],
+/// The digest of any value, whatever the order and spelling of its keys, without cache markers and
+/// annotations.
+fn digest_value(found: &Conversation, span: Span) -> u128 {
+    let mut scan = JsonScanner::new(&found.body, span.start as usize);
+    digest_next(found, &mut scan, MAX_MEDIA_DEPTH)
+        .unwrap_or_else(|_| xxh3_128(found.span_bytes(span)))
 }
 
-impl Values<'_> {
-    fn measure_span(&self, span: Span) -> text::TextSizes {
-        annotation::measure_without_annotations(self.body, span, self.annotations)
-    }
+fn is_ignored(found: &Conversation, key: JsonString) -> bool {
+    let name = found.raw_bytes(key);
+    matches!(name, b"cache_control" | b"prompt_cache_breakpoint") || found.is_annotation_key(key)
+}
 
-    /// The digest of any value, whatever the order and spelling of its keys, without cache markers.
-    fn digest_value(&self, span: Span) -> u128 {
-        let mut scan = JsonScanner::new(self.body, span.start as usize);
-        self.digest_next(&mut scan, MAX_MEDIA_DEPTH)
-            .unwrap_or_else(|_| xxh3_128(&self.body[span.range()]))
-    }
-
-    fn is_left_out(&self, key: JsonString) -> bool {
-        let name = &self.body[key.span.range()];
-        matches!(name, b"cache_control" | b"prompt_cache_breakpoint")
-            || annotation::is_annotation_key(self.annotations, key)
-    }
-
-    fn digest_next(&self, scan: &mut JsonScanner<'_>, depth: usize) -> Result<u128, MalformedJson> {
-        let mut mix = DigestBuilder::default();
-        match scan.peek() {
-            Some(b'{') if depth > 0 => {
-                let mut sum = 0u128;
-                scan.walk_object(|scan, key| {
-                    let value = self.digest_next(scan, depth - 1)?;
-                    if !self.is_left_out(key) {
-                        let mut member = DigestBuilder::default();
-                        member.push_digest(b'k', text::digest_text(&self.body[key.span.range()]));
-                        member.push_digest(b'v', value);
-                        // Members are a set: their order must not matter.
-                        sum = sum.wrapping_add(member.finish());
-                    }
-                    Ok::<_, MalformedJson>(())
-                })?;
-                mix.push_digest(b'{', sum);
-            }
-            Some(b'[') if depth > 0 => {
-                mix.push_tag(b'[');
-                scan.walk_array(|scan| {
-                    mix.push_digest(b',', self.digest_next(scan, depth - 1)?);
-                    Ok::<_, MalformedJson>(())
-                })?;
-            }
-            _ => {
-                let (span, kind) = scan.take_value()?;
-                let bytes = &self.body[span.range()];
-                let digest = if kind == JsonKind::String {
-                    text::digest_text(&bytes[1..bytes.len() - 1])
-                } else {
-                    xxh3_128(bytes)
-                };
-                mix.push_digest(b'=', digest);
-            }
+fn digest_next(
+    found: &Conversation,
+    scan: &mut JsonScanner<'_>,
+    depth: usize,
+) -> Result<u128, MalformedJson> {
+    let mut mix = DigestBuilder::default();
+    match scan.peek() {
+        Some(b'{') if depth > 0 => {
+            let mut sum = 0u128;
+            scan.walk_object(|scan, key| {
+                let value = digest_next(found, scan, depth - 1)?;
+                if !is_ignored(found, key) {
+                    let mut member = DigestBuilder::default();
+                    member.push_digest(b'k', text::digest_text(found.raw_bytes(key)));
+                    member.push_digest(b'v', value);
+                    // Members are a set: their order must not matter.
+                    sum = sum.wrapping_add(member.finish());
+                }
+                Ok::<_, MalformedJson>(())
+            })?;
+            mix.push_digest(b'{', sum);
         }
-        Ok(mix.finish())
+        Some(b'[') if depth > 0 => {
+            mix.push_tag(b'[');
+            scan.walk_array(|scan| {
+                mix.push_digest(b',', digest_next(found, scan, depth - 1)?);
+                Ok::<_, MalformedJson>(())
+            })?;
+        }
+        _ => {
+            let (span, kind) = scan.take_value()?;
+            let bytes = found.span_bytes(span);
+            let digest = match kind {
+                JsonKind::String => text::digest_text(&bytes[1..bytes.len() - 1]),
+                _ => xxh3_128(bytes),
+            };
+            mix.push_digest(b'=', digest);
+        }
     }
+    Ok(mix.finish())
 }

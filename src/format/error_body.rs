@@ -1,7 +1,7 @@
-//! The OpenAI error body: `{"error":{"message","type","param","code"}}`, ours and theirs.
+//! The OpenAI error body `{"error":{"message","type","param","code"}}`, of providers and the proxy.
 //!
-//! Reading takes every shape seen at providers: a code that is a number, an error that is a bare
-//! string, the object without the wrapper. What cannot be read is `None`, never an error.
+//! The reader accepts every shape seen at providers: a number as code, a bare string as error, the
+//! object without the wrapper.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub struct ErrorBody {
     #[serde(rename = "type")]
     pub kind: Option<String>,
     pub param: Option<String>,
-    /// Numbers are written out, so that `400` and `"400"` read alike.
+    /// A number becomes text, so that `400` and `"400"` are the same.
     pub code: Option<String>,
 }
 
@@ -23,17 +23,16 @@ struct WrappedError<'a> {
 }
 
 impl ErrorBody {
-    /// The body of an answer that says so.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(&WrappedError { error: self })
             .expect("strings and options of strings always serialise")
     }
 
-    /// What an error body, or an error event of a stream, says.
+    /// Reads an error body, or the data of an error event; `None` if it is neither.
     pub fn parse_body(body: &[u8]) -> Option<Self> {
         let body: Value = serde_json::from_slice(body).ok()?;
         let error = match &body {
-            // Some servers wrap the object into a list.
+            // Some servers wrap the object in a list.
             Value::Array(list) => list.first()?.get("error")?,
             body => body.get("error").unwrap_or(body),
         };
@@ -65,7 +64,7 @@ mod tests {
     use super::ErrorBody;
 
     #[test]
-    fn reads_every_shape() {
+    fn errors_are_read_in_every_shape() {
         let check = |body: &str, message: &str, code: Option<&str>| {
             let fault = ErrorBody::parse_body(body.as_bytes()).unwrap();
             assert_eq!(fault.message, message, "{body}");
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_what_it_reads() {
+    fn a_written_error_is_read_back() {
         let fault = ErrorBody {
             message: "a \"quoted\" line".into(),
             kind: Some("invalid_request_error".into()),

@@ -1,14 +1,14 @@
-//! Wire formats: a request becomes a [`Conversation`](crate::conversation::Conversation) and is written to, an
-//! answer becomes [`AnswerEvent`]s and has parts taken out.
+//! Wire formats: requests are read into a [`Conversation`](crate::conversation::Conversation) and
+//! edited; answers are read into [`AnswerEvent`]s, and parts of them are removed.
 //!
-//! Each function of `request`, `write` and `tools` has one `match` over [`Format`](crate::conversation::Format); behind
-//! it stands the folder of the format, which alone knows the shape of its JSON. One reader per format turns a
-//! piece of an answer (an event of a stream, or a whole body) into events, which point into the piece and copy
-//! nothing. [`Listener`] makes a summary of them for health and session; the rewriter of a format takes out what
-//! [`Sifting`] names. Chat completions are the only format yet.
+//! Each function of `request`, `write` and `tools` has one `match` over
+//! [`Format`](crate::conversation::Format) and calls the folder of the format, which alone knows the
+//! shape of its JSON. One reader per format turns an event of a stream, or a whole body, into answer
+//! events, which hold spans and copy nothing. [`ResponseSummarizer`] sums them up for health and
+//! session; the rewriter of a format removes what [`AnswerFilter`] names.
 //!
-//! Another format needs an arm in each of these; on the side of answers, `relay` and `compaction` name chat
-//! completions.
+//! Chat completions are the only format yet. Another one needs an arm in each `match`; for answers,
+//! `relay` and `compaction` name chat completions.
 
 mod answer;
 pub mod chat;
@@ -22,6 +22,7 @@ mod response_summary;
 mod tests;
 mod tools;
 pub mod usage;
+mod values;
 mod visible_text;
 mod write;
 

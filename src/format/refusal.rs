@@ -1,7 +1,7 @@
-//! What a refusal may hold of a request or an answer, whatever their format.
+//! Words by which an error message is told apart from a repeated request or an answer.
 
-/// Beginnings of what an error repeats of the request. Compared as they are written; what follows
-/// is not the provider's.
+/// What introduces a part of the request that an error repeats. Case matters. The text after it is
+/// not the provider's.
 pub const REQUEST_ECHOES: &[&str] = &[
     "input_value",
     "'input':",
@@ -22,8 +22,8 @@ pub const REQUEST_ECHOES: &[&str] = &[
     "request body:",
 ];
 
-/// Words of an error of a chat template, which may be about an added message or tool.
+/// Words of chat template errors, which may be about an injected message or tool.
 pub const CHAT_TEMPLATE_WORDS: &[&str] = &["template", "role", "tool"];
 
-/// The member of a body that only answers have.
+/// A member that only answers have.
 pub const ANSWER_MEMBER: &str = "choices";

@@ -1,4 +1,4 @@
-//! What a request says of itself beside its items.
+//! The options of a request beside its items, whatever its format.
 
 #[cfg(test)]
 use super::tests::toy;
@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl Conversation {
-    /// Whether it belongs to no conversation, as clients send to make a title or to try a key: no tools, and
-    /// room for a few words only.
+    /// Whether the request is no part of a conversation: no tools, and an answer cap of a few words.
+    /// Clients send such requests to make a title or to test a key.
     pub fn is_auxiliary(&self) -> bool {
         match self.format {
             Format::Chat => chat::request::is_auxiliary(self),
@@ -19,7 +19,7 @@ impl Conversation {
         }
     }
 
-    /// The largest answer asked for; tokens.
+    /// The answer cap in tokens; of several, the one that newer engines use.
     pub fn max_answer_tokens(&self) -> Option<u64> {
         match self.format {
             Format::Chat => chat::request::max_answer_tokens(self),
@@ -28,7 +28,7 @@ impl Conversation {
         }
     }
 
-    /// The largest of the answer caps that the request names; tokens.
+    /// The largest of all answer caps, in tokens.
     pub fn largest_answer_cap(&self) -> Option<u64> {
         match self.format {
             Format::Chat => chat::request::largest_answer_cap(self),
@@ -46,8 +46,8 @@ impl Conversation {
         }
     }
 
-    /// The tokens that the request lets the model think for, where it names any. They are part of the answer,
-    /// and providers refuse an answer cap that is not above them.
+    /// The largest thinking budget in the request, in tokens. Thinking is part of the answer, and
+    /// providers refuse an answer cap that is not above the budget.
     pub fn thinking_budget(&self) -> Option<u64> {
         match self.format {
             Format::Chat => chat::request::thinking_budget(self),
@@ -56,7 +56,7 @@ impl Conversation {
         }
     }
 
-    /// What the client itself said of the usage of a stream.
+    /// Whether the client asks for the usage of a stream; `None` if it leaves that open.
     pub fn include_usage(&self) -> Option<bool> {
         match self.format {
             Format::Chat => chat::request::include_usage(self),
@@ -65,9 +65,8 @@ impl Conversation {
         }
     }
 
-    /// Asks for the usage of a stream where the client left it open.
-    ///
-    /// An explicit `false` is respected. Returns whether something was asked.
+    /// Asks for the usage of a stream if the client leaves it open; an explicit `false` is kept.
+    /// Returns whether it added the option.
     pub fn ask_usage(&self, edits: &mut Edits) -> bool {
         match self.format {
             Format::Chat => chat::request::ask_usage(self, edits),
@@ -85,7 +84,7 @@ impl Conversation {
         }
     }
 
-    /// What stands beside the items and is read by the model all the same: schemas of tools and of the answer.
+    /// What the model reads beside the items: schemas of tools and of the answer.
     pub fn beside_items(&self) -> impl Iterator<Item = Span> {
         let spans = match self.format {
             Format::Chat => chat::request::beside_items(self),
@@ -95,7 +94,7 @@ impl Conversation {
         spans.into_iter()
     }
 
-    /// Whether the request has a member for tools that is neither null, false, nor empty.
+    /// Whether a member for tools is neither null, false, nor empty.
     pub fn names_tools(&self) -> bool {
         match self.format {
             Format::Chat => chat::request::names_tools(self),
@@ -104,8 +103,8 @@ impl Conversation {
         }
     }
 
-    /// Whether a list of tools has anything in it; what is no list counts as one, so that nothing is asked of
-    /// a request that is not understood.
+    /// Whether a list of tools has elements. Any other value but null counts too, so that a request
+    /// that is not understood is left alone.
     pub fn lists_tools(&self) -> bool {
         match self.format {
             Format::Chat => chat::request::lists_tools(self),
@@ -123,8 +122,8 @@ impl Conversation {
         }
     }
 
-    /// How tools of the proxy with these `reserved` names stand beside the client's own. `None` where the request
-    /// has none, or a list that cannot be followed, or one with such a name.
+    /// The form in which proxy-executed tools are added to the client's. `None` if the request has no
+    /// tools, or a list that cannot be read, or one with a `reserved` name.
     pub fn tool_form(&self, reserved: &[&str]) -> Option<ToolForm> {
         match self.format {
             Format::Chat => chat::tools::tool_form(self, reserved),
@@ -133,7 +132,7 @@ impl Conversation {
         }
     }
 
-    /// Whether more than one answer is asked for: what of them would be for the proxy, and which one goes on?
+    /// Whether the request asks for several choices; a tool loop could continue only one of them.
     pub fn asks_for_many(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::asks_for_many(self),
@@ -142,7 +141,7 @@ impl Conversation {
         }
     }
 
-    /// Whether the answer is to continue an item that is there already.
+    /// Whether the answer continues the last item.
     pub fn begins_answer(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::begins_answer(self),
@@ -151,7 +150,7 @@ impl Conversation {
         }
     }
 
-    /// Whether the answer is plain text that may end with a block.
+    /// Whether the answer is plain text that may end with a continuation block.
     pub fn takes_plain_text(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::takes_plain_text(self),

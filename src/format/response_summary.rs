@@ -1,33 +1,32 @@
-//! What can be learnt from an answer on its way to the client.
+//! Summarises an answer on its way to the client for health and session.
 //!
-//! Keeps digests and numbers only, never text, and has no way to fail.
+//! It keeps digests and numbers, never text, and cannot fail.
 
 use super::{AnswerEvent, CallFragment, Finish, usage::Usage};
 use crate::json::text::{TextDigester, digest_text};
 
-/// Calls remembered of one answer; more make no difference to what follows.
+/// Calls kept of one answer; any further call is ignored.
 const MAX_CALLS: usize = 1_024;
 
-/// What was heard of one answer.
+/// What one answer contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseSummary {
-    /// The last report.
     pub usage: Option<Usage>,
     /// The digest of the first choice's text.
     pub text: u128,
     /// Digests of the first choice's call ids, in their order.
     pub call_ids: Vec<u128>,
-    /// A finish reason came.
+    /// There was a finish reason.
     pub finished: bool,
     /// The finish reason was `length`.
     pub cut_off: bool,
-    /// The last finish reason, where it is one of the usual words.
+    /// The last finish reason, if it is one that OpenAI defines.
     pub finish_reason: Option<&'static str>,
-    /// The marker behind the last event came.
+    /// The stream's end marker came.
     pub done: bool,
     /// The provider reported an error inside the answer.
     pub error: bool,
-    /// The answer could not be read (an unknown content encoding, or more than the bound).
+    /// The answer could not be read (unknown content encoding, or too large).
     pub unreadable: bool,
 }
 
@@ -38,7 +37,7 @@ impl ResponseSummary {
     }
 }
 
-/// Sums up what the client gets of an answer.
+/// Builds the summary of what the client gets.
 #[derive(Default)]
 pub struct ResponseSummarizer {
     summary: ResponseSummary,
@@ -48,7 +47,6 @@ pub struct ResponseSummarizer {
 }
 
 impl ResponseSummarizer {
-    /// Takes all that a piece of an answer says.
     pub fn add_events(&mut self, json: &[u8], events: &[AnswerEvent]) {
         for event in events {
             match event {
@@ -63,13 +61,12 @@ impl ResponseSummarizer {
         }
     }
 
-    /// Takes what stands between the quotes of a text.
+    /// Adds the raw content of a JSON string.
     pub fn add_text(&mut self, raw: &[u8]) {
         self.text.push(raw);
     }
 
-    /// Takes a call, or a fragment of one: some providers give the id in every fragment, and some give every
-    /// call index 0.
+    /// Adds a call once. Some providers repeat the id in every fragment, some give every call index 0.
     fn add_call(&mut self, json: &[u8], call: &CallFragment) {
         let Some(id) = call.id else { return };
         if self.calls.len() >= MAX_CALLS {
@@ -89,27 +86,24 @@ impl ResponseSummarizer {
     }
 
     fn add_finish(&mut self, json: &[u8], finish: Finish) {
-        const WORDS: [&str; 5] = [
-            "stop",
-            "tool_calls",
-            "length",
-            "content_filter",
-            "function_call",
-        ];
         self.summary.finished = true;
-        let reason = &json[finish.reason.span.range()];
-        if let Some(word) = WORDS.into_iter().find(|word| word.as_bytes() == reason) {
-            self.summary.finish_reason = Some(word);
-            self.summary.cut_off |= word == "length";
-        }
+        let reason = match &json[finish.reason.span.range()] {
+            b"stop" => "stop",
+            b"tool_calls" => "tool_calls",
+            b"length" => "length",
+            b"content_filter" => "content_filter",
+            b"function_call" => "function_call",
+            _ => return,
+        };
+        self.summary.finish_reason = Some(reason);
+        self.summary.cut_off |= reason == "length";
     }
 
-    /// Another answer goes on with this one: what the last one costs is what counts.
+    /// Begins another answer of the same response; only the usage of the last one counts.
     pub fn begin_answer(&mut self) {
         self.summary.usage = None;
     }
 
-    /// Nothing more can be read.
     pub fn mark_unreadable(&mut self) {
         self.summary.unreadable = true;
     }
@@ -119,7 +113,6 @@ impl ResponseSummarizer {
         self.text.clone().finish()
     }
 
-    /// All that was heard up to now.
     pub fn to_summary(&self) -> ResponseSummary {
         ResponseSummary {
             text: self.text_digest(),

@@ -1,3 +1,3 @@
-//! What the tests of the library need of formats.
+//! A second wire format, for unit tests.
 
 pub(super) mod toy;

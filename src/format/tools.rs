@@ -1,15 +1,15 @@
-//! Tools of the proxy, added to those of a request.
+//! Proxy-executed tools, added to the tools of a request.
 
 use super::chat;
 
-/// A tool of the proxy. Its name and texts need no escapes in JSON.
+/// A proxy-executed tool. Its name and texts need no escapes in JSON, which a test asserts.
 pub struct ToolSchema<'a> {
     pub name: &'a str,
     pub description: &'a str,
     pub arguments: &'a [ToolArgument],
 }
 
-/// One argument of a tool: a text.
+/// One argument of a tool, a string.
 pub struct ToolArgument {
     pub name: &'static str,
     /// May be empty.
@@ -21,7 +21,7 @@ pub struct ToolArgument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolForm {
     ChatTools,
-    /// Every function of the client is `strict`.
+    /// All functions of the client are `strict`.
     ChatStrictTools,
     /// The legacy `functions`.
     ChatFunctions,
@@ -38,7 +38,7 @@ impl ToolForm {
         }
     }
 
-    /// The tool as an element of the list.
+    /// Writes the tool as an element of the list.
     pub fn write_tool(self, tool: &ToolSchema<'_>) -> String {
         match self {
             Self::ChatTools | Self::ChatStrictTools | Self::ChatFunctions => {

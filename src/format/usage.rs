@@ -1,6 +1,6 @@
-//! The tokens a provider reported.
+//! The tokens that a provider reports.
 
-/// What one answer cost, as its provider counts.
+/// The tokens of one answer, by its provider's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     pub prompt_tokens: u32,
@@ -10,8 +10,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The later of two reports of one answer: reports are cumulative, but some providers fill
-    /// in zeros where they have nothing to say.
+    /// The valid one of two reports of one answer. Reports are cumulative, so the later one counts,
+    /// unless its prompt is 0: some providers report zeros before they know the count.
     pub fn latest_report(earlier: Option<Self>, later: Self) -> Self {
         match earlier {
             Some(earlier) if later.prompt_tokens == 0 => earlier,

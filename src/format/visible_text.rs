@@ -1,90 +1,81 @@
 //! The text that the client sees, over all answers of one response.
+//!
+//! A blank line is added between the texts of two answers, unless white space is there already.
 
 use std::borrow::Cow;
 
 use super::{PrecedingText, ResponseSummarizer};
 use crate::json::text::TextWalk;
 
-/// What parts the texts of two answers, as JSON spells it.
+/// A blank line, as JSON spells it.
 const SEPARATOR: &[u8] = br"\n\n";
 
+#[derive(Default)]
 pub(super) struct VisibleText {
     chars: u32,
-    /// The text so far ends with white space, or there is none.
-    open: bool,
-    /// Half a surrogate pair at the end.
-    half: bool,
-    /// Text of an earlier answer, and none yet of this one.
-    fresh: bool,
-    before: PrecedingText,
-}
-
-impl Default for VisibleText {
-    fn default() -> Self {
-        Self {
-            chars: 0,
-            open: true,
-            half: false,
-            fresh: false,
-            before: PrecedingText::default(),
-        }
-    }
+    /// The last character is not white space.
+    needs_separator: bool,
+    /// The text ends with the first half of a surrogate pair.
+    ends_with_half: bool,
+    /// The answer is not the first one, and has no text yet.
+    is_new_answer: bool,
+    preceding: PrecedingText,
 }
 
 impl VisibleText {
-    /// Takes what stands between the quotes of a text that goes to the client; gives it as it
-    /// must go, parted from the text of the answer before.
+    /// Takes the raw content of a text for the client; returns it, separated from the text of the
+    /// answer before.
     pub(super) fn push_text<'a>(
         &mut self,
         text: Cow<'a, [u8]>,
-        listener: &mut ResponseSummarizer,
+        summarizer: &mut ResponseSummarizer,
     ) -> Cow<'a, [u8]> {
         if text.is_empty() {
             return text;
         }
-        if std::mem::take(&mut self.fresh) {
-            let parts = !self.open;
-            if parts {
-                self.record_text(SEPARATOR, listener);
-            }
-            self.before = self.text_so_far(listener);
-            if parts {
-                self.record_text(&text, listener);
-                return [SEPARATOR, &text].concat().into();
-            }
+        let begins_answer = std::mem::take(&mut self.is_new_answer);
+        let needs_separator = begins_answer && self.needs_separator;
+        if needs_separator {
+            self.record_text(SEPARATOR, summarizer);
         }
-        self.record_text(&text, listener);
-        text
+        if begins_answer {
+            self.preceding = self.text_so_far(summarizer);
+        }
+        self.record_text(&text, summarizer);
+        match needs_separator {
+            true => [SEPARATOR, &text].concat().into(),
+            false => text,
+        }
     }
 
-    /// The next answer begins.
-    pub(super) fn begin_answer(&mut self, listener: &ResponseSummarizer) {
-        self.before = self.text_so_far(listener);
-        self.fresh = true;
+    pub(super) fn begin_answer(&mut self, summarizer: &ResponseSummarizer) {
+        self.preceding = self.text_so_far(summarizer);
+        self.is_new_answer = true;
     }
 
-    /// What was seen before the last answer's own text.
+    /// The text before that of the last answer.
     pub(super) const fn preceding_text(&self) -> PrecedingText {
-        self.before
+        self.preceding
     }
 
-    fn text_so_far(&self, listener: &ResponseSummarizer) -> PrecedingText {
-        if self.chars == 0 {
-            return PrecedingText::default();
-        }
-        PrecedingText {
-            chars: self.chars,
-            digest: listener.text_digest(),
+    fn text_so_far(&self, summarizer: &ResponseSummarizer) -> PrecedingText {
+        match self.chars {
+            0 => PrecedingText::default(),
+            chars => PrecedingText {
+                chars,
+                digest: summarizer.text_digest(),
+            },
         }
     }
 
-    fn record_text(&mut self, raw: &[u8], listener: &mut ResponseSummarizer) {
-        listener.add_text(raw);
+    fn record_text(&mut self, raw: &[u8], summarizer: &mut ResponseSummarizer) {
+        summarizer.add_text(raw);
         for character in TextWalk::new(raw) {
-            let second = self.half && (0xDC00..=0xDFFF).contains(&character.code);
-            self.chars = self.chars.saturating_add(u32::from(!second));
-            self.half = (0xD800..=0xDBFF).contains(&character.code);
-            self.open = char::from_u32(character.code).is_some_and(char::is_whitespace);
+            let ends_pair = self.ends_with_half && (0xDC00..=0xDFFF).contains(&character.code);
+            self.chars = self.chars.saturating_add(u32::from(!ends_pair));
+            self.ends_with_half = (0xD800..=0xDBFF).contains(&character.code);
+            let is_space = char::from_u32(character.code).is_some_and(char::is_whitespace);
+            self.needs_separator = !is_space;
         }
     }
 }
@@ -98,32 +89,33 @@ mod tests {
     };
 
     #[test]
-    fn answers_are_parted_and_what_came_before_is_known() {
+    fn texts_of_answers_are_separated_and_the_preceding_text_is_known() {
         let mut visible = VisibleText::default();
-        let mut listener = ResponseSummarizer::default();
+        let mut summarizer = ResponseSummarizer::default();
         let mut all = Vec::new();
-        let mut say = |visible: &mut VisibleText, listener: &mut ResponseSummarizer, text: &str| {
-            all.extend_from_slice(&visible.push_text(text.as_bytes().into(), listener));
-            String::from_utf8(all.clone()).unwrap()
-        };
-        say(&mut visible, &mut listener, r"a\ud83d");
-        say(&mut visible, &mut listener, r"\ude00");
+        let mut push =
+            |visible: &mut VisibleText, summarizer: &mut ResponseSummarizer, text: &str| {
+                all.extend_from_slice(&visible.push_text(text.as_bytes().into(), summarizer));
+                String::from_utf8(all.clone()).unwrap()
+            };
+        push(&mut visible, &mut summarizer, r"a\ud83d");
+        push(&mut visible, &mut summarizer, r"\ude00");
         assert_eq!(visible.preceding_text(), PrecedingText::default());
-        visible.begin_answer(&listener);
-        visible.begin_answer(&listener);
+        visible.begin_answer(&summarizer);
+        visible.begin_answer(&summarizer);
         let before = |chars, text: &str| PrecedingText {
             chars,
             digest: digest_text(text.as_bytes()),
         };
         assert_eq!(visible.preceding_text(), before(2, "a😀"));
-        say(&mut visible, &mut listener, "");
+        push(&mut visible, &mut summarizer, "");
         assert_eq!(
-            say(&mut visible, &mut listener, "b "),
+            push(&mut visible, &mut summarizer, "b "),
             r"a\ud83d\ude00\n\nb "
         );
         assert_eq!(visible.preceding_text(), before(4, r"a😀\n\n"));
-        visible.begin_answer(&listener);
-        assert!(say(&mut visible, &mut listener, "c").ends_with("b c"));
+        visible.begin_answer(&summarizer);
+        assert!(push(&mut visible, &mut summarizer, "c").ends_with("b c"));
         assert_eq!(visible.preceding_text(), before(6, r"a😀\n\nb "));
     }
 }

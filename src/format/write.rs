@@ -1,6 +1,6 @@
-//! What the layers above put into requests and answers, in the request's own format.
+//! Writes items and texts of the layers above in the format of the request.
 //!
-//! A text that is called `escaped` is given as it stands between the quotes of a JSON string.
+//! A text named `escaped` is the raw content of a JSON string.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::tests::toy;
 use super::{AssistantTurn, ProxyToolCall, chat, usage::Usage};
 use crate::conversation::{Author, Content, Conversation, Format, IndexError, edit::Edits};
 
-/// A request for one text, of a model that is told all it needs in one user message.
+/// A request for one text, with one user message.
 pub struct TextRequest<'a> {
     pub model: &'a str,
     /// Not escaped.
@@ -19,17 +19,16 @@ pub struct TextRequest<'a> {
     pub limit: AnswerLimit,
 }
 
-/// The longest answer that the proxy asks for in a request of its own.
+/// The answer cap of a request that the proxy makes itself.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerLimit {
     pub tokens: u32,
-    /// The provider is OpenAI itself, or Azure: models that think refuse the older name of the limit there.
-    /// Other engines know no other.
+    /// The provider is OpenAI or Azure, where reasoning models refuse `max_tokens`. Other engines know
+    /// no other name.
     pub is_openai: bool,
 }
 
 impl Format {
-    /// Indexes a request body.
     pub fn index_body(self, body: Bytes) -> Result<Conversation, IndexError> {
         match self {
             Self::Chat => chat::index_body(body),
@@ -38,18 +37,18 @@ impl Format {
         }
     }
 
-    /// Indexes whole items; `None` where they are not just these.
+    /// Indexes items; `None` if one of them is not exactly one item.
     pub fn index_items(self, items: &[&str]) -> Option<Conversation> {
-        let items_alone = match self {
+        let body = match self {
             Self::Chat => chat::write::wrap_messages(items),
             #[cfg(test)]
             Self::Toy => toy::request_of(items),
         };
-        let read = self.index_body(Bytes::from(items_alone)).ok()?;
-        (read.items.len() == items.len() && read.fields.len() == 1).then_some(read)
+        let found = self.index_body(Bytes::from(body)).ok()?;
+        (found.items.len() == items.len() && found.fields.len() == 1).then_some(found)
     }
 
-    /// An item that says an escaped text; by the user or the model.
+    /// An item with an escaped text. Any author but the model becomes the user.
     pub fn text_item(self, author: Author, escaped: &str) -> String {
         match self {
             Self::Chat => chat::write::text_item(author, escaped),
@@ -58,7 +57,6 @@ impl Format {
         }
     }
 
-    /// A block of an escaped text.
     pub fn text_block(self, escaped: &str) -> String {
         match self {
             Self::Chat => chat::write::text_block(escaped),
@@ -67,7 +65,7 @@ impl Format {
         }
     }
 
-    /// An answer of the model that makes these calls and says nothing.
+    /// An answer of the model with these calls and without text.
     pub fn calls_item(self, calls: &[&str]) -> String {
         match self {
             Self::Chat => chat::write::calls_item(calls),
@@ -76,22 +74,22 @@ impl Format {
         }
     }
 
-    /// An answer of the model as an item of the next request. `max_bytes`: a longer one is reduced to its calls
-    /// or its continuation block; `max_argument_bytes`: so are the arguments of a call.
+    /// An answer of the model as an item of the next request. An answer above `max_bytes` is reduced
+    /// to its calls or its continuation block; arguments above `max_argument_bytes` are left out.
     pub fn answer_item(
         self,
-        spoken: &AssistantTurn,
+        turn: &AssistantTurn,
         max_bytes: usize,
         max_argument_bytes: usize,
     ) -> Box<str> {
         match self {
-            Self::Chat => chat::write::answer_item(spoken, max_bytes, max_argument_bytes),
+            Self::Chat => chat::write::answer_item(turn, max_bytes, max_argument_bytes),
             #[cfg(test)]
-            Self::Toy => toy::answer_item(spoken),
+            Self::Toy => toy::answer_item(turn),
         }
     }
 
-    /// A call as it is sent again; longer arguments are left out.
+    /// A call of the next request; arguments above `max_argument_bytes` are left out.
     pub fn write_call(self, call: &ProxyToolCall, max_argument_bytes: usize) -> Cow<'_, str> {
         match self {
             Self::Chat => chat::write::write_call(call, max_argument_bytes),
@@ -100,7 +98,7 @@ impl Format {
         }
     }
 
-    /// The item that answers a call with a text (not escaped).
+    /// The result of a call; `text` is not escaped.
     pub fn result_item(self, call: &ProxyToolCall, text: &str) -> Box<str> {
         match self {
             Self::Chat => chat::write::result_item(call, text),
@@ -109,7 +107,7 @@ impl Format {
         }
     }
 
-    /// What stands in the place of a content that is left out beside calls.
+    /// The value that replaces a removed content beside calls.
     pub const fn empty_content(self) -> &'static str {
         match self {
             Self::Chat => "null",
@@ -118,7 +116,6 @@ impl Format {
         }
     }
 
-    /// A whole request for one text.
     pub fn text_request(self, request: &TextRequest<'_>) -> Bytes {
         match self {
             Self::Chat => chat::write::text_request(request),
@@ -127,7 +124,8 @@ impl Format {
         }
     }
 
-    /// The end of an answer of which the proxy has taken out everything: a body, or the last events of a stream.
+    /// The end of an answer from which the proxy removed everything: a body, or the last events of a
+    /// stream.
     pub fn empty_answer(self, streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
         match self {
             Self::Chat => chat::write::empty_answer(streamed, model, usage),
@@ -138,8 +136,8 @@ impl Format {
 }
 
 impl Conversation {
-    /// Adds an escaped text at the end of an item: a paragraph of a string, a block of a list. Does nothing to any
-    /// other content.
+    /// Appends an escaped text to an item: a paragraph to a string, a block to a list. Any other
+    /// content stays as it is.
     pub fn append_text(&self, at: usize, escaped: &str, edits: &mut Edits) {
         match &self.items[at].content {
             Content::Text(text) => {
@@ -155,7 +153,7 @@ impl Conversation {
         }
     }
 
-    /// Asks `model` for one text, and for nothing that would give the answer another shape.
+    /// Turns the request into one for a plain text of `model`, without other options of the client.
     pub fn ask_for_text(&self, model: &str, limit: AnswerLimit, edits: &mut Edits) {
         match self.format {
             Format::Chat => chat::summary::ask_for_text(self, model, limit, edits),

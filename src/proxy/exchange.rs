@@ -215,7 +215,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
             true => TRAILERS,
             false => &[],
         },
-        within: request.app.config.store.save_timeout(),
+        max_wait: request.app.config.store.save_timeout(),
     };
     let head = build_head_headers(session, planned, &reply);
     reply.answer.headers_mut().extend(head);
@@ -229,7 +229,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
             hold: Some(hold),
         };
         let continuing = Box::new(continuing);
-        return relay::stream_sifted_answer(
+        return relay::stream_filtered_answer(
             reply.answer,
             sifting,
             continuing,
@@ -244,7 +244,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
     let ending = Ending {
         strip_usage: reply.asked_usage,
         left_out,
-        foot,
+        footer: foot,
         on_end: Box::new(move |heard| end_stream(session, planned, heard, source).boxed()),
     };
     relay::stream_answer(reply.answer, ending)
@@ -295,7 +295,8 @@ async fn relay_whole(
         hold: None,
     };
     let (read, last, before) = if sifting.is_active() {
-        relay::buffer_sifted_answer(reply.answer, sifting, &mut continuing, &provider, room).await?
+        relay::buffer_filtered_answer(reply.answer, sifting, &mut continuing, &provider, room)
+            .await?
     } else {
         let read = relay::buffer_answer(reply.answer, &provider, room).await?;
         (read, AssistantTurn::default(), PrecedingText::default())
@@ -307,7 +308,7 @@ async fn relay_whole(
         BufferedAnswer::Complete {
             mut head,
             body,
-            heard,
+            summary: heard,
         } => {
             let is_success = head.status.is_success();
             let left_out = placed

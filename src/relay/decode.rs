@@ -1,22 +1,21 @@
-//! Unpacks a compressed answer, within a bound.
+//! Decompresses an answer, within a bound.
 //!
-//! Asked for `identity`, some providers compress all the same. The client gets their bytes as
-//! they are, and a decoded copy is read; only a stream of which something must be taken out or
-//! edited goes on unpacked. What unpacks to too much at once is given up.
+//! Some providers compress though they are asked for `identity`. The client gets their bytes as they
+//! are, and a decompressed copy is read; only a stream that must be edited goes on decompressed.
 
 use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::wire::content_coding::{PIECE_BYTES, Unpacker};
 
-/// Bytes that one push may unpack to: a few kilobytes can hold hundreds of megabytes.
+/// Bytes that one push may decompress to: a few kilobytes can hold hundreds of megabytes.
 const MAX_OUTPUT: usize = 4 << 20;
 
-/// Unpacks what is pushed. `None`: unknown, damaged or too large.
+/// `None`: the encoding is unknown, or the bytes are damaged or decompress to too much.
 pub(super) struct Decoder(Option<Box<Unpacker>>);
 
 impl Decoder {
-    /// The decoder for an answer with these headers; `None` if it is not compressed.
+    /// `None` if an answer with these headers is not compressed.
     pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         match Unpacker::from_headers(headers, MAX_OUTPUT) {
             Ok(unpacker) => unpacker.map(|unpacker| Self(Some(Box::new(unpacker)))),
@@ -24,29 +23,23 @@ impl Decoder {
         }
     }
 
-    /// Whether anything can be read.
     pub(super) const fn can_read(&self) -> bool {
         self.0.is_some()
     }
 
-    /// What these bytes unpack to; `None` once nothing can be read any more.
+    /// Decompresses the next bytes; `None` after the first failure.
     pub(super) fn push(&mut self, bytes: Bytes) -> Option<Vec<u8>> {
-        let unpacked = unpack_bytes(self.0.as_mut()?, bytes);
-        if unpacked.is_none() {
-            self.0 = None;
+        // A failure drops the unpacker.
+        let mut unpacker = self.0.take()?;
+        unpacker.restart_bound();
+        unpacker.push(bytes);
+        let (mut text, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
+        while let Some(len) = unpacker.pull_output(&mut piece).ok()? {
+            text.extend_from_slice(&piece[..len]);
         }
-        unpacked
+        self.0 = Some(unpacker);
+        Some(text)
     }
-}
-
-fn unpack_bytes(unpacker: &mut Unpacker, bytes: Bytes) -> Option<Vec<u8>> {
-    unpacker.restart_bound();
-    unpacker.push(bytes);
-    let (mut text, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
-    while let Some(made) = unpacker.pull_output(&mut piece).ok()? {
-        text.extend_from_slice(&piece[..made]);
-    }
-    Some(text)
 }
 
 #[cfg(test)]
@@ -70,22 +63,22 @@ mod tests {
     }
 
     #[test]
-    fn unpacks_every_encoding_byte_by_byte() {
+    fn every_encoding_is_decompressed_byte_by_byte() {
         let text = "data: {\"é\":1}\n\n".repeat(50);
         let mut deflate = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
         deflate.write_all(text.as_bytes()).unwrap();
         let mut brotli = brotli::CompressorWriter::new(Vec::new(), 4096, 5, 20);
         brotli.write_all(text.as_bytes()).unwrap();
-        let packed = [
+        let compressed = [
             ("gzip", gzip(text.as_bytes())),
             ("deflate", deflate.finish().unwrap()),
             ("br", brotli.into_inner()),
             ("zstd", zstd::encode_all(text.as_bytes(), 3).unwrap()),
         ];
-        for (encoding, packed) in packed {
+        for (encoding, compressed) in compressed {
             let mut decoder = decoder(encoding).unwrap();
             let mut unpacked = Vec::new();
-            for byte in packed {
+            for byte in compressed {
                 unpacked.extend(decoder.push(vec![byte].into()).unwrap());
             }
             assert_eq!(unpacked, text.as_bytes(), "{encoding}");
@@ -93,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_up_on_bombs_damage_and_unknown_encodings() {
+    fn bombs_damage_and_unknown_encodings_are_refused() {
         let bomb = gzip(&vec![0; 64 << 20]);
         assert_eq!(decoder("gzip").unwrap().push(bomb.into()), None);
         assert_eq!(decoder("gzip").unwrap().push("no gzip at all".into()), None);

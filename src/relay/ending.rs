@@ -1,5 +1,4 @@
-//! What happens at the end of a stream.
-
+//! The end of a stream: what is done and what is added there.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,39 +9,37 @@ use http::{HeaderMap, Response};
 use super::{AssistantTurn, PrecedingText, ResponseSummary, TurnDriver};
 use crate::wire::Body;
 
-/// What happens at the end of a stream.
 pub struct Ending {
-    /// Take out the chunk with usage that the client did not ask for.
+    /// Remove the chunk with usage that the client did not ask for.
     pub strip_usage: bool,
     /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
     /// `None` and 0: no byte changes.
     pub left_out: Option<u32>,
-    pub foot: FooterOptions,
-    /// Called once for every stream that the provider ended, broken ones included, before the
-    /// last bytes go out. Dropped after [`Foot::within`]: what must outlive that is spawned inside.
-    /// Not called when the client leaves.
+    pub footer: FooterOptions,
+    /// Called once for every stream that the provider ended or broke, before the last bytes go out.
+    /// Dropped after [`FooterOptions::max_wait`], so longer work must be spawned. Not called when the
+    /// client leaves.
     pub on_end: OnEnd,
 }
 
-/// What the last bytes of a stream wait for.
 #[derive(Clone, Copy, Debug)]
 pub struct FooterOptions {
-    /// The trailers that [`Closing`] may have; empty where the client accepts none. The head of the
-    /// answer names them, since HTTP/1.1 sends no others.
+    /// The trailers that [`StreamFooter`] may have; empty if the client accepts none. The head of
+    /// the answer names them, since HTTP/1.1 sends no others.
     pub trailers: &'static [&'static str],
     /// How long the end is held for the state to be stored.
-    pub within: Duration,
+    pub max_wait: Duration,
 }
 
 impl Ending {
-    /// Nothing is taken out, and nothing is done at the end.
+    /// Removes nothing and does nothing at the end.
     pub fn without_effects() -> Self {
         Self {
             strip_usage: false,
             left_out: None,
-            foot: FooterOptions {
+            footer: FooterOptions {
                 trailers: &[],
-                within: Duration::ZERO,
+                max_wait: Duration::ZERO,
             },
             on_end: Box::new(|_| async { StreamFooter::default() }.boxed()),
         }
@@ -59,7 +56,7 @@ pub struct StreamFooter {
     pub comment: Option<Bytes>,
 }
 
-/// A stream of one answer: none goes on with it.
+/// Drives a stream of one answer, without a next turn.
 #[async_trait]
 impl TurnDriver for Ending {
     async fn next_turn(&mut self, _: AssistantTurn) -> Option<Response<Body>> {
@@ -68,11 +65,11 @@ impl TurnDriver for Ending {
 
     async fn end_answer(
         self: Box<Self>,
-        heard: ResponseSummary,
+        summary: ResponseSummary,
         _: AssistantTurn,
         _: PrecedingText,
     ) -> StreamFooter {
-        (self.on_end)(heard).await
+        (self.on_end)(summary).await
     }
 
     fn left_out_tokens(&self) -> Option<u32> {

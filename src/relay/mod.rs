@@ -1,12 +1,12 @@
-//! Bytes back to the client as they come.
+//! Relays answers to the client.
 //!
-//! [`stream`] passes a streamed answer on, [`whole`] takes one that is not streamed into memory,
-//! within a bound, so that its headers can speak of it. Neither changes a byte, but for the usage
-//! chunk that the proxy asked for itself, and the prompt tokens where the client wants them as it sent
-//! them ([`received`] does that to whole answers). [`sifted`] and [`sifted_whole`] are the same for requests
-//! that carry proxy-executed tools or ask for a continuation block: they take these out, and go on with the
-//! next answer where one was for the proxy alone. What is held back: an event that may still turn out to
-//! be one of these, and the end of an answer until [`Ending`] has stored what was heard.
+//! [`stream_answer`] passes a stream on as it comes. [`buffer_answer`] buffers a whole answer within
+//! a bound, so that headers can depend on it. Neither changes a byte, except the usage chunk that
+//! only the proxy asked for, and prompt tokens if the client wants those of what it sent
+//! ([`add_left_out_tokens`] for whole answers). [`stream_filtered_answer`] and
+//! [`buffer_filtered_answer`] also remove proxy-executed calls and continuation blocks, and continue
+//! with the next answer after one for the proxy only. Bytes are held back only while they may belong
+//! to the proxy, and at the end until [`Ending`] has stored the state.
 
 mod buffered_answer;
 mod decode;
@@ -23,11 +23,11 @@ use crate::error::{Failure, TimeoutStage};
 
 pub use self::{
     buffered_answer::{
-        BufferedAnswer, add_left_out_tokens, buffer_answer, buffer_sifted_answer, unpack_answer,
+        BufferedAnswer, add_left_out_tokens, buffer_answer, buffer_filtered_answer, unpack_answer,
     },
     ending::{Ending, FooterOptions, StreamFooter},
     peek::{FirstEvent, peek_first_event},
-    stream::{stream_answer, stream_sifted_answer},
+    stream::{stream_answer, stream_filtered_answer},
     tunnel::tunnel_bytes,
     turn_driver::TurnDriver,
 };
@@ -35,12 +35,12 @@ pub use crate::format::{
     AnswerFilter, AssistantTurn, ContinuationBlock, PrecedingText, ProxyToolCall, ResponseSummary,
 };
 
-/// Why an answer is none.
+/// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAnswer {
     #[error("the answer of {provider} broke off")]
     Broken { provider: String },
-    #[error("the answer of {provider} did not go on in time")]
+    #[error("the answer of {provider} stalled")]
     Stalled {
         provider: String,
         limit: std::time::Duration,

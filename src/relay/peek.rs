@@ -1,8 +1,8 @@
-//! The first event of a stream, looked at before the client has anything of the answer.
+//! Reads the first event of a stream before its head goes to the client.
 //!
-//! Some providers begin a stream as a success and say in its first event that they refuse. Nothing
-//! is taken out: what was read goes on as it came. Done only where a provider is known for it, and
-//! not for long: a head that is held back is a client that waits.
+//! Some providers begin a stream as a success and report an error in its first event. Nothing is
+//! removed: the bytes go on as they came. It is done only for providers that are known for it, and
+//! within a limit, since the client waits meanwhile.
 
 use std::{collections::VecDeque, io, time::Duration};
 
@@ -15,21 +15,20 @@ use http_body_util::{BodyExt, StreamBody};
 use super::decode::Decoder;
 use crate::wire::{Body, sse::SseSplitter};
 
-/// Bytes that are looked through for a first event; errors are short.
+/// Bytes that are searched for a first event; errors are short.
 const MAX_BYTES: usize = 64 << 10;
 
-/// What a stream began with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstEvent {
-    /// The data of its first event.
+    /// The data of the event.
     Event(Bytes),
-    /// It ended without any.
+    /// The stream ended without an event.
     Nothing,
-    /// Nothing came in time, it cannot be read, or it broke.
+    /// No event came in time, or the stream is compressed or broke.
     Unknown,
 }
 
-/// Waits for the first event of a stream, `limit` at most. The answer goes on from its first byte.
+/// Waits for the first event of a stream, `limit` at most. The returned answer has all of its bytes.
 pub async fn peek_first_event(
     answer: Response<Body>,
     limit: Duration,
@@ -40,7 +39,7 @@ pub async fn peek_first_event(
     let (head, mut source) = answer.into_parts();
     let mut read = VecDeque::new();
     let mut splitter = SseSplitter::new(MAX_BYTES);
-    let looking = async {
+    let search = async {
         let mut bytes = 0;
         while let Some(frame) = source.frame().await {
             let frame = match frame {
@@ -63,18 +62,18 @@ pub async fn peek_first_event(
                 return FirstEvent::Unknown;
             }
         }
-        let last = splitter.finish().and_then(|event| event.message);
-        last.map_or(FirstEvent::Nothing, |message| {
-            FirstEvent::Event(message.data)
-        })
+        match splitter.finish().and_then(|event| event.message) {
+            Some(message) => FirstEvent::Event(message.data),
+            None => FirstEvent::Nothing,
+        }
     };
-    let first = tokio::time::timeout(limit, looking).await;
+    let first = tokio::time::timeout(limit, search).await;
     let first = first.unwrap_or(FirstEvent::Unknown);
     let body = resume_body(read, source);
     (Response::from_parts(head, body), first)
 }
 
-/// What was read, and then what comes.
+/// A body of the frames that were read and the rest of the source.
 pub(super) fn resume_body(read: VecDeque<io::Result<Frame<Bytes>>>, source: Body) -> Body {
     let frames = unfold((read, source), |(mut read, mut source)| async move {
         let frame = match read.pop_front() {
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_without_an_event_is_not_kept() {
+    async fn many_bytes_without_an_event_end_the_search() {
         let flood: &'static str = Box::leak(format!(": {}", "x".repeat(100_000)).into());
         check(&[flood], FirstEvent::Unknown).await;
     }

@@ -1,15 +1,14 @@
-//! The bytes of a stream through the proxy, without any I/O.
+//! The stream pipeline: splits bytes into events, reads, rewrites and passes them on, without I/O.
 //!
-//! Bytes go in, are split into events, read, rewritten where that is wanted, and come out, with the place
-//! where the answer ends marked. An event that nobody changes goes on as the bytes that it came as. Of
-//! an event whose end has not come, nothing is held unless something in it may have to change, or it
-//! may be the marker behind the last one; a rewriter needs events whole, 2 MiB of one at most.
+//! An event that does not change goes on as the bytes that came. The end of the answer is marked
+//! before `data: [DONE]`, or at the end of the stream if none comes; there the state is stored, and
+//! a comment may be inserted.
 //!
-//! The end is marked before `data: [DONE]`, or at the very end where none comes; there the state is stored, and a
-//! comment may be put in. Without a rewriter 16 KiB of an event are held at most. A rewriter holds back what is the
-//! client's only while nobody can say who executes a call, or whether a continuation block begins at the end of a
-//! text, 64 KiB at most. The listener hears what the client gets, but for the prompt tokens: of these it hears what
-//! the provider said.
+//! Without a rewriter, incomplete events pass at once, unless they may be the end marker or a usage
+//! chunk to remove (16 KiB at most). With a rewriter, events are held until they are complete (2 MiB
+//! at most), and then only while it is undecided who executes a call, or whether a continuation
+//! block begins at the end of a text (64 KiB at most). The summary covers what the client gets, but
+//! prompt tokens are those of the provider.
 
 use std::collections::VecDeque;
 
@@ -28,22 +27,21 @@ use crate::{
 /// Bytes of one event that are read.
 const MAX_EVENT: usize = 2 << 20;
 
-/// Bytes held of an event that may be the marker at the end, or a usage chunk: both are far smaller.
+/// Bytes held of an event that may be the end marker or a usage chunk: both are far smaller.
 const MAX_HELD: usize = 16 << 10;
 
-/// What goes on to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PipelineOutput {
     Bytes(Bytes),
-    /// Here the answer ends; what follows tells the client so.
+    /// The end of the answer, before the end marker.
     End,
 }
 
 /// What is changed in a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamEdits {
-    pub(super) sifting: AnswerFilter,
-    /// Take out the chunk with usage that the client did not ask for.
+    pub(super) filter: AnswerFilter,
+    /// Remove the chunk with usage that the client did not ask for.
     pub(super) strip_usage: bool,
     /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
     pub(super) left_out: Option<u32>,
@@ -55,44 +53,43 @@ impl StreamEdits {
     }
 
     fn needs_rewriter(&self) -> bool {
-        self.sifting.is_active() || self.left_out.is_some_and(|tokens| tokens > 0)
+        self.filter.is_active() || self.left_out.is_some_and(|tokens| tokens > 0)
     }
 }
 
 pub(super) struct Pipeline {
     changes: StreamEdits,
     splitter: SseSplitter,
-    listener: ResponseSummarizer,
+    summarizer: ResponseSummarizer,
     rewriter: Option<Box<Rewriter>>,
-    /// Unpacks a copy of a compressed stream, which itself goes on as it is.
+    /// Decompresses a copy of a compressed stream, which passes as it is.
     decoder: Option<Decoder>,
-    /// Bytes of the event without an end that went out already.
+    /// Bytes of the incomplete event that went out already.
     sent: usize,
-    /// Held events that go out before the current one.
+    /// Released events that go out before the current one.
     ready: VecDeque<Bytes>,
     drained: bool,
     ended: bool,
 }
 
-/// What goes out while a chunk is read.
+/// The output while a chunk is read.
 struct OutputQueue<'a> {
     pieces: &'a mut VecDeque<PipelineOutput>,
     chunk: &'a Bytes,
 }
 
 impl OutputQueue<'_> {
-    /// Bytes of the chunk that follow on those before go on in one piece with them.
+    /// Joins slices that are adjacent in the chunk.
     fn push_bytes(&mut self, bytes: Bytes) {
-        let place = |bytes: &Bytes| {
+        let range_in_chunk = |bytes: &Bytes| {
             let at = (bytes.as_ptr() as usize).checked_sub(self.chunk.as_ptr() as usize)?;
             (at + bytes.len() <= self.chunk.len()).then_some(at..at + bytes.len())
         };
         if bytes.is_empty() {
             return;
         }
-        if let (Some(PipelineOutput::Bytes(last)), Some(more)) =
-            (self.pieces.back_mut(), place(&bytes))
-            && let Some(before) = place(last)
+        if let Some(PipelineOutput::Bytes(last)) = self.pieces.back_mut()
+            && let (Some(before), Some(more)) = (range_in_chunk(last), range_in_chunk(&bytes))
             && before.end == more.start
         {
             *last = self.chunk.slice(before.start..more.end);
@@ -107,18 +104,18 @@ impl OutputQueue<'_> {
 }
 
 impl Pipeline {
-    /// With a decoder, nothing of the stream can be changed.
+    /// With a decoder, the stream passes without changes.
     pub(super) fn new(changes: StreamEdits, decoder: Option<Decoder>) -> Self {
         let changes = match decoder {
             None => changes,
             Some(_) => StreamEdits::default(),
         };
-        let rewriter = || Rewriter::new(changes.sifting, changes.left_out);
+        let rewriter = || Box::new(Rewriter::new(changes.filter, changes.left_out));
         Self {
-            rewriter: changes.needs_rewriter().then(rewriter).map(Box::new),
+            rewriter: changes.needs_rewriter().then(rewriter),
             changes,
             splitter: SseSplitter::new(MAX_EVENT),
-            listener: ResponseSummarizer::default(),
+            summarizer: ResponseSummarizer::default(),
             decoder,
             sent: 0,
             ready: VecDeque::new(),
@@ -127,51 +124,52 @@ impl Pipeline {
         }
     }
 
-    /// Whether the proxy's text can be put between the bytes.
-    pub(super) fn is_legible(&self) -> bool {
+    /// Whether text of the proxy can be inserted into the bytes.
+    pub(super) fn can_insert(&self) -> bool {
         self.decoder.is_none()
     }
 
     /// What the client got.
     pub(super) fn response_summary(&self) -> ResponseSummary {
-        self.listener.to_summary()
+        self.summarizer.to_summary()
     }
 
-    /// Whether the answer was for the proxy alone: what follows of it is looked at, and goes nowhere.
+    /// Whether the current answer was for the proxy only: what follows of it is read and dropped.
     pub(super) fn is_for_proxy(&self) -> bool {
         self.rewriter.as_ref().is_some_and(|it| it.is_for_proxy())
     }
 
-    /// Whether nothing more is to be learnt from such an answer.
+    /// Whether the end marker of the current answer came.
     pub(super) fn is_drained(&self) -> bool {
         self.drained
     }
 
-    /// What the current answer said, where anything is taken out of it.
+    /// The current answer as the model gave it; empty without a rewriter.
     pub(super) fn assistant_turn(&self) -> AssistantTurn {
         let rewriter = self.rewriter.as_ref();
-        rewriter.map_or_else(AssistantTurn::default, |rewriter| {
-            rewriter.to_assistant_turn()
-        })
+        rewriter
+            .map(|it| it.to_assistant_turn())
+            .unwrap_or_default()
     }
 
     pub(super) fn preceding_text(&self) -> PrecedingText {
         let rewriter = self.rewriter.as_ref();
-        rewriter.map_or_else(PrecedingText::default, |rewriter| rewriter.preceding_text())
+        rewriter.map(|it| it.preceding_text()).unwrap_or_default()
     }
 
-    /// Another answer comes; gives what the one before said.
+    /// Begins another answer; returns the one before.
     pub(super) fn begin_answer(&mut self) -> AssistantTurn {
         self.splitter = SseSplitter::new(MAX_EVENT);
         self.sent = 0;
         self.drained = false;
-        let rewriter = self.rewriter.as_mut();
-        rewriter.map_or_else(AssistantTurn::default, |it| {
-            it.begin_answer(&mut self.listener)
-        })
+        let turn = self
+            .rewriter
+            .as_mut()
+            .map(|it| it.begin_answer(&mut self.summarizer));
+        turn.unwrap_or_default()
     }
 
-    /// What was left out of the request that the next answer is for.
+    /// Sets the tokens left out of the request of the next answer.
     pub(super) fn set_left_out(&mut self, left_out: Option<u32>) {
         if let Some(rewriter) = &mut self.rewriter {
             rewriter.set_left_out(left_out);
@@ -180,19 +178,16 @@ impl Pipeline {
 
     pub(super) fn push(&mut self, chunk: Bytes, out: &mut VecDeque<PipelineOutput>) {
         let Some(decoder) = &mut self.decoder else {
-            self.read_chunk(chunk, out);
-            return;
+            return self.read_chunk(chunk, out);
         };
-        // A decoded copy is only looked at.
-        let mut read = VecDeque::new();
+        // A decompressed copy is only read.
+        let mut copy = VecDeque::new();
         match decoder.push(chunk.clone()) {
-            Some(text) => self.read_chunk(text.into(), &mut read),
-            None => self.listener.mark_unreadable(),
+            Some(text) => self.read_chunk(text.into(), &mut copy),
+            None => self.summarizer.mark_unreadable(),
         }
-        out.extend(
-            read.into_iter()
-                .filter(|piece| *piece == PipelineOutput::End),
-        );
+        copy.retain(|piece| *piece == PipelineOutput::End);
+        out.append(&mut copy);
         out.push_back(PipelineOutput::Bytes(chunk));
     }
 
@@ -205,10 +200,10 @@ impl Pipeline {
         while let Some(event) = self.splitter.next_event() {
             self.take_event(event, &mut out);
         }
-        let open = self.splitter.unfinished_bytes();
-        if open.len() > self.sent && (self.sent > 0 || !self.must_wait(open)) {
-            out.push_bytes(Bytes::copy_from_slice(&open[self.sent..]));
-            self.sent = open.len();
+        let incomplete = self.splitter.unfinished_bytes();
+        if incomplete.len() > self.sent && (self.sent > 0 || !self.must_wait(incomplete)) {
+            out.push_bytes(Bytes::copy_from_slice(&incomplete[self.sent..]));
+            self.sent = incomplete.len();
         }
     }
 
@@ -222,25 +217,26 @@ impl Pipeline {
         };
         let answer = read_event(&message);
         self.drained |= answer.is_end();
-        // What went out in part stays, and whatever cannot be held is treated as if it had gone out in part.
-        let is_whole = || rest.len() == event.raw.len() && self.must_wait(&event.raw);
-        let ends = answer.is_end() && is_whole();
-        let strips = self.changes.strip_usage && answer.is_usage_only() && is_whole();
-        let verdict = match &mut self.rewriter {
+        // An event that went out in part stays, and so does one that is too long to be held: how the
+        // stream is cut must not matter.
+        let was_held = || rest.len() == event.raw.len() && self.must_wait(&event.raw);
+        let is_end = answer.is_end() && was_held();
+        let is_stripped = self.changes.strip_usage && answer.is_usage_only() && was_held();
+        let action = match &mut self.rewriter {
             Some(rewriter) => {
-                let taken = ParsedEvent::new(event.raw, message, answer);
-                rewriter.take_event(taken, &mut self.ready, &mut self.listener)
+                let event = ParsedEvent::new(event.raw, message, answer);
+                rewriter.take_event(event, &mut self.ready, &mut self.summarizer)
             }
             None => {
-                self.listener.add_events(&message.data, &answer.events);
+                self.summarizer.add_events(&message.data, &answer.events);
                 EventAction::Pass
             }
         };
         out.push_all(&mut self.ready);
-        match verdict {
-            _ if strips => {}
+        match action {
+            _ if is_stripped => {}
             EventAction::Pass => {
-                if ends && !std::mem::replace(&mut self.ended, true) {
+                if is_end && !std::mem::replace(&mut self.ended, true) {
                     out.pieces.push_back(PipelineOutput::End);
                 }
                 out.push_bytes(rest);
@@ -250,15 +246,15 @@ impl Pipeline {
         }
     }
 
-    /// Whether bytes that an event begins with are held until its end. What holds for them holds for every
-    /// shorter beginning, so that no cut changes what becomes of an event.
+    /// Whether the beginning of an event is held until its end. If it is, so is every shorter
+    /// beginning: how the stream is cut must not matter.
     fn must_wait(&self, beginning: &[u8]) -> bool {
-        let strips = self.changes.strip_usage;
+        let usage = self.changes.strip_usage;
         self.rewriter.is_some()
-            || (beginning.len() <= MAX_HELD && answer::may_need_whole_event(beginning, strips))
+            || (beginning.len() <= MAX_HELD && answer::may_need_whole_event(beginning, usage))
     }
 
-    /// The provider's stream is over. `broken`: not by its own will.
+    /// Ends the provider's stream. `broken`: it broke off.
     pub(super) fn finish_stream(&mut self, broken: bool, out: &mut VecDeque<PipelineOutput>) {
         let mut pieces = VecDeque::new();
         let mut last = OutputQueue {
@@ -266,18 +262,18 @@ impl Pipeline {
             chunk: &Bytes::new(),
         };
         if let Some(event) = self.splitter.finish() {
-            // Half an event may be half of what is to be taken out; what is whole may lack its blank line.
+            // Half an event may be half of what must be removed; a whole one may lack its blank line.
             let message = event.message.as_ref();
-            let whole = message.map_or(!broken, |it| answer::read_answer(&it.data).is_ok());
-            if whole || !self.changes.sifting.is_active() {
+            let is_whole = message.map_or(!broken, |it| answer::read_answer(&it.data).is_ok());
+            if is_whole || !self.changes.filter.is_active() {
                 self.take_event(event, &mut last);
             }
         }
         let ends = !self.is_for_proxy() && !std::mem::replace(&mut self.ended, true);
         if let (Some(rewriter), true) = (&mut self.rewriter, ends) {
-            rewriter.settle_answer(&mut self.ready, &mut self.listener);
+            rewriter.settle_answer(&mut self.ready, &mut self.summarizer);
         }
-        // What follows an event without its blank line begins with that.
+        // The event may lack its blank line, and other bytes follow.
         if !last.pieces.is_empty() && (self.is_for_proxy() || !self.ready.is_empty()) {
             last.push_bytes(Bytes::from_static(b"\n\n"));
         }
@@ -285,13 +281,12 @@ impl Pipeline {
         if ends {
             last.pieces.push_back(PipelineOutput::End);
         }
-        let looks = self.decoder.is_some();
-        let goes = |piece: &PipelineOutput| !looks || *piece == PipelineOutput::End;
-        out.extend(pieces.into_iter().filter(goes));
+        pieces.retain(|piece| self.decoder.is_none() || *piece == PipelineOutput::End);
+        out.append(&mut pieces);
     }
 }
 
-/// What an event says; nothing where it cannot be read.
+/// Reads an event; empty if it cannot be read.
 fn read_event(message: &SseMessage) -> ChatAnswer {
     let mut answer = answer::read_answer(&message.data).unwrap_or_default();
     if message.name == "error" && !answer.has_error() {

@@ -1,13 +1,13 @@
-//! The recorded streams of real providers, for tests.
+//! Recorded streams of real providers, for tests.
 
 use std::path::PathBuf;
 
-/// Name, bytes and reported prompt tokens of each recorded stream; none where they are absent.
+/// Name, bytes and reported prompt tokens of each recorded stream; empty if they are not installed.
 pub(in crate::relay) fn recordings() -> Vec<(String, Vec<u8>, Option<u64>)> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let data = std::env::var_os("PLIMSOLL_DATA").map_or(beside, PathBuf::from);
     let Ok(index) = std::fs::read(data.join("index.json")) else {
-        println!("the recorded answers are absent; only generated ones are tested");
+        println!("no recorded answers; only generated ones are tested");
         return Vec::new();
     };
     let index: serde_json::Value = serde_json::from_slice(&index).unwrap();

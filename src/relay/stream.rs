@@ -1,8 +1,8 @@
-//! A streamed answer on its way to the client.
+//! Relays a streamed answer to the client.
 //!
-//! Every chunk goes on as soon as it came. Before the end is released, [`Ending::on_end`] is
-//! awaited, for which the store has a fifth of `store.timeout_ms` (50 ms by default), so that the client's next
-//! request finds what was stored. A stream that breaks, or ends without having said so, ends abnormally here
+//! Every chunk goes on as soon as it comes. The end waits for [`Ending::on_end`], up to a fifth of
+//! `store.timeout_ms` (50 ms by default), so that the client's next request finds the stored state.
+//! A stream that breaks, or ends without finish reason and end marker, ends abnormally for the client
 //! too, after an error event: a client must never take half an answer for a whole one.
 //! CANCEL: dropping the body drops the provider's answer, which closes or resets its stream.
 
@@ -22,91 +22,85 @@ use super::{
     decode::Decoder,
     pipeline::{Pipeline, PipelineOutput, StreamEdits},
 };
-use crate::{format::error_body::ErrorBody, wire::Body};
+use crate::{error::format_error_chain, format::error_body::ErrorBody, wire::Body};
 
-/// How long the rest of an answer for the proxy alone is waited for, behind its finish reason.
-const HEAR_OUT_WAIT: Duration = Duration::from_secs(1);
-
-/// How long what was relayed has to be written out before a stream breaks.
-const FLUSH_WAIT: Duration = Duration::from_millis(50);
+/// How long the rest of an answer for the proxy only may take after its finish reason.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes of that rest that are read; a usage chunk is far smaller.
-const MAX_HEARD_OUT: usize = 256 << 10;
+const MAX_DRAINED_BYTES: usize = 256 << 10;
 
-/// The source gave out before its end.
+/// How long the server has to write out relayed bytes before a stream breaks.
+const FLUSH_WAIT: Duration = Duration::from_millis(50);
+
+/// The provider's stream broke, or could not be decompressed.
 struct SourceBroken;
 
 struct StreamRelay {
     source: Body,
-    /// Unpacks the stream itself, where something must be taken out of it.
-    unpack: Option<Decoder>,
+    /// Decompresses the stream itself, if something in it may change.
+    decoder: Option<Decoder>,
     pipeline: Pipeline,
-    /// `None` once the end has come.
-    turns: Option<Box<dyn TurnDriver>>,
+    /// `None` after the end.
+    driver: Option<Box<dyn TurnDriver>>,
     out: VecDeque<PipelineOutput>,
-    /// The client accepts trailers.
-    takes_trailers: bool,
-    trailers: Option<HeaderMap>,
-    /// How long the end is held.
-    within: Duration,
+    footer: FooterOptions,
+    trailers: HeaderMap,
     phase: Phase,
 }
 
 enum Phase {
-    Flows,
-    /// The answer was for the proxy alone: the next one is to come.
-    Turns,
-    /// The source is done; what is left goes out.
-    Drains,
-    /// As above, and then the connection ends abnormally.
-    Breaks,
-    Over,
+    Streaming,
+    /// The answer was for the proxy only, and another one follows.
+    NextTurn,
+    /// The source is done; remaining output and trailers follow.
+    Finishing,
+    /// Remaining output follows, then the connection ends abnormally.
+    Breaking,
+    Done,
 }
 
-/// Passes a streamed answer on. The length is unknown from here on.
+/// Relays a streamed answer. Its length is unknown from here on.
 pub fn stream_answer(answer: Response<Body>, ending: Ending) -> Response<Body> {
-    let (strip_usage, foot) = (ending.strip_usage, ending.foot);
-    let sifting = AnswerFilter::default();
-    stream_sifted_answer(answer, sifting, Box::new(ending), strip_usage, foot)
+    let (strip_usage, footer) = (ending.strip_usage, ending.footer);
+    let filter = AnswerFilter::default();
+    stream_filtered_answer(answer, filter, Box::new(ending), strip_usage, footer)
 }
 
-/// Passes a streamed answer on without what the sifting names, and the answers that follow where it
-/// was for the proxy alone, as one. The other arguments are those of [`Ending`]; what was left out of the
-/// request, which is another with each round, [`Rounds::left_out`] tells. A compressed stream in which
-/// something may change goes on unpacked, since a client that never asked for a chunk without choices
-/// may fail on it; one that cannot be unpacked passes as it is.
-pub fn stream_sifted_answer(
+/// Relays a streamed answer without what `filter` names. After an answer for the proxy only, the
+/// answers of `driver` follow, joined into one. A compressed stream that may change is decompressed;
+/// one that cannot be decompressed passes as it is. The other arguments are those of [`Ending`].
+pub fn stream_filtered_answer(
     answer: Response<Body>,
-    sifting: AnswerFilter,
-    rounds: Box<dyn TurnDriver>,
+    filter: AnswerFilter,
+    driver: Box<dyn TurnDriver>,
     strip_usage: bool,
-    foot: FooterOptions,
+    footer: FooterOptions,
 ) -> Response<Body> {
     let (mut head, source) = answer.into_parts();
     let changes = StreamEdits {
-        sifting,
+        filter,
         strip_usage,
-        left_out: rounds.left_out_tokens(),
+        left_out: driver.left_out_tokens(),
     };
-    let mut decoder = Decoder::from_headers(&head.headers);
-    let unpack = decoder.take_if(|decoder| changes.has_any() && decoder.can_read());
+    let mut copy_decoder = Decoder::from_headers(&head.headers);
+    let decoder = copy_decoder.take_if(|decoder| changes.has_any() && decoder.can_read());
     head.headers.remove(CONTENT_LENGTH);
-    for name in foot.trailers {
+    for name in footer.trailers {
         head.headers.append(TRAILER, HeaderValue::from_static(name));
     }
-    if unpack.is_some() {
+    if decoder.is_some() {
         head.headers.remove(CONTENT_ENCODING);
     }
     let relay = StreamRelay {
         source,
-        unpack,
-        pipeline: Pipeline::new(changes, decoder),
-        turns: Some(rounds),
+        decoder,
+        pipeline: Pipeline::new(changes, copy_decoder),
+        driver: Some(driver),
         out: VecDeque::new(),
-        takes_trailers: !foot.trailers.is_empty(),
-        trailers: None,
-        within: foot.within,
-        phase: Phase::Flows,
+        footer,
+        trailers: HeaderMap::new(),
+        phase: Phase::Streaming,
     };
     let frames = unfold(relay, |mut relay| async move {
         let frame = relay.next_frame().await?;
@@ -127,24 +121,22 @@ impl StreamRelay {
                 None => {}
             }
             match self.phase {
-                Phase::Flows => self.read_chunk().await,
-                Phase::Turns => self.take_next_turn().await,
-                Phase::Drains => {
-                    self.phase = Phase::Over;
-                    let trailers = self.trailers.take().filter(|t| !t.is_empty());
-                    return trailers.map(|trailers| Ok(Frame::trailers(trailers)));
+                Phase::Streaming => self.read_chunk().await,
+                Phase::NextTurn => self.take_next_turn().await,
+                Phase::Finishing => {
+                    self.phase = Phase::Done;
+                    let trailers = std::mem::take(&mut self.trailers);
+                    return (!trailers.is_empty()).then(|| Ok(Frame::trailers(trailers)));
                 }
-                Phase::Breaks => {
-                    self.phase = Phase::Over;
-                    // So that the server writes out what it has: an error drops what was not
-                    // flushed, and HTTP/2 writes in a task of its own.
+                Phase::Breaking => {
+                    self.phase = Phase::Done;
+                    // An error drops what the server has not written yet, and HTTP/2 writes in a
+                    // separate task.
                     tokio::time::sleep(FLUSH_WAIT).await;
-                    return Some(Err(io::Error::new(
-                        io::ErrorKind::UnexpectedEof,
-                        "the provider's answer broke off",
-                    )));
+                    let error = "the provider's answer broke off";
+                    return Some(Err(io::Error::new(io::ErrorKind::UnexpectedEof, error)));
                 }
-                Phase::Over => return None,
+                Phase::Done => return None,
             }
         }
     }
@@ -154,7 +146,7 @@ impl StreamRelay {
             Some(Ok(chunk)) => {
                 self.pipeline.push(chunk, &mut self.out);
                 if self.pipeline.is_for_proxy() {
-                    self.phase = Phase::Turns;
+                    self.phase = Phase::NextTurn;
                 }
             }
             Some(Err(SourceBroken)) => self.finish_source(true),
@@ -162,68 +154,67 @@ impl StreamRelay {
         }
     }
 
-    /// The next bytes of the source, unpacked where they must be.
+    /// The next bytes of the source, decompressed if they may change.
     async fn next_chunk(&mut self) -> Option<Result<Bytes, SourceBroken>> {
         loop {
-            let chunk = match self.source.frame().await? {
-                // Trailers of the provider belong to its connection.
-                Ok(frame) => match frame.into_data() {
-                    Ok(chunk) => chunk,
-                    Err(_) => continue,
-                },
+            let frame = match self.source.frame().await? {
+                Ok(frame) => frame,
                 Err(error) => {
-                    tracing::warn!(error = %crate::error::format_error_chain(&error), "an answer broke off");
+                    let error = format_error_chain(&error);
+                    tracing::warn!(%error, "the provider's stream broke off");
                     return Some(Err(SourceBroken));
                 }
             };
-            let Some(decoder) = &mut self.unpack else {
+            // The provider's trailers concern its connection only.
+            let Ok(chunk) = frame.into_data() else {
+                continue;
+            };
+            let Some(decoder) = &mut self.decoder else {
                 return Some(Ok(chunk));
             };
             let text = decoder.push(chunk).map(Bytes::from);
             if text.is_none() {
-                tracing::warn!("a compressed answer could not be unpacked");
+                tracing::warn!("cannot decompress the provider's stream");
             }
             return Some(text.ok_or(SourceBroken));
         }
     }
 
-    /// Hears the answer out, which was for the proxy alone, and goes on with the next.
+    /// Drains the answer, which was for the proxy only, and begins with the next one.
     async fn take_next_turn(&mut self) {
-        let rest = self.hear_out();
-        if tokio::time::timeout(HEAR_OUT_WAIT, rest).await.is_err() {
-            tracing::debug!("an answer that was for the proxy did not end");
+        let rest = self.drain_answer();
+        if tokio::time::timeout(DRAIN_TIMEOUT, rest).await.is_err() {
+            tracing::debug!("timeout: no end of a stream after its finish reason");
         }
         self.pipeline.finish_stream(false, &mut self.out);
-        let spoken = self.pipeline.begin_answer();
-        let answer = match &mut self.turns {
-            Some(rounds) => rounds.next_turn(spoken).await,
-            None => None,
+        let turn = self.pipeline.begin_answer();
+        let Some(driver) = &mut self.driver else {
+            return self.finish_source(true);
         };
-        match answer {
+        match driver.next_turn(turn).await {
             Some(answer) if answer.status().is_success() => {
+                self.pipeline.set_left_out(driver.left_out_tokens());
                 let (head, source) = answer.into_parts();
-                self.unpack = Decoder::from_headers(&head.headers);
+                self.decoder = Decoder::from_headers(&head.headers);
                 self.source = source;
-                self.phase = Phase::Flows;
-                let left_out = self
-                    .turns
-                    .as_ref()
-                    .and_then(|rounds| rounds.left_out_tokens());
-                self.pipeline.set_left_out(left_out);
+                self.phase = Phase::Streaming;
             }
             refused => {
                 if let Some(answer) = refused {
                     let status = answer.status().as_u16();
-                    tracing::warn!(status, "a round of a stream was refused");
+                    tracing::warn!(
+                        status,
+                        "tool round of a stream: the provider refused the request"
+                    );
                 }
                 self.finish_source(true);
             }
         }
     }
 
-    /// Reads what follows the finish reason: usage may be there.
-    async fn hear_out(&mut self) {
-        let mut left = MAX_HEARD_OUT;
+    /// Reads what follows the finish reason, such as usage.
+    async fn drain_answer(&mut self) {
+        let mut left = MAX_DRAINED_BYTES;
         while !self.pipeline.is_drained() {
             let Some(Ok(chunk)) = self.next_chunk().await else {
                 break;
@@ -234,68 +225,66 @@ impl StreamRelay {
                 return;
             }
         }
-        // A connection can be used again once its answer was read to the end, which mostly is
-        // there by now.
+        // A connection can be reused once its answer is read to the end, which mostly is there by now.
         let _ = self.source.frame().now_or_never();
     }
 
     fn finish_source(&mut self, broken: bool) {
         self.pipeline.finish_stream(broken, &mut self.out);
         if self.pipeline.is_for_proxy() {
-            self.phase = Phase::Turns;
+            self.phase = Phase::NextTurn;
             return;
         }
-        let heard = self.pipeline.response_summary();
-        let ended = heard.finished || heard.error || heard.unreadable;
-        // What breaks after `[DONE]` has nothing left to lose.
-        if heard.done || (ended && !broken) {
-            self.phase = Phase::Drains;
+        let summary = self.pipeline.response_summary();
+        let ended = summary.finished || summary.error || summary.unreadable;
+        // A break after `[DONE]` loses nothing.
+        if summary.done || (ended && !broken) {
+            self.phase = Phase::Finishing;
             return;
         }
         if !broken {
-            tracing::warn!("an answer ended without a finish reason");
+            tracing::warn!("the provider's stream ended without a finish reason");
         }
-        if self.pipeline.is_legible() {
+        if self.pipeline.can_insert() {
             self.out.push_back(PipelineOutput::Bytes(broken_event()));
         }
-        self.phase = Phase::Breaks;
+        self.phase = Phase::Breaking;
     }
 
-    /// Lets the state be stored, and puts what is to be said at the end into the stream.
+    /// Waits until the state is stored, and adds the footer to the stream.
     async fn close_answer(&mut self) {
-        let Some(rounds) = self.turns.take() else {
+        let Some(driver) = self.driver.take() else {
             return;
         };
         let pipeline = &self.pipeline;
-        let stored = rounds.end_answer(
+        let footer = driver.end_answer(
             pipeline.response_summary(),
             pipeline.assistant_turn(),
             pipeline.preceding_text(),
         );
-        let Ok(closing) = tokio::time::timeout(self.within, stored).await else {
-            tracing::warn!("storing the state took too long; the answer goes on without it");
+        let Ok(footer) = tokio::time::timeout(self.footer.max_wait, footer).await else {
+            tracing::warn!("store timeout: the answer ends before its state is stored");
             return;
         };
-        if let Some(comment) = closing.comment.filter(|_| self.pipeline.is_legible()) {
+        if let Some(comment) = footer.comment.filter(|_| self.pipeline.can_insert()) {
             self.out.push_front(PipelineOutput::Bytes(comment));
         }
-        if self.takes_trailers {
-            self.trailers = Some(closing.trailers);
+        if !self.footer.trailers.is_empty() {
+            self.trailers = footer.trailers;
         }
     }
 }
 
-/// Begins with a blank line: the stream may have broken in the middle of an event.
+/// An error event after a blank line, since the stream may have broken in the middle of an event.
 fn broken_event() -> Bytes {
-    let fault = ErrorBody {
+    let error = ErrorBody {
         message: "The provider's answer broke off before its end.".into(),
         kind: Some("provider_error".into()),
         param: None,
         code: Some("provider_bad_answer".into()),
     };
-    [b"\n\ndata: ", &fault.to_json()[..], b"\n\n"]
-        .concat()
-        .into()
+    let json = error.to_json();
+    [b"\n\ndata: ", &json[..], b"\n\n"].concat().into()
 }
 
 #[cfg(test)]

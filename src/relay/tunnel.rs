@@ -1,6 +1,6 @@
-//! Bytes both ways between two connections that have left HTTP, until one of them ends.
+//! Copies bytes both ways between two upgraded connections until one of them ends.
 //!
-//! Nothing is looked at, and never more than one buffer is held in each direction.
+//! Bytes are never read, and at most one buffer is held in each direction.
 //! CANCEL: dropping the future closes both connections.
 
 use std::{
@@ -17,19 +17,19 @@ use tokio::{
 /// Bytes held in each direction.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// How long one side may still speak after the other has ended.
+/// How long one side may still send after the other has ended.
 const LINGER: Duration = Duration::from_secs(5);
 
 const CLIENT_CLOSED: &str = "client_closed";
 const PROVIDER_CLOSED: &str = "provider_closed";
 
-/// What went through, and how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelStats {
     /// Bytes from the client.
     pub sent: u64,
     /// Bytes from the provider.
     pub received: u64,
+    /// Why it ended, as a label: `client_closed`, `provider_closed`, `idle` or `broken`.
     pub ended: &'static str,
 }
 
@@ -39,7 +39,7 @@ struct IdleClock {
     moved_ms: AtomicU64,
 }
 
-/// Carries bytes until one side ends, or nothing moved for `idle`.
+/// Copies bytes until one side ends, or nothing moves for `idle`.
 pub async fn tunnel_bytes(
     client: impl AsyncRead + AsyncWrite,
     provider: impl AsyncRead + AsyncWrite,
@@ -61,7 +61,7 @@ pub async fn tunnel_bytes(
             ended = &mut down => ended.map(|()| PROVIDER_CLOSED),
             () = clock.wait_for_silence(idle) => Ok("idle"),
         };
-        // What was under way the other way, such as the answer to a farewell, may still come.
+        // The other side may still send, such as the answer to a close frame.
         let _ = match ended {
             Ok(CLIENT_CLOSED) => timeout(LINGER, down).await,
             Ok(PROVIDER_CLOSED) => timeout(LINGER, up).await,
@@ -76,7 +76,7 @@ pub async fn tunnel_bytes(
     }
 }
 
-/// Carries one direction to its end, and tells the other side of it.
+/// Copies one direction to its end, and shuts down the other side.
 async fn pump_direction(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -103,7 +103,7 @@ impl IdleClock {
             .store(u64::try_from(elapsed).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Comes back once nothing moved for `limit`.
+    /// Returns when nothing has moved for `limit`.
     async fn wait_for_silence(&self, limit: Duration) {
         loop {
             let due = self.begun + Duration::from_millis(self.moved_ms.load(Relaxed)) + limit;
@@ -124,45 +124,45 @@ mod tests {
     use super::{TunnelStats, tunnel_bytes};
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_one_side_is_the_end_of_the_other() {
-        let (mut client, near) = duplex(8);
-        let (far, mut provider) = duplex(8);
+    async fn the_end_of_one_side_ends_the_other() {
+        let (mut client, client_side) = duplex(8);
+        let (provider_side, mut provider) = duplex(8);
         let idle = Duration::from_secs(60);
         let talk = async {
             client.write_all(b"a question").await.unwrap();
             client.shutdown().await.unwrap();
-            let mut heard = Vec::new();
-            provider.read_to_end(&mut heard).await.unwrap();
-            assert_eq!(heard, b"a question");
+            let mut received = Vec::new();
+            provider.read_to_end(&mut received).await.unwrap();
+            assert_eq!(received, b"a question");
             provider.write_all(b"an answer").await.unwrap();
             drop(provider);
-            let mut heard = Vec::new();
-            client.read_to_end(&mut heard).await.unwrap();
-            assert_eq!(heard, b"an answer");
+            let mut received = Vec::new();
+            client.read_to_end(&mut received).await.unwrap();
+            assert_eq!(received, b"an answer");
         };
-        let (carried, ()) = tokio::join!(tunnel_bytes(near, far, idle), talk);
+        let (stats, ()) = tokio::join!(tunnel_bytes(client_side, provider_side, idle), talk);
         let expected = TunnelStats {
             sent: 10,
             received: 9,
             ended: "client_closed",
         };
-        assert_eq!(carried, expected);
+        assert_eq!(stats, expected);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_side_that_does_not_end_is_left() {
-        let (client, near) = duplex(8);
-        let (far, mut provider) = duplex(8);
+    async fn a_side_that_does_not_end_is_closed() {
+        let (client, client_side) = duplex(8);
+        let (provider_side, mut provider) = duplex(8);
         drop(client);
-        let carried = tunnel_bytes(near, far, Duration::from_secs(60)).await;
-        assert_eq!(carried.ended, "client_closed");
+        let stats = tunnel_bytes(client_side, provider_side, Duration::from_secs(60)).await;
+        assert_eq!(stats.ended, "client_closed");
         assert_eq!(provider.read(&mut [0]).await.unwrap(), 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_ends_both() {
-        let (mut client, near) = duplex(8);
-        let (far, mut provider) = duplex(8);
+    async fn an_idle_tunnel_ends() {
+        let (mut client, client_side) = duplex(8);
+        let (provider_side, mut provider) = duplex(8);
         let begun = tokio::time::Instant::now();
         let talk = async {
             tokio::time::sleep(Duration::from_secs(40)).await;
@@ -170,8 +170,11 @@ mod tests {
             client.read_exact(&mut [0]).await.unwrap();
             client.read(&mut [0]).await.unwrap_or(0)
         };
-        let (carried, read) = tokio::join!(tunnel_bytes(near, far, Duration::from_secs(60)), talk);
-        assert_eq!((carried.ended, read), ("idle", 0));
+        let (stats, read) = tokio::join!(
+            tunnel_bytes(client_side, provider_side, Duration::from_secs(60)),
+            talk
+        );
+        assert_eq!((stats.ended, read), ("idle", 0));
         assert_eq!(begun.elapsed().as_secs(), 100);
     }
 }

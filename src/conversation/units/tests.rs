@@ -56,7 +56,7 @@ fn a_step_holds_all_results_directly_after_its_calls() {
 }
 
 #[test]
-fn broken_pairs_are_named() {
+fn errors_name_the_message_of_a_broken_pair() {
     let check = |parts: &[String], expected| {
         assert_eq!(kinds(&parts.join(",")), Err(expected), "{parts:?}");
     };

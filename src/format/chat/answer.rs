@@ -1,14 +1,14 @@
 //! Answers of chat completions.
 //!
-//! A chunk of a stream and an answer in one piece are read alike; of the choices only the first is looked into.
+//! A chunk of a stream and a whole answer are read alike. Only the first choice is looked into.
 
 mod assemble;
 mod calls;
 mod current;
 mod edits;
+mod event_hold;
 mod read;
 mod rewriter;
-mod special;
 mod usage;
 mod whole;
 
@@ -16,79 +16,55 @@ use smallvec::SmallVec;
 
 pub use self::{
     current::ParsedEvent,
+    event_hold::may_need_whole_event,
     read::read_answer,
     rewriter::{EventAction, Rewriter},
-    special::may_need_whole_event,
     whole::{RewrittenAnswer, add_prompt_tokens},
 };
 use crate::{
-    format::{AnswerEvent, CallFragment, Finish},
-    json::scan::{JsonKind, JsonString, Span},
+    conversation::Field,
+    format::{AnswerEvent, CallFragment, Finish, UsageReport},
+    json::scan::{JsonString, Span},
 };
 
 /// The data of the event behind the last chunk of a stream.
 const DONE: &[u8] = b"[DONE]";
 
-type AnswerEvents = SmallVec<[AnswerEvent; 2]>;
-
 /// A chunk of a stream, or a whole answer.
 #[derive(Clone, Debug, Default)]
 pub struct ChatAnswer {
-    pub events: AnswerEvents,
+    pub events: SmallVec<[AnswerEvent; 2]>,
     /// A string that is not empty.
     id: Option<JsonString>,
-    /// How many choices there are; `None` without a list of them.
+    /// How many choices there are; `None` without a list.
     choices: Option<u32>,
     /// The `delta`, or the `message`, of the choice with index 0, or without one.
     first: Option<MessageSpans>,
 }
 
-/// Where the members of a delta or a message lie.
 #[derive(Clone, Debug, Default)]
 struct MessageSpans {
     span: Span,
-    members: SmallVec<[Member; 4]>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Member {
-    key: JsonString,
-    value: Span,
-    kind: JsonKind,
-}
-
-impl Member {
-    /// Key and value.
-    const fn full_span(self) -> Span {
-        Span {
-            start: self.key.quoted_span().start,
-            end: self.value.end,
-        }
-    }
+    members: SmallVec<[Field; 4]>,
 }
 
 impl MessageSpans {
-    fn find_member(&self, json: &[u8], name: &[u8]) -> Option<Member> {
+    fn find_member(&self, json: &[u8], name: &[u8]) -> Option<&Field> {
         let mut members = self.members.iter();
-        members
-            .find(|member| &json[member.key.span.range()] == name)
-            .copied()
+        members.find(|member| &json[member.key.span.range()] == name)
     }
 }
 
 impl ChatAnswer {
     /// Whether this is a chunk with usage and without choices, as `include_usage` makes it.
     pub fn is_usage_only(&self) -> bool {
-        let reports = |event: &AnswerEvent| match event {
-            AnswerEvent::Usage(report) => report.usage.is_some(),
-            _ => false,
-        };
-        self.choices == Some(0) && !self.has_error() && self.events.iter().any(reports)
+        let has_usage = self.iter_reports().any(|report| report.usage.is_some());
+        has_usage && self.choices == Some(0) && !self.has_error()
     }
 
     pub fn has_error(&self) -> bool {
-        let is_error = |event: &AnswerEvent| matches!(event, AnswerEvent::Error);
-        self.events.iter().any(is_error)
+        let mut events = self.events.iter();
+        events.any(|event| matches!(event, AnswerEvent::Error))
     }
 
     /// Whether this is the marker behind the last event.
@@ -113,6 +89,13 @@ impl ChatAnswer {
     fn iter_texts(&self) -> impl Iterator<Item = JsonString> {
         self.events.iter().filter_map(|event| match event {
             AnswerEvent::Text(text) => Some(*text),
+            _ => None,
+        })
+    }
+
+    fn iter_reports(&self) -> impl Iterator<Item = &UsageReport> {
+        self.events.iter().filter_map(|event| match event {
+            AnswerEvent::Usage(report) => Some(report),
             _ => None,
         })
     }

@@ -1,4 +1,4 @@
-//! What a request allows its answer to be: tool calls, plain text, more than one.
+//! What a request allows its answer to be: tool calls, plain text, several choices.
 
 use serde::Deserialize;
 
@@ -7,30 +7,23 @@ use crate::{
     json::scan::{JsonKind, JsonScanner, MalformedJson},
 };
 
-/// More than one answer.
 pub(in crate::format) fn asks_for_many(conversation: &Conversation) -> bool {
     conversation.find_field("n").is_some_and(|field| {
         field.kind != JsonKind::Null && conversation.number_value("n").is_none_or(|n| n > 1)
     })
 }
 
-/// Whether the model may choose among the tools.
 pub(in crate::format) fn may_call_tools(conversation: &Conversation) -> bool {
-    ["tool_choice", "function_call"].iter().all(|name| {
-        conversation
-            .find_field(name)
-            .is_none_or(|field| match field.kind {
-                JsonKind::Null => true,
-                JsonKind::String => conversation
-                    .text_value(name)
-                    .is_some_and(|choice| matches!(&*choice, "auto" | "required" | "any")),
-                // A named function, or the tools that are allowed: none of the proxy is among them.
-                _ => false,
-            })
+    let mut names = ["tool_choice", "function_call"].into_iter();
+    names.all(|name| match conversation.find_field(name) {
+        // A named function, or a list of allowed tools, leaves the proxy's tools out.
+        Some(field) if field.kind != JsonKind::Null => conversation
+            .text_value(name)
+            .is_some_and(|choice| matches!(&*choice, "auto" | "required" | "any")),
+        _ => true,
     })
 }
 
-/// Whether the answer is to continue a message that is there already.
 pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {
     let newest = conversation.items.last();
     newest.is_some_and(|message| {
@@ -50,15 +43,15 @@ fn has_member(conversation: &Conversation, message: &Item, name: &[u8]) -> bool 
     found || walked.is_err()
 }
 
-/// Members that give an answer a form of its own, in which a block has no place.
-const SHAPED: [&str; 18] = [
+/// Members that shape an answer so that it cannot end with a continuation block.
+const SHAPING_MEMBERS: [&str; 18] = [
     "stop",
     "logprobs",
     "top_logprobs",
     "prediction",
     "audio",
     "echo",
-    // Of engines that are run at home.
+    // Of self-hosted engines.
     "format",
     "grammar",
     "json_schema",
@@ -73,18 +66,16 @@ const SHAPED: [&str; 18] = [
     "ignore_eos",
 ];
 
-/// Whether the answer is plain text that may end with a block.
 pub(in crate::format) fn takes_plain_text(conversation: &Conversation) -> bool {
-    !SHAPED
-        .iter()
-        .any(|name| has_request_for(conversation, name))
+    let mut shaping = SHAPING_MEMBERS.iter();
+    !shaping.any(|name| is_asked_for(conversation, name))
         && is_text_format(conversation)
-        && !wants_other_modalities(conversation)
+        && !asks_for_other_modalities(conversation)
         && !begins_answer(conversation)
 }
 
-/// As [`Conversation::asks_for`], whatever white space stands between brackets; 0 asks for nothing.
-fn has_request_for(conversation: &Conversation, name: &str) -> bool {
+/// Like [`Conversation::asks_for`], but 0 and brackets around white space ask for nothing too.
+fn is_asked_for(conversation: &Conversation, name: &str) -> bool {
     conversation.asks_for(name)
         && conversation.number_value(name) != Some(0)
         && conversation.find_field(name).is_some_and(|field| {
@@ -101,22 +92,21 @@ fn is_text_format(conversation: &Conversation) -> bool {
         #[serde(rename = "type")]
         kind: String,
     }
-    conversation
-        .find_field("response_format")
-        .is_none_or(|field| {
-            field.kind == JsonKind::Null
-                || serde_json::from_slice::<ResponseFormat>(conversation.span_bytes(field.value))
-                    .is_ok_and(|format| format.kind == "text")
-        })
+    let format = conversation.find_field("response_format");
+    format.is_none_or(|field| {
+        let format =
+            serde_json::from_slice::<Option<ResponseFormat>>(conversation.span_bytes(field.value));
+        format.is_ok_and(|format| format.is_none_or(|format| format.kind == "text"))
+    })
 }
 
-/// Whether anything but text is asked for.
-fn wants_other_modalities(conversation: &Conversation) -> bool {
-    conversation.find_field("modalities").is_some_and(|field| {
-        field.kind != JsonKind::Null
-            && serde_json::from_slice::<Vec<String>>(conversation.span_bytes(field.value))
-                .map_or(true, |modalities| {
-                    modalities.iter().any(|kind| kind != "text")
-                })
+fn asks_for_other_modalities(conversation: &Conversation) -> bool {
+    let modalities = conversation.find_field("modalities");
+    modalities.is_some_and(|field| {
+        let kinds =
+            serde_json::from_slice::<Option<Vec<String>>>(conversation.span_bytes(field.value));
+        kinds.map_or(true, |kinds| {
+            kinds.iter().flatten().any(|kind| kind != "text")
+        })
     })
 }

@@ -1,19 +1,20 @@
-//! The fields of a chat completions request beside its messages: the answer cap (`max_completion_tokens`,
-//! `max_tokens`), what it asks for thinking, and the usage of a stream.
+//! The fields of a chat completions request beside its messages: answer caps
+//! (`max_completion_tokens`, `max_tokens`), thinking budgets, tools and the usage of a stream.
 
 use serde_json::Value;
 use smallvec::SmallVec;
 
 use crate::{
     conversation::{Conversation, edit::Edits},
-    json::scan::{JsonKind, JsonScanner, MalformedJson, Span},
+    format::values::walk_if_object,
+    json::scan::{JsonKind, JsonScanner, Span},
 };
 
-/// The members that cap an answer; where both are there, engines differ in which of them counts.
+/// The members that cap an answer. Of both, engines differ in which one counts.
 const CAPS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
 /// Top-level members that may hold a thinking budget, at any depth.
-const HOLDERS: [&str; 9] = [
+const BUDGET_HOLDERS: [&str; 9] = [
     "thinking",
     "reasoning",
     "thinking_budget",
@@ -26,7 +27,7 @@ const HOLDERS: [&str; 9] = [
 ];
 
 /// Names of a thinking budget in tokens, as providers and engines spell it.
-const BUDGETS: [&str; 6] = [
+const BUDGET_NAMES: [&str; 6] = [
     "budget_tokens",
     "thinking_budget",
     "thinkingBudget",
@@ -35,32 +36,27 @@ const BUDGETS: [&str; 6] = [
     "max_thinking_tokens",
 ];
 
-/// The lists of tools: today's, and the legacy one.
-const LISTS: [&str; 2] = ["tools", "functions"];
+/// The list of tools and the legacy one.
+const TOOL_LISTS: [&str; 2] = ["tools", "functions"];
 
-/// The largest answer asked for, in tokens, up to which a request without tools is taken for a title or a probe.
+/// A request without tools is auxiliary if its answer cap is at most this, in tokens.
 const AUXILIARY_MAX_TOKENS: u64 = 64;
 
-/// Whether it belongs to no conversation, as clients send to make a title or to try a key: no tools, and
-/// room for a few words only.
 pub(in crate::format) fn is_auxiliary(conversation: &Conversation) -> bool {
-    let asked = max_answer_tokens(conversation);
-    asked.is_some_and(|tokens| tokens <= AUXILIARY_MAX_TOKENS) && !names_tools(conversation)
+    let cap = max_answer_tokens(conversation);
+    cap.is_some_and(|tokens| tokens <= AUXILIARY_MAX_TOKENS) && !names_tools(conversation)
 }
 
-/// The largest answer asked for: `max_completion_tokens`, else `max_tokens`.
 pub(in crate::format) fn max_answer_tokens(conversation: &Conversation) -> Option<u64> {
     CAPS.iter().find_map(|name| conversation.number_value(name))
 }
 
-/// The larger of the answer caps that the request names, in tokens.
 pub(in crate::format) fn largest_answer_cap(conversation: &Conversation) -> Option<u64> {
-    CAPS.iter()
-        .filter_map(|name| conversation.number_value(name))
+    let caps = CAPS.iter();
+    caps.filter_map(|name| conversation.number_value(name))
         .max()
 }
 
-/// Lowers every answer cap above `tokens` to it. None is raised, and none is added.
 pub(in crate::format) fn lower_answer_caps(
     conversation: &Conversation,
     tokens: u32,
@@ -68,112 +64,96 @@ pub(in crate::format) fn lower_answer_caps(
 ) {
     for name in CAPS {
         if let Some(field) = conversation.find_field(name)
-            && conversation
-                .number_value(name)
-                .is_some_and(|cap| cap > tokens.into())
+            && let Some(cap) = conversation.number_value(name)
+            && cap > tokens.into()
         {
             edits.replace(field.value, tokens.to_string());
         }
     }
 }
 
-/// The tokens that the request lets the model think for, where it names any. They are part of the answer,
-/// and providers refuse an answer cap that is not above them.
 pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<u64> {
-    let held = |name: &&str| {
+    let budget_of = |name: &&str| {
         let field = conversation.find_field(name)?;
         let value: Value = serde_json::from_slice(conversation.span_bytes(field.value)).ok()?;
-        budget_in("", name, &value)
+        find_budget("", name, &value)
     };
-    HOLDERS.iter().filter_map(held).max()
+    BUDGET_HOLDERS.iter().filter_map(budget_of).max()
 }
 
-/// What stands beside the messages and is read by the model all the same.
 pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
     let fields = ["tools", "functions", "response_format"].iter();
     let values = fields.filter_map(|name| conversation.find_field(name).map(|field| field.value));
     values.collect()
 }
 
-/// The member by which a request asks the provider to manage its context.
 pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Option<&'static str> {
     if conversation.asks_for("context_management") {
         return Some("context_management");
     }
-    let says = |name: &str, word: &[u8]| {
-        conversation.find_field(name).is_some_and(|field| {
-            memchr::memmem::find(conversation.span_bytes(field.value), word).is_some()
-        })
+    const REQUESTS: [(&str, &[u8]); 3] = [
+        ("truncation", b"\"auto\""),
+        ("transforms", b"\"middle-out\""),
+        ("plugins", b"\"context-compression\""),
+    ];
+    let holds = |&(name, word): &(&str, &[u8])| {
+        let field = conversation.find_field(name);
+        let value = field.map_or(&b""[..], |field| conversation.span_bytes(field.value));
+        memchr::memmem::find(value, word).is_some()
     };
-    if says("truncation", b"\"auto\"") {
-        return Some("truncation");
-    }
-    if says("transforms", b"\"middle-out\"") {
-        return Some("transforms");
-    }
-    says("plugins", b"\"context-compression\"").then_some("plugins")
+    REQUESTS.into_iter().find(holds).map(|(name, _)| name)
 }
 
-/// Whether the request has a list of tools, by its bytes: what is null, false or empty is none.
 pub(in crate::format) fn names_tools(conversation: &Conversation) -> bool {
-    LISTS.iter().any(|name| conversation.asks_for(name))
+    TOOL_LISTS.iter().any(|name| conversation.asks_for(name))
 }
 
-/// Whether a list of tools has anything in it.
 pub(in crate::format) fn lists_tools(conversation: &Conversation) -> bool {
-    LISTS
+    let mut lists = TOOL_LISTS
         .iter()
-        .any(|name| has_nonempty_list(conversation, name))
-}
-
-/// Whether a list of that name has anything in it; what is no list counts as one.
-fn has_nonempty_list(conversation: &Conversation, name: &str) -> bool {
-    conversation.find_field(name).is_some_and(|field| {
-        let inside = conversation.span_bytes(field.value);
-        let inside = inside
-            .strip_prefix(b"[")
-            .and_then(|it| it.strip_suffix(b"]"));
+        .filter_map(|name| conversation.find_field(name));
+    lists.any(|field| {
+        let inside = conversation.span_bytes(field.value).strip_prefix(b"[");
+        let inside = inside.and_then(|inside| inside.strip_suffix(b"]"));
         field.kind != JsonKind::Null && inside.is_none_or(|inside| !inside.trim_ascii().is_empty())
     })
 }
 
 /// The largest thinking budget in the member `name` of the object `parent`.
-fn budget_in(parent: &str, name: &str, value: &Value) -> Option<u64> {
+fn find_budget(parent: &str, name: &str, value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => {
-            let named = BUDGETS.contains(&name) || (parent, name) == ("reasoning", "max_tokens");
-            let tokens = number.as_f64().filter(|&tokens| named && tokens >= 0.0)?;
-            Some(tokens as u64)
+            let is_budget =
+                BUDGET_NAMES.contains(&name) || (parent, name) == ("reasoning", "max_tokens");
+            let tokens = number.as_f64().filter(|tokens| is_budget && *tokens >= 0.0);
+            tokens.map(|tokens| tokens as u64)
         }
-        Value::Object(members) => members
-            .iter()
-            .filter_map(|(key, value)| budget_in(name, key, value))
-            .max(),
+        Value::Object(members) => {
+            let members = members.iter();
+            let budgets = members.filter_map(|(key, value)| find_budget(name, key, value));
+            budgets.max()
+        }
         _ => None,
     }
 }
 
-/// Where `include_usage` stands in `stream_options`, and what kind of value it is.
-fn usage_option(conversation: &Conversation) -> Option<(Span, JsonKind)> {
-    let options = conversation
-        .find_field("stream_options")
-        .filter(|field| field.kind == JsonKind::Object)?;
+/// The value of `include_usage` in `stream_options`.
+fn find_usage_option(conversation: &Conversation) -> Option<(Span, JsonKind)> {
+    let options = conversation.find_field("stream_options")?;
     let mut found = None;
-    JsonScanner::new(&conversation.body, options.value.start as usize)
-        .walk_object(|scan, key| {
-            let value = scan.take_value()?;
-            if conversation.raw_bytes(key) == b"include_usage" {
-                found = Some(value);
-            }
-            Ok::<_, MalformedJson>(())
-        })
-        .ok()?;
-    found
+    let mut scan = JsonScanner::new(&conversation.body, options.value.start as usize);
+    let walked = walk_if_object(&mut scan, |scan, key| {
+        let value = scan.take_value()?;
+        if conversation.raw_bytes(key) == b"include_usage" {
+            found = Some(value);
+        }
+        Ok(())
+    });
+    walked.ok().and(found)
 }
 
-/// What the client itself said of `stream_options.include_usage`.
 pub(in crate::format) fn include_usage(conversation: &Conversation) -> Option<bool> {
-    match usage_option(conversation)?.1 {
+    match find_usage_option(conversation)?.1 {
         JsonKind::True => Some(true),
         JsonKind::False => Some(false),
         _ => None,
@@ -186,7 +166,7 @@ pub(in crate::format) fn ask_usage(conversation: &Conversation, edits: &mut Edit
     }
     match conversation.find_field("stream_options") {
         None => {
-            // A member goes before the closing brace; there is one before it, `stream` itself.
+            // The object is not empty: it has `stream`.
             let at = conversation.span.end - 1;
             edits.insert(at, ",\"stream_options\":{\"include_usage\":true}");
         }
@@ -194,12 +174,11 @@ pub(in crate::format) fn ask_usage(conversation: &Conversation, edits: &mut Edit
             edits.replace(field.value, "{\"include_usage\":true}");
         }
         Some(field) if field.kind == JsonKind::Object => {
-            if let Some((span, _)) = usage_option(conversation) {
+            if let Some((span, _)) = find_usage_option(conversation) {
                 edits.replace(span, "true");
             } else {
-                let inner = &conversation.body[field.value.range()][1..];
-                let empty = inner.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}');
-                let comma = if empty { "" } else { "," };
+                let inside = conversation.span_bytes(field.value)[1..].trim_ascii_start();
+                let comma = if inside == b"}" { "" } else { "," };
                 let member = format!("\"include_usage\":true{comma}");
                 edits.insert(field.value.start + 1, member);
             }
@@ -222,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cap_above_it_is_lowered_and_nothing_else_is_touched() {
+    fn only_caps_above_the_bound_are_lowered() {
         let lowered = |members: &str| {
             let conversation = with(members);
             let mut edits = Edits::default();

@@ -1,17 +1,15 @@
-//! A conversation's own request, turned into one for a text that nobody but the proxy reads.
-
-use std::borrow::Cow;
+//! Turns the request of a conversation into one for a text that only the proxy reads.
 
 use serde_json::Value;
 
 use crate::{
-    conversation::{Conversation, edit::Edits},
+    conversation::{Conversation, Field, edit::Edits},
     format::write::AnswerLimit,
     json::scan::{JsonKind, Span},
 };
 
-/// Members that say how the answer is to look or where it goes: the answer is one text, for
-/// the proxy alone. `metadata` is refused without `store`.
+/// Members that shape the answer or say where it goes: the answer is one text, for the proxy only.
+/// `metadata` is refused without `store`.
 const DROPPED: [&str; 23] = [
     "stream_options",
     "n",
@@ -37,7 +35,7 @@ const DROPPED: [&str; 23] = [
     "guided_choice",
     "structured_outputs",
 ];
-/// The longest answer, by both names.
+/// The names of the answer cap.
 const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
 pub(in crate::format) fn ask_for_text(
@@ -46,40 +44,36 @@ pub(in crate::format) fn ask_for_text(
     limit: AnswerLimit,
     edits: &mut Edits,
 ) {
-    let name = |at: usize| -> Cow<'_, str> { part.decode_text(part.fields[at].key) };
-    let spans: Vec<Span> = part
-        .fields
-        .iter()
-        .map(|field| Span {
-            start: field.key.quoted_span().start,
-            end: field.value.end,
-        })
-        .collect();
-    let limit_name = limit_name(part, limit);
-    let gone = |at: usize| {
-        let name = name(at);
-        DROPPED.contains(&&*name)
-            || LIMITS.contains(&&*name) && name != limit_name
-            || *name == *"thinking"
-                && thinking_exceeds_limit(part, part.fields[at].value, limit.tokens)
+    let is_set = |name: &str| {
+        let field = part.find_field(name);
+        field.is_some_and(|field| field.kind != JsonKind::Null)
     };
-    edits.take_out(&spans, gone);
+    // The name that the client uses: reasoning models refuse `max_tokens`, other engines know no other.
+    let used_limit = LIMITS.into_iter().find(|name| is_set(name));
+    let limit_name = used_limit.unwrap_or_else(|| usual_limit(limit));
+    let is_dropped = |at: usize| {
+        let field = &part.fields[at];
+        let name = &*part.decode_text(field.key);
+        DROPPED.contains(&name)
+            || LIMITS.contains(&name) && name != limit_name
+            || name == "thinking" && thinking_exceeds_limit(part, field.value, limit.tokens)
+    };
+    let spans: Vec<Span> = part.fields.iter().map(Field::full_span).collect();
+    edits.remove_items(&spans, is_dropped);
     let mut added = String::new();
-    let mut set = |member: &str, value: String, anyway: bool| match part.find_field(member) {
+    let mut set = |member: &str, value: String| match part.find_field(member) {
         Some(field) => edits.replace(field.value, value),
-        None if anyway => added.push_str(&format!(",\"{member}\":{value}")),
-        None => {}
+        None => added.push_str(&format!(",\"{member}\":{value}")),
     };
-    set("model", Value::from(model).to_string(), true);
-    set("stream", "false".into(), false);
-    set(limit_name, limit.tokens.to_string(), true);
-    // A call that is demanded would be made.
+    set("model", Value::from(model).to_string());
+    set(limit_name, limit.tokens.to_string());
+    if part.find_field("stream").is_some() {
+        set("stream", "false".into());
+    }
+    // The model would make a call that is demanded.
     for choice in ["tool_choice", "function_call"] {
-        if part
-            .find_field(choice)
-            .is_some_and(|field| field.kind != JsonKind::Null)
-        {
-            set(choice, "\"none\"".into(), false);
+        if is_set(choice) {
+            set(choice, "\"none\"".into());
         }
     }
     if !added.is_empty() {
@@ -87,29 +81,14 @@ pub(in crate::format) fn ask_for_text(
     }
 }
 
-/// Whether a member asks for more thought than the whole answer may be: refused, where such a
-/// member is known.
-fn thinking_exceeds_limit(part: &Conversation, value: Span, most: u32) -> bool {
-    let thinking = serde_json::from_slice::<Value>(&part.body[value.range()]);
+/// Whether a thinking budget reaches the answer cap, which providers refuse.
+fn thinking_exceeds_limit(part: &Conversation, value: Span, max_tokens: u32) -> bool {
+    let thinking = serde_json::from_slice::<Value>(part.span_bytes(value));
     let budget = thinking.ok().and_then(|it| it["budget_tokens"].as_f64());
-    budget.is_some_and(|budget| budget >= f64::from(most))
+    budget.is_some_and(|budget| budget >= f64::from(max_tokens))
 }
 
-/// The name of the limit that the client uses: models that think refuse `max_tokens`, other
-/// engines know nothing else.
-fn limit_name(part: &Conversation, limit: AnswerLimit) -> &'static str {
-    let used = |name: &&&'static str| {
-        part.find_field(name)
-            .is_some_and(|it| it.kind != JsonKind::Null)
-    };
-    LIMITS
-        .iter()
-        .find(used)
-        .copied()
-        .unwrap_or_else(|| usual_limit(limit))
-}
-
-/// The name of the limit with a provider of whom nothing else is known.
+/// The name of the answer cap for a provider of which nothing else is known.
 pub(super) const fn usual_limit(limit: AnswerLimit) -> &'static str {
     match limit.is_openai {
         true => LIMITS[0],

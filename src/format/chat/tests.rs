@@ -11,7 +11,7 @@ fn read(body: &str) -> Conversation {
 }
 
 #[test]
-fn every_part_of_a_request_is_found() {
+fn items_calls_and_blocks_of_a_request_are_found() {
     let body = r#" {"model" : "m", "messages":[
         {"role":"system","content":"be brief"},
         {"content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"http://x/y.png","detail":"low"}}],"role":"user"},
@@ -41,7 +41,7 @@ fn every_part_of_a_request_is_found() {
 }
 
 #[test]
-fn what_is_json_but_no_conversation_is_told_from_what_is_no_json() {
+fn other_json_is_told_apart_from_malformed_json() {
     for body in [
         "{}",
         "[]",
@@ -81,7 +81,7 @@ fn what_is_json_but_no_conversation_is_told_from_what_is_no_json() {
 }
 
 #[test]
-fn odd_but_good_bodies_are_indexed() {
+fn unusual_but_valid_bodies_are_indexed() {
     let with_mark = format!(
         "\u{feff}{}",
         r#"{"messages":[{"role":"user","content":"x"}]}"#
@@ -95,7 +95,7 @@ fn odd_but_good_bodies_are_indexed() {
 }
 
 #[test]
-fn spelling_does_not_change_the_digest_and_saying_does() {
+fn the_digest_depends_on_content_but_not_on_spelling() {
     let digest = |message: &str| read(&format!(r#"{{"messages":[{message}]}}"#)).items[0].digest;
     let plain = digest(r#"{"role":"user","content":"caf\u00e9/\n"}"#);
     for same in [
@@ -131,7 +131,7 @@ fn spelling_does_not_change_the_digest_and_saying_does() {
 }
 
 #[test]
-fn an_echoed_answer_has_the_digest_the_tap_computed() {
+fn an_answer_sent_back_has_the_digest_of_its_stream() {
     let message = r#"{"role":"assistant","content":"h\u00e9llo","tool_calls":[{"id":"c1","function":{"name":"f","arguments":"{}"}}]}"#;
     let found = read(&format!(r#"{{"messages":[{message}]}}"#));
     let mut text = text::TextDigester::new();
@@ -150,7 +150,7 @@ fn an_echoed_answer_has_the_digest_the_tap_computed() {
 }
 
 #[test]
-fn usage_is_asked_for_only_where_the_client_left_it_open() {
+fn usage_is_asked_for_only_if_the_client_leaves_it_open() {
     let asked = |body: &str| {
         let conversation = read(body);
         let mut edits = Edits::default();
@@ -188,9 +188,9 @@ fn usage_is_asked_for_only_where_the_client_left_it_open() {
     }
 }
 
-/// An index is many times as large as the smallest messages, and would not be bounded by the body.
+/// The index of the smallest messages is many times as large as the body.
 #[test]
-fn more_messages_calls_and_parts_than_can_be_meant_are_not_followed() {
+fn too_many_messages_calls_or_parts_are_unguardable() {
     let bodies = |count: usize| {
         let many = vec!["{}"; count].join(",");
         [
@@ -217,7 +217,7 @@ fn digests_of_every_role_are_those_by_which_sessions_were_stored() {
         .iter()
         .map(|item| (item.digest, item.short_digest))
         .collect();
-    // As the release before there were several formats made them.
+    // Computed by the last release with chat completions only.
     let stored = [
         (
             0xa02f923abea0747c9831d13df758898e,
@@ -259,7 +259,7 @@ fn digests_of_every_role_are_those_by_which_sessions_were_stored() {
 }
 
 #[test]
-fn empty_members_for_tools_make_no_request_with_tools() {
+fn empty_lists_of_tools_count_as_none() {
     for (tools, names, lists) in [
         ("null", false, false),
         ("[]", false, false),

@@ -1,4 +1,4 @@
-//! The tools of a chat completions request: what the client lists, and how those of the proxy stand beside them.
+//! The tools of a chat completions request: the client's, and the proxy-executed ones beside them.
 
 use serde::Deserialize;
 
@@ -8,7 +8,7 @@ use crate::{
     json::scan::JsonKind,
 };
 
-/// What is read of an element of `tools` or `functions`.
+/// An element of `tools` or `functions`, as far as it is read.
 #[derive(Deserialize)]
 struct Tool {
     name: Option<String>,
@@ -25,41 +25,38 @@ struct Function {
 impl Tool {
     /// Whether it has one of these names, wherever its kind of tool puts names.
     fn is_named(&self, reserved: &[&str]) -> bool {
-        let inner = [&self.function, &self.custom].map(|of| of.as_ref()?.name.as_deref());
+        let inner = [&self.function, &self.custom].map(|it| it.as_ref()?.name.as_deref());
         let mut names = inner.into_iter().chain([self.name.as_deref()]).flatten();
         names.any(|name| reserved.contains(&name))
     }
 }
 
-/// The form of the proxy's schemas beside the client's own tools. `None` where the request has none, or a
-/// list of tools that cannot be followed, or one with a name of the proxy's.
 pub(in crate::format) fn tool_form(
     conversation: &Conversation,
     reserved: &[&str],
 ) -> Option<ToolForm> {
     let tools = read_tools(conversation, "tools")?;
     let functions = read_tools(conversation, "functions")?;
-    if tools
-        .iter()
-        .chain(&functions)
-        .any(|tool| tool.is_named(reserved))
-    {
+    let mut all_tools = tools.iter().chain(&functions);
+    if all_tools.any(|tool| tool.is_named(reserved)) {
         return None;
     }
     if tools.is_empty() {
         return (!functions.is_empty()).then_some(ToolForm::ChatFunctions);
     }
-    let mut functions = tools.iter().filter_map(|tool| tool.function.as_ref());
-    let any = tools.iter().any(|tool| tool.function.is_some());
+    let mut functions = tools
+        .iter()
+        .filter_map(|tool| tool.function.as_ref())
+        .peekable();
     // Some providers refuse tools of which some are strict and others are not.
-    let strict = any && functions.all(|function| function.strict == Some(true));
+    let strict = functions.peek().is_some() && functions.all(|it| it.strict == Some(true));
     Some(match strict {
         true => ToolForm::ChatStrictTools,
         false => ToolForm::ChatTools,
     })
 }
 
-/// The elements of a list of tools, which may be missing; `None` where it cannot be read.
+/// The elements of a list of tools, none if it is absent; `None` if it cannot be read.
 fn read_tools(conversation: &Conversation, name: &str) -> Option<Vec<Tool>> {
     let field = conversation.find_field(name);
     match field.filter(|field| field.kind != JsonKind::Null) {
@@ -68,7 +65,6 @@ fn read_tools(conversation: &Conversation, name: &str) -> Option<Vec<Tool>> {
     }
 }
 
-/// One element of the list. Names and texts need no escapes: a test of the schemas holds that.
 pub(in crate::format) fn write_tool(form: ToolForm, tool: &ToolSchema<'_>) -> String {
     let &ToolSchema {
         name,
@@ -76,19 +72,13 @@ pub(in crate::format) fn write_tool(form: ToolForm, tool: &ToolSchema<'_>) -> St
         arguments,
     } = tool;
     let strict = form == ToolForm::ChatStrictTools;
-    let properties: Vec<_> = arguments
-        .iter()
-        .map(|argument| write_property(argument, strict))
-        .collect();
-    let required: Vec<_> = arguments
-        .iter()
-        .filter(|argument| argument.required || strict)
-        .map(|argument| format!("\"{}\"", argument.name))
-        .collect();
-    let (properties, required) = (properties.join(","), required.join(","));
-    let required = match required.as_str() {
+    let properties = arguments.iter().map(|it| write_property(it, strict));
+    let properties = properties.collect::<Vec<_>>().join(",");
+    let required = arguments.iter().filter(|it| it.required || strict);
+    let required = required.map(|it| format!("\"{}\"", it.name));
+    let required = match required.collect::<Vec<_>>().join(",") {
         // Some validators want at least one name in it.
-        "" => String::new(),
+        names if names.is_empty() => names,
         names => format!(r#","required":[{names}]"#),
     };
     let (closed, strictly) = match strict {

@@ -33,25 +33,22 @@ pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
 }
 
 pub(in crate::format) fn answer_item(
-    spoken: &AssistantTurn,
+    turn: &AssistantTurn,
     max_bytes: usize,
     max_argument_bytes: usize,
 ) -> Box<str> {
-    let overlong = |call: &ProxyToolCall| is_overlong(call, max_argument_bytes);
-    let kept = !spoken.message.is_empty() && spoken.message.len() <= max_bytes;
-    if kept && !spoken.proxy_calls.iter().any(overlong) {
-        return spoken.message.clone();
+    let calls = &turn.proxy_calls;
+    let fits = !turn.message.is_empty() && turn.message.len() <= max_bytes;
+    if fits && !calls.iter().any(|it| is_overlong(it, max_argument_bytes)) {
+        return turn.message.clone();
     }
-    // Too long to be kept and sent again: its calls alone, without which the results would be none.
-    let calls: Vec<_> = spoken
-        .proxy_calls
-        .iter()
-        .map(|it| write_call(it, max_argument_bytes))
-        .collect();
+    // Too long to be sent again. Its calls stay, since the results need them.
+    let is_legacy = calls.first().is_some_and(|call| call.legacy);
+    let calls = calls.iter().map(|it| write_call(it, max_argument_bytes));
+    let calls: Vec<_> = calls.collect();
     let calls: Vec<&str> = calls.iter().map(|call| &**call).collect();
-    let legacy = spoken.proxy_calls.first().is_some_and(|call| call.legacy);
-    match (&calls[..], &spoken.package) {
-        ([call], _) if legacy => {
+    match (&calls[..], &turn.package) {
+        ([call], _) if is_legacy => {
             format!(r#"{{"role":"assistant","content":null,"function_call":{call}}}"#)
         }
         ([], Some(package)) => json!({"role": "assistant", "content": &*package.text}).to_string(),
@@ -96,27 +93,25 @@ pub(in crate::format) fn text_request(request: &TextRequest<'_>) -> Bytes {
     Bytes::from(body.to_string())
 }
 
-/// The end of an answer of which nothing is left: without one the client would have an error, or wait for ever.
+/// Without an end, the client would report an error or wait for ever.
 pub(in crate::format) fn empty_answer(streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
-    let usage = usage.map(|usage| {
-        let tokens = usage.prompt_tokens;
-        json!({"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens})
-    });
-    let (object, member, says) = match streamed {
+    let empty_message = json!({"role": "assistant", "content": ""});
+    let (object, member, message) = match streamed {
         true => ("chat.completion.chunk", "delta", json!({})),
-        false => (
-            "chat.completion",
-            "message",
-            json!({"role": "assistant", "content": ""}),
-        ),
+        false => ("chat.completion", "message", empty_message),
     };
     let mut body: Value = json!({
         "id": "chatcmpl-plimsoll", "object": object, "created": 0, "model": model,
-        "choices": [{"index": 0, member: says, "finish_reason": "stop"}],
+        "choices": [{"index": 0, member: message, "finish_reason": "stop"}],
     });
-    // Of a stream not in a chunk without choices: on that a client may fail that never asked for one.
-    if let Some(usage) = usage {
-        body["usage"] = usage;
+    // Not in a chunk without choices: a client that did not ask for one may fail on it.
+    if let Some(Usage {
+        prompt_tokens: tokens,
+        ..
+    }) = usage
+    {
+        body["usage"] =
+            json!({"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens});
     }
     match streamed {
         true => Bytes::from(format!("data: {body}\n\ndata: [DONE]\n\n")),

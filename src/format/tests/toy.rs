@@ -1,5 +1,5 @@
-//! A wire format of the tests. It shares no name and no shape with chat completions, so that the properties of
-//! the guard, which hold over it too, show that nothing outside of `format/` knows chat's JSON.
+//! A wire format for tests. It shares no name and no shape with chat completions. The properties of
+//! the guard hold over it too, which shows that nothing outside `format/` knows the JSON of chat.
 //!
 //! ```json
 //! {"engine": "m", "gear": [], "reply_limit": 1024, "log": [
@@ -10,7 +10,7 @@
 //! ]}
 //! ```
 //!
-//! `false` is a content of nothing. A call that is no element of a list has no ticket, nor has its report.
+//! `false` is an empty content. A call outside a list has no ticket, and neither has its report.
 
 mod index;
 
@@ -54,9 +54,9 @@ pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
     format!(r#"{{"who":"machine","says":{{"words":false}},"wants":[{calls}]}}"#)
 }
 
-/// As the model gave it: nothing of it is ever too long.
-pub(in crate::format) fn answer_item(spoken: &AssistantTurn) -> Box<str> {
-    spoken.message.clone()
+/// As the model gave it, whatever its length.
+pub(in crate::format) fn answer_item(turn: &AssistantTurn) -> Box<str> {
+    turn.message.clone()
 }
 
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {

@@ -2,7 +2,7 @@ use async_trait::async_trait;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{BufferedAnswer, buffer_sifted_answer};
+use super::{BufferedAnswer, buffer_filtered_answer};
 use crate::{
     json::text::digest_text,
     relay::{
@@ -12,20 +12,20 @@ use crate::{
     wire::{Body, whole_body},
 };
 
-const SIFTING: AnswerFilter = AnswerFilter {
+const FILTER: AnswerFilter = AnswerFilter {
     tools: &["clear_mind", "add_reminder"],
     package: true,
 };
 
 struct Scripted {
     answers: Vec<Response<Body>>,
-    spoken: Vec<AssistantTurn>,
+    turns: Vec<AssistantTurn>,
 }
 
 #[async_trait]
 impl TurnDriver for Scripted {
-    async fn next_turn(&mut self, spoken: AssistantTurn) -> Option<Response<Body>> {
-        self.spoken.push(spoken);
+    async fn next_turn(&mut self, turn: AssistantTurn) -> Option<Response<Body>> {
+        self.turns.push(turn);
         (!self.answers.is_empty()).then(|| self.answers.remove(0))
     }
 
@@ -42,19 +42,19 @@ impl TurnDriver for Scripted {
 type Read = Result<(BufferedAnswer, AssistantTurn, PrecedingText), BadAnswer>;
 
 async fn read(first: Response<Body>, answers: Vec<Response<Body>>) -> (Read, Vec<AssistantTurn>) {
-    let mut rounds = Scripted {
+    let mut driver = Scripted {
         answers,
-        spoken: Vec::new(),
+        turns: Vec::new(),
     };
-    let read = on_any_thread(buffer_sifted_answer(
+    let read = on_any_thread(buffer_filtered_answer(
         first,
-        SIFTING,
-        &mut rounds,
+        FILTER,
+        &mut driver,
         "p",
         |_| true,
     ))
     .await;
-    (read, rounds.spoken)
+    (read, driver.turns)
 }
 
 /// The server's tasks move between threads.
@@ -64,11 +64,11 @@ fn on_any_thread<F: Future + Send>(future: F) -> F {
 
 fn complete(read: Read) -> (String, ResponseSummary, AssistantTurn, PrecedingText) {
     match read.unwrap() {
-        (BufferedAnswer::Complete { body, heard, .. }, spoken, before) => (
+        (BufferedAnswer::Complete { body, summary, .. }, turn, preceding) => (
             String::from_utf8(body.to_vec()).unwrap(),
-            heard,
-            spoken,
-            before,
+            summary,
+            turn,
+            preceding,
         ),
         _ => panic!("too long"),
     }
@@ -96,7 +96,7 @@ fn ok(body: impl Into<String>) -> Response<Body> {
 }
 
 #[tokio::test]
-async fn an_answer_without_anything_of_ours_is_untouched() {
+async fn an_answer_for_the_client_only_is_untouched() {
     let message = format!(
         r#"{{"role":"assistant","content":"a \u003c b","tool_calls":[{}]}}"#,
         call("t", "get")
@@ -116,33 +116,33 @@ async fn an_answer_without_anything_of_ours_is_untouched() {
 }
 
 #[tokio::test]
-async fn mixed_calls_lose_ours_and_nothing_else() {
-    let (own, get) = (call("o", "clear_mind"), call("t", "get"));
-    let (more, other) = (call("p", "add_reminder"), call("u", "get"));
+async fn only_proxy_calls_are_removed() {
+    let (proxy, get) = (call("o", "clear_mind"), call("t", "get"));
+    let (second, other) = (call("p", "add_reminder"), call("u", "get"));
     let message = |calls: &str| {
         format!(
             r#"{{"role":"assistant","content":null,"tool_calls":[{calls}], "reasoning":"r\u00e9"}}"#
         )
     };
     for (before, after, preceding) in [
-        (format!("{own}, {get}"), get.clone(), 0),
-        (format!("{get} ,{own}"), get.clone(), 1),
+        (format!("{proxy}, {get}"), get.clone(), 0),
+        (format!("{get} ,{proxy}"), get.clone(), 1),
         (
-            format!("{own},{get},{more},{other}"),
+            format!("{proxy},{get},{second},{other}"),
             format!("{get},{other}"),
             0,
         ),
     ] {
         let body = answer(&message(&before), "tool_calls", 3);
-        let (text, heard, spoken, _) = complete(read(ok(&*body), vec![]).await.0);
+        let (text, summary, turn, _) = complete(read(ok(&*body), vec![]).await.0);
         assert_eq!(text, answer(&message(&after), "tool_calls", 3));
-        assert_eq!(heard.call_ids.len(), after.matches("get").count());
-        assert_eq!(spoken.proxy_calls[0].before, preceding);
-        assert_eq!(json_of(&spoken.proxy_calls[0].json), json_of(&own));
-        let said = message(&before).replace(r#""content":null,"#, "");
-        assert_eq!(json_of(&spoken.message), json_of(&said));
+        assert_eq!(summary.call_ids.len(), after.matches("get").count());
+        assert_eq!(turn.proxy_calls[0].before, preceding);
+        assert_eq!(json_of(&turn.proxy_calls[0].json), json_of(&proxy));
+        let expected = message(&before).replace(r#""content":null,"#, "");
+        assert_eq!(json_of(&turn.message), json_of(&expected));
     }
-    let body = answer(&message(&own), "length", 3);
+    let body = answer(&message(&proxy), "length", 3);
     let (text, ..) = complete(read(ok(body), vec![]).await.0);
     assert_eq!(
         text,
@@ -151,13 +151,13 @@ async fn mixed_calls_lose_ours_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn rounds_are_one_answer() {
-    let own = format!(
+async fn texts_and_usage_of_all_answers_are_joined() {
+    let proxy_turn = format!(
         r#"{{"content":"One.","annotations":[],"tool_calls":[{}]}}"#,
         call("o", "add_reminder")
     );
     let block = r#"{"content":" <continuation_package>x</continuation_package>"}"#;
-    let first = || ok(answer(&own, "stop", 10));
+    let first = || ok(answer(&proxy_turn, "stop", 10));
     for (last, content) in [
         (r#"{"content":"Two."}"#, json!("One.\n\n Two.")),
         (r#"{"content":null}"#, json!("One.\n\n ")),
@@ -174,46 +174,46 @@ async fn rounds_are_one_answer() {
         ),
     ] {
         let answers = vec![ok(answer(block, "stop", 5)), ok(answer(last, "stop", 1))];
-        let (read, spoken) = read(first(), answers).await;
-        let (text, heard, _, before) = complete(read);
+        let (read, turns) = read(first(), answers).await;
+        let (text, summary, _, preceding) = complete(read);
         let json: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["choices"][0]["message"]["content"], content, "{last}");
         assert_eq!(
             json["usage"],
             json!({"prompt_tokens": 9, "completion_tokens": 16, "total_tokens": 25})
         );
-        assert_eq!(heard.usage.unwrap().completion_tokens, Some(16));
+        assert_eq!(summary.usage.unwrap().completion_tokens, Some(16));
         assert_eq!(
-            (before.chars, before.digest),
+            (preceding.chars, preceding.digest),
             (7, digest_text(br"One.\n\n "))
         );
-        let said = own.replacen('{', "{\"role\":\"assistant\",", 1);
-        let said = said.replace(r#""annotations":[],"#, "");
-        assert_eq!(json_of(&spoken[0].message), json_of(&said));
-        assert!(spoken[1].package.as_ref().unwrap().alone);
+        let expected = proxy_turn.replacen('{', "{\"role\":\"assistant\",", 1);
+        let expected = expected.replace(r#""annotations":[],"#, "");
+        assert_eq!(json_of(&turns[0].message), json_of(&expected));
+        assert!(turns[1].package.as_ref().unwrap().alone);
     }
 }
 
 #[tokio::test]
-async fn without_a_next_answer_there_is_none() {
-    let own = || {
+async fn without_a_next_answer_it_fails() {
+    let proxy_turn = || {
         ok(answer(
             &format!(r#"{{"tool_calls":[{}]}}"#, call("o", "clear_mind")),
             "tool_calls",
             1,
         ))
     };
-    let (none, spoken) = read(own(), vec![]).await;
-    assert_eq!(spoken.len(), 1);
+    let (none, turns) = read(proxy_turn(), vec![]).await;
+    assert_eq!(turns.len(), 1);
     assert!(matches!(none, Err(BadAnswer::Broken { .. })));
-    // A refusal is the client's to read.
+    // The client reads the provider's error.
     let mut refused = ok("{}");
     *refused.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    let (refused, spoken) = read(own(), vec![refused]).await;
-    assert_eq!(spoken.len(), 1);
+    let (refused, turns) = read(proxy_turn(), vec![refused]).await;
+    assert_eq!(turns.len(), 1);
     assert!(
         matches!(refused, Ok((BufferedAnswer::Complete { head, .. }, ..)) if head.status == StatusCode::SERVICE_UNAVAILABLE)
     );
-    let (read, _) = read(own(), vec![ok("<html>")]).await;
+    let (read, _) = read(proxy_turn(), vec![ok("<html>")]).await;
     assert!(matches!(read, Err(BadAnswer::NotJson { .. })));
 }

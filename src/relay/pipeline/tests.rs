@@ -33,19 +33,19 @@ const BOTH: AnswerFilter = AnswerFilter {
 };
 const DONE: &str = "data: [DONE]\n\n";
 
-/// All that a response to a client came to.
+/// A whole response as the client gets it, and what the pipeline reports.
 #[derive(Clone, Debug, PartialEq)]
-struct Came {
+struct Relayed {
     bytes: String,
-    spoken: Vec<AssistantTurn>,
-    before: PrecedingText,
-    heard: ResponseSummary,
+    turns: Vec<AssistantTurn>,
+    preceding: PrecedingText,
+    summary: ResponseSummary,
     ended: usize,
 }
 
-fn sifting(sifting: AnswerFilter, strip_usage: bool) -> Pipeline {
+fn filtering(filter: AnswerFilter, strip_usage: bool) -> Pipeline {
     let changes = StreamEdits {
-        sifting,
+        filter,
         strip_usage,
         left_out: None,
     };
@@ -59,19 +59,19 @@ fn cut_at(stream: &[u8], size: usize) -> Vec<&[u8]> {
 /// Runs answers through the pipeline, each cut by `cut`.
 fn run_cut<'a>(
     answers: &[&'a str],
-    wanted: AnswerFilter,
+    filter: AnswerFilter,
     strip: bool,
     cut: impl Fn(&'a [u8]) -> Vec<&'a [u8]>,
-) -> Came {
-    let mut pipeline = sifting(wanted, strip);
-    let (mut out, mut spoken) = (VecDeque::new(), Vec::new());
+) -> Relayed {
+    let mut pipeline = filtering(filter, strip);
+    let (mut out, mut turns) = (VecDeque::new(), Vec::new());
     for answer in answers {
-        if !spoken.is_empty() || pipeline.is_for_proxy() {
+        if !turns.is_empty() || pipeline.is_for_proxy() {
             assert!(
                 pipeline.is_for_proxy(),
-                "the answer was not gone on with: {out:?}"
+                "the answer was not for the proxy: {out:?}"
             );
-            spoken.push(pipeline.begin_answer());
+            turns.push(pipeline.begin_answer());
         } else if pipeline.is_drained() {
             panic!("the first answer was the last");
         }
@@ -81,7 +81,7 @@ fn run_cut<'a>(
         pipeline.finish_stream(false, &mut out);
     }
     assert!(!pipeline.is_for_proxy(), "another answer is wanted");
-    spoken.push(pipeline.assistant_turn());
+    turns.push(pipeline.assistant_turn());
     let (mut bytes, mut ended) = (Vec::new(), usize::MAX);
     for piece in out {
         match piece {
@@ -92,28 +92,28 @@ fn run_cut<'a>(
             }
         }
     }
-    Came {
+    Relayed {
         bytes: String::from_utf8(bytes).unwrap(),
-        spoken,
-        before: pipeline.preceding_text(),
-        heard: pipeline.response_summary(),
+        turns,
+        preceding: pipeline.preceding_text(),
+        summary: pipeline.response_summary(),
         ended,
     }
 }
 
-/// The same at every cut, or the test fails.
-fn run(answers: &[&str], sifting: AnswerFilter) -> Came {
-    let whole = run_cut(answers, sifting, false, |answer| vec![answer]);
+/// Asserts that every cut gives the same, and returns it.
+fn run(answers: &[&str], filter: AnswerFilter) -> Relayed {
+    let whole = run_cut(answers, filter, false, |answer| vec![answer]);
     let longest = answers.iter().map(|answer| answer.len()).max().unwrap_or(0);
     for at in 0..longest {
-        let cut = run_cut(answers, sifting, false, |answer| {
+        let cut = run_cut(answers, filter, false, |answer| {
             let (left, right) = answer.split_at(at.min(answer.len()));
             vec![left, right]
         });
         assert_eq!(cut, whole, "cut at {at}");
     }
     for size in [1, 2, 7] {
-        let cut = run_cut(answers, sifting, false, |answer| cut_at(answer, size));
+        let cut = run_cut(answers, filter, false, |answer| cut_at(answer, size));
         assert_eq!(cut, whole, "pieces of {size}");
     }
     for end in ["\r\n", "\r"] {
@@ -122,10 +122,10 @@ fn run(answers: &[&str], sifting: AnswerFilter) -> Came {
             .map(|answer| answer.replace('\n', end))
             .collect();
         let spelled: Vec<_> = spelled.iter().map(|answer| &**answer).collect();
-        let other = run_cut(&spelled, sifting, false, |answer| cut_at(answer, 1));
-        assert_eq!(other.spoken, whole.spoken);
+        let other = run_cut(&spelled, filter, false, |answer| cut_at(answer, 1));
+        assert_eq!(other.turns, whole.turns);
         assert_eq!(messages(&other.bytes), messages(&whole.bytes), "{end:?}");
-        let again = run_cut(&spelled, sifting, false, |answer| vec![answer]);
+        let again = run_cut(&spelled, filter, false, |answer| vec![answer]);
         assert_eq!(again, other);
     }
     whole
@@ -173,13 +173,13 @@ fn calls(calls: &[Value]) -> String {
     chunk(json!({"tool_calls": calls}))
 }
 
-type Called = (u64, String, String, String);
+type ClientCall = (u64, String, String, String);
 
 /// What a client's library makes of the stream: text, calls as (index, id, name, arguments), and
 /// the finish reason.
-fn client(stream: &str) -> (String, Vec<Called>, Option<String>) {
+fn client(stream: &str) -> (String, Vec<ClientCall>, Option<String>) {
     let (mut text, mut finish) = (String::new(), None);
-    let mut calls = Vec::<Called>::new();
+    let mut calls = Vec::<ClientCall>::new();
     for message in messages(stream) {
         let choice = &message["choices"][0];
         text += choice["delta"]["content"].as_str().unwrap_or_default();
@@ -189,15 +189,15 @@ fn client(stream: &str) -> (String, Vec<Called>, Option<String>) {
             .flatten()
         {
             let index = call["index"].as_u64().unwrap_or(0);
-            let said = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let text_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let function = &call["function"];
             if !calls.iter().any(|(at, ..)| *at == index) {
                 calls.push((index, String::new(), String::new(), String::new()));
             }
             let known = calls.iter_mut().find(|(at, ..)| *at == index).unwrap();
-            known.1 += &said(&call["id"]);
-            known.2 += &said(&function["name"]);
-            known.3 += &said(&function["arguments"]);
+            known.1 += &text_of(&call["id"]);
+            known.2 += &text_of(&function["name"]);
+            known.3 += &text_of(&function["arguments"]);
         }
         if let Some(reason) = choice["finish_reason"].as_str() {
             assert_eq!(finish, None, "one finish reason");
@@ -207,21 +207,21 @@ fn client(stream: &str) -> (String, Vec<Called>, Option<String>) {
     (text, calls, finish)
 }
 
-fn theirs(index: u64) -> Called {
+fn client_call(index: u64) -> ClientCall {
     (index, "t".into(), "get".into(), "{\"a\":1}".into())
 }
 
-/// Whole answers, one after another, as the client gets the last of them, with what each said; nothing is
-/// left of those that were for the proxy alone.
-fn whole(wanted: AnswerFilter, answers: &[String]) -> Vec<(Bytes, AssistantTurn)> {
-    let (mut rewriter, mut listener) = (Rewriter::new(wanted, None), ResponseSummarizer::default());
+/// Rewrites whole answers in turn. Each comes with its turn; one for the proxy only becomes empty.
+fn whole(filter: AnswerFilter, answers: &[String]) -> Vec<(Bytes, AssistantTurn)> {
+    let (mut rewriter, mut summarizer) =
+        (Rewriter::new(filter, None), ResponseSummarizer::default());
     let mut read = Vec::new();
     for answer in answers {
         let answer = answer.clone().into();
-        match rewriter.take_whole(&answer, &mut listener) {
-            Some(RewrittenAnswer::ForProxy(spoken)) => read.push((Bytes::new(), spoken)),
-            Some(RewrittenAnswer::ForClient { json, spoken }) => {
-                read.push((json, spoken));
+        match rewriter.take_whole(&answer, &mut summarizer) {
+            Some(RewrittenAnswer::ForProxy(turn)) => read.push((Bytes::new(), turn)),
+            Some(RewrittenAnswer::ForClient { json, turn }) => {
+                read.push((json, turn));
                 return read;
             }
             None => panic!("it cannot be read"),

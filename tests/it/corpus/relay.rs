@@ -63,7 +63,7 @@ pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
 
 async fn relayed(pieces: &[&[u8]], strip_usage: bool, left_out: Option<u32>, sifts: bool) -> Came {
     let (tell, told) = mpsc::channel();
-    let foot = Ending::without_effects().foot;
+    let foot = Ending::without_effects().footer;
     let answer = answer(pieces);
     let answer = if sifts {
         let sifting = AnswerFilter {
@@ -75,7 +75,7 @@ async fn relayed(pieces: &[&[u8]], strip_usage: bool, left_out: Option<u32>, sif
             left: 1,
             left_out,
         };
-        relay::stream_sifted_answer(answer, sifting, Box::new(rounds), strip_usage, foot)
+        relay::stream_filtered_answer(answer, sifting, Box::new(rounds), strip_usage, foot)
     } else {
         let on_end = move |heard| {
             let _ = tell.send(Told::Ended(Box::new(heard)));
@@ -84,7 +84,7 @@ async fn relayed(pieces: &[&[u8]], strip_usage: bool, left_out: Option<u32>, sif
         let ending = Ending {
             strip_usage,
             left_out,
-            foot,
+            footer: foot,
             on_end: Box::new(on_end),
         };
         relay::stream_answer(answer, ending)

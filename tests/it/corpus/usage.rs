@@ -63,18 +63,23 @@ fn holds(json: &Value, wanted: f64) -> bool {
     }
 }
 
-/// A whole answer goes on as it came, and what is heard of it stands in it.
+/// A whole answer goes on as it came, and its summary agrees with it.
 fn whole(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
     let read = relay::buffer_answer(Response::new(wire::whole_body(body)), "up", |_| true);
     let read = read.now_or_never().expect("all of it is there");
-    let Ok(BufferedAnswer::Complete { head, body, heard }) = read else {
+    let Ok(BufferedAnswer::Complete {
+        head,
+        body,
+        summary,
+    }) = read
+    else {
         let json = serde_json::from_slice::<Value>(data);
         assert!(json.is_err(), "JSON was no answer");
         return;
     };
     assert_eq!((head.status, &body[..]), (StatusCode::OK, data));
-    if let Some(usage) = heard.usage {
+    if let Some(usage) = summary.usage {
         let text = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);
         match serde_json::from_slice(text) {
             Ok(json) => stands(usage, &json),

@@ -1,8 +1,8 @@
-//! A message put together from its deltas, as clients' libraries do it.
+//! Assembles a message from its deltas, as clients' libraries do it.
 //!
-//! Deltas are kept as they come, and put together when the message is asked for. Strings are appended to,
-//! but for those that name what they stand in; objects are merged; elements of lists that carry an
-//! `index` are merged by it, others appended; of anything else the last counts.
+//! Deltas are kept as they come and merged on demand. Strings are concatenated, except identifying
+//! ones ([`IDENTIFYING`]); objects are merged; list elements with an `index` are merged by it,
+//! others appended; of any other value the last one counts.
 
 use std::collections::BTreeMap;
 
@@ -17,42 +17,42 @@ use crate::{
     json::{scan::JsonKind, text},
 };
 
-/// Bytes of deltas that one message may have.
+/// Bytes of deltas kept of one message; a longer one is not assembled.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Bytes of arguments kept of one call.
 const MAX_ARGUMENTS: usize = 64 << 10;
 
-/// Elements of a list that are looked through for an index, so that no message takes long to put together.
-const MAX_LOOKED_AT: usize = 256;
+/// Elements of a list that are searched for an index, which bounds the time that a message takes.
+const MAX_SEARCHED: usize = 256;
 
-/// Strings that name what they stand in: said again, they are not appended.
-const NAMING: [&str; 5] = ["role", "id", "type", "format", "name"];
+/// Identifying strings: a repeated one is not appended.
+const IDENTIFYING: [&str; 5] = ["role", "id", "type", "format", "name"];
 
 /// Members that only answers have.
 const ANSWERS_ONLY: [&str; 2] = ["annotations", "audio"];
 
-/// The deltas of one answer, one behind the other.
+/// The concatenated deltas of one answer.
 #[derive(Default)]
 pub(super) struct Deltas {
     json: Vec<u8>,
-    /// The key of the last delta, where that is one string to which more of it can be appended.
+    /// The key of the last delta, if it has one string member, to which more can be appended.
     text_key: Vec<u8>,
-    /// The calls that the elements of all `tool_calls` belong to.
+    /// For each element of all `tool_calls`, the index of its call in the tracker.
     slots: Vec<Option<usize>>,
     overlong: bool,
 }
 
-/// A message that was put together.
+/// An assembled message.
 #[derive(Default)]
 pub(super) struct AssembledMessage {
     members: Map<String, Value>,
-    /// Elements of `tool_calls`, by the number of the call.
+    /// Elements of `tool_calls`, by the index of the call in the tracker.
     calls: BTreeMap<usize, Value>,
 }
 
 impl Deltas {
-    /// Takes the delta of a piece, whose calls have these slots.
+    /// Adds the delta of an event. `slots` are those of its calls.
     pub(super) fn push(&mut self, json: &[u8], answer: &ChatAnswer, slots: &[Option<usize>]) {
         let Some(message) = answer.first.as_ref().filter(|_| !self.overlong) else {
             return;
@@ -70,12 +70,10 @@ impl Deltas {
                     self.json.extend_from_slice(&text[1..]);
                 } else {
                     self.text_key.clear();
-                    if !NAMING.iter().any(|name| name.as_bytes() == key) {
+                    if !IDENTIFYING.iter().any(|name| name.as_bytes() == key) {
                         self.text_key.extend_from_slice(key);
                     }
-                    for part in [b"{\"", key, b"\":", text] {
-                        self.json.extend_from_slice(part);
-                    }
+                    self.json.extend([b"{\"", key, b"\":", text].concat());
                 }
                 self.json.push(b'}');
             }
@@ -92,13 +90,13 @@ impl Deltas {
         }
     }
 
-    /// The message; empty where it was too long, or is no JSON.
+    /// Merges the deltas; empty if they were too long or are not JSON.
     pub(super) fn assemble_message(&self) -> AssembledMessage {
-        let read = |json: &[u8]| {
+        let parse = |json: &[u8]| {
             let deltas = serde_json::Deserializer::from_slice(json).into_iter();
             deltas.collect::<Result<Vec<Map<_, _>>, _>>()
         };
-        let deltas = read(&self.json).or_else(|_| read(&replace_lone_surrogates(&self.json)));
+        let deltas = parse(&self.json).or_else(|_| parse(&replace_lone_surrogates(&self.json)));
         let mut assembled = AssembledMessage::default();
         let mut slots = self.slots.iter().copied();
         for (key, value) in deltas.unwrap_or_default().into_iter().flatten() {
@@ -119,17 +117,17 @@ impl Deltas {
     }
 }
 
-/// JSON without halves of surrogate pairs, which a text that was cut between the two has.
+/// Replaces halves of surrogate pairs, which remain if a text is cut between the two.
 fn replace_lone_surrogates(json: &[u8]) -> Vec<u8> {
-    let mut whole = Vec::with_capacity(json.len());
+    let mut replaced = Vec::with_capacity(json.len());
     for character in text::TextWalk::new(json) {
         let spelt = json.get(character.at..character.at + character.len);
-        whole.extend_from_slice(match character.code {
+        replaced.extend_from_slice(match character.code {
             0xD800..=0xDFFF => br"\ufffd",
             _ => spelt.unwrap_or_default(),
         });
     }
-    whole
+    replaced
 }
 
 impl AssembledMessage {
@@ -138,14 +136,8 @@ impl AssembledMessage {
         if self.members.is_empty() && self.calls.is_empty() {
             return String::new();
         }
-        let members = self.members.iter();
-        let kept = members.filter(|(key, value)| {
-            let says = !matches!(value, Value::Null) && !is_empty_value(value);
-            says && !ANSWERS_ONLY.contains(&&***key)
-        });
-        let mut message: Map<_, _> = kept
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
+        let mut message = self.members.clone();
+        message.retain(|key, value| !is_empty_value(value) && !ANSWERS_ONLY.contains(&&**key));
         message.insert("role".into(), "assistant".into());
         if !self.calls.is_empty() {
             let calls = self.calls.values().map(remove_index).collect();
@@ -156,22 +148,20 @@ impl AssembledMessage {
 
     /// The calls of proxy-executed tools.
     pub(super) fn build_proxy_calls(&self, calls: &CallTracker) -> Vec<ProxyToolCall> {
-        let mut own = Vec::new();
-        for (slot, call) in calls.iter().enumerate() {
-            if call.executor == CallExecutor::Proxy {
-                own.push(self.build_proxy_call(slot, call, (slot - own.len()) as u32));
-            }
-        }
-        own
+        let calls = calls.iter().enumerate();
+        let calls = calls.filter(|(_, call)| call.executor == CallExecutor::Proxy);
+        calls
+            .enumerate()
+            .map(|(at, (slot, call))| self.build_proxy_call(slot, call, (slot - at) as u32))
+            .collect()
     }
 
     fn build_proxy_call(&self, slot: usize, call: &TrackedCall, before: u32) -> ProxyToolCall {
-        let element = match call.legacy {
-            true => self.members.get("function_call"),
-            false => self.calls.get(&slot),
+        let (element, pointer) = match call.legacy {
+            true => (self.members.get("function_call"), "/arguments"),
+            false => (self.calls.get(&slot), "/function/arguments"),
         };
-        let function = element.map(|it| if call.legacy { it } else { &it["function"] });
-        let arguments = match function.map(|function| &function["arguments"]) {
+        let arguments = match element.and_then(|element| element.pointer(pointer)) {
             Some(Value::String(text)) => text.clone(),
             // Some providers give the object itself.
             Some(object @ (Value::Object(_) | Value::Array(_))) => object.to_string(),
@@ -179,25 +169,20 @@ impl AssembledMessage {
         };
         let overlong = element.is_none() || arguments.len() > MAX_ARGUMENTS;
         let decode = |raw: &[u8]| text::decode_text(raw).unwrap_or_default().into();
+        let json = element.map(|element| remove_index(element).to_string());
         ProxyToolCall {
             id: decode(&call.id),
             name: decode(&call.name),
-            arguments: if overlong {
-                "".into()
-            } else {
-                arguments.into()
-            },
+            arguments: (!overlong).then_some(arguments).unwrap_or_default().into(),
             overlong,
             before,
-            json: element
-                .map_or_else(String::new, |it| remove_index(it).to_string())
-                .into(),
+            json: json.unwrap_or_default().into(),
             legacy: call.legacy,
         }
     }
 }
 
-/// A call without the index that only streams have.
+/// The call without its index, which only streams have.
 fn remove_index(call: &Value) -> Value {
     let mut call = call.clone();
     if let Value::Object(members) = &mut call {
@@ -208,6 +193,7 @@ fn remove_index(call: &Value) -> Value {
 
 fn is_empty_value(value: &Value) -> bool {
     match value {
+        Value::Null => true,
         Value::String(text) => text.is_empty(),
         Value::Array(list) => list.is_empty(),
         Value::Object(members) => members.is_empty(),
@@ -217,18 +203,18 @@ fn is_empty_value(value: &Value) -> bool {
 
 fn merge_member(members: &mut Map<String, Value>, key: String, value: Value) {
     match members.get_mut(&key) {
-        Some(known) => merge_value(known, value, &key),
+        Some(merged) => merge_value(merged, value, &key),
         None => drop(members.insert(key, value)),
     }
 }
 
-fn merge_value(known: &mut Value, more: Value, key: &str) {
-    match (known, more) {
+fn merge_value(merged: &mut Value, more: Value, key: &str) {
+    match (merged, more) {
         (_, Value::Null) => {}
         (Value::String(text), Value::String(more)) => {
-            let named = NAMING.contains(&key) && !text.is_empty();
-            // Names may come in pieces, and whole in every piece.
-            if !named || (key == "name" && *text != more) {
+            let is_known = IDENTIFYING.contains(&key) && !text.is_empty();
+            // A name may come in fragments, or whole in every delta.
+            if !is_known || (key == "name" && *text != more) {
                 text.push_str(&more);
             }
         }
@@ -241,30 +227,30 @@ fn merge_value(known: &mut Value, more: Value, key: &str) {
                 .for_each(|element| merge_element(list, element));
         }
         (Value::Array(list), Value::String(more)) => append_text(list, more),
-        (known @ Value::String(_), Value::Array(more)) => {
+        (merged @ Value::String(_), Value::Array(more)) => {
             let mut list = Vec::new();
-            append_text(&mut list, known.as_str().unwrap_or_default().to_owned());
+            append_text(&mut list, merged.as_str().unwrap_or_default().to_owned());
             list.extend(more);
-            *known = Value::Array(list);
+            *merged = Value::Array(list);
         }
-        (known, more) => *known = more,
+        (merged, more) => *merged = more,
     }
 }
 
-/// An element into the one with its index, or to the end.
+/// Merges an element into the one with its index, or appends it.
 fn merge_element(list: &mut Vec<Value>, element: Value) {
-    let same = |known: &&mut Value| {
-        let kinds = [known.get("type"), element.get("type")];
-        let alike = kinds.contains(&None) || kinds[0] == kinds[1];
-        alike && known.get("index").is_some() && known.get("index") == element.get("index")
+    let is_same = |other: &&mut Value| {
+        let types = [other.get("type"), element.get("type")];
+        let may_merge = types.contains(&None) || types[0] == types[1];
+        may_merge && other.get("index").is_some() && other.get("index") == element.get("index")
     };
-    match list.iter_mut().rev().take(MAX_LOOKED_AT).find(same) {
-        Some(known) => merge_value(known, element, ""),
+    match list.iter_mut().rev().take(MAX_SEARCHED).find(is_same) {
+        Some(merged) => merge_value(merged, element, ""),
         None => list.push(element),
     }
 }
 
-/// Text where parts came before: into the last part if that is text.
+/// Appends text to a list of parts: to the last part if that is text.
 fn append_text(list: &mut Vec<Value>, text: String) {
     match list.last_mut() {
         _ if text.is_empty() => {}
@@ -292,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn deltas_become_the_message_that_was_said() {
+    fn deltas_become_the_whole_message() {
         let whole = message([
             r#"{"role":"assistant","content":"","refusal":null,"audio":{"a":1}}"#,
             r#"{"reasoning_content":"t\ud83d"}"#,
@@ -336,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_nothing() {
+    fn a_message_beyond_the_bound_is_empty() {
         let long = format!(r#"{{"content":"{}"}}"#, "x".repeat(MAX_BYTES));
         assert_eq!(message([&*long, r#"{"content":"y"}"#]), "");
     }

@@ -1,38 +1,33 @@
 //! The calls of one answer: which fragments belong together, and who executes each call.
 //!
-//! A call is the proxy's or the client's once its name cannot become another one: a name that is no
-//! prefix of a proxy-executed tool is the client's at once, any other is decided by the arguments that
-//! follow it, by the next call, or by the end.
+//! Names come in fragments. A name that is not the beginning of a proxy-executed tool's is the
+//! client's at once; any other is decided by the arguments after it, the next call, or the end.
 
 use smallvec::SmallVec;
 
-use crate::{
-    format::CallFragment,
-    json::scan::{JsonKind, Span},
-};
+use crate::{format::CallFragment, json::scan::JsonKind};
 
-/// Calls followed of one answer; what comes beyond them passes as the client's.
+/// Calls tracked in one answer; any further call passes as the client's.
 const MAX_CALLS: usize = 1_024;
 
-/// Bytes of a name or an id that are kept.
+/// Bytes kept of a name or an id.
 const MAX_NAME: usize = 1_024;
 
-/// The numbers of the calls that the fragments of one piece belong to.
+/// For each call fragment of an event, the index of its call in the tracker.
 pub(super) type CallSlots = SmallVec<[Option<usize>; 2]>;
 
 pub(super) struct CallTracker {
     /// The names of the proxy-executed tools.
     tools: &'static [&'static str],
     calls: Vec<TrackedCall>,
-    /// Two calls had the same index, so that indices say nothing of the order.
-    shared: bool,
-    /// The answer comes in one piece: each part is a call of its own.
+    /// Two calls had the same index, so calls cannot be ordered by it.
+    shares_indices: bool,
+    /// The answer comes in one piece: each fragment is a call.
     pub(super) whole: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallExecutor {
-    /// Not known yet.
     Undecided,
     Proxy,
     Client,
@@ -43,7 +38,7 @@ pub(super) struct TrackedCall {
     pub(super) id: Vec<u8>,
     pub(super) name: Vec<u8>,
     /// Arguments came after a name.
-    argued: bool,
+    has_arguments: bool,
     pub(super) executor: CallExecutor,
     pub(super) legacy: bool,
 }
@@ -53,12 +48,11 @@ impl CallTracker {
         Self {
             tools,
             calls: Vec::new(),
-            shared: false,
+            shares_indices: false,
             whole: false,
         }
     }
 
-    /// Takes the fragments of one piece.
     pub(super) fn take_fragments<'a>(
         &mut self,
         json: &[u8],
@@ -79,39 +73,39 @@ impl CallTracker {
         seen
     }
 
-    /// The call that a fragment goes on with.
+    /// The call that a fragment continues; `None` if it begins another one.
     fn find_call(
         &self,
         json: &[u8],
         fragment: &CallFragment,
         seen: &[Option<usize>],
     ) -> Option<usize> {
-        let raw = |span: Span| &json[span.range()];
         let index = fragment.index.map(|(index, _)| index);
-        let alike = |call: &TrackedCall| call.legacy == fragment.legacy && call.index == index;
-        let id = fragment.id.map(|id| raw(id.span));
-        let id = id.map(|id| &id[..id.len().min(MAX_NAME)]);
-        if (index, id, fragment.name, fragment.legacy) == (None, None, None, false) {
+        let name = fragment.name.map(|name| &json[name.span.range()]);
+        let id = fragment.id.map(|id| truncate_name(&json[id.span.range()]));
+        if (index, id, name, fragment.legacy) == (None, None, None, false) {
             return self.calls.len().checked_sub(1);
         }
+        let is_same = |call: &TrackedCall| call.legacy == fragment.legacy && call.index == index;
         if let (Some(id), None) = (id, index) {
-            let known = |call: &TrackedCall| alike(call) && call.id == id;
-            if let Some(slot) = self.calls.iter().rposition(known) {
+            let has_id = |call: &TrackedCall| is_same(call) && call.id == id;
+            if let Some(slot) = self.calls.iter().rposition(has_id) {
                 return Some(slot);
             }
         }
-        let slot = self.calls.iter().rposition(alike)?;
+        let slot = self.calls.iter().rposition(is_same)?;
         let call = &self.calls[slot];
-        let again = match id {
-            Some(id) => !call.id.is_empty() && call.id != id,
-            // Without ids: two at once that both say their names are two.
-            None => fragment.name.is_some() && seen.contains(&Some(slot)) && !call.name.is_empty(),
+        let is_new = match (id, name) {
+            (Some(id), _) => !call.id.is_empty() && call.id != id,
+            // Without ids: of two names in one event, or of another name after arguments, the second
+            // begins another call.
+            (None, Some(name)) => {
+                (seen.contains(&Some(slot)) && !call.name.is_empty())
+                    || (call.has_arguments && call.name != name)
+            }
+            (None, None) => false,
         };
-        // A name after the arguments, and another one, begins another call.
-        let renamed = fragment
-            .name
-            .is_some_and(|name| call.argued && call.name != raw(name.span));
-        (!again && (id.is_some() || !renamed)).then_some(slot)
+        (!is_new).then_some(slot)
     }
 
     fn begin_call(&mut self, fragment: &CallFragment) -> Option<usize> {
@@ -124,12 +118,12 @@ impl CallTracker {
             }
         }
         let index = fragment.index.map(|(index, _)| index);
-        self.shared |= self.calls.iter().any(|call| call.index == index);
+        self.shares_indices |= self.calls.iter().any(|call| call.index == index);
         self.calls.push(TrackedCall {
             index,
             id: Vec::new(),
             name: Vec::new(),
-            argued: false,
+            has_arguments: false,
             executor: CallExecutor::Undecided,
             legacy: fragment.legacy,
         });
@@ -139,27 +133,23 @@ impl CallTracker {
     fn add_fragment(&mut self, slot: usize, json: &[u8], fragment: &CallFragment) {
         let call = &mut self.calls[slot];
         if let Some(id) = fragment.id.filter(|_| call.id.is_empty()) {
-            let id = &json[id.span.range()];
-            call.id.extend_from_slice(&id[..id.len().min(MAX_NAME)]);
+            call.id = truncate_name(&json[id.span.range()]).to_vec();
         }
-        if let Some(name) = fragment
-            .name
-            .filter(|_| call.executor == CallExecutor::Undecided)
-        {
-            // Some providers say the whole name in every fragment.
+        let is_undecided = call.executor == CallExecutor::Undecided;
+        if let Some(name) = fragment.name.filter(|_| is_undecided) {
+            // Some providers give the whole name in every fragment.
             let name = &json[name.span.range()];
-            let again = call.name == name && self.tools.iter().any(|it| it.as_bytes() == name);
-            if !again {
-                let room = MAX_NAME.saturating_sub(call.name.len());
-                call.name.extend_from_slice(&name[..name.len().min(room)]);
+            if call.name != name || !self.tools.iter().any(|tool| tool.as_bytes() == name) {
+                call.name.extend_from_slice(name);
+                call.name.truncate(MAX_NAME);
             }
         }
-        let says = fragment.arguments.is_some_and(|(span, kind)| match kind {
+        let has_arguments = fragment.arguments.is_some_and(|(span, kind)| match kind {
             JsonKind::String => span.len() > 2,
             // Some providers give the object itself.
             _ => kind != JsonKind::Null,
         });
-        call.argued |= says && !call.name.is_empty();
+        call.has_arguments |= has_arguments && !call.name.is_empty();
     }
 
     fn decide_executor(&mut self, slot: usize, last: bool) {
@@ -170,7 +160,7 @@ impl CallTracker {
         let mut tools = self.tools.iter().map(|name| name.as_bytes());
         if !tools.clone().any(|name| name.starts_with(&call.name)) {
             call.executor = CallExecutor::Client;
-        } else if last || call.argued {
+        } else if last || call.has_arguments {
             call.executor = match tools.any(|name| name == call.name) {
                 true => CallExecutor::Proxy,
                 false => CallExecutor::Client,
@@ -178,14 +168,13 @@ impl CallTracker {
         }
     }
 
-    /// Nothing more comes: whatever is not the proxy's by now is the client's.
+    /// Decides all calls, since nothing more comes.
     pub(super) fn settle_calls(&mut self) {
         for slot in 0..self.calls.len() {
             self.decide_executor(slot, true);
         }
     }
 
-    /// Whether it is not known yet who executes one of these calls.
     pub(super) fn has_undecided(&self, slots: &[Option<usize>]) -> bool {
         let mut slots = slots.iter().flatten();
         slots.any(|slot| self.calls[*slot].executor == CallExecutor::Undecided)
@@ -195,25 +184,27 @@ impl CallTracker {
         slot.is_some_and(|slot| self.calls[slot].executor == CallExecutor::Proxy)
     }
 
-    /// The index by which the client knows a call, where that is another than the provider's.
+    /// The index of a call for the client, if it differs from the provider's.
     pub(super) fn renumber_index(&self, slot: Option<usize>) -> Option<u64> {
         let index = self.calls[slot?].index?;
-        let before =
+        let is_removed_before =
             |call: &&TrackedCall| call.executor == CallExecutor::Proxy && call.index < Some(index);
-        let own = self.calls.iter().filter(before).count() as u64;
-        (own > 0 && !self.shared).then(|| index - own.min(index))
+        let removed = self.calls.iter().filter(is_removed_before).count() as u64;
+        (removed > 0 && !self.shares_indices).then(|| index.saturating_sub(removed))
     }
 
-    /// How many are the proxy's, and the client's.
+    /// How many calls are the proxy's, and how many the client's.
     pub(super) fn count_by_executor(&self) -> (u32, u32) {
-        let own = self.calls.iter();
-        let own = own
-            .filter(|call| call.executor == CallExecutor::Proxy)
-            .count();
-        (own as u32, (self.calls.len() - own) as u32)
+        let is_proxy = |call: &&TrackedCall| call.executor == CallExecutor::Proxy;
+        let proxy = self.calls.iter().filter(is_proxy).count();
+        (proxy as u32, (self.calls.len() - proxy) as u32)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &TrackedCall> {
         self.calls.iter()
     }
+}
+
+fn truncate_name(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(MAX_NAME)]
 }

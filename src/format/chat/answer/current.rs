@@ -1,4 +1,4 @@
-//! What is known of one answer while it comes.
+//! The state of one answer while it comes, and its events.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     format::{
-        AnswerEvent, AnswerFilter, AssistantTurn, FinishKind, UsageReport,
+        AnswerEvent, AnswerFilter, AssistantTurn, ContinuationBlock, FinishKind,
         continuation::ContinuationScanner, usage::Usage,
     },
     wire::sse::SseMessage,
@@ -20,7 +20,6 @@ use crate::{
 
 /// What is known of the current answer.
 pub(super) struct AnswerState {
-    /// Something may be taken out of it.
     has_filter: bool,
     pub(super) calls: CallTracker,
     pub(super) blocks: Option<ContinuationScanner>,
@@ -31,55 +30,54 @@ pub(super) struct AnswerState {
     error: bool,
 }
 
-/// An event, or a whole answer, that was read.
+/// An event, or a whole answer.
 pub struct ParsedEvent {
-    /// As it came, blank line included; empty for a whole answer.
+    /// Its bytes as they came, blank line included; empty for a whole answer.
     pub(super) raw: Bytes,
     pub(super) message: SseMessage,
     pub(super) answer: ChatAnswer,
-    /// The calls that its fragments belong to.
     pub(super) slots: CallSlots,
     /// Where its texts lie in the text of the answer.
-    pub(super) places: SmallVec<[Range<usize>; 1]>,
+    pub(super) text_ranges: SmallVec<[Range<usize>; 1]>,
 }
 
 impl ParsedEvent {
-    /// `raw`: its bytes as they came, blank line included.
+    /// `raw`: the bytes as they came, blank line included.
     pub fn new(raw: Bytes, message: SseMessage, answer: ChatAnswer) -> Self {
         Self {
             raw,
             message,
             answer,
             slots: CallSlots::new(),
-            places: SmallVec::new(),
+            text_ranges: SmallVec::new(),
         }
     }
 
-    /// Whether it says nothing but calls, so that text may overtake it.
+    /// Whether text may overtake it.
     pub(super) fn has_only_calls(&self) -> bool {
         let mut events = self.answer.events.iter();
         events.all(|event| matches!(event, AnswerEvent::Call(_)))
     }
 
-    /// Whether it calls or thinks, and says no text.
+    /// Whether it has calls or reasoning, but no text.
     fn interrupts_text(&self) -> bool {
         let has = |wanted: fn(&AnswerEvent) -> bool| self.answer.events.iter().any(wanted);
         has(|event| matches!(event, AnswerEvent::Call(_) | AnswerEvent::Reasoning(_)))
             && !has(|event| matches!(event, AnswerEvent::Text(_)))
     }
 
-    /// Whether it says nothing that must keep its place among held calls.
+    /// Whether it may go out before held calls.
     pub(super) fn can_overtake(&self) -> bool {
         self.slots.is_empty() && self.answer.find_finish().is_none()
     }
 }
 
 impl AnswerState {
-    pub(super) fn new(sifting: AnswerFilter) -> Self {
+    pub(super) fn new(filter: AnswerFilter) -> Self {
         Self {
-            has_filter: sifting.is_active(),
-            calls: CallTracker::new(sifting.tools),
-            blocks: sifting.package.then(ContinuationScanner::default),
+            has_filter: filter.is_active(),
+            calls: CallTracker::new(filter.tools),
+            blocks: filter.package.then(ContinuationScanner::default),
             deltas: Deltas::default(),
             finish: None,
             usage: None,
@@ -87,7 +85,6 @@ impl AnswerState {
         }
     }
 
-    /// Takes what an event says.
     pub(super) fn take_event(&mut self, event: &mut ParsedEvent) {
         let (json, answer) = (&event.message.data, &event.answer);
         self.take_usage(answer);
@@ -98,12 +95,12 @@ impl AnswerState {
         event.slots = self.calls.take_fragments(json, answer.iter_calls());
         self.deltas.push(json, answer, &event.slots);
         if let Some(blocks) = &mut self.blocks {
-            // No tag goes on behind a call or a thought, so that nothing has to wait for it.
+            // A tag does not continue after a call or reasoning, so nothing has to wait for it.
             if event.interrupts_text() {
                 blocks.give_up();
             }
             let texts = answer.iter_texts();
-            event.places = texts
+            event.text_ranges = texts
                 .map(|text| blocks.push(&json[text.span.range()]))
                 .collect();
         }
@@ -114,17 +111,12 @@ impl AnswerState {
     }
 
     pub(super) fn take_usage(&mut self, answer: &ChatAnswer) {
-        for event in &answer.events {
-            if let AnswerEvent::Usage(UsageReport {
-                usage: Some(usage), ..
-            }) = event
-            {
-                self.usage = Some(Usage::latest_report(self.usage, *usage));
-            }
+        for usage in answer.iter_reports().filter_map(|report| report.usage) {
+            self.usage = Some(Usage::latest_report(self.usage, usage));
         }
     }
 
-    /// Nothing more comes of what is still undecided.
+    /// Decides what is undecided, since nothing more comes.
     pub(super) fn settle_answer(&mut self) {
         self.calls.settle_calls();
         if let Some(blocks) = &mut self.blocks {
@@ -133,34 +125,36 @@ impl AnswerState {
     }
 
     pub(super) fn is_decided(&self, event: &ParsedEvent) -> bool {
-        let end = event.places.last().map_or(0, |place| place.end);
+        let end = event.text_ranges.last().map_or(0, |range| range.end);
         let blocks = self.blocks.as_ref();
         !self.calls.has_undecided(&event.slots)
             && blocks.is_none_or(|blocks| blocks.is_decided(end))
     }
 
-    /// Whether the answer, which is over, was for the proxy alone and is to be gone on with.
+    fn build_block(&self, has_calls: bool) -> Option<ContinuationBlock> {
+        self.blocks.as_ref()?.build_block(has_calls)
+    }
+
+    /// Whether the answer, which is over, was for the proxy only, so that another one follows.
     pub(super) fn is_for_proxy(&self) -> bool {
-        let (own, theirs) = self.calls.count_by_executor();
-        if self.error || theirs > 0 || self.finish == Some(FinishKind::CutOff) {
-            return false;
-        }
-        let package = self.blocks.as_ref().and_then(|it| it.build_block(false));
-        own > 0 || package.is_some_and(|package| package.alone)
+        let (proxy_calls, client_calls) = self.calls.count_by_executor();
+        let may_continue =
+            !self.error && client_calls == 0 && self.finish != Some(FinishKind::CutOff);
+        may_continue
+            && (proxy_calls > 0 || self.build_block(false).is_some_and(|block| block.alone))
     }
 
     pub(super) fn to_assistant_turn(&self) -> AssistantTurn {
-        let (own, theirs) = self.calls.count_by_executor();
-        let package = self.blocks.as_ref();
-        let package = package.and_then(|blocks| blocks.build_block(own + theirs > 0));
-        let assembled = match own > 0 || package.is_some() {
+        let (proxy_calls, client_calls) = self.calls.count_by_executor();
+        let package = self.build_block(proxy_calls + client_calls > 0);
+        let assembled = match proxy_calls > 0 || package.is_some() {
             true => self.deltas.assemble_message(),
             false => AssembledMessage::default(),
         };
         AssistantTurn {
             message: assembled.to_message_json().into(),
             proxy_calls: assembled.build_proxy_calls(&self.calls),
-            client_calls: theirs,
+            client_calls,
             package,
             usage: self.usage,
         }

@@ -1,4 +1,5 @@
-//! The edits that make several answers one, and that take out of a chunk what is not for the client.
+//! The edits that join several answers into one, and that remove from a chunk what is not for the
+//! client.
 
 use std::borrow::Cow;
 
@@ -6,12 +7,12 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{
-    ChatAnswer, Member, MessageSpans,
+    ChatAnswer,
     calls::CallTracker,
     current::{AnswerState, ParsedEvent},
 };
 use crate::{
-    conversation::edit::Edits,
+    conversation::{Field, edit::Edits},
     format::{
         AnswerEvent, ResponseSummarizer, UsageCount, UsageCountKind, UsageReport, usage::Usage,
         visible_text::VisibleText,
@@ -23,21 +24,18 @@ use crate::{
 #[derive(Default)]
 pub(super) struct JoinedResponse {
     pub(super) visible: VisibleText,
-    /// Tokens left out of the request that is being answered.
+    /// Tokens left out of the request of the current answer.
     pub(super) left_out: u32,
-    /// The id of the first answer, between its quotes.
+    /// The id of the first answer, without quotes.
     id: Option<Bytes>,
     /// This is not the first answer.
     continued: bool,
     /// Completion tokens of the answers before.
-    completions: u32,
+    earlier_completion_tokens: u32,
     role_sent: bool,
-    /// Text of earlier whole answers, which goes ahead of the next text.
-    pub(super) earlier: Vec<u8>,
+    /// Text of earlier whole answers, which goes before the next text.
+    pub(super) earlier_text: Vec<u8>,
 }
-
-/// Which members of a message go.
-type RemovedMembers = SmallVec<[bool; 8]>;
 
 impl JoinedResponse {
     pub(super) fn new(left_out: Option<u32>) -> Self {
@@ -47,93 +45,96 @@ impl JoinedResponse {
         }
     }
 
-    /// The next answer comes.
-    pub(super) fn begin_answer(&mut self, usage: Option<Usage>, listener: &mut ResponseSummarizer) {
+    /// Begins the next answer. `usage` is that of the answer before.
+    pub(super) fn begin_answer(
+        &mut self,
+        usage: Option<Usage>,
+        summarizer: &mut ResponseSummarizer,
+    ) {
         let tokens = usage.and_then(|usage| usage.completion_tokens);
-        self.completions = self.completions.saturating_add(tokens.unwrap_or(0));
+        let sum = self.earlier_completion_tokens;
+        self.earlier_completion_tokens = sum.saturating_add(tokens.unwrap_or(0));
         self.continued = true;
-        self.visible.begin_answer(listener);
-        listener.begin_answer();
+        self.visible.begin_answer(summarizer);
+        summarizer.begin_answer();
     }
 
-    /// Edits a chunk and tells what of it the client gets; gives whether anything is left of it. `closing`:
-    /// that the answer is over stays behind.
+    /// Edits a chunk and reports to the summarizer what the client gets of it. Returns whether
+    /// anything is left. With `closing`, finish reason and usage are removed: another answer follows.
     pub(super) fn edit_event(
         &mut self,
         event: &ParsedEvent,
         current: &mut AnswerState,
         closing: bool,
         edits: &mut Edits,
-        listener: &mut ResponseSummarizer,
+        summarizer: &mut ResponseSummarizer,
     ) -> bool {
         let (json, answer) = (&event.message.data, &event.answer);
         self.keep_first_id(json, answer, edits);
         let Some(message) = &answer.first else {
-            self.edit_reports(event, &current.calls, closing, edits, listener);
+            self.edit_reports(event, &current.calls, closing, edits, summarizer);
             return true;
         };
-        let (mut came, mut left) = (false, false);
-        for (text, visible) in self.visible_texts(event, current, listener) {
+        let (mut had_text, mut has_text) = (false, false);
+        for (text, visible) in self.visible_texts(event, current, summarizer) {
             let raw = &json[text.span.range()];
-            came |= !raw.is_empty();
-            left |= !visible.is_empty();
+            had_text |= !raw.is_empty();
+            has_text |= !visible.is_empty();
             if *visible != *raw {
                 edits.replace(text.span, visible.into_owned());
             }
         }
-        let hides = came && !left;
-        let own = event
-            .slots
-            .iter()
-            .any(|slot| current.calls.is_proxy_call(*slot));
-        let mut gone = remove_calls(json, message, event, &current.calls, edits);
-        let (mut bare, mut role) = (true, false);
-        for (gone, member) in gone.iter_mut().zip(&message.members) {
+        let hides_text = had_text && !has_text;
+        let mut removed = remove_proxy_calls(event, &current.calls, edits);
+        let (mut is_bare, mut has_role) = (true, false);
+        for (removed, member) in removed.members.iter_mut().zip(&message.members) {
             let key = &json[member.key.span.range()];
-            let names_role = key == b"role" && member.kind == JsonKind::String;
-            *gone |= names_role && self.continued && self.role_sent;
-            role |= names_role && !*gone;
-            bare &= *gone
-                || (names_role && (self.role_sent || closing))
-                || (hides && key == b"content")
-                || is_silent(*member);
+            let is_role = key == b"role" && member.kind == JsonKind::String;
+            *removed |= is_role && self.continued && self.role_sent;
+            has_role |= is_role && !*removed;
+            is_bare &= *removed
+                || (is_role && (self.role_sent || closing))
+                || (hides_text && key == b"content")
+                || is_empty_member(member);
         }
-        let mut events = answer.events.iter();
-        let ends = events.any(|event| match event {
+        let is_end = |event: &AnswerEvent| match event {
             AnswerEvent::Finish(finish) => finish.first,
             event => matches!(event, AnswerEvent::Usage(_) | AnswerEvent::Error),
-        });
-        let took = hides || own || closing;
-        if took && bare && (closing || !ends) && answer.choices == Some(1) {
+        };
+        let may_drop = (hides_text || removed.calls || closing) && is_bare;
+        if may_drop && answer.choices == Some(1) && (closing || !answer.events.iter().any(is_end)) {
             return false;
         }
-        self.role_sent |= role;
-        remove_members(message, &gone, edits);
-        self.edit_reports(event, &current.calls, closing, edits, listener);
+        self.role_sent |= has_role;
+        if removed.members.contains(&true) {
+            let members: Vec<Span> = message.members.iter().map(Field::full_span).collect();
+            edits.remove_items(&members, |at| removed.members[at]);
+        }
+        self.edit_reports(event, &current.calls, closing, edits, summarizer);
         true
     }
 
-    /// What the client sees of the texts.
+    /// The texts of an event, each with what the client sees of it.
     pub(super) fn visible_texts<'a>(
         &mut self,
         event: &'a ParsedEvent,
         current: &mut AnswerState,
-        listener: &mut ResponseSummarizer,
+        summarizer: &mut ResponseSummarizer,
     ) -> SmallVec<[(JsonString, Cow<'a, [u8]>); 1]> {
         let texts = event.answer.iter_texts().enumerate();
         let visible = texts.map(|(at, text)| {
             let raw = &event.message.data[text.span.range()];
             let visible = match &mut current.blocks {
-                Some(blocks) => blocks.visible_part(raw, &event.places[at]),
+                Some(blocks) => blocks.visible_part(raw, &event.text_ranges[at]),
                 None => raw.into(),
             };
-            let mut visible = self.visible.push_text(visible, listener);
-            if !self.earlier.is_empty() {
-                visible = [std::mem::take(&mut self.earlier), visible.into_owned()]
-                    .concat()
-                    .into();
+            let visible = self.visible.push_text(visible, summarizer);
+            if self.earlier_text.is_empty() {
+                return (text, visible);
             }
-            (text, visible)
+            let mut joined = std::mem::take(&mut self.earlier_text);
+            joined.extend_from_slice(&visible);
+            (text, joined.into())
         });
         visible.collect()
     }
@@ -150,19 +151,18 @@ impl JoinedResponse {
         }
     }
 
-    /// Edits finish reason and usage, and tells the listener all but the texts.
+    /// Edits finish reason and usage, and reports all but the texts to the summarizer.
     fn edit_reports(
         &self,
-        taken: &ParsedEvent,
+        event: &ParsedEvent,
         calls: &CallTracker,
         closing: bool,
         edits: &mut Edits,
-        listener: &mut ResponseSummarizer,
+        summarizer: &mut ResponseSummarizer,
     ) {
-        let json = &taken.message.data;
-        let mut slots = taken.slots.iter();
-        for event in &taken.answer.events {
-            match event {
+        let mut slots = event.slots.iter();
+        for part in &event.answer.events {
+            match part {
                 AnswerEvent::Text(_) => {}
                 AnswerEvent::Call(_) if slots.next().is_some_and(|it| calls.is_proxy_call(*it)) => {
                 }
@@ -170,29 +170,32 @@ impl JoinedResponse {
                 AnswerEvent::Usage(report) => {
                     self.add_usage(report, edits);
                     let usage = report.usage.map(|usage| self.add_completions(usage));
-                    listener.add_usage(usage);
+                    summarizer.add_usage(usage);
                 }
                 AnswerEvent::Finish(finish) if closing && finish.first => {
                     edits.replace(finish.reason.quoted_span(), "null");
                 }
-                event => listener.add_events(json, std::slice::from_ref(event)),
+                part => summarizer.add_events(&event.message.data, std::slice::from_ref(part)),
             }
         }
     }
 
-    /// The client pays for the answers before too, and may want to read the tokens of what it sent: both
-    /// are added.
+    /// Adds the tokens that were left out of the request and the completion tokens of earlier
+    /// answers, which the client pays for too.
     pub(super) fn add_usage(&self, report: &UsageReport, edits: &mut Edits) {
-        // A prompt of 0: the provider has nothing to say yet.
-        let silent = |count: &UsageCount| count.kind == UsageCountKind::Prompt && count.tokens == 0;
-        if report.counts.iter().any(silent) {
+        // Some providers report a prompt of 0 before they know the count.
+        let is_unknown =
+            |count: &UsageCount| count.kind == UsageCountKind::Prompt && count.tokens == 0;
+        if report.counts.iter().any(is_unknown) {
             return;
         }
+        let left_out = u64::from(self.left_out);
+        let completion = u64::from(self.earlier_completion_tokens);
         for count in &report.counts {
             let more = match count.kind {
-                UsageCountKind::Prompt => self.left_out.into(),
-                UsageCountKind::Completion => u64::from(self.completions),
-                UsageCountKind::Total => u64::from(self.left_out) + u64::from(self.completions),
+                UsageCountKind::Prompt => left_out,
+                UsageCountKind::Completion => completion,
+                UsageCountKind::Total => left_out + completion,
             };
             if more > 0 && (count.tokens > 0 || count.kind == UsageCountKind::Completion) {
                 edits.replace(count.span, (u64::from(count.tokens) + more).to_string());
@@ -200,69 +203,68 @@ impl JoinedResponse {
         }
     }
 
-    /// A report with what the answers before cost.
+    /// A report with the completion tokens of earlier answers; a prompt of 0 reports nothing yet.
     fn add_completions(&self, usage: Usage) -> Usage {
-        if usage.prompt_tokens == 0 {
-            return usage;
-        }
-        let add = |tokens: u32| tokens.saturating_add(self.completions);
-        Usage {
-            completion_tokens: usage.completion_tokens.map(add),
-            ..usage
+        let add = |tokens: u32| tokens.saturating_add(self.earlier_completion_tokens);
+        match usage.prompt_tokens {
+            0 => usage,
+            _ => Usage {
+                completion_tokens: usage.completion_tokens.map(add),
+                ..usage
+            },
         }
     }
 }
 
-/// Whether a member says nothing.
-fn is_silent(member: Member) -> bool {
+/// Whether the value of a member is null or empty.
+fn is_empty_member(member: &Field) -> bool {
     member.kind == JsonKind::Null || (member.value.len() == 2 && member.kind != JsonKind::Number)
 }
 
-/// Takes proxy-executed calls out, and renumbers the others. Gives which members must go altogether.
-fn remove_calls(
-    json: &[u8],
-    message: &MessageSpans,
-    event: &ParsedEvent,
-    calls: &CallTracker,
-    edits: &mut Edits,
-) -> RemovedMembers {
-    let mut gone = RemovedMembers::from_elem(false, message.members.len());
-    if calls.count_by_executor().0 == 0 {
-        return gone;
-    }
-    let (mut spans, mut own) = (Vec::new(), Vec::new());
-    let mut legacy = false;
+/// What goes out of a message with its proxy-executed calls.
+struct RemovedCalls {
+    /// For each member of the message, whether it goes as a whole.
+    members: SmallVec<[bool; 8]>,
+    /// A proxy-executed call was in the message.
+    calls: bool,
+}
+
+/// Removes proxy-executed calls and renumbers the client's.
+fn remove_proxy_calls(event: &ParsedEvent, calls: &CallTracker, edits: &mut Edits) -> RemovedCalls {
+    let (mut spans, mut is_proxy) = (Vec::new(), Vec::new());
+    let mut removes_legacy = false;
     for (call, slot) in event.answer.iter_calls().zip(&event.slots) {
-        let is_own = calls.is_proxy_call(*slot);
+        let proxy = calls.is_proxy_call(*slot);
         if call.legacy {
-            legacy |= is_own;
+            removes_legacy |= proxy;
             continue;
         }
         spans.push(call.span);
-        own.push(is_own);
+        is_proxy.push(proxy);
         if let (Some((_, span)), Some(index), false) =
-            (call.index, calls.renumber_index(*slot), is_own)
+            (call.index, calls.renumber_index(*slot), proxy)
         {
             edits.replace(span, index.to_string());
         }
     }
-    let all = !own.is_empty() && own.iter().all(|own| *own);
-    if !all {
-        edits.take_out(&spans, |at| own[at]);
+    let removes_list = !is_proxy.is_empty() && is_proxy.iter().all(|proxy| *proxy);
+    if !removes_list {
+        edits.remove_items(&spans, |at| is_proxy[at]);
     }
-    for (gone, member) in gone.iter_mut().zip(&message.members) {
-        *gone = match &json[member.key.span.range()] {
-            b"tool_calls" => all,
-            b"function_call" => legacy,
+    let members = event
+        .answer
+        .first
+        .iter()
+        .flat_map(|message| &message.members);
+    let members = members.map(
+        |member| match &event.message.data[member.key.span.range()] {
+            b"tool_calls" => removes_list,
+            b"function_call" => removes_legacy,
             _ => false,
-        };
-    }
-    gone
-}
-
-fn remove_members(message: &MessageSpans, gone: &[bool], edits: &mut Edits) {
-    if gone.contains(&true) {
-        let members: Vec<Span> = message.members.iter().map(|it| it.full_span()).collect();
-        edits.take_out(&members, |at| gone[at]);
+        },
+    );
+    RemovedCalls {
+        members: members.collect(),
+        calls: removes_legacy || is_proxy.contains(&true),
     }
 }

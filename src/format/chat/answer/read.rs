@@ -1,147 +1,230 @@
 //! The reader of answers.
 //!
-//! Holds spans, never copies. What has another shape than expected is passed over where that is possible
-//! and an error where spans could not be trusted.
+//! Holds spans, never copies. A member of an unexpected shape is skipped where spans stay
+//! trustworthy, and is an error elsewhere.
 
-use super::{AnswerEvents, ChatAnswer, DONE, Member, MessageSpans, usage};
+use super::{ChatAnswer, DONE, MessageSpans};
 use crate::{
-    format::{AnswerEvent, CallFragment, Finish, FinishKind},
+    conversation::Field,
+    format::{
+        AnswerEvent, CallFragment, Finish, FinishKind,
+        values::{ReadResult, skip_value, take_text, walk_if_object},
+    },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
 };
 
 /// Reads the data of an event, or a whole body.
 ///
 /// # Errors
-/// This is no JSON object, and not the marker behind the last event.
+/// The data is neither a JSON object nor the end marker of a stream.
 pub fn read_answer(json: &[u8]) -> Result<ChatAnswer, MalformedJson> {
-    let mut answer = ChatAnswer::default();
+    let answer = ChatAnswer::default();
+    let mut reader = AnswerReader { json, answer };
     if json.trim_ascii() == DONE {
-        answer.events.push(AnswerEvent::End);
-        return Ok(answer);
+        reader.answer.events.push(AnswerEvent::End);
+        return Ok(reader.answer);
     }
     let mut scan = JsonScanner::new(json, 0);
-    scan.walk_object(|scan, key| match &json[key.span.range()] {
-        b"choices" => read_choices(json, scan, &mut answer),
-        b"usage" => usage::read_usage(json, scan, &mut answer.events),
-        b"x_groq" => read_groq(json, scan, &mut answer.events),
-        b"id" => {
-            answer.id = read_nonempty_string(scan)?;
-            Ok(())
-        }
-        b"error" => {
-            if scan.take_value()?.1 != JsonKind::Null {
-                answer.events.push(AnswerEvent::Error);
-            }
-            Ok(())
-        }
-        _ => skip_value(scan),
-    })?;
-    scan.expect_end()?;
-    Ok(answer)
-}
-
-pub(super) fn skip_value(scan: &mut JsonScanner<'_>) -> Result<(), MalformedJson> {
-    scan.take_value().map(|_| ())
-}
-
-/// A string; `None` for one that is empty and for any other value.
-fn read_nonempty_string(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>, MalformedJson> {
-    Ok(read_string(scan)?.filter(|text| !text.span.is_empty()))
-}
-
-fn read_string(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>, MalformedJson> {
-    if scan.peek() == Some(b'"') {
-        return scan.take_string().map(Some);
-    }
-    skip_value(scan)?;
-    Ok(None)
-}
-
-/// A whole number that is not negative; `None` for any other value.
-fn read_index(
-    json: &[u8],
-    scan: &mut JsonScanner<'_>,
-) -> Result<Option<(u64, Span)>, MalformedJson> {
-    let (span, _) = scan.take_value()?;
-    let number = std::str::from_utf8(&json[span.range()]).ok();
-    Ok(number
-        .and_then(|number| number.parse().ok())
-        .map(|number| (number, span)))
-}
-
-fn read_groq(
-    json: &[u8],
-    scan: &mut JsonScanner<'_>,
-    events: &mut AnswerEvents,
-) -> Result<(), MalformedJson> {
-    if scan.peek() != Some(b'{') {
-        return skip_value(scan);
-    }
-    let walked = scan.walk_object(|scan, key| match &json[key.span.range()] {
-        b"usage" => usage::read_usage(json, scan, events),
-        _ => skip_value(scan),
-    });
-    walked.map(|_| ())
-}
-
-fn read_choices(
-    json: &[u8],
-    scan: &mut JsonScanner<'_>,
-    answer: &mut ChatAnswer,
-) -> Result<(), MalformedJson> {
-    if scan.peek() != Some(b'[') {
-        return skip_value(scan);
-    }
-    let mut choices = 0;
-    scan.walk_array(|scan| {
-        choices += 1;
-        read_choice(json, scan, answer)
-    })?;
-    answer.choices = Some(choices);
-    Ok(())
-}
-
-fn read_choice(
-    json: &[u8],
-    scan: &mut JsonScanner<'_>,
-    answer: &mut ChatAnswer,
-) -> Result<(), MalformedJson> {
-    if scan.peek() != Some(b'{') {
-        return skip_value(scan);
-    }
-    let before = answer.events.len();
-    let (mut message, mut index) = (None, 0);
     scan.walk_object(|scan, key| {
-        match &json[key.span.range()] {
-            b"index" => index = read_index(json, scan)?.map_or(0, |(index, _)| index),
-            b"delta" | b"message" if scan.peek() == Some(b'{') => {
-                message = Some(read_message(json, scan, &mut answer.events)?);
+        match reader.raw_bytes(key) {
+            b"choices" => reader.read_choices(scan)?,
+            b"usage" => reader.read_usage(scan)?,
+            b"x_groq" => reader.read_groq(scan)?,
+            b"id" => reader.answer.id = take_nonempty_text(scan)?,
+            b"error" => {
+                if scan.take_value()?.1 != JsonKind::Null {
+                    reader.answer.events.push(AnswerEvent::Error);
+                }
             }
-            b"finish_reason" => {
-                let reason = read_nonempty_string(scan)?;
-                let finish = reason.map(|reason| Finish {
-                    reason,
-                    kind: finish_kind(&json[reason.span.range()]),
-                    first: true,
-                });
-                answer.events.extend(finish.map(AnswerEvent::Finish));
-            }
-            // Kimi reports here.
-            b"usage" => usage::read_usage(json, scan, &mut answer.events)?,
             _ => skip_value(scan)?,
         }
         Ok::<_, MalformedJson>(())
     })?;
-    if index == 0 && answer.first.is_none() {
-        answer.first = Some(message.unwrap_or_default());
-    } else {
-        drop_choice(&mut answer.events, before);
-    }
-    Ok(())
+    scan.expect_end()?;
+    Ok(reader.answer)
 }
 
-/// Of reasons to cut an answer off there are as many spellings as providers, and an answer that is taken for cut
-/// off ends a client's loop.
+/// Takes any value; gives it if it is a string that is not empty.
+fn take_nonempty_text(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>, MalformedJson> {
+    Ok(take_text(scan)?.filter(|text| !text.span.is_empty()))
+}
+
+pub(super) struct AnswerReader<'a> {
+    pub(super) json: &'a [u8],
+    pub(super) answer: ChatAnswer,
+}
+
+impl<'a> AnswerReader<'a> {
+    pub(super) fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
+        &self.json[text.span.range()]
+    }
+
+    /// Takes any value; gives it if it is a whole number that is not negative.
+    fn read_index(&self, scan: &mut JsonScanner<'_>) -> Result<Option<(u64, Span)>, MalformedJson> {
+        let (span, _) = scan.take_value()?;
+        let digits = std::str::from_utf8(&self.json[span.range()]).ok();
+        let number = digits.and_then(|digits| digits.parse().ok());
+        Ok(number.map(|number| (number, span)))
+    }
+
+    fn read_groq(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
+        let walked = walk_if_object(scan, |scan, key| match self.raw_bytes(key) {
+            b"usage" => self.read_usage(scan),
+            _ => skip_value(scan),
+        });
+        walked.map(drop)
+    }
+
+    fn read_choices(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
+        if scan.peek() != Some(b'[') {
+            return skip_value(scan);
+        }
+        let mut choices = 0;
+        scan.walk_array(|scan| {
+            choices += 1;
+            self.read_choice(scan)
+        })?;
+        self.answer.choices = Some(choices);
+        Ok(())
+    }
+
+    fn read_choice(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
+        let first_event = self.answer.events.len();
+        let (mut message, mut index) = (None, 0);
+        let choice = walk_if_object(scan, |scan, key| {
+            match self.raw_bytes(key) {
+                b"index" => index = self.read_index(scan)?.map_or(0, |(index, _)| index),
+                b"delta" | b"message" if scan.peek() == Some(b'{') => {
+                    message = Some(self.read_message(scan)?);
+                }
+                b"finish_reason" => {
+                    let finish = take_nonempty_text(scan)?.map(|reason| Finish {
+                        reason,
+                        kind: finish_kind(self.raw_bytes(reason)),
+                        first: true,
+                    });
+                    self.answer.events.extend(finish.map(AnswerEvent::Finish));
+                }
+                // Kimi reports here.
+                b"usage" => self.read_usage(scan)?,
+                _ => skip_value(scan)?,
+            }
+            Ok(())
+        })?;
+        if choice.is_some() && index == 0 && self.answer.first.is_none() {
+            self.answer.first = Some(message.unwrap_or_default());
+        } else {
+            self.drop_choice(first_event);
+        }
+        Ok(())
+    }
+
+    /// Of a choice after the first one, keeps the finish reason and the usage only.
+    fn drop_choice(&mut self, first_event: usize) {
+        let mut at = 0;
+        self.answer.events.retain(|event| {
+            at += 1;
+            if at <= first_event {
+                return true;
+            }
+            if let AnswerEvent::Finish(finish) = event {
+                finish.first = false;
+            }
+            matches!(event, AnswerEvent::Finish(_) | AnswerEvent::Usage(_))
+        });
+    }
+
+    /// Reads a `delta` or a `message`.
+    fn read_message(&mut self, scan: &mut JsonScanner<'_>) -> Result<MessageSpans, MalformedJson> {
+        let mut message = MessageSpans::default();
+        message.span = scan.walk_object(|scan, key| {
+            let mut inner = scan.clone();
+            let (value, kind) = scan.take_value()?;
+            message.members.push(Field { key, value, kind });
+            match (self.raw_bytes(key), kind) {
+                (b"content", JsonKind::String) => {
+                    let text = inner.take_string()?;
+                    self.answer.events.push(AnswerEvent::Text(text));
+                }
+                (b"content", JsonKind::Array) => {
+                    inner.walk_array(|scan| self.read_part(scan))?;
+                }
+                (b"reasoning_content" | b"reasoning", JsonKind::String) => {
+                    let text = inner.take_string()?;
+                    self.answer.events.push(AnswerEvent::Reasoning(text));
+                }
+                (b"tool_calls", JsonKind::Array) => {
+                    inner.walk_array(|scan| self.read_call(scan))?;
+                }
+                (b"function_call", JsonKind::Object) => {
+                    let mut call = CallFragment {
+                        legacy: true,
+                        ..CallFragment::default()
+                    };
+                    call.span = self.read_function(&mut inner, &mut call)?;
+                    self.answer.events.push(AnswerEvent::Call(call));
+                }
+                _ => {}
+            }
+            Ok::<_, MalformedJson>(())
+        })?;
+        Ok(message)
+    }
+
+    /// Reads a content part; only text counts.
+    fn read_part(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
+        let (mut kind, mut text) = (None, None);
+        walk_if_object(scan, |scan, key| {
+            match self.raw_bytes(key) {
+                b"type" => kind = take_text(scan)?,
+                b"text" => text = take_text(scan)?,
+                _ => skip_value(scan)?,
+            }
+            Ok(())
+        })?;
+        let is_text = kind.is_none_or(|kind| self.raw_bytes(kind) == b"text");
+        let text = text.filter(|_| is_text).map(AnswerEvent::Text);
+        self.answer.events.extend(text);
+        Ok(())
+    }
+
+    /// Reads an element of `tool_calls`.
+    fn read_call(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
+        let mut call = CallFragment::default();
+        let span = walk_if_object(scan, |scan, key| {
+            match self.raw_bytes(key) {
+                b"index" => call.index = self.read_index(scan)?,
+                b"id" => call.id = take_nonempty_text(scan)?,
+                b"function" if scan.peek() == Some(b'{') => {
+                    self.read_function(scan, &mut call)?;
+                }
+                _ => skip_value(scan)?,
+            }
+            Ok(())
+        })?;
+        let call = span.map(|span| CallFragment { span, ..call });
+        self.answer.events.extend(call.map(AnswerEvent::Call));
+        Ok(())
+    }
+
+    fn read_function(
+        &self,
+        scan: &mut JsonScanner<'_>,
+        call: &mut CallFragment,
+    ) -> Result<Span, MalformedJson> {
+        scan.walk_object(|scan, key| {
+            match self.raw_bytes(key) {
+                b"name" => call.name = take_nonempty_text(scan)?,
+                b"arguments" => call.arguments = Some(scan.take_value()?),
+                _ => skip_value(scan)?,
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Every provider spells the reasons to cut an answer off in its own way. If one is taken for cut
+/// off, the client's loop ends.
 fn finish_kind(reason: &[u8]) -> FinishKind {
     const CUT_OFF: [&str; 7] = [
         "length",
@@ -161,119 +244,4 @@ fn finish_kind(reason: &[u8]) -> FinishKind {
         _ if CUT_OFF.iter().any(|word| reason.contains(word)) => FinishKind::CutOff,
         _ => FinishKind::Other,
     }
-}
-
-/// Leaves of another choice than the first that it ended, and what it cost.
-fn drop_choice(events: &mut AnswerEvents, before: usize) {
-    let mut at = 0;
-    events.retain(|event| {
-        at += 1;
-        if at <= before {
-            return true;
-        }
-        if let AnswerEvent::Finish(finish) = event {
-            finish.first = false;
-        }
-        matches!(event, AnswerEvent::Finish(_) | AnswerEvent::Usage(_))
-    });
-}
-
-/// A `delta` or a `message`.
-fn read_message(
-    json: &[u8],
-    scan: &mut JsonScanner<'_>,
-    events: &mut AnswerEvents,
-) -> Result<MessageSpans, MalformedJson> {
-    let mut message = MessageSpans::default();
-    message.span = scan.walk_object(|scan, key| {
-        let mut inner = scan.clone();
-        let (value, kind) = scan.take_value()?;
-        message.members.push(Member { key, value, kind });
-        match (&json[key.span.range()], kind) {
-            (b"content", JsonKind::String) => events.push(AnswerEvent::Text(inner.take_string()?)),
-            (b"content", JsonKind::Array) => {
-                inner.walk_array(|scan| read_part(json, scan, events))?;
-            }
-            (b"reasoning_content" | b"reasoning", JsonKind::String) => {
-                events.push(AnswerEvent::Reasoning(inner.take_string()?));
-            }
-            (b"tool_calls", JsonKind::Array) => {
-                inner.walk_array(|scan| read_call(json, scan, events))?;
-            }
-            (b"function_call", JsonKind::Object) => {
-                let mut call = CallFragment {
-                    legacy: true,
-                    ..CallFragment::default()
-                };
-                call.span = read_function(json, &mut inner, &mut call)?;
-                events.push(AnswerEvent::Call(call));
-            }
-            _ => {}
-        }
-        Ok::<_, MalformedJson>(())
-    })?;
-    Ok(message)
-}
-
-/// A content part, of which the text counts.
-fn read_part(
-    json: &[u8],
-    scan: &mut JsonScanner<'_>,
-    events: &mut AnswerEvents,
-) -> Result<(), MalformedJson> {
-    if scan.peek() != Some(b'{') {
-        return skip_value(scan);
-    }
-    let (mut kind, mut text) = (None, None);
-    scan.walk_object(|scan, key| {
-        match &json[key.span.range()] {
-            b"type" => kind = read_string(scan)?,
-            b"text" => text = read_string(scan)?,
-            _ => skip_value(scan)?,
-        }
-        Ok::<_, MalformedJson>(())
-    })?;
-    let is_text = kind.is_none_or(|kind| &json[kind.span.range()] == b"text");
-    events.extend(text.filter(|_| is_text).map(AnswerEvent::Text));
-    Ok(())
-}
-
-/// An element of `tool_calls`.
-fn read_call(
-    json: &[u8],
-    scan: &mut JsonScanner<'_>,
-    events: &mut AnswerEvents,
-) -> Result<(), MalformedJson> {
-    if scan.peek() != Some(b'{') {
-        return skip_value(scan);
-    }
-    let mut call = CallFragment::default();
-    call.span = scan.walk_object(|scan, key| {
-        match &json[key.span.range()] {
-            b"index" => call.index = read_index(json, scan)?,
-            b"id" => call.id = read_nonempty_string(scan)?,
-            b"function" if scan.peek() == Some(b'{') => {
-                read_function(json, scan, &mut call)?;
-            }
-            _ => skip_value(scan)?,
-        }
-        Ok::<_, MalformedJson>(())
-    })?;
-    events.push(AnswerEvent::Call(call));
-    Ok(())
-}
-
-fn read_function(
-    json: &[u8],
-    scan: &mut JsonScanner<'_>,
-    call: &mut CallFragment,
-) -> Result<Span, MalformedJson> {
-    scan.walk_object(|scan, key| {
-        match &json[key.span.range()] {
-            b"name" => call.name = read_nonempty_string(scan)?,
-            b"arguments" => call.arguments = Some(scan.take_value()?),
-            _ => skip_value(scan)?,
-        }
-        Ok::<_, MalformedJson>(())
-    })
 }

@@ -1,13 +1,13 @@
-//! Takes proxy-executed calls and continuation blocks out of a stream, and adds to its usage.
+//! Removes proxy-executed calls and continuation blocks from a stream, and adds to its usage.
 //!
-//! An event waits only while nobody can say who executes a call in it, or whether a continuation block
-//! begins at the end of its text; one that says nothing to be taken out goes on as it came. Where an
-//! answer turns out to be for the proxy alone, its end stays behind ([`Rewriter::is_round`]), and
-//! the next answer's events go on as if they were the same answer's.
+//! An event is held only while it is undecided who executes a call in it, or whether a continuation
+//! block begins at the end of its text. An event from which nothing is removed goes on as it came.
+//! If an answer turns out to be for the proxy only ([`Rewriter::is_for_proxy`]), its end is dropped,
+//! and the next answer's events follow as part of the same answer.
 
 use std::collections::VecDeque;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::{
     current::{AnswerState, ParsedEvent},
@@ -19,7 +19,7 @@ use crate::{
     wire::sse::SseMessage,
 };
 
-/// Bytes of events held back until their calls and texts are decided.
+/// Bytes of events held until their calls and texts are decided; beyond it they are decided at once.
 const MAX_HELD: usize = 64 << 10;
 
 /// What becomes of an event.
@@ -30,7 +30,7 @@ pub enum EventAction {
     /// These bytes go on in its place.
     Replace(Bytes),
     Drop,
-    /// It waits in the rewriter.
+    /// The rewriter keeps it for later.
     Hold,
 }
 
@@ -45,51 +45,50 @@ pub struct Rewriter {
 
 impl Rewriter {
     /// `left_out`: tokens left out of the request, which are added to the prompt tokens of its answer.
-    pub fn new(sifting: AnswerFilter, left_out: Option<u32>) -> Self {
+    pub fn new(filter: AnswerFilter, left_out: Option<u32>) -> Self {
         Self {
-            filter: sifting,
+            filter,
             joined: JoinedResponse::new(left_out),
-            current: AnswerState::new(sifting),
+            current: AnswerState::new(filter),
             held: VecDeque::new(),
             for_proxy: false,
         }
     }
 
-    /// Whether the answer was for the proxy alone: what follows of it is looked at, and goes nowhere.
+    /// Whether the current answer was for the proxy only: what follows of it is read and dropped.
     pub const fn is_for_proxy(&self) -> bool {
         self.for_proxy
     }
 
-    /// What the current answer said.
+    /// The current answer as the model gave it.
     pub fn to_assistant_turn(&self) -> AssistantTurn {
         self.current.to_assistant_turn()
     }
 
-    /// What the client saw before the current answer.
     pub const fn preceding_text(&self) -> PrecedingText {
         self.joined.visible.preceding_text()
     }
 
-    /// Another answer comes; gives what the one before said.
-    pub fn begin_answer(&mut self, listener: &mut ResponseSummarizer) -> AssistantTurn {
-        let spoken = self.to_assistant_turn();
-        self.joined.begin_answer(spoken.usage, listener);
+    /// Begins another answer; returns the one before.
+    pub fn begin_answer(&mut self, summarizer: &mut ResponseSummarizer) -> AssistantTurn {
+        let turn = self.to_assistant_turn();
+        self.joined.begin_answer(turn.usage, summarizer);
         self.current = AnswerState::new(self.filter);
         self.for_proxy = false;
-        spoken
+        turn
     }
 
-    /// What was left out of the request whose answer comes.
+    /// Sets the tokens left out of the request of the next answer.
     pub fn set_left_out(&mut self, left_out: Option<u32>) {
         self.joined.left_out = left_out.unwrap_or(0);
     }
 
-    /// Takes the next event. What was held and is decided now goes to `ready`, to be sent ahead of it.
+    /// Takes the next event. Held events that are now decided go to `ready`, to be sent before it.
     pub fn take_event(
         &mut self,
         mut event: ParsedEvent,
         ready: &mut VecDeque<Bytes>,
-        listener: &mut ResponseSummarizer,
+        summarizer: &mut ResponseSummarizer,
     ) -> EventAction {
         if self.for_proxy {
             self.current.take_usage(&event.answer);
@@ -97,50 +96,48 @@ impl Rewriter {
         }
         self.current.take_event(&mut event);
         if event.answer.is_end() {
-            self.settle_answer(ready, listener);
+            self.settle_answer(ready, summarizer);
             // Some providers give no finish reason.
             self.for_proxy = self.current.finish.is_none() && self.current.is_for_proxy();
             if self.for_proxy {
                 return EventAction::Drop;
             }
-            listener.add_events(&[], &event.answer.events);
+            summarizer.add_events(&[], &event.answer.events);
             return EventAction::Pass;
         }
-        let last = event.answer.find_finish().is_some();
-        self.release_held(ready, listener);
-        let waits = !self.current.is_decided(&event)
-            || !(self.held.is_empty()
-                || event.can_overtake() && self.held.iter().all(ParsedEvent::has_only_calls));
-        if event.answer.first.is_some() && waits {
+        self.release_held(ready, summarizer);
+        let may_pass = self.held.is_empty()
+            || (event.can_overtake() && self.held.iter().all(ParsedEvent::has_only_calls));
+        if event.answer.first.is_some() && !(may_pass && self.current.is_decided(&event)) {
             self.held.push_back(event);
             let held: usize = self.held.iter().map(|held| held.raw.len()).sum();
             if held > MAX_HELD {
-                self.settle_answer(ready, listener);
+                self.settle_answer(ready, summarizer);
             }
             return EventAction::Hold;
         }
-        self.for_proxy = last && self.current.is_for_proxy();
-        self.rewrite_event(&event, listener)
+        self.for_proxy = event.answer.find_finish().is_some() && self.current.is_for_proxy();
+        self.rewrite_event(&event, summarizer)
     }
 
-    /// Nothing more comes of what is still undecided.
+    /// Decides what is undecided, since nothing more comes, and releases all held events.
     pub fn settle_answer(
         &mut self,
         ready: &mut VecDeque<Bytes>,
-        listener: &mut ResponseSummarizer,
+        summarizer: &mut ResponseSummarizer,
     ) {
         self.current.settle_answer();
-        self.release_held(ready, listener);
+        self.release_held(ready, summarizer);
     }
 
-    /// Lets go what was held and is decided.
-    fn release_held(&mut self, ready: &mut VecDeque<Bytes>, listener: &mut ResponseSummarizer) {
+    /// Releases held events up to the first that is undecided.
+    fn release_held(&mut self, ready: &mut VecDeque<Bytes>, summarizer: &mut ResponseSummarizer) {
         while let Some(held) = self.held.pop_front() {
             if !self.current.is_decided(&held) {
                 self.held.push_front(held);
                 return;
             }
-            match self.rewrite_event(&held, listener) {
+            match self.rewrite_event(&held, summarizer) {
                 EventAction::Pass => ready.push_back(held.raw),
                 EventAction::Replace(bytes) => ready.push_back(bytes),
                 EventAction::Drop | EventAction::Hold => {}
@@ -148,21 +145,15 @@ impl Rewriter {
         }
     }
 
-    /// Takes out of an event what is not for the client.
+    /// Removes from an event what is not for the client.
     fn rewrite_event(
         &mut self,
         event: &ParsedEvent,
-        listener: &mut ResponseSummarizer,
+        summarizer: &mut ResponseSummarizer,
     ) -> EventAction {
+        let (joined, closing) = (&mut self.joined, self.for_proxy);
         let mut edits = Edits::default();
-        let kept = self.joined.edit_event(
-            event,
-            &mut self.current,
-            self.for_proxy,
-            &mut edits,
-            listener,
-        );
-        if !kept {
+        if !joined.edit_event(event, &mut self.current, closing, &mut edits, summarizer) {
             return EventAction::Drop;
         }
         if edits.is_empty() {
@@ -173,24 +164,20 @@ impl Rewriter {
     }
 }
 
-/// The event with another content; all around that stays.
+/// The event with other data; all bytes around the data stay.
 fn replace_data(raw: &[u8], message: &SseMessage, json: &[u8]) -> Bytes {
     if let Some(at) = memchr::memmem::find(raw, &message.data) {
         let after = &raw[at + message.data.len()..];
         return [&raw[..at], json, after].concat().into();
     }
-    // Data on several lines does not lie in the event as it is read.
-    let mut event = BytesMut::with_capacity(json.len() + 16);
+    // The data came on several lines, so the event is written anew.
+    let mut event = Vec::with_capacity(json.len() + 16);
     if !message.name.is_empty() {
-        event.extend_from_slice(b"event: ");
-        event.extend_from_slice(&message.name);
-        event.extend_from_slice(b"\n");
+        event.extend([b"event: ", &message.name[..], b"\n"].concat());
     }
     for line in json.split(|byte| *byte == b'\n') {
-        event.extend_from_slice(b"data: ");
-        event.extend_from_slice(line);
-        event.extend_from_slice(b"\n");
+        event.extend([b"data: ", line, b"\n"].concat());
     }
     event.extend_from_slice(b"\n");
-    event.freeze()
+    event.into()
 }

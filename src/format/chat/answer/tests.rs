@@ -1,7 +1,7 @@
 use super::{AnswerEvent, Finish, Span, may_need_whole_event, read_answer};
 
 #[test]
-fn everything_that_may_change_is_found() {
+fn ids_texts_calls_and_usage_are_found() {
     let json = br#" {"id":"x","error":null,"choices":[{"index":1,"delta":{}},{"delta":
         {"content":[{"type":"text","text":"a"},{"type":"thinking","text":"t"},{"text":"b"},3],
          "tool_calls":[{"index":2,"id":"","function":{"name":"n","arguments":"{}"}},null],
@@ -38,7 +38,7 @@ fn everything_that_may_change_is_found() {
 }
 
 #[test]
-fn of_another_choice_its_end_and_its_cost_are_read() {
+fn finish_and_usage_of_other_choices_are_read() {
     let json = br#"{"choices":[{"delta":{"content":"a","tool_calls":[{"id":"x"}]},"finish_reason":"stop","usage":{"prompt_tokens":1},"index":1}]}"#;
     let answer = read_answer(json).unwrap();
     assert!(!answer.has_message() && answer.find_finish().is_none());
@@ -52,7 +52,7 @@ fn of_another_choice_its_end_and_its_cost_are_read() {
 }
 
 #[test]
-fn an_event_is_special_by_what_it_begins_with() {
+fn the_beginning_of_an_event_decides_whether_it_is_held() {
     for (beginning, end, usage) in [
         ("", true, true),
         ("id: 3\nda", true, true),
@@ -78,7 +78,7 @@ fn an_event_is_special_by_what_it_begins_with() {
 }
 
 #[test]
-fn odd_shapes_are_passed_over_and_broken_ones_refused() {
+fn unexpected_shapes_are_skipped_and_broken_json_is_an_error() {
     for json in [
         r#"{"choices":null,"usage":7,"x_groq":[]}"#,
         r#"{"choices":[1,{"delta":null},{"delta":[]}]}"#,

@@ -1,17 +1,21 @@
-//! The tokens a provider reported, in every shape seen.
+//! The reader of `usage` objects, in every shape seen at providers.
 //!
 //! Usage is the only source of health, so nothing is guessed here: a number that cannot be a
-//! count of tokens is no number.
+//! count of tokens is ignored.
 
 use smallvec::SmallVec;
 
-use super::{AnswerEvents, read::skip_value};
+use super::read::AnswerReader;
 use crate::{
-    format::{AnswerEvent, UsageCount, UsageCountKind, UsageReport, usage::Usage},
-    json::scan::{JsonScanner, MalformedJson},
+    format::{
+        AnswerEvent, UsageCount, UsageCountKind, UsageReport,
+        usage::Usage,
+        values::{ReadResult, skip_value, walk_if_object},
+    },
+    json::scan::JsonScanner,
 };
 
-/// The counts that a `usage` object holds under its various names, the name that counts first.
+/// The counts of a `usage` object by their various names. Of several, the first one counts.
 #[derive(Default)]
 struct ReportedCounts {
     prompt: [Option<u32>; 2],
@@ -19,76 +23,62 @@ struct ReportedCounts {
     cached: [Option<u32>; 5],
 }
 
-/// Reads the value of a `usage`; passes over what is no object.
-pub(super) fn read_usage(
-    json: &[u8],
-    scan: &mut JsonScanner<'_>,
-    events: &mut AnswerEvents,
-) -> Result<(), MalformedJson> {
-    if scan.peek() != Some(b'{') {
-        return skip_value(scan);
-    }
-    let (mut found, mut total) = (ReportedCounts::default(), None);
-    let mut counts = SmallVec::new();
-    let span = scan.walk_object(|scan, key| {
-        let (place, kind) = match &json[key.span.range()] {
-            b"prompt_tokens" => (&mut found.prompt[0], Some(UsageCountKind::Prompt)),
-            b"input_tokens" => (&mut found.prompt[1], Some(UsageCountKind::Prompt)),
-            b"completion_tokens" => (&mut found.completion[0], Some(UsageCountKind::Completion)),
-            b"output_tokens" => (&mut found.completion[1], Some(UsageCountKind::Completion)),
-            b"total_tokens" => (&mut total, Some(UsageCountKind::Total)),
-            b"prompt_tokens_details" => {
-                return read_cached(json, scan, &mut found.cached[0]);
+impl AnswerReader<'_> {
+    /// Reads the value of a `usage`; skips what is not an object.
+    pub(super) fn read_usage(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
+        use UsageCountKind::{Completion, Prompt, Total};
+        let (mut found, mut total) = (ReportedCounts::default(), None);
+        let mut counts = SmallVec::new();
+        let span = walk_if_object(scan, |scan, key| {
+            let (count, kind) = match self.raw_bytes(key) {
+                b"prompt_tokens" => (&mut found.prompt[0], Some(Prompt)),
+                b"input_tokens" => (&mut found.prompt[1], Some(Prompt)),
+                b"completion_tokens" => (&mut found.completion[0], Some(Completion)),
+                b"output_tokens" => (&mut found.completion[1], Some(Completion)),
+                b"total_tokens" => (&mut total, Some(Total)),
+                b"prompt_tokens_details" => return self.read_cached(scan, &mut found.cached[0]),
+                b"input_tokens_details" => return self.read_cached(scan, &mut found.cached[1]),
+                b"prompt_cache_hit_tokens" => (&mut found.cached[2], None),
+                b"num_cached_tokens" => (&mut found.cached[3], None),
+                b"cached_tokens" => (&mut found.cached[4], None),
+                _ => return skip_value(scan),
+            };
+            let (span, _) = scan.take_value()?;
+            let spelt = &self.json[span.range()];
+            *count = parse_count(spelt);
+            if let (Some(tokens), Some(kind), true) = (*count, kind, is_plain(spelt)) {
+                counts.push(UsageCount { kind, tokens, span });
             }
-            b"input_tokens_details" => {
-                return read_cached(json, scan, &mut found.cached[1]);
-            }
-            b"prompt_cache_hit_tokens" => (&mut found.cached[2], None),
-            b"num_cached_tokens" => (&mut found.cached[3], None),
-            b"cached_tokens" => (&mut found.cached[4], None),
-            _ => return skip_value(scan),
-        };
-        let (span, _) = scan.take_value()?;
-        let spelt = &json[span.range()];
-        *place = parse_count(spelt);
-        if let (Some(tokens), Some(kind), true) = (*place, kind, is_plain(spelt)) {
-            counts.push(UsageCount { kind, tokens, span });
-        }
+            Ok(())
+        })?;
+        let first = |counts: &[Option<u32>]| counts.iter().copied().flatten().next();
+        let usage = first(&found.prompt).map(|prompt_tokens| Usage {
+            prompt_tokens,
+            completion_tokens: first(&found.completion),
+            cached_tokens: first(&found.cached),
+        });
+        let report = span.map(|span| UsageReport {
+            span,
+            usage,
+            counts,
+        });
+        self.answer.events.extend(report.map(AnswerEvent::Usage));
         Ok(())
-    })?;
-    let first = |found: &[Option<u32>]| found.iter().copied().flatten().next();
-    let usage = first(&found.prompt).map(|prompt_tokens| Usage {
-        prompt_tokens,
-        completion_tokens: first(&found.completion),
-        cached_tokens: first(&found.cached),
-    });
-    events.push(AnswerEvent::Usage(UsageReport {
-        span,
-        usage,
-        counts,
-    }));
-    Ok(())
+    }
+
+    fn read_cached(&self, scan: &mut JsonScanner<'_>, cached: &mut Option<u32>) -> ReadResult {
+        let walked = walk_if_object(scan, |scan, key| {
+            let (span, _) = scan.take_value()?;
+            if self.raw_bytes(key) == b"cached_tokens" {
+                *cached = parse_count(&self.json[span.range()]);
+            }
+            Ok(())
+        });
+        walked.map(drop)
+    }
 }
 
-fn read_cached(
-    json: &[u8],
-    scan: &mut JsonScanner<'_>,
-    cached: &mut Option<u32>,
-) -> Result<(), MalformedJson> {
-    if scan.peek() != Some(b'{') {
-        return skip_value(scan);
-    }
-    let walked = scan.walk_object(|scan, key| {
-        let (span, _) = scan.take_value()?;
-        if &json[key.span.range()] == b"cached_tokens" {
-            *cached = parse_count(&json[span.range()]);
-        }
-        Ok(())
-    });
-    walked.map(|_| ())
-}
-
-/// A count of tokens: a whole number of 32 bits, however it is spelt (`12`, `12.0`).
+/// A count of tokens: a whole number of 32 bits, in any spelling (`12`, `12.0`).
 fn parse_count(spelt: &[u8]) -> Option<u32> {
     let spelt = std::str::from_utf8(spelt).ok()?;
     if let Ok(whole) = spelt.parse::<u64>() {
@@ -99,18 +89,17 @@ fn parse_count(spelt: &[u8]) -> Option<u32> {
     is_count.then_some(number as u32)
 }
 
-/// Whether a number is written in digits alone, so that another one can stand in its place.
+/// Whether a number is written in digits only, so that an edit can replace it by another one.
 fn is_plain(spelt: &[u8]) -> bool {
     spelt.iter().all(u8::is_ascii_digit) && (spelt.len() == 1 || !spelt.starts_with(b"0"))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::format::AnswerEvent;
-    use crate::format::chat::answer::read_answer;
+    use crate::format::{AnswerEvent, chat::answer::read_answer};
 
     #[test]
-    fn reads_every_shape() {
+    fn usage_is_read_in_every_shape() {
         let check = |json: &str, expected: Option<(u32, Option<u32>, Option<u32>)>| {
             let answer = read_answer(format!(r#"{{"usage":{json}}}"#).as_bytes()).unwrap();
             let usage = answer.events.first().and_then(|event| match event {

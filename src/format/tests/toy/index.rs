@@ -7,27 +7,20 @@ use crate::{
         Author, Block, BlockKind, Call, Content, Conversation, Field, Format, IndexError, Item,
         annotation,
     },
-    format::describe::{ItemSource, describe_item},
+    format::{
+        describe::describe_item,
+        values::{ReadResult, skip_value, take_text},
+    },
     json::{
-        scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
-        text::{self, TextSizes},
+        scan::{JsonKind, JsonScanner, JsonString, MalformedJson},
+        text,
     },
 };
 
 pub(in crate::format) fn index(body: Bytes) -> Result<Conversation, IndexError> {
     let mut indexer = Indexer {
         body: &body,
-        found: Conversation {
-            format: Format::Toy,
-            body: body.clone(),
-            span: Span::default(),
-            fields: Vec::new(),
-            list: Span::default(),
-            items: Vec::new(),
-            calls: Vec::new(),
-            blocks: Vec::new(),
-            annotations: Vec::new(),
-        },
+        found: Conversation::new_empty(Format::Toy, body.clone()),
     };
     match indexer.read() {
         Ok(()) => Ok(indexer.found),
@@ -41,13 +34,13 @@ struct Indexer<'a> {
 }
 
 impl<'a> Indexer<'a> {
-    fn key(&self, key: JsonString) -> &'a [u8] {
-        &self.body[key.span.range()]
+    fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
+        &self.body[text.span.range()]
     }
 
-    fn read(&mut self) -> Result<(), MalformedJson> {
+    fn read(&mut self) -> ReadResult {
         self.found.span = JsonScanner::new(self.body, 0).walk_object(|scan, key| {
-            let (value, kind) = if self.key(key) == b"log" {
+            let (value, kind) = if self.raw_bytes(key) == b"log" {
                 self.found.list = scan.walk_array(|scan| self.read_entry(scan))?;
                 (self.found.list, JsonKind::Array)
             } else {
@@ -59,52 +52,36 @@ impl<'a> Indexer<'a> {
         Ok(())
     }
 
-    fn read_entry(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), MalformedJson> {
-        let (mut author, mut content) = (Author::Unknown, Content::Absent);
-        let (mut call_id, mut name) = (None, None);
-        let mut sizes = TextSizes::default();
+    fn read_entry(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
+        let mut item = Item::new_empty();
         let first_call = self.found.calls.len() as u32;
         let first_annotation = self.found.annotations.len();
-        let span = scan.walk_object(|scan, key| {
-            match self.key(key) {
-                b"who" => author = take_text(scan)?.map_or(author, |who| author_of(self.key(who))),
-                b"says" => content = self.read_content(scan)?,
-                b"wants" => self.read_calls(scan)?,
-                b"for" => call_id = take_text(scan)?,
-                b"alias" => name = take_text(scan)?,
-                b"muses" => {
-                    if let Some(text) = take_text(scan)? {
-                        sizes += text::measure_text(self.key(text));
+        item.span = scan.walk_object(|scan, key| {
+            match self.raw_bytes(key) {
+                b"who" => {
+                    if let Some(who) = take_text(scan)? {
+                        item.author = author_of(self.raw_bytes(who));
                     }
                 }
-                _ => {
-                    scan.take_value()?;
+                b"says" => item.content = self.read_content(scan)?,
+                b"wants" => self.read_calls(scan)?,
+                b"for" => item.call_id = take_text(scan)?,
+                b"alias" => item.name = take_text(scan)?,
+                b"muses" => {
+                    if let Some(text) = take_text(scan)? {
+                        item.sizes += text::measure_text(self.raw_bytes(text));
+                    }
                 }
+                _ => skip_value(scan)?,
             }
             Ok::<_, MalformedJson>(())
         })?;
+        item.calls = first_call..self.found.calls.len() as u32;
         let at = self.found.items.len();
         let annotations = &mut self.found.annotations;
-        annotation::find_annotations(self.body, span, at, None, annotations)?;
+        annotation::find_annotations(self.body, item.span, at, None, annotations)?;
         annotations[first_annotation..].sort_by_key(|annotation| annotation.span.start);
-        let mut item = Item {
-            span,
-            author,
-            content,
-            calls: first_call..self.found.calls.len() as u32,
-            call_id,
-            name,
-            sizes,
-            digest: 0,
-            short_digest: 0,
-        };
-        let listed = ItemSource {
-            body: self.body,
-            calls: &self.found.calls,
-            blocks: &self.found.blocks,
-            annotations: &self.found.annotations[first_annotation..],
-        };
-        describe_item(&listed, author as u8, &mut item);
+        describe_item(&self.found, item.author as u8, &mut item);
         self.found.items.push(item);
         Ok(())
     }
@@ -130,19 +107,19 @@ impl<'a> Indexer<'a> {
         Ok(content)
     }
 
-    fn read_block(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), MalformedJson> {
+    fn read_block(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
         let (mut kind, mut marked) = (BlockKind::Opaque, false);
         let span = scan.walk_object(|scan, key| {
-            match self.key(key) {
+            match self.raw_bytes(key) {
                 b"line" => kind = take_text(scan)?.map_or(kind, BlockKind::Text),
                 b"sketch" => kind = self.read_sketch(scan)?,
                 b"reel" => {
-                    scan.take_value()?;
+                    skip_value(scan)?;
                     kind = BlockKind::Media;
                 }
                 name => {
                     marked |= name == b"pin";
-                    scan.take_value()?;
+                    skip_value(scan)?;
                 }
             }
             Ok::<_, MalformedJson>(())
@@ -158,9 +135,9 @@ impl<'a> Indexer<'a> {
         let (mut url, mut low) = (None, false);
         scan.walk_object(|scan, key| {
             let text = take_text(scan)?;
-            match self.key(key) {
+            match self.raw_bytes(key) {
                 b"at" => url = text,
-                b"grain" => low = text.is_some_and(|grain| self.key(grain) == b"coarse"),
+                b"grain" => low = text.is_some_and(|grain| self.raw_bytes(grain) == b"coarse"),
                 _ => {}
             }
             Ok::<_, MalformedJson>(())
@@ -168,26 +145,23 @@ impl<'a> Indexer<'a> {
         Ok(BlockKind::Image { url, low })
     }
 
-    fn read_calls(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), MalformedJson> {
+    fn read_calls(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
         let listed = scan.peek() == Some(b'[');
         let mut read_call = |scan: &mut JsonScanner<'a>| {
-            let (mut id, mut name, mut arguments) = (None, None, None);
-            let span = scan.walk_object(|scan, key| {
-                match self.key(key) {
-                    b"ticket" => id = take_text(scan)?,
-                    b"tool" => name = take_text(scan)?,
-                    b"with" => arguments = take_text(scan)?,
-                    _ => drop(scan.take_value()?),
+            let mut call = Call {
+                listed,
+                ..Call::default()
+            };
+            call.span = scan.walk_object(|scan, key| {
+                match self.raw_bytes(key) {
+                    b"ticket" => call.id = take_text(scan)?,
+                    b"tool" => call.name = take_text(scan)?,
+                    b"with" => call.arguments = take_text(scan)?,
+                    _ => skip_value(scan)?,
                 }
                 Ok::<_, MalformedJson>(())
             })?;
-            self.found.calls.push(Call {
-                span,
-                id,
-                name,
-                arguments,
-                listed,
-            });
+            self.found.calls.push(call);
             Ok::<_, MalformedJson>(())
         };
         match listed {
@@ -204,13 +178,5 @@ fn author_of(who: &[u8]) -> Author {
         b"machine" => Author::Model,
         b"report" => Author::Tool,
         _ => Author::Unknown,
-    }
-}
-
-/// Takes a value; gives it where it is a string.
-fn take_text(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>, MalformedJson> {
-    match scan.peek() {
-        Some(b'"') => scan.take_string().map(Some),
-        _ => scan.take_value().map(|_| None),
     }
 }

@@ -1,17 +1,17 @@
-//! Our calls among the client's.
+//! Proxy-executed calls among the client's.
 
 use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
 use super::{
-    BOTH, DONE, TEXT, TOOLS, call, calls, chunk, client, cut_at, finish, messages, more, run,
-    run_cut, say, sifting, theirs, usage,
+    BOTH, DONE, TEXT, TOOLS, call, calls, chunk, client, client_call, cut_at, filtering, finish,
+    messages, more, run, run_cut, say, usage,
 };
 use crate::relay::pipeline::PipelineOutput;
 
 #[test]
-fn an_answer_without_anything_of_ours_is_untouched() {
+fn an_answer_for_the_client_only_is_untouched() {
     let stream = [
         chunk(json!({"role": "assistant", "content": ""})),
         ": ping\n\n".into(),
@@ -25,29 +25,32 @@ fn an_answer_without_anything_of_ours_is_untouched() {
         DONE.into(),
     ]
     .concat();
-    for sifting in [TOOLS, TEXT, BOTH] {
-        let came = run(&[&stream], sifting);
-        assert_eq!(came.bytes, stream);
-        assert_eq!(came.ended, stream.len() - DONE.len());
-        assert_eq!(came.spoken[0].client_calls, 1);
+    for filter in [TOOLS, TEXT, BOTH] {
+        let relayed = run(&[&stream], filter);
+        assert_eq!(relayed.bytes, stream);
+        assert_eq!(relayed.ended, stream.len() - DONE.len());
+        assert_eq!(relayed.turns[0].client_calls, 1);
     }
     let stripped = run_cut(&[&stream], TOOLS, true, |answer| vec![answer]);
     assert_eq!(stripped.bytes, stream.replace(&usage(5, 6), ""));
-    assert!(stripped.heard.usage.is_some());
+    assert!(stripped.summary.usage.is_some());
 }
 
 #[test]
-fn our_calls_go_whatever_their_order_and_the_clients_are_renumbered() {
-    let own = |index| call(index, "o", "add_reminder", "");
+fn proxy_calls_are_removed_and_client_calls_renumbered() {
+    let proxy = |index| call(index, "o", "add_reminder", "");
     let get = |index| call(index, "t", "get", "");
     for (order, expected) in [
-        (vec![own(0), get(1)], vec![theirs(0)]),
-        (vec![get(0), own(1)], vec![theirs(0)]),
-        (vec![get(0), own(1), get(2)], vec![theirs(0), theirs(1)]),
-        (vec![own(0), own(1), get(2)], vec![theirs(0)]),
+        (vec![proxy(0), get(1)], vec![client_call(0)]),
+        (vec![get(0), proxy(1)], vec![client_call(0)]),
         (
-            vec![own(0), get(1), own(2), get(3)],
-            vec![theirs(0), theirs(1)],
+            vec![get(0), proxy(1), get(2)],
+            vec![client_call(0), client_call(1)],
+        ),
+        (vec![proxy(0), proxy(1), get(2)], vec![client_call(0)]),
+        (
+            vec![proxy(0), get(1), proxy(2), get(3)],
+            vec![client_call(0), client_call(1)],
         ),
     ] {
         let mut single: Vec<_> = vec![chunk(json!({"role": "assistant", "content": null}))];
@@ -56,9 +59,9 @@ fn our_calls_go_whatever_their_order_and_the_clients_are_renumbered() {
             single.extend(["{\"a\"", ":1}"].map(|part| more(at as u32, part)));
         }
         let end = [finish("tool_calls"), DONE.into()].concat();
-        let came = run(&[&(single.concat() + &end)], TOOLS);
+        let relayed = run(&[&(single.concat() + &end)], TOOLS);
         assert_eq!(
-            client(&came.bytes),
+            client(&relayed.bytes),
             (String::new(), expected.clone(), Some("tool_calls".into()))
         );
         let whole: Vec<_> = order
@@ -71,32 +74,28 @@ fn our_calls_go_whatever_their_order_and_the_clients_are_renumbered() {
             .collect();
         let at_once = run(&[&(calls(&whole) + &end)], TOOLS);
         assert_eq!(client(&at_once.bytes).1, expected);
-        for came in [came, at_once] {
-            let spoken = &came.spoken[0];
-            assert_eq!(spoken.client_calls as usize, expected.len());
+        for relayed in [relayed, at_once] {
+            let turn = &relayed.turns[0];
+            assert_eq!(turn.client_calls as usize, expected.len());
             assert!(
-                spoken
-                    .proxy_calls
+                turn.proxy_calls
                     .iter()
-                    .all(|own| &*own.arguments == "{\"a\":1}" && &*own.id == "o")
+                    .all(|call| &*call.arguments == "{\"a\":1}" && &*call.id == "o")
             );
-            assert_eq!(
-                spoken.proxy_calls[0].before,
-                u32::from(order[0]["id"] == "t")
-            );
-            let message: Value = serde_json::from_str(&spoken.message).unwrap();
+            assert_eq!(turn.proxy_calls[0].before, u32::from(order[0]["id"] == "t"));
+            let message: Value = serde_json::from_str(&turn.message).unwrap();
             assert_eq!(message["tool_calls"].as_array().unwrap().len(), order.len());
             assert_eq!(
                 message["tool_calls"][0]["function"]["arguments"],
                 "{\"a\":1}"
             );
-            assert_eq!(came.heard.call_ids.len(), expected.len());
+            assert_eq!(relayed.summary.call_ids.len(), expected.len());
         }
     }
 }
 
 #[test]
-fn names_in_fragments_are_held_only_until_they_are_decided() {
+fn calls_are_held_only_until_their_names_are_decided() {
     let named = |parts: &[&str], arguments: &str| {
         let mut events = vec![chunk(
             json!({"role": "assistant", "content": null, "tool_calls": [{"index": 0, "id": "t", "function": {"name": parts[0], "arguments": ""}}]}),
@@ -118,10 +117,10 @@ fn names_in_fragments_are_held_only_until_they_are_decided() {
         &["add_reminder", "s"],
     ] {
         let stream = named(parts, "{}");
-        let came = run(&[&stream], TOOLS);
-        let (_, calls, _) = client(&came.bytes);
+        let relayed = run(&[&stream], TOOLS);
+        let (_, calls, _) = client(&relayed.bytes);
         assert_eq!(calls, [(0, "t".into(), parts.concat(), "{}".into())]);
-        assert_eq!(came.spoken[0].proxy_calls, []);
+        assert_eq!(relayed.turns[0].proxy_calls, []);
     }
     let stream = named(&["add", "_remin", "der"], "{}");
     let last = [
@@ -130,15 +129,15 @@ fn names_in_fragments_are_held_only_until_they_are_decided() {
         DONE.into(),
     ]
     .concat();
-    let came = run(&[&stream, &last], TOOLS);
+    let relayed = run(&[&stream, &last], TOOLS);
     assert_eq!(
-        client(&came.bytes),
+        client(&relayed.bytes),
         ("meanwhile\n\nx".into(), vec![], Some("stop".into()))
     );
-    assert_eq!(&*came.spoken[0].proxy_calls[0].name, "add_reminder");
+    assert_eq!(&*relayed.turns[0].proxy_calls[0].name, "add_reminder");
 
     // Nothing but the event in question waits.
-    let mut pipeline = sifting(TOOLS, false);
+    let mut pipeline = filtering(TOOLS, false);
     let mut out = VecDeque::new();
     pipeline.push(calls(&[call(0, "t", "add_re", "")]).into(), &mut out);
     assert!(out.is_empty());
@@ -153,8 +152,8 @@ fn names_in_fragments_are_held_only_until_they_are_decided() {
 }
 
 #[test]
-fn what_is_said_beside_an_undecided_call_keeps_its_order() {
-    let mut pipeline = sifting(TOOLS, false);
+fn text_beside_an_undecided_call_keeps_its_order() {
+    let mut pipeline = filtering(TOOLS, false);
     let mut out = VecDeque::new();
     let both = chunk(json!({"content": "x", "tool_calls": [call(0, "t", "add", "")]}));
     let text = chunk(json!({"content": "y"}));
@@ -163,13 +162,13 @@ fn what_is_said_beside_an_undecided_call_keeps_its_order() {
     pipeline.push(text.clone().into(), &mut out);
     assert!(out.is_empty());
     pipeline.push(more.clone().into(), &mut out);
-    let came = [both, text, more].map(|event| PipelineOutput::Bytes(event.into()));
-    assert_eq!(Vec::from(out), came);
+    let relayed = [both, text, more].map(|event| PipelineOutput::Bytes(event.into()));
+    assert_eq!(Vec::from(out), relayed);
 }
 
 #[test]
-fn an_endless_name_is_not_held_for_ever() {
-    let mut pipeline = sifting(TOOLS, false);
+fn a_call_without_a_name_is_held_up_to_a_bound() {
+    let mut pipeline = filtering(TOOLS, false);
     let mut out = VecDeque::new();
     // Each is more than 50 bytes, and 64 KiB of them are held.
     for _ in 0..2 * (64 << 10) / 50 {
@@ -182,12 +181,12 @@ fn an_endless_name_is_not_held_for_ever() {
 }
 
 #[test]
-fn indices_that_tell_nothing_are_left_alone() {
+fn missing_or_shared_indices_are_not_renumbered() {
     let end = [finish("tool_calls"), DONE.into()].concat();
     let none = |id: &str, name: &str| json!({"id": id, "function": {"name": name, "arguments": "{\"a\":1}"}});
     let check = |stream: String, left: Value| {
-        let came = run(&[&stream], TOOLS);
-        let found = messages(&came.bytes);
+        let relayed = run(&[&stream], TOOLS);
+        let found = messages(&relayed.bytes);
         let mut found = found.iter().flat_map(|message| {
             message["choices"][0]["delta"]["tool_calls"]
                 .as_array()
@@ -198,8 +197,8 @@ fn indices_that_tell_nothing_are_left_alone() {
         assert_eq!(found.next(), None);
         assert_eq!(
             (
-                came.spoken[0].proxy_calls.len(),
-                came.spoken[0].client_calls
+                relayed.turns[0].proxy_calls.len(),
+                relayed.turns[0].client_calls
             ),
             (1, 1)
         );
@@ -228,7 +227,7 @@ fn indices_that_tell_nothing_are_left_alone() {
 }
 
 #[test]
-fn a_legacy_call_is_one_too() {
+fn legacy_calls_are_removed_too() {
     let legacy = |name: &str| {
         [
             chunk(json!({"role": "assistant", "content": null, "function_call": {"name": name, "arguments": ""}})),
@@ -241,14 +240,14 @@ fn a_legacy_call_is_one_too() {
     };
     let stream = legacy("get");
     assert_eq!(run(&[&stream], TOOLS).bytes, stream);
-    let came = run(&[&legacy("clear_mind"), &stream], TOOLS);
-    let own = &came.spoken[0].proxy_calls[0];
-    assert!(own.legacy);
+    let relayed = run(&[&legacy("clear_mind"), &stream], TOOLS);
+    let call = &relayed.turns[0].proxy_calls[0];
+    assert!(call.legacy);
     assert_eq!(
-        &*own.json,
+        &*call.json,
         r#"{"arguments":"{\"a\":1}","name":"clear_mind"}"#
     );
-    let (role, rest) = (messages(&came.bytes), messages(&stream));
+    let (role, rest) = (messages(&relayed.bytes), messages(&stream));
     assert_eq!(role[2..], rest[1..]);
     assert_eq!(
         role[0]["choices"][0]["delta"],
@@ -257,14 +256,14 @@ fn a_legacy_call_is_one_too() {
 }
 
 #[test]
-fn a_finish_that_is_no_end_of_ours_stays() {
+fn an_answer_that_is_cut_off_ends_for_the_client() {
     for reason in ["length", "content_filter"] {
         let role = chunk(json!({"role": "assistant", "content": null}));
         let end = finish(reason) + DONE;
         let stream = [&role, &*calls(&[call(0, "o", "clear_mind", "{")]), &end].concat();
-        let came = run(&[&stream], TOOLS);
-        assert_eq!(came.bytes, role + &end);
-        assert_eq!(came.spoken[0].proxy_calls.len(), 1);
+        let relayed = run(&[&stream], TOOLS);
+        assert_eq!(relayed.bytes, role + &end);
+        assert_eq!(relayed.turns[0].proxy_calls.len(), 1);
     }
 }
 
@@ -280,10 +279,10 @@ fn other_choices_and_errors_pass() {
         calls(&[call(0, "o", "clear_mind", "{}")]),
         finish("tool_calls")
     );
-    let came = run(&[&stream], TOOLS);
-    assert!(came.heard.error);
-    assert!(came.bytes.starts_with(&other) && came.bytes.contains(error));
-    assert!(came.bytes.ends_with(&finish("tool_calls")));
+    let relayed = run(&[&stream], TOOLS);
+    assert!(relayed.summary.error);
+    assert!(relayed.bytes.starts_with(&other) && relayed.bytes.contains(error));
+    assert!(relayed.bytes.ends_with(&finish("tool_calls")));
 }
 
 #[test]
@@ -292,16 +291,16 @@ fn arguments_are_kept_within_a_bound() {
     let mut stream = calls(&[call(0, "o", "clear_mind", "")]);
     (0..3).for_each(|_| stream += &more(0, &long));
     let last = finish("stop");
-    let came = run_cut(
+    let relayed = run_cut(
         &[&(stream + &finish("tool_calls")), &last],
         TOOLS,
         false,
         |answer| vec![answer],
     );
-    let own = &came.spoken[0].proxy_calls[0];
-    assert!(own.overlong && own.arguments.is_empty());
-    assert_eq!(came.bytes, last);
+    let call = &relayed.turns[0].proxy_calls[0];
+    assert!(call.overlong && call.arguments.is_empty());
+    assert_eq!(relayed.bytes, last);
     let huge = say(&[&*"y".repeat(3 << 20), "z"]) + &last;
-    let came = run_cut(&[&huge], TEXT, false, |answer| cut_at(answer, 60_000));
-    assert_eq!(came.bytes, huge);
+    let relayed = run_cut(&[&huge], TEXT, false, |answer| cut_at(answer, 60_000));
+    assert_eq!(relayed.bytes, huge);
 }

@@ -1,4 +1,4 @@
-//! Any stream at any cut: recorded ones and made ones.
+//! Any stream at any cut, recorded or generated.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    BOTH, DONE, TOOLS, call, calls, chunk, client, cut_at, finish, messages, more, run_cut, say,
-    sifting, usage, whole,
+    BOTH, DONE, TOOLS, call, calls, chunk, client, cut_at, filtering, finish, messages, more,
+    run_cut, say, usage, whole,
 };
 use crate::{
     format::{ResponseSummarizer, chat::answer::Rewriter},
@@ -31,7 +31,7 @@ fn recorded_streams_pass_byte_for_byte() {
             assert!(cut == whole, "{file}");
         }
         if file.contains("parallel") {
-            assert!(whole.spoken[0].client_calls > 1, "{file}");
+            assert!(whole.turns[0].client_calls > 1, "{file}");
         }
     }
 }
@@ -79,7 +79,7 @@ fn event() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The calls of an answer as a stream, arguments in so many pieces.
+/// A stream of these calls, with arguments in `pieces` pieces.
 fn answer_of(all: &[Value], text: &str, pieces: usize) -> String {
     let mut stream = chunk(json!({"role": "assistant", "content": text}));
     for call in all {
@@ -102,7 +102,7 @@ fn answer_of(all: &[Value], text: &str, pieces: usize) -> String {
     stream + &finish("tool_calls") + DONE
 }
 
-/// Index, name and arguments by id, of a stream in which every call says its id first.
+/// Index, name and arguments of each call by its id. The first fragment of a call must have the id.
 fn calls_of(stream: &str) -> HashMap<String, (Option<u64>, String, String)> {
     let mut found = HashMap::new();
     let mut last = String::new();
@@ -126,7 +126,7 @@ fn calls_of(stream: &str) -> HashMap<String, (Option<u64>, String, String)> {
 
 proptest! {
     #[test]
-    fn damage_harms_nobody(
+    fn damaged_streams_do_not_panic(
         events in prop::collection::vec(event(), 0..8),
         damage in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), prop::sample::select(&b"\"\\{}[]:,<\r\n0u"[..])], any::<bool>()), 0..6),
         size in 1usize..200,
@@ -140,7 +140,7 @@ proptest! {
                 stream.insert(at, byte);
             }
         }
-        let mut pipeline = sifting(BOTH, true);
+        let mut pipeline = filtering(BOTH, true);
         let mut out = VecDeque::new();
         for answer in [&stream, &stream] {
             for piece in answer.chunks(size) {
@@ -151,11 +151,11 @@ proptest! {
                 pipeline.begin_answer();
             }
         }
-        let (mut rewriter, mut listener) = (Rewriter::new(BOTH, None), ResponseSummarizer::default());
+        let (mut rewriter, mut summarizer) = (Rewriter::new(BOTH, None), ResponseSummarizer::default());
         for line in stream.split(|byte| *byte == b'\n') {
             let json = line.strip_prefix(b"data: ").unwrap_or(line);
             let json: Vec<u8> = String::from_utf8_lossy(json).replace("\"delta\"", "\"message\"").into();
-            let _ = rewriter.take_whole(&json.into(), &mut listener);
+            let _ = rewriter.take_whole(&json.into(), &mut summarizer);
         }
     }
 
@@ -166,23 +166,23 @@ proptest! {
         let stream = events.concat() + &end;
         let last = say(&["z"]) + &finish("stop") + DONE;
         let run = |cut: &dyn Fn(&[u8]) -> Vec<Bytes>| {
-            let mut pipeline = sifting(BOTH, false);
+            let mut pipeline = filtering(BOTH, false);
             let mut out = VecDeque::new();
-            let mut spoken = Vec::new();
+            let mut turns = Vec::new();
             for answer in [&stream, &last] {
                 cut(answer.as_bytes()).into_iter().for_each(|piece| pipeline.push(piece, &mut out));
                 pipeline.finish_stream(false, &mut out);
                 if !pipeline.is_for_proxy() {
                     break;
                 }
-                spoken.push(pipeline.begin_answer());
+                turns.push(pipeline.begin_answer());
             }
-            spoken.push(pipeline.assistant_turn());
+            turns.push(pipeline.assistant_turn());
             let bytes: Vec<u8> = out.into_iter().flat_map(|piece| match piece {
                 PipelineOutput::Bytes(bytes) => bytes.to_vec(),
                 PipelineOutput::End => Vec::new(),
             }).collect();
-            (String::from_utf8(bytes).unwrap(), spoken, pipeline.preceding_text(), pipeline.response_summary())
+            (String::from_utf8(bytes).unwrap(), turns, pipeline.preceding_text(), pipeline.response_summary())
         };
         let whole = run(&|answer| vec![Bytes::copy_from_slice(answer)]);
         let cut = run(&|answer| {
@@ -199,8 +199,8 @@ proptest! {
         prop_assert_eq!(&cut, &whole);
         let one = run(&|answer| answer.chunks(1).map(Bytes::copy_from_slice).collect());
         prop_assert_eq!(&one, &whole);
-        for spoken in &whole.1 {
-            prop_assert!(spoken.message.is_empty() || serde_json::from_str::<Value>(&spoken.message).is_ok());
+        for turn in &whole.1 {
+            prop_assert!(turn.message.is_empty() || serde_json::from_str::<Value>(&turn.message).is_ok());
         }
     }
 
@@ -229,22 +229,22 @@ proptest! {
         let alone = called.iter().all(|(name, _)| *name < 2);
         let end = say(&["End."]) + &finish("stop") + DONE;
         let answers = if alone { vec![&*answer, &*end] } else { vec![&*answer] };
-        let came = run_cut(&answers, TOOLS, false, |answer| cut_at(answer, size));
+        let relayed = run_cut(&answers, TOOLS, false, |answer| cut_at(answer, size));
 
-        let mut sifted = whole(TOOLS, &[one.to_string(), last.to_string()]);
+        let mut answers = whole(TOOLS, &[one.to_string(), last.to_string()]);
         if alone {
-            prop_assert_eq!(sifted.len(), 2);
-            prop_assert_eq!(&sifted[0].1.proxy_calls, &came.spoken[0].proxy_calls);
+            prop_assert_eq!(answers.len(), 2);
+            prop_assert_eq!(&answers[0].1.proxy_calls, &relayed.turns[0].proxy_calls);
         }
-        let (json, spoken) = sifted.pop().unwrap();
+        let (json, turn) = answers.pop().unwrap();
         let message = serde_json::from_slice::<Value>(&json).unwrap()["choices"][0]["message"].clone();
-        prop_assert_eq!(spoken.client_calls, came.spoken.last().unwrap().client_calls);
-        prop_assert_eq!(client(&came.bytes).0, message["content"].as_str().unwrap());
-        let theirs: Vec<_> = all.iter().zip(&called).filter(|(_, (name, _))| *name > 1).collect();
+        prop_assert_eq!(turn.client_calls, relayed.turns.last().unwrap().client_calls);
+        prop_assert_eq!(client(&relayed.bytes).0, message["content"].as_str().unwrap());
+        let client_calls: Vec<_> = all.iter().zip(&called).filter(|(_, (name, _))| *name > 1).collect();
         let kept = message["tool_calls"].as_array().cloned().unwrap_or_default();
-        prop_assert_eq!(kept.len(), theirs.len());
-        let mut streamed = calls_of(&came.bytes);
-        for (at, (call, _)) in theirs.iter().enumerate() {
+        prop_assert_eq!(kept.len(), client_calls.len());
+        let mut streamed = calls_of(&relayed.bytes);
+        for (at, (call, _)) in client_calls.iter().enumerate() {
             let mut call = (*call).clone();
             if style == 0 {
                 call["index"] = json!(at);

@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{Pipeline, PipelineOutput, sifting};
+use super::{Pipeline, PipelineOutput, filtering};
 use crate::{
     format::usage::Usage,
     relay::{
@@ -14,10 +14,10 @@ use crate::{
 };
 
 fn plain(strip: bool) -> Pipeline {
-    sifting(AnswerFilter::default(), strip)
+    filtering(AnswerFilter::default(), strip)
 }
 
-/// What comes out, the place of the end in it, and what was heard.
+/// The output, the position of the end in it, and the summary.
 fn pass<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     strip: bool,
@@ -48,29 +48,29 @@ const DONE: &str = "data: [DONE]\n\n";
 
 fn check_every_cut(stream: &str, strip: bool, expected: &str) -> ResponseSummary {
     let stream = stream.as_bytes();
-    let (bytes, end, heard) = pass([stream], strip);
+    let (bytes, end, summary) = pass([stream], strip);
     assert_eq!(String::from_utf8_lossy(&bytes), expected);
     for at in 0..=stream.len() {
         let (first, rest) = stream.split_at(at);
         for pieces in [vec![first, rest], vec![first, b"", rest]] {
             let cut = pass(pieces, strip);
-            assert_eq!(cut, (bytes.clone(), end, heard.clone()), "cut at {at}");
+            assert_eq!(cut, (bytes.clone(), end, summary.clone()), "cut at {at}");
         }
     }
     let cut = pass(stream.chunks(1), strip);
-    assert_eq!(cut, (bytes, end, heard.clone()), "cut everywhere");
-    heard
+    assert_eq!(cut, (bytes, end, summary.clone()), "cut everywhere");
+    summary
 }
 
 #[test]
-fn our_usage_chunk_is_taken_out_and_nothing_else() {
+fn only_the_injected_usage_chunk_is_removed() {
     for end in ["\n", "\r\n", "\r"] {
         let [text, finish, usage, done] =
             [TEXT, FINISH, USAGE, DONE].map(|event| event.replace('\n', end));
         let all = format!(": hi{end}{end}{text}{finish}{usage}{done}");
-        let heard = check_every_cut(&all, true, &all.replace(&usage, ""));
-        assert_eq!(heard.usage.map(|usage| usage.prompt_tokens), Some(7));
-        assert!(heard.is_complete());
+        let summary = check_every_cut(&all, true, &all.replace(&usage, ""));
+        assert_eq!(summary.usage.map(|usage| usage.prompt_tokens), Some(7));
+        assert!(summary.is_complete());
         check_every_cut(&all, false, &all);
     }
     let last = USAGE.trim_end();
@@ -86,8 +86,8 @@ fn our_usage_chunk_is_taken_out_and_nothing_else() {
 }
 
 #[test]
-fn what_looks_like_another_chunk_stays_however_it_is_cut() {
-    // A line of no field is not read, but its bytes tell of choices to whoever holds the event.
+fn a_chunk_that_may_have_choices_stays_at_every_cut() {
+    // A line of an unknown field is not read, but its bytes count when the event is held.
     let odd = USAGE.replace("}}\n", "}}\nx: {\"choices\":[{}\n");
     let all = format!("{TEXT}{FINISH}{odd}{DONE}");
     check_every_cut(&all, true, &all);
@@ -103,7 +103,7 @@ fn what_looks_like_another_chunk_stays_however_it_is_cut() {
 }
 
 #[test]
-fn the_longest_that_is_held_is_the_same_however_it_is_cut() {
+fn the_bound_of_held_events_holds_at_every_cut() {
     for end in ["\n", "\r\n", "\r"] {
         for more in 0..5 {
             let usage = USAGE.replace('\n', end);
@@ -135,7 +135,7 @@ fn the_longest_that_is_held_is_the_same_however_it_is_cut() {
 }
 
 #[test]
-fn the_answer_ends_before_the_whole_event_that_says_so() {
+fn the_answer_ends_before_the_whole_done_event() {
     for end in ["\n", "\r\n", "\r"] {
         for event in [
             "id: 5\ndata: [DONE]\n\n",
@@ -155,9 +155,9 @@ fn the_answer_ends_before_the_whole_event_that_says_so() {
     }
 }
 
-/// What cannot be held back goes out, and the answer ends where the stream does.
+/// It goes out, and the answer ends with the stream.
 #[test]
-fn where_the_event_that_says_so_cannot_be_held_the_answer_ends_last() {
+fn after_a_done_event_that_cannot_be_held_the_answer_ends_last() {
     for end in ["\n", "\r\n", "\r"] {
         let comment = "id: 5\n: soon\ndata: [DONE]\n\n".to_owned();
         let long = format!("id: {}\ndata: [DONE]\n\n", "5".repeat(MAX_HELD));
@@ -180,7 +180,7 @@ fn where_the_event_that_says_so_cannot_be_held_the_answer_ends_last() {
 }
 
 #[test]
-fn what_tells_of_choices_is_not_forgotten_behind_a_cut() {
+fn choices_before_the_data_are_seen_at_every_cut() {
     let odd = USAGE.replace("data: ", "id: \"choices\":[1]\ndata: ");
     let all = format!("{TEXT}{FINISH}{odd}{DONE}");
     check_every_cut(&all, true, &all);
@@ -205,7 +205,7 @@ fn a_comment_goes_out_at_once() {
 }
 
 #[test]
-fn an_event_is_held_no_longer_than_it_must_be() {
+fn an_event_is_held_only_while_it_may_be_a_usage_chunk() {
     let mut pipeline = plain(true);
     let mut out = VecDeque::new();
     pipeline.push(
@@ -218,7 +218,7 @@ fn an_event_is_held_no_longer_than_it_must_be() {
     out.clear();
     pipeline.push(Bytes::from_static(b":0}]}\n\n: hi\n"), &mut out);
     let Some(PipelineOutput::Bytes(last)) = out.back() else {
-        panic!("nothing came")
+        panic!("nothing relayed")
     };
     assert!(last.ends_with(b": hi\n"));
     out.clear();
@@ -231,20 +231,20 @@ fn the_answer_ends_before_done() {
     let stream = format!("{TEXT}{FINISH}{DONE}");
     let (_, end, _) = pass([stream.as_bytes()], false);
     assert_eq!(end, Some(TEXT.len() + FINISH.len()));
-    let (_, end, heard) = pass([TEXT.as_bytes()], false);
+    let (_, end, summary) = pass([TEXT.as_bytes()], false);
     assert_eq!(end, Some(TEXT.len()));
-    assert!(!heard.is_complete());
+    assert!(!summary.is_complete());
 }
 
 #[test]
-fn text_and_call_ids_are_digested_whatever_their_pieces() {
+fn digests_of_text_and_call_ids_ignore_chunking() {
     let stream = |deltas: &[&str]| {
         let events = deltas
             .iter()
             .map(|delta| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n"));
         let all: String = events.collect();
-        let (_, _, heard) = pass([all.as_bytes()], false);
-        (heard.text, heard.call_ids)
+        let (_, _, summary) = pass([all.as_bytes()], false);
+        (summary.text, summary.call_ids)
     };
     let whole = stream(&[
         r#"{"content":"a\"b"}"#,
@@ -266,14 +266,14 @@ fn text_and_call_ids_are_digested_whatever_their_pieces() {
 #[test]
 fn recorded_streams_come_out_identical_at_every_cut() {
     for (file, stream, prompt) in recordings() {
-        let (bytes, end, heard) = pass([&stream[..]], false);
+        let (bytes, end, summary) = pass([&stream[..]], false);
         assert_eq!(bytes, stream, "{file}");
         let found = |usage: Option<Usage>| usage.map(|usage| u64::from(usage.prompt_tokens));
-        assert_eq!(found(heard.usage), prompt, "{file}");
-        assert!(heard.finished || heard.done || heard.error, "{file}");
+        assert_eq!(found(summary.usage), prompt, "{file}");
+        assert!(summary.finished || summary.done || summary.error, "{file}");
         let same = |pieces: &[&[u8]]| {
             assert!(
-                pass(pieces.iter().copied(), false) == (bytes.clone(), end, heard.clone()),
+                pass(pieces.iter().copied(), false) == (bytes.clone(), end, summary.clone()),
                 "{file}"
             );
         };
@@ -289,7 +289,7 @@ fn recorded_streams_come_out_identical_at_every_cut() {
             same(&random_pieces(&stream, seed));
         }
         let (stripped, _, with) = pass([&stream[..]], true);
-        assert_eq!(with, heard);
+        assert_eq!(with, summary);
         let (again, ..) = pass(stream.chunks(3), true);
         assert!(stripped == again, "{file}");
     }

@@ -6,7 +6,7 @@ use super::{DONE, TOOLS, call, calls, chunk, client, ended, finish, messages, ru
 use crate::json::text;
 
 #[test]
-fn several_answers_are_one() {
+fn several_answers_are_joined() {
     let first = [
         chunk(json!({"role": "assistant", "content": "Let me note that."})),
         calls(&[call(0, "o", "add_reminder", "{}")]),
@@ -28,14 +28,14 @@ fn several_answers_are_one() {
     ]
     .concat()
     .replace("one", "three");
-    let came = run(&[&first, &second, &third], TOOLS);
+    let relayed = run(&[&first, &second, &third], TOOLS);
     let text = "Let me note that.\n\nLet me note more. Ready";
     let call = (0, "t".to_owned(), "get".to_owned(), "{}".to_owned());
     assert_eq!(
-        client(&came.bytes),
+        client(&relayed.bytes),
         (text.into(), vec![call], Some("tool_calls".into()))
     );
-    let messages = messages(&came.bytes);
+    let messages = messages(&relayed.bytes);
     let events = messages.iter().filter(|message| message.is_object());
     assert!(events.clone().all(|message| message["id"] == "one"));
     let role = |message: &&Value| message["choices"][0]["delta"].get("role").is_some();
@@ -48,34 +48,34 @@ fn several_answers_are_one() {
         *usage,
         json!({"prompt_tokens": 130, "completion_tokens": 47, "total_tokens": 177})
     );
-    let spoke = text.strip_suffix("Ready").unwrap();
-    assert_eq!(came.before.chars as usize, spoke.chars().count());
+    let preceding = text.strip_suffix("Ready").unwrap();
+    assert_eq!(relayed.preceding.chars as usize, preceding.chars().count());
     assert_eq!(
-        came.before.digest,
-        text::digest_text(text::escape_text(spoke).as_bytes())
+        relayed.preceding.digest,
+        text::digest_text(text::escape_text(preceding).as_bytes())
     );
     assert_eq!(
-        came.heard.text,
+        relayed.summary.text,
         text::digest_text(text::escape_text(text).as_bytes())
     );
-    assert_eq!(came.heard.usage.unwrap().completion_tokens, Some(47));
-    assert_eq!(came.heard.usage.unwrap().prompt_tokens, 130);
-    let reported: Vec<_> = came
-        .spoken
+    assert_eq!(relayed.summary.usage.unwrap().completion_tokens, Some(47));
+    assert_eq!(relayed.summary.usage.unwrap().prompt_tokens, 130);
+    let reported: Vec<_> = relayed
+        .turns
         .iter()
-        .map(|spoken| spoken.usage.unwrap().completion_tokens)
+        .map(|turn| turn.usage.unwrap().completion_tokens)
         .collect();
     assert_eq!(reported, [Some(20), Some(20), Some(7)]);
     // Where nothing is for the proxy, no message is needed.
-    assert_eq!(&*came.spoken[2].message, "");
+    assert_eq!(&*relayed.turns[2].message, "");
     assert_eq!(
-        &*came.spoken[0].message,
+        &*relayed.turns[0].message,
         r#"{"content":"Let me note that.","role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"add_reminder"},"id":"o","type":"function"}]}"#
     );
 }
 
 #[test]
-fn usage_is_summed_wherever_it_stands() {
+fn usage_is_summed_in_every_member() {
     let first = [
         calls(&[call(0, "o", "clear_mind", "{}")]),
         finish("stop"),
@@ -101,13 +101,13 @@ fn usage_is_summed_wherever_it_stands() {
         ),
     ] {
         let second = format!("{place}\n\n{DONE}");
-        let came = run(&[&first, &second], TOOLS);
-        assert_eq!(came.bytes, second.replace(spelled, summed));
+        let relayed = run(&[&first, &second], TOOLS);
+        assert_eq!(relayed.bytes, second.replace(spelled, summed));
     }
 }
 
 #[test]
-fn finish_chunks_that_say_something_say_it() {
+fn text_in_a_finish_chunk_is_kept() {
     let call = call(0, "o", "clear_mind", "{}");
     let first = [
         ended(
@@ -118,13 +118,13 @@ fn finish_chunks_that_say_something_say_it() {
     ]
     .concat();
     let second = ended(json!({"content": "y"}), json!("stop")) + DONE;
-    let came = run(&[&first, &second], TOOLS);
+    let relayed = run(&[&first, &second], TOOLS);
     assert_eq!(
-        client(&came.bytes),
+        client(&relayed.bytes),
         ("x\n\ny".into(), vec![], Some("stop".into()))
     );
     // Some providers give no finish reason at all.
     let call = calls(&[call]);
-    let came = run(&[&(call + DONE), &second], TOOLS);
-    assert_eq!(came.bytes, second);
+    let relayed = run(&[&(call + DONE), &second], TOOLS);
+    assert_eq!(relayed.bytes, second);
 }

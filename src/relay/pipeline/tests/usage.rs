@@ -11,7 +11,7 @@ use crate::relay::{
     recorded::{random_pieces, recordings},
 };
 
-/// What comes out.
+/// The output of a stream.
 fn pass<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, left_out: u32) -> Vec<u8> {
     let changes = StreamEdits {
         left_out: Some(left_out),
@@ -46,7 +46,7 @@ fn check(stream: &str, expected: &str) {
     }
 }
 
-/// One event, and it is edited by these replacements.
+/// Asserts that an event, and a whole answer, get these replacements only.
 fn check_event(json: &str, edits: &[(&str, &str)]) {
     let mut expected = json.to_owned();
     for (old, new) in edits {
@@ -66,7 +66,7 @@ fn check_event(json: &str, edits: &[(&str, &str)]) {
 }
 
 #[test]
-fn two_numbers_grow_wherever_usage_stands() {
+fn prompt_and_total_tokens_grow_in_every_usage() {
     let both = [("\"prompt_tokens\":7", "\"prompt_tokens\":1007")];
     let both: Vec<_> = both
         .into_iter()
@@ -89,7 +89,7 @@ fn two_numbers_grow_wherever_usage_stands() {
 }
 
 #[test]
-fn nothing_else_changes() {
+fn other_numbers_do_not_change() {
     for json in [
         r#"{"choices":[{"delta":{"content":"\"usage\":{\"prompt_tokens\":7}"}}],"usage":null}"#,
         r#"{"choices":[{"delta":{"usage":{"prompt_tokens":7}},"message":[{"usage":{"prompt_tokens":7}}]}]}"#,
@@ -117,8 +117,8 @@ fn nothing_else_changes() {
 }
 
 #[test]
-fn events_are_read_however_they_are_written() {
-    // Data on several lines is written anew.
+fn events_are_edited_in_every_spelling() {
+    // An event with several data lines is written anew.
     for end in ["\n", "\r\n", "\r"] {
         let stream = "\u{feff}data: {\"usage\":\ndata:{\"prompt_tokens\":7\ndata: }}\n\n";
         let found = pass([stream.replace('\n', end).as_bytes()], 1_000);
@@ -129,7 +129,7 @@ fn events_are_read_however_they_are_written() {
         "\u{feff}data: {\"usage\":{\"prompt_tokens\":7}}\n\n",
         "\u{feff}data: {\"usage\":{\"prompt_tokens\":1007}}\n\n",
     );
-    // One that is broken is no reason to miss the next.
+    // The event after a broken one is edited.
     check(
         "data: {\"usage\":{{\n\ndata: {\"usage\":{\"prompt_tokens\":7}}\n\n",
         "data: {\"usage\":{{\n\ndata: {\"usage\":{\"prompt_tokens\":1007}}\n\n",
@@ -137,26 +137,26 @@ fn events_are_read_however_they_are_written() {
 }
 
 #[test]
-fn a_packed_answer_goes_on_unpacked_only_where_it_is_edited() {
-    let packed = |json: &str| Bytes::from(zstd::encode_all(json.as_bytes(), 3).unwrap());
+fn a_compressed_answer_is_decompressed_only_if_it_changes() {
+    let compressed = |json: &str| Bytes::from(zstd::encode_all(json.as_bytes(), 3).unwrap());
     let answer = |body: Bytes, left_out| {
         let mut headers = HeaderMap::new();
         headers.insert("content-encoding", HeaderValue::from_static("zstd"));
         let body = add_left_out_tokens(&mut headers, body, left_out);
         (body, headers.contains_key("content-encoding"))
     };
-    let body = packed(r#"{"usage":{"prompt_tokens":7}}"#);
+    let body = compressed(r#"{"usage":{"prompt_tokens":7}}"#);
     let edited = Bytes::from(r#"{"usage":{"prompt_tokens":12}}"#);
     assert_eq!(answer(body.clone(), Some(5)), (edited, false));
     for left_out in [None, Some(0)] {
         assert_eq!(answer(body.clone(), left_out), (body.clone(), true));
     }
-    for body in [packed("{}"), Bytes::from_static(b"damaged")] {
+    for body in [compressed("{}"), Bytes::from_static(b"damaged")] {
         assert_eq!(answer(body.clone(), Some(5)), (body, true));
     }
 }
 
-/// Adds to every number that counts, by another reading than the walk's.
+/// Adds tokens to every count, by code that shares nothing with the reader.
 fn grown(mut json: Value, tokens: u64) -> Value {
     fn grow(usage: Option<&mut Value>, tokens: u64) {
         let Some(usage) = usage.and_then(Value::as_object_mut) else {
@@ -191,7 +191,7 @@ fn events(stream: &[u8]) -> Vec<Value> {
 }
 
 #[test]
-fn recorded_streams_change_in_their_numbers_only() {
+fn recorded_streams_change_in_their_counts_only() {
     let mut reports = 0;
     for (file, stream, prompt) in recordings() {
         let found = pass([&stream[..]], 1_000);
@@ -245,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn any_shape_is_edited_as_it_reads(prompt: u32, total in 0u32..100_000, tokens in 1u32..1_000_000, shape in 0usize..4) {
+    fn usage_in_any_member_is_edited(prompt: u32, total in 0u32..100_000, tokens in 1u32..1_000_000, shape in 0usize..4) {
         let usage = serde_json::json!({"total_tokens": total, "prompt_tokens": prompt.max(1), "completion_tokens": 7});
         let json = match shape {
             0 => serde_json::json!({"usage": usage}),

@@ -1,16 +1,16 @@
-//! Which events of a stream must be known whole although nothing in them is rewritten.
+//! Decides which events of a stream are held until they are complete, though nothing in them is
+//! rewritten.
 
 use super::DONE;
 
-/// Whether the beginning of an event can be that of one that must be known whole: the marker behind the
-/// last one, or with `usage` a chunk with usage and without choices. What holds for a beginning holds for
-/// every shorter one.
+/// Whether this may be the beginning of an event that must be complete: the end marker, or with
+/// `usage` a chunk with usage and without choices. If it may be, so may every shorter beginning.
 pub fn may_need_whole_event(beginning: &[u8], usage: bool) -> bool {
     may_be_done(beginning) || (usage && !has_choices(beginning))
 }
 
-/// Whether all lines of data are empty, but for one that says `[DONE]` as far as it came. A comment goes
-/// out at once, since somebody may wait for it.
+/// Whether all lines of data are empty, but for one that is `[DONE]` or its beginning. A comment
+/// goes out at once, since a client may wait for it.
 fn may_be_done(beginning: &[u8]) -> bool {
     let mut lines = beginning.split(|byte| matches!(byte, b'\n' | b'\r'));
     let partial = lines.next_back().unwrap_or_default();
@@ -20,16 +20,15 @@ fn may_be_done(beginning: &[u8]) -> bool {
             return !line.starts_with(b":");
         };
         let data = data.trim_ascii();
-        let says = !data.is_empty();
-        let possible =
-            !(says && done) && (data == DONE || !says || !whole && DONE.starts_with(data));
-        done |= says;
-        possible
+        if data.is_empty() {
+            return true;
+        }
+        !std::mem::replace(&mut done, true) && (data == DONE || !whole && DONE.starts_with(data))
     };
     lines.all(|line| is_possible(line, true)) && is_possible(partial, false)
 }
 
-/// Whether there is a `"choices":[` with something in it.
+/// Whether there is a `"choices":[` with an element.
 fn has_choices(beginning: &[u8]) -> bool {
     const KEY: &[u8] = b"\"choices\"";
     memchr::memmem::find_iter(beginning, KEY).any(|at| {
