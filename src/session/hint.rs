@@ -1,20 +1,20 @@
-//! Session headers of known clients: hints that name a session, and nothing more.
+//! Session headers of known clients. A hint names a session and does nothing else.
 //!
-//! A hint never makes a conversation inherit anything: sub-agents send their parent's id, forks
+//! A hint never makes a conversation inherit a state: sub-agents send their parent's id, forks
 //! reuse keys, and a `user` is a person. So `x-parent-session-id`, `prompt_cache_key` and `user`
-//! are not even read here. Bounded: a longer value, or one with a control character, is no hint.
+//! are not read here. A value with a control character or over [`MAX_BYTES`] is ignored.
 
 use http::{HeaderMap, header::USER_AGENT};
 use serde::Deserialize;
 
 use crate::conversation::Conversation;
 
-/// The header in which a client is told its session, and by which it may name one.
+/// Response header with the session's id; a client may send it back.
 const SESSION_HEADER: &str = "x-plimsoll-session";
 
-/// Bytes of one id.
+/// Largest id, in bytes.
 const MAX_BYTES: usize = 256;
-/// Bytes of `metadata` that are looked into.
+/// Largest `metadata` that is parsed, in bytes.
 const MAX_METADATA_BYTES: usize = 16 << 10;
 
 const CODEX_HEADERS: [&str; 4] = ["session-id", "thread-id", "session_id", "conversation_id"];
@@ -26,7 +26,7 @@ const OTHER_HEADERS: [&str; 5] = [
     "x-qwen-code-session-id",
 ];
 
-/// An id some client gave its session. Means nothing without its tenant.
+/// A client's id of its session. It is unique within a tenant only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHint {
     source: &'static str,
@@ -34,20 +34,16 @@ pub struct SessionHint {
 }
 
 impl SessionHint {
-    /// The most trustworthy hint of a request, in the order in which clients mean them.
+    /// The most trustworthy hint of a request: the proxy's header, then those of known clients.
     pub fn from_request(headers: &HeaderMap, conversation: Option<&Conversation>) -> Option<Self> {
         hint_from_header(headers, SESSION_HEADER)
             .or_else(|| hint_from_claude_code(headers))
             .or_else(|| hint_from_codex(headers))
-            .or_else(|| {
-                OTHER_HEADERS
-                    .iter()
-                    .find_map(|name| hint_from_header(headers, name))
-            })
+            .or_else(|| hint_from_any(headers, &OTHER_HEADERS))
             .or_else(|| conversation.and_then(hint_from_metadata))
     }
 
-    /// Where it was found: ids of different kinds never mean the same session.
+    /// Header or field that held it: equal ids from different sources name different sessions.
     pub const fn source(&self) -> &'static str {
         self.source
     }
@@ -56,12 +52,17 @@ impl SessionHint {
         &self.value
     }
 
-    /// The value, if it was sent as an id of ours.
+    /// The value, if it came in the proxy's session header.
     pub fn proxy_session_id(&self) -> Option<&str> {
-        (self.source == SESSION_HEADER)
-            .then(|| std::str::from_utf8(&self.value).ok())
-            .flatten()
+        let value = std::str::from_utf8(&self.value).ok();
+        value.filter(|_| self.source == SESSION_HEADER)
     }
+}
+
+fn hint_from_any(headers: &HeaderMap, names: &[&'static str]) -> Option<SessionHint> {
+    names
+        .iter()
+        .find_map(|name| hint_from_header(headers, name))
 }
 
 fn hint_from_header(headers: &HeaderMap, name: &'static str) -> Option<SessionHint> {
@@ -71,12 +72,12 @@ fn hint_from_header(headers: &HeaderMap, name: &'static str) -> Option<SessionHi
     })
 }
 
-/// Its sub-agents send the same session id, and an agent id of their own.
+/// Sub-agents of Claude Code send their parent's session id and a separate agent id.
 fn hint_from_claude_code(headers: &HeaderMap) -> Option<SessionHint> {
     let session = headers.get("x-claude-code-session-id")?;
     let mut value = check_value(session.as_bytes())?.to_vec();
     if let Some(agent) = headers.get("x-claude-code-agent-id") {
-        // A control character parts them, since neither can hold one.
+        // Neither id can hold a control character, so one separates them.
         value.push(0);
         value.extend_from_slice(check_value(agent.as_bytes())?);
     }
@@ -86,7 +87,7 @@ fn hint_from_claude_code(headers: &HeaderMap) -> Option<SessionHint> {
     })
 }
 
-/// These names are too plain to be trusted from anyone else.
+/// Read for Codex only: other clients may use such plain header names for something else.
 fn hint_from_codex(headers: &HeaderMap) -> Option<SessionHint> {
     let agent = headers.get(USER_AGENT)?.as_bytes();
     let (name, rest) = agent.split_at_checked(5)?;
@@ -95,9 +96,7 @@ fn hint_from_codex(headers: &HeaderMap) -> Option<SessionHint> {
     {
         return None;
     }
-    CODEX_HEADERS
-        .iter()
-        .find_map(|name| hint_from_header(headers, name))
+    hint_from_any(headers, &CODEX_HEADERS)
 }
 
 fn check_value(value: &[u8]) -> Option<&[u8]> {
@@ -106,7 +105,7 @@ fn check_value(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// `metadata.user_id` as Anthropic clients send it: JSON with a `session_id`, or the older
-/// `user_…_account_…_session_<uuid>`. Without a session in it, it names a person: no hint.
+/// `user_…_account_…_session_<uuid>`. Without a session it names a person and is no hint.
 fn hint_from_metadata(conversation: &Conversation) -> Option<SessionHint> {
     #[derive(Deserialize)]
     struct Metadata {
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_trustworthy_wins() {
+    fn the_most_trustworthy_hint_wins() {
         let mut pairs = vec![
             ("x-plimsoll-session", "a"),
             ("x-claude-code-session-id", "b"),
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_names_count_from_codex_only() {
+    fn plain_header_names_are_read_from_codex_only() {
         for agent in ["codex_cli_rs/1", "codex-tui", "Codex Desktop/1", "codex/2"] {
             check(
                 &[("user-agent", agent), ("conversation_id", "1")],
@@ -186,17 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_name_something_else_are_not_read() {
+    fn parent_ids_cache_keys_and_users_are_no_hints() {
         check(&[("x-parent-session-id", "1")], None);
         let body = fixture::with_fields(&[("prompt_cache_key", "\"k\""), ("user", "\"u\"")]);
-        assert_eq!(
-            SessionHint::from_request(&HeaderMap::new(), Some(&body)),
-            None
-        );
+        let hint = SessionHint::from_request(&HeaderMap::new(), Some(&body));
+        assert_eq!(hint, None);
     }
 
     #[test]
-    fn a_sub_agent_has_a_session_of_its_own() {
+    fn a_sub_agent_gets_a_separate_session() {
         let parent = headers(&[("x-claude-code-session-id", "s")]);
         let child = headers(&[
             ("x-claude-code-session-id", "s"),
@@ -204,12 +201,12 @@ mod tests {
         ]);
         let joined = headers(&[("x-claude-code-session-id", "s1")]);
         let [parent, child, joined] =
-            [parent, child, joined].map(|one| SessionHint::from_request(&one, None));
+            [parent, child, joined].map(|headers| SessionHint::from_request(&headers, None));
         assert!(parent.is_some() && parent != child && child != joined && parent != joined);
     }
 
     #[test]
-    fn too_long_empty_or_with_controls_is_no_hint() {
+    fn long_empty_and_control_character_values_are_ignored() {
         check(&[("x-session-id", "")], None);
         check(&[("x-session-id", "a\tb")], None);
         check(&[("x-session-id", &"x".repeat(257))], None);
@@ -221,16 +218,16 @@ mod tests {
     }
 
     #[test]
-    fn metadata_counts_where_it_names_a_session() {
-        let of = |metadata: &str| {
+    fn metadata_is_a_hint_where_it_names_a_session() {
+        let hint_value = |metadata: &str| {
             let body = fixture::with_fields(&[("metadata", metadata)]);
             SessionHint::from_request(&HeaderMap::new(), Some(&body))
                 .map(|hint| hint.value().to_vec())
         };
         let json = r#"{"user_id":"{\"device_id\":\"d\",\"session_id\":\"s-1\"}"}"#;
-        assert_eq!(of(json), Some(b"s-1".to_vec()));
+        assert_eq!(hint_value(json), Some(b"s-1".to_vec()));
         let older = r#"{"user_id":"user_1_account__session_0f-9"}"#;
-        assert_eq!(of(older), Some(b"0f-9".to_vec()));
+        assert_eq!(hint_value(older), Some(b"0f-9".to_vec()));
         for none in [
             r#"{"user_id":"someone"}"#,
             r#"{"user_id":5}"#,
@@ -239,7 +236,7 @@ mod tests {
             "[]",
             "null",
         ] {
-            assert_eq!(of(none), None, "{none}");
+            assert_eq!(hint_value(none), None, "{none}");
         }
     }
 }

@@ -1,24 +1,24 @@
-//! The course of a session, for who looks at it: how full its window was, generation by generation.
+//! Window use of a session by generation, for the API and the dashboard. It decides nothing.
 //!
-//! Bounded: where there would be more than [`MAX_POINTS`], neighbours become one, so that a long
-//! session is seen whole, in coarser steps. Nothing in here decides anything.
+//! Bounded: beyond [`MAX_POINTS`] neighbouring points are merged, so a long session is shown in
+//! coarser steps.
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Points that are kept of one session.
+/// Most points of one session.
 pub const MAX_POINTS: usize = 96;
 
-/// Generations, oldest first.
+/// Points of a session, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Packed", into = "Packed")]
 pub struct History {
-    /// Generations that one point stands for; the last one may stand for fewer.
+    /// Generations that one point stands for; the last point may stand for fewer.
     stride: u32,
     points: Vec<HistoryPoint>,
 }
 
-/// One generation; of several, the last one's number, the fullest one's tokens, and what was done in
-/// any. As it is shown; what is stored is `Packed`.
+/// One generation, or several merged: the last number, the tokens of the fullest, the marks of all.
+/// Serialized for the API; the store holds [`Packed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HistoryPoint {
     /// Counted from 1.
@@ -28,18 +28,17 @@ pub struct HistoryPoint {
     pub cached_tokens: Option<u32>,
     /// Of the same generation as the prompt tokens.
     pub completion_tokens: Option<u32>,
-    /// What was done to its request.
     pub marks: Marks,
 }
 
-/// What was done to a request, as a set.
+/// Set of changes that the proxy made to a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks(u16);
 
 impl Marks {
-    /// Tool results were truncated that were whole before.
+    /// Further tool results were truncated.
     pub const TRUNCATED: Self = Self(1);
-    /// More old tool rounds were cleared.
+    /// Further old tool rounds were cleared.
     pub const CLEARED: Self = Self(1 << 1);
     /// A new fold was made.
     pub const FOLDED: Self = Self(1 << 2);
@@ -49,7 +48,7 @@ impl Marks {
     pub const COURSE: Self = Self(1 << 4);
     /// A summary was adopted.
     pub const SUMMARY: Self = Self(1 << 5);
-    /// It was fitted anew, since the provider had refused it as too long.
+    /// The request was cut again after the provider refused it as too long.
     pub const REFITTED: Self = Self(1 << 6);
 
     const NAMES: [(Self, &'static str); 7] = [
@@ -62,22 +61,19 @@ impl Marks {
         (Self::REFITTED, "refitted"),
     ];
 
-    /// Adds `mark` where it is so.
+    /// Adds `mark` if `applies`.
     #[must_use]
-    pub const fn with_mark(self, mark: Self, so: bool) -> Self {
-        match so {
-            true => Self(self.0 | mark.0),
-            false => self,
-        }
+    pub const fn with_mark(self, mark: Self, applies: bool) -> Self {
+        Self(if applies { self.0 | mark.0 } else { self.0 })
     }
 }
 
-/// As the words that the API has for them.
+/// A list of names, as the API shows them.
 impl Serialize for Marks {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let in_it = |(mark, _): &(Self, &str)| self.0 & mark.0 != 0;
-        let words = Self::NAMES.into_iter().filter(in_it);
-        serializer.collect_seq(words.map(|(_, word)| word))
+        let names = Self::NAMES.into_iter();
+        let set = names.filter(|(mark, _)| self.0 & mark.0 != 0);
+        serializer.collect_seq(set.map(|(_, name)| name))
     }
 }
 
@@ -106,15 +102,15 @@ impl History {
         }
     }
 
-    /// Completion tokens of each point, as they are stored beside the rest: 0 where they are not known,
-    /// else one more than they are.
+    /// Stored form of the completion tokens of each point: 0 where unknown, else the tokens plus 1.
     pub fn pack_completions(&self) -> Vec<u32> {
-        let packed =
-            |point: &HistoryPoint| point.completion_tokens.map_or(0, |it| it.saturating_add(1));
-        self.points.iter().map(packed).collect()
+        let tokens = self.points.iter().map(|point| point.completion_tokens);
+        tokens
+            .map(|tokens| tokens.map_or(0, |tokens| tokens.saturating_add(1)))
+            .collect()
     }
 
-    /// Puts back what [`Self::completions`] gave.
+    /// Restores what [`Self::pack_completions`] returned.
     pub fn restore_completions(&mut self, packed: &[u32]) {
         for (point, packed) in self.points.iter_mut().zip(packed) {
             point.completion_tokens = packed.checked_sub(1);
@@ -125,14 +121,12 @@ impl History {
         let step = |generation: u32| generation.saturating_sub(1) / self.stride.max(1);
         match self.points.last_mut() {
             Some(last) if step(last.generation) == step(point.generation) => {
-                let marks = Marks(last.marks.0 | point.marks.0);
-                // The fuller one, so that no peak is lost, nor what is known by what is not.
+                // The fuller one keeps peaks, and known tokens where the other has none.
                 let fuller = point.prompt_tokens >= last.prompt_tokens;
-                let shown = if fuller { point } else { *last };
                 *last = HistoryPoint {
                     generation: point.generation,
-                    marks,
-                    ..shown
+                    marks: Marks(last.marks.0 | point.marks.0),
+                    ..if fuller { point } else { *last }
                 };
             }
             _ => self.points.push(point),
@@ -140,13 +134,13 @@ impl History {
     }
 }
 
-/// As it is stored: every number by what it differs from its neighbour, since it stands in each state
-/// of a session and small numbers take fewer bytes.
+/// The stored form. Numbers are differences to their neighbours: every state of a session holds the
+/// history, and small numbers take fewer bytes.
 #[derive(Serialize, Deserialize)]
 struct Packed {
     stride: u32,
-    /// The generation beyond the one before; marks, and what is known; prompt tokens beyond those
-    /// before; what of these was not cached.
+    /// Generations since the point before; marks and flags of known counts; prompt tokens more than
+    /// the point before; prompt tokens that were not cached.
     points: Vec<(u32, u32, i32, i32)>,
 }
 
@@ -160,19 +154,19 @@ impl From<History> for Packed {
         let mut pack = |point: &HistoryPoint| {
             let further = point.generation.wrapping_sub(generation);
             generation = point.generation;
-            let mut head = u32::from(point.marks.0) << MARKS_FROM;
+            let mut flags = u32::from(point.marks.0) << MARKS_FROM;
             let mut more = 0;
             if let Some(tokens) = point.prompt_tokens {
-                head |= PROMPT_KNOWN;
+                flags |= PROMPT_KNOWN;
                 more = tokens.wrapping_sub(prompt).cast_signed();
                 prompt = tokens;
             }
-            let mut missed = 0;
+            let mut uncached = 0;
             if let Some(cached) = point.cached_tokens {
-                head |= CACHED_KNOWN;
-                missed = prompt.wrapping_sub(cached).cast_signed();
+                flags |= CACHED_KNOWN;
+                uncached = prompt.wrapping_sub(cached).cast_signed();
             }
-            (further, head, more, missed)
+            (further, flags, more, uncached)
         };
         Self {
             stride: history.stride,
@@ -184,20 +178,20 @@ impl From<History> for Packed {
 impl From<Packed> for History {
     fn from(packed: Packed) -> Self {
         let (mut generation, mut prompt) = (0_u32, 0_u32);
-        let mut unpack = |(further, head, more, missed): (u32, u32, i32, i32)| {
+        let mut unpack = |(further, flags, more, uncached): (u32, u32, i32, i32)| {
             generation = generation.wrapping_add(further);
-            let knows = |what| head & what != 0;
-            if knows(PROMPT_KNOWN) {
+            let is_set = |flag| flags & flag != 0;
+            if is_set(PROMPT_KNOWN) {
                 prompt = prompt.wrapping_add(more.cast_unsigned());
             }
+            let cached = prompt.wrapping_sub(uncached.cast_unsigned());
             HistoryPoint {
                 generation,
-                prompt_tokens: knows(PROMPT_KNOWN).then_some(prompt),
-                cached_tokens: knows(CACHED_KNOWN)
-                    .then(|| prompt.wrapping_sub(missed.cast_unsigned())),
+                prompt_tokens: is_set(PROMPT_KNOWN).then_some(prompt),
+                cached_tokens: is_set(CACHED_KNOWN).then_some(cached),
                 completion_tokens: None,
-                // What a newer release marks is no word of ours.
-                marks: Marks((head >> MARKS_FROM) as u16),
+                // Marks of a newer release have no name here and are not shown.
+                marks: Marks((flags >> MARKS_FROM) as u16),
             }
         };
         Self {
@@ -230,12 +224,12 @@ mod tests {
     #[test]
     fn a_short_session_is_kept_generation_by_generation() {
         let history = history(MAX_POINTS as u32);
-        let generations: Vec<_> = history.points().iter().map(|it| it.generation).collect();
-        assert_eq!(generations, (1..=MAX_POINTS as u32).collect::<Vec<_>>());
+        let generations = history.points().iter().map(|point| point.generation);
+        assert!(generations.eq(1..=MAX_POINTS as u32));
     }
 
     #[test]
-    fn a_long_session_is_seen_whole_and_no_mark_is_lost() {
+    fn a_long_session_is_shown_whole_with_all_marks() {
         for generations in [97, 98, 1_000, 10_007] {
             let history = history(generations);
             let points = history.points();
@@ -244,7 +238,7 @@ mod tests {
             let mut from = 0;
             for point in points {
                 assert!(point.generation > from);
-                let folded = (from + 1..=point.generation).any(|it| it % 7 == 0);
+                let folded = (from + 1..=point.generation).any(|number| number % 7 == 0);
                 assert_eq!(point.marks != Marks::default(), folded);
                 assert_eq!(point.prompt_tokens, Some(point.generation * 10));
                 from = point.generation;
@@ -253,17 +247,17 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_the_marks() {
+    fn marks_are_shown_by_name() {
         let marks = Marks::default()
             .with_mark(Marks::COURSE, true)
             .with_mark(Marks::SUMMARY, false)
             .with_mark(Marks::TRUNCATED, true);
-        let words = serde_json::to_value(marks).unwrap();
-        assert_eq!(words, serde_json::json!(["truncated", "course"]));
+        let names = serde_json::to_value(marks).unwrap();
+        assert_eq!(names, serde_json::json!(["truncated", "course"]));
     }
 
     #[test]
-    fn it_is_small() {
+    fn the_stored_history_is_small() {
         let bytes = postcard::to_allocvec(&history(500)).unwrap();
         assert!(bytes.len() < 512, "{}", bytes.len());
     }

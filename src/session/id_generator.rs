@@ -1,29 +1,25 @@
-//! Random names, of sessions and of generations, and what else must never come twice.
+//! Random ids of sessions and generations, and nonces.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The output of a keyed digest over a counter, so that no name tells of another and making one
+/// Output of a keyed digest over a counter: no id can be derived from another, and generation
 /// cannot fail.
 pub(super) struct IdGenerator {
     seed: [u8; 32],
-    made: AtomicU64,
+    count: AtomicU64,
 }
 
 impl IdGenerator {
-    /// # Errors
-    /// Where the system gives no random bits.
     pub(super) fn new() -> Result<Self, getrandom::Error> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)?;
-        Ok(Self {
-            seed,
-            made: AtomicU64::new(0),
-        })
+        let count = AtomicU64::new(0);
+        Ok(Self { seed, count })
     }
 
-    /// So many bytes that never came before.
+    /// The next `N` random bytes; never the same twice, apart from chance.
     pub(super) fn next_bytes<const N: usize>(&self) -> [u8; N] {
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
         let mut id = [0; N];
         blake3::Hasher::new_keyed(&self.seed)
             .update(&number.to_le_bytes())

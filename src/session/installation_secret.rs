@@ -1,8 +1,8 @@
-//! The installation's secret: the key of every digest that must not be guessed from outside.
+//! The installation's secret: the key of all digests that outsiders must not be able to guess.
 //!
-//! Kept in `data_dir/secret` as 64 hex digits, readable by its owner only, made on the first
-//! start, unless `server.secret_env` names a variable that holds them. Replicas that share a store
-//! share this secret. Losing it loses nothing but the connection to stored sessions.
+//! `data_dir/secret` holds it as 64 hex digits, readable by its owner only. The first start creates
+//! it, unless `server.secret_env` names a variable that holds one. Replicas that share a store
+//! must share this secret. Without it stored sessions are no longer found; nothing else is lost.
 
 use std::{
     fmt, fs,
@@ -14,7 +14,6 @@ use std::{
 #[derive(Clone)]
 pub struct InstallationSecret([u8; 32]);
 
-/// Why there is no secret to start with; each names its file.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error("cannot use {}", path.display())]
@@ -25,7 +24,7 @@ pub enum SecretError {
         path.display()
     )]
     Malformed { path: PathBuf },
-    #[error("the system gives no random bytes")]
+    #[error("the system's random number source failed")]
     Random(#[source] getrandom::Error),
 }
 
@@ -34,7 +33,7 @@ impl InstallationSecret {
         Self(bytes)
     }
 
-    /// The key itself, for keyed digests only.
+    /// For keyed digests only.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -46,9 +45,9 @@ impl InstallationSecret {
         Ok(Self(bytes))
     }
 
-    /// Reads `data_dir/secret`, or makes it (and the directory) where it is absent.
+    /// Reads `data_dir/secret`, or creates it (and the directory) where it is absent.
     ///
-    /// Blocking; for start-up only. Two processes that start at once end up with the same secret.
+    /// Blocks; for start-up only. Processes that start at the same time get the same secret.
     pub fn load_or_create(data_dir: &Path) -> Result<Self, SecretError> {
         let path = data_dir.join("secret");
         let file_error = |source| SecretError::File {
@@ -66,7 +65,7 @@ impl InstallationSecret {
         fs::create_dir_all(data_dir).map_err(file_error)?;
         let fresh = Self::random()?;
         create_secret_file(data_dir, &path, &fresh).map_err(file_error)?;
-        // What stands there now may be another process's secret: that one counts for both.
+        // Another process may have created it first; then both use that one.
         let text = fs::read_to_string(&path).map_err(file_error)?;
         Self::parse_hex(&text, &path)
     }
@@ -86,14 +85,17 @@ impl fmt::Debug for InstallationSecret {
     }
 }
 
-/// Writes the secret beside its place and links it there whole, so that no other process ever
-/// reads half of it. A secret that appeared meanwhile is left as it is.
+/// Writes the secret to a draft file and links it to `path`, so that no other process reads half
+/// of it. A secret that another process created meanwhile stays.
 fn create_secret_file(data_dir: &Path, path: &Path, secret: &InstallationSecret) -> io::Result<()> {
-    let draft = data_dir.join(format!(".secret.{}", hex::encode(draft_name()?)));
+    // Unlike the process id, this differs in every container that shares the directory.
+    let mut suffix = [0; 8];
+    getrandom::fill(&mut suffix)?;
+    let draft = data_dir.join(format!(".secret.{}", hex::encode(suffix)));
     let placed = write_private(&draft, hex::encode(secret.as_bytes()).as_bytes()).and_then(|()| {
         match fs::hard_link(&draft, path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            // Some file systems have no links; a rename is whole too, but the last one wins.
+            // Some file systems have no links; a rename is atomic too, but the last one wins.
             Err(_) => fs::rename(&draft, path),
             Ok(()) => Ok(()),
         }
@@ -102,13 +104,6 @@ fn create_secret_file(data_dir: &Path, path: &Path, secret: &InstallationSecret)
         Err(error) if error.kind() != io::ErrorKind::NotFound => placed.and(Err(error)),
         _ => placed,
     }
-}
-
-/// Unlike the process id, different in every container that shares the directory.
-fn draft_name() -> io::Result<[u8; 8]> {
-    let mut name = [0; 8];
-    getrandom::fill(&mut name)?;
-    Ok(name)
 }
 
 fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
@@ -122,14 +117,14 @@ fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Whoever reads the secret can tell whose conversation a stored key belongs to. A mounted file
-/// may have to be open to a group, so this is no error.
+/// A reader of the secret can tell whose conversation a stored key belongs to. This is no error,
+/// since a mounted file may have to be readable by a group.
 #[cfg(unix)]
 fn warn_if_open(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let open = fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
     if open {
-        tracing::warn!(path = %path.display(), "the installation's secret can be read by others");
+        tracing::warn!(path = %path.display(), "the secret file is readable by other users");
     }
 }
 
@@ -141,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn made_once_then_read() {
+    fn the_first_start_creates_the_secret() {
         let home = tempfile::tempdir().unwrap();
         let data_dir = home.path().join("deep/data");
         let first = InstallationSecret::load_or_create(&data_dir).unwrap();
@@ -153,7 +148,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_its_owner_may_read_it() {
+    fn only_the_owner_may_read_the_file() {
         use std::os::unix::fs::PermissionsExt;
         let home = tempfile::tempdir().unwrap();
         InstallationSecret::load_or_create(home.path()).unwrap();
@@ -162,23 +157,20 @@ mod tests {
     }
 
     #[test]
-    fn starting_at_once_gives_one_secret() {
+    fn concurrent_starts_get_one_secret() {
         let home = tempfile::tempdir().unwrap();
         let secrets: Vec<_> = std::thread::scope(|scope| {
-            let running: Vec<_> = (0..8)
+            let threads: Vec<_> = (0..8)
                 .map(|_| scope.spawn(|| InstallationSecret::load_or_create(home.path()).unwrap()))
                 .collect();
-            running.into_iter().map(|one| one.join().unwrap()).collect()
+            let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+            joined.map(|secret| *secret.as_bytes()).collect()
         });
-        assert!(
-            secrets
-                .iter()
-                .all(|one| one.as_bytes() == secrets[0].as_bytes())
-        );
+        assert!(secrets.iter().all(|secret| *secret == secrets[0]));
     }
 
     #[test]
-    fn a_damaged_file_is_named() {
+    fn a_damaged_file_is_reported_with_its_format() {
         let home = tempfile::tempdir().unwrap();
         for damaged in ["", "abc", &"z".repeat(64), &"a".repeat(66)] {
             fs::write(home.path().join("secret"), damaged).unwrap();

@@ -1,25 +1,25 @@
 //! The digest chain of a conversation: which stored state it continues.
 //!
-//! A client sends the whole conversation every time, so what was said is the key. `system` and
-//! `developer` messages are left out: they change with the time of day. After a generation its
-//! state is filed under up to three keys, and the next request asks for them from its newest
-//! answer to its oldest. Only a strict prefix is ever asked for, so a retry of a request finds
-//! what the first try found, and counts once.
+//! A client sends the whole conversation every time, so its messages are the key. `system` and
+//! `developer` messages are left out, since they change with the time of day. The state after a
+//! generation is stored under up to three keys; the next request probes them from its newest answer
+//! to its oldest. It probes strict prefixes only, so a retry finds what the first try found and is
+//! not counted twice.
 //!
-//! Never reads text: only the digests that the index made. No I/O here.
+//! Reads digests of the index only, never text. No I/O here.
 //!
-//! | key | made of | for clients that |
+//! | key | digest of | for clients that |
 //! | --- | --- | --- |
-//! | exact | all messages of the request, and the answer | echo the answer as it was |
-//! | gap | the messages up to the last answer, and the new answer | put remarks into their last message and take them out later |
-//! | bare | all messages of the request, without the answer | spell the echoed answer otherwise; counts only while one answer was seen |
+//! | exact | all messages of the request, and the answer | echo the answer unchanged |
+//! | gap | the messages up to the last answer, and the new answer | add remarks to their last message and remove them later |
+//! | bare | all messages of the request, without the answer | echo the answer in another form; valid only while the request has one answer |
 //!
-//! Where two answers stand in a row, only the exact key counts for the second: it may be half of an answer that the
-//! client keeps as two messages. Auxiliary requests (titles, probes) file nothing.
+//! Of two answers in a row, the second is probed by its exact key only: it may be half of an answer
+//! that the client keeps as two messages. Auxiliary requests (titles, probes) store nothing.
 //!
-//! The chain begins with the tenant, whose digest is keyed with the installation's secret. So the messages
-//! themselves are mixed in by a fast digest without a key: whoever finds two texts with one digest confuses their
-//! own sessions only.
+//! The chain begins with the tenant, whose digest is keyed with the installation's secret. The
+//! messages are mixed in by a fast digest without a key: a client that finds a collision confuses
+//! only sessions of its tenant.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -28,41 +28,39 @@ use crate::{
     store::{StateKey, StateKeys, Tenant},
 };
 
-/// How many answers back an ancestor is looked for.
+/// Newest answers that are probed.
 const MAX_BOUNDARIES: usize = 256;
 
-/// Where one request stands: where to look for its ancestor, and where its own state will go.
+/// Keys of one request: those of the state it may continue, and those of the state it will store.
 #[derive(Clone, Debug)]
 pub struct Lineage {
     tenant: Tenant,
     format: Format,
-    /// Over all messages; `None` where nothing may be stored.
+    /// Digest of all messages; `None` if nothing may be stored.
     whole: Option<u128>,
-    /// Over all up to the last answer, where that is less than the whole.
+    /// Digest up to the last answer, if messages follow it.
     settled: Option<u128>,
     opening: u64,
     probes: Vec<StateKey>,
-    /// For each probe, where the answer stands that it was made with: messages before it, system
-    /// messages apart.
+    /// For each probe, the messages before its answer, without system messages.
     answers: Vec<u32>,
     messages: u32,
 }
 
 impl Lineage {
-    /// Reads the chain of a conversation.
     pub fn from_conversation(conversation: &Conversation, tenant: &Tenant) -> Self {
         let chain = DigestChain::from_conversation(conversation, tenant);
         let (probes, answers) = collect_probes(&chain.boundaries);
-        let writes = chain.said > 0 && !conversation.is_auxiliary();
+        let stores = chain.messages > 0 && !conversation.is_auxiliary();
         Self {
             tenant: *tenant,
             format: conversation.format,
-            whole: writes.then_some(chain.now),
+            whole: stores.then_some(chain.now),
             settled: chain.settled.filter(|settled| *settled != chain.now),
             opening: chain.opening,
             probes,
             answers,
-            messages: saturate_count(chain.said),
+            messages: saturate_count(chain.messages),
         }
     }
 
@@ -74,31 +72,28 @@ impl Lineage {
         self.format
     }
 
-    /// What to look for, best first.
+    /// Keys to look for, best first.
     pub fn probes(&self) -> &[StateKey] {
         &self.probes
     }
 
-    /// Where the answer of a probe stands in this conversation: how many messages are before it,
-    /// system messages apart. `None` where there is no such probe.
+    /// Messages before the answer of a probe, without system messages; `None` for an unknown probe.
     pub fn answer_at(&self, probe: usize) -> Option<u32> {
         self.answers.get(probe).copied()
     }
 
-    /// A digest of the first message: keeps apart conversations that were grouped in one session
-    /// by a hint, so that one does not push the other's ancestors out.
+    /// A digest of the first message. It separates conversations that a hint groups in one session,
+    /// so that one does not evict the other's states.
     pub const fn opening(&self) -> u64 {
         self.opening
     }
 
-    /// Messages of the client in this request, system messages apart: they come and go without
-    /// breaking a lineage.
+    /// Messages of this request without system messages, which come and go within a lineage.
     pub const fn messages(&self) -> u32 {
         self.messages
     }
 
-    /// Where the state goes once the answer is known; `None` for auxiliary requests, and where
-    /// nothing but system messages was said.
+    /// Keys of the new state; `None` for auxiliary requests and those with system messages only.
     pub fn state_keys(&self, answer: u128) -> Option<StateKeys> {
         let whole = self.whole?;
         Some(StateKeys {
@@ -109,19 +104,18 @@ impl Lineage {
     }
 }
 
-/// An answer in the conversation, and what was said before it.
+/// An answer in the conversation, with the digests of the messages before it.
 #[derive(Clone, Copy)]
 struct AnswerBoundary {
-    /// Over all messages before it: the request that it answered.
+    /// Over all messages before it, which is the request that it answered.
     before: u128,
-    /// Over all up to the answer before it, where messages stand between.
+    /// Over all up to the previous answer, if messages stand between.
     settled: Option<u128>,
     answer: u128,
-    /// Messages mixed in before it.
+    /// Messages before it, without system messages.
     at: u32,
-    /// Directly after another answer. Such a one may have been made from a prefilled request,
-    /// or be the second half of an answer that the client keeps as two messages; so it counts
-    /// only where the whole key matches, and the shorter ones stay with the first of the row.
+    /// Directly after another answer: the request was prefilled, or the client split one answer
+    /// into two messages. Only the exact key is probed; the others belong to the first of the row.
     in_row: bool,
 }
 
@@ -129,8 +123,8 @@ struct DigestChain {
     now: u128,
     settled: Option<u128>,
     opening: u64,
-    /// Messages mixed in.
-    said: usize,
+    /// Messages without system messages.
+    messages: usize,
     boundaries: Vec<AnswerBoundary>,
 }
 
@@ -140,7 +134,7 @@ impl DigestChain {
             now: seed_chain(conversation.format, tenant),
             settled: None,
             opening: 0,
-            said: 0,
+            messages: 0,
             boundaries: Vec::new(),
         };
         let (mut user_seen, mut after_answer) = (false, false);
@@ -148,26 +142,26 @@ impl DigestChain {
             if message.author.is_system() {
                 continue;
             }
-            let answers = message.author == Author::Model;
-            if answers && chain.said > 0 {
+            let is_answer = message.author == Author::Model;
+            if is_answer && chain.messages > 0 {
                 chain.boundaries.push(AnswerBoundary {
                     before: chain.now,
                     settled: chain.settled.filter(|settled| *settled != chain.now),
                     answer: message.short_digest,
-                    at: saturate_count(chain.said),
+                    at: saturate_count(chain.messages),
                     in_row: after_answer,
                 });
             }
             chain.now = link_digest(chain.now, message.digest);
-            chain.said += 1;
-            if chain.said == 1 {
+            chain.messages += 1;
+            if chain.messages == 1 {
                 // Half of a digest is enough to tell the conversations of one session apart.
                 chain.opening = chain.now as u64;
             }
             user_seen |= message.author == Author::User;
-            after_answer = answers;
-            // Without the task in it, a settled prefix would say nothing about the conversation.
-            if answers && user_seen {
+            after_answer = is_answer;
+            // Many conversations share a prefix without a user message, such as a greeting.
+            if is_answer && user_seen {
                 chain.settled = Some(chain.now);
             }
         }
@@ -175,8 +169,8 @@ impl DigestChain {
     }
 }
 
-/// What the chain of a tenant's conversations begins with: another one for each format, so that none continues
-/// a conversation of another. That of chat completions is the tenant alone, as it was before there were others.
+/// Start of the chain: the tenant and the format, since no conversation continues one of another
+/// format. For chat completions it is the tenant alone, as stored before there were other formats.
 fn seed_chain(format: Format, tenant: &Tenant) -> u128 {
     let tenant = u128::from_le_bytes(*tenant.id());
     match format as u8 {
@@ -185,8 +179,8 @@ fn seed_chain(format: Format, tenant: &Tenant) -> u128 {
     }
 }
 
-/// All keys to ask for, newest boundary first, and in it the most telling first.
-/// Beside each, where its answer stands.
+/// All keys to look for, newest boundary first, each with the position of its answer. Within a
+/// boundary, the most specific key comes first.
 fn collect_probes(boundaries: &[AnswerBoundary]) -> (Vec<StateKey>, Vec<u32>) {
     let newest = boundaries.iter().rev().take(MAX_BOUNDARIES);
     let mut keys = Vec::with_capacity(3 * newest.len());
@@ -194,11 +188,8 @@ fn collect_probes(boundaries: &[AnswerBoundary]) -> (Vec<StateKey>, Vec<u32>) {
     for boundary in newest {
         keys.push(exact_key(boundary.before, boundary.answer));
         if !boundary.in_row {
-            keys.extend(
-                boundary
-                    .settled
-                    .map(|settled| gap_key(settled, boundary.answer)),
-            );
+            let settled = boundary.settled;
+            keys.extend(settled.map(|settled| gap_key(settled, boundary.answer)));
             keys.push(bare_key(boundary.before));
         }
         answers.resize(keys.len(), boundary.at);
@@ -226,8 +217,8 @@ fn bare_key(whole: u128) -> StateKey {
     hash_key(3, &join_digests(whole, 0))
 }
 
-/// The kind stands in front, so that the three kinds never meet; the length differs from a
-/// link's, so that no key is a link.
+/// The kind byte keeps the three kinds apart; the length, which differs from that of a link's
+/// input, keeps keys and links apart.
 fn hash_key(kind: u8, pair: &[u8; 32]) -> StateKey {
     let mut input = [0; 33];
     input[0] = kind;

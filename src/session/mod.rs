@@ -1,9 +1,9 @@
-//! Sessions: a conversation followed over its requests, found again by what was said.
+//! Sessions: a conversation followed over its requests, found again by the digests of its messages.
 //!
-//! [`Sessions::find`] gives a request the state of the generation it continues, and
-//! [`Sessions::save`] files the new state before the end of the response is released. Never
-//! fails a request: without a store it goes on with no state. Never lets one tenant reach
-//! another's state, not even with an identical conversation.
+//! [`Sessions::inherit_session`] gives a request the state of the generation it continues, and
+//! [`Sessions::save_state`] stores the new state before the end of the response is released. A
+//! failing store never fails a request: it goes on without a state. No tenant reaches another's
+//! state, not even with an identical conversation.
 
 use std::{
     fmt,
@@ -59,55 +59,50 @@ pub struct Sessions {
     tenants: Tenants,
     ids: Arc<IdGenerator>,
     cipher: Arc<StateCipher>,
-    /// Something that cannot be decrypted was met, and said so.
+    /// The first decryption failure is a warning; later ones are logged at debug level.
     decrypt_failure_logged: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
     find_timeout: Duration,
-    /// Orders are read, changed and written by one at a time.
+    /// Held while commands are read, changed and written.
     command_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What a request starts from.
+/// What a request inherits from the generation it continues.
 #[derive(Clone, Debug)]
 pub struct InheritedSession {
-    /// The state after the generation that this request continues. Its places are those of this
+    /// The state after the generation that this request continues. Its places are adjusted to this
     /// conversation, which may have lost or gained messages before that generation's answer.
     pub state: Option<SessionState>,
-    /// Messages before that generation's answer in this conversation, system messages apart; 0
+    /// Messages before that generation's answer in this conversation, without system messages; 0
     /// without a state.
     pub answer_at: u32,
     pub lineage: Lineage,
     pub session: SessionId,
-    /// What is asked of the session from outside.
     pub commands: SessionCommands,
-    /// This request is to begin a new course, because that was asked for from outside. Its state
-    /// is to count [`Orders::clears`] then.
+    /// An API command asks this request to begin a new course. The state of such a request takes
+    /// over [`SessionCommands::clears`].
     pub clear_requested: bool,
-    /// A summary is to be made with this request, likewise.
+    /// An API command asks for a summary with this request.
     pub compact_requested: bool,
-    /// A summary was taken over for this request.
+    /// This request is the first with a finished summary.
     pub compacted: bool,
     generation: GenerationId,
-    /// The store did not answer, or not with a state: health is unknown, and a warning is due in
-    /// the request's record.
+    /// The store failed or returned no valid state: health is unknown, and the request's record
+    /// gets a warning.
     pub store_failed: bool,
 }
 
 impl InheritedSession {
-    /// What the guard needs to know of the requests before.
+    /// The guard's memory of earlier requests.
     pub fn to_recall(&self) -> Recall {
-        self.state
-            .as_ref()
-            .map(SessionState::to_recall)
-            .unwrap_or_default()
+        let state = self.state.as_ref();
+        state.map(SessionState::to_recall).unwrap_or_default()
     }
 
     /// The state to fill in for the generation that now begins.
     pub fn next_state(&self) -> SessionState {
-        let mut state = self
-            .state
-            .clone()
-            .unwrap_or_else(|| SessionState::new(self.session));
+        let inherited = self.state.clone();
+        let mut state = inherited.unwrap_or_else(|| SessionState::new(self.session));
         state.follows = match (self.clear_requested, self.compact_requested) {
             (true, _) => self.commands.clear_for,
             (_, true) => self.commands.compact_for,
@@ -124,8 +119,6 @@ impl InheritedSession {
 }
 
 impl Sessions {
-    /// # Errors
-    /// Where the system gives no random bits to make ids from.
     pub fn new(store: Arc<dyn Store>, tenants: Tenants) -> Result<Self, getrandom::Error> {
         Ok(Self {
             store,
@@ -139,16 +132,13 @@ impl Sessions {
         })
     }
 
-    /// Brings to rest what was stored, as the last thing that is asked of the store.
+    /// Closes the store; no other call may follow.
     pub async fn close(&self) {
         self.store.close().await;
     }
 
-    /// As the settings say: encrypts what is stored from now on, where there is a key, and lets a request
-    /// wait so long for the store. What the store does, and fails to do, is counted in `metrics`.
-    ///
-    /// # Errors
-    /// Where the system gives no random bits.
+    /// Applies the settings: encryption of new states and commands if there is a key, and the
+    /// timeout of lookups. `metrics` counts the calls to the store.
     pub fn with_config(
         self,
         config: &StoreConfig,
@@ -162,17 +152,15 @@ impl Sessions {
         })
     }
 
-    /// Names a new summary.
     pub fn new_job_id(&self) -> JobId {
         JobId::from_bytes(self.ids.next_bytes())
     }
 
-    /// Makes tenants and accounts of requests.
     pub fn tenants(&self) -> &Tenants {
         &self.tenants
     }
 
-    /// Finds the state a conversation continues; failing that, names its session.
+    /// Finds the state that a conversation continues; without one, picks its session id.
     pub async fn inherit_session(
         &self,
         conversation: &Conversation,
@@ -193,11 +181,7 @@ impl Sessions {
             store_failed: false,
         };
         if let Err(error) = self.load_inherited(&mut inherited).await {
-            self.warn_of_loss(
-                &error,
-                None,
-                "a request goes on without its session's state",
-            );
+            self.warn_of_loss(&error, None, "request continues without its session state");
             inherited.store_failed = true;
         }
         inherited.session = match (&inherited.state, hint) {
@@ -208,63 +192,62 @@ impl Sessions {
         inherited
     }
 
-    /// Takes over the state that the conversation continues, where there is one; else changes nothing.
+    /// Fills in the state that the conversation continues, if there is one.
     async fn load_inherited(&self, inherited: &mut InheritedSession) -> Result<(), SessionError> {
         let lineage = &inherited.lineage;
         if lineage.probes().is_empty() {
             return Ok(());
         }
-        let found = self
-            .store
-            .find_state(lineage.tenant(), lineage.opening(), lineage.probes());
+        let (tenant, opening) = (lineage.tenant(), lineage.opening());
+        let found = self.store.find_state(tenant, opening, lineage.probes());
         let Some(found) = self.call_store(StoreOperation::Find, found).await? else {
             return Ok(());
         };
         let answer_at = lineage.answer_at(found.at).ok_or(StoreError::Damaged)?;
-        let mut state = self.decode_state(lineage.tenant(), &found.state)?;
+        let mut state = self.decode_state(tenant, &found.state)?;
         if state.format != lineage.format() {
-            // What is kept of it could not be put into this conversation.
+            // Its records could not be put into this conversation.
             return Ok(());
         }
-        let orders = self.decode_commands(lineage.tenant(), state.session, &found.commands);
+        let commands = self.decode_commands(tenant, state.session, &found.commands);
         let (generations, made) = (state.generations, state.compaction.made);
-        state.compaction.take_over(orders.outcomes(), generations);
-        // A summary that was just taken over may tell of messages that are not there, like others.
+        state.compaction.take_over(commands.outcomes(), generations);
+        // After the takeover, since a new summary may also cover messages that are gone here.
         state.realign_places(answer_at);
         let compaction = &state.compaction;
         inherited.compacted = compaction.made > made && compaction.summary.is_some();
-        inherited.clear_requested = orders.is_clear_pending(&state);
-        inherited.compact_requested = orders.is_summary_pending(&state);
+        inherited.clear_requested = commands.is_clear_pending(&state);
+        inherited.compact_requested = commands.is_summary_pending(&state);
         inherited.state = Some(state);
         inherited.answer_at = answer_at;
-        inherited.commands = orders;
+        inherited.commands = commands;
         Ok(())
     }
 
-    /// The session a hint names. An id of ours is taken as it is only where this tenant has it;
-    /// anyone else's, or one made up, names a session like any other text.
+    /// The session a hint names. A proxy session id is used only if this tenant has that session;
+    /// any other value is digested with the tenant.
     async fn resolve_hint(&self, tenant: &Tenant, hint: &SessionHint) -> SessionId {
         let hinted = self.tenants.hinted_session(tenant, hint);
-        let Some(own) = hint.proxy_session_id().and_then(SessionId::parse_hex) else {
+        let Some(named) = hint.proxy_session_id().and_then(SessionId::parse_hex) else {
             return hinted;
         };
         let account = tenant.account();
-        let known = self.store.load_session(Some(&account), own);
-        match self.call_store(StoreOperation::Session, known).await {
-            Ok(Some(row)) if row.tenant == *tenant => own,
+        let row = self.store.load_session(Some(&account), named);
+        match self.call_store(StoreOperation::Session, row).await {
+            Ok(Some(row)) if row.tenant == *tenant => named,
             Ok(_) => hinted,
             Err(error) => {
-                let what = "a session named by its client was not looked up";
-                self.warn_of_loss(&error.into(), Some(own), what);
+                let message = "session id sent by a client was not looked up";
+                self.warn_of_loss(&error.into(), Some(named), message);
                 hinted
             }
         }
     }
 
-    /// Files the state after a generation under what was said, `within` a bound.
+    /// Stores the state after a generation under the keys of its messages, `within` a bound.
     ///
-    /// Returns whether the next request will find it. A failure is logged here; auxiliary
-    /// requests are not filed, and that is no failure.
+    /// Returns whether the next request will find it. Failures are logged here. Auxiliary requests
+    /// store nothing, which is no failure.
     ///
     /// CANCEL: a dropped call leaves all of the new state in the store, or nothing of it.
     pub async fn save_state(
@@ -274,102 +257,92 @@ impl Sessions {
         state: &SessionState,
         within: Duration,
     ) -> bool {
-        let filed = self.try_save_state(lineage, answer, state, within).await;
-        filed.unwrap_or_else(|error| {
-            self.warn_of_loss(&error, Some(state.session), "a state was not stored");
-            false
-        })
-    }
-
-    async fn try_save_state(
-        &self,
-        lineage: &Lineage,
-        answer: u128,
-        state: &SessionState,
-        within: Duration,
-    ) -> Result<bool, SessionError> {
         let Some(keys) = lineage.state_keys(answer) else {
-            return Ok(false);
+            return false;
         };
-        let saved = StateToSave {
-            tenant: *lineage.tenant(),
-            session: state.session,
-            opening: lineage.opening(),
-            keys,
-            answer,
-            state: self.encode_state(lineage.tenant(), state)?,
+        let save = async {
+            let record = StateToSave {
+                tenant: *lineage.tenant(),
+                session: state.session,
+                opening: lineage.opening(),
+                keys,
+                answer,
+                state: self.encode_state(lineage.tenant(), state)?,
+            };
+            let saved = self.store.save_state(record);
+            let saved = self.call_store_within(StoreOperation::Save, within, saved);
+            Ok(saved.await?)
         };
-        let saved = self.store.save_state(saved);
-        self.call_store_within(StoreOperation::Save, within, saved)
-            .await?;
-        Ok(true)
+        let warn = |error: &SessionError| {
+            self.warn_of_loss(error, Some(state.session), "session state was not stored");
+        };
+        save.await.inspect_err(warn).is_ok()
     }
 
-    /// A state as it is stored; what had to be left out is said here.
     fn encode_state(&self, tenant: &Tenant, state: &SessionState) -> Result<Bytes, SessionError> {
         let encoded = state.encode_bounded()?;
         if encoded.records_shed > 0 {
             let (session, records) = (state.session, encoded.records_shed);
             tracing::warn!(
                 %session, records,
-                "a state was too large: {records} of its oldest prompts and rounds were left out"
+                "session state was too large: its {records} oldest prompts and tool rounds were dropped"
             );
         }
-        Ok(self
-            .cipher
-            .encrypt_bytes(SealedSubject::State(tenant), encoded.bytes)?)
+        let subject = SealedSubject::State(tenant);
+        Ok(self.cipher.encrypt_bytes(subject, encoded.bytes)?)
     }
 
-    /// A state as it was stored.
     fn decode_state(&self, tenant: &Tenant, stored: &[u8]) -> Result<SessionState, SessionError> {
-        Ok(SessionState::from_bytes(
-            &self
-                .cipher
-                .decrypt_bytes(SealedSubject::State(tenant), stored)?,
-        )?)
+        let subject = SealedSubject::State(tenant);
+        let plain = self.cipher.decrypt_bytes(subject, stored)?;
+        Ok(SessionState::from_bytes(&plain)?)
     }
 
-    /// Orders that cannot be read are none: a state is worth more than a wish.
+    /// Unreadable commands are logged and dropped, so that the state beside them can still be used.
     fn decode_commands(
         &self,
         tenant: &Tenant,
         session: SessionId,
         stored: &[u8],
     ) -> SessionCommands {
-        let opened = self
-            .cipher
-            .decrypt_bytes(SealedSubject::Commands(tenant, session), stored);
-        let opened = opened.map_err(SessionError::from);
-        let orders = opened.and_then(|opened| Ok(SessionCommands::from_bytes(&opened)?));
-        orders.unwrap_or_else(|error| {
-            let what = "orders of a session could not be read";
-            self.warn_of_loss(&error, Some(session), what);
+        let subject = SealedSubject::Commands(tenant, session);
+        let plain = self.cipher.decrypt_bytes(subject, stored);
+        let commands = plain
+            .map_err(SessionError::from)
+            .and_then(|plain| Ok(SessionCommands::from_bytes(&plain)?));
+        commands.unwrap_or_else(|error| {
+            self.warn_of_loss(&error, Some(session), "session commands cannot be read");
             SessionCommands::default()
         })
     }
 
-    /// Says what was lost. While the store is down the log says so once for all requests; and after a
-    /// change of the key nothing from before can be read, which is as true of every session that goes on.
-    fn warn_of_loss(&self, error: &SessionError, session: Option<SessionId>, what: &'static str) {
+    /// Logs a loss. The store itself warns once while it is down, and a changed key makes all older
+    /// states unreadable, so repetitions of these two go to the debug level.
+    fn warn_of_loss(
+        &self,
+        error: &SessionError,
+        session: Option<SessionId>,
+        message: &'static str,
+    ) {
         let session = session.map(tracing::field::display);
-        let known = match error {
-            SessionError::Unopened(_) => self.decrypt_failure_logged.swap(true, Relaxed),
+        let logged = match error {
+            SessionError::Decrypt(_) => self.decrypt_failure_logged.swap(true, Relaxed),
             SessionError::Store(error) => matches!(error, StoreError::Down),
             SessionError::State(_) => false,
         };
-        match known {
-            true => tracing::debug!(session, error = format_error_chain(error), "{what}"),
-            false => tracing::warn!(session, error = format_error_chain(error), "{what}"),
+        match logged {
+            true => tracing::debug!(session, error = format_error_chain(error), "{message}"),
+            false => tracing::warn!(session, error = format_error_chain(error), "{message}"),
         }
     }
 
-    /// The answer of the store, for which a request waits no longer than it may.
+    /// Awaits a call to the store for at most the lookup timeout.
     async fn call_store<T>(
         &self,
         operation: StoreOperation,
-        asked: impl Future<Output = Result<T, StoreError>>,
+        call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        self.call_store_within(operation, self.find_timeout, asked)
+        self.call_store_within(operation, self.find_timeout, call)
             .await
     }
 
@@ -377,14 +350,14 @@ impl Sessions {
         &self,
         operation: StoreOperation,
         within: Duration,
-        asked: impl Future<Output = Result<T, StoreError>>,
+        call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let begun = Instant::now();
-        let asked = tokio::time::timeout(within, asked).await;
-        let asked = asked.unwrap_or(Err(StoreError::TooSlow(within)));
+        let result = tokio::time::timeout(within, call).await;
+        let result = result.unwrap_or(Err(StoreError::TooSlow(within)));
         let metrics = &self.metrics;
-        metrics.record_store_call(operation, begun.elapsed(), asked.is_err());
-        asked
+        metrics.record_store_call(operation, begun.elapsed(), result.is_err());
+        result
     }
 }
 
@@ -394,7 +367,7 @@ impl fmt::Debug for Sessions {
     }
 }
 
-/// Why a state was not found or not filed.
+/// Why a state was not loaded or not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     #[error(transparent)]
@@ -402,7 +375,7 @@ pub enum SessionError {
     #[error(transparent)]
     State(#[from] state::StateError),
     #[error(transparent)]
-    Unopened(#[from] DecryptError),
+    Decrypt(#[from] DecryptError),
 }
 
 #[cfg(test)]

@@ -9,19 +9,17 @@ use crate::{
     recovery::{RecoveryClock, Reminder},
 };
 
-/// Who reads a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportReader {
     /// The account that the session belongs to.
     Owner,
-    /// SECURITY: sees every session's numbers, and what was said in one only where the settings say so.
+    /// SECURITY: sees the numbers of every session; texts only with `admin.show_content`.
     Admin { show_content: bool },
-    /// Somebody at this machine, who sees the numbers and changes nothing.
+    /// Somebody at this machine: sees numbers, gives no commands.
     Local,
 }
 
-/// A session in a list, and the beginning of what is told of one. What is unknown is `null`, never a
-/// guess.
+/// A session in a list, and the first part of its report. Unknown values are `null`, never guesses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SessionOverview {
     pub id: String,
@@ -30,16 +28,15 @@ pub struct SessionOverview {
     pub model: String,
     pub provider: String,
     pub health: HealthLevel,
-    /// Why the level is unknown, or never critical; see `health_reason`.
+    /// Why the level is unknown or never critical; see [`health_reason`].
     pub health_reason: Option<&'static str>,
     pub prompt_tokens: Option<u32>,
     pub completion_tokens: Option<u32>,
     /// Prompt and completion tokens of the last generation; `null` where one of them is unknown.
     pub total_tokens: Option<u32>,
     pub cached_tokens: Option<u32>,
-    /// Cached over prompt tokens of the last generation.
     pub cached_share: Option<f64>,
-    /// The window in tokens; `null` where it is only assumed.
+    /// The window in tokens; `null` if it is only assumed.
     pub context_limit: Option<u32>,
     /// Prompt sizes beyond which the level is caution and critical; `null` with the window.
     pub optimal_max_tokens: Option<u32>,
@@ -48,20 +45,18 @@ pub struct SessionOverview {
     pub optimal_util: Option<f64>,
     /// 1 before the first clear.
     pub course: u32,
-    /// Where the session stands on its way to the next course: `calm`, `caution` or `critical`.
+    /// Recovery's clock: `calm`, `caution` or `critical`.
     pub recovery: &'static str,
     /// Generations left before a clear; `null` unless critical.
     pub countdown: Option<u32>,
-    /// A new course was asked for through the API, and has not begun.
+    /// A course commanded through the API has not begun.
     pub clear_pending: bool,
-    /// A summary was asked for through the API, and has not been begun.
+    /// A summary commanded through the API has not begun.
     pub compact_pending: bool,
-    /// `on`, `off`, or `follow` for as the settings say.
+    /// `on`, `off`, or `follow` for the settings.
     pub auto_compact: &'static str,
-    /// Why the switch of automatic compaction can do nothing now: `window_unknown`, or `running` while
-    /// a summary is being made.
+    /// Why automatic compaction cannot start now: `window_unknown`, or `running` for a summary.
     pub auto_compact_off: Option<&'static str>,
-    /// A summary is being made.
     pub compacting: bool,
     /// Seconds since 1970.
     pub updated_s: u64,
@@ -72,62 +67,55 @@ pub struct SessionOverview {
 pub struct SessionReport {
     #[serde(flatten)]
     pub overview: SessionOverview,
-    /// Whether whoever asks may ask nothing of the session, since it is another key's.
+    /// Whether the reader may give no commands.
     pub read_only: bool,
-    /// Of the last generation, summed over all calls to the provider that it took.
+    /// Of the last generation, summed over all calls to providers.
     pub billed_prompt_tokens: Option<u32>,
     pub billed_completion_tokens: Option<u32>,
-    /// The first message kept after the pinned start, counted without system messages, where
-    /// something is folded.
+    /// The first message after the fold, counted without system messages; `null` without a fold.
     pub folded_until: Option<u32>,
-    /// Tool results that are held to a limit of their own.
+    /// Tool results with a lower limit than the configured one.
     pub tightened: usize,
-    /// What the last request was made of, in estimated tokens; `null` where the guard did not look.
+    /// Estimated tokens of the last request by kind; `null` if the guard did not look at it.
     pub made_of: Option<PromptBreakdown>,
-    /// The course of the session, oldest first; of a long one, every so many generations.
+    /// History of the session, oldest first, coarser in a long one.
     pub points: Vec<HistoryPoint>,
-    /// Summaries taken over so far, and what failed since the last one.
+    /// Summaries so far, and failures since the last one.
     pub summaries: u32,
     pub summary_failures: u32,
-    /// The one in use; `null` without one, and where texts are not shown.
+    /// The summary in use; `null` without one, or if texts are not shown.
     pub summary: Option<String>,
     pub reminder_count: usize,
-    /// What the model keeps for itself, oldest first; `null` where texts are not shown.
+    /// Oldest first; `null` if texts are not shown.
     pub reminders: Option<Vec<ReportedReminder>>,
     pub prompt_count: usize,
-    /// What we said to the model in this course; `null` where texts are not shown.
+    /// Prompts injected in this course; `null` if texts are not shown.
     pub prompts: Option<Vec<ReportedPrompt>>,
 }
 
-/// A reminder, by the name that the model knows it by.
+/// A reminder, with the id that the model sees.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReportedReminder {
     pub id: String,
     pub text: String,
 }
 
-/// A prompt of ours, where it stands in the conversation as it is sent.
+/// An injected prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReportedPrompt {
-    /// The client's messages before it, system messages apart.
+    /// The client's messages before it, without system messages.
     pub place: u32,
     pub text: String,
 }
 
-/// What a list tells of a session.
-pub fn build_overview(known: &SessionView) -> SessionOverview {
-    let state = &known.state;
+pub fn build_overview(view: &SessionView) -> SessionOverview {
+    let state = &view.state;
     let recovery = &state.recovery;
     let health = state.last_health();
     let compacting = state.compaction.job.is_some();
-    let cached_share = match (state.cached_tokens, state.prompt_tokens) {
-        (Some(cached), Some(prompt)) if prompt > 0 => Some(f64::from(cached) / f64::from(prompt)),
-        _ => None,
-    };
-    let total_tokens = state
-        .prompt_tokens
-        .zip(state.completion_tokens)
-        .map(|(prompt, completion)| prompt.saturating_add(completion));
+    let cached = state.cached_tokens.zip(state.prompt_tokens);
+    let cached = cached.filter(|(_, prompt)| *prompt > 0);
+    let tokens = state.prompt_tokens.zip(state.completion_tokens);
     SessionOverview {
         id: state.session.to_string(),
         generations: state.generations,
@@ -138,9 +126,9 @@ pub fn build_overview(known: &SessionView) -> SessionOverview {
         health_reason: health_reason(state),
         prompt_tokens: state.prompt_tokens,
         completion_tokens: state.completion_tokens,
-        total_tokens,
+        total_tokens: tokens.map(|(prompt, completion)| prompt.saturating_add(completion)),
         cached_tokens: state.cached_tokens,
-        cached_share,
+        cached_share: cached.map(|(cached, prompt)| f64::from(cached) / f64::from(prompt)),
         context_limit: health.window,
         optimal_max_tokens: health.window.and(state.optimal_max_tokens),
         critical_max_tokens: health.window.and(state.critical_max_tokens),
@@ -153,9 +141,9 @@ pub fn build_overview(known: &SessionView) -> SessionOverview {
             RecoveryClock::Critical { .. } => "critical",
         },
         countdown: recovery.clock.countdown(),
-        clear_pending: known.clear_pending,
-        compact_pending: known.compact_pending,
-        auto_compact: match known.auto_compact {
+        clear_pending: view.clear_pending,
+        compact_pending: view.compact_pending,
+        auto_compact: match view.auto_compact {
             Some(true) => "on",
             Some(false) => "off",
             None => "follow",
@@ -169,9 +157,9 @@ pub fn build_overview(known: &SessionView) -> SessionOverview {
     }
 }
 
-/// Why the level of a session is unknown: it has no answer yet (`not_answered`), its provider reported no
-/// usage (`no_usage`) or drops the front of prompts without saying so (`provider_truncates`). Where the
-/// level is known, `window_unknown` says why it is never critical and no share of a window is told.
+/// Why the level of a session is unknown: it has no answer yet (`not_answered`), its provider reported
+/// no usage (`no_usage`) or truncates prompts silently (`provider_truncates`). With a known level,
+/// `window_unknown` says why it is never critical and has no share of a window.
 fn health_reason(state: &SessionState) -> Option<&'static str> {
     match (state.generations, state.prompt_tokens, state.health) {
         (0, ..) => Some("not_answered"),
@@ -181,20 +169,19 @@ fn health_reason(state: &SessionState) -> Option<&'static str> {
     }
 }
 
-/// What the API tells of a session.
-pub fn build_report(known: &SessionView, reader: ReportReader) -> SessionReport {
-    let state = &known.state;
+pub fn build_report(view: &SessionView, reader: ReportReader) -> SessionReport {
+    let state = &view.state;
     let recovery = &state.recovery;
     let notes = recovery.reminders.notes();
     let prompts: Vec<ReportedPrompt> = recovery.records.iter().filter_map(report_prompt).collect();
-    let shown = match reader {
+    let show_content = match reader {
         ReportReader::Owner => true,
         ReportReader::Admin { show_content } => show_content,
         ReportReader::Local => false,
     };
     let summary = state.compaction.summary.as_ref();
     SessionReport {
-        overview: build_overview(known),
+        overview: build_overview(view),
         read_only: reader == ReportReader::Local,
         billed_prompt_tokens: state.billed_prompt_tokens,
         billed_completion_tokens: state.billed_completion_tokens,
@@ -204,11 +191,13 @@ pub fn build_report(known: &SessionView, reader: ReportReader) -> SessionReport 
         points: state.history.points().to_vec(),
         summaries: state.compaction.made,
         summary_failures: state.compaction.failures,
-        summary: summary.filter(|_| shown).map(|it| it.text.to_string()),
+        summary: summary
+            .filter(|_| show_content)
+            .map(|summary| summary.text.to_string()),
         reminder_count: notes.len(),
-        reminders: shown.then(|| notes.iter().map(report_reminder).collect()),
+        reminders: show_content.then(|| notes.iter().map(report_reminder).collect()),
         prompt_count: prompts.len(),
-        prompts: shown.then_some(prompts),
+        prompts: show_content.then_some(prompts),
     }
 }
 
@@ -220,16 +209,13 @@ fn report_reminder(reminder: &Reminder) -> ReportedReminder {
 }
 
 fn report_prompt(record: &InjectionRecord) -> Option<ReportedPrompt> {
-    match &record.what {
-        InjectionContent::Prompt(text) => Some(ReportedPrompt {
-            place: record.place,
-            text: text.to_string(),
-        }),
-        InjectionContent::Round(_)
-        | InjectionContent::Calls { .. }
-        | InjectionContent::Text { .. }
-        | InjectionContent::Spoken { .. } => None,
-    }
+    let InjectionContent::Prompt(text) = &record.what else {
+        return None;
+    };
+    Some(ReportedPrompt {
+        place: record.place,
+        text: text.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -240,24 +226,19 @@ mod tests {
     use crate::{
         guard::injections::Course,
         recovery::{self, fixture::build_reminders},
-        session::{Account, SessionId},
+        session::{Account, SessionCommands, SessionId},
     };
 
-    fn shown(state: SessionState, reader: ReportReader) -> Value {
-        let known = SessionView {
-            account: Account::from_bytes([0; 16]),
-            state,
-            clear_pending: false,
-            compact_pending: false,
-            auto_compact: None,
-        };
-        serde_json::to_value(build_report(&known, reader)).unwrap()
+    fn report_json(state: SessionState, reader: ReportReader) -> Value {
+        let account = Account::from_bytes([0; 16]);
+        let view = SessionView::from_state(account, state, &SessionCommands::default());
+        serde_json::to_value(build_report(&view, reader)).unwrap()
     }
 
     #[test]
-    fn what_is_unknown_is_null() {
+    fn unknown_values_are_null() {
         let state = SessionState::new(SessionId::from_bytes([1; 16]));
-        let body = shown(state, ReportReader::Owner);
+        let body = report_json(state, ReportReader::Owner);
         assert_eq!(body["health"], "unknown");
         assert_eq!(body["id"], "01".repeat(16));
         for unknown in [
@@ -273,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_the_last_generation() {
+    fn shares_are_of_the_last_generation() {
         let state = SessionState {
             window: Some(1_000),
             optimal_max_tokens: Some(800),
@@ -282,7 +263,7 @@ mod tests {
             health: HealthLevel::Healthy,
             ..SessionState::new(SessionId::from_bytes([1; 16]))
         };
-        let body = shown(state, ReportReader::Owner);
+        let body = report_json(state, ReportReader::Owner);
         assert_eq!(body["cached_share"], 0.75);
         assert_eq!(body["hard_util"], 0.4);
         assert_eq!(body["optimal_util"], 0.5);
@@ -299,18 +280,18 @@ mod tests {
                 ..SessionState::new(SessionId::from_bytes([1; 16]))
             };
             change(&mut state);
-            shown(state, ReportReader::Owner)["health_reason"].clone()
+            report_json(state, ReportReader::Owner)["health_reason"].clone()
         };
         assert!(reason(|_| {}).is_null());
         assert_eq!(reason(|state| state.generations = 0), "not_answered");
         assert_eq!(reason(|state| state.prompt_tokens = None), "no_usage");
         assert_eq!(reason(|state| state.window = None), "window_unknown");
-        let cut = reason(|state| state.health = HealthLevel::Unknown);
-        assert_eq!(cut, "provider_truncates");
+        let truncated = reason(|state| state.health = HealthLevel::Unknown);
+        assert_eq!(truncated, "provider_truncates");
     }
 
-    /// In its third course, critical, with reminders `r0` and `r4`, a prompt and a round.
-    fn recovering() -> SessionState {
+    /// In its third course, critical, with reminders `r0` and `r4`, a prompt and a tool round.
+    fn recovering_state() -> SessionState {
         let at = |place, what| InjectionRecord { place, what };
         SessionState {
             recovery: recovery::RecoveryMemory {
@@ -336,8 +317,8 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_sees_what_the_model_sees() {
-        let body = shown(recovering(), ReportReader::Owner);
+    fn the_owner_sees_prompts_and_reminders() {
+        let body = report_json(recovering_state(), ReportReader::Owner);
         assert_eq!(body["course"], 3);
         assert_eq!(body["recovery"], "critical");
         assert_eq!(body["countdown"], 0);
@@ -352,19 +333,15 @@ mod tests {
 
     #[test]
     fn the_administrator_sees_numbers_and_no_text() {
-        let body = shown(
-            recovering(),
-            ReportReader::Admin {
-                show_content: false,
-            },
-        );
+        let show_content = false;
+        let body = report_json(recovering_state(), ReportReader::Admin { show_content });
         assert_eq!(body["course"], 3);
         assert_eq!(body["reminder_count"], 2);
         assert_eq!(body["prompt_count"], 1);
         assert!(body["reminders"].is_null() && body["prompts"].is_null());
-        let whole = body.to_string();
-        for said in ["tests", "8080", "write", "secret"] {
-            assert!(!whole.contains(said), "{said} in {whole}");
+        let body = body.to_string();
+        for text in ["tests", "8080", "write", "secret"] {
+            assert!(!body.contains(text), "{text} in {body}");
         }
     }
 }

@@ -1,71 +1,70 @@
-//! Wishes about a session from outside, carried out by its next request.
+//! Commands for a session from the API, and outcomes of its summaries; its next request applies both.
 //!
 //! The store keeps them beside the session's states, as a version byte and a compact encoding.
 //! Reading anything else is an error, never a panic.
 //!
-//! SECURITY: a hint may group conversations in one session, such as an agent's and those of its
-//! sub-agents, which may even begin alike. So a wish names the generation that was the session's
-//! newest when it was made, and counts only for what goes on from that one.
+//! SECURITY: a hint may group conversations in one session, such as those of an agent and its
+//! sub-agents, which may even begin alike. So a command names the newest generation of the session
+//! at that time and applies only to requests that continue it.
 
 use serde::{Deserialize, Serialize};
 
 use super::state::{GenerationId, SessionState, StateError};
 use crate::compaction::JobOutcome;
 
-/// First byte of all stored orders; changes with the meaning of any byte after it.
+/// First byte of all stored commands; changes with the encoding.
 const VERSION: u8 = 2;
 
-/// Outcomes of summaries that are kept until the branches they were made for take them over; a
-/// session that a hint made of several conversations may have several.
+/// Most outcomes of summaries that wait for their conversations. A session that groups several
+/// conversations by a hint may have several.
 const MAX_OUTCOMES: usize = 4;
-/// Bytes of the texts of all of them.
+/// Most bytes of the texts of these outcomes.
 const MAX_OUTCOME_BYTES: usize = 56 << 10;
 
-/// What is asked for, of one session. Without any, the default.
+/// Commands and outcomes of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionCommands {
-    /// A new course is asked for until the conversation's state counts so many clears from
-    /// outside: a retry of the request that carried it out clears again, one after it does not.
+    /// A clear is pending until the conversation's state counts this many commanded clears. So a
+    /// retry of the request that cleared clears again, and the next request does not.
     pub clears: u32,
     pub(super) clear_for: GenerationId,
-    /// A summary, likewise.
+    /// The same for summaries.
     pub compacts: u32,
     pub(super) compact_for: GenerationId,
-    /// Whether the session is summarised by itself; `None`: as the settings say.
+    /// Whether the session is compacted automatically; `None` follows the settings.
     pub auto_compact: Option<bool>,
-    /// What became of summaries, oldest first.
+    /// Oldest first.
     pub(super) outcomes: Vec<JobOutcome>,
 }
 
 impl SessionCommands {
-    /// A new course for the conversation of the session's newest generation, whose state this is.
-    /// Asked for twice before it was carried out, it is one.
+    /// Requests a new course for the conversation of the session's newest generation. Repeated
+    /// requests before it begins are one.
     pub const fn request_clear(&mut self, newest: &SessionState) {
         self.clears = newest.recovery.clears.saturating_add(1);
         self.clear_for = newest.id;
     }
 
-    /// A summary, likewise.
+    /// Requests a summary in the same way.
     pub const fn request_summary(&mut self, newest: &SessionState) {
         self.compacts = newest.compaction.ordered.saturating_add(1);
         self.compact_for = newest.id;
     }
 
-    /// Whether a new course is asked for of what goes on from this state, and was not begun yet.
+    /// Whether a request that continues this state must begin a new course.
     ///
-    /// The order may have come while the request of this state was under way: then it was made for
-    /// the generation before.
+    /// A command that came during the request of this state names the generation before.
     pub fn is_clear_pending(&self, state: &SessionState) -> bool {
         self.clears > state.recovery.clears && [state.id, state.follows].contains(&self.clear_for)
     }
 
-    /// Whether a summary is, likewise.
+    /// Whether a request that continues this state must make a summary.
     pub fn is_summary_pending(&self, state: &SessionState) -> bool {
         self.compacts > state.compaction.ordered
             && [state.id, state.follows].contains(&self.compact_for)
     }
 
-    /// Keeps what became of a summary; the oldest go where there is no room.
+    /// Keeps the outcome of a summary; drops the oldest ones beyond the bounds.
     pub fn keep_outcome(&mut self, outcome: JobOutcome) {
         self.outcomes.retain(|known| known.job != outcome.job);
         self.outcomes.push(outcome);
@@ -79,31 +78,27 @@ impl SessionCommands {
     }
 
     fn outcome_bytes(&self) -> usize {
-        let summaries = self.outcomes.iter().filter_map(|it| it.summary.as_ref());
+        let outcomes = self.outcomes.iter();
+        let summaries = outcomes.filter_map(|outcome| outcome.summary.as_ref());
         summaries.map(|summary| summary.text.len()).sum()
     }
 
-    /// The stored form.
-    ///
-    /// # Errors
-    /// Where the encoding fails.
     pub fn to_bytes(&self) -> Result<Vec<u8>, StateError> {
-        postcard::to_extend(self, vec![VERSION]).map_err(StateError::Malformed)
+        Ok(postcard::to_extend(self, vec![VERSION])?)
     }
 
-    /// Reads a stored form; no bytes are no orders.
+    /// Reads a stored form; no bytes are no commands.
     ///
     /// # Errors
-    /// For anything else than the whole of what [`Self::encode`] of this version wrote.
+    /// For anything but the whole output of [`Self::to_bytes`] of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
         match bytes.split_first() {
             None => Ok(Self::default()),
-            Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
-                Ok((orders, [])) => Ok(orders),
-                Ok(_) => Err(StateError::Length),
-                Err(error) => Err(StateError::Malformed(error)),
+            Some((&VERSION, rest)) => match postcard::take_from_bytes(rest)? {
+                (commands, []) => Ok(commands),
+                _ => Err(StateError::Length),
             },
-            Some((&other, _)) => Err(StateError::Version(other)),
+            Some((&version, _)) => Err(StateError::Version(version)),
         }
     }
 }
@@ -114,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    fn orders() -> SessionCommands {
+    fn commands() -> SessionCommands {
         SessionCommands {
             clears: u32::MAX,
             clear_for: GenerationId::from_bytes([255; 8]),
@@ -126,27 +121,23 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
-        let bytes = orders().to_bytes().unwrap();
-        assert_eq!(SessionCommands::from_bytes(&bytes).unwrap(), orders());
+    fn stored_commands_are_read_back() {
+        let bytes = commands().to_bytes().unwrap();
+        assert_eq!(SessionCommands::from_bytes(&bytes).unwrap(), commands());
         assert!(bytes.len() <= 40, "{}", bytes.len());
-        assert_eq!(
-            SessionCommands::from_bytes(&[]).unwrap(),
-            SessionCommands::default()
-        );
+        let empty = SessionCommands::from_bytes(&[]).unwrap();
+        assert_eq!(empty, SessionCommands::default());
     }
 
     #[test]
-    fn other_versions_and_leftovers_are_refused() {
-        let mut bytes = orders().to_bytes().unwrap();
+    fn other_versions_and_trailing_bytes_are_refused() {
+        let mut bytes = commands().to_bytes().unwrap();
         bytes.push(0);
-        assert!(matches!(
-            SessionCommands::from_bytes(&bytes),
-            Err(StateError::Length)
-        ));
+        let trailing = SessionCommands::from_bytes(&bytes);
+        assert!(matches!(trailing, Err(StateError::Length)));
         bytes[0] = VERSION + 1;
-        let other = SessionCommands::from_bytes(&bytes);
-        assert!(matches!(other, Err(StateError::Version(_))));
+        let newer = SessionCommands::from_bytes(&bytes);
+        assert!(matches!(newer, Err(StateError::Version(_))));
     }
 
     proptest! {

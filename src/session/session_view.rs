@@ -1,6 +1,6 @@
-//! What the API may know of a session, and ask of it.
+//! What the API reads of a session, and the commands it gives.
 //!
-//! SECURITY: both are scoped to an account; no other one can tell that a session is there.
+//! SECURITY: both are scoped to an account; no other account can tell that the session exists.
 
 use super::{
     Account, SessionCommands, SessionError, SessionId, SessionState, Sessions,
@@ -13,60 +13,52 @@ use crate::{
     telemetry::metrics::StoreOperation,
 };
 
-/// What is known of a session.
+/// A session as the API sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionView {
-    /// Whose it is.
     pub account: Account,
     /// After its newest generation.
     pub state: SessionState,
-    /// A new course was asked for from outside, and has not begun.
+    /// A commanded course has not begun.
     pub clear_pending: bool,
-    /// A summary was asked for from outside, and has not been begun.
+    /// A commanded summary has not begun.
     pub compact_pending: bool,
-    /// Whether the session is summarised by itself; `None`: as the settings say.
+    /// Whether the session is compacted automatically; `None` follows the settings.
     pub auto_compact: Option<bool>,
 }
 
-/// Sessions of a list.
+/// A page of a list of sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionViewPage {
-    /// Newest first. One whose state cannot be read is left out: another key was in force, or another
-    /// version wrote it.
+    /// Newest first. Unreadable sessions are left out: another key encrypted them or another version
+    /// wrote them.
     pub sessions: Vec<SessionView>,
-    /// Whether there are more behind them.
     pub has_more: bool,
 }
 
-/// What may be asked of a session from outside.
+/// A command of the API to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionCommand {
-    /// A new course.
+    /// Begin a new course.
     Clear,
-    /// A summary of its older part.
+    /// Summarise the older part.
     Compact,
     AutoCompact(Option<bool>),
 }
 
 impl Sessions {
-    /// The row is the session's own: a state put in the place of another's is damage.
+    /// Decodes a row. The state of another session in it is an error.
     pub(super) fn view_row(&self, row: &SessionRow) -> Result<SessionView, SessionError> {
         let state = self.decode_state(&row.tenant, &row.state)?;
         if state.session != row.session {
             return Err(StoreError::Damaged.into());
         }
-        let orders = self.decode_commands(&row.tenant, state.session, &row.commands);
-        Ok(SessionView::from_state(
-            row.tenant.account(),
-            state,
-            &orders,
-        ))
+        let commands = self.decode_commands(&row.tenant, state.session, &row.commands);
+        let account = row.tenant.account();
+        Ok(SessionView::from_state(account, state, &commands))
     }
 
     /// The newest state of a session of that account, or of any (for the administrator).
-    ///
-    /// # Errors
-    /// Where the store does not answer, or not with a state.
     pub async fn view_session(
         &self,
         account: Option<&Account>,
@@ -78,90 +70,75 @@ impl Sessions {
     }
 
     /// Sessions of that account, or of all (for the administrator), newest first.
-    ///
-    /// # Errors
-    /// Where the store does not answer.
     pub async fn list_sessions(
         &self,
         account: Option<&Account>,
         page: Page,
     ) -> Result<SessionViewPage, SessionError> {
-        let rows = |page| {
-            self.call_store(
-                StoreOperation::Session,
-                self.store.list_sessions(account, page),
-            )
+        let list_page = |page| {
+            let rows = self.store.list_sessions(account, page);
+            self.call_store(StoreOperation::Session, rows)
         };
-        let behind = Page {
+        let following = Page {
             skip: page.skip.saturating_add(page.take),
             take: 1,
         };
-        let found = rows(page).await?;
-        let more = !found.is_empty() && !rows(behind).await?.is_empty();
-        let known = found.iter().filter_map(|row| {
-            let known = self.view_row(row);
-            known
-                .inspect_err(|error| {
-                    tracing::debug!(
-                        session = %row.session, error = format_error_chain(error),
-                        "a session is left out of a list: its state cannot be read"
-                    );
-                })
-                .ok()
+        let rows = list_page(page).await?;
+        let has_more = !rows.is_empty() && !list_page(following).await?.is_empty();
+        let log_unreadable = |row: &SessionRow, error: &SessionError| {
+            tracing::debug!(
+                session = %row.session, error = format_error_chain(error),
+                "session is left out of a list: its state cannot be read"
+            );
+        };
+        let sessions = rows.iter().filter_map(|row| {
+            let view = self.view_row(row);
+            view.inspect_err(|error| log_unreadable(row, error)).ok()
         });
         Ok(SessionViewPage {
-            sessions: known.collect(),
-            has_more: more,
+            sessions: sessions.collect(),
+            has_more,
         })
     }
 
-    /// How many sessions other accounts have than this one. Of them nothing else is told.
-    ///
-    /// # Errors
-    /// Where the store does not answer.
-    pub async fn count_others(&self, own: &Account) -> Result<u64, SessionError> {
+    /// Number of sessions of all other accounts.
+    pub async fn count_others(&self, account: &Account) -> Result<u64, SessionError> {
         let count = |account| {
             let counted = self.store.count_sessions(account);
             self.call_store(StoreOperation::Session, counted)
         };
         let all = count(None).await?;
-        Ok(all.saturating_sub(count(Some(own)).await?))
+        Ok(all.saturating_sub(count(Some(account)).await?))
     }
 
-    /// Asks something of a session, for what goes on from its newest generation; gives back what is
-    /// known of the session then. Asking twice before it was carried out is asking once.
+    /// Stores a command for the requests that continue the session's newest generation and returns
+    /// the new view, if the session exists. Repeated commands before such a request are one.
     ///
-    /// SECURITY: scoped to the account as reading is; a new course and a summary also to one
-    /// conversation of those that a hint may have grouped in the session.
-    ///
-    /// # Errors
-    /// Where the store does not answer, or not with a state.
+    /// SECURITY: scoped to the account as reading is. Of conversations that a hint groups in the
+    /// session, a new course or a summary reaches one only.
     pub async fn add_command(
         &self,
         account: Option<&Account>,
         id: SessionId,
-        wanted: SessionCommand,
+        command: SessionCommand,
     ) -> Result<Option<SessionView>, SessionError> {
-        let change = |orders: &mut SessionCommands, state: &SessionState| match wanted {
-            SessionCommand::Clear => orders.request_clear(state),
-            SessionCommand::Compact => orders.request_summary(state),
-            SessionCommand::AutoCompact(auto) => orders.auto_compact = auto,
+        let change = |commands: &mut SessionCommands, state: &SessionState| match command {
+            SessionCommand::Clear => commands.request_clear(state),
+            SessionCommand::Compact => commands.request_summary(state),
+            SessionCommand::AutoCompact(auto) => commands.auto_compact = auto,
         };
         self.change_commands(account, id, change).await
     }
 
-    /// Leaves beside a session what became of a summary; gives back what is known of the session then,
-    /// where it is there.
-    ///
-    /// # Errors
-    /// Where the store does not answer, or not with a state.
+    /// Stores the outcome of a summary beside a session and returns the new view, if the session
+    /// exists.
     pub async fn store_summary_outcome(
         &self,
         account: &Account,
         id: SessionId,
         outcome: JobOutcome,
     ) -> Result<Option<SessionView>, SessionError> {
-        let change = |orders: &mut SessionCommands, _: &SessionState| orders.keep_outcome(outcome);
+        let change = |commands: &mut SessionCommands, _: &_| commands.keep_outcome(outcome);
         self.change_commands(Some(account), id, change).await
     }
 
@@ -171,34 +148,37 @@ impl Sessions {
         id: SessionId,
         change: impl FnOnce(&mut SessionCommands, &SessionState),
     ) -> Result<Option<SessionView>, SessionError> {
-        let _one = self.command_lock.lock().await;
+        let _guard = self.command_lock.lock().await;
         let row = self.store.load_session(account, id);
         let Some(row) = self.call_store(StoreOperation::Session, row).await? else {
             return Ok(None);
         };
-        let known = self.view_row(&row)?;
-        let mut orders = self.decode_commands(&row.tenant, id, &row.commands);
-        change(&mut orders, &known.state);
-        let encoded = self
-            .cipher
-            .encrypt_bytes(SealedSubject::Commands(&row.tenant, id), orders.to_bytes()?)?;
-        let ordered = self.store.put_commands(account, id, encoded);
-        let there = self.call_store(StoreOperation::Order, ordered).await?;
+        let view = self.view_row(&row)?;
+        let mut commands = self.decode_commands(&row.tenant, id, &row.commands);
+        change(&mut commands, &view.state);
+        let subject = SealedSubject::Commands(&row.tenant, id);
+        let encrypted = self.cipher.encrypt_bytes(subject, commands.to_bytes()?)?;
+        let stored = self.store.put_commands(account, id, encrypted);
+        let exists = self.call_store(StoreOperation::Order, stored).await?;
         let account = row.tenant.account();
-        Ok(there.then(|| SessionView::from_state(account, known.state, &orders)))
+        Ok(exists.then(|| SessionView::from_state(account, view.state, &commands)))
     }
 }
 
 impl SessionView {
-    /// What is known of a session with this state, and with these orders beside it.
-    pub fn from_state(account: Account, mut state: SessionState, orders: &SessionCommands) -> Self {
+    /// A view of a state and the commands beside it.
+    pub fn from_state(
+        account: Account,
+        mut state: SessionState,
+        commands: &SessionCommands,
+    ) -> Self {
         let generations = state.generations;
-        state.compaction.take_over(orders.outcomes(), generations);
+        state.compaction.take_over(commands.outcomes(), generations);
         Self {
             account,
-            clear_pending: orders.is_clear_pending(&state),
-            compact_pending: orders.is_summary_pending(&state),
-            auto_compact: orders.auto_compact,
+            clear_pending: commands.is_clear_pending(&state),
+            compact_pending: commands.is_summary_pending(&state),
+            auto_compact: commands.auto_compact,
             state,
         }
     }

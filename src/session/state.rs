@@ -1,9 +1,8 @@
-//! What is remembered of a session after each generation.
+//! The state of a session after each generation.
 //!
-//! Stored as a version byte and a compact encoding. Reading anything else is an error, never a
-//! panic: a store may hold what a newer release wrote. Bounded: a state is at most
-//! [`MAX_BYTES`] long. Of what was said it holds the rounds and notes that recovery puts back or
-//! carries over, and nothing else.
+//! Stored as a version byte and a compact encoding of at most [`MAX_BYTES`]. Reading anything else
+//! is an error, never a panic: a newer release may have written it. The only texts in it are the
+//! tool rounds, prompts, reminders, prefaces and summaries that later requests need.
 
 use std::borrow::Cow;
 
@@ -19,16 +18,16 @@ use crate::{
     store::SessionId,
 };
 
-/// Bytes of one stored state.
+/// Largest stored state, in bytes.
 pub const MAX_BYTES: usize = 128 << 10;
 
-/// First byte of every stored state; changes with the meaning of any byte after it.
+/// First byte of every stored state; changes with the encoding.
 const VERSION: u8 = 6;
 
-/// The version before, which lacks [`Later`] and is still read.
+/// The previous version, which lacks [`StateExtension`] and is still read.
 const VERSION_BEFORE: u8 = 5;
 
-/// Tells a generation from all others of its session; random, and never shown.
+/// Random id of a generation, never shown to clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationId([u8; 8]);
 
@@ -43,63 +42,62 @@ impl GenerationId {
 pub struct SessionState {
     pub session: SessionId,
     pub id: GenerationId,
-    /// The generation before; or the one that an order was made for which is still open.
+    /// The generation before; or the one that a pending command was made for.
     pub follows: GenerationId,
     /// Answers so far, along this branch of the conversation.
     pub generations: u32,
-    /// Messages the client sent with the request of that generation, system messages apart. Of an
-    /// inherited state: as many of them as may stand before the answer in the new request.
+    /// Messages of the request of that generation, without system messages. In an inherited state,
+    /// at most as many as stand before the answer in the new request.
     pub messages: u32,
     pub model: Box<str>,
     pub provider: Box<str>,
-    /// In tokens; `None` where it is only assumed.
+    /// In tokens; `None` if it is only assumed.
     pub window: Option<u32>,
     pub optimal_max_tokens: Option<u32>,
     pub critical_max_tokens: Option<u32>,
-    /// As the provider reported them; `None` where it did not.
+    /// As the provider reported them; `None` if it did not.
     pub prompt_tokens: Option<u32>,
     pub completion_tokens: Option<u32>,
     pub cached_tokens: Option<u32>,
-    /// Summed over all calls to the provider that the generation took; `None` where one of them
-    /// was not reported.
+    /// Summed over all calls to providers for this generation; `None` if one reported no usage.
     pub billed_prompt_tokens: Option<u32>,
     pub billed_completion_tokens: Option<u32>,
     pub health: HealthLevel,
-    /// What tells whether the provider cuts prompts in silence.
+    /// Compared with the next usage to detect a provider that truncates prompts silently.
     pub sample: Option<UsageSample>,
     pub calibration: Calibration,
     pub guard: GuardMemory,
     pub recovery: recovery::RecoveryMemory,
     pub compaction: compaction::CompactionMemory,
-    /// What the last request was made of; `None` where it was not looked at.
+    /// What the last request was made of; `None` if the guard did not look at it.
     pub made_of: Option<PromptBreakdown>,
     pub history: History,
     /// Seconds since 1970.
     pub updated_s: u64,
-    /// The format of the conversation, and so of what is kept of it whole: answers, calls, results.
+    /// The wire format of the conversation and of the messages kept in the records.
     #[serde(skip)]
     pub format: Format,
     /// Completion tokens of the largest answer so far; 0 before any.
     #[serde(skip)]
     pub largest_answer: u32,
-    /// An answer ended at an answer cap that the guard had lowered: from then on as much as was asked for is
-    /// kept free, half of the window at most.
+    /// An answer ended at an answer cap that the guard had lowered. From then on the reserve is the
+    /// requested cap, half of the window at most.
     #[serde(skip)]
     pub cap_was_hit: bool,
-    /// The caution prompt that was due waited for a summary, since then: milliseconds since 1970.
+    /// Since when a due caution prompt waits for a summary: milliseconds since 1970.
     #[serde(skip)]
     pub caution_waits_since_ms: Option<u64>,
 }
 
-/// What version 6 stores behind the fields of version 5; nothing where all of it is as by default, which
+/// Fields that version 6 stores after those of version 5. If all are default, none are stored, which
 /// keeps the states of short sessions small.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 struct StateExtension {
-    /// [`Memory::alternates`].
+    /// [`GuardMemory::alternates`].
     alternates: Option<bool>,
     largest_answer: u32,
     cap_was_hit: bool,
-    /// Of each point of the history, as [`History::completions`] packs them.
+    /// As [`History::pack_completions`] returns them.
     completions: Vec<u32>,
     caution_waits_since_ms: Option<u64>,
 }
@@ -124,7 +122,7 @@ impl StateExtension {
     }
 }
 
-/// Estimated tokens of one request as it went out, by what they are of, calibrated.
+/// Calibrated estimate of the tokens of one request as it was sent, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptBreakdown {
     pub system: u32,
@@ -134,32 +132,31 @@ pub struct PromptBreakdown {
     pub history: u32,
     pub tool_results: u32,
     pub images: u32,
-    /// What the proxy added: prompts, tools, notes and summaries.
+    /// Added by the proxy: prompts, tools, notes and summaries.
     pub ours: u32,
     /// Kept free for the answer.
     pub reserve: u32,
-    /// Of what came, what did not go out.
+    /// Tokens of the client's request that were not sent.
     pub left_out: u32,
 }
 
-/// A state's stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedState {
     pub bytes: Vec<u8>,
-    /// Records of recovery that were left out, because there was too much.
+    /// Recovery records that were dropped to stay within [`MAX_BYTES`].
     pub records_shed: usize,
 }
 
-/// Why a state cannot be written or read.
+/// Why a state or commands cannot be encoded or decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    #[error("state of {0} bytes is over the limit")]
+    #[error("state of {0} bytes exceeds the limit of {MAX_BYTES}")]
     TooLarge(usize),
-    #[error("state of version {0}, which this release does not know")]
+    #[error("state has version {0}, which this release cannot read")]
     Version(u8),
     #[error("state cannot be encoded or decoded")]
-    Malformed(#[source] postcard::Error),
-    #[error("state is empty or has bytes left over")]
+    Malformed(#[from] postcard::Error),
+    #[error("state is empty or has trailing bytes")]
     Length,
 }
 
@@ -182,7 +179,7 @@ impl SessionState {
         )
     }
 
-    /// What the guard needs to know of the requests before.
+    /// The guard's memory of earlier requests.
     pub fn to_recall(&self) -> Recall {
         Recall {
             memory: self.guard.clone(),
@@ -202,13 +199,12 @@ impl SessionState {
         }
     }
 
-    /// Moves places to where they are in a conversation that continues this state, whose answer
-    /// stands after so many messages there.
+    /// Adjusts places to a conversation that continues this state and has its answer after
+    /// `answer_at` messages.
     ///
-    /// Clients put passing remarks behind the last message and take them out later, so the answer
-    /// may have moved. All up to the answer before it is the same. What was done with the request
-    /// belongs to its answer and moves along; a course cannot begin behind it, since from there on
-    /// nothing was known.
+    /// The answer may have moved, since clients add remarks after the last message and remove them
+    /// later; all up to the previous answer is the same. Records of the last request move with its
+    /// answer. A course cannot begin after the answer, since the later messages are new.
     pub fn realign_places(&mut self, answer_at: u32) {
         let recovery = &mut self.recovery;
         for record in &mut recovery.records {
@@ -220,19 +216,17 @@ impl SessionState {
         if let Some(course) = &mut recovery.course {
             course.boundary = course.boundary.min(answer_at);
         }
-        // It tells of messages that are not there.
+        // A summary that covers more describes messages that are not in this conversation.
         let summary = &mut self.compaction.summary;
-        if summary.as_ref().is_some_and(|it| it.boundary > answer_at) {
-            *summary = None;
-        }
+        summary.take_if(|summary| summary.boundary > answer_at);
         self.messages = self.messages.min(answer_at);
     }
 
-    /// The stored form. While it is over [`MAX_BYTES`], the oldest records go first, since they
-    /// are the bulk and what they say is said again; then the guard's memory sheds its oldest.
+    /// The stored form. While it is over [`MAX_BYTES`], it drops the oldest records, which are the
+    /// bulk and of which prompts are repeated; then the oldest part of the guard's memory.
     ///
     /// # Errors
-    /// [`StateError::TooLarge`] where nothing more could be dropped.
+    /// [`StateError::TooLarge`] if nothing more can be dropped.
     pub fn encode_bounded(&self) -> Result<EncodedState, StateError> {
         let mut shed = Cow::Borrowed(self);
         loop {
@@ -251,12 +245,11 @@ impl SessionState {
         }
     }
 
-    /// Drops the older half of the records; returns whether there were any. Those of one place go
-    /// together: some are nothing, or wrong, without the others.
+    /// Drops the older half of the records; returns whether there were any. Records of one place are
+    /// dropped together, since some are invalid without the others.
     fn shed_records(&mut self) -> bool {
         let records = &mut self.recovery.records;
-        let half = records.len().div_ceil(2);
-        let Some(last) = half.checked_sub(1).and_then(|last| records.get(last)) else {
+        let Some(last) = records.get(records.len().saturating_sub(1) / 2) else {
             return false;
         };
         let last = last.place;
@@ -265,22 +258,22 @@ impl SessionState {
     }
 
     fn to_bytes(&self) -> Result<Vec<u8>, StateError> {
-        let bytes = postcard::to_extend(self, vec![VERSION]).map_err(StateError::Malformed)?;
-        let (later, format) = (StateExtension::from_state(self), self.format);
-        if later == StateExtension::default() && format == Format::default() {
+        let bytes = postcard::to_extend(self, vec![VERSION])?;
+        let (extension, format) = (StateExtension::from_state(self), self.format);
+        if extension == StateExtension::default() && format == Format::default() {
             return Ok(bytes);
         }
-        let bytes = postcard::to_extend(&later, bytes).map_err(StateError::Malformed)?;
+        let bytes = postcard::to_extend(&extension, bytes)?;
         if format == Format::default() {
             return Ok(bytes);
         }
-        postcard::to_extend(&format, bytes).map_err(StateError::Malformed)
+        Ok(postcard::to_extend(&format, bytes)?)
     }
 
     /// Reads a stored form.
     ///
     /// # Errors
-    /// For anything but the whole of what [`Self::encode`] of this version, or of the one before, wrote.
+    /// For anything but the whole output of [`Self::encode_bounded`] of this version or the previous.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
         let (&version, rest) = bytes.split_first().ok_or(StateError::Length)?;
         if bytes.len() > MAX_BYTES {
@@ -289,17 +282,14 @@ impl SessionState {
         if version != VERSION && version != VERSION_BEFORE {
             return Err(StateError::Version(version));
         }
-        let (mut state, mut rest) =
-            postcard::take_from_bytes::<Self>(rest).map_err(StateError::Malformed)?;
+        let (mut state, mut rest) = postcard::take_from_bytes::<Self>(rest)?;
         if version == VERSION && !rest.is_empty() {
-            let later;
-            (later, rest) =
-                postcard::take_from_bytes::<StateExtension>(rest).map_err(StateError::Malformed)?;
-            later.restore_into(&mut state);
-            // Of chat completions, whose states are the oldest, nothing more is written.
+            let extension: StateExtension;
+            (extension, rest) = postcard::take_from_bytes(rest)?;
+            extension.restore_into(&mut state);
+            // The format is stored for formats other than chat completions only.
             if !rest.is_empty() {
-                (state.format, rest) =
-                    postcard::take_from_bytes(rest).map_err(StateError::Malformed)?;
+                (state.format, rest) = postcard::take_from_bytes(rest)?;
                 if state.format == Format::default() {
                     return Err(StateError::Length);
                 }

@@ -1,11 +1,10 @@
-//! Encryption of what a store holds of a session: XChaCha20-Poly1305, under a key derived from the
-//! one of the settings.
+//! Encryption of stored states and commands: XChaCha20-Poly1305 with a key derived from
+//! `store.encrypt_key_env`.
 //!
-//! Stored is a marker, which is the version of no state and of no orders; a nonce that never comes
-//! twice; and what was written, with a tag. The tag also covers whose it is, so that nothing opens
-//! under another tenant's name, nor orders under another session's; the session of a state stands in
-//! the state. What was stored plain before there was a key is still read. Says nothing of when
-//! something was written, so an older state in the place of a newer one opens.
+//! Stored bytes are a marker (no version of a state or of commands), a unique nonce, and the
+//! ciphertext with its tag. The tag covers the tenant, and for commands the session; a state holds
+//! its session. So nothing decrypts for another tenant or session. Plain bytes from before there was
+//! a key are still read. Age is not covered: an older state in place of a newer one decrypts.
 
 use std::borrow::Cow;
 
@@ -18,7 +17,7 @@ use chacha20poly1305::{
 use super::{SessionId, Tenant, id_generator::IdGenerator};
 use crate::config::secret::SecretKey;
 
-/// First byte of all that is encrypted. Versions of what is not count up from 1.
+/// First byte of encrypted bytes. Versions of plain bytes count up from 1.
 const MARKER: u8 = 0xe1;
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
@@ -26,34 +25,31 @@ const TAG_BYTES: usize = 16;
 /// Bytes that encryption adds.
 pub const ADDED_BYTES: usize = 1 + NONCE_BYTES + TAG_BYTES;
 
-/// Names what the key is derived for; another name makes another key.
+/// Context string of the key derivation.
 const CONTEXT: &str = "plimsoll: states of sessions at rest, XChaCha20-Poly1305, 1";
 
-/// Encrypts and opens; without a key it does neither, and plain bytes pass as they are.
+/// Encrypts and decrypts; without a key plain bytes pass unchanged.
 pub(super) struct StateCipher {
     cipher: Option<XChaCha20Poly1305>,
     nonces: IdGenerator,
 }
 
-/// What something is, and whose.
+/// The kind and owner of encrypted bytes.
 #[derive(Clone, Copy)]
 pub(super) enum SealedSubject<'a> {
     State(&'a Tenant),
     Commands(&'a Tenant, SessionId),
 }
 
-/// Why something encrypted cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecryptError {
-    #[error("it is encrypted, and store.encrypt_key_env names no key")]
+    #[error("encrypted, but no key is configured; set store.encrypt_key_env")]
     NoKey,
-    #[error("it was encrypted with another key or for another session, or it is damaged")]
+    #[error("encrypted with another key or for another session, or damaged")]
     Refused,
 }
 
 impl StateCipher {
-    /// # Errors
-    /// Where the system gives no random bits.
     pub(super) fn new(key: Option<&SecretKey>) -> Result<Self, getrandom::Error> {
         let derived = key.map(|key| blake3::derive_key(CONTEXT, key.reveal()));
         Ok(Self {
@@ -62,34 +58,31 @@ impl StateCipher {
         })
     }
 
-    /// What is to be stored.
     pub(super) fn encrypt_bytes(
         &self,
-        of: SealedSubject<'_>,
+        subject: SealedSubject<'_>,
         plain: Vec<u8>,
     ) -> Result<Bytes, DecryptError> {
         let Some(cipher) = &self.cipher else {
-            // Without the room that it grew into: the store may keep it for long.
+            // A boxed slice has no spare capacity; the store may keep it for long.
             return Ok(plain.into_boxed_slice().into());
         };
         let nonce: [u8; NONCE_BYTES] = self.nonces.next_bytes();
         let payload = Payload {
             msg: &plain,
-            aad: &of.associated_data(),
+            aad: &subject.associated_data(),
         };
-        // Fails only for hundreds of gigabytes.
+        // Fails for hundreds of gigabytes only.
         let sealed = cipher.encrypt(&XNonce::from(nonce), payload);
         let sealed = sealed.map_err(|_| DecryptError::Refused)?;
         Ok([&[MARKER], &nonce[..], &sealed].concat().into())
     }
 
-    /// What was stored.
-    ///
     /// # Errors
-    /// It is encrypted, and not with this key for this tenant, or not whole.
+    /// If the bytes are encrypted with another key or for another subject, or damaged.
     pub(super) fn decrypt_bytes<'a>(
         &self,
-        of: SealedSubject<'_>,
+        subject: SealedSubject<'_>,
         stored: &'a [u8],
     ) -> Result<Cow<'a, [u8]>, DecryptError> {
         let Some((&MARKER, rest)) = stored.split_first() else {
@@ -101,15 +94,15 @@ impl StateCipher {
             .ok_or(DecryptError::Refused)?;
         let payload = Payload {
             msg: sealed,
-            aad: &of.associated_data(),
+            aad: &subject.associated_data(),
         };
-        let opened = cipher.decrypt(&XNonce::from(*nonce), payload);
-        opened.map(Cow::from).map_err(|_| DecryptError::Refused)
+        let plain = cipher.decrypt(&XNonce::from(*nonce), payload);
+        plain.map(Cow::from).map_err(|_| DecryptError::Refused)
     }
 }
 
 impl SealedSubject<'_> {
-    /// Differs in length or in its first byte for all that must not be mistaken for another.
+    /// Differs in length or first byte between kinds.
     fn associated_data(self) -> Vec<u8> {
         match self {
             Self::State(tenant) => [b"s", &tenant.id()[..]].concat(),
@@ -128,7 +121,7 @@ mod tests {
     use super::*;
     use crate::session::{ClientIdentity, Tenants, installation_secret::InstallationSecret};
 
-    fn seal(key: u8) -> StateCipher {
+    fn cipher(key: u8) -> StateCipher {
         StateCipher::new(Some(&SecretKey::new([key; 32]))).unwrap()
     }
 
@@ -142,59 +135,46 @@ mod tests {
     }
 
     #[test]
-    fn it_opens_with_its_key_for_its_owner_alone() {
-        let (own, other) = (tenant("a"), tenant("b"));
-        for of in [
-            SealedSubject::State(&own),
-            SealedSubject::Commands(&own, session(1)),
-        ] {
-            let sealed = seal(1)
-                .encrypt_bytes(of, b"what was said".to_vec())
-                .unwrap();
-            assert_eq!(sealed.len(), b"what was said".len() + ADDED_BYTES);
+    fn bytes_decrypt_with_their_key_for_their_owner_only() {
+        let (tenant, other) = (tenant("a"), tenant("b"));
+        let state = SealedSubject::State(&tenant);
+        let commands = SealedSubject::Commands(&tenant, session(1));
+        for subject in [state, commands] {
+            let plain = b"some text";
+            let sealed = cipher(1).encrypt_bytes(subject, plain.to_vec()).unwrap();
+            assert_eq!(sealed.len(), plain.len() + ADDED_BYTES);
+            let decrypt = |cipher: StateCipher, subject| {
+                let plain = cipher.decrypt_bytes(subject, &sealed);
+                plain.map(Cow::into_owned)
+            };
             // Another process with the same key.
-            assert_eq!(
-                &*seal(1).decrypt_bytes(of, &sealed).unwrap(),
-                b"what was said"
-            );
-            assert_eq!(
-                seal(2).decrypt_bytes(of, &sealed),
-                Err(DecryptError::Refused)
-            );
-            let without = StateCipher::new(None).unwrap();
-            assert_eq!(without.decrypt_bytes(of, &sealed), Err(DecryptError::NoKey));
+            assert_eq!(decrypt(cipher(1), subject), Ok(plain.to_vec()));
+            assert_eq!(decrypt(cipher(2), subject), Err(DecryptError::Refused));
+            let keyless = StateCipher::new(None).unwrap();
+            assert_eq!(decrypt(keyless, subject), Err(DecryptError::NoKey));
             for wrong in [
                 SealedSubject::State(&other),
                 SealedSubject::Commands(&other, session(1)),
-                SealedSubject::Commands(&own, session(2)),
+                SealedSubject::Commands(&tenant, session(2)),
             ] {
-                assert_eq!(
-                    seal(1).decrypt_bytes(wrong, &sealed),
-                    Err(DecryptError::Refused)
-                );
+                assert_eq!(decrypt(cipher(1), wrong), Err(DecryptError::Refused));
             }
         }
-        let sealed = seal(1)
-            .encrypt_bytes(SealedSubject::State(&own), Vec::new())
-            .unwrap();
-        let mistaken = seal(1).decrypt_bytes(SealedSubject::Commands(&own, session(1)), &sealed);
+        let sealed = cipher(1).encrypt_bytes(state, Vec::new()).unwrap();
+        let mistaken = cipher(1).decrypt_bytes(commands, &sealed);
         assert_eq!(mistaken, Err(DecryptError::Refused));
     }
 
     #[test]
-    fn no_nonce_comes_twice() {
-        let (own, one) = (tenant("a"), seal(1));
+    fn nonces_are_unique() {
+        let (tenant, shared) = (tenant("a"), cipher(1));
+        let nonce = |cipher: &StateCipher| {
+            let sealed = cipher.encrypt_bytes(SealedSubject::State(&tenant), Vec::new());
+            sealed.unwrap()[1..=NONCE_BYTES].to_vec()
+        };
         let mut nonces: Vec<_> = (0..4_000)
-            .map(|_| {
-                one.encrypt_bytes(SealedSubject::State(&own), Vec::new())
-                    .unwrap()
-            })
-            .chain((0..1_000).map(|_| {
-                seal(1)
-                    .encrypt_bytes(SealedSubject::State(&own), Vec::new())
-                    .unwrap()
-            }))
-            .map(|sealed| sealed[1..=NONCE_BYTES].to_vec())
+            .map(|_| nonce(&shared))
+            .chain((0..1_000).map(|_| nonce(&cipher(1))))
             .collect();
         nonces.sort();
         nonces.dedup();
@@ -202,19 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_plain_is_read_as_it_is() {
-        let own = tenant("a");
+    fn plain_bytes_from_before_there_was_a_key_are_read() {
+        let tenant = tenant("a");
+        let subject = SealedSubject::State(&tenant);
         for plain in [&b""[..], b"\x03state", b"\x01orders"] {
-            assert_eq!(
-                &*seal(1)
-                    .decrypt_bytes(SealedSubject::State(&own), plain)
-                    .unwrap(),
-                plain
-            );
-            let without = StateCipher::new(None).unwrap();
-            let stored = without
-                .encrypt_bytes(SealedSubject::State(&own), plain.to_vec())
-                .unwrap();
+            assert_eq!(&*cipher(1).decrypt_bytes(subject, plain).unwrap(), plain);
+            let keyless = StateCipher::new(None).unwrap();
+            let stored = keyless.encrypt_bytes(subject, plain.to_vec()).unwrap();
             assert_eq!(stored, plain);
         }
     }
@@ -222,23 +196,24 @@ mod tests {
     proptest! {
         #[test]
         fn any_flipped_bit_is_refused(plain: Vec<u8>, at: prop::sample::Index, bit in 0..8_u8) {
-            let own = tenant("a");
-            let mut sealed = seal(1).encrypt_bytes(SealedSubject::State(&own), plain).unwrap().to_vec();
-            // Without its marker it is nothing of ours, and no state has such a version.
+            let tenant = tenant("a");
+            let subject = SealedSubject::State(&tenant);
+            let mut sealed = cipher(1).encrypt_bytes(subject, plain).unwrap().to_vec();
+            // Without the marker the bytes count as plain, and no state has such a version.
             let at = 1 + at.index(sealed.len() - 1);
             sealed[at] ^= 1 << bit;
-            prop_assert_eq!(seal(1).decrypt_bytes(SealedSubject::State(&own), &sealed), Err(DecryptError::Refused));
-            prop_assert_eq!(seal(1).decrypt_bytes(SealedSubject::State(&own), &sealed[..at]), Err(DecryptError::Refused));
+            prop_assert_eq!(cipher(1).decrypt_bytes(subject, &sealed), Err(DecryptError::Refused));
+            prop_assert_eq!(cipher(1).decrypt_bytes(subject, &sealed[..at]), Err(DecryptError::Refused));
         }
 
         #[test]
-        fn opening_anything_never_panics(mut bytes: Vec<u8>, marked: bool) {
+        fn decrypting_any_bytes_never_panics(mut bytes: Vec<u8>, marked: bool) {
             if marked {
                 bytes.insert(0, MARKER);
             }
-            let own = tenant("a");
-            let opened = seal(1).decrypt_bytes(SealedSubject::State(&own), &bytes);
-            prop_assert_eq!(opened.is_err(), bytes.first() == Some(&MARKER));
+            let tenant = tenant("a");
+            let decrypted = cipher(1).decrypt_bytes(SealedSubject::State(&tenant), &bytes);
+            prop_assert_eq!(decrypted.is_err(), bytes.first() == Some(&MARKER));
         }
     }
 }

@@ -1,12 +1,11 @@
-//! Whose conversation it is: the first part of every key under which something is stored.
+//! The owner of a conversation: the first part of every key in the store.
 //!
-//! Promises that nothing of one client can be named by another, even with the same words: all
-//! digests here are keyed with a secret of the installation, so a tenant can neither be guessed
-//! nor tested for from outside. Never holds a credential: only its digest leaves this file.
+//! SECURITY: all digests here are keyed with the installation's secret, so a client can neither
+//! guess another's tenant nor test for it, even with the same conversation. Credentials are never
+//! kept; only their digests leave this file.
 //!
-//! Two widths: the [`Account`] is who pays (the client key, or the credential that is passed on)
-//! and scopes the session API; the [`Tenant`] is narrower by the end user the request names, and
-//! scopes what may be inherited.
+//! The [`Account`] is who pays (the client key, or the credential that is passed on) and scopes the
+//! session API. The [`Tenant`] adds the end user that a request names and scopes what is inherited.
 
 use std::fmt;
 
@@ -19,18 +18,17 @@ use crate::{
     store::{Account, SessionId, Tenant},
 };
 
-/// How a request proved who it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ClientIdentity<'a> {
     /// The name under `[clients]` whose key was sent.
     Named(&'a str),
-    /// A credential that goes to the provider as it is; only its digest is kept.
+    /// A credential that is passed on to the provider.
     PassedOn(&'a [u8]),
     Anonymous,
 }
 
 impl<'a> ClientIdentity<'a> {
-    /// The name where our own keys are used, else the credential among the headers, else nobody.
+    /// The client's name if the proxy has client keys, else the credential in the headers.
     pub fn from_headers(name: Option<&'a str>, headers: &'a HeaderMap) -> Self {
         if let Some(name) = name {
             return Self::Named(name);
@@ -42,7 +40,7 @@ impl<'a> ClientIdentity<'a> {
     }
 }
 
-/// SECURITY: derived, so that a log line cannot show a credential.
+/// SECURITY: not derived, so that a log line cannot show a credential.
 impl fmt::Debug for ClientIdentity<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -53,7 +51,7 @@ impl fmt::Debug for ClientIdentity<'_> {
     }
 }
 
-/// Makes tenants and hinted session ids with the installation's secret.
+/// Derives accounts, tenants and hinted session ids with the installation's secret.
 #[derive(Clone, Debug)]
 pub struct Tenants {
     secret: InstallationSecret,
@@ -64,7 +62,6 @@ impl Tenants {
         Self { secret }
     }
 
-    /// The account of a client; enough for the session API.
     pub fn derive_account(&self, client: ClientIdentity<'_>) -> Account {
         let mut digest = KeyedDigest::new(&self.secret, b"account");
         match client {
@@ -75,7 +72,7 @@ impl Tenants {
         Account::from_bytes(digest.finish())
     }
 
-    /// The tenant of a request: the account, with the end user where one is named.
+    /// The account with the end user, if the request names one.
     pub fn derive_tenant(
         &self,
         client: ClientIdentity<'_>,
@@ -96,7 +93,7 @@ impl Tenants {
         Tenant::from_parts(digest.finish(), account)
     }
 
-    /// The id of the session a hint names, for this tenant alone.
+    /// The id of the session that a hint of this tenant names.
     pub fn hinted_session(&self, tenant: &Tenant, hint: &SessionHint) -> SessionId {
         let mut digest = KeyedDigest::new(&self.secret, b"hint");
         digest.mix_part(1, tenant.id());
@@ -106,8 +103,8 @@ impl Tenants {
     }
 }
 
-/// Mixes a top-level field in by its decoded text; where there is none (a number, a lone
-/// surrogate) by its bytes, so that no two users fall together for being unusual.
+/// Mixes in the decoded text of a top-level field, or its bytes if it has no text (a number, a lone
+/// surrogate), so that unusual values do not make one tenant.
 fn mix_field(digest: &mut KeyedDigest, tag: u8, conversation: &Conversation, name: &str) {
     if let Some(text) = conversation.text_value(name) {
         digest.mix_part(tag, text.as_bytes());
@@ -118,7 +115,7 @@ fn mix_field(digest: &mut KeyedDigest, tag: u8, conversation: &Conversation, nam
     }
 }
 
-/// A keyed digest of tagged, length-prefixed pieces: no two lists of pieces give the same input.
+/// A keyed digest of tagged, length-prefixed parts: no two lists of parts give the same input.
 struct KeyedDigest(blake3::Hasher);
 
 impl KeyedDigest {
@@ -128,10 +125,10 @@ impl KeyedDigest {
         keyed
     }
 
-    fn mix_part(&mut self, tag: u8, piece: &[u8]) {
+    fn mix_part(&mut self, tag: u8, part: &[u8]) {
         self.0.update(&[tag]);
-        self.0.update(&(piece.len() as u64).to_le_bytes());
-        self.0.update(piece);
+        self.0.update(&(part.len() as u64).to_le_bytes());
+        self.0.update(part);
     }
 
     fn finish(&self) -> [u8; 16] {
@@ -158,70 +155,59 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_clients_never_meet() {
+    fn accounts_differ_by_kind_of_client_and_by_installation() {
         let tenants = tenants();
-        let alice = tenants.derive_account(ClientIdentity::Named("alice"));
-        assert_eq!(
-            alice,
-            tenants.derive_account(ClientIdentity::Named("alice"))
-        );
-        assert_ne!(
-            alice,
-            tenants.derive_account(ClientIdentity::PassedOn(b"alice"))
-        );
-        assert_ne!(alice, tenants.derive_account(ClientIdentity::Anonymous));
+        let named = ClientIdentity::Named("alice");
+        let alice = tenants.derive_account(named);
+        assert_eq!(alice, tenants.derive_account(named));
+        for other in [
+            ClientIdentity::PassedOn(b"alice"),
+            ClientIdentity::Anonymous,
+        ] {
+            assert_ne!(alice, tenants.derive_account(other));
+        }
         let other = Tenants::new(InstallationSecret::from_bytes([8; 32]));
-        assert_ne!(alice, other.derive_account(ClientIdentity::Named("alice")));
+        assert_ne!(alice, other.derive_account(named));
     }
 
     #[test]
     fn the_credential_is_found_in_each_of_its_headers() {
         for name in ["authorization", "api-key", "x-api-key"] {
             let headers = headers(&[(name, "Bearer k")]);
-            assert_eq!(
-                ClientIdentity::from_headers(None, &headers),
-                ClientIdentity::PassedOn(b"Bearer k")
-            );
-            assert_eq!(
-                ClientIdentity::from_headers(Some("bob"), &headers),
-                ClientIdentity::Named("bob")
-            );
-            assert!(
-                !format!("{:?}", ClientIdentity::from_headers(None, &headers)).contains("Bearer")
-            );
+            let passed_on = ClientIdentity::from_headers(None, &headers);
+            assert_eq!(passed_on, ClientIdentity::PassedOn(b"Bearer k"));
+            assert!(!format!("{passed_on:?}").contains("Bearer"));
+            let named = ClientIdentity::from_headers(Some("bob"), &headers);
+            assert_eq!(named, ClientIdentity::Named("bob"));
         }
-        assert_eq!(
-            ClientIdentity::from_headers(None, &HeaderMap::new()),
-            ClientIdentity::Anonymous
-        );
+        let empty = HeaderMap::new();
+        let nobody = ClientIdentity::from_headers(None, &empty);
+        assert_eq!(nobody, ClientIdentity::Anonymous);
     }
 
     #[test]
-    fn end_users_are_apart_and_cannot_be_confused() {
+    fn end_users_have_separate_tenants() {
         let tenants = tenants();
-        let of = |fields: &[(&str, &str)], pairs: &[(&'static str, &'static str)]| {
+        let tenant = |fields: &[(&str, &str)], pairs: &[(&'static str, &'static str)]| {
             let conversation = fixture::with_fields(fields);
-            tenants.derive_tenant(
-                ClientIdentity::Anonymous,
-                &headers(pairs),
-                Some(&conversation),
-            )
+            let headers = headers(pairs);
+            tenants.derive_tenant(ClientIdentity::Anonymous, &headers, Some(&conversation))
         };
         let all = [
-            of(&[], &[]),
-            of(&[("user", "\"ab\"")], &[]),
-            of(&[("safety_identifier", "\"ab\"")], &[]),
-            of(&[("user", "\"a\""), ("safety_identifier", "\"b\"")], &[]),
-            of(&[("user", "5")], &[]),
-            of(&[("user", "\"5\"")], &[]),
-            of(&[], &[("x-openwebui-user-id", "ab")]),
+            tenant(&[], &[]),
+            tenant(&[("user", "\"ab\"")], &[]),
+            tenant(&[("safety_identifier", "\"ab\"")], &[]),
+            tenant(&[("user", "\"a\""), ("safety_identifier", "\"b\"")], &[]),
+            tenant(&[("user", "5")], &[]),
+            tenant(&[("user", "\"5\"")], &[]),
+            tenant(&[], &[("x-openwebui-user-id", "ab")]),
         ];
-        for (index, one) in all.iter().enumerate() {
-            assert_eq!(one.account(), all[0].account());
+        for (index, tenant) in all.iter().enumerate() {
+            assert_eq!(tenant.account(), all[0].account());
             for other in &all[index + 1..] {
-                assert_ne!(one.id(), other.id());
+                assert_ne!(tenant.id(), other.id());
             }
         }
-        assert_eq!(all[0], of(&[("user", "null")], &[]));
+        assert_eq!(all[0], tenant(&[("user", "null")], &[]));
     }
 }

@@ -7,24 +7,24 @@ use serde_json::Value;
 use super::{installation_secret::InstallationSecret, *};
 use crate::{config::StoreConfig, store::memory::MemoryStore};
 
-mod any;
 mod broken;
+mod commands;
 mod echo;
+mod encrypted;
 pub(super) mod fixture;
+mod generated;
 mod hints;
-mod orders;
 mod places;
-mod sealed;
 
 const WITHIN: Duration = Duration::from_millis(50);
 
-fn over(store: Arc<dyn Store>) -> Sessions {
+fn sessions_in(store: Arc<dyn Store>) -> Sessions {
     let tenants = Tenants::new(InstallationSecret::from_bytes([5; 32]));
     Sessions::new(store, tenants).unwrap()
 }
 
 fn sessions() -> Sessions {
-    over(Arc::new(MemoryStore::new(&StoreConfig {
+    sessions_in(Arc::new(MemoryStore::new(&StoreConfig {
         max_sessions: 1_000,
         max_bytes: 64 << 20,
         max_age: Duration::from_secs(3_600),
@@ -39,54 +39,61 @@ fn tenant(sessions: &Sessions, name: &str) -> Tenant {
         .derive_tenant(client, &HeaderMap::new(), None)
 }
 
-/// One request of client `a` and its answer, from look-up to filing: the generation it was.
-async fn generate(sessions: &Sessions, said: &[Value], answer: &Value) -> SessionState {
-    generate_as(sessions, "a", None, said, answer).await
+async fn find(sessions: &Sessions, messages: &[Value]) -> InheritedSession {
+    let tenant = tenant(sessions, "a");
+    let conversation = conversation(messages);
+    sessions.inherit_session(&conversation, &tenant, None).await
+}
+
+/// Stores the state after an answer to this request; returns whether it was stored.
+async fn save(
+    sessions: &Sessions,
+    inherited: &InheritedSession,
+    state: &SessionState,
+    answer: &Value,
+) -> bool {
+    let (lineage, digest) = (&inherited.lineage, answer_digest(answer));
+    sessions.save_state(lineage, digest, state, WITHIN).await
+}
+
+/// One request of client `a` and its answer, from lookup to storing: the state of its generation.
+async fn generate(sessions: &Sessions, messages: &[Value], answer: &Value) -> SessionState {
+    generate_as(sessions, "a", None, messages, answer).await
 }
 
 async fn generate_as(
     sessions: &Sessions,
     name: &str,
     hint: Option<&SessionHint>,
-    said: &[Value],
+    messages: &[Value],
     answer: &Value,
 ) -> SessionState {
     let tenant = tenant(sessions, name);
-    let inherited = sessions
-        .inherit_session(&conversation(said), &tenant, hint)
-        .await;
+    let conversation = conversation(messages);
+    let inherited = sessions.inherit_session(&conversation, &tenant, hint).await;
     let mut state = inherited.next_state();
-    // Marks the state with what it was made from.
+    // Marks the state with its answer.
     state.model = format!("{answer}").into();
-    let answer = answer_digest(answer);
-    assert!(
-        sessions
-            .save_state(&inherited.lineage, answer, &state, WITHIN)
-            .await
-    );
+    assert!(save(sessions, &inherited, &state, answer).await);
     state
 }
 
 /// The generation that a request would continue.
-async fn continued(sessions: &Sessions, said: &[Value]) -> Option<SessionState> {
-    let tenant = tenant(sessions, "a");
-    let inherited = sessions
-        .inherit_session(&conversation(said), &tenant, None)
-        .await;
-    inherited.state
+async fn continued(sessions: &Sessions, messages: &[Value]) -> Option<SessionState> {
+    find(sessions, messages).await.state
 }
 
 /// A request in a conversation of user turns, each answered: `u0 a0 u1 a1 … u(n)`.
 fn turns(count: usize) -> Vec<Value> {
-    let mut said = vec![system("s"), user("0")];
+    let mut messages = vec![system("s"), user("0")];
     for turn in 1..=count {
-        said.push(assistant(&format!("answer {}", turn - 1)));
-        said.push(user(&format!("{turn}")));
+        messages.push(assistant(&format!("answer {}", turn - 1)));
+        messages.push(user(&format!("{turn}")));
     }
-    said
+    messages
 }
 
-/// Plays a conversation of so many turns; gives back all of its states.
+/// Plays a conversation of so many turns; returns all of its states.
 async fn play(sessions: &Sessions, count: usize) -> Vec<SessionState> {
     let mut states = Vec::new();
     for turn in 0..count {
@@ -115,7 +122,7 @@ async fn a_retry_counts_once() {
         let again = generate(&sessions, &turns(3), &assistant("answer 3")).await;
         assert_eq!(again.generations, 4);
     }
-    // One that was answered otherwise as well.
+    // A retry with another answer as well.
     let other = generate(&sessions, &turns(3), &assistant("otherwise")).await;
     assert_eq!(other.generations, 4);
     let next = generate(&sessions, &turns(4), &assistant("answer 4")).await;
@@ -128,38 +135,32 @@ async fn regenerating_editing_and_branching_find_the_right_ancestor() {
     let states = play(&sessions, 5).await;
     let mut branch = turns(3);
     *branch.last_mut().unwrap() = user("edited");
-    assert_eq!(
-        continued(&sessions, &branch).await.as_ref(),
-        Some(&states[2])
-    );
+    let ancestor = continued(&sessions, &branch).await;
+    assert_eq!(ancestor.as_ref(), Some(&states[2]));
     let first = generate(&sessions, &branch, &assistant("branched")).await;
     assert_eq!((first.generations, first.session), (4, states[0].session));
-    // Both branches go on, each from its own state.
+    // Each branch continues from its last state.
     let mut grown = branch.clone();
     grown.extend([assistant("branched"), user("more")]);
     assert_eq!(continued(&sessions, &grown).await.as_ref(), Some(&first));
-    assert_eq!(
-        continued(&sessions, &turns(5)).await.as_ref(),
-        Some(&states[4])
-    );
-    // Two answers to one request: the one that is echoed counts.
-    let said = turns(5);
-    let one = generate(&sessions, &said, &assistant("one")).await;
-    let two = generate(&sessions, &said, &assistant("two")).await;
+    let ancestor = continued(&sessions, &turns(5)).await;
+    assert_eq!(ancestor.as_ref(), Some(&states[4]));
+    // Two answers to one request: the echoed one counts.
+    let messages = turns(5);
+    let one = generate(&sessions, &messages, &assistant("one")).await;
+    let two = generate(&sessions, &messages, &assistant("two")).await;
     for (answer, state) in [("one", one), ("two", two)] {
-        let grown = [&said[..], &[assistant(answer), user("next")]].concat();
+        let grown = [&messages[..], &[assistant(answer), user("next")]].concat();
         assert_eq!(continued(&sessions, &grown).await, Some(state));
     }
-    // An answer of neither: which of both was re-spelt cannot be known, so the one before counts.
-    let grown = [&said[..], &[assistant("three"), user("next")]].concat();
-    assert_eq!(
-        continued(&sessions, &grown).await.as_ref(),
-        Some(&states[4])
-    );
+    // A third answer may be either of them in another form, so the generation before counts.
+    let grown = [&messages[..], &[assistant("three"), user("next")]].concat();
+    let ancestor = continued(&sessions, &grown).await;
+    assert_eq!(ancestor.as_ref(), Some(&states[4]));
 }
 
 #[tokio::test]
-async fn tenants_with_the_same_conversation_never_meet() {
+async fn tenants_with_the_same_conversation_have_separate_sessions() {
     let sessions = sessions();
     for turn in 0..3 {
         let answer = assistant(&format!("answer {turn}"));
@@ -178,17 +179,17 @@ async fn tenants_with_the_same_conversation_never_meet() {
 async fn parallel_conversations_with_equal_openings_stay_apart() {
     let sessions = sessions();
     let answers = ["left", "right"].map(assistant);
-    let mut said = [turns(0), turns(0)];
+    let mut messages = [turns(0), turns(0)];
     for turn in 1..=10 {
-        for (side, said) in said.iter_mut().enumerate() {
-            let state = generate(&sessions, said, &answers[side]).await;
+        for (side, messages) in messages.iter_mut().enumerate() {
+            let state = generate(&sessions, messages, &answers[side]).await;
             assert_eq!(state.generations, turn);
-            said.extend([answers[side].clone(), user("the same")]);
+            messages.extend([answers[side].clone(), user("the same")]);
         }
     }
     let [left, right] = [
-        continued(&sessions, &said[0]).await.unwrap(),
-        continued(&sessions, &said[1]).await.unwrap(),
+        continued(&sessions, &messages[0]).await.unwrap(),
+        continued(&sessions, &messages[1]).await.unwrap(),
     ];
     assert_ne!(left.session, right.session);
     assert!(left.model.contains("left") && right.model.contains("right"));
@@ -201,51 +202,29 @@ async fn auxiliary_requests_write_nothing() {
     let title = with_fields(&[("max_tokens", "20")]);
     let inherited = sessions.inherit_session(&title, &tenant, None).await;
     let state = inherited.next_state();
-    assert!(
-        !sessions
-            .save_state(&inherited.lineage, 1, &state, WITHIN)
-            .await
-    );
+    assert!(!save(&sessions, &inherited, &state, &assistant("a")).await);
     let account = tenant.account();
-    let found = sessions
-        .view_session(Some(&account), state.session)
-        .await
-        .unwrap();
-    assert_eq!(found, None);
+    let view = sessions.view_session(Some(&account), state.session).await;
+    assert_eq!(view.unwrap(), None);
 }
 
 #[tokio::test]
-async fn the_api_reads_its_own_account_only() {
+async fn the_api_reads_sessions_of_the_account_only() {
     let sessions = sessions();
     let state = generate(&sessions, &[user("task")], &assistant("1")).await;
-    let [own, other] = ["a", "b"].map(|name| {
-        sessions
-            .tenants()
-            .derive_account(ClientIdentity::Named(name))
-    });
-    let found = sessions
-        .view_session(Some(&own), state.session)
-        .await
-        .unwrap();
-    let known = SessionView {
-        account: found.as_ref().unwrap().account,
-        state: state.clone(),
-        clear_pending: false,
-        compact_pending: false,
-        auto_compact: None,
-    };
-    assert_eq!(found, Some(known));
-    assert_eq!(
-        sessions
-            .view_session(Some(&other), state.session)
-            .await
-            .unwrap(),
-        None
-    );
+    let tenants = sessions.tenants();
+    let [account, other] =
+        ["a", "b"].map(|name| tenants.derive_account(ClientIdentity::Named(name)));
+    let id = state.session;
+    let view = sessions.view_session(Some(&account), id).await.unwrap();
+    let expected = SessionView::from_state(account, state, &SessionCommands::default());
+    assert_eq!(view, Some(expected));
+    let foreign = sessions.view_session(Some(&other), id).await.unwrap();
+    assert_eq!(foreign, None);
 }
 
 #[test]
-fn ids_differ_and_tell_nothing_of_each_other() {
+fn ids_are_unique_and_random() {
     let (one, other) = (IdGenerator::new().unwrap(), IdGenerator::new().unwrap());
     let mut all: Vec<_> = (0..5_000)
         .flat_map(|_| [one.next_bytes::<16>(), other.next_bytes()])
@@ -262,20 +241,20 @@ fn ids_differ_and_tell_nothing_of_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_conversations_at_once() {
+async fn concurrent_conversations_stay_apart() {
     let sessions = sessions();
     let mut running = tokio::task::JoinSet::new();
     for number in 0..16 {
         let sessions = sessions.clone();
         running.spawn(async move {
-            let mut said = vec![user("the same task")];
+            let mut messages = vec![user("the same task")];
             for turn in 1..=25 {
                 let answer = assistant(&format!("{number}: {turn}"));
-                let state = generate(&sessions, &said, &answer).await;
+                let state = generate(&sessions, &messages, &answer).await;
                 assert_eq!(state.generations, turn);
-                said.extend([answer, user("go on")]);
+                messages.extend([answer, user("go on")]);
             }
-            continued(&sessions, &said).await.unwrap().session
+            continued(&sessions, &messages).await.unwrap().session
         });
     }
     let mut all = running.join_all().await;

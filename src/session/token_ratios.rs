@@ -1,8 +1,8 @@
-//! What is known of a model's tokens before a session has an answer of its own.
+//! Ratio of reported to raw (estimated) tokens per provider and model, for sessions without an
+//! answer yet.
 //!
-//! Reported over raw tokens, per provider and model, smoothed over the answers of all sessions.
-//! What is known can be told to other replicas; one that knows nothing begins with the estimate as
-//! it is.
+//! Smoothed over the answers of all sessions and shared with other replicas. Without a ratio the
+//! estimate is used as it is.
 
 use std::{
     num::NonZeroUsize,
@@ -13,14 +13,13 @@ use lru::LruCache;
 
 use crate::guard::estimate::{Calibration, SLOPES};
 
-/// Models remembered; beyond, the one not used for longest goes.
+/// Beyond this the least recently used model is forgotten.
 const MAX_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
-/// Requests smaller than this say more of what frames them than of their text; raw tokens.
+/// Smaller requests teach nothing, since framing outweighs text in them; raw tokens.
 const LEAST_RAW: u32 = 1_000;
-/// What one answer changes.
+/// Weight of one answer in the running mean.
 const WEIGHT: f64 = 0.2;
 
-/// Ratios by provider and model.
 #[derive(Debug)]
 pub struct TokenRatios(Mutex<LruCache<RatioKey, f64>>);
 
@@ -34,35 +33,32 @@ impl Default for TokenRatios {
 }
 
 impl TokenRatios {
-    /// The calibration a new session of this model begins with.
+    /// The calibration with which a new session of this model begins.
     pub fn initial_calibration(&self, provider: &str, model: &str) -> Calibration {
         let mut ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ratios
-            .get(&(provider.into(), model.into()))
-            .map_or_else(Calibration::default, |ratio| {
-                Calibration::from_ratio(*ratio)
-            })
+        let ratio = ratios.get(&(provider.into(), model.into())).copied();
+        ratio.map(Calibration::from_ratio).unwrap_or_default()
     }
 
-    /// Learns from an answer: so many raw tokens were sent, and so many were reported.
+    /// Learns from an answer: the raw tokens of its request and the prompt tokens reported.
     pub fn learn_ratio(&self, provider: &str, model: &str, raw: u32, reported: u32) {
         if raw < LEAST_RAW || reported == 0 {
             return;
         }
-        // One absurd report must not stay for a hundred answers.
+        // Without the clamp an absurd report would distort the mean for a hundred answers.
         let sample = (f64::from(reported) / f64::from(raw)).clamp(*SLOPES.start(), *SLOPES.end());
         let mut ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ratio = ratios.get_or_insert_mut((provider.into(), model.into()), || sample);
         *ratio += (sample - *ratio) * WEIGHT;
     }
 
-    /// What is known of a model, to be told to others.
+    /// The ratio to share with other replicas.
     pub fn known_ratio(&self, provider: &str, model: &str) -> Option<f64> {
         let ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ratios.peek(&(provider.into(), model.into())).copied()
     }
 
-    /// Another replica learnt this.
+    /// Takes over a ratio from another replica, clamped; ignores one that is not finite.
     pub fn apply_replicated(&self, provider: &str, model: &str, ratio: f64) {
         if !ratio.is_finite() {
             return;
@@ -78,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_session_begins_with_what_others_taught() {
+    fn a_new_session_begins_with_the_ratio_of_others() {
         let ratios = TokenRatios::default();
         assert_eq!(ratios.initial_calibration("p", "m"), Calibration::default());
         ratios.learn_ratio("p", "m", 100, 1_000);
@@ -87,21 +83,17 @@ mod tests {
             ratios.learn_ratio("p", "m", 10_000, 12_000);
         }
         assert!((ratios.initial_calibration("p", "m").slope() - 1.2).abs() < 0.01);
-        assert_eq!(
-            ratios.initial_calibration("p", "other"),
-            Calibration::default()
-        );
+        let other = ratios.initial_calibration("p", "other");
+        assert_eq!(other, Calibration::default());
     }
 
     #[test]
-    fn what_others_learnt_is_taken_over() {
+    fn a_replicated_ratio_is_used_and_bounded() {
         let ratios = TokenRatios::default();
         assert_eq!(ratios.known_ratio("p", "m"), None);
         ratios.apply_replicated("p", "m", 1.3);
-        assert_eq!(
-            ratios.initial_calibration("p", "m"),
-            Calibration::from_ratio(1.3)
-        );
+        let calibration = ratios.initial_calibration("p", "m");
+        assert_eq!(calibration, Calibration::from_ratio(1.3));
         for (absurd, known) in [
             (f64::NAN, 1.3),
             (f64::INFINITY, 1.3),

@@ -24,7 +24,7 @@ fn keys(messages: &[serde_json::Value], answer: &serde_json::Value) -> StateKeys
 }
 
 #[test]
-fn a_first_request_looks_for_nothing() {
+fn a_first_request_probes_nothing() {
     assert!(lineage(&[system("s"), user("u")]).probes().is_empty());
     assert!(lineage(&[]).probes().is_empty());
     // A greeting is no answer to anything.
@@ -32,7 +32,7 @@ fn a_first_request_looks_for_nothing() {
 }
 
 #[test]
-fn system_messages_alone_are_never_filed() {
+fn system_messages_alone_store_nothing() {
     assert_eq!(lineage(&[system("s")]).state_keys(1), None);
     assert_eq!(lineage(&[]).state_keys(1), None);
     assert!(
@@ -43,16 +43,16 @@ fn system_messages_alone_are_never_filed() {
 }
 
 #[test]
-fn the_newest_answer_is_asked_for_first_and_by_its_whole_key_first() {
-    let said = [
+fn the_newest_answer_and_the_exact_key_are_probed_first() {
+    let messages = [
         user("1"),
         assistant("a"),
         user("2"),
         assistant("b"),
         user("3"),
     ];
-    let newer = keys(&said[..3], &said[3]);
-    let older = keys(&said[..1], &said[1]);
+    let newer = keys(&messages[..3], &messages[3]);
+    let older = keys(&messages[..1], &messages[1]);
     let expected = [
         newer.exact,
         newer.gap.unwrap(),
@@ -60,18 +60,18 @@ fn the_newest_answer_is_asked_for_first_and_by_its_whole_key_first() {
         older.exact,
         older.bare,
     ];
-    assert_eq!(lineage(&said).probes(), expected);
+    assert_eq!(lineage(&messages).probes(), expected);
     assert_eq!(older.gap, None);
 }
 
 #[test]
-fn what_ends_with_an_answer_has_no_gap() {
+fn a_request_that_ends_with_an_answer_has_no_gap_key() {
     let prefilled = [user("1"), assistant("a")];
     assert_eq!(keys(&prefilled, &assistant("b")).gap, None);
 }
 
 #[test]
-fn a_gap_never_loses_the_first_user_message() {
+fn a_gap_key_covers_the_first_user_message() {
     let greeted = [assistant("hi"), user("task")];
     assert_eq!(keys(&greeted, &assistant("b")).gap, None);
     let later = [assistant("hi"), user("task"), assistant("b"), user("and")];
@@ -86,7 +86,7 @@ fn several_answers_in_a_row_belong_to_the_request_before_the_first() {
     let given = keys(&split[..1], &assistant("text and calls"));
     assert!(probes.contains(&given.bare));
     assert!(!probes.contains(&given.exact));
-    // Of the second in the row only the whole key is asked for.
+    // Of the second in the row only the exact key is probed.
     let continued = keys(&split[..2], &split[2]);
     assert_eq!(probes[0], continued.exact);
     assert!(!probes.contains(&continued.bare));
@@ -98,8 +98,8 @@ fn several_answers_in_a_row_belong_to_the_request_before_the_first() {
 }
 
 #[test]
-fn every_probe_knows_where_its_answer_stands() {
-    let said = [
+fn every_probe_has_the_position_of_its_answer() {
+    let messages = [
         system("s"),
         user("1"),
         assistant("a"),
@@ -109,8 +109,8 @@ fn every_probe_knows_where_its_answer_stands() {
         assistant("c"),
         user("3"),
     ];
-    let lineage = lineage(&said);
-    // The whole key of `c`; the three of `b`; the two of `a`.
+    let lineage = lineage(&messages);
+    // The exact key of `c`; the three of `b`; the two of `a`.
     let expected = [4, 3, 3, 3, 1, 1].map(Some);
     let found: Vec<_> = (0..lineage.probes().len())
         .map(|probe| lineage.answer_at(probe))
@@ -120,10 +120,10 @@ fn every_probe_knows_where_its_answer_stands() {
 }
 
 #[test]
-fn tenants_and_kinds_never_share_a_key() {
-    let said = [user("1"), assistant("a"), user("2")];
+fn keys_differ_by_tenant_and_by_kind() {
+    let messages = [user("1"), assistant("a"), user("2")];
     let [one, other] = ["a", "b"].map(|name| {
-        let lineage = Lineage::from_conversation(&conversation(&said), &tenant(name));
+        let lineage = Lineage::from_conversation(&conversation(&messages), &tenant(name));
         lineage.state_keys(7).unwrap()
     });
     let all = [one, other].map(|keys| [keys.exact, keys.gap.unwrap(), keys.bare]);
@@ -135,43 +135,42 @@ fn tenants_and_kinds_never_share_a_key() {
 
 #[test]
 fn the_search_is_bounded() {
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for turn in 0..1_000 {
-        said.push(user(&format!("q{turn}")));
-        said.push(assistant(&format!("a{turn}")));
+        messages.push(user(&format!("q{turn}")));
+        messages.push(assistant(&format!("a{turn}")));
     }
-    let probes = lineage(&said).probes().to_vec();
+    let probes = lineage(&messages).probes().to_vec();
     assert_eq!(probes.len(), 3 * MAX_BOUNDARIES);
-    let newest = keys(&said[..1_999], &said[1_999]);
+    let newest = keys(&messages[..1_999], &messages[1_999]);
     assert_eq!(probes[0], newest.exact);
 }
 
 #[test]
 fn titles_and_probes_are_auxiliary() {
-    let of = |fields: &[(&str, &str)]| with_fields(fields).is_auxiliary();
-    assert!(of(&[("max_tokens", "1")]));
-    assert!(of(&[("max_completion_tokens", "64"), ("tools", "[]")]));
-    assert!(of(&[("max_tokens", "20"), ("tools", "null")]));
-    assert!(!of(&[]));
-    assert!(!of(&[("max_tokens", "65")]));
-    assert!(!of(&[
-        ("max_tokens", "20"),
+    let is_auxiliary = |fields: &[(&str, &str)]| with_fields(fields).is_auxiliary();
+    let limit = ("max_tokens", "20");
+    assert!(is_auxiliary(&[("max_tokens", "1")]));
+    assert!(is_auxiliary(&[
+        ("max_completion_tokens", "64"),
+        ("tools", "[]")
+    ]));
+    assert!(is_auxiliary(&[limit, ("tools", "null")]));
+    assert!(!is_auxiliary(&[]));
+    assert!(!is_auxiliary(&[("max_tokens", "65")]));
+    assert!(!is_auxiliary(&[
+        limit,
         ("tools", r#"[{"type":"function"}]"#)
     ]));
-    assert!(!of(&[
-        ("max_tokens", "20"),
-        ("functions", r#"[{"name":"f"}]"#)
-    ]));
-    assert!(!of(&[("max_tokens", "\"20\"")]));
+    assert!(!is_auxiliary(&[limit, ("functions", r#"[{"name":"f"}]"#)]));
+    assert!(!is_auxiliary(&[("max_tokens", "\"20\"")]));
     let auxiliary = with_fields(&[("max_tokens", "5")]);
-    assert_eq!(
-        Lineage::from_conversation(&auxiliary, &tenant("a")).state_keys(1),
-        None
-    );
+    let lineage = Lineage::from_conversation(&auxiliary, &tenant("a"));
+    assert_eq!(lineage.state_keys(1), None);
 }
 
 #[test]
-fn unknown_roles_are_part_of_what_was_said() {
+fn messages_of_unknown_roles_are_part_of_the_key() {
     let strange = json!({ "role": "critic", "content": "x" });
     let with = keys(&[user("1"), strange], &assistant("a"));
     let without = keys(&[user("1")], &assistant("a"));

@@ -19,14 +19,14 @@ fn state() -> SessionState {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn a_stored_state_is_read_back() {
     let bytes = state().encode_bounded().unwrap().bytes;
     assert_eq!(SessionState::from_bytes(&bytes).unwrap(), state());
     assert!(bytes.len() < 128, "{}", bytes.len());
 }
 
 #[test]
-fn a_state_of_the_version_before_is_read() {
+fn a_state_of_the_previous_version_is_read() {
     let mut stored = vec![VERSION_BEFORE];
     stored.extend(postcard::to_allocvec(&state()).unwrap());
     assert_eq!(SessionState::from_bytes(&stored).unwrap(), state());
@@ -42,53 +42,42 @@ fn a_state_of_the_version_before_is_read() {
 }
 
 #[test]
-fn a_state_of_chat_completions_is_stored_as_before_there_were_other_formats() {
+fn a_state_of_chat_completions_stores_no_format() {
     let bytes = state().encode_bounded().unwrap().bytes;
     let before = [&[VERSION][..], &postcard::to_allocvec(&state()).unwrap()].concat();
     assert_eq!(bytes, before);
-    let later = SessionState {
+    let extended = SessionState {
         largest_answer: 900,
         ..state()
     };
-    let bytes = later.encode_bounded().unwrap().bytes;
-    // No, 900, no, none, none: nothing follows.
+    let bytes = extended.encode_bounded().unwrap().bytes;
+    // None, 900, false, empty, none; no format follows.
     assert_eq!(bytes, [&before[..], &[0, 0x84, 0x07, 0, 0, 0]].concat());
 }
 
 #[test]
-fn other_versions_and_leftovers_are_refused() {
+fn other_versions_and_trailing_bytes_are_refused() {
     let current = SessionState {
         largest_answer: 900,
         ..state()
     };
     let mut bytes = current.encode_bounded().unwrap().bytes;
     bytes.push(0);
-    assert!(matches!(
-        SessionState::from_bytes(&bytes),
-        Err(StateError::Length)
-    ));
+    let refusal = |bytes: &[u8]| SessionState::from_bytes(bytes).unwrap_err();
+    assert!(matches!(refusal(&bytes), StateError::Length));
     bytes[0] = VERSION + 1;
-    assert!(matches!(
-        SessionState::from_bytes(&bytes),
-        Err(StateError::Version(_))
-    ));
-    assert!(matches!(
-        SessionState::from_bytes(&[]),
-        Err(StateError::Length)
-    ));
+    assert!(matches!(refusal(&bytes), StateError::Version(_)));
+    assert!(matches!(refusal(&[]), StateError::Length));
     let long = vec![VERSION; MAX_BYTES + 1];
-    assert!(matches!(
-        SessionState::from_bytes(&long),
-        Err(StateError::TooLarge(_))
-    ));
+    assert!(matches!(refusal(&long), StateError::TooLarge(_)));
 }
 
-/// What a grid of the guard's stands on, as it is stored.
+/// First fields of the guard's memory, in stored form.
 const GROUND: (u32, u32, u32, u32, u32, u64) = (5, 0, 0, 0, 0, 0);
 
 #[test]
 fn an_oversize_state_is_shed_or_refused() {
-    // As it would come from a guard that tightened very many results.
+    // The memory of a guard that tightened very many results.
     let tight: Vec<(u128, u32)> = (0..12_000).map(|at| (u128::MAX - at, 9_000)).collect();
     let memory = postcard::to_stdvec(&(GROUND, None::<()>, (0_u32, 0_u32), tight, 0_u64)).unwrap();
     let large = SessionState {
@@ -108,7 +97,7 @@ fn an_oversize_state_is_shed_or_refused() {
     assert!(matches!(refused, Err(StateError::TooLarge(_))));
 }
 
-/// Prompts and rounds by turns, of so many characters each, two at every second place.
+/// Alternating prompts and rounds of so many characters each, two at each place.
 fn records(count: u32, chars: usize) -> Vec<InjectionRecord> {
     let what = |at: u32| {
         let text: Box<str> = format!("{at}{}", "x".repeat(chars)).into();
@@ -146,23 +135,15 @@ fn the_oldest_records_are_shed_first_and_places_stay_whole() {
     assert_eq!(read.recovery.records, large.recovery.records[78..]);
     let what_fits = with_records(records(20, 3_000)).encode_bounded().unwrap();
     assert_eq!(what_fits.records_shed, 0);
-    // One that is too large by itself goes as well.
-    let huge = with_records(records(1, MAX_BYTES))
-        .encode_bounded()
-        .unwrap();
-    assert_eq!(huge.records_shed, 1);
+    // A single record that is too large is dropped as well.
+    let huge = with_records(records(1, MAX_BYTES));
+    assert_eq!(huge.encode_bounded().unwrap().records_shed, 1);
 }
 
 #[test]
-fn what_the_guard_remembers_outlives_the_records() {
-    let memory = (
-        GROUND,
-        None::<()>,
-        (0_u32, 0_u32),
-        vec![(7_u128, 9_000_u32)],
-        0_u64,
-    );
-    let memory = postcard::to_stdvec(&memory).unwrap();
+fn records_are_dropped_before_the_memory_of_the_guard() {
+    let tight = vec![(7_u128, 9_000_u32)];
+    let memory = postcard::to_stdvec(&(GROUND, None::<()>, (0_u32, 0_u32), tight, 0_u64)).unwrap();
     let large = SessionState {
         guard: postcard::from_bytes(&memory).unwrap(),
         ..with_records(records(200, 3_000))
@@ -171,8 +152,8 @@ fn what_the_guard_remembers_outlives_the_records() {
     assert_eq!(read.guard.count_tightened(), 1);
 }
 
-/// Places after the answer was found at `answer_at`.
-fn check_anchor(answer_at: u32, expected: &[u32], boundary: u32, messages: u32) {
+/// Places of records at 1, 5, 9 and 9 after the answer was found at `answer_at`.
+fn check_places(answer_at: u32, expected: &[u32], boundary: u32, messages: u32) {
     let at = |place| InjectionRecord {
         place,
         what: InjectionContent::Prompt("p".into()),
@@ -188,12 +169,8 @@ fn check_anchor(answer_at: u32, expected: &[u32], boundary: u32, messages: u32) 
     });
     state.realign_places(answer_at);
     let recall = state.to_recall();
-    let places: Vec<u32> = recall
-        .injections
-        .records
-        .iter()
-        .map(|one| one.place)
-        .collect();
+    let records = recall.injections.records.iter();
+    let places: Vec<u32> = records.map(|record| record.place).collect();
     assert_eq!(places, expected, "answer at {answer_at}");
     let course = recall.injections.course.unwrap();
     assert_eq!(course.boundary, boundary, "answer at {answer_at}");
@@ -202,19 +179,19 @@ fn check_anchor(answer_at: u32, expected: &[u32], boundary: u32, messages: u32) 
 
 #[test]
 fn places_move_with_the_answer() {
-    check_anchor(9, &[1, 5, 9, 9], 8, 9);
-    // Remarks were taken out before it,
-    check_anchor(8, &[1, 5, 8, 8], 8, 8);
-    // the one that the course began with among them,
-    check_anchor(7, &[1, 5, 7, 7], 7, 7);
-    // or put in.
-    check_anchor(11, &[1, 5, 11, 11], 8, 9);
-    // What cannot be, but for a store that gives a wrong state, does no harm.
-    check_anchor(3, &[1, 3, 3], 3, 3);
+    check_places(9, &[1, 5, 9, 9], 8, 9);
+    // Remarks before it were removed,
+    check_places(8, &[1, 5, 8, 8], 8, 8);
+    // with the one that the course began with,
+    check_places(7, &[1, 5, 7, 7], 7, 7);
+    // or added.
+    check_places(11, &[1, 5, 11, 11], 8, 9);
+    // Only a store that returns a wrong state leads to this.
+    check_places(3, &[1, 3, 3], 3, 3);
 }
 
 #[test]
-fn ids_are_shown_and_read_alike() {
+fn session_ids_are_parsed_from_lower_case_hex() {
     let id = SessionId::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
     assert_eq!(id.to_string(), "000102030405060708090a0b0c0d0eff");
     assert_eq!(SessionId::parse_hex(&id.to_string()), Some(id));
@@ -258,7 +235,7 @@ proptest! {
         state.realign_places(answer_at);
         let recall = state.to_recall();
         prop_assert!(recall.messages <= answer_at as usize);
-        prop_assert!(recall.injections.records.iter().all(|one| one.place <= answer_at));
+        prop_assert!(recall.injections.records.iter().all(|record| record.place <= answer_at));
         prop_assert!(recall.injections.course.unwrap().boundary <= answer_at);
         let again = state.clone();
         state.realign_places(answer_at);

@@ -9,11 +9,12 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{WITHIN, hints::hint, over, tenant, turns};
+use super::{find, hints::hint, save, sessions_in, tenant, turns};
 use crate::{
     health::HealthLevel,
     session::{
-        Account, SessionCommand, SessionId, SessionState, Tenant, tests::fixture::conversation,
+        Account, SessionCommand, SessionId, SessionState, Tenant,
+        tests::fixture::{assistant, conversation},
     },
     store::{FoundState, Page, SessionRow, SharedValues, StateKey, StateToSave, Store, StoreError},
 };
@@ -24,7 +25,7 @@ enum Broken {
     Down,
     Silent,
     Garbage,
-    /// Answers with a key that nobody asked for.
+    /// Returns a key that was not probed.
     Elsewhere,
 }
 
@@ -100,35 +101,26 @@ impl Store for Broken {
 }
 
 #[tokio::test]
-async fn without_a_store_the_request_goes_on() {
+async fn a_request_continues_if_the_store_fails() {
     for broken in [
         Broken::Down,
         Broken::Silent,
         Broken::Garbage,
         Broken::Elsewhere,
     ] {
-        let mut sessions = over(Arc::new(broken));
+        let mut sessions = sessions_in(Arc::new(broken));
         sessions.find_timeout = Duration::from_millis(5);
-        let own = hint("x-plimsoll-session", &"0f".repeat(16));
+        let named = hint("x-plimsoll-session", &"0f".repeat(16));
         let tenant = tenant(&sessions, "a");
-        for hint in [None, Some(&own)] {
-            let inherited = sessions
-                .inherit_session(&conversation(&turns(2)), &tenant, hint)
-                .await;
+        let conversation = conversation(&turns(2));
+        for hint in [None, Some(&named)] {
+            let inherited = sessions.inherit_session(&conversation, &tenant, hint).await;
             assert!(inherited.store_failed && inherited.state.is_none());
             let state = inherited.next_state();
             assert_eq!(state.health, HealthLevel::Unknown);
-            assert!(
-                !sessions
-                    .save_state(&inherited.lineage, 1, &state, WITHIN)
-                    .await
-            );
-            assert!(
-                sessions
-                    .add_command(None, inherited.session, SessionCommand::Clear)
-                    .await
-                    .is_err()
-            );
+            assert!(!save(&sessions, &inherited, &state, &assistant("a")).await);
+            let clear = sessions.add_command(None, inherited.session, SessionCommand::Clear);
+            assert!(clear.await.is_err());
         }
     }
 }
@@ -146,24 +138,16 @@ impl Write for Lines {
     }
 }
 
-/// Whoever reads the log can mend it.
 #[tokio::test]
 async fn the_log_says_why_a_store_fails() {
     let lines = Lines::default();
     let writer = lines.clone();
     let log = tracing_subscriber::fmt().with_writer(move || writer.clone());
     let _log = tracing::subscriber::set_default(log.with_ansi(false).finish());
-    let sessions = over(Arc::new(Broken::Down));
-    let tenant = tenant(&sessions, "a");
-    let inherited = sessions
-        .inherit_session(&conversation(&turns(2)), &tenant, None)
-        .await;
+    let sessions = sessions_in(Arc::new(Broken::Down));
+    let inherited = find(&sessions, &turns(2)).await;
     let state = inherited.next_state();
-    assert!(
-        !sessions
-            .save_state(&inherited.lineage, 1, &state, WITHIN)
-            .await
-    );
-    let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(said.matches("disk is full").count(), 2, "{said}");
+    assert!(!save(&sessions, &inherited, &state, &assistant("a")).await);
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(log.matches("disk is full").count(), 2, "{log}");
 }

@@ -21,7 +21,7 @@ pub(in crate::session) fn with_fields(fields: &[(&str, &str)]) -> Conversation {
     chat::index_body(Bytes::from(body)).unwrap()
 }
 
-/// The digest of an answer, as its reader would know it.
+/// The digest of an answer, as the relay computes it.
 pub(in crate::session) fn answer_digest(answer: &Value) -> u128 {
     conversation(std::slice::from_ref(answer)).items[0].short_digest
 }

@@ -12,42 +12,25 @@ pub(super) fn hint(name: &'static str, value: &str) -> SessionHint {
 }
 
 #[tokio::test]
-async fn a_hint_groups_and_inherits_nothing() {
+async fn a_hint_groups_conversations_that_inherit_nothing() {
     let sessions = sessions();
     let chat = hint("x-session-id", "chat-1");
-    let parent = generate_as(
-        &sessions,
-        "a",
-        Some(&chat),
-        &[user("task")],
-        &assistant("1"),
-    )
-    .await;
-    let child = generate_as(
-        &sessions,
-        "a",
-        Some(&chat),
-        &[user("part")],
-        &assistant("2"),
-    )
-    .await;
+    let first = async |name, task: &str, answer: &str| {
+        let messages = [user(task)];
+        generate_as(&sessions, name, Some(&chat), &messages, &assistant(answer)).await
+    };
+    let parent = first("a", "task", "1").await;
+    let child = first("a", "part", "2").await;
     assert_eq!(parent.session, child.session);
     assert_eq!((parent.generations, child.generations), (1, 1));
-    let other = generate_as(
-        &sessions,
-        "b",
-        Some(&chat),
-        &[user("task")],
-        &assistant("1"),
-    )
-    .await;
+    let other = first("b", "task", "1").await;
     assert_ne!(parent.session, other.session);
-    // The long work of a child does not cost the parent its state.
-    let mut said = vec![user("part")];
+    // Many states of the child do not evict the parent's.
+    let mut messages = vec![user("part")];
     for step in 0..60 {
-        said.extend([assistant(&format!("{}", step + 2)), user("go on")]);
+        messages.extend([assistant(&format!("{}", step + 2)), user("go on")]);
         let answer = assistant(&format!("{}", step + 3));
-        let state = generate_as(&sessions, "a", Some(&chat), &said, &answer).await;
+        let state = generate_as(&sessions, "a", Some(&chat), &messages, &answer).await;
         assert_eq!(state.generations, step + 2);
     }
     let next = [user("task"), assistant("1"), user("well")];
@@ -55,24 +38,26 @@ async fn a_hint_groups_and_inherits_nothing() {
 }
 
 #[tokio::test]
-async fn an_id_of_ours_is_kept_where_it_belongs() {
+async fn a_session_id_is_kept_for_its_tenant_only() {
     let sessions = sessions();
     let first = generate(&sessions, &[user("task")], &assistant("1")).await;
-    let own = hint("x-plimsoll-session", &first.session.to_string());
-    let again = generate_as(&sessions, "a", Some(&own), &[user("new")], &assistant("1")).await;
+    let with_id = async |name, id: &str| {
+        let hint = hint("x-plimsoll-session", id);
+        generate_as(
+            &sessions,
+            name,
+            Some(&hint),
+            &[user("new")],
+            &assistant("1"),
+        )
+        .await
+    };
+    let id = first.session.to_string();
+    let again = with_id("a", &id).await;
     assert_eq!(again.session, first.session);
     assert_eq!(again.generations, 1);
-    // To anyone else it is a word like any other.
-    let other = generate_as(&sessions, "b", Some(&own), &[user("new")], &assistant("1")).await;
-    assert_ne!(other.session, first.session);
-    let made_up = hint("x-plimsoll-session", &"0f".repeat(16));
-    let named = generate_as(
-        &sessions,
-        "a",
-        Some(&made_up),
-        &[user("n")],
-        &assistant("1"),
-    )
-    .await;
-    assert_ne!(named.session.to_string(), "0f".repeat(16));
+    // Other tenants and unknown ids get another session.
+    assert_ne!(with_id("b", &id).await.session, first.session);
+    let unknown = "0f".repeat(16);
+    assert_ne!(with_id("a", &unknown).await.session.to_string(), unknown);
 }

@@ -1,4 +1,4 @@
-//! Sessions whose store gets nothing that can be read.
+//! Encryption of stored sessions, and the count of store failures.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// A store in memory that keeps a copy of all it was given, and gives orders of its own where told.
+/// A store in memory that keeps a copy of all bytes it was given.
 struct Recorder {
     inner: MemoryStore,
     given: Mutex<Vec<Bytes>>,
@@ -64,10 +64,10 @@ impl Store for Recorder {
         &self,
         account: Option<&Account>,
         id: SessionId,
-        orders: Bytes,
+        commands: Bytes,
     ) -> Result<bool, StoreError> {
-        self.note(&orders);
-        self.inner.put_commands(account, id, orders).await
+        self.note(&commands);
+        self.inner.put_commands(account, id, commands).await
     }
     async fn list_sessions(
         &self,
@@ -92,9 +92,8 @@ fn keyed(store: &Arc<Recorder>, key: Option<u8>) -> Sessions {
         encrypt_key: key.map(|key| SecretKey::new([key; 32])),
         ..StoreConfig::default()
     };
-    over(Arc::clone(store) as Arc<dyn Store>)
-        .with_config(&config, Arc::default())
-        .unwrap()
+    let sessions = sessions_in(Arc::clone(store) as Arc<dyn Store>);
+    sessions.with_config(&config, Arc::default()).unwrap()
 }
 
 const CANARIES: [&str; 5] = [
@@ -105,8 +104,8 @@ const CANARIES: [&str; 5] = [
     "canary-course",
 ];
 
-/// With everything in it that is a text.
-fn telling(mut state: SessionState) -> SessionState {
+/// The state with a canary in every text.
+fn with_canaries(mut state: SessionState) -> SessionState {
     let [model, provider, reminder, prompt, course] = CANARIES;
     state.model = model.into();
     state.provider = provider.into();
@@ -126,109 +125,87 @@ fn telling(mut state: SessionState) -> SessionState {
     state
 }
 
-/// The first turn of a conversation, as it is stored.
-async fn tell(sessions: &Sessions) -> SessionState {
-    let inherited = sessions
-        .inherit_session(&conversation(&turns(0)), &tenant(sessions, "a"), None)
-        .await;
-    let state = telling(inherited.next_state());
-    let answer = answer_digest(&assistant("answer 0"));
-    assert!(
-        sessions
-            .save_state(&inherited.lineage, answer, &state, WITHIN)
-            .await
-    );
+/// The stored state of the first turn of a conversation.
+async fn first_turn(sessions: &Sessions) -> SessionState {
+    let inherited = find(sessions, &turns(0)).await;
+    let state = with_canaries(inherited.next_state());
+    assert!(save(sessions, &inherited, &state, &assistant("answer 0")).await);
     state
 }
 
-/// How the second turn begins.
-async fn go_on(sessions: &Sessions) -> InheritedSession {
-    let said = conversation(&turns(1));
-    sessions
-        .inherit_session(&said, &tenant(sessions, "a"), None)
-        .await
+/// The lookup of the second turn.
+async fn second_turn(sessions: &Sessions) -> InheritedSession {
+    find(sessions, &turns(1)).await
 }
 
-fn holds(bytes: &[u8], text: &str) -> bool {
-    bytes
-        .windows(text.len())
-        .any(|part| part == text.as_bytes())
+fn holds(bytes: &[u8], text: &[u8]) -> bool {
+    bytes.windows(text.len()).any(|part| part == text)
 }
 
 #[tokio::test]
-async fn what_a_store_gets_cannot_be_read() {
+async fn a_store_gets_encrypted_bytes_only() {
     let store = Recorder::new();
     let sessions = keyed(&store, Some(1));
-    let state = tell(&sessions).await;
-    let account = sessions
-        .tenants()
-        .derive_account(ClientIdentity::Named("a"));
-    let known = sessions
-        .add_command(Some(&account), state.session, SessionCommand::Clear)
-        .await
-        .unwrap();
-    assert!(known.unwrap().clear_pending);
+    let state = first_turn(&sessions).await;
+    let client = ClientIdentity::Named("a");
+    let account = sessions.tenants().derive_account(client);
+    let clear = sessions.add_command(Some(&account), state.session, SessionCommand::Clear);
+    assert!(clear.await.unwrap().unwrap().clear_pending);
     let given = store.given();
     assert_eq!(given.len(), 2);
     let plain = state.encode_bounded().unwrap().bytes;
     assert_eq!(given[0].len(), plain.len() + ADDED_BYTES);
     for canary in CANARIES {
-        assert!(holds(&plain, canary));
-        assert!(given.iter().all(|bytes| !holds(bytes, canary)));
+        assert!(holds(&plain, canary.as_bytes()));
     }
-    let id = &state.session.as_bytes()[..];
-    assert!(
-        given
-            .iter()
-            .all(|bytes| !bytes.windows(16).any(|part| part == id))
-    );
-    // It is all there for whoever has the key.
-    let next = go_on(&sessions).await;
+    let secrets = CANARIES.iter().map(|canary| canary.as_bytes());
+    for secret in secrets.chain([&state.session.as_bytes()[..]]) {
+        assert!(given.iter().all(|bytes| !holds(bytes, secret)));
+    }
+    // With the key all of it is read.
+    let next = second_turn(&sessions).await;
     assert_eq!(next.state.as_ref(), Some(&state));
     assert!(next.clear_requested && !next.store_failed);
-    let known = sessions.view_session(None, state.session).await.unwrap();
-    assert_eq!(known.map(|known| known.state), Some(state));
+    let view = sessions.view_session(None, state.session).await.unwrap();
+    assert_eq!(view.map(|view| view.state), Some(state));
 }
 
 #[tokio::test]
-async fn without_the_key_a_request_goes_on_without_its_state() {
+async fn without_the_key_a_request_continues_without_its_state() {
     let store = Recorder::new();
-    let state = tell(&keyed(&store, Some(1))).await;
+    let state = first_turn(&keyed(&store, Some(1))).await;
     for key in [None, Some(2)] {
         let sessions = keyed(&store, key);
         for _ in 0..2 {
-            let next = go_on(&sessions).await;
+            let next = second_turn(&sessions).await;
             assert!(next.store_failed && next.state.is_none());
             assert_ne!(next.session, state.session);
         }
         assert!(sessions.view_session(None, state.session).await.is_err());
-        assert!(
-            sessions
-                .add_command(None, state.session, SessionCommand::Clear)
-                .await
-                .is_err()
-        );
+        let clear = sessions.add_command(None, state.session, SessionCommand::Clear);
+        assert!(clear.await.is_err());
     }
 }
 
 #[tokio::test]
-async fn sessions_from_before_there_was_a_key_go_on() {
+async fn plain_sessions_continue_after_a_key_is_set() {
     let store = Recorder::new();
-    let state = tell(&keyed(&store, None)).await;
+    let state = first_turn(&keyed(&store, None)).await;
     let sessions = keyed(&store, Some(1));
-    assert_eq!(go_on(&sessions).await.state, Some(state.clone()));
+    assert_eq!(second_turn(&sessions).await.state, Some(state.clone()));
     let next = generate(&sessions, &turns(1), &assistant("answer 1")).await;
     assert_eq!(next.generations, 2);
     let given = store.given();
-    assert!(holds(&given[0], CANARIES[2]) && !holds(&given[1], CANARIES[2]));
+    let canary = CANARIES[2].as_bytes();
+    assert!(holds(&given[0], canary) && !holds(&given[1], canary));
     assert_eq!(next.session, state.session);
 }
 
 #[tokio::test]
-async fn a_state_in_the_place_of_another_sessions_is_damage() {
+async fn the_state_of_another_session_is_refused() {
     let store = Recorder::new();
     let sessions = keyed(&store, Some(1));
-    let (state, other) = (tell(&sessions).await, tell(&sessions).await);
+    let (state, other) = (first_turn(&sessions).await, first_turn(&sessions).await);
     assert_ne!(state.session, other.session);
     let tenant = tenant(&sessions, "a");
     let moved = SessionRow {
@@ -239,35 +216,29 @@ async fn a_state_in_the_place_of_another_sessions_is_damage() {
         commands: Bytes::new(),
     };
     assert!(sessions.view_row(&moved).is_err());
-    let own = SessionRow {
+    let intact = SessionRow {
         session: state.session,
         ..moved
     };
-    assert!(sessions.view_row(&own).is_ok());
+    assert!(sessions.view_row(&intact).is_ok());
 }
 
 #[tokio::test]
-async fn orders_of_another_session_are_none() {
+async fn commands_of_another_session_are_ignored() {
     let store = Recorder::new();
     let sessions = keyed(&store, Some(1));
-    let (state, other) = (tell(&sessions).await, tell(&sessions).await);
-    sessions
-        .add_command(None, other.session, SessionCommand::Clear)
-        .await
-        .unwrap();
+    let (state, other) = (first_turn(&sessions).await, first_turn(&sessions).await);
+    let clear = sessions.add_command(None, other.session, SessionCommand::Clear);
+    clear.await.unwrap();
     let moved = store.given().last().unwrap().clone();
-    assert!(
-        store
-            .put_commands(None, state.session, moved)
-            .await
-            .unwrap()
-    );
-    let known = sessions.view_session(None, state.session).await.unwrap();
-    assert!(!known.unwrap().clear_pending);
+    let stored = store.put_commands(None, state.session, moved).await;
+    assert!(stored.unwrap());
+    let view = sessions.view_session(None, state.session).await.unwrap();
+    assert!(!view.unwrap().clear_pending);
 }
 
 #[tokio::test]
-async fn failures_of_the_store_are_counted_by_what_was_asked() {
+async fn failures_of_the_store_are_counted_by_operation() {
     struct Gone;
     impl Gone {
         fn gone<T>() -> Result<T, StoreError> {
@@ -327,19 +298,15 @@ async fn failures_of_the_store_are_counted_by_what_was_asked() {
         }
     }
     let metrics = Arc::new(Metrics::default());
-    let mut sessions = over(Arc::new(Gone));
+    let mut sessions = sessions_in(Arc::new(Gone));
     sessions.metrics = Arc::clone(&metrics);
     sessions.find_timeout = Duration::from_millis(1);
-    let next = go_on(&sessions).await;
+    let next = second_turn(&sessions).await;
     let state = next.next_state();
     assert!(!sessions.save_state(&next.lineage, 1, &state, WITHIN).await);
     assert!(!sessions.save_state(&next.lineage, 1, &state, WITHIN).await);
-    assert!(
-        sessions
-            .add_command(None, next.session, SessionCommand::Clear)
-            .await
-            .is_err()
-    );
+    let clear = sessions.add_command(None, next.session, SessionCommand::Clear);
+    assert!(clear.await.is_err());
     let text = metrics.render_text(std::iter::empty(), 0);
     for (operation, count) in [("find", 1), ("save", 2), ("order", 1), ("session", 0)] {
         let line = format!("plimsoll_store_errors_total{{operation=\"{operation}\"}} {count}\n");

@@ -1,4 +1,4 @@
-//! Whatever is said, in whatever order.
+//! Generated conversations.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{continued, generate, sessions, tenant};
 use crate::session::tests::fixture::{assistant, call, conversation, result, system, user};
 
-/// One message of a made-up conversation.
+/// One message of a generated conversation.
 fn message() -> impl Strategy<Value = Value> {
     let text = "[a-c]{0,2}";
     prop_oneof![
@@ -30,23 +30,22 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Whatever was said: the request that echoes the answer finds the state, whatever follows;
-    /// a retry finds what the first try found; another tenant finds nothing.
+    /// A request that echoes the answer finds the state, whatever follows. A retry finds what the
+    /// first try found. Another tenant finds nothing.
     #[test]
     fn any_conversation_is_found_again(
-        said in prop::collection::vec(message(), 1..20),
+        messages in prop::collection::vec(message(), 1..20),
         more in prop::collection::vec(message(), 0..4),
     ) {
         block_on(async {
             let sessions = sessions();
-            let heard = said.iter().any(|one| one["role"] != "system");
-            prop_assume!(heard);
-            let before = continued(&sessions, &said).await;
-            // Unlike any message, so that nothing else in the conversation can be taken for it.
+            prop_assume!(messages.iter().any(|message| message["role"] != "system"));
+            let before = continued(&sessions, &messages).await;
+            // Unlike any generated message.
             let answer = assistant("the answer");
-            let state = generate(&sessions, &said, &answer).await;
-            prop_assert_eq!(continued(&sessions, &said).await, before);
-            let mut next = said.clone();
+            let state = generate(&sessions, &messages, &answer).await;
+            prop_assert_eq!(continued(&sessions, &messages).await, before);
+            let mut next = messages.clone();
             next.push(answer);
             prop_assert_eq!(continued(&sessions, &next).await, Some(state.clone()));
             next.extend(more);
@@ -58,19 +57,19 @@ proptest! {
         })?;
     }
 
-    /// Generations count along every branch, however the branches are taken.
+    /// Generations are counted along each branch, in any order of the branches.
     #[test]
-    fn every_branch_counts_its_own(picks in prop::collection::vec((any::<prop::sample::Index>(), 0..3_u8), 1..14)) {
+    fn each_branch_counts_its_generations(picks in prop::collection::vec((any::<prop::sample::Index>(), 0..3_u8), 1..14)) {
         block_on(async {
             let sessions = sessions();
             // Requests that may be sent, with the answers on the way to them.
             let mut open = vec![(vec![user("task")], 0)];
             for (at, text) in picks {
-                let (said, answers): (Vec<Value>, u32) = open[at.index(open.len())].clone();
+                let (messages, answers): (Vec<Value>, u32) = open[at.index(open.len())].clone();
                 let answer = assistant(&format!("answer {text}"));
-                let state = generate(&sessions, &said, &answer).await;
+                let state = generate(&sessions, &messages, &answer).await;
                 prop_assert_eq!(state.generations, answers + 1);
-                let next = [&said[..], &[answer, user("go on")]].concat();
+                let next = [&messages[..], &[answer, user("go on")]].concat();
                 open.push((next, answers + 1));
             }
             Ok(())

@@ -1,12 +1,12 @@
-//! A clear that is asked for from outside: whom it reaches, and how often.
+//! Commands of the API: which requests they reach, and how often.
 
 use serde_json::Value;
 
-use super::{WITHIN, generate, generate_as, hints::hint, sessions, tenant, turns};
+use super::{find, generate, generate_as, hints::hint, save, sessions, tenant, turns};
 use crate::session::{
-    Account, ClientIdentity, InheritedSession, SessionCommand, SessionHint, SessionId,
-    SessionState, Sessions,
-    tests::fixture::{answer_digest, assistant, conversation, user},
+    Account, ClientIdentity, SessionCommand, SessionHint, SessionId, SessionState, SessionView,
+    Sessions,
+    tests::fixture::{assistant, conversation, user},
 };
 use crate::{
     compaction::{JobOutcome, PendingJob},
@@ -19,39 +19,36 @@ fn account(sessions: &Sessions, name: &str) -> Account {
         .derive_account(ClientIdentity::Named(name))
 }
 
-async fn find(sessions: &Sessions, said: &[Value]) -> InheritedSession {
-    let tenant = tenant(sessions, "a");
-    sessions
-        .inherit_session(&conversation(said), &tenant, None)
-        .await
+/// A clear by an account, or by the administrator; `None` if there is no such session.
+async fn clear_as(
+    sessions: &Sessions,
+    account: Option<&Account>,
+    id: SessionId,
+) -> Option<SessionView> {
+    let command = sessions.add_command(account, id, SessionCommand::Clear);
+    command.await.unwrap()
 }
 
-/// Asks for a clear as `a`, and is told that it is to come.
+/// A clear by `a`, which is pending then.
 async fn clear(sessions: &Sessions, id: SessionId) {
-    let own = account(sessions, "a");
-    let known = sessions
-        .add_command(Some(&own), id, SessionCommand::Clear)
-        .await
-        .unwrap()
-        .unwrap();
-    assert!(known.clear_pending && known.state.session == id);
+    let account = account(sessions, "a");
+    let view = clear_as(sessions, Some(&account), id).await.unwrap();
+    assert!(view.clear_pending && view.state.session == id);
 }
 
 async fn pending(sessions: &Sessions, id: SessionId) -> bool {
-    let known = sessions.view_session(None, id).await.unwrap();
-    known.unwrap().clear_pending
+    let view = sessions.view_session(None, id).await.unwrap();
+    view.unwrap().clear_pending
 }
 
-/// A request that does as it is asked; gives back whether it was.
-async fn carry_out(sessions: &Sessions, said: &[Value], answer: &Value) -> bool {
-    let inherited = find(sessions, said).await;
+/// A request that clears if a command asks for it; returns whether one does.
+async fn carry_out(sessions: &Sessions, messages: &[Value], answer: &Value) -> bool {
+    let inherited = find(sessions, messages).await;
     let mut state = inherited.next_state();
     if inherited.clear_requested {
         state.recovery.clears = inherited.commands.clears;
     }
-    let digest = answer_digest(answer);
-    let lineage = &inherited.lineage;
-    assert!(sessions.save_state(lineage, digest, &state, WITHIN).await);
+    assert!(save(sessions, &inherited, &state, answer).await);
     inherited.clear_requested
 }
 
@@ -62,7 +59,7 @@ async fn begun(sessions: &Sessions) -> SessionState {
 }
 
 #[tokio::test]
-async fn asking_twice_is_one_clear_and_a_retry_repeats_it() {
+async fn two_commands_are_one_clear_and_a_retry_repeats_it() {
     let sessions = sessions();
     let id = begun(&sessions).await.session;
     assert!(!find(&sessions, &turns(3)).await.clear_requested && !pending(&sessions, id).await);
@@ -74,14 +71,14 @@ async fn asking_twice_is_one_clear_and_a_retry_repeats_it() {
         assert!(!pending(&sessions, id).await);
     }
     assert!(!carry_out(&sessions, &turns(4), &assistant("answer 4")).await);
-    // And another time.
+    // A further command clears again.
     clear(&sessions, id).await;
     assert!(carry_out(&sessions, &turns(5), &assistant("answer 5")).await);
     assert!(!carry_out(&sessions, &turns(6), &assistant("answer 6")).await);
 }
 
 #[tokio::test]
-async fn a_clear_stays_open_over_requests_that_do_not_carry_it_out() {
+async fn a_clear_stays_pending_until_a_request_carries_it_out() {
     let sessions = sessions();
     let id = begun(&sessions).await.session;
     clear(&sessions, id).await;
@@ -100,9 +97,8 @@ async fn a_clear_waits_for_the_request_after_the_one_under_way() {
     let id = begun(&sessions).await.session;
     let under_way = find(&sessions, &turns(3)).await;
     clear(&sessions, id).await;
-    let digest = answer_digest(&assistant("answer 3"));
-    let (lineage, state) = (&under_way.lineage, under_way.next_state());
-    assert!(sessions.save_state(lineage, digest, &state, WITHIN).await);
+    let state = under_way.next_state();
+    assert!(save(&sessions, &under_way, &state, &assistant("answer 3")).await);
     assert!(pending(&sessions, id).await);
     assert!(carry_out(&sessions, &turns(4), &assistant("answer 4")).await);
     assert!(!pending(&sessions, id).await);
@@ -112,11 +108,11 @@ async fn a_clear_waits_for_the_request_after_the_one_under_way() {
 async fn only_the_newest_of_grouped_conversations_is_cleared() {
     let sessions = sessions();
     let chat = hint("x-session-id", "chat-1");
-    let speak = async |said: &[Value], answer: &str, hint: Option<&SessionHint>| {
-        generate_as(&sessions, "a", hint, said, &assistant(answer)).await
+    let speak = async |messages: &[Value], answer: &str, hint: Option<&SessionHint>| {
+        generate_as(&sessions, "a", hint, messages, &assistant(answer)).await
     };
     let child = speak(&[user("part")], "1", Some(&chat)).await;
-    // Begins as the parent does, and is none the less another.
+    // Another conversation with the same first message as the parent.
     let twin = speak(&[user("task")], "other", Some(&chat)).await;
     let parent = speak(&[user("task")], "2", Some(&chat)).await;
     assert_eq!(
@@ -124,26 +120,26 @@ async fn only_the_newest_of_grouped_conversations_is_cleared() {
         (parent.session, parent.session)
     );
     clear(&sessions, parent.session).await;
-    for (said, expected) in [
+    for (messages, expected) in [
         ([user("part"), assistant("1"), user("go on")], false),
         ([user("task"), assistant("other"), user("go on")], false),
         ([user("task"), assistant("2"), user("go on")], true),
     ] {
-        let inherited = find(&sessions, &said).await;
+        let inherited = find(&sessions, &messages).await;
         assert!(inherited.state.is_some());
-        assert_eq!(inherited.clear_requested, expected, "{said:?}");
+        assert_eq!(inherited.clear_requested, expected, "{messages:?}");
     }
     // A new one of the session, which continues nothing.
     let tenant = tenant(&sessions, "a");
     let new = conversation(&[user("task"), assistant("2b"), user("x")]);
     let new = sessions.inherit_session(&new, &tenant, Some(&chat)).await;
     assert!(new.session == parent.session && !new.clear_requested);
-    // While a child speaks last, the order stands for the parent and shows for nobody else.
-    let said = [user("part"), assistant("1"), user("go on")];
-    speak(&said, "3", Some(&chat)).await;
+    // After a child's request, the command stays for the parent and is not shown as pending.
+    let messages = [user("part"), assistant("1"), user("go on")];
+    speak(&messages, "3", Some(&chat)).await;
     assert!(!pending(&sessions, parent.session).await);
-    let said = [user("task"), assistant("2"), user("go on")];
-    assert!(carry_out(&sessions, &said, &assistant("4")).await);
+    let messages = [user("task"), assistant("2"), user("go on")];
+    assert!(carry_out(&sessions, &messages, &assistant("4")).await);
 }
 
 #[tokio::test]
@@ -162,21 +158,23 @@ async fn a_branch_from_before_is_not_cleared() {
 }
 
 #[tokio::test]
-async fn an_answer_spelt_otherwise_and_remarks_taken_out_do_not_lose_it() {
+async fn changed_answers_and_removed_remarks_keep_the_clear() {
     let sessions = sessions();
-    let said = [user("task"), assistant("a"), user("go on"), user("hurry")];
-    generate(&sessions, &said[..1], &assistant("a")).await;
-    let id = generate(&sessions, &said, &assistant(" b\n")).await.session;
+    let messages = [user("task"), assistant("a"), user("go on"), user("hurry")];
+    generate(&sessions, &messages[..1], &assistant("a")).await;
+    let id = generate(&sessions, &messages, &assistant(" b\n"))
+        .await
+        .session;
     clear(&sessions, id).await;
-    let spelt = [&said[..], &[assistant("b"), user("next")]].concat();
+    let spelt = [&messages[..], &[assistant("b"), user("next")]].concat();
     assert!(find(&sessions, &spelt).await.clear_requested);
-    let out = [&said[..3], &[assistant(" b\n"), user("next")]].concat();
+    let out = [&messages[..3], &[assistant(" b\n"), user("next")]].concat();
     let inherited = find(&sessions, &out).await;
     assert!(inherited.clear_requested && inherited.answer_at == 3);
 }
 
 #[tokio::test]
-async fn nobody_clears_anothers_session() {
+async fn an_account_clears_its_sessions_only() {
     let sessions = sessions();
     let id = begun(&sessions).await.session;
     // The same conversation under another key is another session.
@@ -185,56 +183,35 @@ async fn nobody_clears_anothers_session() {
         generate_as(&sessions, "b", None, &turns(turn), &answer).await;
     }
     let other = account(&sessions, "b");
-    assert_eq!(
-        sessions
-            .add_command(Some(&other), id, SessionCommand::Clear)
-            .await
-            .unwrap(),
-        None
-    );
-    let nobody = SessionId::from_bytes([7; 16]);
-    assert_eq!(
-        sessions
-            .add_command(None, nobody, SessionCommand::Clear)
-            .await
-            .unwrap(),
-        None
-    );
+    assert_eq!(clear_as(&sessions, Some(&other), id).await, None);
+    let unknown = SessionId::from_bytes([7; 16]);
+    assert_eq!(clear_as(&sessions, None, unknown).await, None);
     assert!(!pending(&sessions, id).await);
-    // The administrator may; and it reaches this session alone.
-    assert!(
-        sessions
-            .add_command(None, id, SessionCommand::Clear)
-            .await
-            .unwrap()
-            .is_some()
-    );
+    // The administrator may clear it, and reaches this session only.
+    assert!(clear_as(&sessions, None, id).await.is_some());
     assert!(find(&sessions, &turns(3)).await.clear_requested);
     let tenant = tenant(&sessions, "b");
-    let theirs = sessions
-        .inherit_session(&conversation(&turns(3)), &tenant, None)
-        .await;
-    assert!(theirs.state.is_some() && !theirs.clear_requested);
+    let conversation = conversation(&turns(3));
+    let foreign = sessions.inherit_session(&conversation, &tenant, None).await;
+    assert!(foreign.state.is_some() && !foreign.clear_requested);
 }
 
 #[tokio::test]
-async fn a_summary_of_messages_that_were_taken_out_is_not_taken_over() {
+async fn a_summary_of_removed_messages_is_not_taken_over() {
     let sessions = sessions();
-    let said = [
+    let messages = [
         user("task"),
         assistant("a"),
         user("1"),
         user("2"),
         user("3"),
     ];
-    generate(&sessions, &said[..1], &assistant("a")).await;
-    let inherited = find(&sessions, &said).await;
+    generate(&sessions, &messages[..1], &assistant("a")).await;
+    let inherited = find(&sessions, &messages).await;
     let mut state = inherited.next_state();
     let id = sessions.new_job_id();
     state.compaction.job = Some(PendingJob { id, since: 2 });
-    let digest = answer_digest(&assistant("b"));
-    let lineage = &inherited.lineage;
-    assert!(sessions.save_state(lineage, digest, &state, WITHIN).await);
+    assert!(save(&sessions, &inherited, &state, &assistant("b")).await);
     let outcome = JobOutcome {
         job: id,
         summary: Some(Summary {
@@ -242,11 +219,11 @@ async fn a_summary_of_messages_that_were_taken_out_is_not_taken_over() {
             text: "s".into(),
         }),
     };
-    let own = account(&sessions, "a");
-    let concluded = sessions.store_summary_outcome(&own, state.session, outcome);
-    assert!(concluded.await.unwrap().is_some());
+    let account = account(&sessions, "a");
+    let stored = sessions.store_summary_outcome(&account, state.session, outcome);
+    assert!(stored.await.unwrap().is_some());
     for (kept, taken) in [(5, true), (2, false)] {
-        let next = [&said[..kept], &[assistant("b"), user("next")]].concat();
+        let next = [&messages[..kept], &[assistant("b"), user("next")]].concat();
         let inherited = find(&sessions, &next).await;
         let state = inherited.state.unwrap();
         assert_eq!(state.compaction.summary.is_some(), taken, "{kept}");
