@@ -1,11 +1,9 @@
 //! One summary from its first request to its outcome.
 //!
-//! A job runs apart from every request, within `compaction.timeout_ms`, and tries nothing twice. It
-//! respects the circuit breaker of the provider, and reports to it only that the provider could not be
-//! reached, or answered: a summary takes longer than a conversation does, and is no reason to take a
-//! provider away from conversations.
-//!
-//! A drain does not wait for it.
+//! A job runs apart from client requests, within `compaction.timeout_ms`, and retries nothing. It
+//! sends nothing while the provider's circuit breaker is open. It reports only connection failures
+//! and successes to the breaker: a slow or refused summary must not take a provider away from
+//! conversations. Shutdown does not wait for a job.
 
 use std::{
     sync::Arc,
@@ -29,7 +27,7 @@ use crate::{
     wire::Body,
 };
 
-/// Bytes of an answer that are read; the longest summary is far smaller, reasoning included.
+/// Largest answer in bytes; the longest summary is far smaller, reasoning included.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// Sends the requests of a job to the summary model.
@@ -42,24 +40,23 @@ pub trait SummaryClient: Sync {
     ) -> impl Future<Output = Result<Response<Body>, UpstreamError>> + Send;
 }
 
-/// A summary that is to be made.
+/// A summary to be made.
 pub struct SummaryJob<C> {
     pub ticket: JobTicket,
     pub client: C,
     pub conversation: Arc<Conversation>,
-    /// The edits that the conversation went out with.
+    /// The edits with which the conversation was sent.
     pub edits: Edits,
     pub range: SummaryRange,
     pub summariser: Summariser,
     pub target: Target,
     pub timeout: Duration,
-    /// The id of the session, for the log and the trace.
+    /// Session id for the log and the trace.
     pub session: String,
     /// Of the request that began the job.
     pub trace: Trace,
 }
 
-/// What a job has cost.
 #[derive(Clone, Copy, Debug, Default)]
 struct JobCost {
     calls: u32,
@@ -72,11 +69,11 @@ struct JobCost {
 /// Why there is no summary. Never holds any of its text.
 #[derive(Debug, Error)]
 enum JobError {
-    #[error("it was not made in time")]
+    #[error("timed out after compaction.timeout_ms")]
     TimedOut,
-    #[error("there is nothing that could be asked")]
+    #[error("the summary model has no room for the request, or the conversation cannot be cut")]
     Nothing,
-    #[error("the circuit breaker of its provider is open")]
+    #[error("circuit open")]
     CircuitOpen,
     #[error(transparent)]
     Unsent(#[from] UpstreamError),
@@ -84,17 +81,16 @@ enum JobError {
     Bad(#[from] BadAnswer),
     #[error("the summary model answered with status {0}")]
     Refused(u16),
-    #[error("the answer is too long")]
+    #[error("the answer is longer than {MAX_ANSWER_BYTES} bytes")]
     Overlong,
-    #[error("the answer cannot be read")]
+    #[error("the answer cannot be decompressed")]
     Unreadable,
     #[error(transparent)]
     Rejected(#[from] SummaryRejection),
 }
 
 impl JobError {
-    /// As the metrics name it.
-    const fn as_metric_label(&self) -> &'static str {
+    const fn metric_label(&self) -> &'static str {
         match self {
             Self::TimedOut => "timed_out",
             Self::Rejected(_) | Self::Overlong | Self::Unreadable => "rejected",
@@ -105,24 +101,24 @@ impl JobError {
 }
 
 impl<C: SummaryClient> SummaryJob<C> {
-    /// Makes the summary, and gives the outcome to all who wait for it.
+    /// Makes the summary and delivers the outcome to the requests that wait for it.
     pub async fn run(mut self) {
         self.ticket.mark_started();
         let trace = self.trace.begin_linked_trace("plimsoll.summary");
         let begun = Instant::now();
         let mut cost = JobCost::default();
-        let made = tokio::time::timeout(self.timeout, self.make_summary(&trace, &mut cost)).await;
-        let made = made.unwrap_or(Err(JobError::TimedOut));
-        if !matches!(made, Err(JobError::Nothing | JobError::CircuitOpen)) {
+        let result = tokio::time::timeout(self.timeout, self.make_summary(&trace, &mut cost)).await;
+        let result = result.unwrap_or(Err(JobError::TimedOut));
+        if !matches!(result, Err(JobError::Nothing | JobError::CircuitOpen)) {
             let model = BackoffSubject::from_target(&self.target);
-            self.ticket.record_model(model, made.is_ok());
+            self.ticket.record_model(model, result.is_ok());
         }
         self.ticket
             .count_tokens(cost.prompt_tokens, cost.completion_tokens);
-        self.log_outcome(&made, cost, begun.elapsed());
-        let outcome = made
+        self.log_outcome(&result, cost, begun.elapsed());
+        let outcome = result
             .as_ref()
-            .map_or_else(JobError::as_metric_label, |_| "made");
+            .map_or_else(JobError::metric_label, |_| "made");
         trace.end_request(|span| {
             span.set_attribute("plimsoll.outcome", outcome);
             span.set_attribute("gen_ai.conversation.id", self.session);
@@ -130,25 +126,24 @@ impl<C: SummaryClient> SummaryJob<C> {
             span.set_attribute("gen_ai.usage.input_tokens", tokens(cost.prompt_tokens));
             span.set_attribute("gen_ai.usage.output_tokens", tokens(cost.completion_tokens));
         });
-        self.ticket.deliver_outcome(outcome, made.ok());
+        self.ticket.deliver_outcome(outcome, result.ok());
     }
 
     async fn make_summary(&self, trace: &Trace, cost: &mut JobCost) -> Result<Summary, JobError> {
-        let summariser = self.summariser.clone();
-        let begun =
-            SummaryWork::begin_summary(&self.conversation, &self.edits, self.range, summariser);
-        let (mut work, mut body) = begun.ok_or(JobError::Nothing)?;
+        let (conversation, summariser) = (&self.conversation, self.summariser.clone());
+        let work = SummaryWork::begin_summary(conversation, &self.edits, self.range, summariser);
+        let (mut work, mut body) = work.ok_or(JobError::Nothing)?;
         loop {
             let answer = self.fetch_answer(body, trace, cost).await?;
             match work.read_answer(&answer) {
                 SummaryProgress::Ask(next) => body = next,
                 SummaryProgress::Done(summary) => return Ok(summary),
-                SummaryProgress::Failed(rejected) => return Err(rejected.into()),
+                SummaryProgress::Failed(rejection) => return Err(rejection.into()),
             }
         }
     }
 
-    /// Sends one request, and reads the whole of its answer.
+    /// Sends one request and reads its whole answer.
     async fn fetch_answer(
         &self,
         body: Bytes,
@@ -156,7 +151,7 @@ impl<C: SummaryClient> SummaryJob<C> {
         cost: &mut JobCost,
     ) -> Result<Bytes, JobError> {
         let provider = &self.target.provider;
-        // A half-open breaker admits one request at a time, and a summary would take too long.
+        // A half-open breaker admits one request at a time; a summary would block it for too long.
         if provider.breaker.state_at(Instant::now()) != BreakerState::Closed {
             return Err(JobError::CircuitOpen);
         }
@@ -165,11 +160,11 @@ impl<C: SummaryClient> SummaryJob<C> {
         cost.calls += 1;
         let answer = match self.client.send_request(trace, body).await {
             Ok(answer) => answer,
-            Err(unsent) => {
-                if matches!(unsent, UpstreamError::Unreachable { .. }) {
+            Err(error) => {
+                if matches!(error, UpstreamError::Unreachable { .. }) {
                     permit.record_failure(Instant::now());
                 }
-                return Err(unsent.into());
+                return Err(error.into());
             }
         };
         let status = answer.status();
@@ -199,13 +194,12 @@ impl<C: SummaryClient> SummaryJob<C> {
         }
     }
 
-    /// Writes the one line of a job.
-    fn log_outcome(&self, made: &Result<Summary, JobError>, cost: JobCost, took: Duration) {
+    /// Logs one line per job.
+    fn log_outcome(&self, result: &Result<Summary, JobError>, cost: JobCost, took: Duration) {
         let (session, calls) = (&*self.session, cost.calls);
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        let provider = &*self.target.provider.name;
-        let model = &*self.target.model;
-        match made {
+        let (provider, model) = (&*self.target.provider.name, &*self.target.model);
+        match result {
             Ok(_) => tracing::info!(
                 session,
                 provider,
@@ -221,7 +215,7 @@ impl<C: SummaryClient> SummaryJob<C> {
             Err(error) => tracing::warn!(
                 session, provider, model, reason = %error, calls, ms,
                 prompt_tokens = cost.prompt_tokens, completion_tokens = cost.completion_tokens,
-                "a summary was not made; the conversation goes on without it"
+                "summary failed; the conversation continues without it"
             ),
         }
     }

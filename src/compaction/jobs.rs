@@ -1,9 +1,10 @@
-//! The summaries that this process makes: one job for each request, however often it is sent.
+//! The summary jobs of this process: one for each request, however often it is sent.
 //!
 //! The newest jobs are remembered with their outcomes, so that the same request sent again begins
-//! none. Whoever waits for a job waits for its [`JobResult`].
+//! none. Requests wait for the [`JobResult`] of a job.
 //!
-//! `compaction.max_running` bounds how many run. There is no queue, since a later answer asks again.
+//! `compaction.max_running` bounds the running jobs. There is no queue, since the next answer of the
+//! conversation tries again.
 
 use std::{
     collections::HashSet,
@@ -24,17 +25,17 @@ use crate::{
     guard::injections::Summary, provider::Target, store::StateKey, telemetry::metrics::Metrics,
 };
 
-/// Jobs that are remembered, those that have ended included.
+/// Remembered jobs, running and ended.
 const MAX_JOBS: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
-/// Requests for which the outcome of one job is stored.
+/// Requests that may store the outcome of one job.
 const MAX_FOLLOWERS: usize = 16;
-/// Models for which the log says that their window is unknown.
+/// Models that are logged once for their unknown window.
 const MAX_WARNED: usize = 1_024;
 
-/// The outcome of a job, as soon as it is there; an error where the job ended without one.
+/// Resolves to the outcome of a job, or to an error if the job ended without one.
 pub type JobResult = Shared<oneshot::Receiver<JobOutcome>>;
 
-/// The jobs of this process, under whatever settings.
+/// The jobs of this process; they outlive a reload of the settings.
 #[derive(Debug)]
 pub struct SummaryJobs {
     state: Mutex<JobsState>,
@@ -43,12 +44,12 @@ pub struct SummaryJobs {
 
 #[derive(Debug)]
 struct JobsState {
-    /// By the request that began each.
+    /// By the key of the request that began the job.
     jobs: LruCache<StateKey, JobEntry>,
     backoff: SummaryBackoff,
     /// Jobs that have not ended.
     running: usize,
-    /// Models for which the log has said that their window is unknown.
+    /// Models whose unknown window was logged.
     warned: HashSet<String>,
 }
 
@@ -57,27 +58,27 @@ struct JobEntry {
     id: JobId,
     result: JobResult,
     followers: usize,
-    /// A request stopped waiting for it before it ended.
+    /// A request stopped waiting for the job before it ended.
     late: bool,
 }
 
 /// A request that needs a summary.
 pub struct JobRequest {
-    /// Names the request; the same request has one job.
+    /// Key of the request; retries of a request have the same key and share a job.
     pub key: StateKey,
-    /// The name of the job, if this request begins it.
+    /// The id of the job, if this request begins it.
     pub id: JobId,
     /// The summary model.
     pub model: BackoffSubject,
-    /// Whose requests are to use the summary.
+    /// The session or account that uses the summary.
     pub user: BackoffSubject,
-    /// It was ordered from outside, so that it is made for a user who is paused, too.
+    /// An API command asks for it, so a paused user gets it too.
     pub ordered: bool,
     /// Jobs that may run at a time.
     pub max_running: usize,
 }
 
-/// The answer to a [`JobRequest`].
+/// The reply to a [`JobRequest`].
 pub enum JobStart {
     /// A new job, to be run.
     New(JobTicket),
@@ -89,13 +90,13 @@ pub enum JobStart {
     Skipped,
 }
 
-/// The right to run a job. Dropped before `JobTicket::finish`, the job ends without an outcome and
-/// its request may begin another.
+/// The right to run a job. If it is dropped before [`JobTicket::deliver_outcome`], the job ends
+/// without an outcome and its request may begin another.
 #[derive(Debug)]
 pub struct JobTicket {
     id: JobId,
     sender: Option<oneshot::Sender<JobOutcome>>,
-    /// How the metrics name its end.
+    /// Label of the outcome in the metrics.
     end: &'static str,
     jobs: Arc<SummaryJobs>,
 }
@@ -150,12 +151,12 @@ impl SummaryJobs {
         })
     }
 
-    /// The result of a job, where this process remembers the job.
+    /// The result of a job, if this process remembers the job.
     pub fn find_result(&self, id: JobId) -> Option<JobResult> {
         self.with_job(id, |job| job.result.clone())
     }
 
-    /// The same, for a request that stores the outcome; `None` where enough others do.
+    /// The result for a request that stores the outcome; `None` if [`MAX_FOLLOWERS`] others do.
     pub fn follow_job(&self, id: JobId) -> Option<JobResult> {
         self.with_job(id, |job| {
             job.followers += 1;
@@ -178,17 +179,17 @@ impl SummaryJobs {
         jobs.find(|(_, job)| job.id == id).map(|(_, job)| read(job))
     }
 
-    /// Whether nothing is asked of the subject for now.
+    /// Whether the subject gets no summaries for now.
     pub fn is_paused(&self, subject: &BackoffSubject) -> bool {
         self.lock_state().backoff.is_paused(subject, Instant::now())
     }
 
-    /// A request of the subject has used a summary.
+    /// A request of the subject used a summary, which ends its pause.
     pub fn mark_used(&self, subject: &BackoffSubject) {
         self.lock_state().backoff.reset(subject);
     }
 
-    /// Logs once for each model why its conversations are not summarised.
+    /// Logs once per model that its unknown window prevents summaries.
     pub fn warn_unknown_window(&self, target: &Target) {
         let id = target.id();
         let mut state = self.lock_state();
@@ -214,12 +215,12 @@ impl JobTicket {
         self.id
     }
 
-    /// The job runs from now on.
+    /// From now on a dropped ticket counts as `stopped` instead of `skipped`.
     pub(super) const fn mark_started(&mut self) {
         self.end = "stopped";
     }
 
-    /// Counts whether the summary model did its work.
+    /// Reports a success or failure of the summary model to its back-off.
     pub(super) fn record_model(&self, model: BackoffSubject, succeeded: bool) {
         let backoff = &mut self.jobs.lock_state().backoff;
         match succeeded {
@@ -234,24 +235,20 @@ impl JobTicket {
         tokens.with_label_values(&["completion"]).inc_by(completion);
     }
 
-    /// Gives the outcome to all who wait for it; `end` names it in the metrics.
+    /// Delivers the outcome to the waiting requests; `end` is its label in the metrics.
     pub(super) fn deliver_outcome(mut self, end: &'static str, summary: Option<Summary>) {
         self.end = end;
+        let job = self.id;
         if let Some(sender) = self.sender.take() {
-            // Nobody may be waiting.
-            let _ = sender.send(JobOutcome {
-                job: self.id,
-                summary,
-            });
+            // Fails if nobody waits.
+            let _ = sender.send(JobOutcome { job, summary });
         }
     }
 }
 
 impl Drop for JobTicket {
     fn drop(&mut self) {
-        let mut state = self.jobs.lock_state();
-        state.running = state.running.saturating_sub(1);
-        drop(state);
+        self.jobs.lock_state().running -= 1;
         self.jobs.metrics.summaries_running.dec();
         self.jobs.count_end(self.end);
     }

@@ -1,15 +1,16 @@
-//! Compaction: the older part of a conversation is summarised by a model, after the answer was
-//! delivered, and the summary becomes the preface of the fold.
+//! Compaction: after an answer, a model summarises the older part of the conversation. The summary
+//! becomes the preface of the fold.
 //!
-//! [`due`] decides, [`SummaryJob`] asks the summary model, and [`Work`] writes its requests and judges
-//! its answers. A summary is made once for a branch of a conversation: the state of the generation that
-//! began it names its [`PendingJob`], every later generation inherits that, and the [`Outcome`] is
-//! stored beside the session until the next request of the branch takes it over. When a request begins
-//! or waits for a summary is decided by the steps of the exchange, which also send and store.
+//! [`find_summary_range`] picks the part, [`SummaryJob`] asks the summary model, and [`SummaryWork`]
+//! writes its requests and checks its answers. The steps of the exchange decide when a request
+//! begins a summary or waits for one; they also send and store.
 //!
-//! A conversation that was edited before that generation inherits another state, and so another summary or none. A
-//! job that is lost with its process is given up after [`LOST_AFTER`] generations. A later summary folds the
-//! earlier one in.
+//! Each branch of a conversation has one summary job at a time. The state of the generation that
+//! began it names the [`PendingJob`], which later generations inherit. The [`JobOutcome`] is stored
+//! beside the session until the next request of the branch takes it over. A conversation that was
+//! edited before that generation inherits another state, and so another summary or none. A job that
+//! was lost with its process is given up after [`LOST_AFTER`] generations. A later summary includes
+//! the earlier one.
 
 mod compaction_step;
 mod job;
@@ -38,7 +39,7 @@ pub use self::{
 };
 use crate::guard::injections::Summary;
 
-/// The sections of a summary, by their tags.
+/// Tags of the sections of a summary.
 const SECTIONS: [&str; 6] = [
     "done",
     "to_do",
@@ -48,7 +49,7 @@ const SECTIONS: [&str; 6] = [
     "cautions",
 ];
 
-/// Names a summary that is being made; random.
+/// Random id of a summary job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobId([u8; 8]);
 
@@ -62,69 +63,66 @@ impl JobId {
     }
 }
 
-/// A summary that is being made, or was asked for and never came.
+/// A summary that is being made, or whose job was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingJob {
     pub id: JobId,
-    /// The generation that asked for it.
+    /// The generation that began it.
     pub since: u32,
 }
 
-/// What compaction remembers of a session, along one branch of its conversation.
+/// Compaction's part of a session state, for one branch of the conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionMemory {
-    /// In use since the request that took it over.
+    /// The summary in use.
     pub summary: Option<Summary>,
     pub job: Option<PendingJob>,
     /// Summaries taken over so far.
     pub made: u32,
-    /// In a row, without one that was taken over.
+    /// Failures since the last summary.
     pub failures: u32,
-    /// Nothing is asked for before this generation.
+    /// No summary begins before this generation.
     pub not_before: u32,
-    /// Summaries asked for from outside that were begun.
+    /// Summaries begun by API commands.
     pub ordered: u32,
 }
 
-/// What became of a job.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobOutcome {
     pub job: JobId,
-    /// `None`: it failed.
+    /// `None` if it failed.
     pub summary: Option<Summary>,
 }
 
-/// Generations after which a job without an outcome is taken for lost.
+/// Generations after which a job without an outcome counts as lost.
 pub const LOST_AFTER: u32 = 8;
-/// Generations before the first try after a failure; doubled with each further one.
+/// Generations between a failure and the next try; doubled with each further failure.
 const FIRST_BACK_OFF: u32 = 8;
-/// The longest of these waits; generations.
+/// The longest back-off, in generations.
 const LONGEST_BACK_OFF: u32 = 256;
 
 impl CompactionMemory {
-    /// Takes over what became of its job, if that is among the outcomes; `generations`: so many
-    /// were there by now.
+    /// Takes over the outcome of the pending job, if it is among `outcomes`. `generations` is the
+    /// number of generations so far.
     pub fn take_over(&mut self, outcomes: &[JobOutcome], generations: u32) {
         let Some(job) = self.job else { return };
         let outcome = outcomes.iter().find(|outcome| outcome.job == job.id);
         let lost = generations >= job.since.saturating_add(LOST_AFTER);
-        match outcome {
-            Some(JobOutcome {
-                summary: Some(summary),
-                ..
-            }) => {
-                self.summary = Some(summary.clone());
-                self.made = self.made.saturating_add(1);
-                self.failures = 0;
-            }
-            Some(_) => self.record_failure(generations),
-            None if lost => self.record_failure(generations),
-            None => return,
+        if outcome.is_none() && !lost {
+            return;
         }
         self.job = None;
+        if let Some(summary) = outcome.and_then(|outcome| outcome.summary.clone()) {
+            self.summary = Some(summary);
+            self.made = self.made.saturating_add(1);
+            self.failures = 0;
+        } else {
+            self.record_failure(generations);
+        }
     }
 
-    /// A summary failed: the next one is not asked for soon.
+    /// Counts a failure and delays the next summary.
     pub fn record_failure(&mut self, generations: u32) {
         let wait = FIRST_BACK_OFF
             .checked_shl(self.failures.min(16))
@@ -133,8 +131,8 @@ impl CompactionMemory {
         self.not_before = generations.saturating_add(wait.min(LONGEST_BACK_OFF));
     }
 
-    /// Whether one may be asked for after so many generations.
-    pub const fn may_ask(&self, generations: u32) -> bool {
+    /// Whether a summary may begin after `generations` generations.
+    pub const fn may_begin(&self, generations: u32) -> bool {
         self.job.is_none() && generations >= self.not_before
     }
 }
@@ -161,16 +159,16 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_taken_over_once_and_by_its_own_branch() {
+    fn a_summary_is_taken_over_once_and_by_its_branch() {
         let mut memory = CompactionMemory {
             job: Some(job(1, 3)),
             failures: 2,
             ..CompactionMemory::default()
         };
-        memory.take_over(&[outcome(2, Some("another's"))], 4);
+        memory.take_over(&[outcome(2, Some("of another job"))], 4);
         assert_eq!(memory.summary, None);
         memory.take_over(&[outcome(2, None), outcome(1, Some("s"))], 4);
-        assert_eq!(memory.summary.as_ref().map(|it| &*it.text), Some("s"));
+        assert_eq!(&*memory.summary.as_ref().unwrap().text, "s");
         assert_eq!((memory.job, memory.made, memory.failures), (None, 1, 0));
         memory.take_over(&[outcome(1, Some("again"))], 5);
         assert_eq!(memory.made, 1);
@@ -179,20 +177,19 @@ mod tests {
     #[test]
     fn failures_wait_longer_each_time() {
         let mut memory = CompactionMemory::default();
-        let (mut asked, mut generations) = (0, 0);
-        while generations < 500 {
-            if memory.may_ask(generations) {
-                asked += 1;
+        let mut tries = 0;
+        for generations in 0..500 {
+            if memory.may_begin(generations) {
+                tries += 1;
                 memory.job = Some(job(1, generations));
                 memory.take_over(&[outcome(1, None)], generations + 1);
             }
-            generations += 1;
         }
-        assert!((4..=8).contains(&asked), "{asked}");
+        assert!((4..=8).contains(&tries), "{tries}");
     }
 
     #[test]
-    fn a_job_that_never_comes_back_is_given_up() {
+    fn a_lost_job_is_given_up() {
         let mut memory = CompactionMemory {
             job: Some(job(1, 10)),
             ..CompactionMemory::default()
@@ -200,6 +197,6 @@ mod tests {
         memory.take_over(&[], 10 + LOST_AFTER - 1);
         assert!(memory.job.is_some());
         memory.take_over(&[], 10 + LOST_AFTER);
-        assert!(memory.job.is_none() && !memory.may_ask(10 + LOST_AFTER));
+        assert!(memory.job.is_none() && !memory.may_begin(10 + LOST_AFTER));
     }
 }

@@ -1,12 +1,11 @@
-//! What is accepted as a summary.
+//! Parses and checks the answer of the summary model.
 //!
-//! The answer comes from a model that has just read everything that tools gave out, so nothing in
-//! it is trusted: it counts only inside the block with the key of this request, with every section
-//! once and in order. Weak models forget the key. A block without one counts where the conversation
-//! holds nothing that looks like such a block, so that it cannot be one that was planted there. What
-//! does not look like that is refused, whatever it says instead.
+//! The model has just read all tool results, so its answer is not trusted. Only the block with the
+//! key of this request counts, with every section once and in order. Weak models forget the key: a
+//! block without one counts if the conversation holds nothing like such a block, so that it cannot
+//! be a planted one. Any other answer is rejected.
 //!
-//! What a model writes into its own block cannot be checked: it goes between fences, as data.
+//! The contents of the block cannot be checked; they are sent between fences, as data.
 
 use thiserror::Error;
 
@@ -17,57 +16,54 @@ use crate::{
     json::text,
 };
 
-/// Bytes of the longest summary.
+/// Longest summary in bytes.
 const MAX_BYTES: usize = 24_000;
-/// Sections that must hold something.
+/// Least number of sections with contents.
 const LEAST_FILLED: usize = 3;
-/// What stands in a section that holds nothing.
+/// Written into an empty section.
 const NOTHING: &str = "none";
-/// What stands at the end of a section that was cut.
+/// End of a shortened section.
 const ELLIPSIS: &str = " …";
 
-/// Why an answer is no summary. Never holds any of it.
+/// Why an answer is no summary. Never holds any of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SummaryRejection {
-    #[error("the answer is no completion")]
+    #[error("the answer is no chat completion")]
     NotAnAnswer,
-    #[error("the answer holds no text")]
+    #[error("the answer has no text")]
     Empty,
     #[error("the answer was cut off")]
     CutOff,
     #[error("the answer calls tools")]
     CallsTools,
-    #[error("the answer does not hold the block that was asked for")]
+    #[error("the answer does not hold the requested summary block")]
     NoBlock,
-    #[error("a section is missing, or there twice, or at another place")]
+    #[error("a section of the summary is missing, repeated or out of order")]
     NoSections,
-    #[error("the sections hold next to nothing")]
+    #[error("most sections of the summary are empty")]
     Hollow,
-    #[error("the summary is more than half of what it replaces")]
+    #[error("the summary is larger than half of what it replaces")]
     TooLittleSaved,
 }
 
-/// The block that was asked for.
+/// The requested block.
 #[derive(Clone, Copy)]
 pub(super) struct SummaryBlock<'a> {
     pub(super) key: &'a str,
-    /// One without a key counts too: there is none in the conversation.
-    pub(super) unkeyed: bool,
+    /// A block without a key counts too, since the conversation holds none.
+    pub(super) accept_unkeyed: bool,
 }
 
-/// Reads the answer to a request for a summary in this block. The summary is `<summary>`, its sections, `</summary>`: never empty, at most 24,000 bytes and `most` raw
-/// tokens, and without any other tag of ours.
-///
-/// # Errors
-/// It is no summary.
+/// Parses the answer. The summary is `<summary>`, its sections, `</summary>`: never empty, at most
+/// [`MAX_BYTES`] and `most` raw tokens, and without any other fence tag.
 pub(super) fn parse_summary(
     answer: &[u8],
-    wanted: SummaryBlock<'_>,
+    block: SummaryBlock<'_>,
     most: u32,
     weights: &Weights,
 ) -> Result<String, SummaryRejection> {
     let text = read_text(answer)?;
-    let block = find_block(&text, wanted).ok_or(SummaryRejection::NoBlock)?;
+    let block = find_block(&text, block).ok_or(SummaryRejection::NoBlock)?;
     let mut sections = read_sections(block).ok_or(SummaryRejection::NoSections)?;
     let filled = sections.iter().filter(|text| !text.is_empty()).count();
     if filled < LEAST_FILLED {
@@ -85,7 +81,7 @@ pub(super) fn parse_summary(
     }
 }
 
-/// The text of an answer that ended by itself.
+/// The text of an answer that ended regularly.
 fn read_text(json: &[u8]) -> Result<String, SummaryRejection> {
     let answer = answer::read_answer(json).map_err(|_| SummaryRejection::NotAnAnswer)?;
     if answer.has_error() || !answer.has_message() {
@@ -95,69 +91,62 @@ fn read_text(json: &[u8]) -> Result<String, SummaryRejection> {
     for event in &answer.events {
         match event {
             AnswerEvent::Call(_) => return Err(SummaryRejection::CallsTools),
-            AnswerEvent::Text(part) => {
-                text.extend(text::decode_text(&json[part.span.range()]));
-            }
+            AnswerEvent::Text(part) => text.extend(text::decode_text(&json[part.span.range()])),
             _ => {}
         }
     }
     match answer.find_finish().map(|finish| finish.kind) {
-        Some(FinishKind::Calls) => return Err(SummaryRejection::CallsTools),
-        Some(FinishKind::CutOff) => return Err(SummaryRejection::CutOff),
-        _ => {}
+        Some(FinishKind::Calls) => Err(SummaryRejection::CallsTools),
+        Some(FinishKind::CutOff) => Err(SummaryRejection::CutOff),
+        _ => match without_thoughts(&text) {
+            "" => Err(SummaryRejection::Empty),
+            text => Ok(text.to_owned()),
+        },
     }
-    let text = without_thoughts(&text);
-    if text.is_empty() {
-        return Err(SummaryRejection::Empty);
-    }
-    Ok(text.to_owned())
 }
 
-/// Without what a model thinks aloud before it speaks.
+/// The text without the reasoning before it.
 fn without_thoughts(text: &str) -> &str {
     let mut text = text.trim();
     for (open, close) in [("<think>", "</think>"), ("<thinking>", "</thinking>")] {
         if let Some(thought) = text.strip_prefix(open) {
-            let spoken = thought.split_once(close).map(|(_, spoken)| spoken);
-            text = spoken.unwrap_or_default().trim();
-        } else if let Some((thought, spoken)) = text.split_once(close)
+            let answer = thought.split_once(close).map(|(_, answer)| answer);
+            text = answer.unwrap_or_default().trim();
+        } else if let Some((thought, answer)) = text.split_once(close)
             && !thought.contains(open)
-            && spoken.contains(fence::SUMMARY)
+            && answer.contains(fence::SUMMARY)
         {
-            // Some templates begin the thought themselves.
-            text = spoken.trim();
+            // Some chat templates write the opening tag themselves.
+            text = answer.trim();
         }
     }
     text
 }
 
-/// What stands between the last tag that opens the block of this key and the last one that
-/// closes it; where none has a key, between the only one and that.
-fn find_block<'a>(text: &'a str, wanted: SummaryBlock<'_>) -> Option<&'a str> {
+/// The contents between the last opening tag with the key and the last closing tag. Without a tag
+/// with the key, a single opening tag without attributes counts if the block accepts it.
+fn find_block<'a>(text: &'a str, block: SummaryBlock<'_>) -> Option<&'a str> {
     let open = format!("<{}", fence::SUMMARY);
     let close = format!("</{}>", fence::SUMMARY);
-    // The attributes of each tag, and where its contents begin.
-    let opened: Vec<_> = text
-        .match_indices(&open)
-        .filter_map(|(at, _)| {
-            let tag = &text[at + open.len()..];
-            let end = tag.find('>')?;
-            Some((&tag[..end], at + open.len() + end + 1))
-        })
-        .collect();
-    let keyed = opened.iter().rfind(|(attributes, _)| {
-        attributes.starts_with(char::is_whitespace) && attributes.contains(wanted.key)
+    // The attributes of each opening tag, and the start of its contents.
+    let opening = text.match_indices(&open).filter_map(|(at, _)| {
+        let (attributes, _) = text[at + open.len()..].split_once('>')?;
+        Some((attributes, at + open.len() + attributes.len() + 1))
     });
-    let start = match (keyed, &opened[..]) {
+    let opening: Vec<_> = opening.collect();
+    let keyed = opening.iter().rfind(|(attributes, _)| {
+        attributes.starts_with(char::is_whitespace) && attributes.contains(block.key)
+    });
+    let start = match (keyed, &opening[..]) {
         (Some((_, start)), _) => *start,
-        (None, [("", start)]) if wanted.unkeyed => *start,
+        (None, [("", start)]) if block.accept_unkeyed => *start,
         _ => return None,
     };
     let inside = &text[start..];
     inside.rfind(&close).map(|end| &inside[..end])
 }
 
-/// The contents of the sections, each there once and in order; empty where one holds nothing.
+/// The contents of the sections, which must be there once and in order.
 fn read_sections(block: &str) -> Option<[String; SECTIONS.len()]> {
     let mut found: [String; SECTIONS.len()] = Default::default();
     let mut at = 0;
@@ -174,18 +163,17 @@ fn read_sections(block: &str) -> Option<[String; SECTIONS.len()]> {
     Some(found)
 }
 
-/// Where a text stands, if only once.
-fn find_once(text: &str, wanted: &str) -> Option<usize> {
-    let mut found = text.match_indices(wanted);
+/// Position of `needle` if it occurs once.
+fn find_once(text: &str, needle: &str) -> Option<usize> {
+    let mut found = text.match_indices(needle);
     let first = found.next()?.0;
     found.next().is_none().then_some(first)
 }
 
-/// A section's contents without anything that looks like a tag of ours, or that cannot be seen;
-/// empty for what stands for nothing.
+/// A section's contents without fence tags and control characters; empty for words like "none".
 fn tidy_section(content: &str) -> String {
-    let seen = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
-    let content: String = content.chars().filter(seen).collect();
+    let visible = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+    let content: String = content.chars().filter(visible).collect();
     let content = content.trim();
     let bare = content.trim_matches(|c: char| !c.is_alphanumeric());
     let nothing = ["", "none", "nothing", "n/a", "无", "没有", "暂无"];
@@ -195,8 +183,7 @@ fn tidy_section(content: &str) -> String {
     fence::neutralize_tags(content).into_owned()
 }
 
-/// The beginning of a text, in at most so many bytes, to the end of a line where one is near.
-/// Empty where there is no room for anything.
+/// The beginning of a text in at most `bytes`, up to a line end if one is near; empty if nothing fits.
 fn cut_end(text: &str, bytes: usize) -> String {
     let Some(room) = bytes.checked_sub(ELLIPSIS.len()) else {
         return String::new();
@@ -205,24 +192,18 @@ fn cut_end(text: &str, bytes: usize) -> String {
     let end = ends.find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     let line = text[..end].rfind('\n').filter(|at| at * 4 > end * 3);
     let head = text[..line.unwrap_or(end)].trim_end();
-    match head.is_empty() {
-        true => String::new(),
-        false => format!("{head}{ELLIPSIS}"),
-    }
+    let ellipsis = if head.is_empty() { "" } else { ELLIPSIS };
+    format!("{head}{ellipsis}")
 }
 
 fn write_summary(sections: &[String; SECTIONS.len()]) -> String {
     let tag = fence::SUMMARY;
-    let mut text = format!("<{tag}>\n");
+    let mut text = String::new();
     for (section, content) in SECTIONS.iter().zip(sections) {
-        let content = match content.is_empty() {
-            true => NOTHING,
-            false => content,
-        };
+        let content = if content.is_empty() { NOTHING } else { content };
         text.push_str(&format!("<{section}>{content}</{section}>\n"));
     }
-    text.push_str(&format!("</{tag}>"));
-    text
+    format!("<{tag}>\n{text}</{tag}>")
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Texts that are cut to a weight.
+//! Cuts texts to a number of raw tokens.
 
 use crate::guard::estimate::Weights;
 
-/// What stands for the characters that were left out.
+/// Replaces the characters that were left out.
 const MARKER: &str = "\n... [{} characters left out] ...\n";
-/// Characters of the longest such number beyond the two that it takes the place of.
+/// Characters of the longest number beyond the two of the `{}` that it replaces.
 const MARKER_MORE: usize = 10;
 
-/// The text, or its head and tail where it weighs more than `most` raw tokens. Empty where there is no
-/// room for anything.
+/// The text, or its head and tail if it has more than `most` raw tokens. Empty if `most` has no room
+/// for the marker.
 pub(super) fn keep_head_and_tail(plain: String, most: u32, weights: &Weights) -> String {
     if weights.count_plain_tokens(&plain) <= most {
         return plain;
@@ -25,7 +25,7 @@ pub(super) fn keep_head_and_tail(plain: String, most: u32, weights: &Weights) ->
     format!("{}{marker}{}", &plain[..head], &plain[tail..])
 }
 
-/// Bytes of the first of these characters that weigh no more than so many raw tokens together.
+/// Bytes of the leading characters that fit into `room` raw tokens.
 fn fitting_bytes(chars: impl Iterator<Item = char>, mut room: f64, weights: &Weights) -> usize {
     let fits = |c: &char| {
         room -= weights.char_weight(u32::from(*c));

@@ -1,12 +1,12 @@
-//! What is left alone for a while: summary models that fail, and clients whose summaries nobody uses.
+//! Pauses for summary models that fail, and for clients that use no summaries.
 //!
 //! A summary is used by the requests that continue the one that began it. A client that rewrites its
-//! history with every request, or asks for many answers to the same one, never continues any: each of
-//! its requests would have a summary made, and pay for it. The state of a branch does not know the
-//! other branches, so unused summaries are counted here.
+//! history with every request, or asks for many answers to one request, continues none: each of its
+//! requests would pay for a summary. The state of a branch does not know the other branches, so
+//! unused summaries are counted here.
 //!
-//! A model that fails five times in a row is left alone for a minute, and whoever uses none of eight summaries for
-//! ten.
+//! A model pauses for a minute after five failures in a row, a session or an account for ten minutes
+//! after eight unused summaries.
 
 use std::{
     num::NonZeroUsize,
@@ -18,51 +18,43 @@ use lru::LruCache;
 
 use crate::provider::Target;
 
-/// Subjects that are counted; the one that was counted longest ago goes first.
+/// Subjects that are counted; beyond this the one counted longest ago is forgotten.
 const MAX_COUNTED: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 
-/// What may be left alone.
+/// What may be paused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BackoffSubject {
-    /// A summary model: the place of its provider, and its name there.
-    Model { place: Arc<str>, model: Box<str> },
-    /// A conversation that is followed, by the id of its session.
+    /// A summary model: the endpoint of its provider, and its name there.
+    Model { endpoint: Arc<str>, model: Box<str> },
+    /// A session with a state, by its id.
     Session([u8; 16]),
-    /// All conversations of an account of which nothing is known from earlier requests.
+    /// All conversations of an account that have no state yet.
     Account([u8; 16]),
 }
 
 impl BackoffSubject {
     pub fn from_target(target: &Target) -> Self {
         Self::Model {
-            place: Arc::clone(&target.provider.endpoint),
+            endpoint: Arc::clone(&target.provider.endpoint),
             model: target.model.as_str().into(),
         }
     }
 
-    /// Failures in a row, or unused summaries, after which the subject is left alone.
+    const fn is_model(&self) -> bool {
+        matches!(self, Self::Model { .. })
+    }
+
+    /// Failures in a row, or unused summaries, that begin a pause.
     const fn max_failures(&self) -> u32 {
-        match self {
-            Self::Model { .. } => 5,
-            Self::Session(_) | Self::Account(_) => 8,
-        }
+        if self.is_model() { 5 } else { 8 }
     }
 
-    /// How long it is left alone.
     const fn pause_duration(&self) -> Duration {
-        match self {
-            Self::Model { .. } => Duration::from_secs(60),
-            Self::Session(_) | Self::Account(_) => Duration::from_secs(600),
-        }
-    }
-
-    /// Whether the count begins anew after the pause. A model that failed too often has one try then.
-    const fn resets_after_pause(&self) -> bool {
-        !matches!(self, Self::Model { .. })
+        Duration::from_secs(if self.is_model() { 60 } else { 600 })
     }
 }
 
-/// The number of failures of each subject, and the time of the newest.
+/// Number of failures of each subject, and the time of the newest.
 #[derive(Debug)]
 pub(super) struct SummaryBackoff(LruCache<BackoffSubject, (u32, Instant)>);
 
@@ -74,14 +66,14 @@ impl Default for SummaryBackoff {
 
 impl SummaryBackoff {
     pub(super) fn is_paused(&self, subject: &BackoffSubject, now: Instant) -> bool {
-        let counted = self.0.peek(subject);
-        counted.is_some_and(|&(count, newest)| {
-            count >= subject.max_failures() && now < newest + subject.pause_duration()
-        })
+        let pause = subject.pause_duration();
+        self.0
+            .peek(subject)
+            .is_some_and(|&(count, newest)| count >= subject.max_failures() && now < newest + pause)
     }
 
-    /// A try begins. The first one after a model's pause begins another pause, so that no second one begins
-    /// before the first has ended.
+    /// A try begins. The first one after a model's pause renews the pause, so that no second try
+    /// begins before the first has ended.
     pub(super) fn begin_try(&mut self, subject: &BackoffSubject, now: Instant) {
         if let Some((count, newest)) = self.0.get_mut(subject)
             && *count >= subject.max_failures()
@@ -90,15 +82,12 @@ impl SummaryBackoff {
         }
     }
 
-    /// Counts a failure of a model, or a summary that nobody has used yet.
+    /// Counts a failure of a model, or a summary that is not used yet.
     pub(super) fn count_failure(&mut self, subject: BackoffSubject, now: Instant) {
-        let expired = |newest: Instant| {
-            subject.resets_after_pause() && now >= newest + subject.pause_duration()
-        };
-        let count = match self.0.peek(&subject) {
-            Some(&(count, newest)) if !expired(newest) => count,
-            _ => 0,
-        };
+        // The pause resets the count, except that of a model, which gets one try instead.
+        let counts = |newest| subject.is_model() || now < newest + subject.pause_duration();
+        let counted = self.0.peek(&subject);
+        let count = counted.map_or(0, |&(count, newest)| if counts(newest) { count } else { 0 });
         self.0.put(subject, (count.saturating_add(1), now));
     }
 
@@ -138,7 +127,7 @@ mod tests {
         let mut backoff = SummaryBackoff::default();
         let now = Instant::now();
         let model = BackoffSubject::Model {
-            place: "up".into(),
+            endpoint: "up".into(),
             model: "m".into(),
         };
         for _ in 0..model.max_failures() {

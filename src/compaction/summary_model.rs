@@ -1,4 +1,4 @@
-//! Which model writes a summary, and how much it is given.
+//! Choice and limits of the summary model.
 
 use super::Summariser;
 use crate::{
@@ -8,39 +8,39 @@ use crate::{
     recovery::Language,
 };
 
-/// The part of a window that is left free, one in so many, since sizes are estimates.
+/// One part in this many of the window stays free, since sizes are estimates.
 const MARGIN: u32 = 32;
 
-/// The configured summary model, else the conversation's `own`. `seed`: of the session.
+/// The configured summary model, else the target that answered the conversation. The session's
+/// `seed` orders the candidates.
 ///
-/// SECURITY: the client's credentials are for the provider of its conversation. A configured
-/// model at another provider that would get them is not asked.
+/// SECURITY: the client's credentials are for the provider of its conversation. They are never sent
+/// to a configured model at another provider; such a candidate is passed over.
 pub fn choose_summary_model(
     registry: &Registry,
     settings: &CompactionConfig,
-    own: &Target,
+    answered: &Target,
     seed: u64,
 ) -> Target {
     let configured = settings.model.as_deref();
     let choice = configured.and_then(|name| registry.choose_candidates(name, None).ok());
-    let places = choice
-        .map(|choice| choice.order_by_seed(seed))
-        .unwrap_or_default();
-    let own_provider = &own.provider.config;
-    let place = places.into_iter().find(|place| {
-        let other = &place.provider.config;
-        !matches!(other.auth, Auth::Client)
-            || matches!(own_provider.auth, Auth::Client) && other.base_url == own_provider.base_url
-    });
-    place.unwrap_or_else(|| own.clone())
+    let candidates = choice.map(|choice| choice.order_by_seed(seed));
+    let trusted = &answered.provider.config;
+    let is_trusted = |candidate: &Target| {
+        let config = &candidate.provider.config;
+        !matches!(config.auth, Auth::Client)
+            || matches!(trusted.auth, Auth::Client) && config.base_url == trusted.base_url
+    };
+    let candidate = candidates.and_then(|all| all.into_iter().find(is_trusted));
+    candidate.unwrap_or_else(|| answered.clone())
 }
 
 impl Summariser {
-    /// The limits of a model. `own`: it is the conversation's own, at the place that answered.
-    /// `calibration`: of this model.
+    /// The limits of a model. `is_conversation_model` says that this target answered the
+    /// conversation; `calibration` is that of this model.
     pub fn for_model(
         target: &Target,
-        own: bool,
+        is_conversation_model: bool,
         calibration: Calibration,
         language: Language,
         config: &Config,
@@ -56,7 +56,7 @@ impl Summariser {
         let prompt = prompt.min(window.input.unwrap_or(u32::MAX));
         let prompt = prompt - prompt / MARGIN;
         Self {
-            is_conversation_model: own,
+            is_conversation_model,
             model: target.model.as_str().into(),
             profile,
             room: (f64::from(prompt) / calibration.slope().max(1.0)) as u32,

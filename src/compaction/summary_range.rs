@@ -6,48 +6,47 @@ use crate::{
     guard::{self, Policy, budget, injections::Injections},
 };
 
-/// The part of the budget below which a summary is not worth its price.
+/// A summary must replace at least the budget divided by this to be worth its price.
 const LEAST_SHARE: u32 = 10;
 
-/// The part before the newest steps, which a summary is to take the place of.
+/// The part before the newest steps, which a summary replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SummaryRange {
     /// The first message that is kept after the pinned start, counted without system messages.
     pub boundary: u32,
-    /// Raw tokens that the summary takes the place of.
+    /// Raw tokens that the summary replaces.
     pub replaced: u32,
 }
 
-/// The tokens from which on a conversation is summarised: (window - reserve) × threshold.
+/// The prompt size in tokens that makes a summary due: (window - reserve) × threshold.
 pub fn compute_threshold(budget: &budget::Budget, settings: &CompactionConfig) -> u32 {
     let room = budget.window.saturating_sub(budget.reserve);
     (f64::from(room) * settings.threshold) as u32
 }
 
-/// What would be summarised of a conversation as it goes out now: all that is still in it between
-/// the pinned start and the newest steps, an earlier summary included.
+/// The part of a conversation to summarise: all that the guard has not left out between the pinned
+/// start and the newest steps, an earlier summary included.
 ///
-/// `None` where what is new in that is less than a tenth of the budget, or where the guard stands
-/// back from this conversation. An earlier summary is not new: where all that is pinned is past the
-/// threshold by itself, it would be summarised again and again, each time to less.
+/// `None` if less than a tenth of the budget in it is new, or if the guard does not edit this
+/// conversation. An earlier summary is not new: if the pinned messages alone exceed the threshold, it
+/// would be summarised again and again, each time to less.
 pub fn find_summary_range(
     conversation: &Conversation,
     policy: &Policy<'_>,
     memory: &guard::GuardMemory,
-    ours: &Injections,
+    injections: &Injections,
 ) -> Option<SummaryRange> {
     let boundary = guard::find_course_boundary(conversation, policy)?;
-    let begun = ours.course.as_ref().map(|course| course.boundary);
-    let earlier = ours.summary.as_ref().map(|summary| summary.boundary);
-    let least = begun.max(earlier).max(memory.boundary());
-    if least.is_some_and(|least| boundary <= least) {
+    let course = injections.course.as_ref().map(|course| course.boundary);
+    let summary = injections.summary.as_ref().map(|summary| summary.boundary);
+    let covered = course.max(summary).max(memory.boundary());
+    if covered.is_some_and(|covered| boundary <= covered) {
         return None;
     }
-    let weigh = |until| guard::weigh_before(conversation, policy, memory, ours, until);
+    let weigh = |until| guard::weigh_before(conversation, policy, memory, injections, until);
     let replaced = weigh(boundary);
-    let known = least.map_or(0, weigh);
     let budget = budget::compute_request_budget(conversation, policy).tokens;
-    let new = replaced.saturating_sub(known);
+    let new = replaced.saturating_sub(covered.map_or(0, weigh));
     (new >= budget / LEAST_SHARE && new > 0).then_some(SummaryRange { boundary, replaced })
 }
 
@@ -72,10 +71,11 @@ mod tests {
         let step = |id: usize| {
             let call = json!({"id": format!("c{id}"), "type": "function",
                 "function": {"name": "read", "arguments": "{}"}});
-            let asks = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+            let result =
+                json!({"role": "tool", "tool_call_id": format!("c{id}"), "content": result});
             [
-                asks,
-                json!({"role": "tool", "tool_call_id": format!("c{id}"), "content": result}),
+                json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+                result,
             ]
         };
         let mut messages = vec![
@@ -96,26 +96,30 @@ mod tests {
         }
     }
 
-    /// With folds and summaries alone.
-    fn due_of(conversation: &Conversation, window: u32, ours: &Injections) -> Option<SummaryRange> {
+    /// The range without clearing of old tool rounds.
+    fn folded_range(
+        conversation: &Conversation,
+        window: u32,
+        injections: &Injections,
+    ) -> Option<SummaryRange> {
         let mut settings = GuardConfig::default();
         settings.clear.enabled = false;
-        due_by(&settings, conversation, window, ours)
+        planned_range(&settings, conversation, window, injections)
     }
 
-    fn due_by(
+    fn planned_range(
         settings: &GuardConfig,
         conversation: &Conversation,
         window: u32,
-        ours: &Injections,
+        injections: &Injections,
     ) -> Option<SummaryRange> {
         let policy = policy(settings, window);
         let recall = Recall {
-            injections: ours.clone(),
+            injections: injections.clone(),
             ..Recall::default()
         };
         let plan = guard::plan(conversation, &policy, &recall);
-        find_summary_range(conversation, &policy, &plan.memory, ours)
+        find_summary_range(conversation, &policy, &plan.memory, injections)
     }
 
     #[test]
@@ -125,9 +129,9 @@ mod tests {
             reserve: 8_000,
             tokens: 118_125,
         };
-        for (share, expected) in [(0.4, 48_000), (0.6, 72_000), (0.9, 108_000)] {
+        for (threshold, expected) in [(0.4, 48_000), (0.6, 72_000), (0.9, 108_000)] {
             let settings = CompactionConfig {
-                threshold: share,
+                threshold,
                 ..CompactionConfig::default()
             };
             assert_eq!(compute_threshold(&budget, &settings), expected);
@@ -135,25 +139,27 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_before_the_newest_steps_is_due() {
+    fn the_part_before_the_newest_steps_is_summarised() {
         let conversation = conversation(20, 400);
-        let due = due_of(&conversation, 32_768, &Injections::default()).unwrap();
+        let range = folded_range(&conversation, 32_768, &Injections::default()).unwrap();
         // The pinned message, steps of two messages each, and an eighth of the budget that stays.
-        assert!(
-            due.boundary % 2 == 1 && (30..40).contains(&due.boundary),
-            "{due:?}"
-        );
-        let steps = (due.boundary - 1) / 2;
-        let each = due.replaced / steps;
-        assert!((650..720).contains(&each), "{due:?}");
+        assert_eq!(range.boundary % 2, 1);
+        assert!((30..40).contains(&range.boundary), "{range:?}");
+        let steps = (range.boundary - 1) / 2;
+        let each = range.replaced / steps;
+        assert!((650..720).contains(&each), "{range:?}");
     }
 
     #[test]
-    fn too_little_is_not_due() {
+    fn short_conversations_are_not_summarised() {
         let nothing = Injections::default();
-        assert_eq!(due_of(&conversation(0, 0), 32_768, &nothing), None);
-        assert_eq!(due_of(&conversation(2, 400), 32_768, &nothing), None);
-        assert_eq!(due_of(&conversation(20, 10), 32_768, &nothing), None);
+        for short in [
+            conversation(0, 0),
+            conversation(2, 400),
+            conversation(20, 10),
+        ] {
+            assert_eq!(folded_range(&short, 32_768, &nothing), None);
+        }
         let settings = GuardConfig {
             enabled: false,
             ..GuardConfig::default()
@@ -161,16 +167,15 @@ mod tests {
         let conversation = conversation(20, 400);
         let memory = guard::GuardMemory::default();
         let policy = policy(&settings, 32_768);
-        assert_eq!(
-            find_summary_range(&conversation, &policy, &memory, &nothing),
-            None
-        );
+        let unguarded = find_summary_range(&conversation, &policy, &memory, &nothing);
+        assert_eq!(unguarded, None);
     }
 
     #[test]
-    fn a_later_summary_goes_beyond_the_earlier_one_and_takes_it_in() {
+    fn a_later_summary_covers_more_and_includes_the_earlier_one() {
         let conversation = conversation(24, 400);
-        let first = due_of(&conversation, 32_768, &Injections::default()).unwrap();
+        let range = |injections: &Injections| folded_range(&conversation, 32_768, injections);
+        let first = range(&Injections::default()).unwrap();
         let summarised = |boundary: u32| Injections {
             summary: Some(Summary {
                 boundary,
@@ -178,17 +183,14 @@ mod tests {
             }),
             ..Injections::default()
         };
-        assert_eq!(
-            due_of(&conversation, 32_768, &summarised(first.boundary)),
-            None
-        );
+        assert_eq!(range(&summarised(first.boundary)), None);
         // Three more steps are less than a tenth, however long the summary itself is.
         let mut long = summarised(first.boundary - 6);
         if let Some(summary) = &mut long.summary {
             summary.text = format!("<summary>\n{}</summary>", "word ".repeat(4_000)).into();
         }
-        assert_eq!(due_of(&conversation, 32_768, &long), None);
-        let later = due_of(&conversation, 32_768, &summarised(11)).unwrap();
+        assert_eq!(range(&long), None);
+        let later = range(&summarised(11)).unwrap();
         assert_eq!(later.boundary, first.boundary);
         assert!(later.replaced < first.replaced - 5 * 650 + 300, "{later:?}");
         let begun = Injections {
@@ -199,19 +201,20 @@ mod tests {
             }),
             ..Injections::default()
         };
-        assert_eq!(due_of(&conversation, 32_768, &begun), None);
+        assert_eq!(range(&begun), None);
     }
 
     #[test]
-    fn what_the_guard_left_out_already_is_not_counted() {
+    fn messages_that_the_guard_left_out_are_not_counted() {
         let conversation = conversation(60, 400);
-        let whole = due_of(&conversation, 128_000, &Injections::default()).unwrap();
-        let folded = due_of(&conversation, 32_768, &Injections::default()).unwrap();
+        let nothing = Injections::default();
+        let whole = folded_range(&conversation, 128_000, &nothing).unwrap();
+        let folded = folded_range(&conversation, 32_768, &nothing).unwrap();
         assert!(folded.boundary > whole.boundary);
         assert!(folded.replaced < 24_576, "{folded:?}");
-        // Nor is what was cleared.
+        // Nor are cleared tool rounds.
         let settings = GuardConfig::default();
-        let cleared = due_by(&settings, &conversation, 32_768, &Injections::default()).unwrap();
+        let cleared = planned_range(&settings, &conversation, 32_768, &nothing).unwrap();
         assert!(cleared.replaced < 24_576, "{cleared:?}");
     }
 }

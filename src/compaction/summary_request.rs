@@ -1,11 +1,9 @@
-//! Asking the conversation's own model: the request just sent, up to the boundary, with one
-//! message more.
+//! The request to the conversation's model: the request just sent, up to the boundary, and a final
+//! user message.
 //!
-//! The bytes of every message that stays are those that went out before, so that the provider's
-//! prompt cache serves them; media too, since the model has just taken them. What would give the
-//! answer another shape than that of a text is taken out of the request.
-//!
-//! Where the grammar takes no user message after what came last, the assistant speaks before it.
+//! The bytes of the kept messages are those just sent, so that the provider's prompt cache serves
+//! them. Media stay too, since the model accepted them. Fields that ask for anything but a text answer
+//! are removed. If the grammar allows no user message at the end, an assistant message precedes it.
 
 use bytes::Bytes;
 
@@ -16,79 +14,69 @@ use crate::{
     json::{scan::Span, text},
 };
 
-/// The conversation as it went out, up to the boundary and no further. `None` where nothing is
-/// left of it, or it is no conversation any more.
+/// The conversation as it was sent, up to the boundary. `None` if nothing is left of it, or it cannot
+/// be indexed any more.
 pub(super) fn cut_at_boundary(
     conversation: &Conversation,
     edits: &Edits,
     boundary: u32,
 ) -> Option<Conversation> {
-    let mut said = 0;
-    let first = conversation.items.iter().position(|message| {
-        let here = !message.author.is_system() && said == boundary;
-        said += u32::from(!message.author.is_system());
-        here
-    })?;
-    let last = conversation.items.get(first.checked_sub(1)?)?;
+    let messages = conversation.items.iter().enumerate();
+    let mut counted = messages.filter(|(_, message)| !message.author.is_system());
+    let (first_removed, _) = counted.nth(boundary as usize)?;
+    let last = conversation.items.get(first_removed.checked_sub(1)?)?;
     let mut edits = edits.clone();
     edits.remove(Span {
         start: last.span.end,
         end: conversation.list.end.checked_sub(1)?,
     });
-    let part = conversation
-        .format
-        .index_body(edits.apply(&conversation.body).to_bytes())
-        .ok()?;
+    let format = conversation.format;
+    let index = |edits: Edits, body: &Bytes| format.index_body(edits.apply(body).to_bytes()).ok();
+    let part = index(edits, &conversation.body)?;
     if part.annotations.is_empty() {
         return Some(part);
     }
-    // They are taken out of every request at its very end.
+    // No request is sent with annotations; they are not among the edits yet.
     let mut edits = Edits::default();
     part.take_out_annotations(&mut edits);
-    part.format
-        .index_body(edits.apply(&part.body).to_bytes())
-        .ok()
+    index(edits, &part.body)
 }
 
-/// The request with the conversation that was cut; `None` where no message of ours may stand
-/// after it.
+/// The request with the cut conversation; `None` if nothing may be appended to it.
 pub(super) fn build_summary_request(
     part: &Conversation,
-    wanted: &SummaryPrompt,
-    asked: &Summariser,
+    prompt: &SummaryPrompt,
+    summariser: &Summariser,
 ) -> Option<Bytes> {
+    let appended = write_appended_messages(part, prompt, summariser.profile)?;
     let mut edits = Edits::default();
-    edits.insert(
-        part.list.end - 1,
-        write_appended_messages(part, wanted, asked.profile)?,
-    );
-    part.ask_for_text(&asked.model, asked.answer_limit(), &mut edits);
+    edits.insert(part.list.end - 1, appended);
+    part.ask_for_text(&summariser.model, summariser.answer_limit(), &mut edits);
     Some(edits.apply(&part.body).to_bytes())
 }
 
-/// The messages of the request, after the last one of the conversation.
+/// The messages after the last one of the conversation.
 ///
-/// Where no user may speak after what came last, the model does first: also after a user message
-/// that would take a paragraph, so that what is data stays apart from what is asked.
+/// The assistant message also separates the request from a user message that holds data.
 fn write_appended_messages(
     part: &Conversation,
-    wanted: &SummaryPrompt,
+    prompt: &SummaryPrompt,
     profile: &Profile,
 ) -> Option<String> {
-    let mut said = part.items.iter().rev();
-    let last = said.find(|message| !message.author.is_system())?.author;
-    let mut added = String::new();
+    let mut authors = part.items.iter().rev().map(|message| message.author);
+    let last = authors.find(|author| !author.is_system())?;
     if last == Author::Unknown {
         return None;
     }
+    let mut added = String::new();
     let profile = guard::resolve_profile_for_request(part, profile);
     let mut add = |author, text: &str| {
         added.push(',');
         added.push_str(&part.format.text_item(author, &text::escape_text(text)));
     };
     if !guard::can_follow(last, Author::User, &profile) {
-        add(Author::Model, &wanted.write_model_message());
+        add(Author::Model, &prompt.write_model_message());
     }
-    add(Author::User, &wanted.write_final_message());
+    add(Author::User, &prompt.write_final_message());
     Some(added)
 }

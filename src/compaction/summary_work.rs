@@ -1,7 +1,7 @@
-//! One summary, from the first request to the last answer.
+//! The requests and answers of one summary.
 //!
-//! Where the conversation's own model can take it, one request; else the record is read in parts,
-//! each with the summary of those before it.
+//! One request that repeats the conversation, if its model writes the summary and has room for it.
+//! Else a transcript in parts, each with the summary of the parts before.
 
 use std::collections::VecDeque;
 
@@ -26,32 +26,31 @@ use crate::{
     recovery::Language,
 };
 
-/// What frames a request; raw tokens.
+/// Framing of a request, in raw tokens.
 const FRAME_TOKENS: u32 = 32;
-/// A part of a record that is smaller is not worth a request; raw tokens.
+/// Smallest part of a transcript that is worth a request, in raw tokens.
 const LEAST_PART: u32 = 256;
 
-/// Who summarises.
+/// The summary model and its limits.
 #[derive(Clone, Debug)]
 pub struct Summariser {
-    /// It is the conversation's own model, at the place that answered it: its cache is warm.
+    /// It answered the conversation, so its prompt cache is warm.
     pub is_conversation_model: bool,
-    /// As its provider knows it.
+    /// The provider's name of the model.
     pub model: Box<str>,
     pub profile: &'static Profile,
-    /// Raw tokens that a request to it may have, the answer apart.
+    /// Raw tokens of a request without its answer.
     pub room: u32,
-    /// Of the answer.
+    /// Largest answer, in tokens.
     pub max_tokens: u32,
     pub language: Language,
-    /// Of Latin text.
+    /// For Latin text.
     pub chars_per_token: f64,
-    /// Drawn after the conversation was, so that nobody who wrote any of it can have known it.
+    /// Random, drawn after the conversation was written, so nothing in it can repeat the key.
     pub nonce: [u8; 8],
 }
 
 impl Summariser {
-    /// The longest answer that it is asked for.
     pub(super) fn answer_limit(&self) -> AnswerLimit {
         AnswerLimit {
             tokens: self.max_tokens,
@@ -60,7 +59,7 @@ impl Summariser {
     }
 }
 
-/// What comes after an answer.
+/// What follows an answer.
 pub enum SummaryProgress {
     /// Another request, a whole body in the conversation's format.
     Ask(Bytes),
@@ -68,75 +67,72 @@ pub enum SummaryProgress {
     Failed(SummaryRejection),
 }
 
-/// A summary that is being made. Not `Debug`: it holds texts of the conversation.
+/// A summary in progress. Not `Debug`, since it holds texts of the conversation.
 pub struct SummaryWork {
     format: Format,
     summariser: Summariser,
     prompt: SummaryPrompt,
     weights: Weights,
     range: SummaryRange,
-    /// Nothing that the client sent looks like the block that is asked for.
-    no_block: bool,
-    /// Parts of the record that were not asked about yet.
+    /// The client's messages hold nothing like a summary block, so a block without a key counts.
+    accept_unkeyed: bool,
+    /// Parts of the transcript that were not sent yet.
     parts: VecDeque<String>,
 }
 
 impl SummaryWork {
-    /// The first request. `edits`: those the conversation went out with, the guard's and
-    /// recovery's. `None` where nothing can be asked: there is no room for it, or the conversation
-    /// cannot be cut there.
+    /// The first request. `edits` are those with which the conversation was sent. `None` if the
+    /// model has no room for a request, or if the conversation cannot be cut at the boundary.
     pub fn begin_summary(
         conversation: &Conversation,
         edits: &Edits,
-        due: SummaryRange,
-        asked: Summariser,
+        range: SummaryRange,
+        summariser: Summariser,
     ) -> Option<(Self, Bytes)> {
-        let part = summary_request::cut_at_boundary(conversation, edits, due.boundary)?;
+        let cut = |edits| summary_request::cut_at_boundary(conversation, edits, range.boundary);
+        let part = cut(edits)?;
         let units = units::split_units(&part).ok()?;
-        // What the proxy put in is not looked at: its note holds the block of the summary before.
-        let as_received =
-            summary_request::cut_at_boundary(conversation, &Edits::default(), due.boundary)?;
-        let weights = Weights::new(asked.chars_per_token);
+        // Without the proxy's preface, which may hold the block of the earlier summary.
+        let as_received = cut(&Edits::default())?;
+        let weights = Weights::new(summariser.chars_per_token);
         let removed = units.iter().filter(|unit| !unit.stays);
         let removed = removed.flat_map(|unit| &part.items[unit.messages.clone()]);
-        // What was cut or cleared on its way out saves nothing more.
-        let removed = message_tokens(&part, removed, &weights, asked.profile);
-        let replaced = due.replaced.min(removed);
-        let wanted = SummaryPrompt::new(asked.language, asked.nonce, asked.max_tokens, replaced);
+        // Messages as sent: the summary saves nothing of what the guard truncated or cleared.
+        let removed = message_tokens(&part, removed, &weights, summariser.profile);
+        let replaced = range.replaced.min(removed);
+        let (language, max_tokens) = (summariser.language, summariser.max_tokens);
         let mut work = Self {
             format: conversation.format,
-            summariser: asked,
-            prompt: wanted,
+            prompt: SummaryPrompt::new(language, summariser.nonce, max_tokens, replaced),
+            summariser,
             weights,
-            range: SummaryRange { replaced, ..due },
-            no_block: !holds_block(&as_received),
+            range: SummaryRange { replaced, ..range },
+            accept_unkeyed: !holds_block(&as_received),
             parts: VecDeque::new(),
         };
-        let first = match work.ask_own_model(&part) {
-            Some(body) => body,
-            None => {
-                work.parts = work.split_record(&part)?.into();
-                let first = work.parts.pop_front()?;
-                work.ask_about_record(&first)
-            }
-        };
-        Some((work, first))
+        if let Some(body) = work.repeat_conversation(&part) {
+            return Some((work, body));
+        }
+        work.parts = work.split_record(&part)?.into();
+        let first = work.parts.pop_front()?;
+        let body = work.request_for_record(&first);
+        Some((work, body))
     }
 
-    /// Reads an answer with a success status, whole.
+    /// Reads the whole body of an answer with a success status.
     pub fn read_answer(&mut self, answer: &[u8]) -> SummaryProgress {
         let block = SummaryBlock {
             key: &self.prompt.key,
-            unkeyed: self.no_block,
+            accept_unkeyed: self.accept_unkeyed,
         };
         let most = longest_summary(self.summariser.max_tokens);
         let text = match parse_summary(answer, block, most, &self.weights) {
             Ok(text) => text,
-            Err(rejected) => return SummaryProgress::Failed(rejected),
+            Err(rejection) => return SummaryProgress::Failed(rejection),
         };
         if let Some(part) = self.parts.pop_front() {
             let record = transcript::show_earlier_summary(&text, &self.prompt.key) + &part;
-            return SummaryProgress::Ask(self.ask_about_record(&record));
+            return SummaryProgress::Ask(self.request_for_record(&record));
         }
         if self.weights.count_plain_tokens(&text) > self.range.replaced / 2 {
             return SummaryProgress::Failed(SummaryRejection::TooLittleSaved);
@@ -147,38 +143,36 @@ impl SummaryWork {
         })
     }
 
-    /// Requests that are still to come, the one that is being answered apart.
+    /// Requests still to come after the current one.
     pub fn remaining_requests(&self) -> usize {
         self.parts.len()
     }
 
-    /// The request that repeats the conversation, where its own model can take that.
-    fn ask_own_model(&self, part: &Conversation) -> Option<Bytes> {
+    /// The request that repeats the conversation, if its model summarises and has room for it.
+    fn repeat_conversation(&self, part: &Conversation) -> Option<Bytes> {
         if !self.summariser.is_conversation_model {
             return None;
         }
-        let tokens = message_tokens(part, &part.items, &self.weights, self.summariser.profile)
-            .saturating_add(estimate::estimate_beside_messages(part, &self.weights))
-            .saturating_add(
-                self.weights
-                    .count_plain_tokens(&self.prompt.write_final_message())
-                    + FRAME_TOKENS,
-            );
+        let weights = &self.weights;
+        let messages = message_tokens(part, &part.items, weights, self.summariser.profile);
+        let beside = estimate::estimate_beside_messages(part, weights);
+        let prompt = weights.count_plain_tokens(&self.prompt.write_final_message());
+        let tokens = messages
+            .saturating_add(beside)
+            .saturating_add(prompt + FRAME_TOKENS);
         if tokens > self.summariser.room {
             return None;
         }
         summary_request::build_summary_request(part, &self.prompt, &self.summariser)
     }
 
-    /// The record in parts that fit.
+    /// The transcript in parts that fit.
     fn split_record(&self, part: &Conversation) -> Option<Vec<String>> {
-        let empty = self
-            .weights
-            .count_plain_tokens(&self.prompt.write_record_message(""))
-            + FRAME_TOKENS;
+        let empty_prompt = self.prompt.write_record_message("");
+        let empty = self.weights.count_plain_tokens(&empty_prompt) + FRAME_TOKENS;
         let whole = self.summariser.room.checked_sub(empty)?;
         let split = |room| transcript::split_record(part, &self.prompt, room, &self.weights);
-        // In one, where it fits; else there must be room for the summary of the parts before.
+        // In one part if it fits; else each needs room for the summary of the parts before.
         if let Some(parts) = split(whole).filter(|parts| parts.len() == 1) {
             return Some(parts);
         }
@@ -186,7 +180,7 @@ impl SummaryWork {
         split(room).filter(|_| room >= LEAST_PART)
     }
 
-    fn ask_about_record(&self, record: &str) -> Bytes {
+    fn request_for_record(&self, record: &str) -> Bytes {
         self.format.text_request(&TextRequest {
             model: &self.summariser.model,
             text: &self.prompt.write_record_message(record),
@@ -195,12 +189,12 @@ impl SummaryWork {
     }
 }
 
-/// Whether anything in a conversation looks like a summary's block, also where a string of its JSON
-/// holds JSON itself, as arguments do.
+/// Whether anything in a conversation looks like a summary block, also in JSON within a string, such
+/// as call arguments.
 fn holds_block(part: &Conversation) -> bool {
     let decode = |raw: &[u8]| -> String {
-        let letters = TextWalk::new(raw).filter_map(|it| char::from_u32(it.code));
-        letters.collect()
+        let chars = TextWalk::new(raw).filter_map(|walked| char::from_u32(walked.code));
+        chars.collect()
     };
     let once = decode(&part.body);
     let twice = decode(once.as_bytes());
@@ -214,15 +208,14 @@ fn message_tokens<'a>(
     weights: &Weights,
     profile: &Profile,
 ) -> u32 {
-    let tokens = |it: &Item| estimate::estimate_message(part, it, &it.sizes, weights, profile);
-    messages
+    let tokens = messages
         .into_iter()
-        .map(tokens)
-        .fold(0, u32::saturating_add)
+        .map(|message| estimate::estimate_message(part, message, &message.sizes, weights, profile));
+    tokens.fold(0, u32::saturating_add)
 }
 
-/// Raw tokens of the longest summary: the provider has counted its tokens already, and by another
-/// rule, which takes English for less than the estimate does.
+/// Raw tokens of the longest summary. `max_tokens` are the provider's, which counts fewer for English
+/// than the estimate does.
 const fn longest_summary(max_tokens: u32) -> u32 {
     max_tokens.saturating_add(max_tokens / 2)
 }

@@ -1,11 +1,11 @@
-//! A conversation as a record to be read: for a model that is not its own, or that cannot hold it.
+//! Transcript of a conversation, for a summary model that did not answer it or cannot hold it.
 //!
-//! Each message begins with a line that carries the key of the request, which nobody knew who
-//! wrote the conversation: no tool's output can put words into the user's mouth. Fences are
-//! neutralised, media named and left out.
+//! Each message begins with a line that carries the key of the request. The key is younger than the
+//! conversation, so no tool result can fake a user message. Fence tags are neutralised; media are
+//! replaced by a note.
 //!
-//! It is read in at most twelve requests, each with the summary of the parts before. What is too long for that is
-//! held shorter, never left out.
+//! The transcript takes at most [`MAX_CHUNKS`] requests, each with the summary of the parts before.
+//! Long entries are shortened to fit, never left out.
 
 use super::{prompt::SummaryPrompt, shorten::keep_head_and_tail};
 use crate::{
@@ -14,27 +14,26 @@ use crate::{
     json::scan::JsonString,
 };
 
-/// Requests that one summary may take.
+/// Most requests of one summary.
 const MAX_CHUNKS: usize = 12;
-/// What a message or a call may weigh where the whole would be too much; raw tokens, tried in this
-/// order.
+/// Limits of one message or call in raw tokens, tried in this order until the transcript fits.
 const ENTRY_LIMITS: [u32; 5] = [u32::MAX, 2_000, 500, 120, 40];
 
-/// Parts of the record that each fit into `room` raw tokens, oldest first. `None` where there are
-/// too many however short the messages are cut.
+/// Parts of the transcript that each fit into `room` raw tokens, oldest first. `None` if it is empty,
+/// or too long even with the smallest entry limit.
 pub(super) fn split_record(
     part: &Conversation,
-    wanted: &SummaryPrompt,
+    prompt: &SummaryPrompt,
     room: u32,
     weights: &Weights,
 ) -> Option<Vec<String>> {
-    let entries = list_entries(part, &wanted.key);
-    let limits = ENTRY_LIMITS.iter().map(|&limit| limit.min(room));
-    let mut tried = limits.map(|limit| pack_entries(&entries, limit, room, weights));
-    tried.find_map(|chunks| chunks)
+    let entries = list_entries(part, &prompt.key);
+    ENTRY_LIMITS
+        .iter()
+        .find_map(|&limit| pack_entries(&entries, limit.min(room), room, weights))
 }
 
-/// With no entry that weighs more than `limit`.
+/// Shortens entries to `limit` raw tokens and packs them into parts of `room` raw tokens.
 fn pack_entries(
     entries: &[TranscriptEntry],
     limit: u32,
@@ -45,7 +44,7 @@ fn pack_entries(
     let mut taken = 0;
     for TranscriptEntry { head, text } in entries {
         let mut entry = head.clone();
-        // A line end after the head, and one before the next entry.
+        // 2 for the line ends after the head and before the next entry.
         let left = limit.saturating_sub(weights.count_plain_tokens(head) + 2);
         push_line(&mut entry, &keep_head_and_tail(text.clone(), left, weights));
         let tokens = weights.count_plain_tokens(&entry) + 1;
@@ -63,33 +62,34 @@ fn pack_entries(
     (!chunks.is_empty()).then_some(chunks)
 }
 
-/// A line of ours, and the text of a message or a call.
+/// A message or a call: the line with the key, and its text.
 struct TranscriptEntry {
     head: String,
     text: String,
 }
 
-/// The conversation, message by message and call by call, without system messages.
+/// All messages and calls of the conversation, without system messages.
 fn list_entries(part: &Conversation, key: &str) -> Vec<TranscriptEntry> {
-    let shown =
+    let decode =
         |text: Option<JsonString>| text.map(|text| part.decode_text(text)).unwrap_or_default();
     let mut entries = Vec::new();
-    for message in part.items.iter().filter(|it| !it.author.is_system()) {
-        let who = match message.author {
+    let messages = part.items.iter();
+    for message in messages.filter(|message| !message.author.is_system()) {
+        let author = match message.author {
             Author::User => "user",
             Author::Model => "assistant",
             Author::Tool => "tool result",
             _ => "other",
         };
         entries.push(TranscriptEntry {
-            head: format!("[{key} {who}]"),
+            head: format!("[{key} {author}]"),
             text: show_content(part, message),
         });
         entries.extend(part.calls_of(message).iter().map(|call| {
-            let said = format!("{} {}", shown(call.name), shown(call.arguments));
+            let text = format!("{} {}", decode(call.name), decode(call.arguments));
             TranscriptEntry {
                 head: format!("[{key} calls]"),
-                text: fence::neutralize_tags(&said).into_owned(),
+                text: fence::neutralize_tags(&text).into_owned(),
             }
         }));
     }
@@ -97,21 +97,20 @@ fn list_entries(part: &Conversation, key: &str) -> Vec<TranscriptEntry> {
 }
 
 fn show_content(part: &Conversation, message: &Item) -> String {
-    let mut text = String::new();
-    if let Content::Text(said) = message.content {
-        push_line(&mut text, &fence::neutralize_tags(&part.decode_text(said)));
+    let mut shown = String::new();
+    let neutral = |text| fence::neutralize_tags(&part.decode_text(text)).into_owned();
+    if let Content::Text(text) = message.content {
+        push_line(&mut shown, &neutral(text));
     }
-    for piece in part.blocks_of(message) {
-        match piece.kind {
-            BlockKind::Text(said) => {
-                push_line(&mut text, &fence::neutralize_tags(&part.decode_text(said)))
-            }
-            BlockKind::Image { .. } => push_line(&mut text, "(an image, left out)"),
-            BlockKind::Media => push_line(&mut text, "(a file or a recording, left out)"),
+    for block in part.blocks_of(message) {
+        match block.kind {
+            BlockKind::Text(text) => push_line(&mut shown, &neutral(text)),
+            BlockKind::Image { .. } => push_line(&mut shown, "(an image, left out)"),
+            BlockKind::Media => push_line(&mut shown, "(a file or a recording, left out)"),
             BlockKind::Opaque => {}
         }
     }
-    text
+    shown
 }
 
 fn push_line(text: &mut String, line: &str) {
@@ -124,7 +123,7 @@ fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-/// What goes before a further part of the record.
+/// The entry before a further part of the transcript.
 pub(super) fn show_earlier_summary(summary: &str, key: &str) -> String {
     format!(
         "[{key} summary of all before]\n{}\n",

@@ -1,28 +1,30 @@
-//! What is said to the model that summarises, in English and Chinese.
+//! Prompts for the summary model, in English and Chinese.
 //!
-//! The block that it answers with carries a key that nobody knew who wrote anything in the
-//! conversation: where a summary may have been planted in a tool's output, none counts without it. The
-//! sections are shown empty, so that the request repeated is no summary either.
+//! The block of the answer must carry a key that is younger than the conversation, so a summary
+//! planted in a tool result is not accepted. The prompt shows the sections empty, so an echo of the
+//! prompt is no summary either.
 
 use super::SECTIONS;
 use crate::{guard::fence, recovery::Language};
 
-/// The least that is asked for; words.
+const ENGLISH_RULES: &str = include_str!("en/rules.txt");
+const CHINESE_RULES: &str = include_str!("zh/rules.txt");
+/// Shortest requested summary, in words.
 const LEAST_WORDS: u32 = 100;
 
-/// What an answer must carry, and how long it may be.
+/// The parameters of the prompts of one summary.
 #[derive(Clone)]
 pub(super) struct SummaryPrompt {
     pub(super) language: Language,
     /// Random.
     pub(super) key: Box<str>,
-    /// Words, or Chinese characters.
+    /// Requested length in words, or in Chinese characters.
     pub(super) words: u32,
 }
 
 impl SummaryPrompt {
-    /// `nonce`: bytes that nobody can have known before. At most `max_tokens`, and at most a
-    /// quarter of what is replaced; tokens.
+    /// `nonce` must be random. The requested length is at most `max_tokens` and at most a quarter of
+    /// the `replaced` tokens.
     pub(super) fn new(language: Language, nonce: [u8; 8], max_tokens: u32, replaced: u32) -> Self {
         let key = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
         // A word is more than a token, a Chinese character about one.
@@ -34,47 +36,36 @@ impl SummaryPrompt {
         }
     }
 
-    /// The message after a conversation that is itself the record.
+    /// The request at the end of the repeated conversation.
     pub(super) fn write_final_message(&self) -> String {
-        self.fill_template(match self.language {
-            Language::English => include_str!("en/after.txt"),
-            Language::Chinese => include_str!("zh/after.txt"),
-        })
+        self.fill_template(include_str!("en/after.txt"), include_str!("zh/after.txt"))
     }
 
-    /// What is said in the model's place where no user may speak directly after what came last.
+    /// The assistant message before that request, for grammars that need one there.
     pub(super) fn write_model_message(&self) -> String {
-        self.fill_template(match self.language {
-            Language::English => include_str!("en/between.txt"),
-            Language::Chinese => include_str!("zh/between.txt"),
-        })
+        let (english, chinese) = (
+            include_str!("en/between.txt"),
+            include_str!("zh/between.txt"),
+        );
+        self.fill_template(english, chinese)
     }
 
     /// The message that holds a part of the record.
     pub(super) fn write_record_message(&self, record: &str) -> String {
-        let (before, after) = match self.language {
-            Language::English => (include_str!("en/before.txt"), include_str!("en/rules.txt")),
-            Language::Chinese => (include_str!("zh/before.txt"), include_str!("zh/rules.txt")),
-        };
-        let tag = fence::TRANSCRIPT;
-        let record = format!("<{tag} key=\"{}\">\n{record}\n</{tag}>", self.key);
-        // The rules last, so that the last word is ours.
-        format!(
-            "{}\n\n{record}\n\n{}",
-            self.fill_template(before),
-            self.fill_template(after)
-        )
+        let before =
+            self.fill_template(include_str!("en/before.txt"), include_str!("zh/before.txt"));
+        let (tag, key) = (fence::TRANSCRIPT, &self.key);
+        // The rules come last, so that no text of the conversation follows them.
+        let rules = self.fill_template(ENGLISH_RULES, CHINESE_RULES);
+        format!("{before}\n\n<{tag} key=\"{key}\">\n{record}\n</{tag}>\n\n{rules}")
     }
 
-    fn fill_template(&self, template: &str) -> String {
-        let rules = match self.language {
-            Language::English => include_str!("en/rules.txt"),
-            Language::Chinese => include_str!("zh/rules.txt"),
+    fn fill_template(&self, english: &str, chinese: &str) -> String {
+        let (template, rules) = match self.language {
+            Language::English => (english, ENGLISH_RULES),
+            Language::Chinese => (chinese, CHINESE_RULES),
         };
-        let sections: String = SECTIONS
-            .iter()
-            .map(|tag| format!("<{tag}>…</{tag}>\n"))
-            .collect();
+        let sections = SECTIONS.map(|tag| format!("<{tag}>…</{tag}>\n")).concat();
         let tag = fence::SUMMARY;
         let block = format!("<{tag} key=\"{}\">\n{sections}</{tag}>", self.key);
         template
@@ -90,35 +81,30 @@ impl SummaryPrompt {
 mod tests {
     use super::*;
 
-    fn wanted(language: Language) -> SummaryPrompt {
+    fn prompt(language: Language) -> SummaryPrompt {
         SummaryPrompt::new(language, [1, 2, 3, 4, 5, 6, 7, 8], 4_000, 40_000)
     }
 
     #[test]
-    fn both_languages_ask_for_the_same_block() {
+    fn both_languages_request_the_same_block() {
         for language in [Language::English, Language::Chinese] {
-            let wanted = wanted(language);
-            for text in [
-                wanted.write_final_message(),
-                wanted.write_record_message("what was said"),
-            ] {
+            let prompt = prompt(language);
+            let with_record = prompt.write_record_message("the record");
+            for text in [&prompt.write_final_message(), &with_record] {
                 let block = "<summary key=\"0102030405060708\">\n<done>…</done>\n<to_do>…</to_do>";
                 assert!(text.contains(block), "{text}");
-                assert!(
-                    text.ends_with("<cautions>…</cautions>\n</summary>"),
-                    "{text}"
-                );
+                let end = "<cautions>…</cautions>\n</summary>";
+                assert!(text.ends_with(end), "{text}");
                 assert!(text.contains(" 2000 ") && !text.contains('{'), "{text}");
             }
-            assert!(!wanted.write_model_message().contains(&*wanted.key));
-            let around = wanted.write_record_message("what was said");
-            let record = "<transcript key=\"0102030405060708\">\nwhat was said\n</transcript>";
-            assert!(around.contains(record), "{around}");
+            assert!(!prompt.write_model_message().contains(&*prompt.key));
+            let record = "<transcript key=\"0102030405060708\">\nthe record\n</transcript>";
+            assert!(with_record.contains(record), "{with_record}");
         }
     }
 
     #[test]
-    fn fewer_words_are_asked_for_where_little_is_replaced() {
+    fn the_requested_length_shrinks_with_the_replaced_part() {
         let words =
             |most, replaced| SummaryPrompt::new(Language::English, [0; 8], most, replaced).words;
         assert_eq!(words(4_000, 100_000), 2_000);
@@ -127,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_short_and_say_where_they_come_from() {
+    fn prompts_are_short_and_name_their_origin() {
         let tokens = |text: &str| tiktoken_rs::o200k_base_singleton().count_ordinary(text);
         for (language, name) in [
             (
@@ -139,11 +125,11 @@ mod tests {
                 "客户端与模型之间的上下文守护程序，不是用户所说",
             ),
         ] {
-            let after = wanted(language).write_final_message();
-            assert!(after.contains(name), "{after}");
-            assert!(tokens(&after) < 560, "{}", tokens(&after));
+            let text = prompt(language).write_final_message();
+            assert!(text.contains(name), "{text}");
+            assert!(tokens(&text) < 560, "{}", tokens(&text));
             for wrong in ["mention", "secret", "不要提"] {
-                assert!(!after.contains(wrong), "{wrong}");
+                assert!(!text.contains(wrong), "{wrong}");
             }
         }
     }

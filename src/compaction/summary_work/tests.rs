@@ -1,4 +1,4 @@
-//! A summary from its first request to its last answer.
+//! Requests and answers of a summary.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -14,9 +14,9 @@ use crate::{
 
 const KEY: &str = "0102030405060708";
 
-fn asked(own: bool, profile: &str, room: u32) -> Summariser {
+fn summariser(is_conversation_model: bool, profile: &str, room: u32) -> Summariser {
     Summariser {
-        is_conversation_model: own,
+        is_conversation_model,
         model: "small".into(),
         profile: find_profile(profile).unwrap(),
         room,
@@ -25,6 +25,14 @@ fn asked(own: bool, profile: &str, room: u32) -> Summariser {
         chars_per_token: 3.0,
         nonce: [1, 2, 3, 4, 5, 6, 7, 8],
     }
+}
+
+fn begin(
+    conversation: &Conversation,
+    range: SummaryRange,
+    summariser: Summariser,
+) -> Option<(SummaryWork, Bytes)> {
+    SummaryWork::begin_summary(conversation, &Edits::default(), range, summariser)
 }
 
 fn conversation() -> Conversation {
@@ -61,18 +69,17 @@ fn summary(text: &str) -> String {
     )
 }
 
-const DUE: SummaryRange = SummaryRange {
+const RANGE: SummaryRange = SummaryRange {
     boundary: 7,
     replaced: 5_000,
 };
 
 #[test]
-fn the_own_model_is_asked_once_with_the_conversations_own_beginning() {
+fn the_conversations_model_gets_one_request_with_the_same_prefix() {
     let conversation = conversation();
     for profile in ["openai", "mistral"] {
-        let asked = asked(true, profile, 50_000);
-        let (mut work, body) =
-            SummaryWork::begin_summary(&conversation, &Edits::default(), DUE, asked).unwrap();
+        let summariser = summariser(true, profile, 50_000);
+        let (mut work, body) = begin(&conversation, RANGE, summariser).unwrap();
         let end = conversation.items[7].span.end as usize;
         let start = conversation.list.start as usize;
         let shared = &conversation.body[start..end];
@@ -82,14 +89,10 @@ fn the_own_model_is_asked_once_with_the_conversations_own_beginning() {
         assert_eq!(body["messages"].as_array().unwrap().len(), 10);
         assert_eq!(body["messages"][8]["role"], "assistant");
         assert_eq!(body["stream"], false);
-        assert_eq!(
-            (&body["model"], &body["max_tokens"]),
-            (&json!("small"), &json!(400))
-        );
-        assert_eq!(
-            (body.get("n"), &body["tool_choice"]),
-            (None, &json!("none"))
-        );
+        assert_eq!(body["model"], "small");
+        assert_eq!(body["max_tokens"], 400);
+        assert_eq!(body.get("n"), None);
+        assert_eq!(body["tool_choice"], "none");
         let SummaryProgress::Done(summary) = work.read_answer(&answer(&summary("a"))) else {
             panic!("not done");
         };
@@ -100,11 +103,9 @@ fn the_own_model_is_asked_once_with_the_conversations_own_beginning() {
 }
 
 #[test]
-fn a_small_model_reads_the_record_in_parts() {
-    let conversation = conversation();
-    let asked = asked(false, "template", 3_500);
-    let (mut work, mut body) =
-        SummaryWork::begin_summary(&conversation, &Edits::default(), DUE, asked).unwrap();
+fn a_small_model_gets_the_transcript_in_parts() {
+    let summariser = summariser(false, "template", 3_500);
+    let (mut work, mut body) = begin(&conversation(), RANGE, summariser).unwrap();
     let mut requests = 1;
     loop {
         let text = String::from_utf8(body.to_vec()).unwrap();
@@ -112,7 +113,7 @@ fn a_small_model_reads_the_record_in_parts() {
         match work.read_answer(&answer(&summary("a"))) {
             SummaryProgress::Ask(next) => body = next,
             SummaryProgress::Done(_) => break,
-            SummaryProgress::Failed(rejected) => panic!("{rejected}"),
+            SummaryProgress::Failed(rejection) => panic!("{rejection}"),
         }
         requests += 1;
     }
@@ -120,24 +121,22 @@ fn a_small_model_reads_the_record_in_parts() {
 }
 
 #[test]
-fn what_saves_too_little_is_refused() {
-    let due = SummaryRange {
+fn a_summary_that_saves_too_little_is_rejected() {
+    let range = SummaryRange {
         replaced: 60,
-        ..DUE
+        ..RANGE
     };
-    let conversation = conversation();
-    let asked = asked(true, "openai", 50_000);
-    let (mut work, _) =
-        SummaryWork::begin_summary(&conversation, &Edits::default(), due, asked).unwrap();
+    let summariser = summariser(true, "openai", 50_000);
+    let (mut work, _) = begin(&conversation(), range, summariser).unwrap();
     let next = work.read_answer(&answer(&summary(&"word ".repeat(50))));
-    assert!(matches!(
-        next,
-        SummaryProgress::Failed(SummaryRejection::TooLittleSaved)
-    ));
+    let SummaryProgress::Failed(rejection) = next else {
+        panic!("not rejected");
+    };
+    assert_eq!(rejection, SummaryRejection::TooLittleSaved);
 }
 
-/// What is asked of the own model with these members beside the messages.
-fn members(profile: &str, more: Value) -> Value {
+/// Fields of the request to the conversation's model, for a client's request with these fields.
+fn request_fields(profile: &str, more: Value) -> Value {
     let messages = json!([
         {"role": "user", "content": "a", "plimsoll": {"name": "schema", "priority": "low"}},
         {"role": "assistant", "content": [{"type": "text", "text": "b", "plimsoll": {}}]},
@@ -147,23 +146,21 @@ fn members(profile: &str, more: Value) -> Value {
     let more = more.as_object().unwrap().clone();
     body.as_object_mut().unwrap().extend(more);
     let conversation = index_body(Bytes::from(body.to_string())).unwrap();
-    let due = SummaryRange {
+    let range = SummaryRange {
         boundary: 2,
-        replaced: 5_000,
+        ..RANGE
     };
-    let asked = asked(true, profile, 50_000);
-    let (_, body) =
-        SummaryWork::begin_summary(&conversation, &Edits::default(), due, asked).unwrap();
+    let (_, body) = begin(&conversation, range, summariser(true, profile, 50_000)).unwrap();
     let mut body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["messages"][0], json!({"role": "user", "content": "a"}));
-    let said = &body["messages"][1]["content"][0];
-    assert_eq!(*said, json!({"type": "text", "text": "b"}));
+    let block = &body["messages"][1]["content"][0];
+    assert_eq!(*block, json!({"type": "text", "text": "b"}));
     body.as_object_mut().unwrap().remove("messages");
     body
 }
 
 #[test]
-fn what_would_give_the_answer_another_shape_is_taken_out() {
+fn fields_that_change_the_shape_of_the_answer_are_removed() {
     let tools = json!([{"type": "function", "function": {"name": "f"}}]);
     let sent = json!({"tools": tools, "temperature": 0.1, "prompt_cache_key": "k", "n": 2,
         "stream_options": {"include_usage": true}, "stop": ["x"], "response_format": {"type": "json_object"},
@@ -171,38 +168,34 @@ fn what_would_give_the_answer_another_shape_is_taken_out() {
         "logit_bias": {}, "parallel_tool_calls": true, "store": true, "metadata": {"a": "b"}});
     let kept = json!({"model": "small", "tools": tools, "temperature": 0.1, "prompt_cache_key": "k",
         "max_completion_tokens": 400});
-    assert_eq!(members("openai", sent), kept);
+    assert_eq!(request_fields("openai", sent), kept);
     for forced in [
         json!("required"),
         json!("auto"),
         json!({"type": "function"}),
     ] {
-        let asked = members("openai", json!({"tools": tools, "tool_choice": forced}));
-        assert_eq!(asked["tool_choice"], "none");
+        let request = request_fields("openai", json!({"tools": tools, "tool_choice": forced}));
+        assert_eq!(request["tool_choice"], "none");
     }
-    let asked = members(
-        "openai",
-        json!({"tool_choice": null, "function_call": "auto"}),
-    );
-    assert_eq!(
-        (&asked["tool_choice"], &asked["function_call"]),
-        (&Value::Null, &json!("none"))
-    );
+    let choices = json!({"tool_choice": null, "function_call": "auto"});
+    let request = request_fields("openai", choices);
+    assert_eq!(request["tool_choice"], Value::Null);
+    assert_eq!(request["function_call"], "none");
 }
 
 #[test]
-fn thought_that_is_longer_than_the_answer_is_taken_out() {
+fn a_thinking_budget_beyond_the_answer_is_removed() {
     for (budget, kept) in [(200, true), (400, false), (16_000, false)] {
         let thinking = json!({"type": "enabled", "budget_tokens": budget});
-        let asked = members("anthropic", json!({"thinking": thinking}));
-        assert_eq!(asked.get("thinking").is_some(), kept, "{budget}");
+        let request = request_fields("anthropic", json!({"thinking": thinking}));
+        assert_eq!(request.get("thinking").is_some(), kept, "{budget}");
     }
-    let other = members("anthropic", json!({"thinking": {"type": "disabled"}}));
+    let other = request_fields("anthropic", json!({"thinking": {"type": "disabled"}}));
     assert!(other.get("thinking").is_some());
 }
 
 #[test]
-fn the_limit_keeps_the_name_that_the_client_uses() {
+fn the_answer_limit_keeps_the_clients_field_name() {
     for (profile, sent, expected) in [
         ("openai", json!({}), json!({"max_completion_tokens": 400})),
         (
@@ -227,42 +220,32 @@ fn the_limit_keeps_the_name_that_the_client_uses() {
             json!({"max_completion_tokens": 400}),
         ),
     ] {
-        let mut asked = members(profile, sent);
-        asked.as_object_mut().unwrap().remove("model");
-        assert_eq!(asked, expected, "{profile}");
+        let mut request = request_fields(profile, sent);
+        request.as_object_mut().unwrap().remove("model");
+        assert_eq!(request, expected, "{profile}");
     }
 }
 
 #[test]
-fn nothing_is_asked_where_there_is_no_room_or_no_such_place() {
+fn no_request_without_room_or_with_a_wrong_boundary() {
     let conversation = conversation();
-    let begun = |own, room, boundary| {
-        let due = SummaryRange { boundary, ..DUE };
-        SummaryWork::begin_summary(
-            &conversation,
-            &Edits::default(),
-            due,
-            asked(own, "openai", room),
-        )
-        .is_some()
+    let begins = |is_conversation_model, room, boundary| {
+        let range = SummaryRange { boundary, ..RANGE };
+        let summariser = summariser(is_conversation_model, "openai", room);
+        begin(&conversation, range, summariser).is_some()
     };
-    assert!(begun(true, 50_000, 7));
-    assert!(!begun(true, 500, 7) && !begun(false, 1_000, 7));
-    assert!(!begun(true, 50_000, 9) && !begun(true, 50_000, 400) && !begun(true, 50_000, 0));
+    assert!(begins(true, 50_000, 7));
+    assert!(!begins(true, 500, 7) && !begins(false, 1_000, 7));
+    assert!(!begins(true, 50_000, 9) && !begins(true, 50_000, 400) && !begins(true, 50_000, 0));
     // In the middle of a step.
-    assert!(!begun(true, 50_000, 8));
+    assert!(!begins(true, 50_000, 8));
 }
 
 #[test]
-fn an_own_model_without_room_for_the_conversation_reads_the_record() {
-    let conversation = conversation();
-    let (work, body) = SummaryWork::begin_summary(
-        &conversation,
-        &Edits::default(),
-        DUE,
-        asked(true, "openai", 3_500),
-    )
-    .unwrap();
+fn a_conversations_model_without_room_gets_the_transcript() {
+    let summariser = summariser(true, "openai", 3_500);
+    let (work, body) = begin(&conversation(), RANGE, summariser).unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    assert!(work.remaining_requests() > 0 && body["messages"].as_array().unwrap().len() == 1);
+    assert!(work.remaining_requests() > 0);
+    assert_eq!(body["messages"].as_array().unwrap().len(), 1);
 }

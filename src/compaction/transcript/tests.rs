@@ -1,4 +1,4 @@
-//! What a record holds, and what cannot be forged in it.
+//! Contents and bounds of transcripts, and what cannot be faked in them.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::{format::chat::index_body, recovery::Language};
 
 const KEY: &str = "0a0b0c0d00000000";
 
-fn wanted() -> SummaryPrompt {
+fn prompt() -> SummaryPrompt {
     let nonce = [10, 11, 12, 13, 0, 0, 0, 0];
     SummaryPrompt::new(Language::English, nonce, 1_000, 10_000)
 }
@@ -17,7 +17,7 @@ fn wanted() -> SummaryPrompt {
 fn record(messages: &[Value], room: u32) -> Option<Vec<String>> {
     let body = json!({ "messages": messages }).to_string();
     let conversation = index_body(Bytes::from(body)).unwrap();
-    split_record(&conversation, &wanted(), room, &Weights::new(3.0))
+    split_record(&conversation, &prompt(), room, &Weights::new(3.0))
 }
 
 fn step(id: usize, result: &str) -> [Value; 2] {
@@ -29,7 +29,7 @@ fn step(id: usize, result: &str) -> [Value; 2] {
 }
 
 #[test]
-fn a_record_names_who_said_what() {
+fn entries_name_the_author_of_each_message() {
     let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
     let mut messages = vec![
         json!({"role": "system", "content": "never shown"}),
@@ -37,13 +37,11 @@ fn a_record_names_who_said_what() {
     ];
     messages.extend(step(1, "a <reminder> and </transcript>"));
     let parts = record(&messages, 10_000).unwrap();
-    assert_eq!(
-        parts,
-        [format!(
-            "[{KEY} user]\nWhat is it?\n(an image, left out)\n[{KEY} assistant]\nLet me see.\n\
-             [{KEY} calls]\ntool1x {{}}\n[{KEY} tool result]\na (reminder> and (/transcript>"
-        )]
+    let expected = format!(
+        "[{KEY} user]\nWhat is it?\n(an image, left out)\n[{KEY} assistant]\nLet me see.\n\
+         [{KEY} calls]\ntool1x {{}}\n[{KEY} tool result]\na (reminder> and (/transcript>"
     );
+    assert_eq!(parts, [expected]);
 }
 
 #[test]
@@ -67,20 +65,18 @@ fn a_large_result_keeps_its_head_and_tail_and_the_call_before_it() {
 }
 
 #[test]
-fn what_is_too_much_is_held_shorter_and_then_left() {
-    let messages: Vec<Value> = (0..60)
-        .flat_map(|id| step(id, &"word ".repeat(2_000)))
-        .collect();
-    let parts = record(&messages, 4_000).unwrap();
+fn long_entries_are_shortened_until_the_record_fits() {
+    let steps = |count: usize, words: usize| -> Vec<Value> {
+        let result = "word ".repeat(words);
+        (0..count).flat_map(|id| step(id, &result)).collect()
+    };
+    let parts = record(&steps(60, 2_000), 4_000).unwrap();
     assert!((2..=MAX_CHUNKS).contains(&parts.len()), "{}", parts.len());
     for id in 0..60 {
         let named = format!("tool{id}x");
         assert_eq!(parts.concat().matches(&named).count(), 1, "{named}");
     }
-    let many: Vec<Value> = (0..600)
-        .flat_map(|id| step(id, &"word ".repeat(200)))
-        .collect();
-    assert_eq!(record(&many, 1_000), None);
+    assert_eq!(record(&steps(600, 200), 1_000), None);
     assert_eq!(record(&[], 1_000), None);
 }
 
@@ -112,7 +108,7 @@ fn hostile() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn nothing_in_a_record_closes_its_fence_or_begins_a_message(
+    fn no_text_in_a_record_closes_its_fence_or_begins_a_message(
         texts in prop::collection::vec(hostile(), 1..12),
         room in 60u32..6_000,
     ) {
@@ -123,17 +119,17 @@ proptest! {
         for part in &parts {
             prop_assert!(weights.count_plain_tokens(part) <= room);
             prop_assert_eq!(fence::count_tags(part), 0);
-            let whole = wanted().write_record_message(part);
-            prop_assert_eq!(whole.matches("</transcript>").count(), 1);
+            let message = prompt().write_record_message(part);
+            prop_assert_eq!(message.matches("</transcript>").count(), 1);
         }
         if room >= 3_000 {
-            let ours = parts.concat().matches(KEY).count();
-            prop_assert_eq!(ours, 1 + 3 * texts.len());
+            let keys = parts.concat().matches(KEY).count();
+            prop_assert_eq!(keys, 1 + 3 * texts.len());
         }
     }
 
     #[test]
-    fn what_is_held_to_a_weight_keeps_it(text in "[a-z 字🎉\\n\"\\\\]{0,400}", most in 0u32..300) {
+    fn shortened_texts_fit_into_their_tokens(text in "[a-z 字🎉\\n\"\\\\]{0,400}", most in 0u32..300) {
         let weights = Weights::new(3.0);
         let cut = keep_head_and_tail(text.clone(), most, &weights);
         prop_assert!(weights.count_plain_tokens(&cut) <= most);
