@@ -1,10 +1,10 @@
-//! When a prompt is due, and when a new course is.
+//! Decides when a prompt or a new course is due.
 //!
-//! Driven by the level of each generation and nothing else. An unknown level neither advances a
-//! count nor resets it; of such a generation is only kept what was done in it.
+//! Only the health level of each generation drives it. An unknown level neither advances a count nor
+//! resets it; such a generation records only its prompt and cut.
 //!
-//! One client request is one generation, however many tool rounds it took. A cut of the guard makes a level fall
-//! that did not get better, so a countdown during which one was made goes on to its end.
+//! One client request is one generation, however many tool rounds it took. A cut of the guard lowers
+//! the level without an end to the problem, so a countdown with a cut in it continues to its end.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,18 +19,19 @@ pub enum RecoveryClock {
     #[default]
     Calm,
     Caution {
-        /// A prompt is to go with the next request that can carry one.
+        /// The next request that can carry a prompt gets one.
         due: bool,
-        /// Generations since the last prompt, the one that carried it included, and those of
-        /// unknown level left out.
+        /// Generations since the last prompt, with the one that carried it and without those of
+        /// unknown level.
         since: u32,
     },
     Critical {
-        /// Generations left before a clear, the next one included.
+        /// Generations before a clear, the next one included.
         left: u32,
-        /// A cut of ours was made meanwhile: what it did to the level does not end the countdown.
+        /// The guard made a cut meanwhile, so a lower level does not end the countdown.
         cut: bool,
-        /// Its prompt was given in a generation of unknown level: not again until the count moves.
+        /// A generation of unknown level carried the prompt, so it is not repeated until the count
+        /// advances.
         told: bool,
     },
 }
@@ -43,7 +44,7 @@ pub enum RecoveryAction {
     Course,
 }
 
-/// How often, from the configuration.
+/// Configured intervals of prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryPace {
     /// Generations from one caution prompt to the next.
@@ -53,7 +54,7 @@ pub struct RecoveryPace {
 }
 
 impl RecoveryConfig {
-    /// How often prompts are due with a model.
+    /// The intervals for a model.
     pub fn pace_for_model(&self, model: &ModelConfig) -> RecoveryPace {
         RecoveryPace {
             caution_cadence: model.caution_cadence.unwrap_or(self.caution_cadence),
@@ -62,7 +63,7 @@ impl RecoveryConfig {
     }
 }
 
-/// What one generation did.
+/// Events of one generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationEvents {
     /// It carried the prompt that was due.
@@ -93,22 +94,22 @@ impl RecoveryClock {
         }
     }
 
-    /// After a generation of that level.
+    /// The clock after a generation of that level.
     pub fn advance_after(
         self,
         level: HealthLevel,
-        did: GenerationEvents,
+        events: GenerationEvents,
         pace: RecoveryPace,
     ) -> Self {
-        let before = if did.cleared { Self::Calm } else { self };
+        let before = if events.cleared { Self::Calm } else { self };
         match (before, level) {
-            (before, HealthLevel::Unknown) => before.advance_without_level(did),
+            (before, HealthLevel::Unknown) => before.advance_without_level(events),
             (Self::Critical { left, cut, .. }, level)
-                if level == HealthLevel::Critical || cut || did.cut =>
+                if level == HealthLevel::Critical || cut || events.cut =>
             {
                 Self::Critical {
                     left: left.saturating_sub(1),
-                    cut: cut || did.cut,
+                    cut: cut || events.cut,
                     told: false,
                 }
             }
@@ -119,13 +120,10 @@ impl RecoveryClock {
                 told: false,
             },
             (Self::Caution { due, since }, HealthLevel::Caution) => {
-                let since = if did.carried_prompt {
-                    1
-                } else {
-                    since.saturating_add(1)
-                };
+                let carried = events.carried_prompt;
+                let since = if carried { 1 } else { since.saturating_add(1) };
                 Self::Caution {
-                    due: (due && !did.carried_prompt) || since >= pace.caution_cadence,
+                    due: (due && !carried) || since >= pace.caution_cadence,
                     since,
                 }
             }
@@ -133,29 +131,28 @@ impl RecoveryClock {
                 due: true,
                 since: 0,
             },
-            // Falling from critical is no entering, where its last prompt was heard.
+            // After critical, the prompt of caution is due only if that of critical was not sent.
             (Self::Critical { told, .. }, HealthLevel::Caution) => {
-                let asked = did.carried_prompt || told;
+                let prompted = events.carried_prompt || told;
                 Self::Caution {
-                    due: !asked || pace.caution_cadence <= 1,
-                    since: u32::from(asked),
+                    due: !prompted || pace.caution_cadence <= 1,
+                    since: u32::from(prompted),
                 }
             }
         }
     }
 
-    /// After a generation without usage: nothing is counted, but a prompt was given, and a cut
-    /// was made, all the same.
-    const fn advance_without_level(self, did: GenerationEvents) -> Self {
+    /// The clock after a generation without usage: counts stay, its prompt and cut are recorded.
+    const fn advance_without_level(self, events: GenerationEvents) -> Self {
         match self {
-            Self::Caution { .. } if did.carried_prompt => Self::Caution {
+            Self::Caution { .. } if events.carried_prompt => Self::Caution {
                 due: false,
                 since: 0,
             },
             Self::Critical { left, cut, told } => Self::Critical {
                 left,
-                cut: cut || did.cut,
-                told: told || did.carried_prompt,
+                cut: cut || events.cut,
+                told: told || events.carried_prompt,
             },
             before => before,
         }

@@ -1,8 +1,8 @@
-//! A new course: what stands in the place of all that came before it.
+//! The preface of a new course, in place of the messages before it.
 //!
-//! The model's reminders; where it saved none, or none in the course that ends, facts that are
-//! picked mechanically from what is left out. The same input gives the same preface, and it holds
-//! no number but the course's own, so it is the same in every request of the course.
+//! It holds the model's reminders. If there are none, or none from the ending course, it holds facts
+//! picked mechanically from the removed messages. It depends on its input alone and holds no number
+//! but that of the course, so it is the same in every request of the course.
 
 use super::{Language, Prompts, RecoveryMemory};
 use crate::{
@@ -10,11 +10,11 @@ use crate::{
     guard::{injections::Course, ledger},
 };
 
-/// Characters of all facts, fences included.
+/// Most characters of facts, fences included.
 pub const MAX_FACTS_CHARS: usize = 6_000;
 /// The same beside reminders.
 pub const MAX_FACTS_BESIDE: usize = 2_000;
-/// Less is hardly one fact.
+/// Fewer hold hardly one fact.
 const LEAST_FACTS_CHARS: usize = 100;
 
 /// The texts of a session, in its language.
@@ -24,9 +24,9 @@ pub struct Wording<'a> {
     pub language: Language,
 }
 
-/// Begins the next course. `removed` are the indices of the messages that are left out from now
-/// on, in their order; `boundary` is where what is kept begins (see [`Course`]). `fits`: whether
-/// there is room for a preface; older notes give way, and then facts, but never its head.
+/// Begins the next course. `removed` are the ascending indices of the messages that it leaves out;
+/// `boundary` is the first kept message (see [`Course`]). `fits` checks whether a preface has room:
+/// older reminders are dropped first, then facts, never the head.
 pub fn begin_course(
     conversation: &Conversation,
     removed: &[usize],
@@ -37,11 +37,7 @@ pub fn begin_course(
 ) -> Course {
     let Wording { prompts, language } = wording;
     let number = memory.course_number().saturating_add(1);
-    let notes = |head: &str| {
-        let within = |fenced: &str| fits(&join_preface(head, fenced));
-        memory.reminders.render_within(within)
-    };
-    // Picked shorter until there is room for them.
+    // Halves the facts until they fit.
     let facts = |most: usize, beside: &str| {
         let lengths = std::iter::successors(Some(most), |most| Some(most / 2));
         lengths
@@ -52,15 +48,15 @@ pub fn begin_course(
     };
     let preface = if memory.reminders.is_empty() {
         let head = prompts.facts_head(language, number);
-        let facts = facts(MAX_FACTS_CHARS, &head);
-        join_preface(&head, &facts)
+        join_preface(&head, &facts(MAX_FACTS_CHARS, &head))
     } else {
         let head = prompts.reminders_head(language, number);
-        let notes = notes(&head);
+        let fit_below_head = |notes: &str| fits(&join_preface(&head, notes));
+        let notes = memory.reminders.render_within(fit_below_head);
         let mut text = join_preface(&head, &notes);
-        // Notes that this course began with already say nothing of what was done in it.
-        let before = memory.course.as_ref();
-        if before.is_some_and(|course| course.preface.contains(&notes)) {
+        // Reminders from before the ending course hold nothing about it.
+        let ending = memory.course.as_ref();
+        if ending.is_some_and(|course| course.preface.contains(&notes)) {
             let facts = facts(MAX_FACTS_BESIDE, &text);
             if !facts.is_empty() {
                 text = format!("{text}\n{facts}");

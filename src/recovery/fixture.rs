@@ -1,8 +1,8 @@
-//! What recovery remembers, made up for tests.
+//! Reminders for tests.
 
 use super::Reminders;
 
-/// Notes of these ids and texts.
+/// Notes with these ids and texts.
 pub(crate) fn build_reminders(notes: &[(u32, &str)]) -> Reminders {
     let next = notes.last().map_or(0, |(id, _)| id + 1);
     let notes: Vec<_> = notes

@@ -1,14 +1,14 @@
-//! What the headers of an answer tell of recovery: a clear that comes, the course, the notes.
+//! Response headers of recovery: countdown, course, number of reminders.
 //!
-//! The same for a head, for trailers and for a comment. What is as usual is left out, so an answer
-//! of a healthy first course carries none of them.
+//! The same values stand in headers, trailers and stream comments. Default values are left out, so an
+//! answer in a healthy first course has none.
 
 use http::{HeaderName, HeaderValue};
 
 use super::RecoveryMemory;
 
-/// All of them. Trailers are named beforehand, and where a later word replaces an earlier one,
-/// these are to be removed first: each of them may be missing.
+/// All names, for the announcement of trailers. Later values replace earlier ones only if these are
+/// removed first, since each may be missing.
 pub const HEADER_NAMES: &[&str] = &[
     "x-plimsoll-countdown",
     "x-plimsoll-course",
@@ -16,8 +16,7 @@ pub const HEADER_NAMES: &[&str] = &[
 ];
 
 /// `x-plimsoll-countdown`: generations left before a clear, while critical. `x-plimsoll-course`:
-/// the number of the course, from the second on. `x-plimsoll-reminders`: how many the model keeps,
-/// where it keeps any.
+/// the number of the course, from the second on. `x-plimsoll-reminders`: their number, unless 0.
 pub fn build_recovery_headers(
     memory: &RecoveryMemory,
 ) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
@@ -49,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_usual_is_left_out() {
+    fn default_values_have_no_header() {
         let mut memory = RecoveryMemory::default();
         assert!(shown(&memory).is_empty());
         memory.clock = RecoveryClock::Caution {
@@ -60,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_is_told() {
+    fn countdown_course_and_reminders_have_headers() {
         let memory = RecoveryMemory {
             clock: RecoveryClock::Critical {
                 left: 0,

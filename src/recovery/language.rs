@@ -1,54 +1,50 @@
-//! In which language a session is spoken to.
+//! The language of the proxy's texts in a session.
 //!
-//! Chosen once and remembered: a prompt or a schema that changes its language costs the cache.
+//! Chosen once and stored: prompts or tool schemas in another language would break the prompt cache.
 
 use crate::{
     config::Language,
-    conversation::{Author, Conversation, Item},
+    conversation::{Author, Conversation},
     json::text::TextSizes,
 };
 
-/// A message is Chinese that has at most this many Latin letters to a Chinese character: a word
-/// of the one is about as long as a character of the other.
+/// A Chinese message has at most this many letters per Chinese character, about a word for each.
 const LETTERS_PER_HAN: u32 = 6;
-/// This many Chinese characters are somebody's own words, …
+/// With this many Chinese characters the user wrote Chinese, …
 const MANY_HAN: u32 = 20;
-/// … also beside this many times as many letters, as of a log that was pasted in.
+/// … even beside this many times as many letters, such as those of a pasted log.
 const LETTERS_BESIDE_MANY: u32 = 40;
 
-/// The configured language, else the one of before, else the conversation's own.
+/// The configured language, else the stored one, else that of the conversation.
 pub fn choose_language(
     configured: Option<Language>,
-    before: Option<Language>,
+    stored: Option<Language>,
     conversation: &Conversation,
 ) -> Language {
     configured
-        .or(before)
+        .or(stored)
         .unwrap_or_else(|| detect_language(conversation))
 }
 
 /// The language of a conversation, by its first and its newest user message.
 fn detect_language(conversation: &Conversation) -> Language {
-    let messages = &conversation.items;
-    let by_user = |message: &&Item| message.author == Author::User;
-    let first = messages.iter().find(by_user);
-    let newest = messages.iter().rev().find(by_user);
-    let chinese = |message: Option<&Item>| message.is_some_and(|said| is_chinese(&said.sizes));
-    if chinese(first) || chinese(newest) {
-        Language::Chinese
-    } else {
-        Language::English
+    let items = conversation.items.iter();
+    let mut by_user = items.filter(|item| item.author == Author::User);
+    let mut chosen = [by_user.next(), by_user.next_back()].into_iter().flatten();
+    match chosen.any(|message| is_chinese(&message.sizes)) {
+        true => Language::Chinese,
+        false => Language::English,
     }
 }
 
-/// Whether a text is Chinese. Japanese and Korean, which have such characters too, are not.
+/// Whether a text is Chinese. Japanese and Korean texts, which may hold such characters, are not.
 fn is_chinese(sizes: &TextSizes) -> bool {
     let han = sizes.han;
-    let elsewhere = sizes.kana.saturating_add(sizes.hangul);
+    let other_asian = sizes.kana.saturating_add(sizes.hangul);
     let letters = sizes.latin.saturating_add(sizes.other);
-    let own = han.saturating_mul(LETTERS_PER_HAN) >= letters;
-    let beside = han >= MANY_HAN && han.saturating_mul(LETTERS_BESIDE_MANY) >= letters;
-    han > 0 && han > elsewhere.saturating_mul(4) && (own || beside)
+    let mostly_han = han.saturating_mul(LETTERS_PER_HAN) >= letters;
+    let with_paste = han >= MANY_HAN && han.saturating_mul(LETTERS_BESIDE_MANY) >= letters;
+    han > 0 && han > other_asian.saturating_mul(4) && (mostly_han || with_paste)
 }
 
 #[cfg(test)]
@@ -59,7 +55,7 @@ mod tests {
     use super::{Language::*, *};
     use crate::format::chat::index_body;
 
-    fn spoken(messages: &[(&str, &str)]) -> Conversation {
+    fn conversation(messages: &[(&str, &str)]) -> Conversation {
         let messages: Vec<_> = messages
             .iter()
             .map(|(role, text)| json!({ "role": role, "content": text }))
@@ -68,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_words_decide() {
+    fn the_text_of_the_user_decides() {
         let log = "error[E0382]: borrow of moved value\n".repeat(10);
         let pasted = format!("帮我看看这个错误是怎么回事，应该如何修改代码才好？\n{log}");
         for (text, language) in [
@@ -86,7 +82,7 @@ mod tests {
             ("", English),
             ("。", Chinese),
         ] {
-            let found = choose_language(None, None, &spoken(&[("user", text)]));
+            let found = choose_language(None, None, &conversation(&[("user", text)]));
             assert_eq!(found, language, "{text}");
         }
     }
@@ -95,27 +91,26 @@ mod tests {
     fn first_and_newest_user_messages_count_and_no_others() {
         let english = "Look at the tests and fix them";
         let chinese = "继续修复测试";
-        let of = |messages: &[(&str, &str)]| choose_language(None, None, &spoken(messages));
-        assert_eq!(of(&[("system", chinese), ("user", english)]), English);
-        assert_eq!(
-            of(&[("user", english), ("assistant", chinese), ("tool", chinese)]),
-            English
-        );
-        assert_eq!(
-            of(&[("user", chinese), ("user", english), ("user", english)]),
-            Chinese
-        );
-        assert_eq!(of(&[("user", english), ("user", chinese)]), Chinese);
-        assert_eq!(of(&[]), English);
+        let answered = [("user", english), ("assistant", chinese), ("tool", chinese)];
+        let switched = [("user", chinese), ("user", english), ("user", english)];
+        for (messages, language) in [
+            (&[("system", chinese), ("user", english)][..], English),
+            (&answered, English),
+            (&switched, Chinese),
+            (&[("user", english), ("user", chinese)], Chinese),
+            (&[], English),
+        ] {
+            let found = choose_language(None, None, &conversation(messages));
+            assert_eq!(found, language, "{messages:?}");
+        }
     }
 
     #[test]
-    fn what_was_configured_or_chosen_before_stays() {
-        let chinese = spoken(&[("user", "继续")]);
-        assert_eq!(
-            choose_language(Some(English), Some(Chinese), &chinese),
-            English
-        );
-        assert_eq!(choose_language(None, Some(English), &chinese), English);
+    fn the_configured_or_stored_language_stays() {
+        let chinese = conversation(&[("user", "继续")]);
+        for (configured, stored) in [(Some(English), Some(Chinese)), (None, Some(English))] {
+            let found = choose_language(configured, stored, &chinese);
+            assert_eq!(found, English);
+        }
     }
 }

@@ -1,15 +1,15 @@
-//! Recovery: the model writes down what matters before the window is full, and a session that
-//! reached its limit goes on in a new course.
+//! Recovery: the model saves reminders before the window is full, and a session at its limit
+//! continues in a new course. No I/O and no clock here.
 //!
-//! No I/O and no clock here.
+//! Recovery depends on the state that a conversation inherits: a retry counts once, a branch has the
+//! clock and the reminders of its prefix, and other tenants share nothing. What the proxy injects is
+//! recorded (`guard/injections.rs`) and injected again into every later request. A new course is a
+//! fold with a boundary and a preface that recovery chooses.
 //!
-//! All of it hangs on the state that a conversation inherits: a retry counts once, a branch has the clock and the
-//! reminders of its prefix, and another tenant has nothing of it. What was added is recorded (`guard/injections.rs`)
-//! and put back into every later request. A new course is a fold with a place and a preface of its own.
-//!
-//! Switched off, by settings or by a header, recovery decides nothing and its clock stands still; what was recorded
-//! is still put back, since taking it out would cost the prefix. What fails is taken back: a plan that is unsound,
-//! a provider that refuses, a round that fails. The request then goes on as if recovery were not there.
+//! If settings or a header switch recovery off, it decides nothing and its clock stands still.
+//! Recorded injections stay in requests, since their removal would break the prompt cache. After a
+//! failure (an invalid plan, a refusal by the provider, a failed tool round) the additions are
+//! withdrawn and the request continues without recovery.
 
 pub mod clock;
 pub mod course;
@@ -31,7 +31,7 @@ use crate::guard::injections::{Course, InjectionRecord};
 pub use clock::{RecoveryAction, RecoveryClock};
 pub use reminder::{Reminder, Reminders};
 
-/// What recovery remembers of a session.
+/// Recovery's part of a session state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryMemory {
     pub clock: RecoveryClock,
@@ -40,28 +40,28 @@ pub struct RecoveryMemory {
     pub records: Vec<InjectionRecord>,
     /// `None` in the first course.
     pub course: Option<Course>,
-    /// Our tools were added once, so they stay: a list of tools that changes costs the cache.
+    /// The proxy's tools were added once; they stay, since a changed list of tools breaks the cache.
     pub tools: bool,
-    /// Chosen once for a session.
+    /// Chosen once per session.
     pub language: Option<Language>,
-    /// The model asked for a new course together with calls of the client; it begins with the
-    /// next request.
+    /// The model asked for a new course beside calls of the client's tools; it begins with the next
+    /// request.
     pub clear_due: bool,
-    /// Clears asked for from outside that were carried out.
+    /// Clears by API commands so far.
     pub clears: u32,
-    /// What of recovery's additions a provider refused: the session goes on without it.
+    /// The session continues without these additions.
     pub refused: RefusedAdditions,
 }
 
-/// What of recovery's additions a provider refused. Stored as the flag `refused` of older states: their
-/// `false` and `true` are the first two.
+/// Additions of recovery that a provider refused. The first two are stored like `false` and `true` of
+/// a flag in older states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusedAdditions {
     #[default]
     Nothing,
-    /// A request was taken only without any of them.
+    /// The provider accepted a request only without any of them.
     All,
-    /// A request was taken only without a user message after a tool result.
+    /// The provider accepted a request only without a user message after a tool result.
     UserAfterTool,
 }
 
@@ -77,14 +77,14 @@ mod tests {
     use super::RefusedAdditions;
 
     #[test]
-    fn what_was_refused_is_read_from_the_flag_of_older_states() {
-        for (flag, read) in [
+    fn refused_additions_are_read_from_the_flag_of_older_states() {
+        for (flag, expected) in [
             (false, RefusedAdditions::Nothing),
             (true, RefusedAdditions::All),
         ] {
             let stored = postcard::to_stdvec(&flag).unwrap();
-            let found: RefusedAdditions = postcard::from_bytes(&stored).unwrap();
-            assert_eq!(found, read);
+            let refused: RefusedAdditions = postcard::from_bytes(&stored).unwrap();
+            assert_eq!(refused, expected);
         }
     }
 }

@@ -1,32 +1,32 @@
-//! Reminders: notes that the model keeps for itself. Together they are the continuation package
-//! of a session, and survive a clear.
+//! Reminders: notes that the model keeps for itself. They are the continuation package of a session
+//! and survive a clear.
 //!
-//! Bounded in number and length, also as they are stored: they stand in the state of a session
-//! twice, the second time in a course's preface. A note is kept as the model wrote it; what it
-//! could do to the fences around it is taken out when it is shown.
+//! Bounded in number and length, so that a state can hold them twice: once here and once in the
+//! preface of a course. A note is stored as the model wrote it; fence tags in it are neutralised when
+//! it is shown.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::guard::fence;
 
-/// Characters of one note.
+/// Most characters of one note.
 pub const MAX_NOTE_CHARS: usize = 4_000;
-/// Characters of a continuation block, which is a package by itself.
+/// Most characters of a continuation block.
 pub const MAX_PACKAGE_CHARS: usize = 8_000;
-/// Notes of a session.
+/// Most notes of a session.
 pub const MAX_NOTES: usize = 32;
-/// Characters of all notes.
+/// Most characters of all notes.
 pub const MAX_CHARS: usize = 16_000;
-/// Bytes of all notes: what a state can hold twice, whatever the script.
+/// Most bytes of all notes, so that a state can hold them twice in any script.
 pub const MAX_BYTES: usize = 20_000;
-/// A note that is cut is not shown shorter than this; characters.
+/// A shortened note is shown with at least this many characters.
 const LEAST_CHARS: usize = 100;
 
 /// One note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reminder {
-    /// Shown to the model as `r1`, `r2`, …; never used again in a session.
+    /// Shown to the model as `r1`, `r2`, …; never reused in a session.
     pub id: u32,
     pub text: Box<str>,
     pub kind: ReminderKind,
@@ -34,9 +34,9 @@ pub struct Reminder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReminderKind {
-    /// Added with a tool.
+    /// Saved with a tool.
     Note,
-    /// The newest continuation block of a reply; at most one.
+    /// From the newest continuation block; at most one.
     Package,
 }
 
@@ -48,15 +48,14 @@ pub struct Reminders {
     next: u32,
 }
 
-/// A note as it was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedReminder {
     pub id: u32,
-    /// It was longer than a note may be, and lost its end.
+    /// The note was cut at [`MAX_NOTE_CHARS`].
     pub cut: bool,
 }
 
-/// Why a note was not kept, changed or deleted.
+/// Why a note was not saved, changed or deleted. The texts are for the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReminderError {
     #[error("the reminder is empty")]
@@ -78,10 +77,10 @@ impl Reminders {
         self.notes.is_empty()
     }
 
-    /// Keeps a new note, without the white space around it, cut at [`MAX_NOTE_CHARS`].
+    /// Saves a new note, trimmed and cut at [`MAX_NOTE_CHARS`].
     ///
     /// # Errors
-    /// It is empty, or there is no room; nothing has changed then.
+    /// If it is empty or has no room. Then nothing changes.
     pub fn add_note(&mut self, text: &str) -> Result<SavedReminder, ReminderError> {
         let (text, cut) = cut_note(text, MAX_NOTE_CHARS)?;
         if self.notes.len() >= MAX_NOTES {
@@ -96,10 +95,10 @@ impl Reminders {
         Ok(SavedReminder { id, cut })
     }
 
-    /// Puts another text in the place of a note's, by the same rules.
+    /// Replaces the text of a note by the same rules.
     ///
     /// # Errors
-    /// There is no such note, the text is empty, or there is no room; nothing has changed then.
+    /// If there is no such note, or the text is empty or has no room. Then nothing changes.
     pub fn update_note(&mut self, id: u32, text: &str) -> Result<SavedReminder, ReminderError> {
         let at = self.find_note(id).ok_or(ReminderError::Unknown)?;
         let (text, cut) = cut_note(text, MAX_NOTE_CHARS)?;
@@ -110,24 +109,20 @@ impl Reminders {
         Ok(SavedReminder { id, cut })
     }
 
-    /// # Errors
-    /// There is no such note.
     pub fn delete_note(&mut self, id: u32) -> Result<(), ReminderError> {
         let at = self.find_note(id).ok_or(ReminderError::Unknown)?;
         self.notes.remove(at);
         Ok(())
     }
 
-    /// Keeps the text of a continuation block, tags and all else around it left out, in the place
-    /// of the one before, cut to what there is room for. Returns whether it holds anything.
+    /// Saves the text between the tags of a continuation block in place of the previous one, cut to
+    /// the remaining room. Returns whether any text was saved.
     pub fn keep_package(&mut self, block: &str) -> bool {
-        let before = self
-            .notes
-            .iter()
-            .position(|n| n.kind == ReminderKind::Package);
-        let room = self.remaining_room(before);
-        let Ok((text, _)) = cut_note(strip_package_tags(block), MAX_PACKAGE_CHARS.min(room.chars))
-        else {
+        let is_package = |note: &Reminder| note.kind == ReminderKind::Package;
+        let previous = self.notes.iter().position(is_package);
+        let room = self.remaining_room(previous);
+        let most = MAX_PACKAGE_CHARS.min(room.chars);
+        let Ok((text, _)) = cut_note(strip_package_tags(block), most) else {
             return false;
         };
         let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
@@ -136,23 +131,20 @@ impl Reminders {
         if text.is_empty() {
             return false;
         }
-        match before {
-            Some(at) => self.notes[at].text = text.into(),
-            None if self.notes.len() < MAX_NOTES => {
-                return self.push_note(text, ReminderKind::Package).is_some();
-            }
-            None => return false,
+        if let Some(at) = previous {
+            self.notes[at].text = text.into();
+            return true;
         }
-        true
+        self.notes.len() < MAX_NOTES && self.push_note(text, ReminderKind::Package).is_some()
     }
 
-    /// All notes between fences, oldest first. Nothing in them looks like a fence.
+    /// All notes between fences, oldest first, with fence tags in them neutralised.
     pub fn render_all(&self) -> String {
         self.render_within(|_| true)
     }
 
-    /// The newest notes that there is room for, oldest first; the oldest of them may lose its end.
-    /// All of them are kept, to be changed or deleted.
+    /// The newest notes that fit, oldest first; the oldest of them may be shortened. The stored notes
+    /// do not change.
     pub fn render_within(&self, fits: impl Fn(&str) -> bool) -> String {
         let mut shown = String::new();
         for note in self.notes.iter().rev() {
@@ -165,7 +157,8 @@ impl Reminders {
                 shown = whole;
                 continue;
             }
-            let halves = std::iter::successors(Some(text.chars().count() / 2), |n| Some(n / 2));
+            let half = text.chars().count() / 2;
+            let halves = std::iter::successors(Some(half), |chars| Some(chars / 2));
             let mut cuts = halves
                 .take_while(|&chars| chars >= LEAST_CHARS)
                 .filter_map(|chars| cut_note(&text, chars).ok());
@@ -188,14 +181,14 @@ impl Reminders {
         self.notes.iter().position(|note| note.id == id)
     }
 
-    /// What is free for one more note, or for the one in the place of `instead`.
-    fn remaining_room(&self, instead: Option<usize>) -> NoteRoom {
+    /// Room for one more note, or for a replacement of the note at index `replaced`.
+    fn remaining_room(&self, replaced: Option<usize>) -> NoteRoom {
         let mut room = NoteRoom {
             chars: MAX_CHARS,
             bytes: MAX_BYTES,
         };
         for (at, note) in self.notes.iter().enumerate() {
-            if Some(at) != instead {
+            if Some(at) != replaced {
                 room.chars = room.chars.saturating_sub(note.text.chars().count());
                 room.bytes = room.bytes.saturating_sub(note.text.len());
             }
@@ -204,7 +197,6 @@ impl Reminders {
     }
 }
 
-/// A note as it is shown.
 fn fence_note(id: u32, text: &str) -> String {
     let tag = fence::REMINDER;
     format!("<{tag} id=\"r{id}\">\n{text}\n</{tag}>")
@@ -222,7 +214,7 @@ impl NoteRoom {
     }
 }
 
-/// The beginning of a text, and whether there was more.
+/// The first `chars` of the trimmed text, and whether it was longer.
 fn cut_note(text: &str, chars: usize) -> Result<(&str, bool), ReminderError> {
     let text = text.trim();
     if text.is_empty() {
@@ -234,7 +226,7 @@ fn cut_note(text: &str, chars: usize) -> Result<(&str, bool), ReminderError> {
     })
 }
 
-/// What stands between the tags of a block, or in all of it where they are missing.
+/// The text between the tags of a block; a missing tag is no error.
 fn strip_package_tags(block: &str) -> &str {
     let mut text = block.trim();
     if let Some(rest) = text.strip_prefix('<')

@@ -1,7 +1,7 @@
-//! The four tools that the proxy executes itself.
+//! The four proxy-executed tools.
 //!
-//! Calls are a model's, so they may be anything: whatever is wrong with one becomes the tool's
-//! answer, which says what to do. Nothing here fails, and every answer is short.
+//! A model may write anything into a call. An error becomes the tool result, which tells the model
+//! what to do. Nothing here fails, and every tool result is short.
 
 mod arguments;
 mod offer;
@@ -17,50 +17,49 @@ const UPDATE: &str = "update_reminder";
 const DELETE: &str = "delete_reminder";
 const CLEAR: &str = "clear_mind";
 
-/// The names of our tools.
+/// The names of the proxy-executed tools.
 pub const TOOL_NAMES: &[&str] = &[ADD, UPDATE, DELETE, CLEAR];
 
-/// What calls of our tools came to.
+/// Results of proxy-executed calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutionOutcome {
-    /// For each call the whole item that answers it, in the format of the conversation.
+    /// For each call the tool result as a whole item, in the format of the conversation.
     pub results: Vec<Box<str>>,
     /// The model asks for a new course.
     pub clear: bool,
 }
 
-/// Executes the calls of our tools in one answer. Each gets an answer; the reminders change by those
-/// that could be carried out. A new course comes after all others, and not where one of them failed:
-/// what the model wanted to keep would be lost with it.
+/// Executes the proxy-executed calls of one answer. Each gets a tool result; the successful ones
+/// change the reminders. A call for a new course comes last. It is refused if another call failed,
+/// since the model would lose what it wanted to save.
 pub fn execute_calls(
     format: Format,
     calls: &[ProxyToolCall],
     reminders: &mut Reminders,
 ) -> ExecutionOutcome {
     let clears = |call: &ProxyToolCall| &*call.name == CLEAR;
-    let mut answers: Vec<_> = calls
-        .iter()
-        .map(|call| match clears(call) {
-            true => Err(NOT_CLEARED.to_owned()),
-            false => execute_call(call, reminders),
-        })
-        .collect();
-    let mut others = calls.iter().zip(&answers).filter(|(call, _)| !clears(call));
-    let mut failed = others.any(|(_, answer)| answer.is_err());
-    let mut executed = ExecutionOutcome::default();
-    for (call, answer) in calls.iter().zip(&mut answers) {
-        if clears(call) && !failed {
-            *answer = execute_call(call, reminders);
-            failed = answer.is_err();
-            executed.clear |= !failed;
+    let mut failed = false;
+    let mut results = vec![Err(NOT_CLEARED.to_owned()); calls.len()];
+    for (call, result) in calls.iter().zip(&mut results) {
+        if !clears(call) {
+            *result = execute_call(call, reminders);
+            failed |= result.is_err();
         }
     }
-    let told = answers.into_iter().zip(calls).map(|(answer, call)| {
-        let answer = answer.unwrap_or_else(|error| format!("Error: {error}"));
-        format.result_item(call, &answer)
+    let mut clear = false;
+    for (call, result) in calls.iter().zip(&mut results) {
+        if clears(call) && !failed {
+            *result = execute_call(call, reminders);
+            failed = result.is_err();
+            clear |= !failed;
+        }
+    }
+    let items = results.into_iter().zip(calls).map(|(result, call)| {
+        let text = result.unwrap_or_else(|error| format!("Error: {error}"));
+        format.result_item(call, &text)
     });
-    executed.results = told.collect();
-    executed
+    let results = items.collect();
+    ExecutionOutcome { results, clear }
 }
 
 fn execute_call(call: &ProxyToolCall, reminders: &mut Reminders) -> Result<String, String> {
@@ -72,31 +71,26 @@ fn execute_call(call: &ProxyToolCall, reminders: &mut Reminders) -> Result<Strin
         ));
     }
     let arguments = ReminderArguments::from_json(&call.arguments)?;
-    match &*call.name {
-        ADD => {
-            let kept = reminders.add_note(&arguments.reminder_text().unwrap_or_default());
-            kept.map(|kept| format!("{} {GO_ON}", describe_saved(kept)))
-                .map_err(|refused| explain_error(refused, reminders))
-        }
+    let text = arguments.reminder_text().unwrap_or_default();
+    let done = match &*call.name {
+        ADD => reminders.add_note(&text).map(describe_saved),
         UPDATE => {
             let id = arguments.reminder_id(reminders)?;
-            let kept = reminders.update_note(id, &arguments.reminder_text().unwrap_or_default());
-            kept.map(|kept| format!("{} {GO_ON}", describe_saved(kept)))
-                .map_err(|refused| explain_error(refused, reminders))
+            reminders.update_note(id, &text).map(describe_saved)
         }
         DELETE => {
             let id = arguments.reminder_id(reminders)?;
             let deleted = reminders.delete_note(id);
-            deleted
-                .map(|()| format!("Reminder r{id} was deleted. {GO_ON}"))
-                .map_err(|refused| explain_error(refused, reminders))
+            deleted.map(|()| format!("Reminder r{id} was deleted."))
         }
-        CLEAR => execute_clear(&arguments, reminders),
-        _ => Err(format!(
-            "there is no such tool; there are {}.",
-            TOOL_NAMES.join(", ")
-        )),
-    }
+        CLEAR => return execute_clear(&text, reminders),
+        _ => {
+            let names = TOOL_NAMES.join(", ");
+            return Err(format!("there is no such tool; there are {names}."));
+        }
+    };
+    done.map(|done| format!("{done} {GO_ON}"))
+        .map_err(|error| explain_error(error, reminders))
 }
 
 const NOT_CLEARED: &str = "clear_mind was not carried out and no reminder of it was saved, since \
@@ -104,27 +98,21 @@ another call of the same reply failed. Correct that call, then call clear_mind a
 
 const GO_ON: &str = "Go on with the work.";
 
-fn execute_clear(
-    arguments: &ReminderArguments,
-    reminders: &mut Reminders,
-) -> Result<String, String> {
-    let content = arguments
-        .reminder_text()
-        .filter(|text| !text.trim().is_empty());
-    let mut answer = String::new();
-    if let Some(content) = content {
-        let kept = reminders.add_note(&content).map_err(|refused| {
-            let why = explain_error(refused, reminders);
+fn execute_clear(text: &str, reminders: &mut Reminders) -> Result<String, String> {
+    let mut result = String::new();
+    if !text.trim().is_empty() {
+        let saved = reminders.add_note(text).map_err(|error| {
+            let why = explain_error(error, reminders);
             format!("nothing was cleared, since the reminder could not be saved: {why}")
         })?;
-        answer = describe_saved(kept) + " ";
+        result = describe_saved(saved) + " ";
     }
-    Ok(answer + "A new course begins. " + GO_ON)
+    Ok(result + "A new course begins. " + GO_ON)
 }
 
-fn describe_saved(kept: SavedReminder) -> String {
-    let id = kept.id;
-    if kept.cut {
+fn describe_saved(saved: SavedReminder) -> String {
+    let id = saved.id;
+    if saved.cut {
         let most = reminder::MAX_NOTE_CHARS;
         format!("Saved as r{id}, cut to its first {most} characters.")
     } else {
@@ -132,34 +120,23 @@ fn describe_saved(kept: SavedReminder) -> String {
     }
 }
 
-/// What is wrong, and what to do.
-fn explain_error(refused: ReminderError, reminders: &Reminders) -> String {
-    let remedy = match refused {
+/// The error with a remedy.
+fn explain_error(error: ReminderError, reminders: &Reminders) -> String {
+    let notes = reminders.notes().iter();
+    let ids: Vec<_> = notes.map(|note| format!("r{}", note.id)).collect();
+    let ids = ids.join(", ");
+    let remedy = match error {
         ReminderError::Empty => "Write its text into content.".to_owned(),
-        ReminderError::TooMany => format!(
-            "Update or delete one of them first: {}.",
-            list_ids(reminders)
-        ),
-        ReminderError::TooLong => format!(
-            "Write it shorter, or update or delete another one first: {}.",
-            list_ids(reminders)
-        ),
+        ReminderError::TooMany => format!("Update or delete one of them first: {ids}."),
+        ReminderError::TooLong => {
+            format!("Write it shorter, or update or delete another one first: {ids}.")
+        }
         ReminderError::Unknown if reminders.is_empty() => {
             format!("There are none yet; save one with {ADD}.")
         }
-        ReminderError::Unknown => format!("There are {}.", list_ids(reminders)),
+        ReminderError::Unknown => format!("There are {ids}."),
     };
-    format!("{refused}. {remedy}")
-}
-
-/// The ids of all reminders.
-fn list_ids(reminders: &Reminders) -> String {
-    let ids: Vec<_> = reminders
-        .notes()
-        .iter()
-        .map(|note| format!("r{}", note.id))
-        .collect();
-    ids.join(", ")
+    format!("{error}. {remedy}")
 }
 
 #[cfg(test)]

@@ -36,32 +36,27 @@ fn result(text: &str) -> Value {
 fn preface(messages: &[Value], removed: &[usize], memory: &RecoveryMemory) -> String {
     let conversation = conversation(messages);
     let prompts = Prompts::default();
-    let course = begin_course(&conversation, removed, 7, memory, english(&prompts), |_| {
-        true
-    });
-    assert_eq!(
-        (course.number, course.boundary),
-        (memory.course_number() + 1, 7)
-    );
+    let wording = english(&prompts);
+    let course = begin_course(&conversation, removed, 7, memory, wording, |_| true);
+    assert_eq!(course.number, memory.course_number() + 1);
+    assert_eq!(course.boundary, 7);
     course.preface.into()
 }
 
 #[test]
-fn the_reminders_stand_in_the_preface() {
+fn the_preface_holds_the_reminders() {
     let mut memory = RecoveryMemory::default();
     memory.reminders.add_note("run cargo test").unwrap();
     let text = preface(&[user("task"), user("more")], &[1], &memory);
     assert!(text.starts_with("[Note by the context guard"), "{text}");
     assert!(text.contains("Course 2 of this conversation"), "{text}");
-    assert!(
-        text.ends_with("\n\n<reminder id=\"r1\">\nrun cargo test\n</reminder>"),
-        "{text}"
-    );
+    let note = "\n\n<reminder id=\"r1\">\nrun cargo test\n</reminder>";
+    assert!(text.ends_with(note), "{text}");
     assert!(!text.contains("more"), "{text}");
 }
 
 #[test]
-fn reminders_of_an_older_course_have_facts_beside_them() {
+fn facts_follow_reminders_of_an_older_course() {
     let messages = [user("task"), user("a wish")];
     let mut memory = RecoveryMemory::default();
     memory.reminders.add_note("note").unwrap();
@@ -74,13 +69,8 @@ fn reminders_of_an_older_course_have_facts_beside_them() {
     for number in [3, 4] {
         let course = begun(&memory);
         assert_eq!(course.number, number);
-        assert!(
-            course.preface.ends_with(
-                "note\n</reminder>\n<facts of=\"what the user said\">\n- a wish\n</facts>"
-            ),
-            "{}",
-            course.preface
-        );
+        let end = "note\n</reminder>\n<facts of=\"what the user said\">\n- a wish\n</facts>";
+        assert!(course.preface.ends_with(end), "{}", course.preface);
         memory.course = Some(course);
     }
     memory.reminders.update_note(1, "another").unwrap();
@@ -89,7 +79,7 @@ fn reminders_of_an_older_course_have_facts_beside_them() {
 }
 
 #[test]
-fn without_reminders_facts_stand_in() {
+fn without_reminders_the_preface_holds_facts() {
     let messages = [
         user("the task"),
         call("read_file", r#"{"path":"src/main.rs"}"#),
@@ -122,7 +112,7 @@ fn without_reminders_facts_stand_in() {
 }
 
 #[test]
-fn all_wishes_and_the_newest_of_the_rest_are_shown() {
+fn facts_hold_all_user_messages_and_the_newest_calls_and_errors() {
     let mut messages = vec![user("task")];
     for n in 0..40 {
         messages.push(user(&format!("wish {n}.")));
@@ -134,7 +124,7 @@ fn all_wishes_and_the_newest_of_the_rest_are_shown() {
     for (found, least, most) in [("wish", 0, 40), ("edit", 30, 10), ("error", 34, 6)] {
         let lines: Vec<_> = text
             .lines()
-            .filter(|l| l.starts_with(&format!("- {found}")))
+            .filter(|line| line.starts_with(&format!("- {found}")))
             .collect();
         assert_eq!(lines.len(), most, "{text}");
         assert!(lines[0].contains(&least.to_string()), "{text}");
@@ -143,7 +133,7 @@ fn all_wishes_and_the_newest_of_the_rest_are_shown() {
 }
 
 #[test]
-fn with_nothing_left_out_there_is_a_head_only() {
+fn the_preface_is_a_head_only_if_nothing_is_removed() {
     let text = preface(&[user("task")], &[], &RecoveryMemory::default());
     assert!(text.ends_with("not requests.]"), "{text}");
     // The first user message is the task, which stays.
@@ -154,31 +144,23 @@ fn with_nothing_left_out_there_is_a_head_only() {
 }
 
 #[test]
-fn half_a_surrogate_pair_is_no_trouble() {
+fn lone_surrogates_are_replaced() {
     let body = r#"{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b \ud800 c"},
         {"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f\udc00","arguments":"\ud800 x/y"}}]},
         {"role":"tool","tool_call_id":"c","content":"error \ud800"}]}"#;
     let conversation = index_body(Bytes::from(body)).unwrap();
-    let course = begin_course(
-        &conversation,
-        &[1, 2, 3],
-        1,
-        &RecoveryMemory::default(),
-        Wording {
-            prompts: &Prompts::default(),
-            language: Language::Chinese,
-        },
-        |_| true,
-    );
-    assert!(
-        course.preface.contains("b \u{FFFD} c"),
-        "{}",
-        course.preface
-    );
-    assert!(course.preface.contains("第 2 程"));
+    let memory = RecoveryMemory::default();
+    let wording = Wording {
+        prompts: &Prompts::default(),
+        language: Language::Chinese,
+    };
+    let course = begin_course(&conversation, &[1, 2, 3], 1, &memory, wording, |_| true);
+    let preface = &course.preface;
+    assert!(preface.contains("b \u{FFFD} c"), "{preface}");
+    assert!(preface.contains("第 2 程"));
 }
 
-/// The longest notes and the longest facts, in windows that could not hold them.
+/// The longest notes and the longest facts, in windows that cannot hold them.
 #[test]
 fn a_preface_leaves_room_for_work_in_a_small_window() {
     let mut full = RecoveryMemory::default();
@@ -204,22 +186,13 @@ fn a_preface_leaves_room_for_work_in_a_small_window() {
         };
         let boundary = guard::find_course_boundary(&conversation, &policy).unwrap();
         let removed = guard::list_removed_messages(&conversation, boundary);
+        let fits = guard::preface_fit_check(&conversation, &policy);
+        let prompts = Prompts::default();
+        let wording = english(&prompts);
         for memory in [&full, &RecoveryMemory::default()] {
-            let room = guard::preface_fit_check(&conversation, &policy);
-            let prompts = Prompts::default();
-            let course = begin_course(
-                &conversation,
-                &removed,
-                boundary,
-                memory,
-                english(&prompts),
-                room,
-            );
+            let course = begin_course(&conversation, &removed, boundary, memory, wording, &fits);
             let text = &*course.preface;
-            assert!(
-                guard::preface_fit_check(&conversation, &policy)(text),
-                "{window}: {text}"
-            );
+            assert!(fits(text), "{window}: {text}");
             assert!(text.starts_with("[Note by the context guard"));
             if memory.reminders.is_empty() {
                 assert_eq!(text.contains("<facts"), !removed.is_empty(), "{window}");
@@ -227,12 +200,12 @@ fn a_preface_leaves_room_for_work_in_a_small_window() {
                 assert!(text.contains("the newest the newest"), "{window}: {text}");
                 assert_eq!(text.contains("old old"), window > 8_192, "{window}");
             }
-            let ours = Injections {
+            let injections = Injections {
                 course: Some(course),
                 ..Injections::default()
             };
             let recall = Recall {
-                injections: ours,
+                injections,
                 ..Recall::default()
             };
             let report = guard::plan(&conversation, &policy, &recall).report;
@@ -276,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn facts_are_bounded_and_fenced_whatever_was_said(
+    fn facts_of_any_conversation_are_bounded_and_fenced(
         messages in prop::collection::vec(message(), 0..60),
         skip in 0usize..70,
         most in 0usize..MAX_FACTS_CHARS,

@@ -10,17 +10,15 @@ fn texts(reminders: &Reminders) -> Vec<&str> {
 #[test]
 fn notes_are_added_changed_and_deleted_by_id() {
     let mut reminders = Reminders::default();
-    assert_eq!(
-        reminders.add_note(" one\n"),
-        Ok(SavedReminder { id: 1, cut: false })
-    );
+    let saved = reminders.add_note(" one\n");
+    assert_eq!(saved, Ok(SavedReminder { id: 1, cut: false }));
     assert_eq!(reminders.add_note("two").unwrap().id, 2);
     assert_eq!(reminders.update_note(1, "first").unwrap().id, 1);
     assert_eq!(texts(&reminders), ["first", "two"]);
     assert_eq!(reminders.delete_note(2), Ok(()));
     assert_eq!(reminders.delete_note(2), Err(ReminderError::Unknown));
     assert_eq!(reminders.update_note(2, "x"), Err(ReminderError::Unknown));
-    // No id comes back.
+    // No id is reused.
     assert_eq!(reminders.add_note("three").unwrap().id, 3);
     assert_eq!(reminders.add_note(" \n"), Err(ReminderError::Empty));
     assert_eq!(reminders.update_note(1, ""), Err(ReminderError::Empty));
@@ -28,15 +26,13 @@ fn notes_are_added_changed_and_deleted_by_id() {
 }
 
 #[test]
-fn too_much_is_cut_or_refused() {
+fn long_notes_are_cut_and_too_many_are_refused() {
     let mut reminders = Reminders::default();
     let long = "字".repeat(MAX_NOTE_CHARS + 1);
-    assert_eq!(
-        reminders.add_note(&long),
-        Ok(SavedReminder { id: 1, cut: true })
-    );
+    let saved = reminders.add_note(&long);
+    assert_eq!(saved, Ok(SavedReminder { id: 1, cut: true }));
     assert_eq!(reminders.notes()[0].text.chars().count(), MAX_NOTE_CHARS);
-    // Twelve thousand bytes of twenty.
+    // Two such notes have more than 20,000 bytes.
     assert_eq!(reminders.add_note(&long), Err(ReminderError::TooLong));
     reminders.update_note(1, "x").unwrap();
     let most = "x".repeat(MAX_NOTE_CHARS);
@@ -44,10 +40,8 @@ fn too_much_is_cut_or_refused() {
         assert!(!reminders.add_note(&most).unwrap().cut);
     }
     assert_eq!(reminders.add_note(&most), Err(ReminderError::TooLong));
-    assert_eq!(
-        reminders.update_note(1, &most),
-        Ok(SavedReminder { id: 1, cut: false })
-    );
+    let updated = reminders.update_note(1, &most);
+    assert_eq!(updated, Ok(SavedReminder { id: 1, cut: false }));
     assert_eq!(reminders.add_note("x"), Err(ReminderError::TooLong));
     for id in 1..=4 {
         reminders.delete_note(id).unwrap();
@@ -60,7 +54,7 @@ fn too_much_is_cut_or_refused() {
 }
 
 #[test]
-fn the_newest_package_replaces_the_one_before() {
+fn a_new_package_replaces_the_previous_one() {
     let mut reminders = Reminders::default();
     let block = |text: &str| format!("<continuation_package>{text}</continuation_package>");
     assert!(reminders.keep_package(&block("\nfirst\n")));
@@ -69,7 +63,7 @@ fn the_newest_package_replaces_the_one_before() {
     assert!(!reminders.keep_package(&block(" ")));
     assert_eq!(texts(&reminders), ["second </b>", "note"]);
     assert_eq!(reminders.notes()[0].kind, ReminderKind::Package);
-    // A block that was cut short, or came without its tags.
+    // A block without its end tag, or without any tag.
     assert!(reminders.keep_package("<continuation_package lang=\"en\">third"));
     assert_eq!(texts(&reminders)[0], "third");
     assert!(reminders.keep_package("fourth"));
@@ -81,7 +75,7 @@ fn the_newest_package_replaces_the_one_before() {
 }
 
 #[test]
-fn the_rendering_is_fenced() {
+fn rendered_notes_are_fenced() {
     let mut reminders = Reminders::default();
     assert_eq!(reminders.render_all(), "");
     reminders.add_note("run cargo test").unwrap();
@@ -94,7 +88,7 @@ fn the_rendering_is_fenced() {
 }
 
 #[test]
-fn where_there_is_little_room_the_newest_are_shown() {
+fn the_newest_notes_are_shown_if_room_is_short() {
     let mut reminders = Reminders::default();
     for text in ["first ", "second ", "third "] {
         reminders.add_note(&text.repeat(100)).unwrap();
@@ -112,7 +106,7 @@ fn where_there_is_little_room_the_newest_are_shown() {
 }
 
 #[derive(Clone, Debug)]
-enum Act {
+enum Change {
     Add(String),
     Update(u32, String),
     Delete(u32),
@@ -136,12 +130,12 @@ fn text() -> impl Strategy<Value = String> {
         .prop_map(|(pieces, times)| pieces.concat().repeat(times))
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        4 => text().prop_map(Act::Add),
-        2 => (0u32..12, text()).prop_map(|(id, text)| Act::Update(id, text)),
-        1 => (0u32..12).prop_map(Act::Delete),
-        1 => text().prop_map(Act::Package),
+        4 => text().prop_map(Change::Add),
+        2 => (0u32..12, text()).prop_map(|(id, text)| Change::Update(id, text)),
+        1 => (0u32..12).prop_map(Change::Delete),
+        1 => text().prop_map(Change::Package),
     ]
 }
 
@@ -149,20 +143,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_bounds_hold_whatever_is_done(acts in prop::collection::vec(act(), 0..60)) {
+    fn any_changes_keep_the_bounds(changes in prop::collection::vec(change(), 0..60)) {
         let mut reminders = Reminders::default();
         let mut newest = 0;
-        for act in acts {
+        for change in changes {
             let before = reminders.clone();
-            let kept = match act {
-                Act::Add(text) => reminders.add_note(&text).map(|kept| {
-                    assert!(kept.id > newest, "an id came back");
+            let changed = match change {
+                Change::Add(text) => reminders.add_note(&text).map(|saved| {
+                    assert!(saved.id > newest, "an id was reused");
                 }).is_ok(),
-                Act::Update(id, text) => reminders.update_note(id, &text).is_ok(),
-                Act::Delete(id) => reminders.delete_note(id).is_ok(),
-                Act::Package(text) => reminders.keep_package(&text),
+                Change::Update(id, text) => reminders.update_note(id, &text).is_ok(),
+                Change::Delete(id) => reminders.delete_note(id).is_ok(),
+                Change::Package(text) => reminders.keep_package(&text),
             };
-            prop_assert!(kept || reminders == before);
+            prop_assert!(changed || reminders == before);
             newest = reminders.notes().iter().map(|note| note.id).max().unwrap_or(0).max(newest);
             let notes = reminders.notes();
             prop_assert!(notes.len() <= MAX_NOTES);

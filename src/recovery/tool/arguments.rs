@@ -1,27 +1,26 @@
-//! The arguments of a call, in the spellings that models produce.
+//! Parses the arguments of a call, with the mistakes that models make.
 
 use serde_json::{Map, Value};
 
 use super::{ReminderError, Reminders, explain_error};
 
-/// Names under which models put a reminder's text, the right ones first.
+/// Names that models use for a reminder's text, those of the schemas first.
 const CONTENT: [&str; 5] = ["content", "reminder_content", "text", "reminder", "note"];
 const ID: [&str; 2] = ["id", "reminder_id"];
 
 pub(super) struct ReminderArguments(Map<String, Value>);
 
 impl ReminderArguments {
-    /// Reads an object, also one that was encoded twice; nothing at all, or `null`, is one without
-    /// members.
+    /// Parses an object, also one that was encoded twice. Empty text and `null` are empty objects.
     ///
     /// # Errors
-    /// It is none; the message is for the model.
-    pub(super) fn from_json(written: &str) -> Result<Self, String> {
+    /// If it is no object; the message is for the model.
+    pub(super) fn from_json(json: &str) -> Result<Self, String> {
         let read = |text: &str| match text.trim() {
             "" => Ok(Value::Null),
             text => serde_json::from_str(text),
         };
-        let mut value = read(written);
+        let mut value = read(json);
         if let Ok(Value::String(inner)) = &value {
             value = read(inner);
         }
@@ -37,11 +36,9 @@ impl ReminderArguments {
         }
     }
 
-    /// The text of a reminder, if there is any.
     pub(super) fn reminder_text(&self) -> Option<String> {
         match self.first_present(&CONTENT)? {
             Value::String(text) => Some(text.clone()),
-            // A list of points is no less of a note.
             Value::Array(points) if points.iter().all(Value::is_string) => {
                 let points: Vec<_> = points.iter().filter_map(Value::as_str).collect();
                 Some(points.join("\n"))
@@ -50,10 +47,10 @@ impl ReminderArguments {
         }
     }
 
-    /// The number of a reminder: of `r3`, `"3"` or `3`.
+    /// The number of a reminder, written as `r3`, `"3"` or `3`.
     ///
     /// # Errors
-    /// There is none; the message is for the model.
+    /// If there is none; the message is for the model.
     pub(super) fn reminder_id(&self, reminders: &Reminders) -> Result<u32, String> {
         let number = match self.first_present(&ID) {
             Some(Value::String(id)) => {
@@ -70,11 +67,8 @@ impl ReminderArguments {
         number.ok_or_else(|| explain_error(ReminderError::Unknown, reminders))
     }
 
-    /// The first of these members that is there and not `null`.
     fn first_present(&self, names: &[&str]) -> Option<&Value> {
-        names
-            .iter()
-            .filter_map(|name| self.0.get(*name))
-            .find(|value| !value.is_null())
+        let mut present = names.iter().filter_map(|name| self.0.get(*name));
+        present.find(|value| !value.is_null())
     }
 }

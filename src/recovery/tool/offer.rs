@@ -1,7 +1,7 @@
-//! What a request can be asked: whether our tools may be added to it, and whether its answer may
-//! hold a continuation block.
+//! Whether the proxy's tools may be added to a request, and whether its answer may hold a continuation
+//! block.
 //!
-//! Where in doubt, nothing: a request that is left alone works as it did without us.
+//! In doubt nothing is added: an unchanged request works as it does without the proxy.
 
 use super::{TOOL_NAMES, schema};
 use crate::{
@@ -11,22 +11,22 @@ use crate::{
     recovery::{RecoveryAction, RecoveryClock, RecoveryMemory, language},
 };
 
-/// What a request can be asked.
+/// What recovery may add to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// Our tools go with it.
+    /// The proxy's tools.
     Tools {
         schemas: InjectedTools,
-        /// The model may call them. Where it may not, they stay for the sake of the prefix, and no
-        /// prompt is given.
+        /// The model may call them. If not, they are added for the prompt cache only, without a
+        /// prompt.
         callable: bool,
     },
-    /// A prompt of the text kind may be given. Says nothing of whether one is due.
+    /// A prompt for a continuation block, if one is due.
     Text,
     Nothing,
 }
 
-/// Decides what a request can be asked, by its own fields and by what was done before.
+/// Decides by the fields of a request and by the state of the session.
 pub fn decide_offer(
     conversation: &Conversation,
     settings: &RecoveryConfig,
@@ -36,19 +36,17 @@ pub fn decide_offer(
         return Offer::Nothing;
     }
     if !conversation.lists_tools() {
-        return match conversation.takes_plain_text() {
-            true => Offer::Text,
-            false => Offer::Nothing,
-        };
+        let is_text = conversation.takes_plain_text();
+        return if is_text { Offer::Text } else { Offer::Nothing };
     }
     let callable = conversation.may_call_tools() && !conversation.begins_answer();
     let added = match settings.tools {
         AddTools::Never => false,
         AddTools::Always => true,
-        // Tools that cannot be called are not worth a change of the prefix.
+        // A change of the prefix is not worth tools that cannot be called.
         AddTools::WhenDue => memory.tools || (callable && is_prompt_due(memory.clock)),
     };
-    // Schemas may be most of a body: they are read only where ours are to stand beside them.
+    // Schemas may be most of a body, so they are read only if tools are to be added.
     match added.then(|| conversation.tool_form(TOOL_NAMES)).flatten() {
         Some(form) => Offer::Tools {
             schemas: schema::get_tool_schemas(

@@ -1,4 +1,4 @@
-//! The schemas of our tools: compact, since every request carries them.
+//! Schemas of the proxy-executed tools: compact, since every request carries them.
 
 use std::sync::LazyLock;
 
@@ -11,19 +11,19 @@ use crate::{
     recovery::Language,
 };
 
-/// The schemas, as a request of that form carries them.
+/// The schemas in the form of a request's own tools.
 pub(super) fn get_tool_schemas(form: ToolForm, language: Language) -> InjectedTools {
-    static WRITTEN: LazyLock<[[Bytes; ToolForm::ALL.len()]; 2]> = LazyLock::new(|| {
+    static SCHEMAS: LazyLock<[[Bytes; ToolForm::ALL.len()]; 2]> = LazyLock::new(|| {
         [&ENGLISH, &CHINESE]
             .map(|texts| ToolForm::ALL.map(|form| Bytes::from(write_schemas(texts, form))))
     });
     InjectedTools {
         field: form.field_name(),
-        json: WRITTEN[language as usize][form as usize].clone(),
+        json: SCHEMAS[language as usize][form as usize].clone(),
     }
 }
 
-/// What the tools and their arguments are for.
+/// Descriptions of the tools and their arguments.
 struct SchemaTexts {
     add: &'static str,
     content: &'static str,
@@ -56,21 +56,14 @@ const CHINESE: SchemaTexts = SchemaTexts {
 };
 
 fn write_schemas(texts: &SchemaTexts, form: ToolForm) -> String {
-    let argument = |name, description| ToolArgument {
+    let argument = |name, description, required| ToolArgument {
         name,
         description,
-        required: true,
+        required,
     };
-    let (id, content) = (
-        || argument("id", texts.id),
-        || argument("content", texts.content),
-    );
-    let last = ToolArgument {
-        name: "reminder_content",
-        description: texts.last,
-        required: false,
-    };
-    let plain = argument("content", "");
+    let content = |description| argument("content", description, true);
+    let id = || argument("id", texts.id, true);
+    let last = argument("reminder_content", texts.last, false);
     let tool = |name, description, arguments: &[ToolArgument]| {
         form.write_tool(&ToolSchema {
             name,
@@ -79,8 +72,8 @@ fn write_schemas(texts: &SchemaTexts, form: ToolForm) -> String {
         })
     };
     [
-        tool(ADD, texts.add, &[content()]),
-        tool(UPDATE, texts.update, &[id(), plain]),
+        tool(ADD, texts.add, &[content(texts.content)]),
+        tool(UPDATE, texts.update, &[id(), content("")]),
         tool(DELETE, texts.delete, &[id()]),
         tool(CLEAR, texts.clear, &[last]),
     ]
@@ -95,28 +88,28 @@ mod tests {
     use crate::recovery::tool::TOOL_NAMES;
 
     fn elements(form: ToolForm, language: Language) -> Vec<Value> {
-        let own = get_tool_schemas(form, language);
-        let list = format!("[{}]", std::str::from_utf8(&own.json).unwrap());
+        let schemas = get_tool_schemas(form, language);
+        let list = format!("[{}]", std::str::from_utf8(&schemas.json).unwrap());
         serde_json::from_str(&list).unwrap()
     }
 
     #[test]
-    fn they_are_valid_and_compact_in_every_form() {
+    fn schemas_are_valid_and_compact_in_every_form() {
         for language in [Language::English, Language::Chinese] {
             for form in [
                 ToolForm::ChatTools,
                 ToolForm::ChatStrictTools,
                 ToolForm::ChatFunctions,
             ] {
-                let own = get_tool_schemas(form, language);
-                assert_eq!(own.field == "functions", form == ToolForm::ChatFunctions);
-                let text = std::str::from_utf8(&own.json).unwrap();
+                let schemas = get_tool_schemas(form, language);
+                let strict = form == ToolForm::ChatStrictTools;
+                assert_eq!(
+                    schemas.field == "functions",
+                    form == ToolForm::ChatFunctions
+                );
+                let text = std::str::from_utf8(&schemas.json).unwrap();
                 let chars = text.chars().count();
-                let most = if form == ToolForm::ChatStrictTools {
-                    1_800
-                } else {
-                    1_500
-                };
+                let most = if strict { 1_800 } else { 1_500 };
                 assert!(chars <= most, "{form:?} {language:?}: {chars}");
                 let tokens = tiktoken_rs::o200k_base_singleton().encode_ordinary(text);
                 let tokens = tokens.len();
@@ -136,16 +129,13 @@ mod tests {
                 assert_eq!(names, TOOL_NAMES);
                 for element in &elements {
                     let function = function(element);
-                    let strict = form == ToolForm::ChatStrictTools;
                     assert_eq!(function.get("strict").is_some(), strict);
                     let parameters = &function["parameters"];
                     assert_eq!(parameters.get("additionalProperties").is_some(), strict);
                     let properties = parameters["properties"].as_object().unwrap();
-                    let required = parameters
-                        .get("required")
-                        .map_or(0, |r| r.as_array().unwrap().len());
                     if strict {
-                        assert_eq!(required, properties.len());
+                        let required = parameters["required"].as_array().unwrap();
+                        assert_eq!(required.len(), properties.len());
                     }
                 }
             }
@@ -153,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_optional_may_be_null_where_strict() {
+    fn optional_arguments_of_strict_tools_may_be_null() {
         let kind = |form| {
             let clear = elements(form, Language::English).pop().unwrap();
             clear["function"]["parameters"]["properties"]["reminder_content"]["type"].clone()

@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use super::*;
 
-fn own(name: &str, arguments: &str) -> ProxyToolCall {
+fn call(name: &str, arguments: &str) -> ProxyToolCall {
     ProxyToolCall {
         id: "call_1".into(),
         name: name.into(),
@@ -12,11 +12,11 @@ fn own(name: &str, arguments: &str) -> ProxyToolCall {
     }
 }
 
-/// What one call is answered, and whether a new course is asked for.
-fn said(call: &ProxyToolCall, reminders: &mut Reminders) -> (String, bool) {
+/// The tool result of one call, and whether it asks for a new course.
+fn execute(call: &ProxyToolCall, reminders: &mut Reminders) -> (String, bool) {
     let executed = execute_calls(Format::Chat, std::slice::from_ref(call), reminders);
     let [message] = &executed.results[..] else {
-        panic!("{} answers", executed.results.len());
+        panic!("{} tool results", executed.results.len());
     };
     let message: Value = serde_json::from_str(message).unwrap();
     if call.legacy {
@@ -26,14 +26,12 @@ fn said(call: &ProxyToolCall, reminders: &mut Reminders) -> (String, bool) {
         assert_eq!(message["role"], "tool");
         assert_eq!(message["tool_call_id"], &*call.id);
     }
-    (
-        message["content"].as_str().unwrap().to_owned(),
-        executed.clear,
-    )
+    let text = message["content"].as_str().unwrap();
+    (text.to_owned(), executed.clear)
 }
 
-fn answer(name: &str, arguments: &str, reminders: &mut Reminders) -> String {
-    said(&own(name, arguments), reminders).0
+fn result(name: &str, arguments: &str, reminders: &mut Reminders) -> String {
+    execute(&call(name, arguments), reminders).0
 }
 
 fn texts(reminders: &Reminders) -> Vec<&str> {
@@ -41,14 +39,14 @@ fn texts(reminders: &Reminders) -> Vec<&str> {
 }
 
 #[test]
-fn each_tool_does_what_it_says() {
+fn each_tool_changes_the_reminders() {
     let mut notes = Reminders::default();
     let calls = [
-        own(ADD, r#"{"content":"one"}"#),
-        own(ADD, r#"{"content":"two"}"#),
-        own(UPDATE, r#"{"id":"r1","content":"first"}"#),
-        own(DELETE, r#"{"id":"r2"}"#),
-        own(CLEAR, r#"{"reminder_content":"last"}"#),
+        call(ADD, r#"{"content":"one"}"#),
+        call(ADD, r#"{"content":"two"}"#),
+        call(UPDATE, r#"{"id":"r1","content":"first"}"#),
+        call(DELETE, r#"{"id":"r2"}"#),
+        call(CLEAR, r#"{"reminder_content":"last"}"#),
     ];
     let executed = execute_calls(Format::Chat, &calls, &mut notes);
     assert!(executed.clear);
@@ -64,20 +62,20 @@ fn each_tool_does_what_it_says() {
 #[test]
 fn nothing_is_cleared_beside_a_call_that_failed() {
     let failing = [
-        own(ADD, r#"{"content":" "}"#),
-        own(UPDATE, r#"{"id":"r7","content":"x"}"#),
-        own(DELETE, "{}"),
-        own(ADD, "no JSON"),
+        call(ADD, r#"{"content":" "}"#),
+        call(UPDATE, r#"{"id":"r7","content":"x"}"#),
+        call(DELETE, "{}"),
+        call(ADD, "no JSON"),
         ProxyToolCall {
             overlong: true,
-            ..own(ADD, "{}")
+            ..call(ADD, "{}")
         },
     ];
     for failed in failing {
         for first in [true, false] {
             let mut notes = Reminders::default();
-            let clear = own(CLEAR, r#"{"reminder_content":"last"}"#);
-            let kept = own(ADD, r#"{"content":"kept"}"#);
+            let clear = call(CLEAR, r#"{"reminder_content":"last"}"#);
+            let kept = call(ADD, r#"{"content":"kept"}"#);
             let calls = match first {
                 true => [clear, kept, failed.clone()],
                 false => [failed.clone(), kept, clear],
@@ -86,28 +84,33 @@ fn nothing_is_cleared_beside_a_call_that_failed() {
             assert!(!executed.clear);
             assert_eq!(texts(&notes), ["kept"], "what could be saved is");
             assert_eq!(executed.results.len(), 3);
-            let told = |at: usize| executed.results[at].contains("clear_mind was not carried out");
-            assert_eq!([told(0), told(1), told(2)], [first, false, !first]);
-            let error = |at: usize| executed.results[at].contains("Error: ");
-            assert_eq!([error(0), error(1), error(2)], [true, false, true]);
+            let with = |text: &str| -> Vec<bool> {
+                let results = executed.results.iter();
+                results.map(|result| result.contains(text)).collect()
+            };
+            assert_eq!(
+                with("clear_mind was not carried out"),
+                [first, false, !first]
+            );
+            assert_eq!(with("Error: "), [true, false, true]);
         }
     }
 }
 
 #[test]
-fn a_legacy_call_is_answered_as_one() {
+fn a_legacy_call_gets_a_legacy_result() {
     let call = ProxyToolCall {
         legacy: true,
         id: "".into(),
-        ..own(ADD, r#"{"content":"x"}"#)
+        ..call(ADD, r#"{"content":"x"}"#)
     };
-    let (answer, clear) = said(&call, &mut Reminders::default());
-    assert_eq!(answer, "Saved as r1. Go on with the work.");
+    let (result, clear) = execute(&call, &mut Reminders::default());
+    assert_eq!(result, "Saved as r1. Go on with the work.");
     assert!(!clear);
 }
 
 #[test]
-fn arguments_are_understood_as_models_write_them() {
+fn arguments_are_read_as_models_write_them() {
     for (arguments, kept) in [
         (r#"{"content":" a \n"}"#, "a"),
         (r#"{"text":"a","priority":"high"}"#, "a"),
@@ -119,7 +122,7 @@ fn arguments_are_understood_as_models_write_them() {
         ("\n{\"content\":\"a\"}", "a"),
     ] {
         let mut notes = Reminders::default();
-        answer(ADD, arguments, &mut notes);
+        result(ADD, arguments, &mut notes);
         assert_eq!(texts(&notes), [kept], "{arguments}");
     }
     for id in [
@@ -133,11 +136,9 @@ fn arguments_are_understood_as_models_write_them() {
     ] {
         let mut notes = Reminders::default();
         notes.add_note("x").unwrap();
-        let answer = answer(DELETE, &format!(r#"{{"id":{id}}}"#), &mut notes);
-        assert_eq!(
-            answer, "Reminder r1 was deleted. Go on with the work.",
-            "{id}"
-        );
+        let deleted = result(DELETE, &format!(r#"{{"id":{id}}}"#), &mut notes);
+        let expected = "Reminder r1 was deleted. Go on with the work.";
+        assert_eq!(deleted, expected, "{id}");
     }
     for nothing in [
         "",
@@ -149,14 +150,14 @@ fn arguments_are_understood_as_models_write_them() {
         "\"\"",
     ] {
         let mut notes = Reminders::default();
-        let (answer, clear) = said(&own(CLEAR, nothing), &mut notes);
+        let (result, clear) = execute(&call(CLEAR, nothing), &mut notes);
         assert!(clear && notes.is_empty(), "{nothing}");
-        assert_eq!(answer, "A new course begins. Go on with the work.");
+        assert_eq!(result, "A new course begins. Go on with the work.");
     }
 }
 
 #[test]
-fn what_is_wrong_is_answered_with_what_to_do() {
+fn errors_tell_the_model_what_to_do() {
     let mut notes = Reminders::default();
     notes.add_note("x").unwrap();
     notes.add_note("y").unwrap();
@@ -190,51 +191,49 @@ fn what_is_wrong_is_answered_with_what_to_do() {
              delete_reminder, clear_mind.",
         ),
     ] {
-        let (answer, clear) = said(&own(name, arguments), &mut notes);
-        assert_eq!(answer, expected, "{name} {arguments}");
+        let (result, clear) = execute(&call(name, arguments), &mut notes);
+        assert_eq!(result, expected, "{name} {arguments}");
         assert!(!clear);
     }
     assert_eq!(notes, before);
-    let none = answer(DELETE, r#"{"id":1}"#, &mut Reminders::default());
+    let none = result(DELETE, r#"{"id":1}"#, &mut Reminders::default());
     assert!(none.ends_with("There are none yet; save one with add_reminder."));
 }
 
 #[test]
-fn what_is_too_long_is_cut_or_refused() {
+fn long_reminders_are_cut_or_refused() {
     let mut notes = Reminders::default();
     let long = format!(r#"{{"content":"{}"}}"#, "x".repeat(5_000));
-    let first = answer(ADD, &long, &mut notes);
-    assert_eq!(
-        first,
-        "Saved as r1, cut to its first 4000 characters. Go on with the work."
-    );
+    let first = result(ADD, &long, &mut notes);
+    let expected = "Saved as r1, cut to its first 4000 characters. Go on with the work.";
+    assert_eq!(first, expected);
     for _ in 0..3 {
-        answer(ADD, &long, &mut notes);
+        result(ADD, &long, &mut notes);
     }
-    let full = answer(ADD, &long, &mut notes);
+    let full = result(ADD, &long, &mut notes);
     assert!(full.starts_with("Error: all reminders together"), "{full}");
     assert!(full.contains("update or delete"), "{full}");
     assert!(full.ends_with("r1, r2, r3, r4."), "{full}");
-    // What could not be saved must not be cleared away.
-    let (kept, clear) = said(&own(CLEAR, r#"{"reminder_content":"x"}"#), &mut notes);
+    // Nothing is cleared if the reminder cannot be saved.
+    let (refused, clear) = execute(&call(CLEAR, r#"{"reminder_content":"x"}"#), &mut notes);
+    assert!(!clear);
     assert!(
-        !clear && kept.starts_with("Error: nothing was cleared"),
-        "{kept}"
+        refused.starts_with("Error: nothing was cleared"),
+        "{refused}"
     );
-
     let overlong = ProxyToolCall {
         overlong: true,
-        ..own(ADD, r#"{"content":"the beginning"#)
+        ..call(ADD, r#"{"content":"the beginning"#)
     };
-    let (answer, _) = said(&overlong, &mut Reminders::default());
-    assert!(answer.contains("at most 4000 characters"), "{answer}");
+    let (result, _) = execute(&overlong, &mut Reminders::default());
+    assert!(result.contains("at most 4000 characters"), "{result}");
 }
 
 #[test]
-fn adding_for_ever_ends_in_refusals() {
+fn the_number_of_reminders_is_bounded() {
     let mut notes = Reminders::default();
     let calls: Vec<_> = (0..1_000)
-        .map(|n| own(ADD, &format!(r#"{{"content":"{n}"}}"#)))
+        .map(|n| call(ADD, &format!(r#"{{"content":"{n}"}}"#)))
         .collect();
     let executed = execute_calls(Format::Chat, &calls, &mut notes);
     assert_eq!(executed.results.len(), 1_000);
@@ -244,13 +243,13 @@ fn adding_for_ever_ends_in_refusals() {
 
 proptest! {
     #[test]
-    fn whatever_is_called_gets_a_short_answer(
+    fn any_call_gets_a_short_result(
         calls in prop::collection::vec((prop::sample::select(TOOL_NAMES), arguments(), any::<bool>(), any::<bool>()), 0..40)
     ) {
         let calls: Vec<_> = calls.into_iter().map(|(name, arguments, legacy, overlong)| ProxyToolCall {
             legacy,
             overlong,
-            ..own(name, &arguments)
+            ..call(name, &arguments)
         }).collect();
         let mut notes = Reminders::default();
         let executed = execute_calls(Format::Chat, &calls, &mut notes);

@@ -11,14 +11,18 @@ const USER: &str = r#"{"role":"user","content":"hi"}"#;
 const TOOLS: &str = r#""tools":[{"type":"function","function":{"name":"read","parameters":{}}}]"#;
 const FUNCTIONS: &str = r#""functions":[{"name":"read","parameters":{}}]"#;
 
-fn due() -> RecoveryMemory {
+fn with_clock(clock: RecoveryClock) -> RecoveryMemory {
     RecoveryMemory {
-        clock: RecoveryClock::Caution {
-            due: true,
-            since: 0,
-        },
+        clock,
         ..RecoveryMemory::default()
     }
+}
+
+fn due() -> RecoveryMemory {
+    with_clock(RecoveryClock::Caution {
+        due: true,
+        since: 0,
+    })
 }
 
 fn added() -> RecoveryMemory {
@@ -46,14 +50,11 @@ fn offer(fields: &str, memory: &RecoveryMemory) -> Offer {
     decide_offer(&request(fields, USER), &settings, memory)
 }
 
-/// `tools`, `functions`, `text` or `-`, with a `!` where the tools cannot be called.
+/// `tools`, `functions`, `text` or `-`, with a `!` if the tools cannot be called.
 fn short(offer: &Offer) -> String {
     match offer {
-        Offer::Tools {
-            schemas: own,
-            callable,
-        } => {
-            format!("{}{}", own.field, if *callable { "" } else { "!" })
+        Offer::Tools { schemas, callable } => {
+            format!("{}{}", schemas.field, if *callable { "" } else { "!" })
         }
         Offer::Text => "text".to_owned(),
         Offer::Nothing => "-".to_owned(),
@@ -62,22 +63,13 @@ fn short(offer: &Offer) -> String {
 
 #[test]
 fn tools_are_added_as_configured() {
-    let critical = RecoveryMemory {
-        clock: RecoveryClock::Critical {
-            left: 3,
+    let [critical, over] = [3, 0].map(|left| {
+        with_clock(RecoveryClock::Critical {
+            left,
             cut: false,
             told: false,
-        },
-        ..RecoveryMemory::default()
-    };
-    let over = RecoveryMemory {
-        clock: RecoveryClock::Critical {
-            left: 0,
-            cut: false,
-            told: false,
-        },
-        ..RecoveryMemory::default()
-    };
+        })
+    });
     use AddTools::{Always, Never, WhenDue};
     for (tools, memory, expected) in [
         (WhenDue, RecoveryMemory::default(), "-"),
@@ -96,25 +88,20 @@ fn tools_are_added_as_configured() {
         enabled: false,
         ..settings(Always)
     };
-    assert_eq!(
-        decide_offer(&request(TOOLS, USER), &off, &due()),
-        Offer::Nothing
-    );
-    assert_eq!(
-        decide_offer(&request("", USER), &off, &due()),
-        Offer::Nothing
-    );
-    let never = settings(Never);
-    assert_eq!(
-        decide_offer(&request("", USER), &never, &due()),
-        Offer::Text
-    );
+    for (fields, settings, expected) in [
+        (TOOLS, &off, Offer::Nothing),
+        ("", &off, Offer::Nothing),
+        ("", &settings(Never), Offer::Text),
+    ] {
+        let found = decide_offer(&request(fields, USER), settings, &due());
+        assert_eq!(found, expected);
+    }
 }
 
 #[test]
-fn the_schemas_fit_the_request() {
-    let own = |fields: &str, memory: &RecoveryMemory| match offer(fields, memory) {
-        Offer::Tools { schemas: own, .. } => String::from_utf8(own.json.to_vec()).unwrap(),
+fn the_schemas_have_the_form_of_the_clients_tools() {
+    let schemas = |fields: &str, memory: &RecoveryMemory| match offer(fields, memory) {
+        Offer::Tools { schemas, .. } => String::from_utf8(schemas.json.to_vec()).unwrap(),
         other => panic!("{other:?}"),
     };
     let strict = |first: &str, second: &str| {
@@ -123,21 +110,21 @@ fn the_schemas_fit_the_request() {
         )
     };
     let yes = r#","strict":true"#;
-    assert!(own(&strict(yes, yes), &due()).contains(r#""strict":true"#));
+    assert!(schemas(&strict(yes, yes), &due()).contains(r#""strict":true"#));
     for fields in [strict(yes, ""), strict(yes, r#","strict":null"#)] {
-        assert!(!own(&fields, &due()).contains("strict"));
+        assert!(!schemas(&fields, &due()).contains("strict"));
     }
-    assert!(!own(r#""tools":[{"type":"web_search"}]"#, &due()).contains("strict"));
-    assert!(own(FUNCTIONS, &due()).starts_with(r#"{"name":"add_reminder""#));
+    assert!(!schemas(r#""tools":[{"type":"web_search"}]"#, &due()).contains("strict"));
+    assert!(schemas(FUNCTIONS, &due()).starts_with(r#"{"name":"add_reminder""#));
     let chinese = RecoveryMemory {
         language: Some(Language::Chinese),
         ..due()
     };
-    assert!(own(TOOLS, &chinese).contains("提醒项"));
+    assert!(schemas(TOOLS, &chinese).contains("提醒项"));
 }
 
 #[test]
-fn a_client_with_tools_of_our_names_keeps_its_own() {
+fn nothing_is_added_beside_client_tools_of_the_same_names() {
     for name in TOOL_NAMES {
         for element in [
             format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#),
@@ -154,10 +141,8 @@ fn a_client_with_tools_of_our_names_keeps_its_own() {
             assert_eq!(offer(&fields, &added()), Offer::Nothing, "{element}");
         }
     }
-    assert_eq!(
-        short(&offer(&format!("{TOOLS},{FUNCTIONS}"), &due())),
-        "tools"
-    );
+    let both = offer(&format!("{TOOLS},{FUNCTIONS}"), &due());
+    assert_eq!(short(&both), "tools");
 }
 
 #[test]
@@ -202,7 +187,7 @@ fn the_choice_of_tools_is_respected() {
 }
 
 #[test]
-fn tools_that_cannot_be_read_are_left_alone() {
+fn nothing_is_added_to_unreadable_tools() {
     for fields in [
         r#""tools":{"a":1}"#,
         r#""tools":"auto""#,
@@ -219,7 +204,7 @@ fn tools_that_cannot_be_read_are_left_alone() {
 }
 
 #[test]
-fn a_block_is_asked_for_in_plain_text_only() {
+fn a_continuation_block_needs_a_plain_text_answer() {
     for fields in [
         "",
         r#""response_format":{"type":"text"}"#,
@@ -271,7 +256,7 @@ proptest! {
     ) {
         for memory in [due(), added(), RecoveryMemory::default()] {
             let found = offer(&format!("\"{name}\":{value}"), &memory);
-            // Nothing is ever added where there was no list of tools.
+            // Tools are never added to a request without a list of tools.
             let added = matches!(found, Offer::Tools { .. });
             prop_assert!(!added || matches!(name, "tools" | "functions"));
         }
