@@ -1,38 +1,38 @@
-//! Beyond which prompt size a model counts as used beyond its best, and as nearly full.
+//! Prompt sizes at which the levels caution and critical begin.
 //!
-//! Configured limits are used as written. The others are chosen so that both levels can occur:
-//! the guard keeps prompts under the budget, so a plain 90 % of a small window would never be seen,
-//! nor would 90 % of the usual budget where a request keeps more than usual free for its answer.
-//! A window that is only assumed gives no limit, because a level that rests on it would be a guess.
+//! Configured limits are used as written. The defaults let both levels occur although the guard keeps
+//! prompts under the budget: 90 % of a small window is above the budget, and so is 90 % of the usual
+//! budget if a request reserves more than usual for its answer. An assumed window gives no limit, since
+//! its level would be a guess.
 
 use crate::config::{GuardConfig, ModelConfig};
 
-/// Beyond this, models are known to lose track, however large their window is.
+/// Above this models are known to lose track, whatever their window.
 const OPTIMAL_MAX_TOKENS: u32 = 100_000;
-/// What the guard leaves free below every budget, as a share of it.
+/// The guard leaves one part in this many of every budget free.
 const MARGIN: u32 = 64;
 
-/// Prompt sizes in tokens at which the level changes.
+/// Largest prompts of a level, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthLimits {
-    /// Beyond this the level is caution.
+    /// Above this the level is caution.
     pub optimal_max_tokens: u32,
-    /// Beyond this the level is critical; tested first. `None`: the window is not known.
+    /// Above this the level is critical. `None` if the window is unknown.
     pub critical_max_tokens: Option<u32>,
 }
 
-/// The limits of a model with this window, in tokens, and, if it has one, this cap on the prompt
-/// alone. Of an unknown window (`None`) only the optimal limit remains, as configured or at its plain
-/// default; a configured critical limit has no effect then.
-/// `answer_inside` says whether the answer shares the window with the prompt. `own` is the budget
-/// of one request in tokens, where the limits are for one; a larger one than usual changes nothing.
+/// The limits of a model with this window and this cap on prompts, in tokens. An unknown window
+/// (`None`) has only the optimal limit, as configured or by default; a configured critical limit has no
+/// effect then. `answer_inside` says that the answer shares the window with the prompt.
+/// `request_budget` is that of one request in tokens, if the limits are for one; it counts only if it
+/// is smaller than the usual budget.
 pub fn choose_health_limits(
     window: Option<u32>,
     input: Option<u32>,
     answer_inside: bool,
     guard: &GuardConfig,
     model: &ModelConfig,
-    own: Option<u32>,
+    request_budget: Option<u32>,
 ) -> HealthLimits {
     let Some(window) = window else {
         return HealthLimits {
@@ -41,24 +41,20 @@ pub fn choose_health_limits(
         };
     };
     let usual = usual_budget(window, input, answer_inside, guard);
-    let budget = own.map_or(usual, |own| own.min(usual));
-    let critical = model
-        .critical_max_tokens
-        .unwrap_or_else(|| percent_of(window, 90).min(percent_of(budget, 90)));
-    let optimal = model.optimal_max_tokens.unwrap_or_else(|| {
-        if OPTIMAL_MAX_TOKENS < critical {
-            OPTIMAL_MAX_TOKENS
-        } else {
-            percent_of(budget, 60)
-        }
-    });
+    let budget = usual.min(request_budget.unwrap_or(u32::MAX));
+    let critical = model.critical_max_tokens;
+    let critical = critical.unwrap_or_else(|| percent_of(window.min(budget), 90));
+    let default_optimal = match OPTIMAL_MAX_TOKENS < critical {
+        true => OPTIMAL_MAX_TOKENS,
+        false => percent_of(budget, 60),
+    };
     HealthLimits {
-        optimal_max_tokens: optimal,
+        optimal_max_tokens: model.optimal_max_tokens.unwrap_or(default_optimal),
         critical_max_tokens: Some(critical),
     }
 }
 
-/// What a prompt may use when the request says nothing about its answer.
+/// The budget of a request without an answer cap.
 fn usual_budget(window: u32, input: Option<u32>, answer_inside: bool, guard: &GuardConfig) -> u32 {
     let reserve = match answer_inside {
         true => guard.reserve_tokens.min(window / 4),
@@ -69,10 +65,9 @@ fn usual_budget(window: u32, input: Option<u32>, answer_inside: bool, guard: &Gu
     least - least / MARGIN
 }
 
-/// `percent` of `tokens`, rounded down.
+/// `percent` (at most 100) of `tokens`, rounded down.
 fn percent_of(tokens: u32, percent: u32) -> u32 {
-    let part = u64::from(tokens) * u64::from(percent) / 100;
-    u32::try_from(part).unwrap_or(u32::MAX)
+    (u64::from(tokens) * u64::from(percent) / 100) as u32
 }
 
 #[cfg(test)]
@@ -92,20 +87,13 @@ mod tests {
             optimal_max_tokens: optimal,
             critical_max_tokens: Some(critical),
         };
-        let guard = Config::default().guard;
-        let found = choose_health_limits(
-            Some(window),
-            input,
-            inside,
-            &guard,
-            &ModelConfig::default(),
-            None,
-        );
+        let (guard, model) = (Config::default().guard, ModelConfig::default());
+        let found = choose_health_limits(Some(window), input, inside, &guard, &model, None);
         assert_eq!(found, expected, "window {window}, input {input:?}");
     }
 
     #[test]
-    fn the_budget_pulls_the_critical_limit_under_the_plain_share() {
+    fn the_critical_limit_is_a_share_of_the_budget() {
         check(128_000, None, true, 100_000, 106_142);
         check(200_000, None, true, 100_000, 169_929);
         check(1_000_000, None, true, 100_000, 878_679);
@@ -119,19 +107,19 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counted_apart_leaves_the_whole_window() {
+    fn an_answer_outside_the_window_leaves_all_of_it() {
         check(200_000, None, false, 100_000, 177_187);
         check(100_000, None, false, 59_062, 88_594);
     }
 
     #[test]
-    fn a_cap_on_the_prompt_alone_counts() {
+    fn an_input_limit_lowers_the_limits() {
         check(400_000, Some(272_000), true, 100_000, 240_975);
         check(128_000, Some(64_000), true, 37_800, 56_700);
     }
 
     #[test]
-    fn a_cap_on_every_prompt_counts() {
+    fn a_configured_prompt_cap_lowers_the_limits() {
         let mut guard = Config::default().guard;
         guard.max_prompt_tokens = Some(50_000);
         let model = ModelConfig::default();
@@ -140,14 +128,13 @@ mod tests {
         assert_eq!(found.optimal_max_tokens, 29_531);
     }
 
-    /// Whatever else is set: nothing is derived from a window that nobody knows.
     #[test]
-    fn an_unknown_window_has_the_plain_optimal_limit_and_no_critical_one() {
+    fn an_unknown_window_has_the_default_optimal_limit_and_no_critical_one() {
         let mut guard = Config::default().guard;
         guard.max_prompt_tokens = Some(50_000);
         let model = ModelConfig::default();
-        for (input, own) in [(None, None), (Some(30_000), Some(20_000))] {
-            let found = choose_health_limits(None, input, true, &guard, &model, own);
+        for (input, budget) in [(None, None), (Some(30_000), Some(20_000))] {
+            let found = choose_health_limits(None, input, true, &guard, &model, budget);
             assert_eq!(found.optimal_max_tokens, 100_000);
             assert_eq!(found.critical_max_tokens, None);
         }
@@ -161,21 +148,21 @@ mod tests {
             critical_max_tokens: Some(400_000),
             ..ModelConfig::default()
         };
-        for own in [None, Some(1_000)] {
-            let found = choose_health_limits(Some(128_000), None, true, &guard, &model, own);
+        for budget in [None, Some(1_000)] {
+            let found = choose_health_limits(Some(128_000), None, true, &guard, &model, budget);
             assert_eq!(found.optimal_max_tokens, 500_000);
             assert_eq!(found.critical_max_tokens, Some(400_000));
-            let unknown = choose_health_limits(None, None, true, &guard, &model, own);
+            let unknown = choose_health_limits(None, None, true, &guard, &model, budget);
             assert_eq!(unknown.optimal_max_tokens, 500_000);
             assert_eq!(unknown.critical_max_tokens, None);
         }
     }
 
-    /// What the guard lets a prompt use where the request asks for so long an answer.
-    fn own_budget(window: u32, max_tokens: Option<u32>) -> u32 {
-        let asked =
-            max_tokens.map_or_else(String::new, |asked| format!(r#","max_tokens":{asked}"#));
-        let body = format!(r#"{{"messages":[{{"role":"user","content":"hi"}}]{asked}}}"#);
+    /// The budget of a request with this answer cap.
+    fn request_budget(window: u32, max_tokens: Option<u32>) -> u32 {
+        let field = max_tokens.map(|most| format!(r#","max_tokens":{most}"#));
+        let field = field.unwrap_or_default();
+        let body = format!(r#"{{"messages":[{{"role":"user","content":"hi"}}]{field}}}"#);
         let settings = Config::default().guard;
         let policy = Policy {
             profile: profile::find_profile("openai").unwrap(),
@@ -187,21 +174,21 @@ mod tests {
     }
 
     #[test]
-    fn critical_comes_before_the_guard_cuts_whatever_the_answer_may_be() {
+    fn critical_begins_before_the_guard_cuts_for_any_answer_cap() {
         let guard = Config::default().guard;
         for window in [32_768, 128_000, 200_000, 1_000_000] {
             let model = ModelConfig::default();
             let usual = choose_health_limits(Some(window), None, true, &guard, &model, None);
             let asked = [4_096, 16_384, 32_768, window / 2].map(Some);
             for max_tokens in [None].into_iter().chain(asked) {
-                let own = own_budget(window, max_tokens);
+                let budget = request_budget(window, max_tokens);
                 let found =
-                    choose_health_limits(Some(window), None, true, &guard, &model, Some(own));
+                    choose_health_limits(Some(window), None, true, &guard, &model, Some(budget));
                 let critical = found.critical_max_tokens.unwrap();
-                let most = u64::from(own) * 9 / 10;
+                let most = u64::from(budget) * 9 / 10;
                 assert!(u64::from(critical) <= most, "{window}, {max_tokens:?}");
                 assert!(found.optimal_max_tokens < critical);
-                // Room for less answer than usual moves nothing.
+                // A smaller answer than usual changes nothing.
                 if max_tokens.is_none_or(|asked| asked <= 8_192) {
                     assert_eq!(found, usual, "{window}, {max_tokens:?}");
                 } else {
@@ -218,18 +205,18 @@ mod tests {
             input in proptest::option::of(1024u32..=100_000_000),
             inside: bool,
             reserve in 1u32..=10_000_000,
-            own in proptest::option::of(500u32..=100_000_000),
+            budget in proptest::option::of(500u32..=100_000_000),
         ) {
             let mut guard = Config::default().guard;
             guard.reserve_tokens = reserve;
             let model = ModelConfig::default();
-            let found = choose_health_limits(Some(window), input, inside, &guard, &model, own);
+            let found = choose_health_limits(Some(window), input, inside, &guard, &model, budget);
             let critical = found.critical_max_tokens.unwrap();
             prop_assert!(0 < found.optimal_max_tokens);
             prop_assert!(found.optimal_max_tokens < critical);
             prop_assert!(critical < window);
-            if let Some(own) = own {
-                prop_assert!(u64::from(critical) * 10 <= u64::from(own) * 9);
+            if let Some(budget) = budget {
+                prop_assert!(u64::from(critical) * 10 <= u64::from(budget) * 9);
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Context health: what the provider reported, against the window and the limits, as a level.
+//! Context health: the reported usage, judged by the window and the limits, as a level.
 //!
-//! Never guesses: without usage there is no number and the level is `unknown`. An assumed window
-//! gives no hard utilisation and never a critical level. No I/O and no clock here.
+//! Health is never guessed: without usage there are no numbers and the level is `unknown`. An assumed
+//! window gives no hard utilisation and no critical level. No I/O and no clock here.
 
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ pub mod silent_truncation;
 
 use limits::HealthLimits;
 
-/// How full the window is, in one word.
+/// How full the window is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthLevel {
@@ -40,7 +40,7 @@ pub struct Health {
     pub level: HealthLevel,
     /// As the provider reported it.
     pub prompt_tokens: Option<u32>,
-    /// In tokens; `None` where it is only assumed.
+    /// In tokens; `None` if it is only assumed.
     pub window: Option<u32>,
     /// Prompt tokens over the window.
     pub hard_util: Option<f64>,
@@ -48,44 +48,36 @@ pub struct Health {
     pub optimal_util: Option<f64>,
 }
 
-/// Judges the usage of one generation. `window` is `None` where it is only assumed.
+/// Judges the usage of one generation. `window` is `None` if it is only assumed.
 ///
-/// A limit is the most that still has the better level: critical begins above
-/// `critical_max_tokens`, caution above `optimal_max_tokens`.
+/// Critical begins above `critical_max_tokens`, caution above `optimal_max_tokens`.
 pub fn assess_health(
     prompt_tokens: Option<u32>,
     window: Option<u32>,
     limits: &HealthLimits,
 ) -> Health {
+    let optimal = limits.optimal_max_tokens;
+    let critical = window.and(limits.critical_max_tokens);
     let level = match prompt_tokens {
         None => HealthLevel::Unknown,
-        Some(used)
-            if window.is_some() && limits.critical_max_tokens.is_some_and(|most| used > most) =>
-        {
-            HealthLevel::Critical
-        }
-        Some(used) if used > limits.optimal_max_tokens => HealthLevel::Caution,
+        Some(used) if critical.is_some_and(|most| used > most) => HealthLevel::Critical,
+        Some(used) if used > optimal => HealthLevel::Caution,
         Some(_) => HealthLevel::Healthy,
     };
-    Health::from_level(
-        level,
-        prompt_tokens,
-        window,
-        Some(limits.optimal_max_tokens),
-    )
+    Health::from_level(level, prompt_tokens, window, Some(optimal))
 }
 
 impl Health {
-    /// A level that was judged before, with its ratios.
+    /// A level from [`assess_health`], with its ratios.
     pub fn from_level(
         level: HealthLevel,
         prompt_tokens: Option<u32>,
         window: Option<u32>,
         optimal_max_tokens: Option<u32>,
     ) -> Self {
-        let ratio = |of: Option<u32>| match (prompt_tokens, of) {
-            (Some(used), Some(of)) if of > 0 => Some(f64::from(used) / f64::from(of)),
-            _ => None,
+        let ratio = |limit: Option<u32>| {
+            let limit = limit.filter(|limit| *limit > 0)?;
+            Some(f64::from(prompt_tokens?) / f64::from(limit))
         };
         Self {
             level,
@@ -97,12 +89,12 @@ impl Health {
     }
 }
 
-/// Which generation the health of a response's headers belongs to.
+/// The generation whose health is in the headers of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthSource {
-    /// To this answer.
+    /// That of this response.
     Response,
-    /// To the one before it: a stream's headers precede its usage.
+    /// The one before, since a stream's headers precede its usage.
     Previous,
 }
 
@@ -120,32 +112,19 @@ pub fn build_health_headers(
     health: &Health,
     from: HealthSource,
 ) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
-    let word = HeaderValue::from_static;
-    let number = |tokens: Option<u32>| tokens.map_or(word("unknown"), HeaderValue::from);
+    let word = |word| Some(HeaderValue::from_static(word));
+    let number = |tokens: Option<u32>| tokens.map(HeaderValue::from).or(word("unknown"));
+    let ratio = |value: Option<f64>| HeaderValue::try_from(format!("{:.3}", value?)).ok();
     [
-        ("x-plimsoll-health", Some(word(health.level.as_str()))),
-        ("x-plimsoll-health-from", Some(word(from.as_str()))),
-        (
-            "x-plimsoll-prompt-tokens",
-            Some(number(health.prompt_tokens)),
-        ),
-        ("x-plimsoll-context-limit", Some(number(health.window))),
-        (
-            "x-plimsoll-hard-util",
-            health.hard_util.and_then(format_ratio),
-        ),
-        (
-            "x-plimsoll-optimal-util",
-            health.optimal_util.and_then(format_ratio),
-        ),
+        ("x-plimsoll-health", word(health.level.as_str())),
+        ("x-plimsoll-health-from", word(from.as_str())),
+        ("x-plimsoll-prompt-tokens", number(health.prompt_tokens)),
+        ("x-plimsoll-context-limit", number(health.window)),
+        ("x-plimsoll-hard-util", ratio(health.hard_util)),
+        ("x-plimsoll-optimal-util", ratio(health.optimal_util)),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((HeaderName::from_static(name), value?)))
-}
-
-/// Three decimals.
-fn format_ratio(value: f64) -> Option<HeaderValue> {
-    HeaderValue::try_from(format!("{value:.3}")).ok()
 }
 
 #[cfg(test)]
@@ -168,27 +147,22 @@ mod tests {
             (91, HealthLevel::Critical),
             (u32::MAX, HealthLevel::Critical),
         ] {
-            assert_eq!(
-                assess_health(Some(used), Some(100), &LIMITS).level,
-                level,
-                "{used}"
-            );
+            let health = assess_health(Some(used), Some(100), &LIMITS);
+            assert_eq!(health.level, level, "{used}");
         }
     }
 
     #[test]
-    fn critical_is_tested_first() {
+    fn critical_wins_over_caution() {
         let limits = HealthLimits {
             optimal_max_tokens: 90,
             critical_max_tokens: Some(60),
         };
-        assert_eq!(
-            assess_health(Some(70), Some(100), &limits).level,
-            HealthLevel::Critical
-        );
+        let health = assess_health(Some(70), Some(100), &limits);
+        assert_eq!(health.level, HealthLevel::Critical);
     }
 
-    fn shown(health: &Health, from: HealthSource) -> Vec<(String, String)> {
+    fn headers(health: &Health, from: HealthSource) -> Vec<(String, String)> {
         build_health_headers(health, from)
             .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
             .collect()
@@ -212,7 +186,7 @@ mod tests {
             ("hard-util", "0.547"),
             ("optimal-util", "1.167"),
         ]);
-        assert_eq!(shown(&health, HealthSource::Response), expected);
+        assert_eq!(headers(&health, HealthSource::Response), expected);
     }
 
     #[test]
@@ -224,7 +198,7 @@ mod tests {
             ("context-limit", "128"),
         ]);
         let health = assess_health(None, Some(128), &LIMITS);
-        assert_eq!(shown(&health, HealthSource::Previous), expected);
+        assert_eq!(headers(&health, HealthSource::Previous), expected);
     }
 
     #[test]
@@ -237,12 +211,12 @@ mod tests {
             ("context-limit", "unknown"),
             ("optimal-util", "16.667"),
         ]);
-        assert_eq!(shown(&health, HealthSource::Response), expected);
+        assert_eq!(headers(&health, HealthSource::Response), expected);
     }
 
     proptest! {
         #[test]
-        fn never_guessed(used: Option<u32>, window: Option<u32>, optimal: u32, critical: Option<u32>) {
+        fn health_is_never_guessed(used: Option<u32>, window: Option<u32>, optimal: u32, critical: Option<u32>) {
             let limits = HealthLimits { optimal_max_tokens: optimal, critical_max_tokens: critical };
             let health = assess_health(used, window, &limits);
             prop_assert_eq!(used.is_none(), health.level == HealthLevel::Unknown);

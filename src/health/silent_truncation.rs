@@ -1,30 +1,29 @@
-//! Providers that cut a prompt in silence: 200, and fewer tokens than were sent.
+//! Detects providers that truncate prompts silently: status 200, but fewer tokens than were sent.
 //!
-//! One answer proves nothing: an estimate may be far off, and some engines count only what their
-//! cache missed. Two do: the second request was longer, and was counted as no more. Pure.
+//! One answer proves nothing: an estimate may be far off, and some engines count only cache misses. Two
+//! answers prove it if the second request was longer and its count was not. Pure functions.
 
 use serde::{Deserialize, Serialize};
 
 /// Smaller prompts prove nothing; tokens as reported.
 const MIN_PROMPT_TOKENS: u32 = 512;
 
-/// One answer: what was sent, and what the provider says it read.
+/// The size of one request, as estimated and as reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageSample {
     /// Raw tokens of the request as it was sent.
     pub raw_sent: u32,
-    /// As reported, cached ones included.
+    /// As reported, including cached ones.
     pub prompt_tokens: u32,
 }
 
-/// The tokens that a provider cuts prompts to, where two answers of a session in a row prove it.
-/// `counts_missed_only`: it may report only what its cache missed. What was added since the answer
-/// before is then all that it reports of a session that grows, so a cap is believed only where it is
-/// far more than that, and the same twice.
+/// The tokens to which a provider truncates prompts, if two successive answers of a session prove it.
+/// `counts_misses_only` says that it may report cache misses only. Then it reports of a growing session
+/// just the added tokens, so a cap must be much larger than these, and the same twice.
 pub fn detect_truncation(
     before: Option<UsageSample>,
     now: UsageSample,
-    counts_missed_only: bool,
+    counts_misses_only: bool,
 ) -> Option<u32> {
     let before = before?;
     let [raw_before, raw] = [before.raw_sent, now.raw_sent].map(u64::from);
@@ -36,15 +35,14 @@ pub fn detect_truncation(
     // grow by less than a quarter of the share by which the request did.
     let same =
         second * 20 <= first * 21 && second.saturating_sub(first) * raw_before * 4 <= first * added;
-    let missed = counts_missed_only && (second < added * 4 || second * 20 < first * 19);
+    let misses = counts_misses_only && (second < added * 4 || second * 20 < first * 19);
     let large = first.min(second) >= u64::from(MIN_PROMPT_TOKENS);
-    (grew && far_under && same && large && !missed)
+    (grew && far_under && same && large && !misses)
         .then_some(before.prompt_tokens.max(now.prompt_tokens))
 }
 
-/// Whether an answer shows that its prompt filled the window, although the provider took it: it
-/// counted more than the window holds, or had no room for a single token of an answer.
-/// `finish_reason_is_length` is of that answer; everything else in tokens.
+/// Whether the prompt of an accepted request filled the window: the provider counted more tokens than
+/// the window holds, or the answer ended by its length without a single token.
 pub fn has_filled_window(
     prompt_tokens: u32,
     window: u32,
@@ -69,16 +67,13 @@ mod tests {
     }
 
     /// Two answers in a row, at a provider that counts all, and at one that may not.
-    fn check(before: (u32, u32), now: (u32, u32), counts_all: bool, missed_only: bool) {
+    fn check(before: (u32, u32), now: (u32, u32), counts_all: bool, misses_only: bool) {
         let (before, now) = (sample(before.0, before.1), sample(now.0, now.1));
         let cap = Some(before.prompt_tokens.max(now.prompt_tokens));
-        for (counts, expected) in [(false, counts_all), (true, missed_only)] {
+        for (counts, expected) in [(false, counts_all), (true, misses_only)] {
             let found = detect_truncation(Some(before), now, counts);
-            assert_eq!(
-                found,
-                cap.filter(|_| expected),
-                "{before:?} {now:?}, {counts}"
-            );
+            let expected = cap.filter(|_| expected);
+            assert_eq!(found, expected, "{before:?} {now:?}, {counts}");
         }
     }
 
@@ -87,7 +82,7 @@ mod tests {
         check((10_000, 4_096), (11_000, 4_096), true, true);
         check((20_000, 2_050), (21_000, 2_040), true, false);
         check((20_000, 4_100), (21_000, 4_090), true, true);
-        // Even less: the front that is dropped ends at a message.
+        // A lower count, since the provider drops whole messages.
         check((20_000, 4_100), (21_000, 3_000), true, false);
     }
 
@@ -97,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_with_the_request_is_no_cap() {
+    fn a_count_that_grows_with_the_request_is_no_cap() {
         // An estimate that is three times too high.
         check((30_000, 10_000), (31_500, 10_490), false, false);
         check((30_000, 10_000), (60_000, 20_000), false, false);
         // Near the estimate.
         check((10_000, 8_000), (11_000, 8_000), false, false);
-        // Hardly grown, or shorter: a retry, a cut of ours.
+        // Hardly grown, or shorter: a retry, or a cut of the guard.
         check((10_000, 4_096), (10_100, 4_096), false, false);
         check((10_000, 4_096), (9_000, 4_096), false, false);
         // Small.
@@ -111,8 +106,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cache_missed_is_no_cap() {
-        // A session that grows evenly: each answer counts what was added.
+    fn a_count_of_cache_misses_is_no_cap() {
+        // A session that grows evenly: each answer counts the added tokens.
         let steps = [
             (20_000, 20_000),
             (22_000, 2_000),
@@ -126,8 +121,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever counts all that is sent, however wrong our estimate is, and with all that stands
-        /// beside the messages.
+        /// A provider that counts all tokens, with an estimate that is wrong by any factor.
         #[test]
         fn a_constant_factor_is_no_cap(
             raw in 1_u32..1_000_000,
@@ -142,9 +136,9 @@ mod tests {
             prop_assert_eq!(found, None);
         }
 
-        /// An engine that counts what is new, with a slack of half of it.
+        /// An engine that counts new tokens, give or take half of them.
         #[test]
-        fn what_is_new_is_no_cap(
+        fn a_count_of_new_tokens_is_no_cap(
             raw in 1_u32..1_000_000,
             first in 1_u32..500_000,
             second in 1_u32..500_000,
@@ -164,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_fills_the_window_is_known() {
+    fn a_prompt_that_fills_the_window_is_detected() {
         assert!(has_filled_window(8_193, 8_192, Some(12), false));
         assert!(has_filled_window(8_150, 8_192, Some(0), true));
         assert!(!has_filled_window(8_150, 8_192, Some(0), false));
