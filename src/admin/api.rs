@@ -1,9 +1,8 @@
-//! Our own API under `/plimsoll/api/`: what is known of sessions and providers, what may be asked of
-//! them, and the guard as a service. `openapi.json` describes all of it.
+//! The session API under `/plimsoll/api/`: sessions, commands to them, providers, and the guard as a
+//! service. `openapi.json` describes it.
 //!
-//! SECURITY: whoever asks is told of the account that asks, and the administrator of all. That a web
-//! page of another origin comes this far was ruled out before the path was looked at. Nothing that is
-//! answered may be kept by a cache.
+//! SECURITY: a client sees its account only, the administrator sees all. Admission rejected requests
+//! from web pages of other origins before. No answer may be cached.
 
 mod about;
 mod events;
@@ -29,14 +28,14 @@ use crate::{
     wire::Body,
 };
 
-/// Bytes of a request's body that are read where none is needed, or a small one.
+/// Largest request body in bytes, except for `fit`.
 const MAX_BODY_BYTES: usize = 64 << 10;
-/// Characters of a client's own word that an error repeats.
+/// Most characters of a client's word that an error repeats.
 const MAX_WORD: usize = 64;
 
 const READ: &str = "GET, HEAD";
 
-/// All paths behind `/plimsoll/api/`, and their methods.
+/// All paths below `/plimsoll/api/` and their methods.
 const PATHS: [(&str, &str); 10] = [
     ("sessions", READ),
     ("sessions/{id}", "GET, HEAD, PATCH"),
@@ -50,11 +49,7 @@ const PATHS: [(&str, &str); 10] = [
     ("openapi.json", READ),
 ];
 
-/// Answers a request whose path begins with `/plimsoll/api/`; `path` is what follows.
-///
-/// # Errors
-/// No such path or session, or a method that the path does not have; a query or a body that cannot be
-/// understood; the store does not answer.
+/// Answers a request; `path` is its path below `/plimsoll/api/`.
 pub async fn answer_api(
     app: &Arc<App>,
     parts: &Parts,
@@ -62,46 +57,43 @@ pub async fn answer_api(
     path: &str,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    let who = Requester::from_headers(app, &parts.headers)?;
+    let requester = Requester::from_headers(app, &parts.headers)?;
     let (path, id) = find_path(&parts.method, path)?;
-    let switches = parts.method == Method::PATCH;
-    if !switches && path != "fit" {
-        body.discard_body(MAX_BODY_BYTES, &app.config.server)
-            .await?;
+    let is_patch = parts.method == Method::PATCH;
+    if !is_patch && path != "fit" {
+        let server = &app.config.server;
+        body.discard_body(MAX_BODY_BYTES, server).await?;
     }
+    let command = |id, command| session::command_session(app, &requester, id, command);
     let mut answer = match (path, id) {
-        ("sessions/{id}", Some(id)) if switches => {
-            session::switch_session(app, parts, body, &who, id).await?
+        ("sessions/{id}", Some(id)) if is_patch => {
+            command(id, session::parse_switch(app, parts, body).await?).await?
         }
-        ("sessions/{id}", Some(id)) => session::answer_session(app, &who, id).await?,
-        ("sessions/{id}/clear", Some(id)) => {
-            session::command_session(app, &who, id, SessionCommand::Clear).await?
-        }
-        ("sessions/{id}/compact", Some(id)) => {
-            session::command_session(app, &who, id, SessionCommand::Compact).await?
-        }
+        ("sessions/{id}", Some(id)) => session::answer_session(app, &requester, id).await?,
+        ("sessions/{id}/clear", Some(id)) => command(id, SessionCommand::Clear).await?,
+        ("sessions/{id}/compact", Some(id)) => command(id, SessionCommand::Compact).await?,
         ("sessions", _) => {
-            session_list::list_sessions(app, &who, session_list::parse_page(parts.uri.query())?)
-                .await?
+            let page = session_list::parse_page(parts.uri.query())?;
+            session_list::list_sessions(app, &requester, page).await?
         }
-        ("providers", _) => respond_json(&providers::describe_providers(app, &who)),
+        ("providers", _) => respond_json(&providers::describe_providers(app, &requester)),
         ("events", _) => {
-            // It ends when its reader leaves, and is no work that anybody waits for.
+            // The stream ends with its reader; shutdown does not wait for it.
             record.in_flight = None;
-            events::stream_events(app, who)?
+            events::stream_events(app, requester)?
         }
-        ("fit", _) => fit::answer_fit(app, parts, body, &who, record).await?,
-        ("about", _) => about::answer_about(app, &who),
-        ("settings", _) => about::answer_settings(app, &who)?,
+        ("fit", _) => fit::answer_fit(app, parts, body, &requester, record).await?,
+        ("about", _) => about::answer_about(app, &requester),
+        ("settings", _) => about::answer_settings(app, &requester)?,
         ("openapi.json", _) => openapi::answer_openapi(),
         _ => return Err(Failure::PathNotFound),
     };
-    let never = HeaderValue::from_static("no-store");
-    answer.headers_mut().insert(CACHE_CONTROL, never);
+    let no_store = HeaderValue::from_static("no-store");
+    answer.headers_mut().insert(CACHE_CONTROL, no_store);
     Ok(answer)
 }
 
-/// The entry of [`PATHS`] that is asked for, and the session that it names.
+/// The entry of [`PATHS`] for a request, and the session that its path names.
 fn find_path(method: &Method, path: &str) -> Result<(&'static str, Option<SessionId>), Failure> {
     let (id, path) = match path.strip_prefix("sessions/") {
         Some(rest) => {
@@ -114,8 +106,8 @@ fn find_path(method: &Method, path: &str) -> Result<(&'static str, Option<Sessio
         Some(_) => Failure::SessionNotFound,
         None => Failure::PathNotFound,
     };
-    let found = PATHS.iter().find(|(known, _)| *known == path);
-    let (path, allow) = *found.ok_or(missing.clone())?;
+    let entry = PATHS.iter().find(|(known, _)| *known == path);
+    let (path, allow) = *entry.ok_or(missing.clone())?;
     if !allow.split(", ").any(|allowed| *method == allowed) {
         return Err(Failure::WrongMethod { allow });
     }
@@ -125,18 +117,17 @@ fn find_path(method: &Method, path: &str) -> Result<(&'static str, Option<Sessio
     Ok((path, session))
 }
 
-/// A client's own word as an error repeats it.
+/// A client's word as an error repeats it.
 fn shorten_word(word: &str) -> String {
     word.chars().take(MAX_WORD).collect()
 }
 
 fn respond_json(body: &impl Serialize) -> Response<Body> {
-    // A shape of this API always becomes JSON.
+    // Types of this API always serialize.
     answer::json_response(StatusCode::OK, serde_json::to_vec(body).unwrap_or_default())
 }
 
-/// What the store failed to tell.
 fn store_failure(error: SessionError) -> Failure {
-    tracing::warn!(error = %format_error_chain(&error), "a session could not be looked up");
+    tracing::warn!(error = %format_error_chain(&error), "session lookup failed");
     Failure::StoreDown
 }

@@ -1,4 +1,4 @@
-//! What the proxy tells of itself: the session API, the dashboard, and the endpoints for health and metrics.
+//! The session API, the dashboard, and the endpoints for health and metrics.
 
 pub mod api;
 pub mod dashboard;

@@ -1,4 +1,4 @@
-//! What is there for whoever watches the process: `/readyz` and `/metrics`.
+//! Endpoints for probes and monitoring: `/healthz`, `/readyz` and `/metrics`.
 
 use std::time::Instant;
 
@@ -14,33 +14,29 @@ use crate::{
     wire::{Body, whole_body},
 };
 
-/// Alive.
+/// Liveness.
 pub fn answer_health() -> Response<Body> {
     json_response(StatusCode::OK, r#"{"status":"ok"}"#)
 }
 
-/// Ready for more, or on the way out; and which of the providers are passed over now. That is no
-/// reason to send requests elsewhere, where the same provider would be passed over.
+/// Readiness: `ready`, or 503 and `draining`. The breakers of providers are shown but do not count,
+/// since other replicas would pass over the same providers.
 pub fn answer_readiness(app: &App) -> Response<Body> {
     let (status, word) = match app.is_draining() {
         true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         false => (StatusCode::OK, "ready"),
     };
-    let shown = |(name, state): (&str, BreakerState)| {
-        (name.to_owned(), json!({"breaker": state.state_name()}))
-    };
-    let providers: Map<String, Value> = list_breakers(app).map(shown).collect();
+    let providers: Map<String, Value> = list_breakers(app)
+        .map(|(name, state)| (name.to_owned(), json!({"breaker": state.state_name()})))
+        .collect();
     let body = json!({"status": word, "providers": providers});
     json_response(status, body.to_string())
 }
 
-/// What is counted, for Prometheus.
+/// Metrics for Prometheus.
 ///
-/// SECURITY: it tells of all clients together. So where clients have keys, it needs one that opens
-/// every model, or the administrator's.
-///
-/// # Errors
-/// The request has no such key.
+/// SECURITY: they cover all clients. If clients have keys, the request needs one that opens every
+/// model, or the administrator's.
 pub fn answer_metrics(app: &App, parts: &Parts) -> Result<Response<Body>, Failure> {
     if !Requester::from_headers(app, &parts.headers)?.can_read_metrics() {
         return Err(Failure::PathNotAllowed);
@@ -53,12 +49,11 @@ pub fn answer_metrics(app: &App, parts: &Parts) -> Result<Response<Body>, Failur
         };
         (name, number)
     });
-    let text = app
-        .metrics
-        .render_text(numbered, app.inflight_bytes.amount_taken());
+    let inflight_bytes = app.inflight_bytes.amount_taken();
+    let text = app.metrics.render_text(numbered, inflight_bytes);
     let mut answer = Response::new(whole_body(text));
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, content_type);
     Ok(answer)
 }
 

@@ -1,12 +1,11 @@
-//! `GET events`: what happens to sessions and providers, as server-sent events, for as long as the
-//! reader stays.
+//! `GET events`: changes of sessions and providers as server-sent events, until the reader leaves.
 //!
-//! What this process does is told at once. What other replicas do is found by reading the newest
-//! sessions again every three seconds, and only when all that was heard is told, so that nothing older comes
-//! after something newer; what was told before is not told again. The stream ends when the
-//! proxy does, and when its settings change, since a key may have gone with them: its reader comes
-//! again. It is written as fast as it is read, and nothing is kept for a reader that is slow but the
-//! word that it missed something.
+//! Changes by this process are sent at once. Changes by other replicas are found by a poll of the newest
+//! sessions every three seconds. A poll runs only after all pending changes were sent, so that nothing
+//! older follows something newer. Unchanged sessions are not sent again.
+//!
+//! The stream ends with the proxy, and when the settings change, since they may have removed the
+//! reader's key; readers connect again. Nothing is buffered for a slow reader: it gets a `resync` event.
 
 use std::{
     num::NonZeroUsize,
@@ -40,66 +39,63 @@ use crate::{
     wire::Body,
 };
 
-/// How often providers are looked at, and the newest sessions read for what other replicas did. Each time a
-/// comment goes out, so that nobody on the way thinks that the connection is dead.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// Sessions that are read at a time.
+/// Interval of the polls of providers and of the newest sessions. Each sends a comment, so that
+/// intermediaries keep the connection open.
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
+/// Sessions per poll.
 const POLLED: usize = 100;
-/// What changed so shortly before is told at the beginning: a reader that had the list first misses
-/// nothing. Seconds.
-const SHORTLY: u64 = 60;
-/// Sessions of which is remembered what was told last; more than are read at once.
-const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
+/// The first poll sends changes of this many last seconds, for readers that got the list before.
+const RECENT_SECONDS: u64 = 60;
+/// Sessions whose last event is remembered; more than one poll reads.
+const MAX_REMEMBERED: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
 
 const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
-/// Something was missed: the reader is to read its list anew.
+/// Events were missed; the reader must read its list again.
 const RESYNC: Bytes = Bytes::from_static(b"event: resync\ndata: {}\n\n");
 
-/// # Errors
-/// As many listen as may.
-pub(super) fn stream_events(app: &Arc<App>, who: Requester) -> Result<Response<Body>, Failure> {
-    let heard = app.session_events.subscribe(who.account);
-    let heard = heard.ok_or(Failure::TooManyListeners {
-        all: MAX_LISTENERS,
-        per_client: MAX_LISTENERS_PER_ACCOUNT,
-    })?;
-    // Due at once, and then so long after each time that it was looked at.
-    let mut looks = interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let listener = EventReader {
+pub(super) fn stream_events(
+    app: &Arc<App>,
+    requester: Requester,
+) -> Result<Response<Body>, Failure> {
+    let subscription = app.session_events.subscribe(requester.account);
+    // The first tick comes at once.
+    let mut poll_timer = interval(POLL_INTERVAL);
+    poll_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let reader = EventReader {
         ended: app.listener_token(),
         app: Arc::clone(app),
-        who,
-        subscription: heard,
-        sent_digests: LruCache::new(REMEMBERED),
-        providers: None,
-        others: None,
-        begun: false,
-        looks,
+        requester,
+        subscription: subscription.ok_or(Failure::TooManyListeners {
+            all: MAX_LISTENERS,
+            per_client: MAX_LISTENERS_PER_ACCOUNT,
+        })?,
+        sent_digests: LruCache::new(MAX_REMEMBERED),
+        providers_digest: None,
+        other_keys: None,
+        has_polled: false,
+        poll_timer,
     };
-    let events = stream::unfold(listener, |mut listener| async move {
-        let event = listener.next_events().await?;
-        Some((Ok(Frame::data(event)), listener))
+    let events = stream::unfold(reader, |mut reader| async move {
+        let event = reader.next_events().await?;
+        Some((Ok(Frame::data(event)), reader))
     });
-    Ok(answer::event_stream_response(
-        StreamBody::new(events).boxed_unsync(),
-    ))
+    let body = StreamBody::new(events).boxed_unsync();
+    Ok(answer::event_stream_response(body))
 }
 
-/// One reader.
 struct EventReader {
     app: Arc<App>,
-    who: Requester,
+    requester: Requester,
     subscription: SessionSubscription,
     ended: CancellationToken,
-    /// Digests of what was told last.
+    /// Of the last event of each session.
     sent_digests: LruCache<SessionId, u64>,
-    providers: Option<u64>,
-    /// How many sessions other keys have, as it was told last.
-    others: Option<u64>,
-    /// The newest sessions were read once.
-    begun: bool,
-    looks: Interval,
+    /// Of the last event of the providers.
+    providers_digest: Option<u64>,
+    /// Sessions of other keys in the last event.
+    other_keys: Option<u64>,
+    has_polled: bool,
+    poll_timer: Interval,
 }
 
 impl EventReader {
@@ -109,10 +105,9 @@ impl EventReader {
             tokio::select! {
                 biased;
                 () = self.ended.cancelled() => return None,
-                // Before anything is read from the store, so that what is read is not older than
-                // what was told.
-                heard = self.subscription.next_event() => match heard {
-                    SessionEvent::Changed(told) => if let Some(event) = self.session_event(&told) {
+                // Before a poll, so that the store is not older than the last event.
+                event = self.subscription.next_event() => match event {
+                    SessionEvent::Changed(change) => if let Some(event) = self.session_event(&change) {
                         return Some(event);
                     },
                     SessionEvent::Missed => {
@@ -120,77 +115,73 @@ impl EventReader {
                         return Some(RESYNC);
                     }
                 },
-                _ = self.looks.tick() => {
+                _ = self.poll_timer.tick() => {
                     let events = [self.poll_providers(), self.poll_sessions().await, self.poll_other_keys().await];
-                    self.looks.reset();
+                    self.poll_timer.reset();
                     let events = events.into_iter().flatten();
-                    let told: Vec<_> = std::iter::once(COMMENT).chain(events).collect();
-                    return Some(told.concat().into());
+                    let sent: Vec<_> = std::iter::once(COMMENT).chain(events).collect();
+                    return Some(sent.concat().into());
                 }
             }
         }
     }
 
-    /// How many sessions other keys have, where that may be told and is another number.
+    /// The number of sessions of other keys, if the reader may know it and it changed.
     async fn poll_other_keys(&mut self) -> Option<Bytes> {
-        let counted = session_list::count_others(&self.app, &self.who).await?;
-        let changed = self.others.replace(counted) != Some(counted);
-        let told = serde_json::json!({ "of_other_keys": counted }).to_string();
-        changed.then(|| write_event("others", told.as_bytes()))
+        let count = session_list::count_others(&self.app, &self.requester).await?;
+        let changed = self.other_keys.replace(count) != Some(count);
+        let data = serde_json::json!({ "of_other_keys": count }).to_string();
+        changed.then(|| write_event("others", data.as_bytes()))
     }
 
     fn poll_providers(&mut self) -> Option<Bytes> {
-        let body = serde_json::to_vec(&providers::describe_providers(&self.app, &self.who))
-            .unwrap_or_default();
-        let digest = xxh3_64(&body);
-        let changed = self.providers.replace(digest) != Some(digest);
-        changed.then(|| write_event("providers", &body))
+        let providers = providers::describe_providers(&self.app, &self.requester);
+        let data = serde_json::to_vec(&providers).unwrap_or_default();
+        let digest = xxh3_64(&data);
+        let changed = self.providers_digest.replace(digest) != Some(digest);
+        changed.then(|| write_event("providers", &data))
     }
 
-    /// What a session is like, unless that was told.
-    fn session_event(&mut self, told: &SessionChange) -> Option<Bytes> {
-        let digest = xxh3_64(&told.overview);
-        let changed = self.sent_digests.put(told.session, digest) != Some(digest);
-        changed.then(|| write_event("session", &told.overview))
+    /// The overview of a session, unless it was sent before.
+    fn session_event(&mut self, change: &SessionChange) -> Option<Bytes> {
+        let digest = xxh3_64(&change.overview);
+        let changed = self.sent_digests.put(change.session, digest) != Some(digest);
+        changed.then(|| write_event("session", &change.overview))
     }
 
-    /// Reads the newest sessions: what changed of them since it was told.
+    /// Changes of the newest sessions.
     async fn poll_sessions(&mut self) -> Option<Bytes> {
         let page = Page {
             skip: 0,
             take: POLLED,
         };
-        let found = self
-            .app
-            .sessions
-            .list_sessions(self.who.account.as_ref(), page)
+        let sessions = &self.app.sessions;
+        let found = sessions
+            .list_sessions(self.requester.account.as_ref(), page)
             .await;
-        let found = match found {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::debug!(error = %format_error_chain(&error), "the newest sessions could not be read");
-                return None;
-            }
+        let log_failure = |error: &_| {
+            let error = format_error_chain(error);
+            tracing::debug!(%error, "the newest sessions could not be read");
         };
-        let first = !std::mem::replace(&mut self.begun, true);
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let since = since.map_or(0, |now| now.as_secs().saturating_sub(SHORTLY));
+        let found = found.inspect_err(log_failure).ok()?;
+        let first = !std::mem::replace(&mut self.has_polled, true);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let since = now.map_or(0, |now| now.as_secs().saturating_sub(RECENT_SECONDS));
         let mut events = Vec::new();
-        // The oldest first, as they happened.
-        for known in found.sessions.iter().rev() {
-            let news = self.session_event(&SessionChange::from_session(known));
-            let news = news.filter(|_| !first || known.state.updated_s >= since);
-            events.extend(news);
+        // The oldest first, in the order of the changes.
+        for view in found.sessions.iter().rev() {
+            let event = self.session_event(&SessionChange::from_session(view));
+            events.extend(event.filter(|_| !first || view.state.updated_s >= since));
         }
         if !first && events.len() == POLLED {
-            // There may be more behind them.
+            // Further sessions may have changed.
             return Some(RESYNC);
         }
         (!events.is_empty()).then(|| events.concat().into())
     }
 }
 
-/// `data` is on one line.
+/// `data` must be a single line.
 fn write_event(name: &str, data: &[u8]) -> Bytes {
     [b"event: ", name.as_bytes(), b"\ndata: ", data, b"\n\n"]
         .concat()

@@ -1,8 +1,8 @@
-//! `POST fit`: the guard as a service. A chat request in, the fitted one and the report out.
+//! `POST fit`: the guard as a service. It takes a chat request and returns the fitted one with a report.
 //!
-//! The request is read within the limits of any chat request, and planned as the first of a session:
-//! nothing is remembered of it, nobody is asked for it, nothing is stored. What comes out differs from
-//! what came in by the guard's edits and the annotations alone, byte for byte.
+//! The limits of chat requests apply. The request is planned as the first of a session; nothing is stored
+//! and no provider is asked. The result differs from the request by the guard's edits and the removed
+//! annotations only, byte for byte.
 
 use bytes::Bytes;
 use http::{Response, StatusCode, request::Parts};
@@ -22,41 +22,33 @@ use crate::{
     wire::{Body, shallow_parse::shallow_parse},
 };
 
-/// The body of the answer.
 #[derive(Serialize)]
 struct FitResponse<'a> {
-    /// As it was sent, but for what the report tells.
+    /// The client's request with the edits of the report.
     request: &'a RawValue,
     report: &'a PlanExplanation,
 }
 
 /// # Errors
-/// A limit was passed, the body is not JSON, or its model is none that whoever asks may use.
+/// If a limit is exceeded, the body is not JSON, or the requester may not use its model.
 pub(super) async fn answer_fit(
     app: &App,
     parts: &Parts,
     body: &mut RequestBody,
-    who: &Requester,
+    requester: &Requester,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    let running = who
-        .client
-        .as_ref()
-        .map(|client| client.begin_request())
-        .transpose()?;
-    let limits = &app.config.server;
-    let received = body
-        .read_unpacked(&parts.headers, limits, &app.inflight_bytes)
-        .await?;
+    let client = requester.client.as_ref();
+    let running = client.map(|client| client.begin_request()).transpose()?;
+    let (limits, inflight) = (&app.config.server, &app.inflight_bytes);
+    let received = body.read_unpacked(&parts.headers, limits, inflight).await?;
     let mut hold = received.hold;
-    let (request, report) = fit_request(app, parts, who, received.bytes)?;
+    let (request, report) = fit_request(app, parts, requester, received.bytes)?;
     let text = request.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&request);
-    let fitted = FitResponse {
-        request: serde_json::from_slice(text)
-            .map_err(|error| Failure::NotJson(error.to_string()))?,
-        report: &report,
-    };
-    let answer = serde_json::to_vec(&fitted).unwrap_or_default();
+    let request =
+        serde_json::from_slice(text).map_err(|error| Failure::NotJson(error.to_string()))?;
+    let report = &report;
+    let answer = serde_json::to_vec(&FitResponse { request, report }).unwrap_or_default();
     if !hold.grow(answer.len()) {
         return Err(Failure::Busy);
     }
@@ -68,7 +60,7 @@ pub(super) async fn answer_fit(
 fn fit_request(
     app: &App,
     parts: &Parts,
-    who: &Requester,
+    requester: &Requester,
     request: Bytes,
 ) -> Result<(Bytes, PlanExplanation), Failure> {
     let indexed = match chat::index_body(request.clone()) {
@@ -80,7 +72,7 @@ fn fit_request(
         Ok(conversation) => conversation.model().map(Into::into).unwrap_or_default(),
         Err(_) => shallow_parse(&request).model,
     };
-    let target = choose_target(app, parts, who, &model)?;
+    let target = choose_target(app, parts, requester, &model)?;
     let aim = describe_target(app, model, &target);
     let policy = guard_policy(app, &target);
     match indexed {
@@ -92,19 +84,18 @@ fn fit_request(
     }
 }
 
-/// Who would be asked. Which of two models a parser would find does not matter here: the one that is
-/// looked up is the one that is allowed, and nothing is sent.
+/// The target that a request to this model would get. A body with two models is no risk: the model
+/// that is looked up is the one that is checked, and nothing is sent.
 fn choose_target(
     app: &App,
     parts: &Parts,
-    who: &Requester,
+    requester: &Requester,
     model: &str,
 ) -> Result<Target, Failure> {
-    let mut choice = app
-        .registry
-        .look_up_candidates(model, chosen_provider(&parts.headers))?;
-    let made = choice.asked_is_configured;
-    choice.retain_permitted(|target| who.may_use(app, model, made, target));
+    let provider = chosen_provider(&parts.headers);
+    let mut choice = app.registry.look_up_candidates(model, provider)?;
+    let is_configured = choice.asked_is_configured;
+    choice.retain_permitted(|target| requester.may_use(app, model, is_configured, target));
     choice.pick_heaviest().ok_or_else(|| no_such_model(model))
 }
 

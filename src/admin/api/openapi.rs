@@ -1,10 +1,10 @@
-//! `GET openapi.json`: the description of all this, for whoever writes a client.
+//! `GET openapi.json`: the description of the API for authors of clients.
 
 use http::{Response, StatusCode};
 
 use crate::{http::answer, wire::Body};
 
-/// OpenAPI 3.1, written by hand.
+/// OpenAPI 3.1, maintained by hand.
 const DESCRIPTION: &str = include_str!("openapi.json");
 
 pub(super) fn answer_openapi() -> Response<Body> {

@@ -1,7 +1,7 @@
-//! `GET providers`: how each of them does, and what is known of its models.
+//! `GET providers`: state and figures of each provider, and its models.
 //!
-//! SECURITY: a client is told of those providers and models only that it may use. Figures that tell
-//! what other clients do are for whoever may read `/metrics`, and `null` for everybody else.
+//! SECURITY: a client sees only providers and models that it may use. Figures of all clients need the
+//! right to read `/metrics`, else they are `null`.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -17,7 +17,6 @@ use crate::{
     },
 };
 
-/// The body of the answer.
 #[derive(Debug, Serialize)]
 pub(super) struct Providers {
     pub(super) providers: Vec<ProviderView>,
@@ -28,7 +27,7 @@ pub(super) struct ProviderView {
     pub(super) name: String,
     /// `closed`, `half_open` or `open`.
     pub(super) breaker: &'static str,
-    /// Of this process, since it began.
+    /// By outcome, since the start of this process.
     pub(super) attempts: Option<BTreeMap<&'static str, u64>>,
     pub(super) retries: Option<u64>,
     pub(super) fallbacks: Option<u64>,
@@ -39,32 +38,29 @@ pub(super) struct ProviderView {
 #[derive(Debug, Serialize)]
 pub(super) struct ModelView {
     pub(super) id: String,
-    /// The window in tokens; `null` where it is only assumed.
+    /// The window in tokens; `null` if it is only assumed.
     pub(super) context_length: Option<u32>,
     pub(super) window_from: &'static str,
 }
 
-pub(super) fn describe_providers(app: &App, who: &Requester) -> Providers {
-    let watches = who.can_read_metrics();
+pub(super) fn describe_providers(app: &App, requester: &Requester) -> Providers {
+    let reads_metrics = requester.can_read_metrics();
     let now = Instant::now();
-    let mut models = list_models(app, who);
-    let providers = app.registry.providers();
-    let providers = providers.filter_map(|provider| {
+    let mut models = list_models(app, requester);
+    let providers = app.registry.providers().filter_map(|provider| {
         let name = &*provider.name;
         let models = models.remove(name).unwrap_or_default();
-        if models.is_empty() && !who.can_see_provider(app, name) {
+        if models.is_empty() && !requester.can_see_provider(app, name) {
             return None;
         }
-        let metrics = watches.then_some(&app.metrics);
+        let metrics = reads_metrics.then_some(&app.metrics);
         Some(ProviderView {
             name: name.to_owned(),
             breaker: provider.breaker.state_at(now).state_name(),
             attempts: metrics.map(|metrics| count_attempts(metrics, name)),
             retries: metrics.map(|metrics| metrics.retries.with_label_values(&[name]).get()),
             fallbacks: metrics.map(|metrics| metrics.fallbacks.with_label_values(&[name]).get()),
-            latency_ms: watches
-                .then(|| app.recent.latency_of_provider(name))
-                .flatten(),
+            latency_ms: metrics.and_then(|_| app.recent.latency_of_provider(name)),
             models,
         })
     });
@@ -73,7 +69,7 @@ pub(super) fn describe_providers(app: &App, who: &Requester) -> Providers {
     }
 }
 
-/// By what became of them.
+/// Number of attempts by outcome.
 pub(super) fn count_attempts(metrics: &Metrics, provider: &str) -> BTreeMap<&'static str, u64> {
     let counts = ATTEMPT_OUTCOMES.map(|outcome| {
         let attempts = metrics.attempts.with_label_values(&[provider, outcome]);
@@ -82,22 +78,22 @@ pub(super) fn count_attempts(metrics: &Metrics, provider: &str) -> BTreeMap<&'st
     counts.into()
 }
 
-/// Models that somebody spelt out, and those that were asked for and of which nobody knew the window;
-/// by their providers.
-fn list_models(app: &App, who: &Requester) -> BTreeMap<String, Vec<ModelView>> {
-    // A name that nobody spelt out is some client's own word.
-    let seen = match who.can_read_metrics() {
+/// Configured and discovered models, and requested models without a known window, by provider.
+fn list_models(app: &App, requester: &Requester) -> BTreeMap<String, Vec<ModelView>> {
+    // Other names of models are texts of some client.
+    let requested = match requester.can_read_metrics() {
         true => app.registry.list_reported(),
         false => Vec::new(),
     };
     let mut all: BTreeMap<String, OfferedModel> = BTreeMap::new();
-    for offered in app.registry.list_offered_models().into_iter().chain(seen) {
+    let offered = app.registry.list_offered_models();
+    for offered in offered.into_iter().chain(requested) {
         all.entry(offered.id.clone()).or_insert(offered);
     }
     let mut by_provider: BTreeMap<String, Vec<ModelView>> = BTreeMap::new();
     for (id, offered) in all {
         let target = &offered.target;
-        if who.may_use(app, &id, offered.is_configured, target) {
+        if requester.may_use(app, &id, offered.is_configured, target) {
             let window = target.window;
             let models = by_provider.entry(target.provider.name.to_string());
             models.or_default().push(ModelView {

@@ -1,4 +1,4 @@
-//! Who asks, and what of it may be told.
+//! The sender of a request to the API, and what it may see and do.
 
 use http::{HeaderMap, header::AUTHORIZATION};
 use sha2::{Digest, Sha256};
@@ -12,7 +12,7 @@ use crate::{
     session::{self, Account, ReportReader},
 };
 
-/// Where another proxy on this machine says for whom it asks, beside all that begin with `x-forwarded-`.
+/// Headers in which a reverse proxy names its client, beside `x-forwarded-*`.
 const FORWARDED: [&str; 6] = [
     "cf-connecting-ip",
     "forwarded",
@@ -22,55 +22,55 @@ const FORWARDED: [&str; 6] = [
     "x-real-ip",
 ];
 
-/// Whether another proxy asks for somebody else. One that adds no header cannot be told from a local client.
+/// Whether a reverse proxy forwarded the request. One that adds no header looks like a local client.
 fn is_forwarded(headers: &HeaderMap) -> bool {
     let mut names = headers.keys().map(http::HeaderName::as_str);
     names.any(|name| name.starts_with("x-forwarded-") || FORWARDED.contains(&name))
 }
 
-/// Whoever asks: a client, the administrator, or somebody at this machine where `admin.local` is on.
+/// A client, the administrator, or with `admin.local` somebody at this machine.
 #[derive(Clone)]
 pub(in crate::admin) struct Requester {
-    /// Whose sessions are shown; `None`: of all.
+    /// The account whose sessions are shown; `None` for all.
     pub(super) account: Option<Account>,
-    /// Whose sessions may be changed and are shown with texts; `None`: of all, as the administrator, who sees
-    /// texts only with `admin.show_content`.
-    pub(super) own: Option<Account>,
-    /// `None`: the administrator.
+    /// The client's account, whose sessions it may command and see with texts. `None` for the
+    /// administrator, who may command all and sees texts only with `admin.show_content`.
+    pub(super) client_account: Option<Account>,
+    /// `None` for the administrator.
     pub(super) client: Option<Client>,
 }
 
 impl Requester {
     /// # Errors
-    /// Keys are set, and the request has none or another.
+    /// If clients need keys and the request has no valid one.
     pub(in crate::admin) fn from_headers(app: &App, headers: &HeaderMap) -> Result<Self, Failure> {
         if is_admin(app, headers) {
             return Ok(Self {
                 account: None,
-                own: None,
+                client_account: None,
                 client: None,
             });
         }
         let client = app.clients.recognise_client(headers)?;
         let named = session::ClientIdentity::from_headers(client.name.as_deref(), headers);
-        let own = app.sessions.tenants().derive_account(named);
-        // SECURITY: `Host` and `Origin` were looked at already, so it is no page of elsewhere; and no
-        // proxy of this machine asks for another one.
+        let account = app.sessions.tenants().derive_account(named);
+        // SECURITY: `Host` and `Origin` were checked before, so no web page of another origin is local;
+        // nor is a request that a reverse proxy on this machine forwarded.
         let local = app.config.admin.local
             && !app.clients.have_keys()
             && named == session::ClientIdentity::Anonymous
             && !is_forwarded(headers);
         Ok(Self {
-            account: (!local).then_some(own),
-            own: Some(own),
+            account: (!local).then_some(account),
+            client_account: Some(account),
             client: Some(client),
         })
     }
 
-    /// What may be read of sessions of that account; `None`: of all that are listed.
+    /// How the requester sees sessions of that account, or with `None` those of a list.
     pub(super) fn reader_of(&self, app: &App, account: Option<&Account>) -> ReportReader {
-        match &self.own {
-            Some(own) if account == Some(own) => ReportReader::Owner,
+        match &self.client_account {
+            Some(client) if account == Some(client) => ReportReader::Owner,
             Some(_) => ReportReader::Local,
             None => ReportReader::Admin {
                 show_content: app.config.admin.show_content,
@@ -78,31 +78,39 @@ impl Requester {
         }
     }
 
-    /// The account of whoever asks, where it may know how many sessions others have: without client keys
-    /// all of them are of this machine.
+    /// The requester's account, if it may know how many sessions others have: without client keys all
+    /// clients use this machine.
     pub(super) fn counts_others(&self, app: &App) -> Option<Account> {
         self.account.filter(|_| !app.clients.have_keys())
     }
 
-    /// Whether it may know what all clients together do: the rule of `/metrics`.
+    /// Whether it may see figures of all clients, such as `/metrics`.
     pub(in crate::admin) fn can_read_metrics(&self) -> bool {
         self.client.as_ref().is_none_or(Client::is_unlimited)
     }
 
-    /// Whether it may know that a provider is there.
+    /// Whether it may know that a provider exists.
     pub(super) fn can_see_provider(&self, app: &App, provider: &str) -> bool {
         let client = self.client.as_ref();
         client.is_none_or(|client| allows_provider(&app.registry, client, provider))
     }
 
-    /// Whether it may use what `asked` stands for; `made`: the name is one of the settings' own.
-    pub(super) fn may_use(&self, app: &App, asked: &str, made: bool, target: &Target) -> bool {
-        let client = self.client.as_ref();
-        client.is_none_or(|client| allows_target(&app.registry, client, asked, made, target))
+    /// Whether it may use a target by the name `asked`. `is_configured` says that the settings define
+    /// this name.
+    pub(super) fn may_use(
+        &self,
+        app: &App,
+        asked: &str,
+        is_configured: bool,
+        target: &Target,
+    ) -> bool {
+        self.client
+            .as_ref()
+            .is_none_or(|client| allows_target(&app.registry, client, asked, is_configured, target))
     }
 }
 
-/// Whether the request carries the administrator's key; compared in constant time.
+/// Whether the request has the administrator's key, compared in constant time.
 fn is_admin(app: &App, headers: &HeaderMap) -> bool {
     let Some(expected) = &app.config.admin.key_sha256 else {
         return false;

@@ -1,7 +1,7 @@
-//! One session: what is known of it, and what may be asked of it.
+//! Report of one session, and commands to it.
 //!
-//! SECURITY: shown to the account it belongs to and to the administrator. Anyone else is told that it
-//! does not exist, so that ids cannot be tried out.
+//! SECURITY: only its account and the administrator see it. Others get the same answer as for an unknown
+//! id, so that ids cannot be guessed.
 
 use http::{Response, request::Parts};
 use serde_json::Value;
@@ -17,68 +17,53 @@ use crate::{
 };
 
 /// `GET sessions/{id}`.
-///
-/// # Errors
-/// There is no such session for whoever asks, or the store does not answer.
 pub(super) async fn answer_session(
     app: &App,
-    who: &Requester,
+    requester: &Requester,
     id: SessionId,
 ) -> Result<Response<Body>, Failure> {
-    let known = app.sessions.view_session(who.account.as_ref(), id).await;
-    let known = known.map_err(store_failure)?;
+    let view = app
+        .sessions
+        .view_session(requester.account.as_ref(), id)
+        .await;
+    let view = view.map_err(store_failure)?;
     Ok(session_response(
         app,
-        who,
-        &known.ok_or(Failure::SessionNotFound)?,
+        requester,
+        &view.ok_or(Failure::SessionNotFound)?,
     ))
 }
 
-/// `PATCH sessions/{id}`: `{"auto_compact": "on" | "off" | "follow"}`.
-///
-/// # Errors
-/// As with [`report`]; the body is anything else.
-pub(super) async fn switch_session(
-    app: &App,
-    parts: &Parts,
-    body: &mut RequestBody,
-    who: &Requester,
-    id: SessionId,
-) -> Result<Response<Body>, Failure> {
-    let wanted = parse_switch(app, parts, body).await?;
-    command_session(app, who, id, wanted).await
-}
-
-/// `POST sessions/{id}/clear` and `POST sessions/{id}/compact`.
-///
-/// # Errors
-/// As with [`report`].
+/// `PATCH sessions/{id}`, `POST sessions/{id}/clear` and `POST sessions/{id}/compact`.
 pub(super) async fn command_session(
     app: &App,
-    who: &Requester,
+    requester: &Requester,
     id: SessionId,
-    wanted: SessionCommand,
+    command: SessionCommand,
 ) -> Result<Response<Body>, Failure> {
-    let known = app.sessions.add_command(who.own.as_ref(), id, wanted).await;
-    let Some(known) = known.map_err(store_failure)? else {
-        // What is shown is there, and may still be another's.
-        let shown = app.sessions.view_session(who.account.as_ref(), id).await;
-        return Err(match shown.map_err(store_failure)? {
+    let sessions = &app.sessions;
+    let view = sessions
+        .add_command(requester.client_account.as_ref(), id, command)
+        .await;
+    let Some(view) = view.map_err(store_failure)? else {
+        // A local requester also sees sessions of other accounts.
+        let visible = sessions.view_session(requester.account.as_ref(), id).await;
+        return Err(match visible.map_err(store_failure)? {
             Some(_) => Failure::SessionReadOnly,
             None => Failure::SessionNotFound,
         });
     };
-    app.session_events.publish_change(&known);
-    Ok(session_response(app, who, &known))
+    app.session_events.publish_change(&view);
+    Ok(session_response(app, requester, &view))
 }
 
-fn session_response(app: &App, who: &Requester, known: &SessionView) -> Response<Body> {
-    let report = session::build_report(known, who.reader_of(app, Some(&known.account)));
-    respond_json(&report)
+fn session_response(app: &App, requester: &Requester, view: &SessionView) -> Response<Body> {
+    let reader = requester.reader_of(app, Some(&view.account));
+    respond_json(&session::build_report(view, reader))
 }
 
-/// Reads what is to be switched.
-async fn parse_switch(
+/// Parses the body of `PATCH sessions/{id}`: `{"auto_compact": "on" | "off" | "follow"}`.
+pub(super) async fn parse_switch(
     app: &App,
     parts: &Parts,
     body: &mut RequestBody,
@@ -87,25 +72,25 @@ async fn parse_switch(
         max_body_bytes: MAX_BODY_BYTES,
         ..app.config.server.clone()
     };
-    let received = body
-        .read_unpacked(&parts.headers, &limits, &app.inflight_bytes)
-        .await;
+    let inflight = &app.inflight_bytes;
+    let received = body.read_unpacked(&parts.headers, &limits, inflight).await;
     let received = received.map_err(|failure| match failure {
         Failure::BodyTooLarge { limit } => Failure::SwitchTooLarge { limit },
         failure => failure,
     })?;
-    let read: Value = serde_json::from_slice(&received.bytes)
+    let json: Value = serde_json::from_slice(&received.bytes)
         .map_err(|error| Failure::NotJson(error.to_string()))?;
-    let members = read.as_object().ok_or(Failure::SwitchMissing)?;
-    if let Some(unknown) = members.keys().find(|name| *name != "auto_compact") {
+    let fields = json.as_object().ok_or(Failure::SwitchMissing)?;
+    if let Some(unknown) = fields.keys().find(|name| *name != "auto_compact") {
         let name = shorten_word(unknown);
         return Err(Failure::SwitchUnknown { name });
     }
-    let value = members.get("auto_compact").ok_or(Failure::SwitchMissing)?;
-    match value.as_str() {
-        Some("on") => Ok(SessionCommand::AutoCompact(Some(true))),
-        Some("off") => Ok(SessionCommand::AutoCompact(Some(false))),
-        Some("follow") => Ok(SessionCommand::AutoCompact(None)),
-        _ => Err(Failure::SwitchValue),
-    }
+    let value = fields.get("auto_compact").ok_or(Failure::SwitchMissing)?;
+    let auto = match value.as_str() {
+        Some("on") => Some(true),
+        Some("off") => Some(false),
+        Some("follow") => None,
+        _ => return Err(Failure::SwitchValue),
+    };
+    Ok(SessionCommand::AutoCompact(auto))
 }

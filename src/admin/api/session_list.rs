@@ -1,4 +1,4 @@
-//! `GET sessions`: those of whoever asks, newest first, in pages.
+//! `GET sessions`: the sessions that the requester may see, newest first, in pages.
 
 use http::Response;
 use serde::Serialize;
@@ -12,42 +12,40 @@ use crate::{
     wire::Body,
 };
 
-/// Sessions on a page, where the request does not say.
-const TAKE: usize = 100;
-/// Sessions before a page.
+/// Default size of a page.
+const DEFAULT_TAKE: usize = 100;
+/// Most sessions before a page.
 const MAX_SKIP: usize = 10_000_000;
 
-/// The body of the answer.
 #[derive(Debug, Serialize)]
 pub(super) struct SessionPage {
     pub(super) sessions: Vec<SessionOverview>,
-    /// What to skip for the next page; `null` after the last one.
+    /// `skip` of the next page; `null` after the last page.
     pub(super) next: Option<usize>,
-    /// Sessions of other keys, of which nothing else is told; `null` where clients have keys, and for
-    /// whoever is shown all sessions.
+    /// Number of sessions of other keys; `null` if clients have keys, or if all sessions are shown.
     pub(super) of_other_keys: Option<u64>,
-    /// What to do to see those; `null` where there are none.
+    /// How to see those sessions; `null` if there are none.
     pub(super) hint: Option<&'static str>,
 }
 
-/// What to do about sessions that are not shown.
+/// How to see the sessions of other keys.
 const HINT: &str = "Sessions are kept apart by the key that their clients send. Send the same key as \
                     `Authorization: Bearer KEY` to see its sessions, or set admin.local = true in \
                     config.toml to list those of all keys on this machine.";
 
-/// The same where `admin.local` is on, and this request is not shown all sessions.
+/// The same if `admin.local` is on but does not apply to this request.
 const LOCAL_HINT: &str = "admin.local is on: requests that send no key and come through no other proxy (no \
                           x-forwarded-*, forwarded, via or x-real-ip) are shown the sessions of all keys. Ask \
                           again that way, or send the key whose sessions you want.";
 
-/// Which page a query asks for.
+/// Parses `skip` and `take`.
 ///
 /// # Errors
-/// It asks for none that there is, or for something else.
+/// For other parameters, and for values that are repeated or out of bounds.
 pub(super) fn parse_page(query: Option<&str>) -> Result<Page, Failure> {
     let (mut skip, mut take) = (None, None);
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        let (name, found, least, most) = match &*name {
+        let (name, slot, least, most) = match &*name {
             "skip" => ("skip", &mut skip, 0, MAX_SKIP),
             "take" => ("take", &mut take, 1, Page::MAX_TAKE),
             unknown => {
@@ -55,62 +53,55 @@ pub(super) fn parse_page(query: Option<&str>) -> Result<Page, Failure> {
                 return Err(Failure::QueryUnknown { name });
             }
         };
-        let wrong = Failure::QueryValue { name, least, most };
-        let digits = value.bytes().all(|byte| byte.is_ascii_digit());
-        let number = value.parse().ok().filter(|_| digits);
+        let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+        let number = value.parse().ok().filter(|_| is_number);
         let number = number.filter(|number| (least..=most).contains(number));
-        match number {
-            Some(number) if found.replace(number).is_none() => {}
-            _ => return Err(wrong),
+        if number.is_none() || slot.is_some() {
+            return Err(Failure::QueryValue { name, least, most });
         }
+        *slot = number;
     }
     Ok(Page {
         skip: skip.unwrap_or(0),
-        take: take.unwrap_or(TAKE),
+        take: take.unwrap_or(DEFAULT_TAKE),
     })
 }
 
-/// # Errors
-/// The store does not answer.
 pub(super) async fn list_sessions(
     app: &App,
-    who: &Requester,
+    requester: &Requester,
     page: Page,
 ) -> Result<Response<Body>, Failure> {
-    let account = who.account.as_ref();
     let found = app
         .sessions
-        .list_sessions(account, page)
-        .await
-        .map_err(store_failure)?;
+        .list_sessions(requester.account.as_ref(), page)
+        .await;
+    let found = found.map_err(store_failure)?;
     let next = page.skip + page.take;
-    let of_other_keys = count_others(app, who).await;
-    let hint = match app.config.admin.local {
-        true => LOCAL_HINT,
-        false => HINT,
-    };
-    let listed = SessionPage {
+    let of_other_keys = count_others(app, requester).await;
+    let local = app.config.admin.local;
+    let hint = if local { LOCAL_HINT } else { HINT };
+    Ok(respond_json(&SessionPage {
         hint: of_other_keys.filter(|others| *others > 0).map(|_| hint),
         of_other_keys,
         sessions: found.sessions.iter().map(session::build_overview).collect(),
         next: (found.has_more && next <= MAX_SKIP).then_some(next),
-    };
-    Ok(respond_json(&listed))
+    }))
 }
 
-/// How many sessions other keys have, where whoever asks may know; `None` also where the store does not
-/// answer, since nobody asked for it.
+/// Number of sessions of other keys. `None` if the requester may not know it, or if the store fails,
+/// since the list is useful without it.
 ///
-/// SECURITY: a number and nothing else, and only on a proxy without client keys, which nobody but users of
-/// this machine can reach.
-pub(super) async fn count_others(app: &App, who: &Requester) -> Option<u64> {
-    let own = who.counts_others(app)?;
-    let counted = app.sessions.count_others(&own).await;
-    counted
-        .inspect_err(|error| {
-            tracing::debug!(error = %format_error_chain(error), "sessions of other keys could not be counted");
-        })
-        .ok()
+/// SECURITY: a number only, and only on a proxy without client keys, which only users of this machine can
+/// reach.
+pub(super) async fn count_others(app: &App, requester: &Requester) -> Option<u64> {
+    let account = requester.counts_others(app)?;
+    let count = app.sessions.count_others(&account).await;
+    let log_failure = |error: &_| {
+        let error = format_error_chain(error);
+        tracing::debug!(%error, "sessions of other keys could not be counted");
+    };
+    count.inspect_err(log_failure).ok()
 }
 
 #[cfg(test)]
@@ -118,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_names_a_page_or_is_refused() {
+    fn wrong_queries_are_refused() {
         let check = |query: Option<&str>, expected: Option<(usize, usize)>| {
             let found = parse_page(query).ok().map(|page| (page.skip, page.take));
             assert_eq!(found, expected, "{query:?}");

@@ -1,17 +1,16 @@
-//! The page at `/plimsoll/`: how full every session's window is, as a picture.
+//! The dashboard at `/plimsoll/`, which shows the window use of all sessions.
 //!
-//! Its files are in the binary, as they stand in `assets/`: no build step, and nothing is fetched from
-//! elsewhere. They hold nothing of anybody, so they need no key; all that is shown comes from our API, which
+//! The binary holds the files of `assets/`: there is no build step, and the page loads nothing from
+//! elsewhere. The files need no key, since they hold no data of clients; the session API, which they read,
 //! does.
 //!
-//! SECURITY: what sessions are called and what models wrote is a stranger's text. The page puts it in
-//! as text only, and these headers let no script run that is not one of its files, no other page
-//! show it in a frame, and nothing of it leave for anywhere but this proxy.
+//! SECURITY: names of sessions and texts of models are untrusted. The page inserts them as text only. The
+//! headers below allow only these scripts, forbid frames, and allow requests to this proxy only.
 //!
-//! Each script is one concept: `api.js` asks, `events.js` follows the stream of events and comes back when that
-//! ends, `share.js` has one tab of a browser read it for all tabs with its key, `poll.js` asks where there can be
-//! no stream, `sessions.js` has all sessions, `rows.js` puts only those rows into the document that are in sight,
-//! `words.js` has all words in both languages. A view draws once in a frame, however many events came.
+//! Each script is one concept: `api.js` sends requests, `events.js` reads the stream of events and reconnects,
+//! `share.js` lets one tab read it for all tabs with the same key, `poll.js` polls where no stream is possible,
+//! `sessions.js` holds all sessions, `rows.js` keeps only visible rows in the document, `words.js` holds the
+//! texts in both languages. A view draws at most once per frame.
 
 use std::sync::LazyLock;
 
@@ -29,7 +28,7 @@ use crate::wire::{Body, whole_body};
 /// One file of the page.
 #[derive(Debug)]
 struct File {
-    /// What follows `/plimsoll`.
+    /// Below `/plimsoll`.
     path: &'static str,
     kind: HeaderValue,
     bytes: &'static [u8],
@@ -37,10 +36,10 @@ struct File {
     tag: HeaderValue,
 }
 
-/// Where the page is, from `/plimsoll`; relative, so that it holds behind a prefix too.
+/// Redirect from `/plimsoll`; relative, so that it works behind a prefix.
 const PAGE_LOCATION: HeaderValue = HeaderValue::from_static("plimsoll/");
 
-/// Beside every file. A file is asked for again each time, and is sent only where it is another.
+/// Headers of every file. Browsers revalidate each time, and get only changed files.
 const HEADERS: [(HeaderName, HeaderValue); 6] = [
     (
         CONTENT_SECURITY_POLICY,
@@ -80,44 +79,37 @@ static FILES: LazyLock<[File; 33]> = LazyLock::new(|| {
     }
 });
 
-/// Whether the page has something at `path`, which follows `/plimsoll`.
+/// Whether the dashboard has a file at `path`, which follows `/plimsoll`.
 pub fn has_file(path: &str) -> bool {
     path.is_empty() || find_file(path).is_some()
 }
 
-/// The answer to a request with these headers for what is at `path`, which follows `/plimsoll`; `None` where
-/// nothing is.
+/// The answer for the file at `path`, which follows `/plimsoll`; `None` if there is none.
 pub fn answer_file(path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
     if path.is_empty() {
-        return Some(make_answer(
-            StatusCode::PERMANENT_REDIRECT,
-            b"",
-            [(LOCATION, &PAGE_LOCATION)],
-        ));
+        let location = [(LOCATION, &PAGE_LOCATION)];
+        return Some(make_answer(StatusCode::PERMANENT_REDIRECT, b"", &location));
     }
     let file = find_file(path)?;
-    // What the reader has already is not sent again.
+    let tag = (ETAG, &file.tag);
     if has_tag(headers, &file.tag) {
-        return Some(make_answer(
-            StatusCode::NOT_MODIFIED,
-            b"",
-            [(ETAG, &file.tag)],
-        ));
+        return Some(make_answer(StatusCode::NOT_MODIFIED, b"", &[tag]));
     }
-    let own = [(CONTENT_TYPE, &file.kind), (ETAG, &file.tag)];
-    Some(make_answer(StatusCode::OK, file.bytes, own))
+    let headers = [(CONTENT_TYPE, &file.kind), tag];
+    Some(make_answer(StatusCode::OK, file.bytes, &headers))
 }
 
-fn make_answer<const N: usize>(
+fn make_answer(
     status: StatusCode,
     bytes: &'static [u8],
-    own: [(HeaderName, &HeaderValue); N],
+    headers: &[(HeaderName, &HeaderValue)],
 ) -> Response<Body> {
     let mut answer = Response::new(whole_body(bytes));
     *answer.status_mut() = status;
     answer.headers_mut().extend(HEADERS);
-    let own = own.map(|(name, value)| (name, value.clone()));
-    answer.headers_mut().extend(own);
+    for (name, value) in headers {
+        answer.headers_mut().insert(name, (*value).clone());
+    }
     answer
 }
 
@@ -133,7 +125,7 @@ fn has_tag(headers: &HeaderMap, tag: &HeaderValue) -> bool {
 }
 
 fn find_file(path: &str) -> Option<&'static File> {
-    // The page itself is at the folder, and nowhere else.
+    // The page has one address, that of the folder.
     let path = match path {
         "/" => "/index.html",
         "/index.html" => return None,

@@ -1,4 +1,4 @@
-//! The files as they are in the binary.
+//! The files of the dashboard in the binary.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header::IF_NONE_MATCH};
 
 use super::{FILES, answer_file, find_file, has_file};
 
-fn asking(tags: &'static str) -> HeaderMap {
+fn if_none_match(tags: &'static str) -> HeaderMap {
     HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_static(tags))])
 }
 
@@ -14,11 +14,9 @@ fn asking(tags: &'static str) -> HeaderMap {
 fn every_file_of_the_folder_is_served_and_no_other() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/admin/dashboard/assets");
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    let there: BTreeSet<_> = entries
-        .map(|entry| entry.file_name().into_string().unwrap())
-        .collect();
-    let served: BTreeSet<_> = FILES.iter().map(|it| it.path[1..].to_owned()).collect();
-    assert_eq!(there, served);
+    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+    let paths = FILES.iter().map(|file| file.path[1..].to_owned());
+    assert_eq!(names.collect::<BTreeSet<_>>(), paths.collect());
     for path in ["/", "", "/main.js", "/page.css"] {
         assert!(has_file(path), "{path}");
     }
@@ -36,11 +34,11 @@ fn every_file_of_the_folder_is_served_and_no_other() {
 }
 
 #[test]
-fn what_the_reader_has_is_not_sent_again() {
+fn unchanged_files_are_not_sent_again() {
     let tag = find_file("/").unwrap().tag.to_str().unwrap();
     let status = |path, headers: &HeaderMap| answer_file(path, headers).unwrap().status();
     let same = |tags: &str| {
-        let headers = asking(String::leak(tags.to_owned()));
+        let headers = if_none_match(String::leak(tags.to_owned()));
         status("/", &headers) == StatusCode::NOT_MODIFIED
     };
     assert!(same(tag));
@@ -49,12 +47,15 @@ fn what_the_reader_has_is_not_sent_again() {
     assert!(!same("\"x\""));
     assert!(!same(tag.trim_matches('"')));
     assert_eq!(status("/", &HeaderMap::new()), StatusCode::OK);
-    assert_eq!(status("", &asking("*")), StatusCode::PERMANENT_REDIRECT);
+    assert_eq!(
+        status("", &if_none_match("*")),
+        StatusCode::PERMANENT_REDIRECT
+    );
 }
 
-/// The policy would stop the one in a browser; this says so before.
+/// Finds before a browser does what the content security policy would block.
 #[test]
-fn nothing_is_inline_and_nothing_is_from_elsewhere() {
+fn no_file_has_inline_scripts_or_loads_from_elsewhere() {
     let mut read = 0;
     for file in FILES.iter() {
         let text = str::from_utf8(file.bytes).unwrap();
@@ -72,10 +73,10 @@ fn nothing_is_inline_and_nothing_is_from_elsewhere() {
         ] {
             assert!(!text.contains(never), "{never} in {}", file.path);
         }
-        // Names of XML, which nobody fetches.
-        let left = text.replace("http://www.w3.org/2000/svg", "");
-        assert!(!left.contains("http://"), "{}", file.path);
-        assert!(!left.contains("https://"), "{}", file.path);
+        // An XML namespace, which is not fetched.
+        let rest = text.replace("http://www.w3.org/2000/svg", "");
+        assert!(!rest.contains("http://"), "{}", file.path);
+        assert!(!rest.contains("https://"), "{}", file.path);
         read += 1;
     }
     assert!(read > 10);

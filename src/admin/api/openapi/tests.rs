@@ -1,4 +1,4 @@
-//! That the description tells every path and every field, and no other.
+//! The description has every path and every field of the API, and no other.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -33,7 +33,7 @@ fn description() -> Value {
     serde_json::from_str(DESCRIPTION).unwrap()
 }
 
-/// The schema that is meant, and what it is made of beside its own fields.
+/// A schema with the schemas that it refers to and extends.
 fn schema<'a>(whole: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     let mut parts = vec![schema];
     if let Some(name) = schema["$ref"].as_str() {
@@ -45,43 +45,31 @@ fn schema<'a>(whole: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     parts
 }
 
-/// That every object in `value` has the fields of its schema, all that are required, and no other.
+/// Asserts that every object in `value` has exactly the fields of its schema, all of them required.
 fn conforms(whole: &Value, value: &Value, described: &Value, place: &str) {
     let parts = schema(whole, described);
     if let Some(choices) = parts.iter().find_map(|part| part["oneOf"].as_array()) {
-        let kind = if value.is_null() { "null" } else { "other" };
+        let is_null = |choice: &&Value| choice["type"] == "null";
         let chosen = choices
             .iter()
-            .find(|one| (one["type"] == "null") == (kind == "null"));
+            .find(|choice| is_null(choice) == value.is_null());
         conforms(whole, value, chosen.unwrap(), place);
         return;
     }
     match value {
         Value::Object(fields) => {
-            let of = |key: &str| -> BTreeMap<String, Value> {
-                let all = parts
-                    .iter()
-                    .filter_map(|part| part[key].as_object())
-                    .flatten();
-                all.map(|(name, field)| (name.clone(), field.clone()))
-                    .collect()
-            };
-            let described = of("properties");
-            let names: BTreeSet<_> = fields.keys().collect();
-            assert_eq!(names, described.keys().collect(), "{place}");
-            let required: BTreeSet<_> = parts
+            let properties = parts
                 .iter()
-                .filter_map(|part| part["required"].as_array())
-                .flatten()
-                .map(|name| name.as_str().unwrap())
-                .collect();
-            assert_eq!(
-                required,
-                described.keys().map(String::as_str).collect(),
-                "{place}"
-            );
+                .filter_map(|part| part["properties"].as_object());
+            let described: BTreeMap<_, _> = properties.flatten().collect();
+            let names: BTreeSet<_> = described.keys().map(|name| name.as_str()).collect();
+            let found: BTreeSet<_> = fields.keys().map(String::as_str).collect();
+            assert_eq!(found, names, "{place}");
+            let required = parts.iter().filter_map(|part| part["required"].as_array());
+            let required = required.flatten().map(|name| name.as_str().unwrap());
+            assert_eq!(required.collect::<BTreeSet<_>>(), names, "{place}");
             for (name, field) in fields {
-                conforms(whole, field, &described[name], &format!("{place}.{name}"));
+                conforms(whole, field, described[name], &format!("{place}.{name}"));
             }
         }
         Value::Array(items) => {
@@ -139,13 +127,10 @@ fn every_path_is_described_and_no_other() {
             Method::DELETE,
         ] {
             let name = method.as_str().to_lowercase();
-            let wanted = find_path(&method, real);
-            assert_eq!(
-                wanted.is_ok(),
-                methods.get(&name).is_some(),
-                "{name} {described}"
-            );
-            if let Ok((path, _)) = wanted {
+            let entry = find_path(&method, real);
+            let is_described = methods.get(&name).is_some();
+            assert_eq!(entry.is_ok(), is_described, "{name} {described}");
+            if let Ok((path, _)) = entry {
                 assert_eq!(path, &described[1..]);
                 found.insert(path);
             }
@@ -154,8 +139,8 @@ fn every_path_is_described_and_no_other() {
     assert_eq!(found, PATHS.map(|(path, _)| path).into());
 }
 
-/// A session of which everything is known.
-fn known() -> SessionView {
+/// A session with all values.
+fn full_session() -> SessionView {
     let mut state = SessionState {
         window: Some(1_000),
         optimal_max_tokens: Some(800),
@@ -195,32 +180,27 @@ fn known() -> SessionView {
 
 #[test]
 fn sessions_are_described() {
-    let known = known();
-    check("Overview", &session::build_overview(&known));
-    check(
-        "Report",
-        &session::build_report(&known, ReportReader::Owner),
-    );
-    let nothing = SessionView::from_state(
-        known.account,
-        SessionState::new(SessionId::from_bytes([2; 16])),
-        &SessionCommands::default(),
-    );
+    let full = full_session();
+    check("Overview", &session::build_overview(&full));
+    let state = SessionState::new(SessionId::from_bytes([2; 16]));
+    let empty = SessionView::from_state(full.account, state, &SessionCommands::default());
     let admin = ReportReader::Admin {
         show_content: false,
     };
-    check("Report", &session::build_report(&nothing, admin));
-    check(
-        "Report",
-        &session::build_report(&nothing, ReportReader::Local),
-    );
-    let listed = session_list::SessionPage {
-        sessions: vec![session::build_overview(&known)],
+    for (view, reader) in [
+        (&full, ReportReader::Owner),
+        (&empty, admin),
+        (&empty, ReportReader::Local),
+    ] {
+        check("Report", &session::build_report(view, reader));
+    }
+    let page = session_list::SessionPage {
+        sessions: vec![session::build_overview(&full)],
         next: Some(100),
         of_other_keys: Some(3),
         hint: Some("send a key"),
     };
-    check("Sessions", &listed);
+    check("Sessions", &page);
 }
 
 #[test]
@@ -257,15 +237,13 @@ fn providers_are_described() {
     let providers = vec![known, unknown];
     check("Providers", &providers::Providers { providers });
     let config = crate::config::Config::default();
-    check(
-        "About",
-        &about::describe_proxy(&config, ReportReader::Owner, false),
-    );
+    let about = about::describe_proxy(&config, ReportReader::Owner, false);
+    check("About", &about);
     check("Settings", &about::settings_to_json(&config));
 }
 
 #[test]
-fn a_report_of_the_guard_is_described() {
+fn reports_of_the_guard_are_described() {
     let mut messages = Vec::new();
     for turn in 0..12 {
         let id = format!("call_{turn}");
@@ -304,8 +282,6 @@ fn a_report_of_the_guard_is_described() {
     let (_, found) = PlanExplanation::plan(&conversation, &policy, &aim);
     assert!(found.folded.is_some() && !found.truncated.is_empty() && found.next.is_some());
     check("FitReport", &found);
-    check(
-        "FitReport",
-        &PlanExplanation::unguarded(9, "no object".into(), &policy, &aim),
-    );
+    let unguarded = PlanExplanation::unguarded(9, "no object".into(), &policy, &aim);
+    check("FitReport", &unguarded);
 }

@@ -1,13 +1,13 @@
-// Requests to the proxy's own API, which lies beside the page.
+// Requests to the session API, which has the same origin as the page.
 
 import { key } from "./settings.js";
 
 const BASE = new URL("api/", import.meta.url);
 
-// How long an answer that is not a stream may take, in milliseconds.
+// Timeout of an answer that is no stream, in milliseconds.
 const PATIENCE = 20_000;
 
-// What the API refused, or that it did not answer: `status` is 0 then.
+// An error of the API; `status` is 0 if there was no answer.
 export class Refused extends Error {
   constructor(status, code, message) {
     super(message);
@@ -16,7 +16,7 @@ export class Refused extends Error {
   }
 }
 
-// Throws `Refused`. `signal` ends the request, and only that one error is not a `Refused`.
+// Throws `Refused`, or the abort error of `signal`.
 export async function ask(path, { signal, ...options } = {}) {
   const bounds = [AbortSignal.timeout(PATIENCE), signal].filter(Boolean);
   const answer = await open(path, { ...options, signal: AbortSignal.any(bounds) });
@@ -27,14 +27,14 @@ export async function ask(path, { signal, ...options } = {}) {
   }
 }
 
-// The head of an answer, whose body is still to come. Throws as `ask` does.
+// Resolves at the head of an answer, before its body. Throws as `ask` does.
 export async function open(path, { method = "GET", body, signal } = {}) {
   const headers = new Headers();
   const known = key();
   try {
     if (known) headers.set("authorization", `Bearer ${known}`);
   } catch {
-    // It has characters that no header can carry, and so is no key.
+    // No header can carry these characters, so this is no key.
     throw new Refused(401, "wrong_key", "");
   }
   if (body !== undefined) headers.set("content-type", "application/json");

@@ -1,21 +1,21 @@
-// The switch of automatic compaction of one session, and what the settings say of it.
+// The switch of automatic compaction of one session, and the setting that it overrides.
 
 import { attribute, h, say } from "./dom.js";
 import { STRATEGIES } from "./providers.js";
 import { t } from "./words.js";
 
 const VALUES = ["follow", "on", "off"];
-// Why the switch can do nothing.
+// Why the switch has no effect.
 const OFF = ["window_unknown", "running"];
 
 export class AutoSwitch {
   #off = null;
 
-  // `chosen(value)` is called when the reader moves it.
+  // Calls `chosen(value)` when the user changes it.
   constructor(chosen) {
     this.why = h("p", { id: "auto-why", class: "quiet", hidden: true });
     this.strategy = h("p", { class: "quiet", hidden: true });
-    // A switch that can do nothing stays where the focus is, and does not move.
+    // A switch without effect keeps the focus and its position.
     const hold = (event) => this.#off && event.preventDefault();
     this.switches = VALUES.map((value) => {
       const input = h("input", {
@@ -38,7 +38,7 @@ export class AutoSwitch {
     );
   }
 
-  // As a session has it.
+  // Shows the value of a session.
   show(report) {
     const off = report.auto_compact_off ?? null;
     this.#off = off;
@@ -51,7 +51,7 @@ export class AutoSwitch {
     }
   }
 
-  // What the settings say, which is not known at once.
+  // Shows the setting, which arrives later.
   tell(settings) {
     const state = settings && t(settings.auto ? "on" : "off");
     for (const { value, words } of this.switches) {

@@ -1,7 +1,7 @@
-// The course of a session as a picture: prompt tokens over generations under both lines, what was done to
-// which request, and the cached share beneath.
+// The chart of a session: prompt tokens by generation with both limits, marks for changes of requests, and
+// the cached share below.
 //
-// A slider goes from point to point, by keyboard, finger or mouse, and says each one in words.
+// A slider selects a point by keyboard, touch or mouse and describes it in text.
 
 import { attribute, h, svg } from "./dom.js";
 import { number, share, short } from "./format.js";
@@ -16,7 +16,7 @@ const LANE = 18;
 const BELOW = 52;
 const AXIS = 26;
 
-// What is done to a request, each with a shape of its own, since colours alone tell not everybody.
+// Marks of a request. Each has a different shape, since some users cannot tell colours apart.
 const SHAPES = {
   truncated: "M-4.5-4.5h9v9h-9z",
   cleared: "M-5 0L0-5L5 0L0 5z",
@@ -32,7 +32,7 @@ const KINDS = Object.keys(SHAPES);
 export const marksOf = (point) => point.marks.filter((mark) => mark in SHAPES);
 export const markWords = (point) => marksOf(point).map((mark) => t(`mark_${mark}`));
 
-// What is said of one point.
+// The description of one point.
 export function pointWords(point) {
   const count =
     point.prompt_tokens === null ? t("reason_no_usage") : t("chart_tokens_n", { n: number(point.prompt_tokens) });
@@ -87,7 +87,7 @@ export class Chart {
   }
 
   show(report) {
-    // Whoever looks at the newest point goes on looking at the newest.
+    // A selection of the newest point moves on to a newer one.
     const newest = this.#report === null || Number(this.slider.value) >= this.#report.points.length - 1;
     this.#report = report;
     const last = report.points.length - 1;
@@ -168,7 +168,7 @@ function scale(report, width, lanes) {
   const counts = points.map((point) => point.prompt_tokens ?? 0);
   const lined = report.critical_max_tokens ?? 0;
   const full = report.context_limit ?? 0;
-  // The window's edge is part of the picture, but not where the session is a small heap at its foot.
+  // The window limit is shown unless the session would be a small heap at the bottom.
   const most = Math.max(...counts, 1);
   const top = most * 1.1 > full ? Math.max(most * 1.1, full) : Math.max(full, lined * 1.05);
   const inner = width - LEFT - RIGHT;
@@ -198,7 +198,7 @@ function summary({ points }) {
   });
 }
 
-// Round steps, at most five.
+// At most five round steps.
 export function steps(top) {
   const rough = top / 5;
   const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
@@ -235,7 +235,7 @@ function lines(report, scales) {
   return all.flatMap(([name, tokens]) => {
     const at = scales.y(tokens);
     const drawn = [svg("path", { class: `line ${name}`, d: `M${LEFT} ${at}H${scales.width - RIGHT}` })];
-    // A word that would lie on the one above goes below its line.
+    // A label that would cover the one above goes below its line.
     const words = at - 5 > free + 12 ? at - 5 : at + 13;
     free = words;
     drawn.push(svg("text", { class: `line-name ${name}`, x: LEFT + 6, y: words }, t(`chart_${name}`)));

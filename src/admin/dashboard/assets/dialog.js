@@ -1,9 +1,9 @@
-// Questions: for the key, and whether something is really meant.
+// Dialogs: for the key, and to confirm an action.
 
 import { h } from "./dom.js";
 import { t } from "./words.js";
 
-// Resolves to whether it was meant. Escape and the first button say no.
+// Resolves to whether the user confirmed. Escape and the first button cancel.
 export function confirm({ title, text, yes }) {
   return new Promise((done) => {
     const no = h(
@@ -29,7 +29,7 @@ export function confirm({ title, text, yes }) {
 
 let asking = null;
 
-// Resolves to a key, or to `null` where none was given. Asked twice at one time it is one question.
+// Resolves to a key, or to `null` without one. Concurrent calls share one dialog.
 export function askForKey(wrong) {
   asking ??= new Promise((done) => {
     const input = h("input", {

@@ -1,9 +1,9 @@
-// Elements. Whatever is put in is put in as text or as an element, never as HTML.
+// Elements. Contents are inserted as text or as elements, never as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// An element: `on…` are listeners, `class` and `dataset` what they are in HTML, everything else is an
-// attribute; `true` is one without a value, and `false`, `null` and `undefined` are none.
+// Creates an element: `on…` are listeners, `class` and `dataset` as in HTML, everything else is an
+// attribute; `true` is one without a value; `false`, `null` and `undefined` are left out.
 export function h(tag, properties = {}, ...children) {
   return fill(document.createElement(tag), properties, children);
 }
@@ -24,19 +24,19 @@ function fill(element, properties, children) {
   return element;
 }
 
-// Sets a text only where it is another, so that nobody is told the same twice.
+// Sets a text only if it differs, so that screen readers do not repeat it.
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// Sets or takes away an attribute, likewise.
+// Sets or removes an attribute in the same way.
 export function attribute(element, name, value) {
   if (value === null || value === false) element.removeAttribute(name);
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 
-// Calls `draw` once before the next frame, however often it was asked for. In a page that is not seen there
-// are no frames, and nothing is drawn until it is.
+// Calls `draw` once before the next frame, however often it is requested. A hidden page has no frames and
+// is not drawn until it is visible.
 export function atFrame(draw) {
   let asked = 0;
   const ask = () => {

@@ -1,11 +1,11 @@
-// What stands in the place of a list without sessions.
+// Shown in place of an empty list of sessions.
 
 import { h, say } from "./dom.js";
 import { number } from "./format.js";
 import { copyable } from "./hint.js";
 import { t } from "./words.js";
 
-// What to do where all sessions are of other keys.
+// Hints if all sessions belong to other keys.
 export function otherKeys(giveKey) {
   const text = h("p", {});
   const button = h("button", { type: "button", class: "button strong", onclick: giveKey }, t("key_give"));

@@ -1,16 +1,16 @@
-// The proxy's stream of events, read with `fetch`, since an EventSource cannot carry a key.
+// The proxy's stream of events, read with `fetch`, since an EventSource cannot send a key.
 //
-// Never gives up: a stream that ends or falls silent is opened again, after a pause that grows.
+// A stream that ends or falls silent is opened again without limit, after a growing pause.
 
 import { open } from "./api.js";
 
-// Milliseconds. A comment comes every three seconds, so a long silence is a dead connection.
+// Milliseconds. A comment comes every three seconds, so a long silence means a dead connection.
 const SILENCE = 40_000;
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 15_000;
 
 // Calls `heard(name, data)` for each event and `state("live" | "reconnecting", error)` as it changes; `live`
-// comes before the first event of every connection. Returns what ends it, and what tries at once.
+// comes before the first event of every connection. Returns functions to stop and to retry at once.
 export function follow({ heard, state }) {
   let pause = FIRST_PAUSE;
   return keepTrying(async (signal, isOver) => {
@@ -26,13 +26,13 @@ export function follow({ heard, state }) {
     if (!isOver()) state("reconnecting", error);
     const now = pause;
     pause = Math.min(2 * pause, LONGEST_PAUSE);
-    // Those of many pages do not all come back at the same moment.
+    // Random, so that many pages do not reconnect at the same moment.
     return now * (0.75 + Math.random() / 2);
   });
 }
 
-// Calls `turn(signal, isOver)` again and again, each time after so many milliseconds as the last one gave.
-// Returns what ends it, and what tries at once.
+// Calls `turn(signal, isOver)` repeatedly, each time after the milliseconds that the last call returned.
+// Returns functions to stop and to retry at once.
 export function keepTrying(turn) {
   let stop = new AbortController();
   let wake = () => {};
@@ -84,7 +84,7 @@ async function read(stop, heard, opened) {
   }
 }
 
-// Takes pieces of a stream, and tells each event that is complete. What is not JSON is left out.
+// Parses chunks of a stream and reports each complete event. Data that is not JSON is skipped.
 export function splitter(heard) {
   let rest = "";
   let name = "";

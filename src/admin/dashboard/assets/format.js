@@ -1,4 +1,4 @@
-// Numbers, shares and times in the reader's language.
+// Numbers, shares and times in the user's language.
 
 import { language, t } from "./words.js";
 
@@ -12,7 +12,7 @@ function formatter(kind, options) {
 
 export const number = (value) => formatter(Intl.NumberFormat, {}).format(value);
 
-// As short as it goes: 12.3K.
+// Short form: 12.3K.
 export const short = (value) =>
   formatter(Intl.NumberFormat, { notation: "compact", maximumFractionDigits: 1 }).format(value);
 
@@ -32,7 +32,7 @@ const STEPS = [
   [86_400, "day"],
 ];
 
-// How long ago; `at` in seconds since 1970. A clock that is ahead of ours is now.
+// How long ago; `at` in seconds since 1970. A time in the future counts as now.
 export function age(at, now = Date.now() / 1_000) {
   const passed = Math.max(0, now - at);
   if (passed < 60) return t("just_now");
@@ -44,5 +44,5 @@ export function age(at, now = Date.now() / 1_000) {
 export const moment = (at) =>
   formatter(Intl.DateTimeFormat, { dateStyle: "medium", timeStyle: "medium" }).format(new Date(at * 1_000));
 
-// Enough of an id to know a session by.
+// A prefix of an id that identifies a session.
 export const brief = (id) => id.slice(0, 8);

@@ -1,4 +1,4 @@
-// The load line: a window as a bar, how far it is filled, and the two marks.
+// The load line: the window as a bar, its filled part, and the two limits.
 
 import { attribute, h, say } from "./dom.js";
 import { number, share } from "./format.js";
@@ -8,7 +8,7 @@ export const LEVELS = ["critical", "caution", "healthy", "unknown"];
 
 export const levelOf = (session) => (LEVELS.includes(session.health) ? session.health : "unknown");
 
-// How much of the window is used; `null` where one of both is unknown.
+// The used share of the window; `null` if either is unknown.
 export const filled = (session) =>
   session.context_limit > 0 && session.prompt_tokens !== null
     ? session.prompt_tokens / session.context_limit
@@ -16,7 +16,7 @@ export const filled = (session) =>
 
 const REASONS = ["not_answered", "no_usage", "provider_truncates", "window_unknown"];
 
-// Why the level or the share of the window is unknown; `null` where both are known.
+// Why the level or the share of the window is unknown; `null` if both are known.
 export function reasonOf(session) {
   if (REASONS.includes(session.health_reason)) return session.health_reason;
   if (filled(session) !== null) return null;
@@ -36,7 +36,7 @@ export function pill() {
   };
 }
 
-// What the two marks of the bar are.
+// The legend of the two limits.
 export const key = () =>
   h(
     "p",
@@ -51,7 +51,7 @@ export const key = () =>
     ),
   );
 
-// The bar. What it shows is said in words too.
+// The bar, with a description in text.
 export function gauge() {
   const fill = h("span", { class: "fill" });
   const optimal = h("span", { class: "mark optimal" });

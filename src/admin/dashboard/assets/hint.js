@@ -1,9 +1,9 @@
-// What to do about something: lines for the settings of the proxy, to be copied, and what is said of an error.
+// Hints: lines for the proxy's settings, to be copied, and descriptions of errors.
 
 import { h, say } from "./dom.js";
 import { explain, t } from "./words.js";
 
-// A string of TOML. What stands in it came from a client.
+// A TOML string. Its contents come from a client, so they are escaped.
 export function quoted(text) {
   const escape = (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, "0")}`;
   return `"${text.replace(/["\\]/g, "\\$&").replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, escape)}"`;
@@ -15,7 +15,7 @@ export function lines(provider, model) {
   return `[models.${quoted(name)}]\ncontext_length = 128000`;
 }
 
-// What went wrong with a view, and the button that tries it again.
+// The error of a view, with a button to retry.
 export function errorHint(error, retry) {
   return [
     h("strong", {}, t("error_title")),
@@ -28,7 +28,7 @@ export function windowHint(provider, model) {
   return h("div", { class: "hint" }, h("p", {}, t("hint_window")), copyable(lines(provider, model)));
 }
 
-// A text with a button that copies it; where the browser does not let a page copy, it is selected.
+// A text with a button that copies it; if the browser forbids that, it selects the text.
 export function copyable(text) {
   const code = h("pre", { tabindex: "0", "aria-label": t("copy_text") }, h("code", {}, text));
   const button = h("button", { type: "button", class: "button small" }, t("copy"));

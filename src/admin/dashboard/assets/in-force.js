@@ -1,4 +1,4 @@
-// The view of the settings in force, to read: what each is, and where that comes from.
+// The view of the settings in force: their values and sources, read only.
 
 import { ask } from "./api.js";
 import { h } from "./dom.js";
@@ -33,7 +33,7 @@ export function inForceView(app) {
     element,
     title,
     heading: () => t("settings_title"),
-    // Settings change with a reload of the proxy, which ends the stream; what is said of it comes anew then.
+    // A reload of the proxy's settings ends the stream; the view is read again when it is back.
     changed() {
       if (app.about === about) return;
       about = app.about;

@@ -1,4 +1,4 @@
-// The view of all sessions: search, sort, and a row with the load line for each.
+// The list of all sessions: search, sort, and a row with the load line for each.
 
 import { attribute, atFrame, h, say } from "./dom.js";
 import { firstRequest, otherKeys } from "./empty.js";
@@ -10,7 +10,7 @@ import { MOST } from "./sessions.js";
 import { WORDS, t } from "./words.js";
 
 const text = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
-// What is unknown is less than anything.
+// Unknown values sort below all others.
 const numeric = (of) => (a, b) => (of(a) ?? -1) - (of(b) ?? -1);
 // Each in ascending order.
 const COLUMNS = {
@@ -24,13 +24,13 @@ const COLUMNS = {
 };
 const TEXTS = ["model", "provider"];
 
-// Ages are told anew so often, in milliseconds.
+// Interval at which ages are updated, in milliseconds.
 const MINUTE = 20_000;
 
-// What is asked of the list; it outlives the view, so that one comes back to what one left.
+// Search and sort order; they outlive the view, so that the user returns to the same list.
 const wish = { query: "", sort: "age", down: true, levels: new Set(), scroll: 0, active: null };
 
-// From the address, so that a reload and a bookmark keep it.
+// Kept in the address for reloads and bookmarks.
 export function readWish(parameters) {
   const sort = parameters.get("sort");
   wish.query = parameters.get("q") ?? "";
@@ -39,7 +39,7 @@ export function readWish(parameters) {
   wish.levels = new Set((parameters.get("level") ?? "").split(",").filter((it) => LEVELS.includes(it)));
 }
 
-// The address of the list as it was left.
+// The address of the list with its search and sort order.
 export function listAddress() {
   const parameters = new URLSearchParams();
   if (wish.query) parameters.set("q", wish.query);
@@ -52,7 +52,7 @@ export function listAddress() {
   return said ? `#/?${said}` : "#/";
 }
 
-// What is searched in, of a session. Levels are found by their words in every language.
+// The searched text of a session. Levels are found by their names in every language.
 const hay = new WeakMap();
 function words(session) {
   if (!hay.has(session)) {
@@ -63,7 +63,7 @@ function words(session) {
   return hay.get(session);
 }
 
-// Those that are asked for, in order.
+// The matching sessions, sorted.
 export function chosen(all, { query, sort, down, levels }) {
   const asked = query.toLowerCase().split(/\s+/).filter(Boolean);
   const found = [];
@@ -73,11 +73,11 @@ export function chosen(all, { query, sort, down, levels }) {
   }
   const by = COLUMNS[sort];
   const sign = down ? -1 : 1;
-  // Those that are alike stay in an order of their own, or rows would jump.
+  // Equal sessions need a fixed order, or rows would jump.
   return found.sort((a, b) => sign * by(a, b) || b.updated_s - a.updated_s || text(a.id, b.id));
 }
 
-// `app.sessions` is drawn into `element`; `title` is what is focused when the view is entered.
+// Draws `app.sessions` into `element`; `title` gets the focus when the view opens.
 export function listView(app) {
   const view = new List(app);
   return {
@@ -143,7 +143,7 @@ class List {
     this.#draw();
     scrollTo({ top: wish.scroll, behavior: "instant" });
     this.#draw();
-    // Who comes back stands where they left.
+    // Restores the scroll position.
     if (wish.active && this.rows.active === wish.active) this.rows.focus(wish.active);
     return wish.active !== null && this.rows.active === wish.active;
   }
@@ -244,7 +244,7 @@ class List {
     attribute(this.grid, "aria-rowcount", found.length + 1);
     this.grid.hidden = found.length === 0;
     this.content.hidden = all.length === 0;
-    // Whether keys are wanted is known a moment after the page is there.
+    // Whether keys are needed is known shortly after the page has loaded.
     const keys = this.#app.about?.keys ?? false;
     if (keys !== this.#keys) {
       this.#keys = keys;
@@ -280,7 +280,7 @@ class List {
   }
 }
 
-// The names of the columns; each sorts.
+// The column headers; each sorts the list.
 function head(sortBy) {
   const cells = Object.keys(COLUMNS).map((column) => {
     const button = h("button", { type: "button", onclick: () => sortBy(column) }, t(`sort_${column}`));

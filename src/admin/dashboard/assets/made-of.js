@@ -1,4 +1,4 @@
-// What the last request was made of: a bar, and the same as a list.
+// The parts of the last request: a bar, and the same as a list.
 
 import { h } from "./dom.js";
 import { number, share } from "./format.js";
@@ -6,10 +6,10 @@ import { t } from "./words.js";
 
 const KINDS = ["system", "tools", "history", "tool_results", "images", "ours", "reserve"];
 
-// `made`: of a report, or `null`.
+// `made` is that of a report, or `null`.
 export function madeOf(made) {
   if (!made) return [h("p", { class: "quiet" }, t("made_none"))];
-  // Beside the parts: it is of what came, and they are of what went out.
+  // Not among the parts: it counts the request as received, they count it as sent.
   const left = made.left_out;
   const parts = KINDS.map((kind) => ({ kind, tokens: made[kind] })).filter(({ tokens }) => tokens > 0);
   const whole = Math.max(1, parts.reduce((sum, { tokens }) => sum + tokens, 0));

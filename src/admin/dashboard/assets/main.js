@@ -1,4 +1,4 @@
-// The page: what stands around the views, which of them is shown, and what keeps them up to date.
+// The page: its frame, the choice of the view, and the updates of the views.
 
 import { ask } from "./api.js";
 import { askForKey } from "./dialog.js";
@@ -20,7 +20,7 @@ import {
 } from "./settings.js";
 import { TAGS, explain, language, speak, t } from "./words.js";
 
-// What the views share.
+// State shared by the views.
 const app = {
   sessions: new Sessions(() => redraw()),
   providers: null,
@@ -53,7 +53,7 @@ const stream = followTogether({
   },
 });
 
-// Everything that the events only tell the changes of.
+// Reads the state of which events report changes only.
 async function readAll() {
   try {
     const [about] = await Promise.all([ask("about"), app.sessions.read()]);
@@ -66,11 +66,11 @@ async function readAll() {
   }
 }
 
-// What went wrong, in words; where a key is wanted, it is asked for.
+// Shows an error; asks for a key if one is needed.
 async function failed(error) {
   if (error.name === "AbortError") return;
   if (error.status !== 401) {
-    // What a view asked for it tells itself; what is said here is of the whole page.
+    // Views show the errors of their requests; this one is of the whole page.
     if (error.status !== 404) problem(explain(error));
     return;
   }
@@ -78,7 +78,7 @@ async function failed(error) {
   if (!refusedOnce) await giveKey();
 }
 
-// A key that was not given is not asked for again and again, but by a button.
+// After a refusal to enter a key, only a button asks again.
 let refusedOnce = false;
 let asking = false;
 
@@ -112,7 +112,7 @@ function problem(words, wantsKey = false) {
     ? h("button", { type: "button", class: "button", onclick: giveKey }, t("key_give"))
     : h("button", { type: "button", class: "button", onclick: () => stream.retry() }, t("try_now"));
   const said = parts.problem.querySelector("p")?.textContent;
-  // Said once, not at every attempt.
+  // Shown once, not at every attempt.
   if (said !== words) parts.problem.replaceChildren(h("p", {}, words), button);
   parts.problem.hidden = false;
 }
@@ -122,7 +122,7 @@ function hide() {
   parts.problem.replaceChildren();
 }
 
-// What stands around the views. It is made anew for another language.
+// The frame of the views; built again for another language.
 function frame() {
   const mark = h("img", { src: "mark.svg", alt: "", width: "28", height: "28" });
   const link = (name, href) => h("a", { href, "data-view": name }, t(`nav_${name}`));
@@ -131,7 +131,7 @@ function frame() {
     state: h("span", { class: "words" }),
     live: h("p", { class: "live", role: "status" }),
     theme: h("button", { type: "button", class: "button small", onclick: nextTheme }),
-    // Also where none is needed: what a client sends as its key sees what that client did.
+    // Shown even if no key is needed: a client's key shows the sessions of that client.
     key: h("button", {
       type: "button",
       class: "button small",
@@ -149,7 +149,7 @@ function frame() {
     t("other_language"),
   );
   const toMain = (event) => {
-    // The address names the view, and so cannot name a place in it.
+    // The fragment of the address names the view, so it cannot name an element.
     event.preventDefault();
     made.main.focus();
   };
@@ -183,7 +183,7 @@ function showState() {
 function showAbout() {
   const { about } = app;
   say(parts.key, t(key() === null ? "use_key" : "forget_key"));
-  // The settings are for whoever sees all sessions.
+  // Settings are shown to users who see all sessions.
   parts.nav.at(-1).hidden = !["admin", "local"].includes(about?.reader);
   const readers = { admin: "reader_admin", local: "reader_local", owner: about?.keys && "reader_owner" };
   const reader = about && readers[about.reader] ? t(readers[about.reader]) : "";
@@ -213,7 +213,7 @@ function switchLanguage(to) {
   parts.main.parentElement.querySelector(".switches [lang]").focus();
 }
 
-// Which view an address is of.
+// The view of an address.
 function find() {
   const [way, query = ""] = location.hash.replace(/^#/, "").split("?");
   const [, first = "", second = ""] = way.split("/");
@@ -222,7 +222,7 @@ function find() {
     try {
       id = decodeURIComponent(second);
     } catch {
-      // It is no id then, and will not be found.
+      // Then it is no id and is not found.
     }
     return { nav: "sessions", make: () => sessionView(app, id) };
   }
@@ -240,12 +240,12 @@ function show(moved = false) {
   for (const link of parts.nav) attribute(link, "aria-current", link.dataset.view === nav ? "page" : null);
   document.title = `${view.heading()} · ${t("title")}`;
   if (moved) scrollTo({ top: 0, behavior: "instant" });
-  // The view is another: so whoever reads by ear or keyboard is brought to its beginning.
+  // Another view opened: move the focus to its start, for screen readers and keyboards.
   const placed = view.enter();
   if (moved && !placed) view.title.focus({ preventScroll: true });
 }
 
-// The views know where they were left; the browser does not know how long they are.
+// Views restore their scroll positions; the browser does not know their lengths.
 history.scrollRestoration = "manual";
 speak(chosenLanguage());
 frame();

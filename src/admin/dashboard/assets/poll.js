@@ -1,5 +1,5 @@
-// In the place of the stream of events, where a tab is not to hold a connection: the newest sessions and the
-// providers are asked for from time to time.
+// Replaces the stream of events where a tab must not hold a connection: polls the newest sessions and the
+// providers.
 
 import { ask } from "./api.js";
 import { keepTrying } from "./events.js";
@@ -20,7 +20,7 @@ export function poll({ heard, state }) {
       if (isOver()) return pause;
       const told = new Map(page.sessions.map((session) => [session.id, JSON.stringify(session)]));
       const changed = page.sessions.filter(({ id }) => before.get(id) !== told.get(id));
-      // There may be more behind a page of which everything is new.
+      // If all sessions of a page are new, there may be more.
       if (!live) state("live", null);
       else if (changed.length === NEWEST) heard("resync", {});
       else for (const session of changed.reverse()) heard("session", session);

@@ -1,4 +1,4 @@
-// The view of the providers: who works, how fast, and which windows nobody knows.
+// The view of the providers: state, latency, and models without a known window.
 
 import { ask } from "./api.js";
 import { h } from "./dom.js";
@@ -58,15 +58,15 @@ export function providersView(app) {
   };
 }
 
-// What was made for the same value before, else what is made now.
+// Returns what was made for the same value before, else makes it.
 function once(drawn, name, value, make) {
   const said = JSON.stringify(value);
   if (drawn.get(name)?.said !== said) drawn.set(name, { said, made: make() });
   return drawn.get(name).made;
 }
 
-// Numbers change often; what was opened in the card, and what is focused, is to stay. So a card is made once, and
-// its parts are put in anew.
+// Numbers change often, but focus and opened details must stay. So a card is created once, and its parts
+// are replaced.
 function card(provider, drawn) {
   const kept = drawn.get(`c ${provider.name}`) ?? { numbers: h("div", {}), models: h("div", {}) };
   if (!kept.element) {
@@ -104,7 +104,7 @@ function numbers(provider) {
     : t("unknown");
   const all = [
     [t("breaker"), breaker],
-    // Counts of all clients together are for keys that open every model.
+    // Figures of all clients need a key that opens every model.
     ...(attempts === null
       ? [[t("counts"), t("counts_hidden")]]
       : [
@@ -163,7 +163,7 @@ const SOURCES = ["configured", "catalogue", "catalogue by name", "learnt", "prov
 const from = (source) =>
   SOURCES.includes(source) ? t(`from_${source.replaceAll(" ", "_")}`) : (source ?? t("unknown"));
 
-// The settings of summaries, and what their threshold is called.
+// The settings of summaries, and the name of their threshold.
 function compaction(about) {
   const { auto, threshold, strategy } = about.compaction;
   const named = STRATEGIES.includes(strategy);

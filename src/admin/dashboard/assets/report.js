@@ -1,12 +1,12 @@
-// What is told of a session in words and numbers.
+// Texts and numbers of a session.
 
 import { cachedShare, markWords } from "./chart.js";
 import { h } from "./dom.js";
 import { age, moment, number, share } from "./format.js";
 import { t } from "./words.js";
 
-// Texts in full; `list` is `null` where they are not shown to who reads. `none` is said where there are none,
-// and `why` where they are not shown.
+// Full texts; `list` is `null` if the user may not see them. `none` is shown if there are none, `why` if
+// they are hidden.
 export function texts(list, count, { none, why }, name) {
   if (list === null) {
     return [
@@ -60,7 +60,7 @@ export function table(points) {
   return [h("details", {}, h("summary", {}, t("as_table")), scroller)];
 }
 
-// What else is known of the session.
+// Further values of the session.
 export function figures(report) {
   const count = (value) => (value === null ? t("unknown") : number(value));
   const billed = {

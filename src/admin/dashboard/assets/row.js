@@ -47,7 +47,7 @@ export function row() {
   return { element, link, show };
 }
 
-// What is under way with a session, and what is to come.
+// Running and pending actions of a session.
 export function standing(session) {
   const left = session.countdown;
   return [

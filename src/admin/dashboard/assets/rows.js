@@ -1,12 +1,12 @@
-// A list of thousands of rows, of which only those in sight are in the document.
+// A list of thousands of rows; only the visible ones are in the document.
 //
-// It stays a grid for whoever hears it: rows tell their place and the whole count. One row is in the tab
-// order; arrow keys, Page Up and Down, Home and End go through all of them. A row that has the focus keeps it,
-// whatever moves, and is never taken out.
+// For screen readers it stays a grid: rows have their index, and the grid the full count. One row is in the
+// tab order; arrow keys, Page Up and Down, Home and End reach all rows. A row with the focus keeps it and is
+// never removed.
 
 import { h } from "./dom.js";
 
-// Rows kept beyond either edge of the window.
+// Rows kept beyond either edge of the viewport.
 const SPARE = 6;
 
 export class Rows {
@@ -19,7 +19,7 @@ export class Rows {
   #shown = new Map();
   #height = 0;
 
-  // `make()` gives a row: `element`, `link` (what is focused), `show(item)`.
+  // `make()` returns a row: `element`, `link` (which gets the focus), `show(item)`.
   constructor(make) {
     this.#make = make;
     this.body.addEventListener("keydown", (event) => this.#key(event));
@@ -36,7 +36,7 @@ export class Rows {
     if (!this.#places.has(this.active)) this.active = items[0]?.id ?? null;
   }
 
-  // Draws what is in sight. `anew`: also what was there before, since items changed.
+  // Draws the visible rows; with `anew` also those that were drawn before, since items changed.
   draw(anew) {
     this.#height = this.#measure();
     const total = this.#items.length * this.#height;
@@ -46,7 +46,7 @@ export class Rows {
     for (const [id, row] of this.#shown) {
       const stays = wanted.has(id) || (id === focused && this.#places.has(id));
       if (stays) continue;
-      // What has the focus and is gone from the list hands it to the row in its place.
+      // A removed row hands its focus to the row in its place.
       row.element.remove();
       this.#shown.delete(id);
     }
@@ -57,7 +57,7 @@ export class Rows {
     if (focused !== null && !this.#places.has(focused) && this.active) this.focus(this.active);
   }
 
-  // Brings a row into sight and gives it the focus.
+  // Scrolls to a row and focuses it.
   focus(id) {
     const place = this.#places.get(id);
     if (place === undefined) return;
@@ -92,7 +92,7 @@ export class Rows {
       this.#shown.set(item.id, row);
     }
     if (fresh || anew) row.show(item);
-    // The first row is that of the names.
+    // The first row is the header.
     row.element.setAttribute("aria-rowindex", place + 2);
     row.element.style.transform = `translateY(${place * this.#height}px)`;
     row.element.style.height = `${this.#height}px`;
@@ -100,8 +100,8 @@ export class Rows {
     return row.element;
   }
 
-  // In the order in which they are read. To move an element that has the focus would take the focus away,
-  // so the others go around it.
+  // Puts rows in reading order. An element loses the focus if it is moved, so the others move around the
+  // focused one.
   #order(elements, focused) {
     const same =
       elements.length === this.body.childElementCount &&
@@ -134,7 +134,7 @@ export class Rows {
     if (now) now.link.tabIndex = 0;
   }
 
-  // Scrolls no more than it must; what sticks to the top is not to cover the row.
+  // Scrolls as little as needed; the sticky header must not cover the row.
   #reveal(place) {
     const top = this.body.getBoundingClientRect().top + place * this.#height;
     const above = parseFloat(getComputedStyle(this.body).scrollMarginTop) || 0;

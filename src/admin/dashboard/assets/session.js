@@ -1,5 +1,4 @@
-// The view of one session: how full it is, how it came there, what is remembered of it, and what may be
-// asked of it.
+// The view of one session: window use, history, stored texts, and commands.
 
 import { ask, session as path } from "./api.js";
 import { AutoSwitch } from "./auto.js";
@@ -117,10 +116,10 @@ class View {
     this.chart.end();
   }
 
-  // The events told of a session; if it is this one, the rest is read anew.
+  // An event of a session; if it is this one, its report is read again.
   changed() {
     const known = this.#app.sessions.all.get(this.#id);
-    // What the settings say may come after what is said of the session.
+    // The settings may arrive after the session.
     this.#words();
     if (this.report && known === this.#seen) return;
     this.#seen = known;
@@ -141,8 +140,8 @@ class View {
     );
   }
 
-  // Read once at a time; asked for meanwhile, once more after it. What was read while an order was
-  // under way may be older than what the order answered, and would switch back what was just switched.
+  // One read at a time; a request meanwhile causes one more read. A read during a command may be older than
+  // the answer of the command and would undo the change on the page.
   async #read() {
     if (this.#reading || this.#ordering) {
       this.#again = true;
@@ -214,7 +213,7 @@ class View {
     this.#buttons();
     this.chart.show(report);
     const part = (name, value, make) => {
-      // What did not change stays as it is, with whatever is selected or open in it.
+      // Unchanged parts stay, with selections and opened details in them.
       const said = JSON.stringify(value ?? null);
       if (this.#drawn.get(name) === said) return;
       this.#drawn.set(name, said);
@@ -250,7 +249,7 @@ class View {
     say(this.notes, standing(report).join(" · "));
     const tokens = report.prompt_tokens === null ? null : number(report.prompt_tokens);
     const used = filled(report);
-    // Without a count the reason beside the level says all there is.
+    // Without a count, the reason beside the level is enough.
     this.load.hidden = tokens === null;
     if (tokens === null) say(this.load, "");
     else if (used === null) say(this.load, t("tokens_only", { tokens }));
@@ -274,7 +273,7 @@ class View {
     say(this.told, told.filter(Boolean).join(" "));
     this.auto.show(report);
     this.#words();
-    // It stays where the focus is, and does nothing twice.
+    // The button keeps the focus and ignores a second click.
     attribute(this.compact, "aria-disabled", report.compact_pending || report.compacting ? "true" : null);
     attribute(this.clear, "aria-disabled", report.clear_pending ? "true" : null);
   }

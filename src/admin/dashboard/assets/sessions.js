@@ -1,28 +1,28 @@
-// All sessions that the reader may see: read page by page, then kept as the events tell.
+// All sessions that the user may see: read page by page, then updated by events.
 
 import { ask } from "./api.js";
 
 const TAKE = 200;
-// The newest ones. Beyond these the page would be slow, and nobody would look.
+// The newest ones are kept; more would make the page slow.
 export const MOST = 20_000;
 
 export class Sessions {
   // By id.
   all = new Map();
-  // Whether all were read, and whether there are more than are shown.
+  // Whether all were read, and whether there are more than shown.
   complete = false;
   bounded = false;
-  // How many other keys have; `null` where that is not told.
+  // Number of sessions of other keys; `null` if unknown.
   others = null;
   #changed;
   #reading = null;
 
-  // `changed` is called after every change, often.
+  // Calls `changed` after every change, which is often.
   constructor(changed) {
     this.#changed = changed;
   }
 
-  // One of them changed.
+  // Updates one session.
   put(overview) {
     if (typeof overview?.id !== "string") return;
     const before = this.all.get(overview.id);
@@ -33,14 +33,14 @@ export class Sessions {
     this.#changed();
   }
 
-  // How many sessions other keys have now.
+  // Updates the number of sessions of other keys.
   countOthers(count) {
     this.others = count;
     this.#changed();
   }
 
-  // Reads the list anew; a reading that runs is given up. What the events tell meanwhile counts for more. A
-  // session that is in neither is gone. Throws as `ask` does.
+  // Reads the list again and aborts a running read. Events that arrive meanwhile take precedence. A session in
+  // neither is removed. Throws as `ask` does.
   async read() {
     this.#reading?.stop.abort();
     const reading = { stop: new AbortController(), touched: new Set() };

@@ -1,4 +1,4 @@
-// What the reader chose, kept by the browser: language and colours for good, the key for this tab only.
+// Choices of the user, stored by the browser: language and theme permanently, the key for this tab only.
 
 const KEY = "plimsoll.key";
 const LANGUAGE = "plimsoll.language";
@@ -6,7 +6,7 @@ const THEME = "plimsoll.theme";
 
 export const THEMES = ["system", "light", "dark"];
 
-// A browser may forbid to keep anything; then it is kept for as long as the page is open.
+// If the browser forbids storage, they last as long as the page is open.
 const kept = new Map();
 
 function read(store, name) {

@@ -1,9 +1,9 @@
-// One stream of events for all tabs of a browser that have the same key: a browser has six connections to a
-// proxy, and a stream in each tab would take all of them.
+// One stream of events for all tabs of a browser with the same key: a browser opens six connections to a
+// proxy, and a stream in each tab would use them up.
 //
-// The tab that holds a lock reads the stream and passes on what it hears; where it closes, the browser gives the
-// lock to the next one. A tab that is shown and hears nothing of the leader takes the lock from it, since a
-// browser may have put that one to sleep. Tabs with other keys have other names for the lock and the channel.
+// The tab that holds a lock leads: it reads the stream and forwards the events. When it closes, the browser
+// gives the lock to another tab. A visible tab that hears nothing from the leader takes the lock, since the
+// browser may have suspended it. Tabs with other keys use other names for the lock and the channel.
 
 import { follow } from "./events.js";
 import { poll } from "./poll.js";
@@ -12,18 +12,18 @@ import { key } from "./settings.js";
 const BASE = new URL("api/", import.meta.url).href;
 const KIND = "plimsoll events ";
 
-// How long the leader may take to answer, in milliseconds.
+// Timeout of an answer of the leader, in milliseconds.
 const ANSWER_WITHIN = 5_000;
-// Streams of tabs with other keys that leave connections for everything else; beyond these, tabs poll.
+// Most streams of tabs with different keys; beyond these tabs poll, to leave connections for requests.
 const MOST_STREAMS = 3;
 
-// As `follow` does, over all tabs with this key. Where the page has no locks, which browsers keep from plain
-// HTTP of other machines, each tab polls.
+// As `follow`, shared by all tabs with this key. Browsers offer no locks over plain HTTP from other machines;
+// then each tab polls.
 export function followTogether(told) {
   if (!navigator.locks || !globalThis.BroadcastChannel || !globalThis.crypto?.subtle) return poll(told);
   let member = new Member(told);
   return {
-    // Leaves and comes again, since the key may be another one.
+    // Leaves and joins again, since the key may have changed.
     retry() {
       member.leave(true);
       member = new Member(told);
@@ -49,7 +49,7 @@ class Member {
     this.#join();
   }
 
-  // `again`: the stream is to be opened anew, whoever reads it.
+  // `again`: the leader must open the stream again.
   leave(again = false) {
     if (again) this.#say({ again: true });
     this.#left.abort();
@@ -71,7 +71,7 @@ class Member {
     this.#wait({ signal });
   }
 
-  // Leads as soon as nobody else does. `options` are those of the lock.
+  // Leads as soon as no other tab does. `options` are those of the lock.
   async #wait(options) {
     try {
       await navigator.locks.request(this.#name, options, () => this.#lead());
@@ -110,7 +110,7 @@ class Member {
 
   #hear(message) {
     if (this.#stream) {
-      // Of a tab that follows.
+      // State of a tab that does not lead.
       if (message.who) this.#say({ state: this.#state, error: this.#error, to: message.who });
       if (message.again) this.#stream.retry();
       return;
@@ -121,13 +121,13 @@ class Member {
   }
 
   #follow({ state, error, to }) {
-    // An answer to whoever asks tells nothing new to a tab that knows it.
+    // The answer to another tab's question is nothing new to this tab.
     if (to && state === this.#state) return;
     this.#state = state;
     this.#told.state(state, error);
   }
 
-  // Asks the leader whether it is there, where somebody looks at this tab.
+  // Asks the leader for a sign of life if this tab is visible.
   #ask() {
     if (this.#stream || document.visibilityState !== "visible") return;
     clearTimeout(this.#timer);
@@ -140,7 +140,7 @@ class Member {
   }
 }
 
-// What of an error can be passed on.
+// The part of an error that can be sent to other tabs.
 const plain = (error) =>
   error && { name: error.name, status: error.status, code: error.code, message: error.message };
 

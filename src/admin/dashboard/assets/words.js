@@ -1,4 +1,4 @@
-// All words of the page, in every language that it speaks. `{name}` is filled in.
+// All texts of the page in every language. `{name}` is replaced.
 
 const en = {
   title: "Plimsoll",
@@ -525,7 +525,7 @@ const zh = {
 
 export const WORDS = { en, zh };
 
-// As `lang` of a document has it.
+// As in `lang` of a document.
 export const TAGS = { en: "en", zh: "zh-Hans" };
 
 let current = "en";
@@ -540,7 +540,7 @@ export function t(name, values = {}) {
   return WORDS[current][name].replace(/\{(\w+)\}/g, (_, key) => String(values[key]));
 }
 
-// What an error of the API means, and what to do.
+// Explanation and remedy of an error of the API.
 export function explain(error) {
   const known = {
     unreachable: "error_unreachable",
