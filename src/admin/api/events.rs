@@ -34,7 +34,7 @@ use crate::{
             SessionSubscription,
         },
     },
-    session::SessionId,
+    session::{SessionError, SessionId},
     store::Page,
     wire::Body,
 };
@@ -159,7 +159,7 @@ impl EventReader {
         let found = sessions
             .list_sessions(self.requester.account.as_ref(), page)
             .await;
-        let log_failure = |error: &_| {
+        let log_failure = |error: &SessionError| {
             let error = format_error_chain(error);
             tracing::debug!(%error, "the newest sessions could not be read");
         };

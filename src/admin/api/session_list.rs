@@ -7,7 +7,7 @@ use super::{Requester, respond_json, shorten_word, store_failure};
 use crate::{
     error::{Failure, format_error_chain},
     proxy::App,
-    session::{self, SessionOverview},
+    session::{self, SessionError, SessionOverview},
     store::Page,
     wire::Body,
 };
@@ -97,7 +97,7 @@ pub(super) async fn list_sessions(
 pub(super) async fn count_others(app: &App, requester: &Requester) -> Option<u64> {
     let account = requester.counts_others(app)?;
     let count = app.sessions.count_others(&account).await;
-    let log_failure = |error: &_| {
+    let log_failure = |error: &SessionError| {
         let error = format_error_chain(error);
         tracing::debug!(%error, "sessions of other keys could not be counted");
     };
