@@ -90,7 +90,7 @@ pub enum JobStart {
     Skipped,
 }
 
-/// The right to run a job. If it is dropped before [`JobTicket::deliver_outcome`], the job ends
+/// The right to run a job. If it is dropped before `JobTicket::deliver_outcome`, the job ends
 /// without an outcome and its request may begin another.
 #[derive(Debug)]
 pub struct JobTicket {
@@ -156,7 +156,7 @@ impl SummaryJobs {
         self.with_job(id, |job| job.result.clone())
     }
 
-    /// The result for a request that stores the outcome; `None` if [`MAX_FOLLOWERS`] others do.
+    /// The result for a request that stores the outcome; `None` if `MAX_FOLLOWERS` others do.
     pub fn follow_job(&self, id: JobId) -> Option<JobResult> {
         self.with_job(id, |job| {
             job.followers += 1;

@@ -2,7 +2,7 @@
 //!
 //! A hint never makes a conversation inherit a state: sub-agents send their parent's id, forks
 //! reuse keys, and a `user` is a person. So `x-parent-session-id`, `prompt_cache_key` and `user`
-//! are not read here. A value with a control character or over [`MAX_BYTES`] is ignored.
+//! are not read here. A value with a control character or over `MAX_BYTES` is ignored.
 
 use http::{HeaderMap, header::USER_AGENT};
 use serde::Deserialize;

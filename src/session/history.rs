@@ -18,7 +18,7 @@ pub struct History {
 }
 
 /// One generation, or several merged: the last number, the tokens of the fullest, the marks of all.
-/// Serialized for the API; the store holds [`Packed`].
+/// Serialized for the API; the store holds `Packed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HistoryPoint {
     /// Counted from 1.

@@ -28,7 +28,7 @@ pub struct SessionOverview {
     pub model: String,
     pub provider: String,
     pub health: HealthLevel,
-    /// Why the level is unknown or never critical; see [`health_reason`].
+    /// Why the level is unknown or never critical; see `health_reason`.
     pub health_reason: Option<&'static str>,
     pub prompt_tokens: Option<u32>,
     pub completion_tokens: Option<u32>,
