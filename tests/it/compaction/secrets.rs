@@ -56,7 +56,7 @@ async fn the_log_tells_numbers_only() {
         let text = log.text();
         text.lines().filter(|line| line.contains(word)).count()
     };
-    until(|| told("was summarised") == 1 && told("summary failed") >= 4).await;
+    wait_until(|| told("was summarised") == 1 && told("summary failed") >= 4).await;
     let text = log.text();
     for word in ["replaced_tokens=", "calls=1", "ms="] {
         assert!(text.contains(word), "{word}");
