@@ -1,6 +1,6 @@
-//! JSON without a tree: a scanner over bytes, spans of what it finds, the text of strings with its measure and digest.
+//! JSON without a tree: a scanner over bytes, spans of values, and the sizes and digests of texts.
 //!
-//! Knows nothing of any wire format. Nothing here copies or re-serialises a body.
+//! This module knows no wire format, and never copies or re-serialises a body.
 
 pub mod scan;
 pub mod text;

@@ -1,11 +1,9 @@
-//! Spans of a JSON text: fast, borrowed, never re-encoded.
+//! Spans of the values of a JSON text.
 //!
-//! [`Scan`] walks a text once and says where its values lie. It checks strings and the nesting of
-//! brackets, which is what spans depend on, and not the whole grammar: finding the right spans is
-//! our task, full validation is the provider's. Strings are read in blocks of 64 bytes (see
-//! `block`); whatever reads them faster takes its place and that of nothing else.
+//! [`JsonScanner`] walks a text once. It checks what spans depend on, strings and the nesting of brackets, and not
+//! the whole grammar: full validation is the provider's task. `block` reads strings 64 bytes at a time.
 //!
-//! Nothing here recurses, allocates per value or panics, whatever the input.
+//! The scanner never recurses, allocates per value or panics, whatever the input.
 
 pub(super) mod block;
 
@@ -15,9 +13,7 @@ use thiserror::Error;
 
 use self::block::StringContent;
 
-/// A half-open range of bytes of a body.
-///
-/// 32 bits: the server refuses bodies of 4 GiB and more long before.
+/// A half-open range of bytes of a body. 32 bits suffice, since the server refuses bodies of 4 GiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     pub start: u32,
@@ -50,27 +46,22 @@ impl Span {
 pub struct JsonString {
     /// Between the quotes.
     pub span: Span,
-    /// Escapes in it.
+    /// The number of escapes.
     pub escapes: u32,
-    /// Whether it is ASCII without `\u` escapes: every byte is a character, but for the escapes,
-    /// which are two.
+    /// ASCII without `\u` escapes: each byte is a character, and each escape has two bytes.
     pub plain: bool,
-    /// Whether it may be spelled in more than one way: it has `\u` or `\/` escapes.
+    /// There are `\u` or `\/` escapes, which leave a choice of spelling.
     pub respelled: bool,
 }
 
 impl JsonString {
-    /// Whether a backslash stands in it.
     pub const fn has_escapes(self) -> bool {
         self.escapes > 0
     }
 
-    /// The string with its quotes.
+    /// The span with the quotes.
     pub const fn quoted_span(self) -> Span {
-        Span {
-            start: self.span.start - 1,
-            end: self.span.end + 1,
-        }
+        Span::new(self.span.start as usize - 1, self.span.end as usize + 1)
     }
 }
 
@@ -85,7 +76,7 @@ pub enum JsonKind {
     Null,
 }
 
-/// Why a text could not be walked on.
+/// Why the scanner stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MalformedJson {
     #[error("expected {expected} at byte {at}")]
@@ -94,10 +85,10 @@ pub enum MalformedJson {
     TooDeep,
 }
 
-/// Levels of nesting that are followed. Real requests stay under 40.
+/// The deepest nesting that the scanner follows. Real requests stay under 40 levels.
 pub const MAX_DEPTH: usize = 1024;
 
-/// A position in a JSON text that moves forward a value at a time.
+/// A position in a JSON text that moves forward one value at a time.
 #[derive(Clone, Debug)]
 pub struct JsonScanner<'a> {
     text: &'a [u8],
@@ -113,7 +104,7 @@ impl<'a> JsonScanner<'a> {
         self.at
     }
 
-    /// The next byte that is not white space, left in place.
+    /// Skips white space; the result is the next byte, which is not taken.
     pub fn peek(&mut self) -> Option<u8> {
         while let Some(&byte) = self.text.get(self.at) {
             if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
@@ -130,79 +121,61 @@ impl<'a> JsonScanner<'a> {
         mut member: impl FnMut(&mut Self, JsonString) -> Result<(), E>,
     ) -> Result<Span, E> {
         let start = self.expect_byte(b'{', "an object")?;
-        if self.peek() == Some(b'}') {
-            self.at += 1;
-            return Ok(Span::new(start, self.at));
-        }
-        loop {
-            let key = self.take_string()?;
-            self.expect_byte(b':', "a colon")?;
-            member(self, key)?;
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(b'}') => {
-                    self.at += 1;
-                    return Ok(Span::new(start, self.at));
-                }
-                _ => {
-                    return Err(self
-                        .expected_error("a comma or the end of the object")
-                        .into());
-                }
-            }
-        }
+        self.walk_items(b'}', "a comma or the end of the object", |scan| {
+            let key = scan.take_string()?;
+            scan.expect_byte(b':', "a colon")?;
+            member(scan, key)
+        })?;
+        Ok(Span::new(start, self.at))
     }
 
     /// Walks an array: `element` must take the value.
     pub fn walk_array<E: From<MalformedJson>>(
         &mut self,
-        mut element: impl FnMut(&mut Self) -> Result<(), E>,
+        element: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<Span, E> {
         let start = self.expect_byte(b'[', "an array")?;
-        if self.peek() == Some(b']') {
-            self.at += 1;
-            return Ok(Span::new(start, self.at));
-        }
-        loop {
-            element(self)?;
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(b']') => {
-                    self.at += 1;
-                    return Ok(Span::new(start, self.at));
-                }
-                _ => {
-                    return Err(self
-                        .expected_error("a comma or the end of the array")
-                        .into());
-                }
-            }
-        }
+        self.walk_items(b']', "a comma or the end of the array", element)?;
+        Ok(Span::new(start, self.at))
     }
 
-    /// Takes a string.
+    /// Walks the items behind an opening bracket, and takes the closing one.
+    #[inline]
+    fn walk_items<E: From<MalformedJson>>(
+        &mut self,
+        close: u8,
+        expected: &'static str,
+        mut item: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.peek() != Some(close) {
+            item(self)?;
+            while self.peek() == Some(b',') {
+                self.at += 1;
+                item(self)?;
+            }
+        }
+        self.expect_byte(close, expected)?;
+        Ok(())
+    }
+
     pub fn take_string(&mut self) -> Result<JsonString, MalformedJson> {
         let start = self.expect_byte(b'"', "a string")? + 1;
-        let inside = self.read_string_content(start)?;
-        let end = start + inside.len;
+        let content = self.read_string_content(start)?;
+        let end = start + content.len;
         self.at = end + 1;
         Ok(JsonString {
             span: Span::new(start, end),
-            escapes: inside.escapes,
-            plain: inside.ascii && !inside.unicode,
-            respelled: inside.unicode || inside.slashes,
+            escapes: content.escapes,
+            plain: content.ascii && !content.unicode,
+            respelled: content.unicode || content.slashes,
         })
     }
 
-    /// Takes any value and says what it is.
     pub fn take_value(&mut self) -> Result<(Span, JsonKind), MalformedJson> {
         let first = self.peek().ok_or_else(|| self.expected_error("a value"))?;
         let start = self.at;
         let kind = match first {
-            b'"' => {
-                let text = self.take_string()?;
-                return Ok((text.quoted_span(), JsonKind::String));
-            }
+            b'"' => return Ok((self.take_string()?.quoted_span(), JsonKind::String)),
             b'{' => {
                 self.skip_container()?;
                 JsonKind::Object
@@ -223,7 +196,7 @@ impl<'a> JsonScanner<'a> {
         Ok((Span::new(start, self.at), kind))
     }
 
-    /// Nothing but white space may follow.
+    /// Fails unless only white space follows.
     pub fn expect_end(&mut self) -> Result<(), MalformedJson> {
         match self.peek() {
             None => Ok(()),
@@ -231,21 +204,18 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Takes one byte after white space; gives its position.
+    /// Takes one byte after white space; the result is its position.
     fn expect_byte(&mut self, byte: u8, expected: &'static str) -> Result<usize, MalformedJson> {
-        if self.peek() == Some(byte) {
-            self.at += 1;
-            Ok(self.at - 1)
-        } else {
-            Err(self.expected_error(expected))
+        if self.peek() != Some(byte) {
+            return Err(self.expected_error(expected));
         }
+        self.at += 1;
+        Ok(self.at - 1)
     }
 
     fn expected_error(&self, expected: &'static str) -> MalformedJson {
-        MalformedJson::Expected {
-            expected,
-            at: self.at,
-        }
+        let at = self.at;
+        MalformedJson::Expected { expected, at }
     }
 
     fn take_literal(
@@ -253,12 +223,11 @@ impl<'a> JsonScanner<'a> {
         word: &'static [u8],
         kind: JsonKind,
     ) -> Result<JsonKind, MalformedJson> {
-        if self.text[self.at..].starts_with(word) {
-            self.at += word.len();
-            Ok(kind)
-        } else {
-            Err(self.expected_error("a value"))
+        if !self.text[self.at..].starts_with(word) {
+            return Err(self.expected_error("a value"));
         }
+        self.at += word.len();
+        Ok(kind)
     }
 
     fn take_number(&mut self) {
@@ -267,7 +236,7 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// What stands between an opening quote, which `from` follows, and the closing one.
+    /// Reads from `from`, which follows an opening quote, to the closing one.
     fn read_string_content(&self, from: usize) -> Result<StringContent, MalformedJson> {
         let text = self.text.get(from..).unwrap_or_default();
         block::read_string_content(text).ok_or(MalformedJson::Expected {
@@ -284,13 +253,10 @@ impl<'a> JsonScanner<'a> {
                 return Err(self.expected_error("the end of an object or array"));
             };
             match byte {
-                b'"' => {
-                    self.at += 1 + self.read_string_content(self.at + 1)?.len;
-                }
+                b'"' => self.at += 1 + self.read_string_content(self.at + 1)?.len,
                 b'{' | b'[' => nesting.open_bracket(byte == b'{')?,
                 b'}' | b']' => {
-                    let matched = nesting.close_bracket(byte == b'}');
-                    if !matched {
+                    if !nesting.close_bracket(byte == b'}') {
                         return Err(self.expected_error("the bracket that closes what was opened"));
                     }
                     if nesting.depth == 0 {
@@ -305,19 +271,11 @@ impl<'a> JsonScanner<'a> {
     }
 }
 
-/// The kinds of the open brackets, a bit each.
+/// The kinds of the open brackets, one bit each.
+#[derive(Default)]
 struct Nesting {
     objects: [u64; MAX_DEPTH / 64],
     depth: usize,
-}
-
-impl Default for Nesting {
-    fn default() -> Self {
-        Self {
-            objects: [0; MAX_DEPTH / 64],
-            depth: 0,
-        }
-    }
 }
 
 impl Nesting {
@@ -358,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_whatever_stands_in_their_strings() {
+    fn brackets_and_quotes_inside_strings_end_no_value() {
         let text = r#" [ "a\"]", {"k":"}\\"} ,[1,[2]], -1.5e9 ,true,null , "\\" ] "#;
         assert_eq!(
             spans(text).unwrap(),
@@ -375,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_text_is_an_error_at_every_length() {
+    fn truncated_text_is_an_error_at_every_length() {
         let text = r#"[{"a":[1,"x\"",{"b":null}]},"y"]"#;
         assert!(spans(text).is_ok());
         for end in 0..text.len() {
@@ -387,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_followed_to_its_bound() {
+    fn nesting_is_accepted_up_to_its_limit() {
         let deep = |levels: usize| format!("[{}{}]", "[".repeat(levels), "]".repeat(levels));
         assert!(spans(&deep(MAX_DEPTH)).is_ok());
         assert_eq!(spans(&deep(MAX_DEPTH + 1)), Err(MalformedJson::TooDeep));

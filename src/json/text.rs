@@ -1,9 +1,8 @@
 //! The text inside a JSON string: counted, walked and digested without decoding it.
 //!
-//! All functions take what stands between the quotes. A character is a Unicode scalar value of
-//! the decoded text: `\n` is one, `\ud83d\ude00` is one. Text with half a surrogate pair is JSON
-//! that has no decoded form; it is counted and digested all the same, and [`Walk::sound`] says
-//! that it must not be edited.
+//! All functions take the bytes between the quotes. A character is a Unicode scalar value of the decoded text: `\n`
+//! is one, `\ud83d\ude00` is one. Text with half a surrogate pair is valid JSON without a decoded form: it is
+//! counted and digested, but must not be edited ([`TextWalk::is_sound`]).
 
 mod digest;
 mod measure;
@@ -18,11 +17,11 @@ pub use self::{
 pub struct TextSizes {
     /// ASCII.
     pub latin: u32,
-    /// Chinese characters and full-width punctuation.
+    /// Chinese characters, full-width punctuation.
     pub han: u32,
     pub kana: u32,
     pub hangul: u32,
-    /// Pictographs, and what else lies beyond the basic plane.
+    /// Pictographs and all other characters beyond the basic plane.
     pub emoji: u32,
     /// Cyrillic, accented Latin, Arabic and the rest.
     pub other: u32,
@@ -30,20 +29,10 @@ pub struct TextSizes {
 
 impl TextSizes {
     pub fn total_chars(&self) -> usize {
-        [
-            self.latin,
-            self.han,
-            self.kana,
-            self.hangul,
-            self.emoji,
-            self.other,
-        ]
-        .iter()
-        .map(|&count| count as usize)
-        .sum()
+        (self.latin + self.han + self.kana + self.hangul + self.emoji + self.other) as usize
     }
 
-    /// One character, by its scalar value.
+    /// The size of one character, given its scalar value.
     pub fn from_code(code: u32) -> Self {
         let mut sizes = Self::default();
         sizes.count_code(code);
@@ -88,13 +77,13 @@ impl std::ops::SubAssign for TextSizes {
     }
 }
 
-/// One character of a text, and where it stands in the JSON.
+/// One character of a text and its position in the JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Character {
     pub at: usize,
-    /// Bytes it takes in the JSON.
+    /// Bytes in the JSON.
     pub len: usize,
-    /// Its scalar value; for half a surrogate pair, that half.
+    /// The scalar value, or half a surrogate pair.
     pub code: u32,
 }
 
@@ -103,22 +92,22 @@ pub struct Character {
 pub struct TextWalk<'a> {
     raw: &'a [u8],
     at: usize,
-    lone: bool,
+    sound: bool,
 }
 
 impl<'a> TextWalk<'a> {
     pub const fn new(raw: &'a [u8]) -> Self {
-        Self {
-            raw,
-            at: 0,
-            lone: false,
-        }
+        Self::starting_at(raw, 0)
     }
 
-    /// Whether all that was walked so far has a decoded form: no half of a surrogate pair, no
-    /// unknown escape.
+    const fn starting_at(raw: &'a [u8], at: usize) -> Self {
+        let sound = true;
+        Self { raw, at, sound }
+    }
+
+    /// Whether the characters walked so far have a decoded form: no half of a surrogate pair, no unknown escape.
     pub const fn is_sound(&self) -> bool {
-        !self.lone
+        self.sound
     }
 
     fn read_escape(&mut self) -> Character {
@@ -136,39 +125,29 @@ impl<'a> TextWalk<'a> {
                 len = taken;
                 code
             }
-            other => {
-                self.lone = true;
-                len = 1 + other.map_or(0, |_| 1);
+            unknown => {
+                self.sound = false;
+                len = 1 + usize::from(unknown.is_some());
                 u32::from(b'\\')
             }
         };
         Character { at, len, code }
     }
 
-    /// `\uXXXX` at `at`, with the second half of a pair where there is one.
+    /// Code and length of `\uXXXX` at `at`, together with the second half of a surrogate pair.
     fn read_unicode_escape(&mut self, at: usize) -> (u32, usize) {
         let Some(first) = parse_hex4(self.raw, at + 2) else {
-            self.lone = true;
+            self.sound = false;
             return (u32::from(b'\\'), 2);
         };
-        match first {
-            0xD800..=0xDBFF => {
-                let second = (self.raw.get(at + 6..at + 8) == Some(b"\\u"))
-                    .then(|| parse_hex4(self.raw, at + 8))
-                    .flatten();
-                if let Some(second @ 0xDC00..=0xDFFF) = second {
-                    (0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00), 12)
-                } else {
-                    self.lone = true;
-                    (first, 6)
-                }
-            }
-            0xDC00..=0xDFFF => {
-                self.lone = true;
-                (first, 6)
-            }
-            _ => (first, 6),
+        if let 0xD800..=0xDBFF = first
+            && self.raw.get(at + 6..at + 8) == Some(b"\\u")
+            && let Some(second @ 0xDC00..=0xDFFF) = parse_hex4(self.raw, at + 8)
+        {
+            return (0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00), 12);
         }
+        self.sound &= !matches!(first, 0xD800..=0xDFFF);
+        (first, 6)
     }
 }
 
@@ -180,12 +159,9 @@ impl Iterator for TextWalk<'_> {
         let character = if first == b'\\' {
             self.read_escape()
         } else {
-            let (code, len) = decode_utf8(&self.raw[self.at..], first);
-            Character {
-                at: self.at,
-                len,
-                code,
-            }
+            let at = self.at;
+            let (code, len) = decode_utf8(&self.raw[at..], first);
+            Character { at, len, code }
         };
         self.at += character.len;
         Some(character)
@@ -195,15 +171,10 @@ impl Iterator for TextWalk<'_> {
 fn parse_hex4(raw: &[u8], at: usize) -> Option<u32> {
     let digits: [u8; 4] = raw.get(at..at + 4)?.try_into().ok()?;
     let digits = digits.map(|byte| HEX[byte as usize]);
-    // Anything but a digit has its high bits set.
-    if digits.iter().fold(0, |all, digit| all | digit) > 0xF {
-        return None;
-    }
-    Some(
-        digits
-            .iter()
-            .fold(0, |code, &digit| code << 4 | u32::from(digit)),
-    )
+    // Every byte that is no digit has its high bits set.
+    let all_bits = digits.iter().fold(0, |bits, digit| bits | digit);
+    let append = |code, &digit| code << 4 | u32::from(digit);
+    (all_bits <= 0xF).then(|| digits.iter().fold(0, append))
 }
 
 /// The value of each hex digit; 0xFF for every other byte.
@@ -218,7 +189,7 @@ const HEX: [u8; 256] = {
     table
 };
 
-/// The scalar value at the start of `raw`, and its bytes. Bytes that are no UTF-8 count one each.
+/// The scalar value at the start of `raw` and its length. A byte that is no UTF-8 counts as one character.
 fn decode_utf8(raw: &[u8], first: u8) -> (u32, usize) {
     let (len, mut code) = match first {
         0..0x80 => return (u32::from(first), 1),
@@ -239,7 +210,7 @@ fn decode_utf8(raw: &[u8], first: u8) -> (u32, usize) {
     (code, len)
 }
 
-/// The bytes that a character takes in JSON as servers write it: in UTF-8, escaped only where it must be.
+/// Bytes of a character in JSON as servers write it: in UTF-8, escaped only where JSON requires it.
 pub fn spelt_bytes(code: u32) -> usize {
     match code {
         0x08..=0x0A | 0x0C | 0x0D | 0x22 | 0x5C => 2,
@@ -251,7 +222,7 @@ pub fn spelt_bytes(code: u32) -> usize {
     }
 }
 
-/// Writes text as the contents of a JSON string.
+/// The text as the contents of a JSON string, without quotes.
 pub fn escape_text(text: &str) -> String {
     let mut quoted = serde_json::Value::from(text).to_string();
     quoted.pop();

@@ -1,27 +1,26 @@
-//! Sixty-four bytes at a time: which of them are quotes, backslashes and escapes.
+//! Bitmaps of quotes, backslashes and escapes for blocks of 64 bytes.
 //!
-//! A string is read once: its end, its escapes and whether it is plain ASCII come out of the same
-//! bitmaps, so that most texts are neither walked to be measured nor to be digested. The bitmaps
-//! are made with AVX2 where the machine has it and byte by byte elsewhere, with the same result.
-//! Strings of a few bytes, which most are, need neither: two words of eight bytes say the same.
+//! A string is read once: the same bitmaps give its end, its escapes and whether it is plain ASCII, so most texts
+//! need no walk to be measured or digested. AVX2 makes the bitmaps where the machine has it; elsewhere they are made
+//! byte by byte, with the same result. Strings of a few bytes, which are most, are read as two words of eight bytes.
 
 pub(in crate::json) const BLOCK: usize = 64;
 
-/// What the bytes between two quotes are.
+/// Facts of the bytes between two quotes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StringContent {
     /// Bytes up to the closing quote.
     pub(super) len: usize,
-    /// Escapes, a surrogate pair of two counted as two.
+    /// A surrogate pair counts as two.
     pub(super) escapes: u32,
     pub(super) ascii: bool,
-    /// There are escapes of the kind `\u`.
+    /// There are `\u` escapes.
     pub(super) unicode: bool,
-    /// There are escapes of the kind `\/`.
+    /// There are `\/` escapes.
     pub(super) slashes: bool,
 }
 
-/// A bit for each byte of a block.
+/// One bit for each byte of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::json) struct BlockBits {
     pub(in crate::json) quotes: u64,
@@ -32,20 +31,18 @@ pub(in crate::json) struct BlockBits {
 /// How the bitmaps of a block are made.
 pub(in crate::json) trait BlockMatcher: Copy {
     fn match_block(self, block: &[u8; BLOCK]) -> BlockBits;
-    /// Where one byte stands.
     fn match_byte(self, block: &[u8; BLOCK], byte: u8) -> u64;
-    /// Where a byte from `least` on stands; `least` is 0x80 or more.
+    /// Marks the bytes that are at least `least`, which is 0x80 or more.
     fn match_bytes_from(self, block: &[u8; BLOCK], least: u8) -> u64;
 }
 
-/// What reads blocks: it is run with the fastest [`Map`] that the machine has.
+/// Reads blocks with the fastest [`BlockMatcher`] of the machine.
 pub(in crate::json) trait BlockReader {
     type Output;
-    /// To be inlined always: only so is the map's code part of its loop.
+    /// Implementations are inlined always, so that the matcher's code is part of their loop.
     fn read_blocks(self, map: impl BlockMatcher) -> Self::Output;
 }
 
-/// Runs a reader.
 #[inline]
 pub(in crate::json) fn run_reader<R: BlockReader>(reader: R) -> R::Output {
     #[cfg(target_arch = "x86_64")]
@@ -60,7 +57,7 @@ pub(in crate::json) fn run_reader<R: BlockReader>(reader: R) -> R::Output {
     reader.read_blocks(Bytewise)
 }
 
-/// Reads from behind an opening quote to the closing one; `None` where there is none.
+/// Reads from behind an opening quote to the closing one; `None` if the text has none.
 #[inline]
 pub(super) fn read_string_content(text: &[u8]) -> Option<StringContent> {
     if let Some(len) = find_near_end(text) {
@@ -73,14 +70,14 @@ pub(super) fn read_string_content(text: &[u8]) -> Option<StringContent> {
     run_reader(StringContentReader(text))
 }
 
-/// Bytes up to the closing quote, where it is near and what lies before it is ASCII without escapes.
+/// Bytes up to a closing quote within 16 bytes, if they are ASCII without escapes.
 #[inline]
 fn find_near_end(text: &[u8]) -> Option<usize> {
     let (words, _) = text.as_chunks::<8>();
     let words = words.get(..2)?;
     for (at, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
-        // Of the lowest byte that is marked this is exact, and no other counts.
+        // The lowest mark is exact, and only that one counts.
         let quotes = mark_equal_bytes(word, b'"');
         let others = mark_equal_bytes(word, b'\\') | word & HIGH;
         if quotes != 0 {
@@ -96,7 +93,7 @@ fn find_near_end(text: &[u8]) -> Option<usize> {
 
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-/// Marks the high bit of each byte of a word that is `byte`; above the lowest of them, of others too.
+/// Marks the high bit of each byte of a word that is `byte`. Only the lowest mark is exact.
 #[inline]
 const fn mark_equal_bytes(word: u64, byte: u8) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -111,30 +108,26 @@ impl BlockReader for StringContentReader<'_> {
 
     #[inline(always)]
     fn read_blocks(self, map: impl BlockMatcher) -> Option<StringContent> {
-        read_string_content_with(self.0, map)
-    }
-}
-
-#[inline(always)]
-fn read_string_content_with(text: &[u8], map: impl BlockMatcher) -> Option<StringContent> {
-    let mut found = StringContent {
-        ascii: true,
-        ..StringContent::default()
-    };
-    let mut escaping = false;
-    let (blocks, tail) = text.as_chunks::<BLOCK>();
-    for block in blocks {
-        if found.add_block(block, map, &mut escaping) {
-            return Some(found);
+        let mut content = StringContent {
+            ascii: true,
+            ..StringContent::default()
+        };
+        let mut escaping = false;
+        let (blocks, tail) = self.0.as_chunks::<BLOCK>();
+        for block in blocks {
+            if content.add_block(block, map, &mut escaping) {
+                return Some(content);
+            }
         }
+        let mut last = [0; BLOCK];
+        last[..tail.len()].copy_from_slice(tail);
+        let ended = content.add_block(&last, map, &mut escaping);
+        ended.then_some(content)
     }
-    let mut last = [0; BLOCK];
-    last[..tail.len()].copy_from_slice(tail);
-    found.add_block(&last, map, &mut escaping).then_some(found)
 }
 
 impl StringContent {
-    /// Adds a block; whether the closing quote was in it.
+    /// Adds a block; returns whether the closing quote is in it.
     #[inline(always)]
     fn add_block(
         &mut self,
@@ -153,7 +146,7 @@ impl StringContent {
         let escaped = escaped & before;
         self.escapes += escaped.count_ones();
         self.ascii &= bits.high & before == 0;
-        // Most blocks have no escape, and most escapes are neither.
+        // Most blocks have no escape.
         if escaped != 0 {
             self.unicode |= map.match_byte(block, b'u') & escaped != 0;
             self.slashes |= map.match_byte(block, b'/') & escaped != 0;
@@ -162,16 +155,16 @@ impl StringContent {
     }
 }
 
-/// The bytes that a backslash before them makes part of an escape. `escaping` says so of the first
-/// byte of this block, and then of the next.
+/// Marks the bytes that an escape's backslash precedes. `escaping` carries the mark of a block's first byte from
+/// block to block.
 #[inline(always)]
 pub(in crate::json) const fn mark_escaped(backslashes: u64, escaping: &mut bool) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
-    // A backslash that is escaped itself begins nothing.
+    // An escaped backslash begins no escape.
     let first = *escaping as u64;
     let backslashes = backslashes & !first;
     let follows = backslashes << 1 | first;
-    // In a run that begins at an odd place, the escaped bytes are those at even places.
+    // In a run that begins at an odd position, the bytes at even positions are escaped.
     let odd_starts = backslashes & !EVEN & !follows;
     let (sum, over) = odd_starts.overflowing_add(backslashes);
     *escaping = over;
@@ -187,7 +180,7 @@ mod avx2 {
 
     use super::{BLOCK, BlockBits, BlockMatcher, BlockReader};
 
-    /// Exists only inside of [`run`], where the machine has AVX2.
+    /// Exists only inside of [`run_reader`], where the machine has AVX2.
     #[derive(Clone, Copy)]
     struct Avx2(());
 
@@ -196,25 +189,23 @@ mod avx2 {
         reader.read_blocks(Avx2(()))
     }
 
+    #[expect(unsafe_code, reason = "calls of code for a feature that is there")]
     impl BlockMatcher for Avx2 {
         #[inline(always)]
-        #[expect(unsafe_code, reason = "a call into code for a feature that is there")]
         fn match_block(self, block: &[u8; BLOCK]) -> BlockBits {
             // SAFETY: an `Avx2` is made only where the machine has the feature.
             unsafe { match_block(block) }
         }
 
         #[inline(always)]
-        #[expect(unsafe_code, reason = "a call into code for a feature that is there")]
         fn match_byte(self, block: &[u8; BLOCK], byte: u8) -> u64 {
-            // SAFETY: an `Avx2` is made only where the machine has the feature.
+            // SAFETY: as above.
             unsafe { match_byte(load_halves(block), byte) }
         }
 
         #[inline(always)]
-        #[expect(unsafe_code, reason = "a call into code for a feature that is there")]
         fn match_bytes_from(self, block: &[u8; BLOCK], least: u8) -> u64 {
-            // SAFETY: an `Avx2` is made only where the machine has the feature.
+            // SAFETY: as above.
             unsafe { match_bytes_from(load_halves(block), least) }
         }
     }
@@ -241,7 +232,7 @@ mod avx2 {
     #[inline]
     fn match_bytes_from(halves: [__m256i; 2], least: u8) -> u64 {
         let least = _mm256_set1_epi8(least as i8);
-        // The larger of a byte and the least is the byte itself, or it is less.
+        // The maximum of a byte and `least` is the byte itself exactly where it is at least `least`.
         join_masks(halves.map(|half| {
             _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(half, least), half))
         }))
@@ -262,30 +253,31 @@ mod avx2 {
     }
 }
 
-/// The same byte by byte, where there is no AVX2.
+/// Matches byte by byte, where there is no AVX2.
 #[derive(Clone, Copy)]
 pub(in crate::json) struct Bytewise;
 
 impl BlockMatcher for Bytewise {
     fn match_block(self, block: &[u8; BLOCK]) -> BlockBits {
-        let high = block.iter().enumerate();
         BlockBits {
             quotes: self.match_byte(block, b'"'),
             backslashes: self.match_byte(block, b'\\'),
-            high: high.fold(0, |bits, (at, &byte)| bits | u64::from(byte >= 0x80) << at),
+            high: self.match_bytes_from(block, 0x80),
         }
     }
 
     fn match_byte(self, block: &[u8; BLOCK], wanted: u8) -> u64 {
-        let bytes = block.iter().enumerate();
-        bytes.fold(0, |bits, (at, &byte)| {
-            bits | u64::from(byte == wanted) << at
-        })
+        let bytes = block.map(|byte| u64::from(byte == wanted)).into_iter();
+        bytes
+            .enumerate()
+            .fold(0, |bits, (at, bit)| bits | bit << at)
     }
 
     fn match_bytes_from(self, block: &[u8; BLOCK], least: u8) -> u64 {
-        let bytes = block.iter().enumerate();
-        bytes.fold(0, |bits, (at, &byte)| bits | u64::from(byte >= least) << at)
+        let bytes = block.map(|byte| u64::from(byte >= least)).into_iter();
+        bytes
+            .enumerate()
+            .fold(0, |bits, (at, bit)| bits | bit << at)
     }
 }
 
@@ -295,8 +287,8 @@ mod tests {
 
     use super::*;
 
-    /// As one would read it.
-    fn plainly(text: &[u8]) -> Option<StringContent> {
+    /// The reference: reads byte by byte.
+    fn read_by_byte(text: &[u8]) -> Option<StringContent> {
         let mut found = StringContent {
             ascii: true,
             ..StringContent::default()
@@ -336,12 +328,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 
         #[test]
-        fn blocks_read_as_one_would(text in bytes(), calm in 0usize..200) {
-            prop_assert_eq!(read_string_content(&text), plainly(&text));
-            // Also where a run of backslashes lies over the end of a block.
-            let long: Vec<u8> = std::iter::repeat_n(b'a', calm).chain(text).collect();
-            prop_assert_eq!(read_string_content(&long), plainly(&long));
-            prop_assert_eq!(read_string_content_with(&long, Bytewise), plainly(&long));
+        fn blocks_read_like_single_bytes(text in bytes(), prefix in 0usize..200) {
+            prop_assert_eq!(read_string_content(&text), read_by_byte(&text));
+            // With a prefix, runs of backslashes lie over the end of a block.
+            let long: Vec<u8> = std::iter::repeat_n(b'a', prefix).chain(text).collect();
+            prop_assert_eq!(read_string_content(&long), read_by_byte(&long));
+            prop_assert_eq!(StringContentReader(&long).read_blocks(Bytewise), read_by_byte(&long));
         }
     }
 }

@@ -1,37 +1,35 @@
-//! The digest of a text, the same for every spelling of it.
+//! The digest of a text. All spellings of a text have the same digest.
 //!
-//! Clients echo an answer with other escapes than it had: `\u00e9` for `é`, `\/` for `/`. JSON leaves a choice of
-//! spelling to `\u` and `\/` only, so a text without those is digested as it stands, and the others in the spelling
-//! with the fewest escapes. A streamed answer is digested piece by piece by the same rule.
+//! Clients echo an answer with different escapes: `\u00e9` for `é`, `\/` for `/`. Only `\u` and `\/` give JSON a
+//! choice of spelling. So a text without them is hashed as it stands, and any other text is hashed in the spelling
+//! with the fewest escapes. A streamed answer is hashed piece by piece by the same rule.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::{TextSizes, TextWalk, measure_text, parse_hex4};
 use crate::json::scan::JsonString;
 
-/// The characters by kind, and the digest, of a text of a body: those that [`measure`] and
-/// [`digest`] give, in one reading.
+/// The results of [`measure_text`] and [`digest_text`] in one pass.
 pub fn measure_and_digest(body: &[u8], text: JsonString) -> (TextSizes, u128) {
     let raw = &body[text.span.range()];
     if text.respelled {
         let (spelled, sound) = spell_out(raw);
-        // What is no escape could become one by what is spelled out behind it.
+        // Behind an invalid escape, a character spelled out could complete it.
         let sizes = measure_text(if sound { &spelled } else { raw });
         return (sizes, xxh3_128(&spelled));
     }
-    let sizes = if text.plain {
-        TextSizes {
-            latin: text.span.len() as u32 - text.escapes,
-            ..TextSizes::default()
-        }
-    } else {
-        measure_text(raw)
+    if !text.plain {
+        return (measure_text(raw), xxh3_128(raw));
+    }
+    let sizes = TextSizes {
+        latin: text.span.len() as u32 - text.escapes,
+        ..TextSizes::default()
     };
     (sizes, xxh3_128(raw))
 }
 
-/// A text in the spelling with the fewest escapes, and whether it has a decoded form. It is never longer than
-/// the one given.
+/// The text in the spelling with the fewest escapes, and whether it has a decoded form. It is never longer than
+/// `raw`.
 fn spell_out(raw: &[u8]) -> (Vec<u8>, bool) {
     let mut spelled = vec![0; raw.len()];
     let (mut at, mut end, mut sound) = (0, 0, true);
@@ -47,7 +45,7 @@ fn spell_out(raw: &[u8]) -> (Vec<u8>, bool) {
             at += run.len();
             continue;
         }
-        // Nearly all are those of a character of three bytes.
+        // Most escapes are of a character with three bytes in UTF-8.
         if raw.get(at + 1) == Some(&b'u')
             && let Some(code @ (0x800..0xD800 | 0xE000..)) = parse_hex4(raw, at + 2)
         {
@@ -59,11 +57,7 @@ fn spell_out(raw: &[u8]) -> (Vec<u8>, bool) {
             at += 6;
             continue;
         }
-        let mut walk = TextWalk {
-            raw,
-            at,
-            lone: false,
-        };
+        let mut walk = TextWalk::starting_at(raw, at);
         let Some(character) = walk.next() else { break };
         sound &= walk.is_sound();
         match &raw[at..walk.at] {
@@ -76,16 +70,12 @@ fn spell_out(raw: &[u8]) -> (Vec<u8>, bool) {
     (spelled, sound)
 }
 
-/// A digest of a text that is the same for every spelling of it.
-///
-/// JSON leaves a choice of spelling only to `\u` and `\/`, so text without those is digested as it
-/// stands, and the rest in the spelling with the fewest escapes. The text may come in pieces, as
-/// an answer that is streamed does; a surrogate pair may lie across two of them.
+/// Digests a text that comes in pieces. A surrogate pair may lie across two of them.
 #[derive(Clone)]
 pub struct TextDigester {
     hash: Xxh3,
     /// The first half of a surrogate pair at the end of the last piece.
-    half: Option<u32>,
+    first_half: Option<u32>,
     empty: bool,
 }
 
@@ -99,31 +89,29 @@ impl TextDigester {
     pub fn new() -> Self {
         Self {
             hash: Xxh3::new(),
-            half: None,
+            first_half: None,
             empty: true,
         }
     }
 
-    /// Whether no text came.
     pub const fn is_empty(&self) -> bool {
         self.empty
     }
 
-    /// Takes the next piece: what stands between the quotes of a JSON string.
+    /// Takes the next piece of the bytes between the quotes of a JSON string.
     pub fn push(&mut self, raw: &[u8]) {
         self.empty &= raw.is_empty();
-        if self.half.is_none() && !may_be_respelled(raw) {
+        if self.first_half.is_none() && !may_be_respelled(raw) {
             self.hash.update(raw);
             return;
         }
         let mut plain = 0;
         let mut walk = TextWalk::new(raw);
-        // Only where an escape stands, or after half a pair, is there anything to spell.
         while let Some(at) = self.next_escape(raw, walk.at) {
             walk.at = at;
             let Some(character) = walk.next() else { break };
             let spelled = &raw[character.at..walk.at];
-            if self.half.is_none() && !matches!(spelled, [b'\\', b'u' | b'/', ..]) {
+            if self.first_half.is_none() && !matches!(spelled, [b'\\', b'u' | b'/', ..]) {
                 continue;
             }
             self.hash.update(&raw[plain..character.at]);
@@ -138,38 +126,36 @@ impl TextDigester {
         self.hash.digest128()
     }
 
-    /// The next character that may need another spelling.
+    /// The next character that may need another spelling: an escape, or any character behind half a pair.
     fn next_escape(&self, raw: &[u8], from: usize) -> Option<usize> {
         let rest = raw.get(from..).filter(|rest| !rest.is_empty())?;
-        if self.half.is_some() {
-            return Some(from);
+        match self.first_half {
+            Some(_) => Some(from),
+            None => memchr::memchr(b'\\', rest).map(|found| from + found),
         }
-        memchr::memchr(b'\\', rest).map(|found| from + found)
     }
 
-    fn push_code(&mut self, code: u32, spelled: &[u8]) {
-        let mut code = code;
-        if let (Some(first), 0xDC00..=0xDFFF) = (self.half, code) {
-            self.half = None;
+    fn push_code(&mut self, mut code: u32, spelled: &[u8]) {
+        if let (Some(first), 0xDC00..=0xDFFF) = (self.first_half, code) {
+            self.first_half = None;
             code = 0x10000 + ((first - 0xD800) << 10) + (code - 0xDC00);
         }
         self.flush_half();
         match code {
-            0xD800..=0xDBFF => self.half = Some(code),
+            0xD800..=0xDBFF => self.first_half = Some(code),
             _ if spelled == b"\\u" => self.hash.update(spelled),
             _ => write_character(code, |bytes| self.hash.update(bytes)),
         }
     }
 
     fn flush_half(&mut self) {
-        if let Some(half) = self.half.take() {
+        if let Some(half) = self.first_half.take() {
             write_character(half, |bytes| self.hash.update(bytes));
         }
     }
 }
 
-/// Writes a character in the spelling with the fewest escapes; half of a surrogate pair has only
-/// its escape.
+/// Writes a character in the spelling with the fewest escapes. Half a surrogate pair stays an escape.
 fn write_character(code: u32, mut write: impl FnMut(&[u8])) {
     match code {
         0x22 => write(b"\\\""),
@@ -187,18 +173,17 @@ fn write_character(code: u32, mut write: impl FnMut(&[u8])) {
     }
 }
 
-/// The digest of one whole text; equal to that of a [`Digester`] given the same.
+/// The digest of a whole text; equal to that of a [`TextDigester`] given the same pieces.
 pub fn digest_text(raw: &[u8]) -> u128 {
-    if may_be_respelled(raw) {
-        let mut digester = TextDigester::new();
-        digester.push(raw);
-        digester.finish()
-    } else {
-        xxh3_128(raw)
+    if !may_be_respelled(raw) {
+        return xxh3_128(raw);
     }
+    let mut digester = TextDigester::new();
+    digester.push(raw);
+    digester.finish()
 }
 
-/// Whether the text may be spelled in more than one way.
+/// Whether the text has escapes that give a choice of spelling.
 fn may_be_respelled(raw: &[u8]) -> bool {
     memchr::memmem::find(raw, b"\\u").is_some() || memchr::memmem::find(raw, b"\\/").is_some()
 }

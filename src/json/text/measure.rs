@@ -1,26 +1,28 @@
 //! Characters by kind, counted a block of bytes at a time.
 //!
-//! Most characters beyond ASCII are Chinese by their first byte; only the others are looked at.
+//! The first byte proves most characters beyond ASCII to be Chinese. Only the others are decoded.
 
 use super::{TextSizes, TextWalk, decode_utf8};
 use crate::json::scan::block::{self, BLOCK, BlockMatcher, BlockReader, mark_escaped};
 
 /// Counts the characters of a text by kind.
 pub fn measure_text(raw: &[u8]) -> TextSizes {
-    // Of what is no UTF-8 each byte counts, and so do both of an escape that is none.
+    // The blocks cannot count invalid UTF-8 or an invalid escape of a wide character.
     if simdutf8::basic::from_utf8(raw).is_ok()
         && let Some(sizes) = block::run_reader(CharacterCountReader(raw))
     {
         return sizes;
     }
+    measure_by_character(raw)
+}
+
+fn measure_by_character(raw: &[u8]) -> TextSizes {
     let mut sizes = TextSizes::default();
-    for character in TextWalk::new(raw) {
-        sizes.count_code(character.code);
-    }
+    TextWalk::new(raw).for_each(|character| sizes.count_code(character.code));
     sizes
 }
 
-/// UTF-8 to be counted; gives `None` where a backslash stands before a character that is not ASCII.
+/// Counts UTF-8. The result is `None` where a backslash stands before a character that is not ASCII.
 struct CharacterCountReader<'a>(&'a [u8]);
 
 impl BlockReader for CharacterCountReader<'_> {
@@ -28,52 +30,52 @@ impl BlockReader for CharacterCountReader<'_> {
 
     #[inline(always)]
     fn read_blocks(self, map: impl BlockMatcher) -> Option<TextSizes> {
-        let mut counted = CharacterCounter {
+        let mut counter = CharacterCounter {
             raw: self.0,
             sizes: TextSizes::default(),
             ascii: 0,
             escaping: false,
-            past: 0,
+            pair_end: 0,
         };
         let (blocks, tail) = self.0.as_chunks::<BLOCK>();
         for (at, block) in blocks.iter().enumerate() {
-            counted.count_block(map, block, at * BLOCK, u64::MAX)?;
+            counter.count_block(map, block, at * BLOCK, u64::MAX)?;
         }
         if !tail.is_empty() {
             let mut last = [0; BLOCK];
             last[..tail.len()].copy_from_slice(tail);
-            let there = (1 << tail.len()) - 1;
-            counted.count_block(map, &last, blocks.len() * BLOCK, there)?;
+            let valid = (1 << tail.len()) - 1;
+            counter.count_block(map, &last, blocks.len() * BLOCK, valid)?;
         }
-        counted.sizes.latin += counted.ascii as u32;
-        Some(counted.sizes)
+        counter.sizes.latin += counter.ascii as u32;
+        Some(counter.sizes)
     }
 }
 
 struct CharacterCounter<'a> {
     raw: &'a [u8],
     sizes: TextSizes,
-    /// Characters of ASCII as they stand; less than none where digits of the next block were taken off.
+    /// Unescaped ASCII characters. Negative where digits of the next block are already subtracted.
     ascii: i64,
     escaping: bool,
-    /// Where the last surrogate pair ends: its second half is no character.
-    past: usize,
+    /// The end of the last `\u` escape; the second half of a pair is no character.
+    pair_end: usize,
 }
 
 impl CharacterCounter<'_> {
-    /// Adds a block that lies at `from`, of whose bytes those are `there`.
+    /// Adds the block that begins at `from`. `valid` has a bit for each byte that belongs to the text.
     #[inline(always)]
     fn count_block(
         &mut self,
         map: impl BlockMatcher,
         block: &[u8; BLOCK],
         from: usize,
-        there: u64,
+        valid: u64,
     ) -> Option<()> {
         let bits = map.match_block(block);
-        let escaped = mark_escaped(bits.backslashes, &mut self.escaping) & there;
-        // A backslash counts, and what it escapes does not.
-        self.ascii += i64::from((there & !bits.high & !escaped).count_ones());
+        let escaped = mark_escaped(bits.backslashes, &mut self.escaping) & valid;
+        // A backslash counts, the byte behind it does not.
+        self.ascii += i64::from((valid & !bits.high & !escaped).count_ones());
         if bits.high != 0 {
             if escaped & bits.high != 0 {
                 return None;
@@ -90,38 +92,32 @@ impl CharacterCounter<'_> {
         Some(())
     }
 
-    /// The characters beyond ASCII that begin in a block.
+    /// Counts the characters beyond ASCII that begin in a block.
     #[inline(always)]
     fn count_wide(&mut self, map: impl BlockMatcher, block: &[u8; BLOCK], from: usize) {
-        // From U+4000 to U+9FFF all are Chinese, and most of them lie there.
+        // All characters from U+4000 to U+9FFF are Chinese.
         let chinese = map.match_bytes_from(block, 0xE4) & !map.match_bytes_from(block, 0xEA);
         self.sizes.han += chinese.count_ones();
         let mut others = map.match_bytes_from(block, 0xC0) & !chinese;
         while others != 0 {
-            let at = from + others.trailing_zeros() as usize;
-            self.sizes
-                .count_code(decode_utf8(&self.raw[at..], self.raw[at]).0);
+            let raw = &self.raw[from + others.trailing_zeros() as usize..];
+            self.sizes.count_code(decode_utf8(raw, raw[0]).0);
             others &= others - 1;
         }
     }
 
-    /// A `\uXXXX` whose backslash stands at `at`; it was counted as five of ASCII.
+    /// Counts the `\uXXXX` whose backslash stands at `at`. The caller counts it as five ASCII characters.
     fn count_unicode_escape(&mut self, at: usize) {
-        if at < self.past {
+        if at < self.pair_end {
             return;
         }
-        let mut walk = TextWalk {
-            raw: self.raw,
-            at,
-            lone: false,
-        };
-        let (code, len) = walk.read_unicode_escape(at);
-        // Without four digits it is a backslash, and that was counted.
+        let (code, len) = TextWalk::starting_at(self.raw, at).read_unicode_escape(at);
+        // Without four digits it is a backslash, which is counted already.
         if len == 2 {
             return;
         }
-        self.past = at + len;
-        // The digits may lie in the next block, which is yet to be counted.
+        self.pair_end = at + len;
+        // The digits may lie in the next block, which is not counted yet.
         self.ascii -= len as i64 / 6 * 5;
         self.sizes.count_code(code);
     }
@@ -133,13 +129,6 @@ mod tests {
 
     use super::*;
     use crate::json::scan::block::Bytewise;
-
-    /// As one would count.
-    fn plainly(raw: &[u8]) -> TextSizes {
-        let mut sizes = TextSizes::default();
-        TextWalk::new(raw).for_each(|character| sizes.count_code(character.code));
-        sizes
-    }
 
     fn text() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
@@ -157,11 +146,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 
         #[test]
-        fn blocks_count_as_one_would(raw in text(), shift in 0usize..64) {
+        fn blocks_count_like_a_walk_by_character(raw in text(), shift in 0usize..64) {
             let raw: Vec<u8> = std::iter::repeat_n(b'a', shift).chain(raw).collect();
-            prop_assert_eq!(measure_text(&raw), plainly(&raw));
+            let expected = measure_by_character(&raw);
+            prop_assert_eq!(measure_text(&raw), expected);
             if let Some(sizes) = std::str::from_utf8(&raw).ok().and_then(|_| CharacterCountReader(&raw).read_blocks(Bytewise)) {
-                prop_assert_eq!(sizes, plainly(&raw));
+                prop_assert_eq!(sizes, expected);
             }
         }
     }

@@ -3,7 +3,7 @@ use crate::json::scan::JsonScanner;
 use proptest::prelude::*;
 
 #[test]
-fn characters_are_those_of_the_decoded_text() {
+fn characters_are_counted_as_in_the_decoded_text() {
     let raw = r#"a\n\u00e9\ud83d\ude00é😀\\u0041\/"#.as_bytes();
     let decoded = decode_text(raw).unwrap();
     assert_eq!(decoded, "a\né😀é😀\\u0041/");
@@ -11,7 +11,7 @@ fn characters_are_those_of_the_decoded_text() {
 }
 
 #[test]
-fn half_a_pair_is_counted_but_not_sound() {
+fn half_a_surrogate_pair_is_counted_but_not_sound() {
     for raw in [
         "\\ud83d",
         "x\\ude00y",
@@ -32,7 +32,7 @@ fn half_a_pair_is_counted_but_not_sound() {
 }
 
 #[test]
-fn kinds_of_text_are_told_apart() {
+fn characters_are_counted_by_script() {
     let sizes = measure_text("abc中文，かなカナ한국😀é☃".as_bytes());
     assert_eq!(
         sizes,
@@ -78,7 +78,7 @@ fn respell(text: &str, seed: u64) -> String {
     out
 }
 
-fn described(raw: &[u8]) -> (TextSizes, u128) {
+fn measure_quoted(raw: &[u8]) -> (TextSizes, u128) {
     let quoted = [b"\"", raw, b"\""].concat();
     let text = JsonScanner::new(&quoted, 0).take_string().unwrap();
     assert_eq!(text.span.len(), raw.len());
@@ -87,15 +87,15 @@ fn described(raw: &[u8]) -> (TextSizes, u128) {
 
 proptest! {
     #[test]
-    fn one_reading_tells_what_two_would(text in any::<String>(), seed in any::<u64>(), rest in "(\\\\(n|u[0-9a-f]{4}|ud83d|ude00|/)|a|中){0,20}") {
+    fn one_pass_equals_measure_and_digest(text in any::<String>(), seed in any::<u64>(), rest in "(\\\\(n|u[0-9a-f]{4}|ud83d|ude00|/)|a|中){0,20}") {
         for raw in [respell(&text, seed), rest.clone(), escape_text(&text) + &rest] {
             let raw = raw.as_bytes();
-            prop_assert_eq!(described(raw), (measure_text(raw), digest_text(raw)));
+            prop_assert_eq!(measure_quoted(raw), (measure_text(raw), digest_text(raw)));
         }
     }
 
     #[test]
-    fn any_spelling_has_one_digest_one_size_one_text(text in any::<String>(), a in any::<u64>(), b in any::<u64>()) {
+    fn all_spellings_have_the_same_digest_size_and_text(text in any::<String>(), a in any::<u64>(), b in any::<u64>()) {
         let (a, b) = (respell(&text, a), respell(&text, b));
         prop_assert_eq!(digest_text(a.as_bytes()), digest_text(b.as_bytes()));
         prop_assert_eq!(measure_text(a.as_bytes()), measure_text(b.as_bytes()));
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics(raw in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b'u'), Just(b'd'), Just(b'8'), any::<u8>()], 0..60)) {
+    fn invalid_text_never_panics(raw in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b'u'), Just(b'd'), Just(b'8'), any::<u8>()], 0..60)) {
         let walked: usize = TextWalk::new(&raw).map(|character| character.len).sum();
         prop_assert_eq!(walked, raw.len());
         measure_text(&raw);
@@ -129,7 +129,7 @@ proptest! {
 }
 
 #[test]
-fn a_pair_split_over_two_pieces_is_one_character() {
+fn a_surrogate_pair_split_over_two_pieces_is_one_character() {
     let mut digester = TextDigester::new();
     digester.push(br"a\ud83d");
     digester.push(br"\ude00b");
