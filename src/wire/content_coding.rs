@@ -1,9 +1,9 @@
-//! The content coding of a body, undone piece by piece.
+//! Decompresses a body piece by piece. No I/O here.
 //!
-//! gzip, deflate (with a zlib header, and without, as some send it), br and zstd; one of them, since nobody
-//! compresses what is compressed. A body is pushed as it comes and pulled out in pieces, each of which costs
-//! little, so that the caller can let others run between them. SECURITY: a few kilobytes can stand for
-//! gigabytes. So the output is bounded, in bytes and as a multiple of what came. No I/O here.
+//! It reads gzip, deflate (with and without a zlib header, since some clients leave it out), br and zstd, one coding
+//! per body. The caller pushes input as it comes and pulls output in small pieces, so that other tasks can run
+//! between them. SECURITY: a few kilobytes can decompress to gigabytes, so the output is bounded, in bytes and as a
+//! multiple of the input.
 
 mod codec;
 
@@ -12,56 +12,53 @@ use http::{HeaderMap, header::CONTENT_ENCODING};
 
 use self::codec::Codec;
 
-/// What we read, as `Accept-Encoding` says it.
+/// The codings that can be read, as a value of `Accept-Encoding`.
 pub const READABLE_CODINGS: &str = "gzip, deflate, br, zstd";
 
-/// Bytes pulled at a time.
+/// Output bytes pulled at a time.
 pub const PIECE_BYTES: usize = 32 << 10;
 
-/// A body that comes to less may have been as small as it likes.
+/// Up to this output [`MAX_RATIO`] does not apply.
 const SMALL_BYTES: usize = 4 << 20;
 
-/// How many times larger than what came a body may come out. Text and JSON come to 3 to 20 times,
-/// one line over and over to a few hundred.
+/// How many times larger than its input a body's output may be. Text and JSON reach 3 to 20, a repeated line a few
+/// hundred.
 pub const MAX_RATIO: usize = 500;
 
-/// A coding that is not read, or several of them: the list as it was sent.
+/// An unknown coding, or several codings: the list as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCoding(pub String);
 
-/// Why a body cannot be unpacked.
+/// Why a body cannot be decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackError {
-    /// Damaged, cut off, followed by something else, or in need of a dictionary or of a window
-    /// beyond 8 MiB (zstd) or 16 MiB (br).
+    /// Damaged, cut off, followed by other bytes, or in need of a dictionary or of a window over 8 MiB (zstd) or
+    /// 16 MiB (br).
     #[error("the body is not what its content encoding says")]
     Damaged,
-    #[error("the body comes to more than is taken")]
+    #[error("the body is over the size limit once decompressed")]
     TooMuch,
-    /// More than [`MAX_RATIO`] times what came.
-    #[error("the body comes to a suspicious multiple of its size")]
+    /// More than [`MAX_RATIO`] times the input.
+    #[error("the body decompresses to a suspicious multiple of its size")]
     Bomb,
 }
 
-/// Undoes the coding of one body.
+/// Decompresses one body.
 pub struct Unpacker {
     codec: Codec,
     state: UnpackState,
-    /// What came and is not used up.
+    /// Input that is not consumed yet.
     input: Bytes,
-    /// The last step filled its output: more may come out without more input.
+    /// The last step filled its output, so there may be more output without more input.
     output_was_full: bool,
-    /// Bytes that came.
     bytes_in: usize,
-    /// Bytes that came out.
     bytes_out: usize,
-    /// Bytes that may come out.
-    bound: usize,
+    max_bytes_out: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UnpackState {
-    /// Nothing came. An empty body is one in every coding.
+    /// No input so far. An empty body is valid in every coding.
     Empty,
     Within,
     /// The data is complete. In gzip and zstd another member or frame may follow.
@@ -69,21 +66,20 @@ enum UnpackState {
 }
 
 impl Unpacker {
-    /// For a body with these headers, of which at most `bound` bytes are taken; `None` where
-    /// nothing is to be undone.
+    /// For a body with these headers; `None` if it is not compressed.
     ///
     /// # Errors
     /// A coding is unknown, or there are several.
-    pub fn from_headers(headers: &HeaderMap, bound: usize) -> Result<Option<Self>, UnknownCoding> {
-        let listed: Vec<_> = headers
-            .get_all(CONTENT_ENCODING)
-            .iter()
-            .map(|value| String::from_utf8_lossy(value.as_bytes()))
-            .collect();
-        let listed = listed.join(", ");
+    pub fn from_headers(
+        headers: &HeaderMap,
+        max_bytes_out: usize,
+    ) -> Result<Option<Self>, UnknownCoding> {
+        let values = headers.get_all(CONTENT_ENCODING).iter();
+        let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let listed = values.collect::<Vec<_>>().join(", ");
         let names = listed.split(',').map(str::trim);
         let mut names =
-            names.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("identity"));
+            names.filter(|name| !matches!(&*name.to_ascii_lowercase(), "" | "identity"));
         let Some(name) = names.next() else {
             return Ok(None);
         };
@@ -96,32 +92,32 @@ impl Unpacker {
             output_was_full: false,
             bytes_in: 0,
             bytes_out: 0,
-            bound,
+            max_bytes_out,
         }))
     }
 
-    /// The next bytes of the body; all of those before must have been pulled out.
+    /// Adds the next bytes of the body. All output of the earlier ones must have been pulled.
     pub fn push(&mut self, bytes: Bytes) {
-        debug_assert!(self.input.is_empty(), "what was pushed before is used up");
+        debug_assert!(self.input.is_empty(), "earlier input is consumed");
         self.bytes_in += bytes.len();
         self.input = bytes;
     }
 
-    /// What comes out counts anew against the bound from here on.
+    /// Counts the output from 0 against the bounds again.
     pub const fn restart_bound(&mut self) {
         self.bytes_out = 0;
     }
 
-    /// Bytes that the coding keeps to itself, at most.
+    /// Most bytes that the decoder buffers.
     pub fn max_buffered_bytes(&self) -> usize {
         self.bytes_out.min(self.codec.window_bytes()) + PIECE_BYTES
     }
 
-    /// Writes the next piece of what comes out to `out`, which must not be empty. Gives the number of bytes,
-    /// 0 included; `None`: there is nothing more without more input.
+    /// Writes the next output to `out`, which must not be empty. The result is the number of bytes, which may be 0,
+    /// or `None` if more input is needed.
     ///
     /// # Errors
-    /// It cannot be unpacked, or only to more than is taken. Nothing more may be pulled then.
+    /// The body is damaged or over a bound. Nothing more may be pulled then.
     pub fn pull_output(&mut self, out: &mut [u8]) -> Result<Option<usize>, UnpackError> {
         if self.input.is_empty() && !self.output_was_full {
             return Ok(None);
@@ -137,20 +133,19 @@ impl Unpacker {
         };
         self.output_was_full = step.written == out.len() && !step.ended;
         self.bytes_out += step.written;
-        if self.bytes_out > self.bound {
+        if self.bytes_out > self.max_bytes_out {
             return Err(UnpackError::TooMuch);
         }
-        if self.bytes_out > SMALL_BYTES && self.bytes_out > self.bytes_in.saturating_mul(MAX_RATIO)
-        {
+        if self.bytes_out > SMALL_BYTES.max(self.bytes_in.saturating_mul(MAX_RATIO)) {
             return Err(UnpackError::Bomb);
         }
         Ok((step.read > 0 || step.written > 0).then_some(step.written))
     }
 
-    /// Looks whether the body may end here.
+    /// Checks that the body may end here.
     ///
     /// # Errors
-    /// It is cut off.
+    /// The body is cut off.
     pub fn check_end(&self) -> Result<(), UnpackError> {
         match self.state {
             UnpackState::Within => Err(UnpackError::Damaged),

@@ -1,8 +1,8 @@
-//! Pieces of a body, put together.
+//! Joins the pieces of a body.
 
 use bytes::{Bytes, BytesMut};
 
-/// Puts pieces together; a body that comes in one piece is not copied. The caller bounds it.
+/// Joins pieces. A body in one piece is not copied. The caller bounds the length.
 #[derive(Debug, Default)]
 pub struct BytesGatherer {
     first: Bytes,
@@ -11,7 +11,7 @@ pub struct BytesGatherer {
 }
 
 impl BytesGatherer {
-    /// `expected` bytes are to come; 0 if that is not known.
+    /// `expected`: the length of the body in bytes; 0 if unknown.
     pub fn new(expected: usize) -> Self {
         Self {
             expected,
@@ -27,7 +27,7 @@ impl BytesGatherer {
         self.len() == 0
     }
 
-    /// All that came so far.
+    /// All bytes so far.
     pub fn as_bytes(&self) -> &[u8] {
         match self.all.is_empty() {
             true => &self.first,
@@ -48,12 +48,10 @@ impl BytesGatherer {
         self.all.extend_from_slice(&piece);
     }
 
-    /// All of it.
     pub fn finish(self) -> Bytes {
-        if self.all.is_empty() {
-            self.first
-        } else {
-            self.all.freeze()
+        match self.all.is_empty() {
+            true => self.first,
+            false => self.all.freeze(),
         }
     }
 }

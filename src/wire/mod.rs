@@ -1,5 +1,5 @@
-//! What is on the wire, whatever it says: event streams, content encodings, bodies in pieces, and where a
-//! forwarded body names its model.
+//! Transport of bodies, whatever their format: event streams, content codings, bodies in pieces, and the model name
+//! of a forwarded body.
 
 pub mod content_coding;
 pub mod gather;
@@ -12,10 +12,9 @@ use std::{convert::Infallible, io};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 
-/// The body of an answer on its way to the client, ours or a provider's.
+/// The body of an answer on its way to the client, from the proxy or a provider.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A body that is complete already.
 pub fn whole_body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into())
         .map_err(|never: Infallible| match never {})

@@ -1,4 +1,4 @@
-//! The least that must be known of a body that cannot be indexed: who is to answer it, and how.
+//! Reads the model and the stream flag of a body that cannot be indexed.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,15 @@ use crate::{
     wire::model::may_name_model,
 };
 
-/// What a body says of itself at its top.
+/// Fields at the top of a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShallowFields {
-    /// Empty if there is none.
+    /// Empty if the body names no model.
     pub model: String,
     pub streams: bool,
 }
 
-/// Reads a body that is JSON but no conversation that can be followed. Of a key that stands twice
-/// the last counts, as for most parsers; nesting may be of any depth.
+/// Reads JSON of any nesting depth. The last of two equal keys counts, as in most parsers.
 pub fn shallow_parse(body: &[u8]) -> ShallowFields {
     let json = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let Ok(members) = serde_json::from_slice::<HashMap<String, &RawValue>>(json) else {
@@ -31,22 +30,17 @@ pub fn shallow_parse(body: &[u8]) -> ShallowFields {
     }
 }
 
-/// How many members at a body's top may be its model to some parser: JSON leaves open which of two
-/// equal keys counts, and some parsers pass over case. Where nesting cannot be followed, many.
+/// The number of members at a body's top that some parser takes for the model: JSON leaves open which of two equal
+/// keys counts, and some parsers ignore case. The number is `usize::MAX` where the scanner fails.
 pub fn count_model_names(body: &[u8]) -> usize {
-    let start = if body.starts_with(b"\xEF\xBB\xBF") {
-        3
-    } else {
-        0
-    };
-    let mut named = 0;
+    let start = 3 * usize::from(body.starts_with(b"\xEF\xBB\xBF"));
+    let mut count = 0;
     let walked = JsonScanner::new(body, start).walk_object(|scan, key| {
-        let raw = &body[key.span.range()];
-        let spelled = text::decode_text(raw).unwrap_or_default();
-        named += usize::from(may_name_model(&spelled));
-        scan.take_value().map(|_| ())
+        let key = text::decode_text(&body[key.span.range()]).unwrap_or_default();
+        count += usize::from(may_name_model(&key));
+        scan.take_value().map(drop)
     });
-    if walked.is_ok() { named } else { usize::MAX }
+    walked.map_or(usize::MAX, |_| count)
 }
 
 #[cfg(test)]
@@ -55,7 +49,7 @@ mod tests {
 
     #[test]
     fn keys_that_may_be_the_model_are_counted() {
-        for (body, named) in [
+        for (body, expected) in [
             (r#"{"model":"a","messages":[{"model":"b"}]}"#, 1),
             (r#"{"model":"a","Model":"b"}"#, 2),
             (r#"{"model":"a","m\u006fdel":"b"}"#, 2),
@@ -63,13 +57,13 @@ mod tests {
             (r#"{"input":["b"]}"#, 0),
             ("[]", usize::MAX),
         ] {
-            assert_eq!(count_model_names(body.as_bytes()), named, "{body}");
+            assert_eq!(count_model_names(body.as_bytes()), expected, "{body}");
         }
     }
 
     #[test]
-    fn the_model_is_found_where_no_index_is() {
-        let of = |model: &str, streams| ShallowFields {
+    fn the_model_is_found_in_a_body_that_cannot_be_indexed() {
+        let fields = |model: &str, streams| ShallowFields {
             model: model.into(),
             streams,
         };
@@ -78,21 +72,18 @@ mod tests {
             "[".repeat(5_000),
             "]".repeat(5_000)
         );
-        assert_eq!(shallow_parse(deep.as_bytes()), of("m", true));
-        assert_eq!(
-            shallow_parse(br#"{"model":"a","model":"b","messages":{}}"#),
-            of("b", false)
-        );
-        assert_eq!(
-            shallow_parse(b"\xEF\xBB\xBF{\"model\":\"m\"}"),
-            of("m", false)
-        );
-        for body in ["[]", "null", r#"{"model":3}"#, "", "{"] {
-            assert_eq!(
-                shallow_parse(body.as_bytes()),
-                ShallowFields::default(),
-                "{body}"
-            );
+        let twice = r#"{"model":"a","model":"b","messages":{}}"#;
+        for (body, expected) in [
+            (&*deep, fields("m", true)),
+            (twice, fields("b", false)),
+            ("\u{feff}{\"model\":\"m\"}", fields("m", false)),
+            ("[]", fields("", false)),
+            ("null", fields("", false)),
+            (r#"{"model":3}"#, fields("", false)),
+            ("", fields("", false)),
+            ("{", fields("", false)),
+        ] {
+            assert_eq!(shallow_parse(body.as_bytes()), expected, "{body}");
         }
     }
 }

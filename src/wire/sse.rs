@@ -1,10 +1,9 @@
 //! Server-sent events: bytes in, events out.
 //!
-//! Understands every line end (LF, CRLF, CR), any cut of the bytes, comments, several `data:`
-//! lines, `event:` names and a byte order mark. An event that lies whole in one chunk is a slice
-//! of it. No I/O here, and never more than one event is held: one that passes the bound is given
-//! out unread, and reading goes on after it. Nothing here can fail, since an unhappy parser must not end
-//! anybody's stream.
+//! The splitter accepts every line end (LF, CRLF, CR), any cut of the bytes, comments, several `data:` lines,
+//! `event:` names and a byte order mark. An event within one chunk is a slice of it. At most one event is buffered:
+//! one over the limit is emitted unparsed, and parsing continues after it. Nothing fails, since a parse error must
+//! not end a client's stream.
 
 use bytes::Bytes;
 use memchr::{memchr, memchr2, memchr2_iter};
@@ -14,48 +13,46 @@ use super::gather::BytesGatherer;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// What ended in the last chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SseEvent {
-    /// All its bytes, the blank line included; of one that passes the bound a part.
+    /// All bytes with the blank line; a part of them if the event is over the limit.
     pub raw: Bytes,
-    /// `None` for what is no event (a comment before any field, a stray blank line), and for one that
-    /// passes the bound.
+    /// `None` for a comment before any field, a stray blank line, and an event over the limit.
     pub message: Option<SseMessage>,
 }
 
-/// An event's content.
+/// The content of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseMessage {
-    /// The `event:` name, empty if there was none.
+    /// The `event:` name; empty if there is none.
     pub name: Bytes,
     /// The `data:` lines, joined by LF.
     pub data: Bytes,
 }
 
-/// Takes a stream apart. Push a chunk, then take events until there are none.
+/// Splits a stream. Push a chunk, then take events until there are none.
 #[derive(Debug)]
 pub struct SseSplitter {
-    /// Bytes of one event that are held at most.
+    /// Most bytes of one event that are buffered.
     limit: usize,
     chunk: Bytes,
-    /// Where the current event begins in the chunk, and where reading goes on.
+    /// Where the current event begins in the chunk, and where reading continues.
     begin: usize,
     at: usize,
-    /// What came of the current event before the chunk; with that in the chunk, once it is read.
+    /// The current event's bytes of earlier chunks, and of this one once all of it is read.
     unfinished: BytesGatherer,
     line: SseLine,
-    /// The current event has a field line already.
-    begun: bool,
-    /// The current event passed the bound.
-    given_up: bool,
-    /// The chunk before ended with a CR: whether that ends the line alone, the next byte tells.
+    /// The current event has a field line.
+    has_field: bool,
+    /// The current event is over the limit.
+    too_long: bool,
+    /// The last byte was a CR; an LF behind it belongs to the same line end.
     after_cr: bool,
     /// This is the first event of the stream.
     first: bool,
 }
 
-/// The current line, as far as it came.
+/// The kind of the current line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SseLine {
     Blank,
@@ -64,7 +61,7 @@ enum SseLine {
 }
 
 impl SseSplitter {
-    /// Holds at most `limit` bytes of one event.
+    /// `limit`: most bytes of one event that are buffered.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -73,26 +70,23 @@ impl SseSplitter {
             at: 0,
             unfinished: BytesGatherer::default(),
             line: SseLine::Blank,
-            begun: false,
-            given_up: false,
+            has_field: false,
+            too_long: false,
             after_cr: false,
             first: true,
         }
     }
 
-    /// The next bytes of the stream. All events of the chunk before must have been taken.
+    /// Adds the next bytes of the stream. All events of the last chunk must have been taken.
     pub fn push(&mut self, chunk: Bytes) {
-        debug_assert!(
-            self.at == self.chunk.len(),
-            "events were left in the chunk before"
-        );
+        debug_assert!(self.at == self.chunk.len(), "the last chunk has events");
         self.chunk = chunk;
         self.begin = 0;
         self.at = 0;
     }
 
-    /// The next event that ends in the chunk. An event that a CR ends waits for the byte behind that, which
-    /// may be its LF.
+    /// The next event that ends in the chunk. An event that ends with a CR waits for the next byte, which may be
+    /// its LF.
     pub fn next_event(&mut self) -> Option<SseEvent> {
         while let Some(&byte) = self.chunk.get(self.at) {
             if self.after_cr {
@@ -123,51 +117,44 @@ impl SseSplitter {
         self.keep_rest()
     }
 
-    /// Whether the line that ends here ends the event; what stands before any field is none.
+    /// Whether the line that ends here ends the event. A line before any field is an event without a message.
     fn ends_event(&mut self) -> bool {
         let line = std::mem::replace(&mut self.line, SseLine::Blank);
-        self.begun |= line == SseLine::Field;
-        line == SseLine::Blank || !self.begun
+        self.has_field |= line == SseLine::Field;
+        line == SseLine::Blank || !self.has_field
     }
 
-    /// The event that ends here.
     fn take_event(&mut self) -> SseEvent {
         let last = self.chunk.slice(self.begin..self.at);
         self.begin = self.at;
-        self.begun = false;
+        self.has_field = false;
         self.unfinished.push(last);
         let raw = std::mem::take(&mut self.unfinished).finish();
-        let given_up = std::mem::take(&mut self.given_up) || raw.len() > self.limit;
+        let too_long = std::mem::take(&mut self.too_long) || raw.len() > self.limit;
         let first = std::mem::take(&mut self.first);
-        let message = match given_up {
-            true => None,
-            false => parse_message(&raw, first),
-        };
+        let message = (!too_long).then(|| parse_message(&raw, first)).flatten();
         SseEvent { raw, message }
     }
 
-    /// Keeps the rest of the chunk as the beginning of an event; gives it out where that is too long.
+    /// Keeps the rest of the chunk as the beginning of an event; emits it if it is over the limit.
     fn keep_rest(&mut self) -> Option<SseEvent> {
         if self.begin < self.at {
             self.unfinished.push(self.chunk.slice(self.begin..));
             self.begin = self.at;
         }
-        self.given_up |= self.unfinished.len() > self.limit;
-        if !self.given_up || self.unfinished.is_empty() {
-            return None;
-        }
-        Some(SseEvent {
+        self.too_long |= self.unfinished.len() > self.limit;
+        (self.too_long && !self.unfinished.is_empty()).then(|| SseEvent {
             raw: std::mem::take(&mut self.unfinished).finish(),
             message: None,
         })
     }
 
-    /// What came of the event whose end has not come, once all events of the chunk were taken.
+    /// The bytes of an event without an end, once all events of the chunk are taken.
     pub fn unfinished_bytes(&self) -> &[u8] {
         self.unfinished.as_bytes()
     }
 
-    /// What was begun when the stream ended: many servers leave out the last blank line.
+    /// The event at the end of the stream: many servers omit its blank line.
     pub fn finish(&mut self) -> Option<SseEvent> {
         self.push(Bytes::new());
         self.after_cr = false;
@@ -176,21 +163,16 @@ impl SseSplitter {
     }
 }
 
-/// Reads all lines of an event; `None` for one without data.
+/// Reads all lines of an event; `None` if it has no data.
 fn parse_message(raw: &Bytes, first: bool) -> Option<SseMessage> {
     let mut name = Bytes::new();
     let mut data = SmallVec::<[&[u8]; 1]>::new();
-    let mut begin = match first && raw.starts_with(BOM) {
-        true => BOM.len(),
-        false => 0,
-    };
+    let mut begin = BOM.len() * usize::from(first && raw.starts_with(BOM));
     for end in memchr2_iter(b'\n', b'\r', raw).chain([raw.len()]) {
         let line = &raw[begin..end];
         begin = end + 1;
-        let (field, value) = match memchr(b':', line) {
-            Some(colon) => (&line[..colon], &line[colon + 1..]),
-            None => (line, &b""[..]),
-        };
+        let colon = memchr(b':', line).unwrap_or(line.len());
+        let (field, value) = (&line[..colon], line.get(colon + 1..).unwrap_or_default());
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
             b"data" => data.push(value),
@@ -244,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn understands_the_format() {
+    fn events_are_parsed_with_every_line_end_and_field() {
         let check = |stream: &str, expected: &[SseMessage]| {
             let (messages, _) = split([stream.as_bytes()], 1 << 20);
             assert_eq!(messages, expected, "{stream:?}");
@@ -270,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_after_an_event_beyond_the_bound() {
+    fn parsing_continues_after_an_event_over_the_limit() {
         let long = format!("data: {}\n\ndata: b\n\n", "x".repeat(1000));
         for size in [1, 7, 5000] {
             let (messages, bytes) = split(long.as_bytes().chunks(size), 100);
@@ -280,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_event_is_a_slice_of_its_chunk() {
+    fn an_event_within_one_chunk_is_not_copied() {
         let chunk = Bytes::from_static(b"data: abc\n\n");
         let mut splitter = SseSplitter::new(100);
         splitter.push(chunk.clone());
@@ -305,7 +287,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cut_gives_the_same(stream in stream(), bom: bool, cuts in prop::collection::vec(0usize..400, 0..6)) {
+        fn any_cut_gives_the_same_events(stream in stream(), bom: bool, cuts in prop::collection::vec(0usize..400, 0..6)) {
             let stream = if bom { format!("\u{feff}{stream}") } else { stream };
             let stream = stream.as_bytes();
             let (expected, bytes) = split([stream], 1 << 20);

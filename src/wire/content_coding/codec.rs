@@ -1,4 +1,4 @@
-//! One content coding, undone step by step. What the libraries know of their formats stays here.
+//! The decoders of the content codings, behind one interface.
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::{Decompress, FlushDecompress, Status};
@@ -6,22 +6,21 @@ use zstd::stream::raw::{DParameter, InBuffer, Operation, OutBuffer};
 
 use super::UnpackError;
 
-/// As the content coding `zstd` allows (RFC 9659): 8 MiB.
+/// 8 MiB as a power of two, which the content coding `zstd` allows (RFC 9659).
 const ZSTD_WINDOW_LOG: u32 = 23;
-/// Window of gzip, as a power of two: 32 KiB.
+/// 32 KiB as a power of two.
 const GZIP_WINDOW_LOG: u8 = 15;
 
-/// A coding at work.
 pub(super) enum Codec {
     Gzip(Decompress),
-    /// `None` until the first byte tells whether a zlib header comes before the data.
+    /// `None` until the first byte shows whether there is a zlib header.
     Deflate(Option<Decompress>),
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd(zstd::stream::raw::Decoder<'static>),
 }
 
 impl Codec {
-    /// `None` for a coding that is not read.
+    /// `None` for an unknown coding.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Some(match name.to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => Self::Gzip(Decompress::new_gzip(GZIP_WINDOW_LOG)),
@@ -42,7 +41,7 @@ impl Codec {
         })
     }
 
-    /// The most bytes of past output that the coding keeps to refer to.
+    /// Most bytes of past output that the decoder keeps.
     pub(super) const fn window_bytes(&self) -> usize {
         match self {
             Self::Gzip(_) | Self::Deflate(_) => 1 << GZIP_WINDOW_LOG,
@@ -51,24 +50,24 @@ impl Codec {
         }
     }
 
-    /// Prepares for what follows complete data.
+    /// Prepares for another member or frame behind complete data.
     ///
     /// # Errors
-    /// Nothing may follow.
+    /// The coding allows only one.
     pub(super) fn restart_member(&mut self) -> Result<(), UnpackError> {
         match self {
             Self::Gzip(inflater) => *inflater = Decompress::new_gzip(GZIP_WINDOW_LOG),
-            // Its decoder starts over by itself.
+            // This decoder starts over by itself.
             Self::Zstd(_) => {}
             Self::Deflate(_) | Self::Brotli(_) => return Err(UnpackError::Damaged),
         }
         Ok(())
     }
 
-    /// Takes some of the input, and writes what it stands for.
+    /// Consumes some input and writes its output.
     ///
     /// # Errors
-    /// The input is not in this coding.
+    /// The input is not valid in this coding.
     pub(super) fn decode_step(
         &mut self,
         input: &[u8],
@@ -77,8 +76,8 @@ impl Codec {
         match self {
             Self::Gzip(inflater) => inflate_step(inflater, input, output),
             Self::Deflate(inflater) => {
-                // A zlib header begins with the number of its method, 8. Data without a header
-                // would have a set bit there that every encoder leaves clear.
+                // A zlib header begins with the number of its method, 8. In data without a header this would set a bit
+                // that every encoder leaves clear.
                 let has_header = input.first().is_some_and(|byte| byte & 0x0f == 8);
                 let inflater = inflater.get_or_insert_with(|| Decompress::new(has_header));
                 inflate_step(inflater, input, output)
@@ -96,32 +95,30 @@ impl Codec {
                     &mut total,
                     state,
                 );
-                match result {
-                    BrotliResult::ResultFailure => Err(UnpackError::Damaged),
-                    result => Ok(DecodeStep {
-                        read,
-                        written,
-                        ended: matches!(result, BrotliResult::ResultSuccess),
-                    }),
+                if matches!(result, BrotliResult::ResultFailure) {
+                    return Err(UnpackError::Damaged);
                 }
+                Ok(DecodeStep {
+                    read,
+                    written,
+                    ended: matches!(result, BrotliResult::ResultSuccess),
+                })
             }
             Self::Zstd(decoder) => {
                 let mut from = InBuffer::around(input);
                 let mut into = OutBuffer::around(output);
-                let more_wanted = decoder
-                    .run(&mut from, &mut into)
-                    .map_err(|_| UnpackError::Damaged)?;
+                let missing = decoder.run(&mut from, &mut into);
                 Ok(DecodeStep {
+                    ended: missing.map_err(|_| UnpackError::Damaged)? == 0,
                     read: from.pos(),
                     written: into.pos(),
-                    ended: more_wanted == 0,
                 })
             }
         }
     }
 }
 
-/// What one step took of its input and gave.
+/// The result of one step, in bytes of input and output.
 pub(super) struct DecodeStep {
     pub(super) read: usize,
     pub(super) written: usize,
@@ -135,12 +132,10 @@ fn inflate_step(
     output: &mut [u8],
 ) -> Result<DecodeStep, UnpackError> {
     let (read, written) = (inflater.total_in(), inflater.total_out());
-    let status = inflater
-        .decompress(input, output, FlushDecompress::None)
-        .map_err(|_| UnpackError::Damaged)?;
+    let status = inflater.decompress(input, output, FlushDecompress::None);
     Ok(DecodeStep {
+        ended: status.map_err(|_| UnpackError::Damaged)? == Status::StreamEnd,
         read: (inflater.total_in() - read) as usize,
         written: (inflater.total_out() - written) as usize,
-        ended: status == Status::StreamEnd,
     })
 }

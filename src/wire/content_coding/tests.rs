@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::{MAX_RATIO, PIECE_BYTES, SMALL_BYTES, UnknownCoding, UnpackError, Unpacker};
 
-/// Names of codings, each way of writing one.
+/// All codings; `raw` is deflate without a zlib header.
 const CODINGS: [&str; 5] = ["gzip", "deflate", "raw", "br", "zstd"];
 
 fn pack(coding: &str, bytes: &[u8]) -> Vec<u8> {
@@ -63,7 +63,7 @@ fn unpacker(list: &str, bound: usize) -> Unpacker {
         .unwrap()
 }
 
-/// What comes out of these pieces, and how many bytes came out at most before it was refused.
+/// The output of these pieces, and the bytes that were unpacked in any case.
 fn unpack<'a>(
     mut unpacker: Unpacker,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -74,9 +74,9 @@ fn unpack<'a>(
         unpacker.push(Bytes::copy_from_slice(piece));
         loop {
             match unpacker.pull_output(&mut out) {
-                Ok(Some(made)) => all.extend_from_slice(&out[..made]),
+                Ok(Some(written)) => all.extend_from_slice(&out[..written]),
                 Ok(None) => break,
-                Err(unreadable) => return (Err(unreadable), all.len()),
+                Err(error) => return (Err(error), all.len()),
             }
         }
     }
@@ -97,7 +97,7 @@ fn check(list: &str, packed: &[u8], expected: Result<&[u8], UnpackError>) {
 }
 
 #[test]
-fn every_coding_at_every_cut() {
+fn every_coding_is_read_at_every_cut() {
     let text = "{\"a\":\"é\"}\n".repeat(40);
     for coding in CODINGS {
         check(
@@ -112,7 +112,7 @@ fn every_coding_at_every_cut() {
 }
 
 #[test]
-fn what_is_not_read_is_named() {
+fn an_unknown_coding_is_refused_by_name() {
     for list in [
         "compress",
         "gzip, x",
@@ -133,7 +133,7 @@ fn what_is_not_read_is_named() {
 }
 
 #[test]
-fn damage_is_told_from_a_body() {
+fn damaged_bodies_are_refused() {
     let text = b"damaged or not, that is the question".repeat(8);
     for coding in CODINGS {
         let name = named(coding);
@@ -195,7 +195,7 @@ fn windows_are_bounded_and_dictionaries_refused() {
     let fdict = [0x78, 0xbb, 0, 0, 0, 1, 3, 0];
     let refused = unpack(unpacker("deflate", 1 << 20), [&fdict[..]]).0;
     assert_eq!(refused, Err(UnpackError::Damaged));
-    // The sign of a large window, then 30 bits of it.
+    // The mark of a large window, then its 30 bits.
     let large = unpack(unpacker("br", 1 << 20), [&[0x11, 0x1e, 0x03][..]]).0;
     assert_eq!(large, Err(UnpackError::Damaged));
 }
@@ -208,23 +208,21 @@ fn bombs_are_refused_early() {
         assert!(packed.len() < 256 << 10, "{coding}: {}", packed.len());
         for size in [packed.len(), 7] {
             let begun = Instant::now();
-            let (refused, held) = unpack(unpacker(coding, BOMB), packed.chunks(size));
+            let (refused, length) = unpack(unpacker(coding, BOMB), packed.chunks(size));
             assert_eq!(refused, Err(UnpackError::Bomb), "{coding}");
-            assert!(
-                held <= packed.len() * MAX_RATIO + SMALL_BYTES,
-                "{coding}: {held}"
-            );
-            // Far more than it takes, far less than the bomb would.
+            let most = packed.len() * MAX_RATIO + SMALL_BYTES;
+            assert!(length <= most, "{coding}: {length}");
+            // Far more than the refusal takes, far less than the whole bomb.
             assert!(begun.elapsed() < Duration::from_secs(2), "{coding}");
         }
     }
-    // What says nothing is passed over, however long it is.
-    let skipped = [skippable(&vec![0; 8 << 20]), pack("zstd", b"said")].concat();
-    let (said, _) = unpack(unpacker("zstd", 1 << 20), [&skipped[..]]);
-    assert_eq!(said, Ok(b"said".to_vec()));
+    // A skippable frame is skipped, however long it is.
+    let skipped = [skippable(&vec![0; 8 << 20]), pack("zstd", b"text")].concat();
+    let (text, _) = unpack(unpacker("zstd", 1 << 20), [&skipped[..]]);
+    assert_eq!(text, Ok(b"text".to_vec()));
 }
 
-/// So many zeros packed, without ever holding them.
+/// Packs `count` zeros without holding them in memory.
 fn zeros(count: usize, coding: &str) -> Vec<u8> {
     let fill = |writer: &mut dyn Write| {
         let piece = vec![0; 1 << 20];
@@ -257,22 +255,22 @@ fn zeros(count: usize, coding: &str) -> Vec<u8> {
     }
 }
 
-/// A zstd frame that says nothing.
+/// A zstd frame that decoders skip.
 fn skippable(bytes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).unwrap();
     [&[0x50, 0x2a, 0x4d, 0x18], &length.to_le_bytes()[..], bytes].concat()
 }
 
 #[test]
-fn the_bound_is_exact() {
+fn the_size_limit_is_exact() {
     let text = vec![b'x'; 100_000];
     for coding in CODINGS {
         let packed = pack(coding, &text);
         let (all, _) = unpack(unpacker(named(coding), text.len()), [&packed[..]]);
         assert_eq!(all.unwrap(), text);
-        let (refused, held) = unpack(unpacker(named(coding), text.len() - 1), [&packed[..]]);
+        let (refused, length) = unpack(unpacker(named(coding), text.len() - 1), [&packed[..]]);
         assert_eq!(refused, Err(UnpackError::TooMuch));
-        assert!(held < text.len());
+        assert!(length < text.len());
     }
 }
 

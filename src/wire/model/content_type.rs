@@ -1,34 +1,27 @@
-//! What a body is, by its `Content-Type`.
+//! The kind of a body, by its `Content-Type`.
 
 use std::borrow::Cow;
 
 use http::{HeaderMap, header::CONTENT_TYPE};
 
-/// A kind of body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContentType {
-    /// It says nothing of itself.
     Absent,
     Json,
     /// `multipart/form-data`.
     Form {
         boundary: Vec<u8>,
     },
-    /// Anything else, and whatever says two things at once.
+    /// Any other type, and any value with two meanings.
     Other,
 }
 
-/// What the headers say of a body.
 pub fn parse_content_type(headers: &HeaderMap) -> ContentType {
-    let mut said = headers.get_all(CONTENT_TYPE).iter();
-    let (Some(value), None) = (said.next(), said.next()) else {
-        return match headers.contains_key(CONTENT_TYPE) {
-            true => ContentType::Other,
-            false => ContentType::Absent,
-        };
-    };
-    let Ok(value) = value.to_str() else {
-        return ContentType::Other;
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let value = match (values.next(), values.next()) {
+        (None, _) => return ContentType::Absent,
+        (Some(value), None) => value.to_str().unwrap_or_default(),
+        _ => return ContentType::Other,
     };
     let (kind, rest) = value.split_once(';').unwrap_or((value, ""));
     let kind = kind.trim().to_ascii_lowercase();
@@ -38,30 +31,33 @@ pub fn parse_content_type(headers: &HeaderMap) -> ContentType {
     if kind != "multipart/form-data" {
         return ContentType::Other;
     }
-    let boundaries: Vec<_> = parse_parameters(rest)
-        .into_iter()
-        // `boundary*` is the boundary, too, to who reads RFC 2231.
-        .filter(|parameter| {
-            let start = parameter.name.get(..8);
-            start.is_some_and(|name| name.eq_ignore_ascii_case("boundary"))
-        })
-        .collect();
+    let mut boundaries = parse_parameters(rest);
+    // A reader of RFC 2231 takes `boundary*` for the boundary too.
+    boundaries.retain(|parameter| parameter.begins_with("boundary"));
     match &boundaries[..] {
-        // RFC 2046 gives a boundary 70 characters at most.
-        [one] if one.name.len() == 8 && (1..=70).contains(&one.value.len()) => ContentType::Form {
-            boundary: one.value.as_bytes().to_vec(),
-        },
+        // RFC 2046: a boundary has at most 70 characters.
+        [only] if only.name.len() == 8 && (1..=70).contains(&only.value.len()) => {
+            let boundary = only.value.as_bytes().to_vec();
+            ContentType::Form { boundary }
+        }
         _ => ContentType::Other,
     }
 }
 
-/// One parameter of a header's value.
 #[derive(Debug)]
 pub(super) struct HeaderParameter<'v> {
     pub(super) name: &'v str,
     pub(super) value: Cow<'v, str>,
-    /// Whether every reader sees this value: it is a token, or quoted without escapes.
+    /// Every reader sees the same value: it is a token, or quoted without escapes.
     pub(super) plain: bool,
+}
+
+impl HeaderParameter<'_> {
+    /// Whether the name begins so, in any case.
+    pub(super) fn begins_with(&self, start: &str) -> bool {
+        let name = self.name.get(..start.len());
+        name.is_some_and(|name| name.eq_ignore_ascii_case(start))
+    }
 }
 
 /// The parameters of a header's value; `text` follows its first `;`.
@@ -95,7 +91,7 @@ pub(super) fn parse_parameters(text: &str) -> Vec<HeaderParameter<'_>> {
     found
 }
 
-/// A quoted value whose opening quote is taken; whether it is plain; and what follows it.
+/// A quoted value behind its opening quote, whether it is plain, and the text behind it.
 fn unquote_value(text: &str) -> (Cow<'_, str>, bool, &str) {
     let mut value = String::new();
     let mut characters = text.char_indices();
@@ -122,7 +118,7 @@ mod tests {
     use super::{ContentType, parse_content_type};
 
     #[test]
-    fn a_body_is_what_its_type_says() {
+    fn the_kind_of_a_body_is_read_from_its_content_type() {
         let check = |lines: &[&str], expected: ContentType| {
             let mut headers = HeaderMap::new();
             for line in lines {

@@ -4,37 +4,30 @@ use serde::de::IgnoredAny;
 
 use super::{ModelLookup, ModelSpelling, NamedModel, may_name_model};
 use crate::json::{
-    scan::{JsonKind, JsonScanner, MalformedJson},
+    scan::{JsonScanner, MalformedJson},
     text,
 };
 
-/// Reads the top of a body. Of a key that stands twice the last counts, as for most parsers.
-/// What is no JSON object, or is cut short, names nothing.
+/// Reads the top of a body. The last of two equal keys counts, as in most parsers. A body that is cut short, or no
+/// JSON object, names no model.
 pub fn find_model_in_json(body: &[u8]) -> ModelLookup {
-    let start = if body.starts_with(b"\xEF\xBB\xBF") {
-        3
-    } else {
-        0
-    };
+    let start = 3 * usize::from(body.starts_with(b"\xEF\xBB\xBF"));
     let mut model = None;
     // JSON leaves open which of two equal keys counts.
     let mut candidates = 0;
     let mut read = |scan: &mut JsonScanner<'_>| -> Result<(), MalformedJson> {
         scan.walk_object(|scan, key| {
-            let spelled = text::decode_text(&body[key.span.range()]).unwrap_or_default();
-            candidates += usize::from(may_name_model(&spelled));
-            let (span, kind) = scan.take_value()?;
-            if spelled == "model" {
-                let named = (kind == JsonKind::String)
-                    .then(|| serde_json::from_slice::<String>(&body[span.range()]).ok())
-                    .flatten();
-                model = named
-                    .filter(|name| !name.is_empty())
-                    .map(|model| NamedModel {
-                        model,
-                        span,
-                        spelling: ModelSpelling::Json,
-                    });
+            let key = text::decode_text(&body[key.span.range()]).unwrap_or_default();
+            candidates += usize::from(may_name_model(&key));
+            let (span, _) = scan.take_value()?;
+            if key == "model" {
+                let name = serde_json::from_slice::<String>(&body[span.range()]).ok();
+                let name = name.filter(|name| !name.is_empty());
+                model = name.map(|model| NamedModel {
+                    model,
+                    span,
+                    spelling: ModelSpelling::Json,
+                });
             }
             Ok::<(), MalformedJson>(())
         })?;
@@ -43,11 +36,10 @@ pub fn find_model_in_json(body: &[u8]) -> ModelLookup {
     if read(&mut JsonScanner::new(body, start)).is_err() {
         return ModelLookup::default();
     }
-    let one = candidates == usize::from(model.is_some());
-    let surely = one && serde_json::from_slice::<IgnoredAny>(&body[start..]).is_ok();
     ModelLookup {
+        is_certain: candidates == usize::from(model.is_some())
+            && serde_json::from_slice::<IgnoredAny>(&body[start..]).is_ok(),
         model,
-        is_certain: surely,
     }
 }
 
@@ -57,11 +49,11 @@ mod tests {
     use crate::conversation::edit::Edits;
 
     #[test]
-    fn the_model_is_found_and_whether_another_reading_is_possible() {
-        let check = |body: &str, model: Option<&str>, surely| {
+    fn the_model_is_found_and_is_certain_if_no_other_reading_is_possible() {
+        let check = |body: &str, model: Option<&str>, certain| {
             let found = find_model_in_json(body.as_bytes());
             let named = found.model.as_ref().map(|named| named.model.as_str());
-            assert_eq!((named, found.is_certain), (model, surely), "{body}");
+            assert_eq!((named, found.is_certain), (model, certain), "{body}");
         };
         check(
             r#"{"input":[{"model":"x"}],"model":"a\u002fb"}"#,
@@ -84,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_name_is_replaced() {
+    fn only_the_model_name_is_replaced() {
         let body = " {\"n\":1.0e0, \"model\" : \"up\\/a\" ,\"x\":[ ]}\n";
         let named = find_model_in_json(body.as_bytes()).model.unwrap();
         assert_eq!(named.model, "up/a");

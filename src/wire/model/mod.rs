@@ -1,8 +1,7 @@
-//! Where a request names its model, in whatever its body is: JSON, a form in parts, or the query.
+//! Finds the span of a request's model name: in a JSON body, a multipart form or the query.
 //!
-//! A body is forwarded as it came but for that one span. Formats leave room for two readings (a key
-//! that stands twice, a part with an odd name): then one is found, and it is said that it is not
-//! the only one that could be.
+//! Only that span of a body is replaced. Some bodies have two readings (a repeated key, a part with an odd name).
+//! Then one of them is found, and the lookup is not certain.
 
 mod content_type;
 mod json;
@@ -19,12 +18,11 @@ use serde_json::Value;
 
 use crate::json::scan::Span;
 
-/// What a body or a query says of its model.
+/// The model that a body or a query names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelLookup {
-    /// `None` where none is named.
     pub model: Option<NamedModel>,
-    /// Whether every reader finds the same: exactly this one, or none.
+    /// Every reader finds the same: exactly this model, or none.
     pub is_certain: bool,
 }
 
@@ -41,13 +39,12 @@ pub struct NamedModel {
 enum ModelSpelling {
     /// A JSON string with its quotes.
     Json,
-    /// A value of a query.
     Query,
     Plain,
 }
 
-/// Whether a member at the top of JSON names a model to some reader. Some parsers pass over case, and
-/// gateways have lists of further models to try (OpenRouter's `models`, LiteLLM's `fallbacks`).
+/// Whether some reader takes a member at the top of JSON for a model. Some parsers ignore case, and gateways accept
+/// lists of further models (OpenRouter's `models`, LiteLLM's `fallbacks`).
 pub fn may_name_model(key: &str) -> bool {
     ["model", "models", "fallbacks"]
         .iter()
@@ -55,13 +52,13 @@ pub fn may_name_model(key: &str) -> bool {
 }
 
 impl NamedModel {
-    /// Another name as it has to be written in this span.
+    /// Another model's name in the spelling of this span.
     pub fn spell_model(&self, model: &str) -> Bytes {
         match self.spelling {
             ModelSpelling::Json => Value::from(model).to_string().into(),
-            ModelSpelling::Query => form_urlencoded::byte_serialize(model.as_bytes())
-                .collect::<String>()
-                .into(),
+            ModelSpelling::Query => {
+                String::from_iter(form_urlencoded::byte_serialize(model.as_bytes())).into()
+            }
             ModelSpelling::Plain => model.to_owned().into(),
         }
     }

@@ -1,34 +1,30 @@
-//! The model of a form in parts (RFC 7578), as uploads of audio and images name it.
+//! The model of a multipart form (RFC 7578), as in uploads of audio and images.
 //!
-//! Only spans are found, and no byte is written anew: what is around the model's value goes on as it
-//! came. Never panics, whatever the bytes.
+//! It finds spans only, so the bytes around the model's value stay unchanged. It never panics, whatever the bytes.
 
 use memchr::memmem;
 
 use super::{ModelLookup, ModelSpelling, NamedModel, content_type::parse_parameters};
 use crate::json::scan::Span;
 
-/// A model's name is shorter than this.
-const MAX_NAME: usize = 1 << 10;
+const MAX_NAME_BYTES: usize = 1 << 10;
 
-/// Looks for the part `model` in the beginning of a body, or in all of one. The part has to end in
-/// what is looked at; of several the first counts.
-///
-/// It is [`Found::surely`] the only one where `body` is a whole form of the plainest kind.
+/// Looks for the part `model` in a body or the beginning of one. The part must end within `body`; the first of
+/// several counts. The lookup is certain only if `body` is a whole form without oddities.
 pub fn find_model_in_multipart(body: &[u8], boundary: &[u8]) -> ModelLookup {
     let dash = [b"--", boundary].concat();
     let mut model = None;
     let mut candidates = 0;
     let mut clean = body.starts_with(&dash);
     let mut closed = false;
-    // Where the line of the delimiter before ends, and the head of a part begins.
+    // The end of the last delimiter's line, where the head of a part begins.
     let mut part = None;
     for begin in memmem::find_iter(body, &dash) {
         let end = begin + dash.len();
         let begins_line = begin == 0 || body[..begin].ends_with(b"\r\n");
         let closes = body[end..].starts_with(b"--");
         let line = find_line_end(body, end);
-        // A boundary that stands anywhere else is one to some reader, and so is a longer word that begins with it.
+        // Some readers take a boundary at any other position, and a longer word that begins with it, for a delimiter.
         if closed || !begins_line || !(closes || line.is_some()) {
             clean = false;
             continue;
@@ -47,31 +43,32 @@ pub fn find_model_in_multipart(body: &[u8], boundary: &[u8]) -> ModelLookup {
         }
         (closed, part) = (closes, line);
     }
-    let one = candidates == usize::from(model.is_some());
     ModelLookup {
-        is_certain: clean && closed && one,
+        is_certain: clean && closed && candidates == usize::from(model.is_some()),
         model,
     }
 }
 
-/// Head and value of the part between the end of a delimiter's line and the line break before the next one.
-/// `None`: its head has no end.
+/// Head and value of the part between the end of a delimiter's line and the line break before the next delimiter;
+/// `None` if the head has no end.
 fn split_part(body: &[u8], start: usize, end: usize) -> Option<(Span, Span)> {
-    // The line break of the delimiter's own line may be the first half of an empty head's end.
+    // The line break of the delimiter may be the first half of an empty head's end.
     let head_end = start + memmem::find(body.get(start..end)?, b"\r\n\r\n")?;
     Some((Span::new(start, head_end), Span::new(head_end + 4, end)))
 }
 
 fn read_model(body: &[u8], value: Span) -> Option<NamedModel> {
     let model = std::str::from_utf8(&body[value.range()]).ok()?;
-    (!model.is_empty() && model.len() <= MAX_NAME).then(|| NamedModel {
-        model: model.to_owned(),
-        span: value,
-        spelling: ModelSpelling::Plain,
-    })
+    (1..=MAX_NAME_BYTES)
+        .contains(&model.len())
+        .then(|| NamedModel {
+            model: model.to_owned(),
+            span: value,
+            spelling: ModelSpelling::Plain,
+        })
 }
 
-/// Where the line break stands that ends a delimiter's line.
+/// The position of the line break that ends a delimiter's line.
 fn find_line_end(body: &[u8], at: usize) -> Option<usize> {
     let padding = body.get(at..)?.iter();
     let padding = padding.take_while(|byte| matches!(byte, b' ' | b'\t'));
@@ -82,13 +79,11 @@ fn find_line_end(body: &[u8], at: usize) -> Option<usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartName {
     Model,
-    /// It is another's.
     Other,
-    /// It may be read as the model's.
+    /// Some readers may take the part for the model.
     Odd,
 }
 
-/// What a part's head says that it is.
 fn parse_part_name(head: &[u8]) -> PartName {
     let Ok(head) = std::str::from_utf8(head) else {
         return PartName::Odd;
@@ -98,11 +93,11 @@ fn parse_part_name(head: &[u8]) -> PartName {
         let Some((field, value)) = line.split_once(':') else {
             return PartName::Odd;
         };
-        let field_is_plain = field
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        let plain = field_is_plain && !value.contains(['\r', '\n']);
-        if !plain || field.eq_ignore_ascii_case("content-transfer-encoding") {
+        let odd_byte = |byte: u8| !byte.is_ascii_alphanumeric() && byte != b'-';
+        if field.bytes().any(odd_byte)
+            || value.contains(['\r', '\n'])
+            || field.eq_ignore_ascii_case("content-transfer-encoding")
+        {
             return PartName::Odd;
         }
         if field.eq_ignore_ascii_case("content-disposition") {
@@ -117,28 +112,19 @@ fn parse_part_name(head: &[u8]) -> PartName {
 }
 
 fn parse_disposition(text: &str) -> PartName {
-    let mut found = None;
-    for parameter in parse_parameters(text) {
-        // `name*` is the name, too, to who reads RFC 5987.
-        if parameter
-            .name
-            .get(..4)
-            .is_some_and(|name| name.eq_ignore_ascii_case("name"))
-        {
-            if found.is_some() || !parameter.plain || parameter.name != "name" {
-                return PartName::Odd;
-            }
-            let value = parameter.value.trim().trim_end_matches("[]");
-            found = Some(if parameter.value == "model" {
-                PartName::Model
-            } else if value.eq_ignore_ascii_case("model") {
-                PartName::Odd
-            } else {
-                PartName::Other
-            });
-        }
+    let mut names = parse_parameters(text);
+    // A reader of RFC 5987 takes `name*` for the name too.
+    names.retain(|parameter| parameter.begins_with("name"));
+    let [only] = &names[..] else {
+        return PartName::Odd;
+    };
+    let value = only.value.trim().trim_end_matches("[]");
+    match &*only.value {
+        _ if !only.plain || only.name != "name" => PartName::Odd,
+        "model" => PartName::Model,
+        _ if value.eq_ignore_ascii_case("model") => PartName::Odd,
+        _ => PartName::Other,
     }
-    found.unwrap_or(PartName::Odd)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The model of a query, as websockets name it: `?model=NAME`.
+//! The model of a query, as in the URLs of websockets: `?model=NAME`.
 
 use super::{ModelLookup, ModelSpelling, NamedModel};
 use crate::json::scan::Span;
 
-/// Reads what follows the `?`. Of several the last counts.
+/// Reads the text behind the `?`. The last of several names counts.
 pub fn find_model_in_query(query: &str) -> ModelLookup {
     let mut model = None;
     let mut candidates = 0;
@@ -25,13 +25,13 @@ pub fn find_model_in_query(query: &str) -> ModelLookup {
         at = end + 1;
     }
     ModelLookup {
-        // Some servers part pairs at `;` too.
+        // Some servers split pairs at `;` too.
         is_certain: candidates == usize::from(model.is_some()) && !query.contains(';'),
         model,
     }
 }
 
-/// As some servers read it; Azure's websockets name a `deployment`.
+/// Whether some server takes the key for the model's. Azure's websockets name a `deployment`.
 fn may_name_query_model(key: &str) -> bool {
     let key = key.trim().split('[').next().unwrap_or_default();
     ["model", "models", "deployment"]
@@ -45,10 +45,10 @@ mod tests {
 
     #[test]
     fn the_model_is_found_and_can_be_replaced() {
-        let check = |query: &str, model: Option<&str>, surely: bool, edited: &str| {
+        let check = |query: &str, model: Option<&str>, certain: bool, edited: &str| {
             let found = find_model_in_query(query);
             let named = found.model.as_ref().map(|named| named.model.as_str());
-            assert_eq!((named, found.is_certain), (model, surely), "{query}");
+            assert_eq!((named, found.is_certain), (model, certain), "{query}");
             let mut text = query.to_owned();
             if let Some(named) = found.model {
                 let new = String::from_utf8(named.spell_model("a b/c").to_vec()).unwrap();

@@ -34,12 +34,12 @@ fn the_model_is_found_among_other_parts() {
     check(&[(FILE, b"")], (None, true));
     let other = MODEL.replace("\"model\"", "model ; x=y");
     check(&[(&other, b"a")], name("a"));
-    // A word that begins with the boundary is no boundary, but may be one to others.
+    // A word that begins with the boundary is no boundary, but some readers take it for one.
     check(&[(FILE, audio), (MODEL, b"a")], (Some("a".into()), false));
 }
 
 #[test]
-fn what_may_be_read_in_two_ways_is_not_sure() {
+fn a_form_with_two_readings_is_not_certain() {
     let plain = form(&[(FILE, b"x"), (MODEL, b"a")]);
     assert!(model(&plain).1);
     let mut odd = vec![
@@ -82,7 +82,7 @@ fn what_may_be_read_in_two_ways_is_not_sure() {
 
 proptest! {
     #[test]
-    fn whatever_stands_around_it_only_the_name_is_replaced(
+    fn only_the_model_name_is_replaced(
         before in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..4),
         after in prop::collection::vec(any::<u8>(), 0..60),
         name in "[a-z/.:-]{1,20}",
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_do_harm(
+    fn arbitrary_bytes_never_panic(
         body in prop::collection::vec(prop::sample::select(b"--b\r\n :;=\"\\namemodel\0".to_vec()), 0..200),
     ) {
         let _ = find_model_in_multipart(&body, b"b");
