@@ -1,6 +1,4 @@
-//! What the proxy says of itself: the log with one line per request, metrics and traces.
-//!
-//! Never bodies, prompts, keys or full URLs.
+//! The log with one line per request, metrics and traces. None of them holds bodies, prompts, keys or full URLs.
 
 pub mod metrics;
 mod notes;
@@ -22,19 +20,18 @@ use tracing_subscriber::{
 
 pub use self::operation::Operation;
 
-/// Environment variables that set what is logged; the first that is set counts.
+/// Environment variables with a log filter; the first one that is set counts.
 const VARIABLES: [&str; 2] = ["PLIMSOLL_LOG", "RUST_LOG"];
 
-/// Lines that wait to be written, each well under a kilobyte as a rule.
+/// Most lines that wait to be written, each usually well under a kilobyte.
 pub const MOST_LINES: usize = 16_384;
 
-/// Starts the log on standard error: for people on a terminal, as JSON lines otherwise.
+/// Starts the log on standard error: plain text on a terminal, JSON lines otherwise.
 ///
-/// Lines are written by a thread of their own, so that a reader who does not read holds up no request;
-/// while it does not, the lines beyond [`MOST_LINES`] are lost. What waits is written when the guard is
-/// dropped, within about a second.
+/// A thread writes the lines, so that a stalled reader blocks no request; lines beyond [`MOST_LINES`] are lost then.
+/// Dropping the guard writes the waiting lines, within about a second.
 ///
-/// A second call changes nothing. A filter that cannot be read is reported, and `info` used.
+/// A second call changes nothing. An invalid filter is reported and replaced by `info`.
 pub fn start_logging() -> WorkerGuard {
     let (writer, guard) = NonBlockingBuilder::default()
         .buffered_lines_limit(MOST_LINES)
@@ -42,38 +39,33 @@ pub fn start_logging() -> WorkerGuard {
         .thread_name("plimsoll-log")
         .finish(io::stderr());
     let wanted = VARIABLES.iter().find_map(|name| std::env::var(name).ok());
+    let filter = wanted.map(|wanted| wanted.parse::<Targets>()).transpose();
     let info = || Targets::new().with_default(Level::INFO);
-    let (filter, bad) = match wanted.as_deref().map(str::parse::<Targets>) {
-        Some(Ok(filter)) => (filter, None),
-        Some(Err(error)) => (info(), Some(error)),
-        None => (info(), None),
+    let (filter, error) = match filter {
+        Ok(filter) => (filter.unwrap_or_else(info), None),
+        Err(error) => (info(), Some(error)),
     };
     let registry = tracing_subscriber::registry()
         .with(filter)
         .with(filter_fn(may_be_logged));
     let started = if io::stderr().is_terminal() {
-        let people = fmt::layer().with_target(false).with_writer(writer);
-        registry.with(people).try_init()
+        let plain = fmt::layer().with_target(false).with_writer(writer);
+        registry.with(plain).try_init()
     } else {
         let json = fmt::layer().json().flatten_event(true).with_writer(writer);
         registry.with(json).try_init()
     };
-    if let (Ok(()), Some(error)) = (started, bad) {
-        tracing::warn!(%error, "the log filter cannot be read; logging at info");
+    if let (Ok(()), Some(error)) = (started, error) {
+        tracing::warn!(%error, "invalid log filter; logging at info");
     }
     guard
 }
 
-/// SECURITY: libraries log headers and bytes at their lower levels, and so keys and prompts. What
-/// they warn of may be logged, whatever the filter says; the rest may not. What the exporter of
-/// traces warns of, it warns of with every batch: that is said once, by us.
+/// SECURITY: libraries log headers and bytes, and so keys and prompts, below the level of warnings. Only their
+/// warnings and errors are logged, whatever the filter. Those of the trace exporter come with every batch, so
+/// `trace/export.rs` reports a failure once instead.
 fn may_be_logged(metadata: &Metadata<'_>) -> bool {
-    if metadata.target().starts_with("opentelemetry") {
-        return false;
-    }
-    let ours = metadata
-        .target()
-        .strip_prefix("plimsoll")
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
-    ours || *metadata.level() <= Level::WARN
+    let target = metadata.target();
+    let proxy = target == "plimsoll" || target.starts_with("plimsoll::");
+    !target.starts_with("opentelemetry") && (proxy || *metadata.level() <= Level::WARN)
 }

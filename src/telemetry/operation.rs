@@ -1,6 +1,5 @@
-//! What a request asks of a model, in the words of OpenTelemetry's conventions.
+//! The kind of a generation, in the words of OpenTelemetry's conventions.
 
-/// A kind of generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Chat,
@@ -9,7 +8,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Of a path; what follows `/v1`. `None`: something else.
+    /// `path` is the part behind `/v1`.
     pub fn from_path(path: &str) -> Option<Self> {
         match path {
             "/chat/completions" => Some(Self::Chat),

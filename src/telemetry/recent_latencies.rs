@@ -1,6 +1,4 @@
-//! How long providers took of late, for who looks at them.
-//!
-//! Of each provider the last few answers are remembered, and nothing of what they were.
+//! Recent latencies of providers, for the dashboard. Only the durations of their last answers are kept.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,12 +8,11 @@ use std::{
 
 use serde::Serialize;
 
-/// Answers of a provider that are remembered.
+/// Answers kept per provider.
 const ANSWERS: usize = 128;
-/// Providers; there are as many as the settings name.
 const MAX_PROVIDERS: usize = 1_024;
 
-/// Microseconds to the heads of the last answers of all providers, the newest first.
+/// By provider: microseconds to the heads of its last answers, newest first.
 #[derive(Debug, Default)]
 pub struct RecentLatencies(Mutex<HashMap<Box<str>, VecDeque<u32>>>);
 
@@ -24,12 +21,12 @@ pub struct RecentLatencies(Mutex<HashMap<Box<str>, VecDeque<u32>>>);
 pub struct Latency {
     pub median: f64,
     pub p95: f64,
-    /// The answers that it is of.
+    /// The number of answers.
     pub count: usize,
 }
 
 impl RecentLatencies {
-    /// The head of an answer came after so long.
+    /// `took`: from the request to the head of its answer.
     pub fn record_latency(&self, provider: &str, took: Duration) {
         let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
         let mut providers = self.lock_latencies();
@@ -41,7 +38,7 @@ impl RecentLatencies {
         answers.push_front(took);
     }
 
-    /// `None` where nothing was answered yet.
+    /// `None` without an answer so far.
     pub fn latency_of_provider(&self, provider: &str) -> Option<Latency> {
         let mut took = Vec::from(self.lock_latencies().get(provider)?.clone());
         took.sort_unstable();
@@ -57,7 +54,6 @@ impl RecentLatencies {
         })
     }
 
-    /// A provider is no more.
     pub fn forget_provider(&self, provider: &str) {
         self.lock_latencies().remove(provider);
     }
@@ -72,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_answers_count() {
+    fn median_and_p95_are_of_the_last_answers() {
         let recent = RecentLatencies::default();
         assert_eq!(recent.latency_of_provider("up"), None);
         recent.record_latency("up", Duration::from_millis(7));
@@ -94,7 +90,7 @@ mod tests {
         for _ in 0..127 {
             recent.record_latency("up", Duration::from_micros(1_500));
         }
-        // The one that is left of those before is the newest of them.
+        // Of the earlier latencies only the newest is left.
         let newest = recent.latency_of_provider("up").unwrap();
         assert_eq!((newest.median, newest.p95), (1.5, 1.5));
         assert_eq!(recent.latency_of_provider("other"), None);

@@ -1,8 +1,8 @@
-//! The one line per request: its fields and their names.
+//! The log line of a request: its fields and their names.
 //!
-//! A record travels inside the answer's body and is written when that ends, breaks or is dropped,
-//! so that a stream is logged with all its bytes and its real end. With the line goes what is
-//! counted of the request, and its trace ends. Stages write to it and never read it.
+//! A record travels inside the answer's body. It is written when the body ends, breaks or is dropped, so a stream is
+//! logged with all its bytes and its real end. At the same time the request is counted and its trace ends. Stages
+//! write to a record and never read it.
 
 mod output;
 
@@ -24,16 +24,16 @@ pub use super::notes::{GenerationFacts, RequestNotes};
 use super::{Operation, metrics::InFlightRequest, trace::Trace};
 use crate::wire::Body;
 
-/// Characters of a client's text that go into a line.
-const MAX_TEXT: usize = 200;
+/// Most characters of a client's text in a line.
+const MAX_TEXT_CHARS: usize = 200;
 
-/// What is logged of one request. Written once, on drop.
+/// The log line of one request. Written once, on drop.
 #[derive(Debug)]
 pub struct RequestRecord {
     begun: Instant,
     method: Method,
     path: String,
-    /// Of a request for a model: its kind of path, and what it asks for.
+    /// For requests to a model.
     pub route: Option<&'static str>,
     pub operation: Option<Operation>,
     /// The name of the client's key.
@@ -43,18 +43,18 @@ pub struct RequestRecord {
     status: Option<u16>,
     bytes: u64,
     first_byte: Option<Duration>,
-    /// Why no provider's answer went out, or how the answer ended.
+    /// How the answer ended, or why there is no provider's answer.
     pub outcome: Option<&'static str>,
     is_quiet: bool,
-    /// The request is counted, and one of those in flight until its answer ends; `None`: it is no client
-    /// that asks.
+    /// Counts a client's request as in flight until its answer ends; `None` for other requests, which are not
+    /// counted.
     pub in_flight: Option<InFlightRequest>,
-    /// Dropped with the record: when the answer is gone.
+    /// Dropped with the record, at the end of the answer.
     pub held_until_end: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl RequestRecord {
-    /// `path` without its query, which can hold keys.
+    /// `path` comes without its query, which can hold keys.
     pub fn new(method: &Method, path: &str) -> Self {
         Self {
             begun: Instant::now(),
@@ -80,23 +80,22 @@ impl RequestRecord {
         self.model = (!model.is_empty()).then(|| shorten_text(model));
     }
 
-    /// The trace that ends with the record. Before anybody has notes of it.
+    /// The trace ends with the record. It must be set before the notes are cloned.
     pub fn set_trace(&mut self, trace: Trace) {
         self.notes.trace = trace;
     }
 
-    /// Where more is noted, until the line is written.
     pub const fn notes(&self) -> &RequestNotes {
         &self.notes
     }
 
-    /// Logged at debug level only and not counted, as the probes of orchestrators are.
+    /// Logs at debug level and does not count the request, as for probes of orchestrators.
     pub fn set_quiet(&mut self) {
         self.is_quiet = true;
         self.in_flight = None;
     }
 
-    /// Puts the record into an answer's body, which writes it at its end.
+    /// Puts the record into the answer's body, which writes it at its end.
     pub fn attach_to_response(mut self, answer: Response<Body>) -> Response<Body> {
         self.status = Some(answer.status().as_u16());
         let length = answer.headers().get(CONTENT_LENGTH);
@@ -113,7 +112,7 @@ impl RequestRecord {
     }
 }
 
-/// A method that no standard knows is a client's text, and as long as it likes.
+/// Replaces a method that no standard knows, which is a client's text of any length.
 fn standard_method(method: &Method) -> Method {
     const STANDARD: [&str; 9] = [
         "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
@@ -125,14 +124,13 @@ fn standard_method(method: &Method) -> Method {
 }
 
 fn shorten_text(text: &str) -> String {
-    text.chars().take(MAX_TEXT).collect()
+    text.chars().take(MAX_TEXT_CHARS).collect()
 }
 
-/// A body that knows how it ended.
 struct RecordedBody {
     body: Body,
     record: RequestRecord,
-    /// The length that was promised: nobody asks for more once that went out.
+    /// The announced length: the server polls no more once it is sent.
     expected: Option<u64>,
     ended: bool,
 }
@@ -153,7 +151,7 @@ impl http_body::Body for RecordedBody {
                     self.record.first_byte = Some(self.record.begun.elapsed());
                 }
                 self.record.bytes += bytes;
-                // Nothing follows trailers, and nobody asks for more.
+                // Nothing follows trailers, and the server polls no more.
                 self.ended = frame.is_trailers() || self.body.is_end_stream();
             }
             Poll::Ready(Some(Err(_))) => self.record.outcome = Some("broken"),

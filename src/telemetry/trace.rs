@@ -1,13 +1,11 @@
-//! Traces: one span for each request of a client, with children for what it waited for.
+//! Traces: one span for each request of a client, with a child span for each thing that it waits for.
 //!
-//! Off unless `traces.endpoint` names a collector; then nothing is made and nothing allocated. On,
-//! spans go into a bounded queue, and a thread of the library's sends them away in batches: a
-//! collector that is slow or gone costs spans, never a request (`export.rs`). What a client says in
-//! `traceparent` is the parent, and its decision about recording is followed. No texts of
-//! conversations and no keys among the attributes.
+//! Traces are off unless `traces.endpoint` names a collector; then nothing is allocated. Spans go into a bounded
+//! queue, and a thread of the library exports them in batches. A slow or unreachable collector costs spans, never a
+//! request (`export.rs`). A client's `traceparent` is the parent, and its sampling decision is followed. Attributes
+//! hold no texts of conversations and no keys.
 //!
-//! The library makes the spans, so that a child has its id before the request goes out that names it. An attempt
-//! that is answered ends with its answer. Beyond 8,192 spans that wait, more are dropped.
+//! A span has its id before the request that names it is sent. The span of an answered attempt ends with its answer.
 
 mod export;
 mod sampler;
@@ -33,10 +31,10 @@ use self::sampler::LinkedTraceSampler;
 pub use self::span::{AttemptSpan, OpenSpan, Trace};
 use crate::config::TracesConfig;
 
-/// How long what waits may take to be sent when the proxy ends.
+/// How long the export of waiting spans may take at shutdown.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Makes traces, where they are on.
+/// Begins traces; empty where they are off.
 #[derive(Debug, Default)]
 pub struct Tracing(Option<Arc<ActiveTracer>>);
 
@@ -47,32 +45,27 @@ struct ActiveTracer {
 }
 
 impl Tracing {
-    /// Called from within a runtime where traces are on, since something is to be sent.
-    ///
     /// # Errors
-    /// There is no runtime, the TLS roots of this machine cannot be read, or the environment has
-    /// settings for the exporter that it does not know.
+    /// There is no Tokio runtime, the TLS roots of this machine cannot be read, or the environment has unknown
+    /// settings for the exporter.
     pub fn new(config: &TracesConfig, counts: &IntCounterVec) -> io::Result<Self> {
         let Some(endpoint) = &config.endpoint else {
             return Ok(Self::default());
         };
-        let share = Sampler::TraceIdRatioBased(config.sample);
+        let ratio = Sampler::TraceIdRatioBased(config.sample);
         let sampler = LinkedTraceSampler {
-            usual: Sampler::ParentBased(Box::new(share)),
+            usual: Sampler::ParentBased(Box::new(ratio)),
             made: counts.with_label_values(&["made"]),
         };
         let resource = Resource::builder_empty().with_attributes([
             KeyValue::new("service.name", config.service_name.clone()),
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
         ]);
+        let processor = export::build_span_processor(endpoint, &config.headers, counts)?;
         let provider = SdkTracerProvider::builder()
             .with_sampler(sampler)
             .with_resource(resource.build())
-            .with_span_processor(export::build_span_processor(
-                endpoint,
-                &config.headers,
-                counts,
-            )?)
+            .with_span_processor(processor)
             .build();
         let tracer = provider.tracer("plimsoll");
         Ok(Self(Some(Arc::new(ActiveTracer { provider, tracer }))))
@@ -80,28 +73,26 @@ impl Tracing {
 
     /// Begins the trace of a request with these headers.
     pub fn begin_trace(&self, headers: &HeaderMap) -> Trace {
-        let Some(on) = &self.0 else {
+        let Some(active) = &self.0 else {
             return Trace::default();
         };
-        let parent = match has_valid_traceparent(headers) {
-            true => {
-                let said = HeaderExtractor(headers);
-                TraceContextPropagator::new().extract_with_context(&Context::new(), &said)
-            }
-            false => Context::new(),
-        };
-        let follows = parent.span().span_context().is_valid();
-        let builder = on.tracer.span_builder("request");
+        let mut parent = Context::new();
+        if has_valid_traceparent(headers) {
+            let headers = HeaderExtractor(headers);
+            parent = TraceContextPropagator::new().extract_with_context(&parent, &headers);
+        }
+        let has_parent = parent.span().span_context().is_valid();
+        let builder = active.tracer.span_builder("request");
         let builder = builder.with_kind(SpanKind::Server);
-        let root = on.tracer.build_with_context(builder, &parent);
-        Trace::new(on, root, follows)
+        let root = active.tracer.build_with_context(builder, &parent);
+        Trace::new(active, root, has_parent)
     }
 
-    /// Sends what waits, within a bound. Nothing is made from then on.
+    /// Exports waiting spans within [`CLOSE_WITHIN`]. No span is made afterwards.
     pub async fn close(&self) {
-        let Some(on) = self.0.clone() else { return };
-        let closed =
-            tokio::task::spawn_blocking(move || on.provider.shutdown_with_timeout(CLOSE_WITHIN));
+        let Some(active) = self.0.clone() else { return };
+        let shut_down = move || active.provider.shutdown_with_timeout(CLOSE_WITHIN);
+        let closed = tokio::task::spawn_blocking(shut_down);
         let closed = tokio::time::timeout(CLOSE_WITHIN, closed).await;
         if !matches!(closed, Ok(Ok(Ok(())))) {
             tracing::warn!("some spans were not exported in time and are lost");
@@ -109,31 +100,24 @@ impl Tracing {
     }
 }
 
-/// Whether a client's `traceparent` is one, and the only one, as W3C Trace Context spells it; the library
-/// takes much else, and so would put requests that have nothing to do with each other into one trace.
+/// Whether there is exactly one `traceparent`, in the form of W3C Trace Context. The library accepts much else, which
+/// would put unrelated requests into one trace.
 fn has_valid_traceparent(headers: &HeaderMap) -> bool {
-    let mut said = headers.get_all("traceparent").iter();
-    let (Some(value), None) = (said.next(), said.next()) else {
+    let mut values = headers.get_all("traceparent").iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
         return false;
     };
     let parts: Vec<&[u8]> = value.as_bytes().split(|byte| *byte == b'-').collect();
-    let hex = |part: &&[u8]| {
-        part.iter()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    // A later version may say more behind these four.
-    let lengths = [2, 32, 16, 2];
-    let fits = parts
-        .iter()
-        .zip(lengths)
-        .all(|(part, length)| part.len() == length);
-    let whole = parts.len() == 4 || (parts.len() > 4 && parts[0] != b"00");
-    whole && fits && parts[..4].iter().all(hex)
+    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let mut required = parts.iter().zip([2, 32, 16, 2]);
+    // A later version may have more than these four parts.
+    let complete = parts.len() == 4 || (parts.len() > 4 && parts[0] != b"00");
+    complete && required.all(|(part, length)| part.len() == length && part.iter().all(is_hex))
 }
 
 impl Drop for ActiveTracer {
     fn drop(&mut self) {
-        // Whoever did not close waits for nothing; the library would, for seconds.
+        // Without this the library waits for seconds.
         let _ = self.provider.shutdown_with_timeout(Duration::ZERO);
     }
 }

@@ -17,24 +17,24 @@ fn text(metrics: &Metrics, breakers: &[(&str, i64)]) -> String {
 }
 
 #[track_caller]
-fn says(text: &str, lines: &[&str]) {
+fn assert_lines(text: &str, lines: &[&str]) {
     for line in lines {
         assert!(text.lines().any(|found| found == *line), "{line}\n{text}");
     }
 }
 
 #[test]
-fn what_is_counted_is_shown() {
+fn counters_and_their_zeros_are_shown() {
     let metrics = Arc::new(Metrics::default());
     metrics.count_attempt("up", "answer");
     metrics.count_attempt("up", "answer");
     metrics.count_attempt("up", "busy");
     metrics.retries.with_label_values(&["up"]).inc();
     metrics.record_store_call(StoreOperation::Save, Duration::from_millis(3), true);
-    let held = metrics.begin_request();
+    let in_flight = metrics.begin_request();
     drop(metrics.begin_request());
     let shown = text(&metrics, &[("up", 2), ("other", 0)]);
-    says(
+    assert_lines(
         &shown,
         &[
             r#"plimsoll_provider_attempts_total{outcome="answer",provider="up"} 2"#,
@@ -73,9 +73,9 @@ fn what_is_counted_is_shown() {
             "# TYPE plimsoll_breaker_state gauge",
         ],
     );
-    drop(held);
+    drop(in_flight);
     let shown = text(&metrics, &[("up", 0)]);
-    says(
+    assert_lines(
         &shown,
         &[
             "plimsoll_requests_in_flight 0",
@@ -86,14 +86,14 @@ fn what_is_counted_is_shown() {
     metrics.forget_provider("never");
     let shown = text(&metrics, &[("other", 0)]);
     assert!(!shown.contains("plimsoll_breaker_state{provider=\"up\"}"));
-    says(&shown, &[r#"plimsoll_retries_total{provider="up"} 1"#]);
+    assert_lines(&shown, &[r#"plimsoll_retries_total{provider="up"} 1"#]);
 }
 
 /// The record of a generation whose answer has ended.
-fn record(metrics: &Arc<Metrics>, model: &str, is_spelt_out: bool) -> RequestRecord {
+fn record(metrics: &Arc<Metrics>, model: &str, is_known: bool) -> RequestRecord {
     let mut record = RequestRecord::new(&Method::POST, "/");
     record.in_flight = Some(metrics.begin_request());
-    let labels = metrics.label_model(Operation::Chat, "up", model, || is_spelt_out);
+    let labels = metrics.label_model(Operation::Chat, "up", model, || is_known);
     record.notes().facts().model_labels = Some(labels);
     record.outcome = Some("done");
     record
@@ -125,21 +125,24 @@ fn a_generation_is_counted_under_its_model() {
     let mut answer = Response::new(whole_body(""));
     *answer.status_mut() = http::StatusCode::GATEWAY_TIMEOUT;
     drop(failed.attach_to_response(answer));
-    let of = r#"gen_ai_operation_name="chat",gen_ai_provider_name="up",gen_ai_request_model="m""#;
+    let labels =
+        r#"gen_ai_operation_name="chat",gen_ai_provider_name="up",gen_ai_request_model="m""#;
     let tokens = |kind: &str, sum: u32| {
-        format!("gen_ai_client_token_usage_sum{{{of},gen_ai_token_type=\"{kind}\"}} {sum}")
+        format!("gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type=\"{kind}\"}} {sum}")
     };
     let took = |error: &str| {
-        format!("gen_ai_client_operation_duration_seconds_count{{error_type=\"{error}\",{of}}} 1")
+        format!(
+            "gen_ai_client_operation_duration_seconds_count{{error_type=\"{error}\",{labels}}} 1"
+        )
     };
-    says(
+    assert_lines(
         &text(&metrics, &[]),
         &[
             &tokens("input", 1_700),
             &tokens("output", 50),
             &took(""),
             &took("provider_timeout"),
-            &format!("gen_ai_client_operation_time_to_first_chunk_seconds_count{{{of}}} 1"),
+            &format!("gen_ai_client_operation_time_to_first_chunk_seconds_count{{{labels}}} 1"),
             r#"plimsoll_requests_total{outcome="done",status="2xx"} 1"#,
             r#"plimsoll_requests_total{outcome="provider_timeout",status="5xx"} 1"#,
             r#"plimsoll_answers_total{health="caution"} 1"#,
@@ -153,13 +156,13 @@ fn a_generation_is_counted_under_its_model() {
 }
 
 #[test]
-fn models_that_clients_make_up_are_one_and_the_others_are_bounded() {
+fn unknown_models_share_a_label_and_known_ones_are_bounded() {
     let metrics = Arc::new(Metrics::default());
     for number in 0..400 {
         drop(record(&metrics, &format!("x{number}"), false));
         drop(record(&metrics, &format!("m{number}"), true));
     }
-    // Once it is known nobody is asked again.
+    // A model with a series is not checked again.
     metrics.label_model(Operation::Chat, "up", "m7", || panic!("it is known"));
     let shown = text(&metrics, &[]);
     let counts: Vec<_> = shown

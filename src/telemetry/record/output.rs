@@ -1,4 +1,4 @@
-//! What a record says at its end: to the log, to the metrics, and to the trace.
+//! Writes a record at its end: to the log, the metrics and the trace.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::RequestRecord;
 use crate::telemetry::{
     Operation,
     metrics::{InFlightRequest, ModelLabels},
-    notes::RequestFacts,
+    notes::{GenerationFacts, RequestFacts},
     trace::OpenSpan,
 };
 
@@ -16,7 +16,7 @@ use crate::telemetry::{
 struct RequestEnd {
     /// One of the fixed words.
     outcome: &'static str,
-    /// `None`: it did what it was to do.
+    /// `None` for a success.
     error: Option<&'static str>,
     took: Duration,
 }
@@ -50,13 +50,8 @@ impl Drop for RequestRecord {
 impl RequestRecord {
     fn log_request(&self, facts: &RequestFacts, end: &RequestEnd) {
         let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-        let health = facts
-            .generation
-            .as_ref()
-            .map(|answered| answered.level.as_str());
-        let answered = facts.generation.clone().unwrap_or_default();
-        let hard_util = answered.hard_util;
-        let hard_util = hard_util.map(|share| (share * 1e3).round() / 1e3);
+        let generation = facts.generation.as_ref();
+        let hard_util = generation.and_then(|generation| generation.hard_util);
         macro_rules! line {
             ($level:expr) => {
                 tracing::event!(
@@ -71,11 +66,11 @@ impl RequestRecord {
                     attempts = facts.attempts,
                     session = facts.session.as_deref(),
                     actions = facts.actions.as_deref(),
-                    health,
-                    hard_util,
-                    prompt_tokens = answered.prompt_tokens,
-                    completion_tokens = answered.completion_tokens,
-                    cached_tokens = answered.cached_tokens,
+                    health = generation.map(|generation| generation.level.as_str()),
+                    hard_util = hard_util.map(|ratio| (ratio * 1e3).round() / 1e3),
+                    prompt_tokens = generation.and_then(|generation| generation.prompt_tokens),
+                    completion_tokens = generation.and_then(|generation| generation.completion_tokens),
+                    cached_tokens = generation.and_then(|generation| generation.cached_tokens),
                     budget_tokens = facts.budget_tokens,
                     bytes = self.bytes,
                     guard_ms = facts.guard_took.map(ms),
@@ -108,10 +103,10 @@ impl RequestRecord {
         if let Some(took) = facts.guard_took {
             metrics.guard_duration.observe(took.as_secs_f64());
         }
-        if let Some(answered) = &facts.generation {
-            let level = [answered.level.as_str()];
+        if let Some(generation) = &facts.generation {
+            let level = [generation.level.as_str()];
             metrics.answers.with_label_values(&level).inc();
-            if let Some(hard_util) = answered.hard_util {
+            if let Some(hard_util) = generation.hard_util {
                 metrics.hard_utilisation.observe(hard_util);
             }
         }
@@ -127,26 +122,26 @@ impl RequestRecord {
             let first_chunk = metrics.first_chunk.with_label_values(&labels[..3]);
             first_chunk.observe(first.as_secs_f64());
         }
-        if let Some(answered) = &facts.generation {
-            let (input, output) = answered.paid_tokens();
-            for (kind, tokens) in [("input", input), ("output", output)] {
-                if let Some(tokens) = tokens {
-                    let labels = [operation, provider, model, kind];
-                    let usage = metrics.token_usage.with_label_values(&labels);
-                    usage.observe(f64::from(tokens));
-                }
+        let generation = facts.generation.as_ref();
+        let (input, output) = generation
+            .map(GenerationFacts::paid_tokens)
+            .unwrap_or_default();
+        for (kind, tokens) in [("input", input), ("output", output)] {
+            if let Some(tokens) = tokens {
+                let labels = [operation, provider, model, kind];
+                let usage = metrics.token_usage.with_label_values(&labels);
+                usage.observe(f64::from(tokens));
             }
         }
     }
 
-    /// The attributes of the request's span.
     fn set_attributes(
         &self,
         facts: &RequestFacts,
         error: Option<&'static str>,
         span: &mut OpenSpan,
     ) {
-        // A model that was counted is one that is known: a client can make up any other.
+        // A client can name any model, so only one with labels becomes part of the span's name.
         let model = self.model.as_ref().filter(|_| facts.model_labels.is_some());
         span.set_name(match (self.operation, model) {
             (Some(operation), Some(model)) => format!("{} {model}", operation.as_str()),
@@ -156,44 +151,40 @@ impl RequestRecord {
         span.set_attribute("http.request.method", self.method.as_str().to_owned());
         span.set_optional_attribute("http.route", self.route);
         span.set_optional_attribute("http.response.status_code", self.status.map(i64::from));
-        span.set_optional_attribute(
-            "gen_ai.operation.name",
-            self.operation.map(Operation::as_str),
-        );
+        let operation = self.operation.map(Operation::as_str);
+        span.set_optional_attribute("gen_ai.operation.name", operation);
         span.set_optional_attribute("gen_ai.provider.name", facts.provider.clone());
         span.set_optional_attribute("gen_ai.request.model", self.model.clone());
         span.set_optional_attribute("gen_ai.conversation.id", facts.session.clone());
         span.set_optional_attribute("plimsoll.client", self.client.as_deref().map(str::to_owned));
         span.set_optional_attribute("plimsoll.actions", facts.actions.clone());
         span.set_optional_attribute("plimsoll.attempts", facts.attempts.map(i64::from));
-        if let Some(answered) = &facts.generation {
+        if let Some(generation) = &facts.generation {
             let count = |tokens: Option<u32>| tokens.map(i64::from);
-            let (input, output) = answered.paid_tokens();
+            let (input, output) = generation.paid_tokens();
             span.set_optional_attribute("gen_ai.usage.input_tokens", count(input));
             span.set_optional_attribute("gen_ai.usage.output_tokens", count(output));
-            let cached = count(answered.cached_tokens);
+            let cached = count(generation.cached_tokens);
             span.set_optional_attribute("gen_ai.usage.cache_read.input_tokens", cached);
-            let finish = answered.finish_reason;
+            let finish = generation.finish_reason;
             let finish = finish.map(|reason| Value::Array(Array::String(vec![reason.into()])));
             span.set_optional_attribute("gen_ai.response.finish_reasons", finish);
-            span.set_attribute("plimsoll.health", answered.level.as_str());
-            span.set_optional_attribute("plimsoll.hard_util", answered.hard_util);
+            span.set_attribute("plimsoll.health", generation.level.as_str());
+            span.set_optional_attribute("plimsoll.hard_util", generation.hard_util);
         }
         if let (true, Some(first)) = (facts.is_stream, self.first_byte) {
             span.set_attribute("gen_ai.response.time_to_first_chunk", first.as_secs_f64());
         }
         if let Some(error) = error {
             span.set_attribute("error.type", error);
-            if ["broken", "provider_error"].contains(&error)
-                || self.status.is_some_and(|status| status >= 500)
-            {
+            if matches!(error, "broken" | "provider_error") || self.status >= Some(500) {
                 span.set_failed();
             }
         }
     }
 }
 
-/// A status as a word; those that no standard knows are one, since there are so many.
+/// A status as a label. Statuses that no standard knows share one, which bounds the number of series.
 fn status_word(status: u16) -> &'static str {
     const KNOWN: [&str; 17] = [
         "400", "401", "402", "403", "404", "405", "408", "409", "413", "415", "422", "429", "500",

@@ -53,10 +53,8 @@ fn one_line_is_written_when_the_answer_ends() {
     });
     assert_eq!(line["method"], "POST");
     assert_eq!(line["path"], "/v1/chat/completions");
-    assert_eq!(
-        (&line["model"], &line["provider"]),
-        (&"m".into(), &"up".into())
-    );
+    assert_eq!(line["model"], "m");
+    assert_eq!(line["provider"], "up");
     assert_eq!((&line["status"], &line["bytes"]), (&200.into(), &5.into()));
     assert_eq!(line["attempts"], 2);
     assert_eq!(line["outcome"], "done");
@@ -73,7 +71,7 @@ fn an_answer_that_ends_with_trailers_is_done() {
         let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
         let mut answer =
             RequestRecord::new(&Method::GET, "/").attach_to_response(Response::new(body));
-        // As a server does: it stops asking once the trailers came.
+        // A server polls no more once the trailers came.
         for _ in 0..2 {
             let frame = answer.body_mut().frame();
             futures_util::FutureExt::now_or_never(frame).unwrap();
@@ -83,7 +81,7 @@ fn an_answer_that_ends_with_trailers_is_done() {
 }
 
 #[test]
-fn who_leaves_early_is_logged_as_such() {
+fn a_client_that_disconnects_early_is_logged() {
     let line = logged(|| drop(RequestRecord::new(&Method::GET, "/v1/models")));
     assert_eq!(line["outcome"], "client_left");
     let line = logged(|| {

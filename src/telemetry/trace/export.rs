@@ -1,10 +1,8 @@
-//! Sending spans to a collector, over OTLP in HTTP.
+//! Exports spans to a collector, by OTLP over HTTP.
 //!
-//! The library's thread calls us with a batch and waits; the request itself is made by a client
-//! like those of the providers, on the proxy's runtime: no redirects, no proxy of the environment,
-//! bounded in time and size. What of the environment is meant for the library (`OTEL_…`) sets no
-//! header and no address here. That the collector is gone is said once, and once more when it is
-//! back.
+//! The library's thread hands over a batch and waits. A client like those of the providers sends it on the proxy's
+//! runtime: no redirects, no proxy of the environment, bounded in time and size. The library's `OTEL_…` variables
+//! set no header and no address here. The log reports an unreachable collector once, and once its return.
 
 use std::{
     io,
@@ -31,24 +29,21 @@ use tokio::runtime::Handle;
 
 use crate::error::format_error_chain;
 
-/// Spans that wait; what comes beyond that is dropped.
+/// Most spans that wait; more are dropped.
 const MAX_QUEUED: usize = 8_192;
 const MAX_BATCH: usize = 512;
-/// How long a span waits for company.
 const BATCH_EVERY: Duration = Duration::from_secs(1);
-/// One try, and all tries of one batch.
+/// For one try, and for all tries of one batch.
 const EXPORT_WITHIN: Duration = Duration::from_secs(4);
-/// Bytes of a collector's answer that are read.
+/// Most bytes of a collector's answer.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
-/// Takes spans, and sends them to `endpoint`.
 pub(super) fn build_span_processor(
     endpoint: &str,
     headers: &HeaderMap,
     counts: &IntCounterVec,
 ) -> io::Result<BatchSpanProcessor> {
-    let url =
-        Url::parse(endpoint).map_err(|_| io::Error::other("traces.endpoint is no address"))?;
+    let url = Url::parse(endpoint).map_err(|_| io::Error::other("traces.endpoint is no URL"))?;
     let exporter = Otlp::builder()
         .with_http()
         .with_http_client(CollectorClient::new(url.clone(), headers)?)
@@ -58,10 +53,8 @@ pub(super) fn build_span_processor(
         .with_retry_policy(RetryPolicy::recommended().with_max_retries(1))
         .build()
         .map_err(io::Error::other)?;
-    let exporter = CountingExporter {
-        inner: exporter,
-        counts: counts.clone(),
-    };
+    let counts = counts.clone();
+    let exporter = CountingExporter { exporter, counts };
     let batches = BatchConfigBuilder::default()
         .with_max_queue_size(MAX_QUEUED)
         .with_max_export_batch_size(MAX_BATCH)
@@ -71,20 +64,19 @@ pub(super) fn build_span_processor(
     Ok(processor.with_batch_config(batches).build())
 }
 
-/// The client of the collector.
 #[derive(Debug)]
 struct CollectorClient {
     client: reqwest::Client,
     url: Url,
     headers: HeaderMap,
     runtime: Handle,
-    /// The last batch did not get there, and that was said.
+    /// The last export failed, and the log reports it.
     failing: AtomicBool,
 }
 
 impl CollectorClient {
     fn new(url: Url, headers: &HeaderMap) -> io::Result<Self> {
-        // Installed by whoever comes first; a second one is refused, which is as well.
+        // An error means that another client has installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .timeout(EXPORT_WITHIN)
@@ -105,21 +97,18 @@ impl CollectorClient {
     }
 
     fn log_export(&self, sent: &Result<Response<Bytes>, HttpError>) {
-        let why = match sent {
+        let error = match sent {
             Ok(answer) if answer.status().is_success() => {
                 if self.failing.swap(false, Relaxed) {
                     tracing::info!("spans reach their collector again");
                 }
                 return;
             }
-            Ok(answer) => format!("it answered with status {}", answer.status()),
+            Ok(answer) => format!("it answered {}", answer.status()),
             Err(error) => format_error_chain(&**error).to_string(),
         };
         if !self.failing.swap(true, Relaxed) {
-            tracing::warn!(
-                error = why,
-                "spans do not reach their collector, and are dropped"
-            );
+            tracing::warn!(error, "spans do not reach their collector and are dropped");
         }
     }
 }
@@ -150,30 +139,27 @@ impl HttpClient for CollectorClient {
     }
 }
 
-/// Counts what becomes of spans.
+/// Counts exported and failed spans.
 #[derive(Debug)]
 struct CountingExporter {
-    inner: Otlp,
+    exporter: Otlp,
     counts: IntCounterVec,
 }
 
 impl SpanExporter for CountingExporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len() as u64;
-        let exported = self.inner.export(batch).await;
-        let outcome = match exported {
-            Ok(()) => "exported",
-            Err(_) => "failed",
-        };
+        let exported = self.exporter.export(batch).await;
+        let outcome = exported.as_ref().map_or("failed", |()| "exported");
         self.counts.with_label_values(&[outcome]).inc_by(spans);
         exported
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.inner.shutdown_with_timeout(timeout)
+        self.exporter.shutdown_with_timeout(timeout)
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        self.inner.set_resource(resource);
+        self.exporter.set_resource(resource);
     }
 }

@@ -1,4 +1,4 @@
-//! Which traces are recorded.
+//! Decides which traces are recorded.
 
 use opentelemetry::{
     Context, KeyValue,
@@ -7,8 +7,8 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, ShouldSample};
 use prometheus::IntCounter;
 
-/// What begins a trace of its own for the sake of another (a summary for a request) is recorded
-/// as that one is; the rest goes by the usual rule.
+/// A new trace with a link (a summary for a request) is recorded if the linked trace is. The usual sampler decides on
+/// all others.
 #[derive(Clone, Debug)]
 pub(super) struct LinkedTraceSampler {
     pub(super) usual: Sampler,
@@ -27,16 +27,14 @@ impl ShouldSample for LinkedTraceSampler {
         links: &[Link],
     ) -> SamplingResult {
         let is_root = parent.is_none_or(|parent| !parent.span().span_context().is_valid());
-        let sampled = match is_root && links.iter().any(|link| link.span_context.is_sampled()) {
+        let is_linked = links.iter().any(|link| link.span_context.is_sampled());
+        let sampled = match is_root && is_linked {
             true => SamplingResult {
                 decision: SamplingDecision::RecordAndSample,
                 attributes: Vec::new(),
                 trace_state: TraceState::default(),
             },
-            false => {
-                let usual = &self.usual;
-                usual.should_sample(parent, trace, name, kind, attributes, links)
-            }
+            false => (self.usual).should_sample(parent, trace, name, kind, attributes, links),
         };
         if sampled.decision == SamplingDecision::RecordAndSample {
             self.made.inc();

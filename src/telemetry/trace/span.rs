@@ -1,8 +1,7 @@
 //! The spans of one request.
 //!
-//! A [`Trace`] travels with its request like the record of the log. Where traces are off it is
-//! empty, and all that is asked of it does nothing. A child ends when it is dropped, so that one
-//! whose request is cancelled ends too.
+//! A [`Trace`] travels with its request like the log record. Where traces are off it is empty, and its methods do
+//! nothing. A child span ends when it is dropped, also when its request is cancelled.
 
 use std::{
     fmt,
@@ -23,33 +22,33 @@ use crate::telemetry::Operation;
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// The trace of a request; empty where there is none.
+/// The trace of a request; empty where traces are off.
 #[derive(Clone, Default)]
 pub struct Trace(Option<Arc<ActiveTrace>>);
 
 struct ActiveTrace {
     active_tracer: Arc<ActiveTracer>,
-    /// Of the request's own span.
+    /// The context of the request's span.
     context: SpanContext,
-    /// It came with a trace of its client's.
-    follows: bool,
+    /// The request came with a valid `traceparent`.
+    has_parent: bool,
     spans: Mutex<RequestSpans>,
 }
 
 struct RequestSpans {
-    /// `None`: it ended.
+    /// `None` once the request has ended.
     root: Option<Span>,
-    /// The attempt whose answer is on its way.
+    /// The attempt whose answer is being received.
     answering: Option<Span>,
     attempts: i64,
 }
 
-/// A request, or something that it waits for; ends when it is dropped.
+/// The span of a request or of something that it waits for; ends when it is dropped.
 #[derive(Default)]
 #[must_use]
 pub struct OpenSpan(Option<Span>);
 
-/// One request to a provider.
+/// The span of one request to a provider.
 #[must_use]
 pub struct AttemptSpan {
     trace: Trace,
@@ -58,11 +57,11 @@ pub struct AttemptSpan {
 }
 
 impl Trace {
-    pub(super) fn new(on: &Arc<ActiveTracer>, root: Span, follows: bool) -> Self {
+    pub(super) fn new(tracer: &Arc<ActiveTracer>, root: Span, has_parent: bool) -> Self {
         Self(Some(Arc::new(ActiveTrace {
-            active_tracer: Arc::clone(on),
+            active_tracer: Arc::clone(tracer),
             context: root.span_context().clone(),
-            follows,
+            has_parent,
             spans: Mutex::new(RequestSpans {
                 root: Some(root),
                 answering: None,
@@ -71,24 +70,21 @@ impl Trace {
         })))
     }
 
-    /// As the log and the collector name it, where it is recorded.
+    /// `None` where the trace is not recorded.
     pub fn trace_id(&self) -> Option<String> {
         let active = self.recorded_trace()?;
         Some(active.context.trace_id().to_string())
     }
 
-    /// Something within the proxy that begins now.
+    /// Begins the span of work within the proxy.
     pub fn begin_child(&self, name: &'static str) -> OpenSpan {
-        let Some(active) = self.recorded_trace() else {
-            return OpenSpan::default();
-        };
-        let builder = active.active_tracer.tracer.span_builder(name);
-        OpenSpan(Some(
-            active.begin_span(builder.with_kind(SpanKind::Internal)),
-        ))
+        OpenSpan(self.recorded_trace().map(|active| {
+            let builder = active.active_tracer.tracer.span_builder(name);
+            active.begin_span(builder.with_kind(SpanKind::Internal))
+        }))
     }
 
-    /// A request to a provider that begins now; `model` in its words.
+    /// Begins the span of a request to a provider. `model` is the provider's name of the model.
     pub fn begin_attempt(
         &self,
         provider: &str,
@@ -98,19 +94,16 @@ impl Trace {
     ) -> AttemptSpan {
         let span = self.recorded_trace().map(|active| {
             let word = operation.map_or("forward", Operation::as_str);
-            let name = match model {
-                Some(model) => format!("{word} {model}"),
-                None => word.to_owned(),
-            };
+            let name = model.map_or_else(|| word.to_owned(), |model| format!("{word} {model}"));
             let mut spans = active.lock_spans();
-            // It is over: what comes now is asked because of it, or in its place.
+            // The previous attempt ends with the beginning of the next.
             spans.answering = None;
             spans.attempts += 1;
             let number = spans.attempts;
             drop(spans);
             let attributes = [
                 Some(KeyValue::new("gen_ai.provider.name", provider.to_owned())),
-                operation.map(|it| KeyValue::new("gen_ai.operation.name", it.as_str())),
+                operation.map(|kind| KeyValue::new("gen_ai.operation.name", kind.as_str())),
                 model.map(|model| KeyValue::new("gen_ai.request.model", model.to_owned())),
                 Some(KeyValue::new("plimsoll.attempt", number)),
             ];
@@ -126,8 +119,8 @@ impl Trace {
         }
     }
 
-    /// Begins the trace of something that outlives the request and is done because of it. Empty where
-    /// the request's is not recorded.
+    /// Begins the trace of work that the request causes and that outlives it. Empty where the request's trace is not
+    /// recorded.
     pub fn begin_linked_trace(&self, name: &'static str) -> Self {
         let Some(active) = self.recorded_trace() else {
             return Self::default();
@@ -139,17 +132,16 @@ impl Trace {
         Self::new(&active.active_tracer, root, false)
     }
 
-    /// The request is over; `tell` is asked only where somebody will read it. A second time nothing
-    /// happens.
-    pub fn end_request(&self, tell: impl FnOnce(&mut OpenSpan)) {
+    /// Ends the spans of the request. `set_attributes` is called only for a recorded trace. A second call does
+    /// nothing.
+    pub fn end_request(&self, set_attributes: impl FnOnce(&mut OpenSpan)) {
         let Some(active) = &self.0 else { return };
-        let (root, answering) = {
-            let mut spans = active.lock_spans();
-            (spans.root.take(), spans.answering.take())
-        };
+        let mut spans = active.lock_spans();
+        let (root, answering) = (spans.root.take(), spans.answering.take());
+        drop(spans);
         drop(answering);
         if let Some(root) = root.filter(|root| root.is_recording()) {
-            tell(&mut OpenSpan(Some(root)));
+            set_attributes(&mut OpenSpan(Some(root)));
         }
     }
 
@@ -162,9 +154,8 @@ impl Trace {
 impl ActiveTrace {
     fn begin_span(&self, builder: opentelemetry::trace::SpanBuilder) -> Span {
         let parent = Context::new().with_remote_span_context(self.context.clone());
-        self.active_tracer
-            .tracer
-            .build_with_context(builder, &parent)
+        let tracer = &self.active_tracer.tracer;
+        tracer.build_with_context(builder, &parent)
     }
 
     fn lock_spans(&self) -> MutexGuard<'_, RequestSpans> {
@@ -185,14 +176,13 @@ impl OpenSpan {
         }
     }
 
-    /// The same where there is a value.
     pub fn set_optional_attribute(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
         if let Some(value) = value {
             self.set_attribute(key, value);
         }
     }
 
-    /// It is the proxy's own failure, or a provider's.
+    /// Marks a failure of the proxy or a provider.
     pub fn set_failed(&mut self) {
         if let Some(span) = &mut self.0 {
             span.set_status(Status::error(""));
@@ -201,11 +191,11 @@ impl OpenSpan {
 }
 
 impl AttemptSpan {
-    /// Tells the provider whose request it is. Without traces what the client said goes on.
+    /// Sets the trace headers of a request to a provider. Without traces the client's headers stay.
     pub fn inject_headers(&self, headers: &mut HeaderMap) {
         let Some(active) = &self.trace.0 else { return };
-        let own = self.span.0.as_ref().map(|span| span.span_context());
-        let context = own.unwrap_or(&active.context);
+        let context = self.span.0.as_ref().map(|span| span.span_context());
+        let context = context.unwrap_or(&active.context);
         let value = format!(
             "00-{}-{}-{:02x}",
             context.trace_id(),
@@ -215,34 +205,33 @@ impl AttemptSpan {
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(TRACEPARENT, value);
         }
-        if !active.follows {
-            // It belongs to a trace that is not this one.
+        if !active.has_parent {
+            // The client's state belongs to another trace.
             headers.remove(TRACESTATE);
         }
     }
 
-    /// The head of an answer came. That of a success ends with the request, or with the next
-    /// attempt.
+    /// Records the status of an answer. The span of a success ends with the request or the next attempt.
     pub fn record_answer(mut self, status: StatusCode) {
         let code = i64::from(status.as_u16());
         self.span.set_attribute("http.response.status_code", code);
         if status.is_client_error() || status.is_server_error() {
-            self.span
-                .set_attribute("error.type", status.as_str().to_owned());
+            let error = status.as_str().to_owned();
+            self.span.set_attribute("error.type", error);
             self.span.set_failed();
             return;
         }
         let Some(active) = &self.trace.0 else { return };
         let mut spans = active.lock_spans();
-        // A request that is over has no attempt of its own any more.
+        // After the end of the request no span may stay open.
         if spans.root.is_some() {
             spans.answering = self.span.0;
         }
     }
 
-    /// No answer began.
-    pub fn record_failure(mut self, why: &'static str) {
-        self.span.set_attribute("error.type", why);
+    /// Records an attempt without an answer.
+    pub fn record_failure(mut self, error: &'static str) {
+        self.span.set_attribute("error.type", error);
         self.span.set_failed();
     }
 }
@@ -254,7 +243,7 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// Where a provider is: its host and its port, and nothing else of its address.
+/// Host and port of a provider, without the rest of its address.
 fn server_attributes(base_url: &str) -> [Option<KeyValue>; 2] {
     let url = Url::parse(base_url).ok();
     let host = url.as_ref().and_then(Url::host_str);
