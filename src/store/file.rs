@@ -1,15 +1,12 @@
-//! The store in one file of the data directory: no server, and what was acknowledged outlives the
-//! process, however it ends.
+//! The store in one file of the data directory, without a server.
 //!
-//! The file is SQLite's, with a write-ahead log beside it. An acknowledged save has reached the
-//! operating system, so a killed process loses nothing; a power failure may lose the last moments,
-//! and damages nothing. One thread writes, and puts all that waits for it into one transaction; a
-//! few connections read what is not among the newest, which are known without them. No save waits for
-//! the log to be carried over into the file, but for what came in meanwhile.
+//! The file is an SQLite database with a write-ahead log. An acknowledged save has reached the operating system: it
+//! survives a killed process. A power failure may lose the last moments, but damages nothing. One thread writes all
+//! waiting jobs in one transaction. A few connections read the states that are not cached. Saves wait only for the
+//! last part of a checkpoint.
 //!
-//! What cannot be read is never taken for a state: each generation has a checksum over all that
-//! belongs to it. A damaged file is set aside under another name, and a new one begun. Nobody else may
-//! change, remove or replace the file while it is locked.
+//! Each generation has a checksum over all its data, so damaged data is never returned as a state. A damaged file is
+//! renamed, and a new one begun. No other process may change, remove or replace the file while it is locked.
 
 use std::{
     fmt, io,
@@ -51,28 +48,25 @@ use readers::Readers;
 use write_queue::{JobKind, WriterJob};
 use writer::Writer;
 
-/// Jobs that may wait for the writer; more wait with whoever sends them.
+/// Most jobs in the writer's queue; the senders of more wait.
 const MAX_QUEUED_JOBS: usize = 1_024;
 
-/// A session that is found is made young once it is older than this share of its age: so that
-/// finding seldom writes.
+/// A find updates a session's last use only after this part of its maximal age, so that finds seldom write.
 const YOUNG_SHARE: u64 = 64;
 
-/// Sessions in a file.
 pub struct FileStore {
     limits: StoreLimits,
     readers: Arc<Readers>,
     version: Arc<AtomicU64>,
-    /// Gone once the store is closed.
+    /// `None` once the store is closed.
     writer: Mutex<Option<(mpsc::Sender<WriterJob>, JoinHandle<()>)>>,
 }
 
 impl FileStore {
-    /// Opens `data_dir/sessions.db`, or makes it.
+    /// Opens or creates `data_dir/sessions.db`.
     ///
     /// # Errors
-    /// Another process has it, or a newer release wrote it; both say what to do. Any other fault
-    /// is told in the log, and mended as soon as it can be.
+    /// Another process has it, or a newer release wrote it. Any other error is logged, and opening is tried again.
     pub fn open(config: &StoreConfig, data_dir: &Path) -> io::Result<Self> {
         Self::with_limits(StoreLimits::new(config), data_dir)
     }
@@ -96,7 +90,7 @@ impl FileStore {
         writer.as_ref().map(|(jobs, _)| jobs.clone())
     }
 
-    /// Writes something, and waits until it is at rest.
+    /// Waits until the write is committed.
     async fn write_job(
         &self,
         write: impl Fn(&mut Batch<'_>, WriteTime) -> WriteResult + Send + 'static,
@@ -104,30 +98,26 @@ impl FileStore {
         self.run_job(JobKind::Write(Box::new(write))).await
     }
 
-    /// Has the writer do something, and waits until it is done.
-    async fn run_job(&self, what: JobKind) -> Result<bool, StoreError> {
+    /// Waits until the writer has done the job.
+    async fn run_job(&self, kind: JobKind) -> Result<bool, StoreError> {
         let (answer, answered) = oneshot::channel();
         let jobs = self.job_sender().ok_or_else(writer_gone)?;
-        let asked = WriterJob {
-            kind: what,
-            answer: Some(answer),
-        };
-        jobs.send(asked).await.map_err(|_| writer_gone())?;
+        let answer = Some(answer);
+        let sent = jobs.send(WriterJob { kind, answer }).await;
+        sent.map_err(|_| writer_gone())?;
         drop(jobs);
         answered.await.map_err(|_| writer_gone())?
     }
 
-    /// Has the writer do something some time, unless it has too much to do.
-    fn try_queue_job(&self, what: JobKind) {
+    /// Queues a job without waiting for it; drops it if the queue is full.
+    fn try_queue_job(&self, kind: JobKind) {
         if let Some(jobs) = self.job_sender() {
-            let _ = jobs.try_send(WriterJob {
-                kind: what,
-                answer: None,
-            });
+            let answer = None;
+            let _ = jobs.try_send(WriterJob { kind, answer });
         }
     }
 
-    /// Lets the writer end once it has done all that waits.
+    /// Closes the queue: the writer ends after the waiting jobs.
     fn take_writer(&self) -> Option<JoinHandle<()>> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.take().map(|(_jobs, thread)| thread)
@@ -173,20 +163,18 @@ impl Store for FileStore {
         if keys.is_empty() {
             return Ok(None);
         }
-        let circle = row::hash_prefix_group(tenant, opening);
+        let prefix_group = row::hash_prefix_group(tenant, opening);
         let (now, horizon) = (self.limits.now_s(), self.limits.expiry_horizon());
-        let hit = match self
-            .readers
-            .recent()
-            .find_state(tenant, circle, keys, horizon)
-        {
+        let recent = self.readers.recent();
+        let hit = match recent.find_state(tenant, prefix_group, keys, horizon) {
             Ok(hit) => hit,
             Err(since) => {
                 let (tenant, keys) = (*tenant, keys.to_vec());
                 let readers = Arc::clone(&self.readers);
                 let find = move |file: &rusqlite::Connection| {
                     let mut absent = Vec::new();
-                    let hit = read::find_state(file, &tenant, circle, &keys, horizon, &mut absent)?;
+                    let hit =
+                        read::find_state(file, &tenant, prefix_group, &keys, horizon, &mut absent)?;
                     readers.recent().learn_absent(since, absent);
                     Ok(hit)
                 };
@@ -223,12 +211,12 @@ impl Store for FileStore {
         &self,
         account: Option<&Account>,
         id: SessionId,
-        orders: Bytes,
+        commands: Bytes,
     ) -> Result<bool, StoreError> {
-        check_bytes(orders.len(), MAX_COMMANDS_BYTES)?;
+        check_bytes(commands.len(), MAX_COMMANDS_BYTES)?;
         let account = account.copied();
         self.write_job(move |batch, when| {
-            save::put_commands(batch, account.as_ref(), id, &orders, when)
+            save::put_commands(batch, account.as_ref(), id, &commands, when)
         })
         .await
     }
@@ -257,7 +245,7 @@ impl Store for FileStore {
     }
 
     async fn read_shared(&self) -> Result<SharedValues, StoreError> {
-        // Seen before reading: what is shared meanwhile is news again.
+        // Loaded before reading, so that a value published meanwhile counts as new.
         let version = self.version.load(Relaxed);
         let all = self.run_read(shared_values::read_all_shared).await?;
         Ok(SharedValues { version, all })
@@ -274,7 +262,7 @@ impl Store for FileStore {
     }
 }
 
-/// The writer has ended, or gave up on what it was asked.
+/// The writer has ended or dropped the job.
 fn writer_gone() -> StoreError {
     StoreError::Unreachable(io::ErrorKind::BrokenPipe.into())
 }

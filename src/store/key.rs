@@ -1,12 +1,12 @@
-//! Ids and keys: whose a state is, in which session, and under which keys it is filed.
+//! Ids and keys of a state: its tenant, its session and the keys that it is saved under.
 //!
-//! All of them are digests or random bits. The store compares them and never makes one.
+//! All are digests or random bits. The store compares them and never makes one.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The client that pays: 128 bits of a keyed digest, made before any end user is looked at.
+/// The client that pays: 128 bits of a keyed digest, without the end user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Account([u8; 16]);
 
@@ -20,7 +20,7 @@ impl Account {
     }
 }
 
-/// An account and the end user it speaks for.
+/// An account and one of its end users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Tenant {
     id: [u8; 16],
@@ -32,18 +32,18 @@ impl Tenant {
         Self { id, account }
     }
 
-    /// Prefixes every key of the store.
+    /// The prefix of every key in the store.
     pub const fn id(&self) -> &[u8; 16] {
         &self.id
     }
 
-    /// The account, which may read this tenant's sessions through the API.
+    /// The account may read the sessions of all its tenants through the API.
     pub const fn account(&self) -> Account {
         self.account
     }
 }
 
-/// The name of a session: 128 bits that cannot be guessed, shown as 32 hex digits.
+/// The id of a session: 128 bits that cannot be guessed, displayed as 32 hex digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId([u8; 16]);
 
@@ -52,9 +52,8 @@ impl SessionId {
         Self(bytes)
     }
 
-    /// A number that is the same for all requests of the session.
+    /// Half of the id, as a number that is the same for all requests of the session.
     pub fn seed(&self) -> u64 {
-        // The half that is cut off is as random.
         u128::from_be_bytes(self.0) as u64
     }
 
@@ -62,7 +61,7 @@ impl SessionId {
         &self.0
     }
 
-    /// Reads an id as it is shown: 32 lower-case hex digits.
+    /// Reads 32 lower-case hex digits.
     pub fn parse_hex(text: &str) -> Option<Self> {
         let lower = text.bytes().all(|byte| !byte.is_ascii_uppercase());
         let mut bytes = [0; 16];
@@ -101,15 +100,13 @@ impl StateKey {
 pub struct StateKeys {
     /// The request's messages and the answer.
     pub exact: StateKey,
-    /// The messages up to the last answer, and the new answer: for clients that put passing
-    /// remarks into their last message, and take them out later.
+    /// The messages up to the last answer, and the new answer: for clients that add text to their last message and
+    /// remove it later.
     pub gap: Option<StateKey>,
-    /// The messages alone: for clients that spell the echoed answer otherwise. Counts only
-    /// while it saw a single answer.
+    /// The messages alone: for clients that change the echoed answer. Valid only while it has seen a single answer.
     pub bare: StateKey,
 }
 
-/// Which of the keys of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyKind {
     Exact,
@@ -130,7 +127,6 @@ impl StateKeys {
         }
     }
 
-    /// The keys with their kinds, without a gap key where there is none.
     pub(super) fn iter(&self) -> impl Iterator<Item = (KeyKind, &StateKey)> {
         let key = |kind| self.get(kind).map(|key| (kind, key));
         KeyKind::ALL.into_iter().filter_map(key)

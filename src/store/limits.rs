@@ -1,4 +1,4 @@
-//! The bounds of a store within this process, by its clock.
+//! The limits of the memory and file stores, with their clock.
 
 use std::{
     sync::Arc,
@@ -7,25 +7,23 @@ use std::{
 
 use crate::config::StoreConfig;
 
-/// Seconds since 1970; tests bring their own.
+/// Seconds since 1970; tests set their own.
 pub(super) type UnixClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 #[derive(Clone)]
 pub(super) struct StoreLimits {
     pub(super) sessions: usize,
     pub(super) bytes: usize,
-    /// How long a session stays after its last use.
+    /// How long a session is kept after its last use.
     pub(super) age_s: u64,
     clock: UnixClock,
 }
 
 impl StoreLimits {
     pub(super) fn new(config: &StoreConfig) -> Self {
-        let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH);
-        Self::with_clock(
-            config,
-            Arc::new(move || since_1970().map_or(0, |it| it.as_secs())),
-        )
+        let elapsed = || SystemTime::now().duration_since(UNIX_EPOCH);
+        let clock = Arc::new(move || elapsed().map_or(0, |time| time.as_secs()));
+        Self::with_clock(config, clock)
     }
 
     pub(super) fn with_clock(config: &StoreConfig, clock: UnixClock) -> Self {
@@ -41,7 +39,7 @@ impl StoreLimits {
         (self.clock)()
     }
 
-    /// What was last used before this second has expired.
+    /// Sessions last used before this second have expired.
     pub(super) fn expiry_horizon(&self) -> u64 {
         self.now_s().saturating_sub(self.age_s)
     }

@@ -1,7 +1,7 @@
-//! The store within this process: bounded by sessions, bytes and age, gone when it ends.
+//! The store in this process's memory, bounded by sessions, bytes and age.
 //!
-//! The least recently used session goes first. Of each conversation a few newest ancestors are
-//! kept. Every operation holds one lock for a bounded number of map look-ups; nothing waits in it.
+//! The least recently used session is evicted first. Every operation holds one lock for a bounded number of map
+//! look-ups, and never waits within it.
 
 use std::{
     num::NonZeroUsize,
@@ -26,14 +26,12 @@ mod session_table;
 use record::SessionRecord;
 use session_table::SessionTable;
 
-/// Sessions in memory.
 pub struct MemoryStore {
     limits: StoreLimits,
     sessions: Mutex<SessionTable>,
     shared: Mutex<SharedTable>,
 }
 
-/// What is shared, though there is nobody here to share it with but who asks later.
 struct SharedTable {
     version: u64,
     all: LruCache<Bytes, Bytes>,
@@ -55,18 +53,18 @@ impl MemoryStore {
         }
     }
 
-    /// Sessions held now, expired ones that no write has removed yet included.
+    /// Sessions in memory, including expired ones that no write has removed.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.lock_sessions().records.len()
     }
 
-    /// Bytes held now, counted with every map at its emptiest.
+    /// Bytes in use, counted with every map at its emptiest.
     pub fn held_bytes(&self) -> usize {
         self.lock_sessions().bytes
     }
 
-    /// A panic while the lock was held leaves at worst a key without a state, which is a miss.
+    /// A panic under the lock leaves at worst a key without a state, which is a miss.
     fn lock_sessions(&self) -> MutexGuard<'_, SessionTable> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,10 +88,10 @@ impl Store for MemoryStore {
 
     async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
         let (now, horizon) = (self.limits.now_s(), self.limits.expiry_horizon());
-        let mut held = self.lock_sessions();
-        held.remove_expired(horizon);
-        held.save_state(&saved, now)?;
-        held.enforce_limits(self.limits.sessions, self.limits.bytes);
+        let mut sessions = self.lock_sessions();
+        sessions.remove_expired(horizon);
+        sessions.save_state(&saved, now)?;
+        sessions.enforce_limits(&self.limits);
         Ok(())
     }
 
@@ -102,9 +100,8 @@ impl Store for MemoryStore {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<SessionRow>, StoreError> {
-        let horizon = self.limits.expiry_horizon();
-        let held = self.lock_sessions();
-        let record = held.find_record(account, id, horizon);
+        let sessions = self.lock_sessions();
+        let record = sessions.find_record(account, id, self.limits.expiry_horizon());
         Ok(record.and_then(|(_, record)| record.to_row()))
     }
 
@@ -112,14 +109,13 @@ impl Store for MemoryStore {
         &self,
         account: Option<&Account>,
         id: SessionId,
-        orders: Bytes,
+        commands: Bytes,
     ) -> Result<bool, StoreError> {
-        check_bytes(orders.len(), MAX_COMMANDS_BYTES)?;
-        let horizon = self.limits.expiry_horizon();
-        let mut held = self.lock_sessions();
-        let ordered = held.put_commands(account, id, &orders, horizon);
-        held.enforce_limits(self.limits.sessions, self.limits.bytes);
-        Ok(ordered)
+        check_bytes(commands.len(), MAX_COMMANDS_BYTES)?;
+        let mut sessions = self.lock_sessions();
+        let found = sessions.put_commands(account, id, &commands, self.limits.expiry_horizon());
+        sessions.enforce_limits(&self.limits);
+        Ok(found)
     }
 
     async fn list_sessions(
@@ -127,15 +123,10 @@ impl Store for MemoryStore {
         account: Option<&Account>,
         page: Page,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        let horizon = self.limits.expiry_horizon();
-        let held = self.lock_sessions();
-        let rows = held
-            .iter_account(account, horizon)
-            .filter_map(SessionRecord::to_row);
-        Ok(rows
-            .skip(page.skip)
-            .take(page.take.min(Page::MAX_TAKE))
-            .collect())
+        let sessions = self.lock_sessions();
+        let records = sessions.iter_account(account, self.limits.expiry_horizon());
+        let rows = records.filter_map(SessionRecord::to_row).skip(page.skip);
+        Ok(rows.take(page.take.min(Page::MAX_TAKE)).collect())
     }
 
     async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {

@@ -1,9 +1,8 @@
-//! Where session states are kept: one trait, the same promises of every store.
+//! Stores of session states: one trait, with the same guarantees from every store.
 //!
-//! A store knows keys and bytes, nothing of conversations. It promises that what one tenant
-//! saved is found by that tenant alone, that a save lands whole or not at all, and that what it
-//! holds is bounded by count, bytes and age. Losing a state is allowed (it expired, it was pushed
-//! out); giving a wrong one never is.
+//! A store knows keys and bytes, nothing of conversations. Only the tenant that saved a state finds it. A save is
+//! atomic. The content is bounded by count, bytes and age. A store may lose a state (expired or evicted), but never
+//! returns a wrong one.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -21,27 +20,25 @@ mod retention;
 
 pub use key::{Account, SessionId, StateKey, StateKeys, Tenant};
 
-/// One generation's state, on its way into a store.
+/// The state after one generation.
 #[derive(Clone, Debug)]
 pub struct StateToSave {
     pub tenant: Tenant,
     pub session: SessionId,
-    /// Tells the conversations apart that a hint grouped in one session; ancestors are kept for
-    /// each.
+    /// Distinguishes the conversations that a hint groups in one session. Each keeps its own ancestors.
     pub opening: u64,
     pub keys: StateKeys,
-    /// The digest of the answer: the bare key is good while it saw a single one.
+    /// The digest of the answer. The bare key is valid while it has seen a single answer.
     pub answer: u128,
     pub state: Bytes,
 }
 
-/// A state that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundState {
-    /// The place of its key among those asked for.
+    /// The index of its key among the requested ones.
     pub at: usize,
     pub state: Bytes,
-    /// Those of its session, as they were last given; empty where none were.
+    /// The session's last commands; empty without any.
     pub commands: Bytes,
 }
 
@@ -53,18 +50,18 @@ pub struct SessionRow {
     /// Seconds since 1970.
     pub saved_s: u64,
     pub state: Bytes,
-    /// As they were last given; empty where none were.
+    /// The last commands; empty without any.
     pub commands: Bytes,
 }
 
-/// What the orders of one session may take.
+/// Most bytes of one session's commands.
 pub const MAX_COMMANDS_BYTES: usize = 64 << 10;
 
 /// A part of a list, newest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     pub skip: usize,
-    /// At most [`Page::MAX_TAKE`] are given.
+    /// At most [`Page::MAX_TAKE`].
     pub take: usize,
 }
 
@@ -72,33 +69,31 @@ impl Page {
     pub const MAX_TAKE: usize = 200;
 }
 
-/// Why a store did not do as asked.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the store cannot be reached")]
     Unreachable(#[source] io::Error),
     #[error("the store did not answer within {0:?}")]
     TooSlow(Duration),
-    #[error("the store holds what we did not write")]
+    #[error("the store is damaged: it holds data that the proxy did not write")]
     Damaged,
     #[error("{0} bytes are over the limit")]
     Overlong(usize),
-    /// It does not answer, or takes nothing, and has said so in the log: no request need repeat it.
+    /// It does not answer or refuses calls. The store logs this once, so requests do not.
     #[error("the store is down")]
     Down,
-    /// Would let one tenant write into another's session.
+    /// The save would let one tenant write into another's session.
     #[error("the session belongs to another tenant")]
     Foreign,
 }
 
-/// What memory, file and server stores have in common.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// The first of `keys` that is there, with its session's orders: one batched read. An
-    /// ambiguous bare key is not there.
+    /// Finds the state of the first of `keys` that is present, with its session's commands, in one batched read. An
+    /// ambiguous bare key counts as absent.
     ///
-    /// All keys are of conversations that begin with this `opening`, as they were when saved: a
-    /// store may use it to keep together what is looked for together.
+    /// All keys belong to conversations with this `opening`, as in their saves. A store may use it to keep keys that
+    /// are searched together side by side.
     async fn find_state(
         &self,
         tenant: &Tenant,
@@ -106,10 +101,10 @@ pub trait Store: Send + Sync {
         keys: &[StateKey],
     ) -> Result<Option<FoundState>, StoreError>;
 
-    /// Files a state under all its keys, and as its session's newest, at once.
+    /// Saves a state under all its keys, and as its session's newest, atomically.
     ///
-    /// A key that was there goes over to the new state; but a bare key that saw another answer
-    /// becomes ambiguous, and stays so for as long as a store remembers it.
+    /// A present key moves to the new state. A bare key that has seen another answer becomes ambiguous, and stays so
+    /// for as long as the store remembers it.
     async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError>;
 
     /// The newest state of one session of an account, or of any (for the administrator).
@@ -119,14 +114,14 @@ pub trait Store: Send + Sync {
         id: SessionId,
     ) -> Result<Option<SessionRow>, StoreError>;
 
-    /// Gives orders to one session of an account, or of any (for the administrator), in the place
-    /// of those before: at most [`MAX_ORDERS_BYTES`]. They stay with the session over later saves,
-    /// and do not make it younger. `false` where there is no such session.
+    /// Replaces the commands of one session of an account, or of any (for the administrator): at most
+    /// [`MAX_COMMANDS_BYTES`]. They survive later saves, and do not count as a use of the session. `false` if there
+    /// is no such session.
     async fn put_commands(
         &self,
         account: Option<&Account>,
         id: SessionId,
-        orders: Bytes,
+        commands: Bytes,
     ) -> Result<bool, StoreError>;
 
     /// The sessions of one account, or of all (for the administrator), newest first.
@@ -136,64 +131,55 @@ pub trait Store: Send + Sync {
         page: Page,
     ) -> Result<Vec<SessionRow>, StoreError>;
 
-    /// How many sessions one account has, or all accounts together. Counted page by page, unless a
-    /// store knows it sooner.
+    /// The number of sessions of one account, or of all. This default counts page by page.
     async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
         let (mut skip, take) = (0, Page::MAX_TAKE);
         loop {
-            let found = self
-                .list_sessions(account, Page { skip, take })
-                .await?
-                .len();
-            skip += found;
-            if found < take {
+            let rows = self.list_sessions(account, Page { skip, take }).await?;
+            skip += rows.len();
+            if rows.len() < take {
                 return Ok(skip as u64);
             }
         }
     }
 
-    /// Tells all replicas something that no session owns, such as a window that was learnt: the
-    /// value takes the place of the one of that name before. At most [`MAX_SHARED_NAME_BYTES`] and
-    /// [`MAX_SHARED_BYTES`]; of names without number, those given last are kept.
+    /// Publishes a value of no session, such as a learnt window, to all replicas. It replaces the last value of that
+    /// name. At most [`MAX_SHARED_NAME_BYTES`] and [`MAX_SHARED_BYTES`]; the last [`MAX_SHARED`] names are kept.
     async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError>;
 
-    /// All that was shared, by this replica and by others.
+    /// All shared values, of this replica and of others.
     async fn read_shared(&self) -> Result<SharedValues, StoreError>;
 
-    /// The version of what is shared as the store last saw it in passing, with any other call: no
-    /// trip of its own. Where it is not that of what was read last, [`Store::shared`] has news. 0 as
-    /// long as nothing was seen.
+    /// The version of the shared values that the store last saw with any other call; this makes no round trip. If it
+    /// differs from the version read last, [`Store::read_shared`] has new values. 0 until one is seen.
     fn shared_version(&self) -> u64;
 
-    /// Brings to rest what was acknowledged, and lets go of file and connections. Nothing is asked of
-    /// the store afterwards.
+    /// Finishes acknowledged writes, and closes file and connections. The store must not be used afterwards.
     async fn close(&self) {}
 }
 
-/// What no session owns.
+/// Values that belong to no session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedValues {
-    /// Grows with whatever is shared.
+    /// Grows with each published value.
     pub version: u64,
     /// Names and values, in any order.
     pub all: Vec<(Bytes, Bytes)>,
 }
 
-/// The longest name of something that is shared.
 pub const MAX_SHARED_NAME_BYTES: usize = 2_304;
 
-/// The largest value that is shared.
+/// Most bytes of a shared value.
 pub const MAX_SHARED_BYTES: usize = 256;
 
-/// Names of which something is shared; beyond, those not given for longest go.
+/// Most names of shared values; the name published longest ago goes first.
 pub const MAX_SHARED: usize = 4_096;
 
-/// The store that the settings name. Called from within a runtime, since a store may have work of
-/// its own to do.
+/// Opens the configured store, from within a Tokio runtime.
 ///
 /// # Errors
-/// Where there is no use in starting: the file is another process's or a newer release's, or an
-/// address makes no sense. A server that does not answer is no error; requests go on without it.
+/// The file belongs to another process or a newer release, or an address is invalid. A server that does not answer is
+/// no error: requests go on without it.
 pub fn open_store(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>> {
     match &config.place {
         StorePlace::Memory => Ok(Arc::new(memory::MemoryStore::new(config))),
@@ -202,7 +188,6 @@ pub fn open_store(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn S
     }
 }
 
-/// Refuses what is too long.
 const fn check_bytes(bytes: usize, most: usize) -> Result<(), StoreError> {
     match bytes <= most {
         true => Ok(()),
@@ -210,7 +195,6 @@ const fn check_bytes(bytes: usize, most: usize) -> Result<(), StoreError> {
     }
 }
 
-/// Refuses to share what is too long.
 fn check_shared(name: &[u8], value: &[u8]) -> Result<(), StoreError> {
     check_bytes(name.len(), MAX_SHARED_NAME_BYTES)?;
     check_bytes(value.len(), MAX_SHARED_BYTES)

@@ -1,13 +1,12 @@
-//! The store of several replicas: a Redis or Valkey server, or a cluster of them.
+//! The store for several replicas: a Redis or Valkey server, or a cluster.
 //!
-//! All that belongs to one account lies in one slot, and a script does each thing whole: one round
-//! trip to find, one to save, and a save lands whole or not at all, also where nobody waits for it
-//! any more. The list of all accounts and what is shared lie in a slot of their own; they are written
-//! and read beside the account's, in the same round trip, and not as one with it. What is old expires
-//! by the server's own clock: a whole session at a time, since each use renews all of it.
+//! All keys of one account lie in one slot, and a script runs each operation atomically: a find and a save take one
+//! round trip each. The list of all accounts and the shared values lie in another slot. They are written and read in
+//! the same round trip as an account's keys, but not atomically with them. The server's clock expires a whole session
+//! at once, since each use renews all its keys.
 //!
-//! Nothing here waits for long: every call is bounded, and while the server is down (`connector.rs`) calls
-//! fail at once. Only digests stand in the names of keys.
+//! Every call has a timeout, and calls fail at once while the server is down (`connector.rs`). Names of keys hold
+//! digests only.
 
 use std::{
     collections::HashMap,
@@ -30,80 +29,79 @@ mod call;
 mod connection;
 mod connector;
 
-use call::RedisCall;
+use call::{RedisCall, Script};
 use connector::Connector;
 
-/// Sessions in a server.
 pub struct RedisStore {
-    /// What all names of keys begin with.
+    /// The prefix of all key names.
     prefix: String,
     connector: Connector,
-    sessions: usize,
-    /// Milliseconds.
-    age: u128,
-    /// Of what is shared, as it was last seen.
+    max_sessions: usize,
+    max_age_ms: u128,
+    /// The last seen version of the shared values.
     version: AtomicU64,
 }
 
-/// The newest state of a session, as scripts give it: tenant, session, seconds since 1970, state and
-/// orders.
+/// The newest state of a session in a script's reply: tenant, session, seconds since 1970, state and commands.
 type SessionRowReply = ([u8; 16], [u8; 16], u64, Bytes, Bytes);
 
 impl RedisStore {
-    /// Begins to connect, and does not wait for it. Called from within a runtime.
+    /// Begins to connect without waiting, from within a Tokio runtime.
     ///
     /// # Errors
-    /// The address or the certificates cannot be used. A server that does not answer is no error.
+    /// The address or the certificates are invalid. A server that does not answer is no error.
     pub fn open(config: &StoreConfig, server: &RedisConfig) -> io::Result<Self> {
         let address = address::parse_address(server)?;
-        // Whether the server takes what is written: a replica answers, and does not.
+        // The probe writes, since a read-only replica answers reads.
         let key = format!("{}{{all}}p", server.prefix);
-        let probe = RedisCall::from_command("SET", &key)
-            .arg(1)
-            .arg("PX")
-            .arg(60_000);
+        let probe = RedisCall::from_command("SET", &key).arg(1).arg("PX");
+        let probe = probe.arg(60_000);
         Ok(Self {
             connector: Connector::start(address, probe, config.call_timeout()),
             prefix: server.prefix.clone(),
-            sessions: config.max_sessions,
-            age: config.max_age.as_millis(),
+            max_sessions: config.max_sessions,
+            max_age_ms: config.max_age.as_millis(),
             version: AtomicU64::new(0),
         })
     }
 
-    /// The name of a key of an account, or of what is no account's. What stands in braces decides the slot
-    /// of a cluster: an account's digest, so that a script reaches all that is the account's.
+    /// The name of an account's key, or of one for all accounts. The text in braces decides the slot of a cluster. It
+    /// is the account's digest, so that a script reaches all keys of the account.
     fn key_name(&self, account: Option<&Account>, name: &str) -> String {
-        let slot = account.map_or_else(|| "all".to_owned(), |it| hex::encode(it.as_bytes()));
+        let digest = |account: &Account| hex::encode(account.as_bytes());
+        let slot = account.map_or_else(|| "all".to_owned(), digest);
         format!("{}{{{slot}}}{name}", self.prefix)
     }
 
-    async fn send_call<T: FromRedisValue>(&self, call: RedisCall) -> Result<T, StoreError> {
-        let (answer, _) = self.connector.send_call(call, None).await?;
-        parse_reply(answer)
+    /// A call of a script for the keys of an account, or for those of all accounts.
+    fn script_call(&self, script: &'static Script, account: Option<&Account>) -> RedisCall {
+        script.build_call(&self.key_name(account, ""))
     }
 
-    /// Asks, and takes note of the version of what is shared, which comes beside it in the same round trip
-    /// and is not worth failing for.
+    async fn send_call<T: FromRedisValue>(&self, call: RedisCall) -> Result<T, StoreError> {
+        let (reply, _) = self.connector.send_call(call, None).await?;
+        parse_reply(reply)
+    }
+
+    /// Sends a call, and in the same round trip one for the version of the shared values, whose failure is ignored.
     async fn send_with_version<T: FromRedisValue>(
         &self,
         call: RedisCall,
         version: RedisCall,
     ) -> Result<T, StoreError> {
-        let (answer, version) = self.connector.send_call(call, Some(version)).await?;
+        let (reply, version) = self.connector.send_call(call, Some(version)).await?;
         if let Some(Ok(version)) = version.map(parse_reply::<Option<u64>>) {
             self.note_version(version.unwrap_or(0));
         }
-        parse_reply(answer)
+        parse_reply(reply)
     }
 
-    /// Versions only grow. Answers may be read in another order than they came in: an older version never
-    /// takes the place of a newer one, or what is new would not be asked for.
+    /// Keeps the largest version, since replies may be read out of order.
     fn note_version(&self, version: u64) {
         self.version.fetch_max(version, Relaxed);
     }
 
-    /// The account of a session: the one asked for, else whoever's it is.
+    /// The given account, or else the account of the session.
     async fn find_owner(
         &self,
         account: Option<&Account>,
@@ -117,19 +115,19 @@ impl RedisStore {
         Ok(owner.map(Account::from_bytes))
     }
 
-    /// The newest states of sessions of one account; those that are gone are left out.
+    /// The newest states of one account's sessions; expired ones are left out.
     async fn fetch_rows(
         &self,
         account: Account,
         call: RedisCall,
     ) -> Result<Vec<SessionRow>, StoreError> {
         let rows: Vec<SessionRowReply> = self.send_call(call).await?;
-        let row = |(tenant, session, saved_s, state, orders)| SessionRow {
+        let row = |(tenant, session, saved_s, state, commands)| SessionRow {
             tenant: Tenant::from_parts(tenant, account),
             session: SessionId::from_bytes(session),
             saved_s,
             state,
-            commands: orders,
+            commands,
         };
         Ok(rows.into_iter().map(row).collect())
     }
@@ -140,9 +138,7 @@ impl RedisStore {
         account: Account,
         id: &[u8; 16],
     ) -> Result<Option<SessionRow>, StoreError> {
-        let call = call::ROW
-            .build_call(&self.key_name(Some(&account), ""))
-            .arg(id);
+        let call = self.script_call(&call::ROW, Some(&account)).arg(id);
         Ok(self.fetch_rows(account, call).await?.pop())
     }
 
@@ -165,9 +161,8 @@ impl RedisStore {
     }
 }
 
-/// What the server answers; anything else than was expected is not ours.
-fn parse_reply<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
-    from_redis_value(answer).map_err(|_| StoreError::Damaged)
+fn parse_reply<T: FromRedisValue>(reply: Value) -> Result<T, StoreError> {
+    from_redis_value(reply).map_err(|_| StoreError::Damaged)
 }
 
 #[async_trait]
@@ -179,41 +174,33 @@ impl Store for RedisStore {
         keys: &[StateKey],
     ) -> Result<Option<FoundState>, StoreError> {
         let keys: Vec<u8> = keys.iter().flat_map(|key| *key.as_bytes()).collect();
-        let call = call::FIND
-            .build_call(&self.key_name(Some(&tenant.account()), ""))
-            .arg(tenant.id())
-            .arg(keys)
-            .arg(self.age);
+        let call = self.script_call(&call::FIND, Some(&tenant.account()));
+        let call = call.arg(tenant.id()).arg(keys).arg(self.max_age_ms);
         let version = RedisCall::from_command("GET", &self.key_name(None, "v"));
         let found: Option<(usize, Bytes, Bytes)> = self.send_with_version(call, version).await?;
-        Ok(found.map(|(at, state, orders)| FoundState {
+        Ok(found.map(|(at, state, commands)| FoundState {
             at,
             state,
-            commands: orders,
+            commands,
         }))
     }
 
-    /// CANCEL: the script runs whole, or was never sent.
+    /// CANCEL: the script runs to its end, or is never sent.
     async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
         let account = saved.tenant.account();
-        let save = call::SAVE
-            .build_call(&self.key_name(Some(&account), ""))
+        let gap = saved.keys.gap.as_ref();
+        let save = self
+            .script_call(&call::SAVE, Some(&account))
             .arg(saved.tenant.id())
             .arg(saved.session.as_bytes())
             .arg(&(saved.opening as u32).to_be_bytes())
             .arg(saved.keys.exact.as_bytes())
-            .arg(
-                saved
-                    .keys
-                    .gap
-                    .as_ref()
-                    .map_or(&[][..], |gap| gap.as_bytes()),
-            )
+            .arg(gap.map_or(&[][..], |gap| gap.as_bytes()))
             .arg(saved.keys.bare.as_bytes())
             .arg(&(saved.answer as u64).to_be_bytes())
             .arg(&saved.state[..])
-            .arg(self.age)
-            .arg(self.sessions)
+            .arg(self.max_age_ms)
+            .arg(self.max_sessions)
             .arg(retention::MAX_KEPT)
             .arg(retention::MIN_KEPT)
             .arg(retention::KEPT_BYTES)
@@ -221,12 +208,12 @@ impl Store for RedisStore {
             .arg(retention::MAX_SIBLINGS)
             .arg(retention::MAX_CONVERSATIONS)
             .arg(retention::SESSION_BYTES);
-        let enter = call::ENTER
-            .build_call(&self.key_name(None, ""))
+        let enter = self
+            .script_call(&call::ENTER, None)
             .arg(account.as_bytes())
             .arg(saved.session.as_bytes())
-            .arg(self.age)
-            .arg(self.sessions);
+            .arg(self.max_age_ms)
+            .arg(self.max_sessions);
         match self.send_with_version(save, enter).await? {
             true => Ok(()),
             // SECURITY: the end users of one account may know each other's session ids.
@@ -249,15 +236,15 @@ impl Store for RedisStore {
         &self,
         account: Option<&Account>,
         id: SessionId,
-        orders: Bytes,
+        commands: Bytes,
     ) -> Result<bool, StoreError> {
-        check_bytes(orders.len(), MAX_COMMANDS_BYTES)?;
+        check_bytes(commands.len(), MAX_COMMANDS_BYTES)?;
         let Some(owner) = self.find_owner(account, id).await? else {
             return Ok(false);
         };
-        let call = call::ORDER.build_call(&self.key_name(Some(&owner), ""));
-        self.send_call(call.arg(id.as_bytes()).arg(&orders[..]))
-            .await
+        let call = self.script_call(&call::ORDER, Some(&owner));
+        let call = call.arg(id.as_bytes()).arg(&commands[..]);
+        self.send_call(call).await
     }
 
     async fn list_sessions(
@@ -269,38 +256,32 @@ impl Store for RedisStore {
         if take == 0 {
             return Ok(Vec::new());
         }
-        // No list is longer, and the end of the page is still a number that the server takes.
+        // No list is longer, and the end of the page stays within the server's integers.
         let skip = page.skip.min(u32::MAX as usize);
         let Some(account) = account else {
             return self.list_all_sessions(skip, take).await;
         };
-        let call = call::LIST.build_call(&self.key_name(Some(account), ""));
+        let call = self.script_call(&call::LIST, Some(account));
         self.fetch_rows(*account, call.arg(skip).arg(take)).await
     }
 
-    /// As the lists have them: what expired lately may still count.
+    /// Recently expired sessions may count.
     async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
-        self.send_call(RedisCall::from_command(
-            "ZCARD",
-            &self.key_name(account, "l"),
-        ))
-        .await
+        let call = RedisCall::from_command("ZCARD", &self.key_name(account, "l"));
+        self.send_call(call).await
     }
 
     async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
         check_shared(name, &value)?;
-        let call = call::SHARE
-            .build_call(&self.key_name(None, ""))
-            .arg(name)
-            .arg(&value[..])
-            .arg(MAX_SHARED)
-            .arg(self.age);
+        let call = self.script_call(&call::SHARE, None);
+        let call = call.arg(name).arg(&value[..]).arg(MAX_SHARED);
+        let call = call.arg(self.max_age_ms);
         self.note_version(self.send_call(call).await?);
         Ok(())
     }
 
     async fn read_shared(&self) -> Result<SharedValues, StoreError> {
-        let call = call::SHARED.build_call(&self.key_name(None, ""));
+        let call = self.script_call(&call::SHARED, None);
         let (version, all): (Option<u64>, HashMap<Bytes, Bytes>) = self.send_call(call).await?;
         let version = version.unwrap_or(0);
         self.note_version(version);

@@ -1,47 +1,44 @@
-//! What is kept of a session, whichever store it lies in: pure rules over lists, oldest first.
+//! Rules for the generations that a session keeps, as pure functions over lists, oldest first.
 //!
-//! A session keeps a few newest ancestors of each of its conversations. The stores that apply these
-//! rules keep the same generations, so they answer alike.
+//! A session keeps a few newest ancestors of each of its conversations. All stores apply these rules, so they keep
+//! the same generations.
 
 use super::StateKey;
 
-/// Ancestors kept of one conversation, if they fit in [`KEPT_BYTES`]…
+/// Ancestors kept of one conversation if they fit in [`KEPT_BYTES`].
 pub(super) const MAX_KEPT: usize = 16;
-/// …and these few in any case.
+/// Ancestors kept of one conversation whatever their size.
 pub(super) const MIN_KEPT: usize = 8;
-/// Answers kept of those given to the same request: regenerating must not push out what the
-/// request itself goes on from.
+/// Answers kept of the same request: regenerating must not evict the state that the request continues.
 pub(super) const MAX_SIBLINGS: usize = 4;
-/// Lets an idle session stay under 4 KB all told.
+/// Keeps an idle session under 4 KB in total.
 pub(super) const KEPT_BYTES: usize = 3_700;
 /// Conversations kept of one session, where a hint groups several.
 pub(super) const MAX_CONVERSATIONS: usize = 32;
-/// What one session may take, whatever its conversations; the newest generation is kept all the
-/// same.
+/// Most bytes of one session. The newest generation is kept whatever its size.
 pub(super) const SESSION_BYTES: usize = 4 << 20;
 
-/// What a generation takes beside its state, its keys included; about what it is in every store.
+/// The size of a generation without its state, keys included; about the same in every store.
 const OVERHEAD_BYTES: usize = 168;
 
-/// A generation as far as these rules go.
+/// The facts of a generation that these rules need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetainedGeneration {
-    /// Tells the conversations of one session apart.
+    /// Distinguishes the conversations of one session.
     pub(super) opening: u64,
     pub(super) bare: StateKey,
-    /// As [`size`] says.
+    /// As [`generation_size`] counts.
     pub(super) bytes: usize,
 }
 
-/// What a generation with a state of so many bytes counts for.
-pub(super) const fn generation_size(state: usize) -> usize {
-    OVERHEAD_BYTES + state
+pub(super) const fn generation_size(state_bytes: usize) -> usize {
+    OVERHEAD_BYTES + state_bytes
 }
 
-/// The place of a generation to drop, if one of the bounds is passed: by the conversation just
-/// saved to, by the number of conversations, or by all of them together. Never the newest.
+/// The index of a generation to drop, if a bound is passed: by the conversation saved last, by the number of
+/// conversations, or by all of them together. Never the newest.
 ///
-/// To be asked again until there is none.
+/// Call it again until the result is `None`.
 pub(super) fn find_superfluous<T>(
     generations: &[T],
     kept: impl Fn(&T) -> RetainedGeneration,
@@ -80,10 +77,10 @@ pub(super) fn find_superfluous<T>(
 mod tests {
     use super::*;
 
-    /// What is left of generations given as conversation, request and bytes.
-    fn left(given: &[(u64, u8, usize)]) -> Vec<(u64, u8, usize)> {
+    /// The generations kept of those saved, each as conversation, request and bytes.
+    fn left(saved: &[(u64, u8, usize)]) -> Vec<(u64, u8, usize)> {
         let mut left = Vec::new();
-        for generation in given {
+        for generation in saved {
             left.push(*generation);
             let kept = |&(opening, bare, bytes): &(u64, u8, usize)| RetainedGeneration {
                 opening,
@@ -115,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_bounded_whatever_its_conversations() {
+    fn a_session_is_bounded_over_all_conversations() {
         let many: Vec<_> = (0..200_u8)
             .map(|n| (u64::from(n) / 8, n, 128 << 10))
             .collect();

@@ -336,7 +336,10 @@ async fn a_second_process_is_refused() {
         .unwrap();
     let said = String::from_utf8(second.stderr).unwrap();
     assert!(!second.status.success());
-    assert!(said.contains("sessions.db is another process's"), "{said}");
+    assert!(
+        said.contains("sessions.db is in use by another process"),
+        "{said}"
+    );
     // The first has not noticed; and once it is gone, its place is free.
     let http: Http = legacy::Client::builder(TokioExecutor::new()).build_http();
     let mut talk = Talk::new(0, 0);

@@ -1,4 +1,4 @@
-//! One transaction of the writer, and what is counted as it changes.
+//! One transaction of the writer, with the totals that it updates.
 
 use std::ops::Deref;
 
@@ -11,26 +11,24 @@ use super::{
 };
 use crate::store::StoreError;
 
-/// What of the file's content is counted as it changes, so that it need not be counted again.
+/// Totals of the file's content, updated with each change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) sessions: u64,
-    /// No session that is there, or was while this process ran, has this number or one above.
+    /// Larger than the number of every session that was in the file while this process ran.
     pub(super) next_session: i64,
-    /// The version of what was shared last.
+    /// The version of the last shared value.
     pub(super) shared_version: u64,
 }
 
 impl Totals {
-    /// Counts what is in the file.
     pub(super) fn count_file(file: &Connection) -> Result<Self> {
-        let number = |sql| {
-            Ok::<_, rusqlite::Error>(
-                query_first(file, sql, [], |row| column_int(row, 0))?.unwrap_or(0),
-            )
+        let number = |sql| -> Result<i64> {
+            let number = query_first(file, sql, [], |row| column_int(row, 0))?;
+            Ok(number.unwrap_or(0))
         };
-        // Releases before this one kept their count there, and would believe an old one. Where nothing can
-        // be written now, sessions are still found.
+        // Earlier releases keep their count there, and would trust an old one. An error is ignored, since sessions are
+        // found in a read-only file too.
         let _ = execute(file, "DELETE FROM meta WHERE name = 'sessions'", []);
         Ok(Self {
             sessions: number("SELECT count(*) FROM sessions")?.unsigned_abs(),
@@ -40,16 +38,15 @@ impl Totals {
     }
 }
 
-/// When something is written.
+/// The time of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteTime {
     pub(super) used: Stamp,
-    /// What was last used before this second has expired.
+    /// Sessions last used before this second have expired.
     pub(super) horizon: u64,
 }
 
-/// The error of the file fails the whole transaction; what the store refuses fails nobody else. `false` where
-/// there is no such session.
+/// The outer error fails the whole transaction, the inner one this write alone. `false` if there is no such session.
 pub(super) type WriteResult = Result<std::result::Result<bool, StoreError>>;
 
 /// A transaction that changes the file; rolled back unless it is committed.
@@ -68,7 +65,7 @@ impl<'f> Batch<'f> {
         })
     }
 
-    /// Returns what is counted now.
+    /// Returns the new totals.
     pub(super) fn commit(self, recent: &RecentStates) -> Result<Totals> {
         recent.commit_changes(self.changes, || self.file.commit())?;
         Ok(self.totals)

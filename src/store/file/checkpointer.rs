@@ -1,5 +1,5 @@
-//! The thread beside the writer: it carries the log over into the file, so that no save waits for that,
-//! and tells the writer the time.
+//! The checkpointer thread: it copies the write-ahead log into the file, so that no save waits for that, and sends
+//! the writer a regular tick.
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},
@@ -16,51 +16,45 @@ use super::{
 };
 use crate::store::StoreError;
 
-/// Pages of the log from which on the writer carries over what came in while that was done, because
-/// else it could begin anew at no time. 64 MiB.
+/// Pages of a log (64 MiB) whose last part the writer copies, since otherwise a busy log never starts over.
 const LONG_LOG: i64 = 16_384;
 
-/// How often a long log is carried over before the writer carries over the rest, and a time in
-/// which that rest stays small.
+/// Most checkpoints of a long log in a row, and the duration after which little is left to copy.
 const ROUNDS: usize = 4;
 const SHORT_ROUND: Duration = Duration::from_millis(10);
 
-/// How often the writer is told the time, and a log carried over that is not long.
+/// The interval of ticks, and of checkpoints of a short log.
 const TICK: Duration = Duration::from_secs(5);
 
-/// Carries over a long log until hardly anything comes in meanwhile: that is left to the writer, and
-/// saves wait for it.
+/// Checkpoints a long log until little is added meanwhile. The writer copies that rest, and saves wait for it.
 fn checkpoint_long_log(readers: &Readers) -> Result<(rusqlite::Result<i64>, u64), StoreError> {
     for _ in 1..ROUNDS {
         let begun = Instant::now();
-        let carried = readers.read_here(schema::checkpoint_log)?;
-        let long = matches!(carried, (Ok(pages), _) if pages > LONG_LOG);
-        if !long || begun.elapsed() < SHORT_ROUND {
-            return Ok(carried);
+        let copied = readers.read_here(schema::checkpoint_log)?;
+        let is_long = matches!(copied, (Ok(pages), _) if pages > LONG_LOG);
+        if !is_long || begun.elapsed() < SHORT_ROUND {
+            return Ok(copied);
         }
     }
     readers.read_here(schema::checkpoint_log)
 }
 
-/// Carries the log over beside the writer, so that no save waits for it, and tells the time.
+/// Ends once the sender of `due` or the writer's queue is closed.
 pub(super) fn run_checkpointer(
     readers: &Readers,
     jobs: &mpsc::WeakSender<WriterJob>,
     due: &Receiver<()>,
 ) {
     loop {
-        let woken = due.recv_timeout(TICK);
-        if matches!(woken, Err(RecvTimeoutError::Disconnected)) {
+        if due.recv_timeout(TICK) == Err(RecvTimeoutError::Disconnected) {
             return;
         }
-        let carried = checkpoint_long_log(readers);
-        let what = match carried {
-            // What came in meanwhile is not counted. Only once that is carried over as well does the
-            // log begin anew, with the next write.
+        let kind = match checkpoint_long_log(readers) {
+            // The log starts over with the next write once the pages added meanwhile are copied too.
             Ok((Ok(pages), _)) if pages > LONG_LOG => JobKind::Checkpoint,
             Ok((Err(error), epoch)) if open::is_damage(&error) => JobKind::Damaged { epoch },
             Ok((Err(error), _)) => {
-                tracing::warn!(%error, "the store's log could not be carried over into its file");
+                tracing::warn!(%error, "cannot copy the store's write-ahead log into its file");
                 JobKind::Tick
             }
             _ => JobKind::Tick,
@@ -68,8 +62,8 @@ pub(super) fn run_checkpointer(
         let Some(jobs) = jobs.upgrade() else { return };
         let (answer, answered) = oneshot::channel();
         let answer = Some(answer);
-        // Waited for: two cannot carry over at one time, and the writer's part ends the log.
-        if jobs.blocking_send(WriterJob { kind: what, answer }).is_ok() {
+        // Waits for the writer, since two checkpoints cannot run at once.
+        if jobs.blocking_send(WriterJob { kind, answer }).is_ok() {
             let _ = answered.blocking_recv();
         }
     }

@@ -1,8 +1,7 @@
-//! What goes: sessions that are too old, too many, or take too much, least recently used first.
+//! Removes sessions over the limits of age, count and bytes, least recently used first.
 //!
-//! In small steps between the writes, so that no save waits for long. Bytes are those of the file
-//! but its free pages, which are used again before it grows; so it stays about as large as it may be,
-//! and the log beside it comes on top.
+//! It runs in short steps between writes, so that no save waits for long. Bytes are those of the file without its
+//! free pages, which SQLite reuses before the file grows. The write-ahead log comes on top.
 
 use std::time::{Duration, Instant};
 
@@ -17,17 +16,17 @@ use super::{
 };
 use crate::store::limits::StoreLimits;
 
-/// How long the writes may wait for one step.
+/// Writes wait about so long for one step.
 const STEP: Duration = Duration::from_millis(4);
 
-/// Removes some of what is over the limits; returns whether there is more.
+/// Removes some sessions over the limits; returns whether there are more.
 pub(super) fn remove_over_limits(batch: &mut Batch<'_>, limits: &StoreLimits) -> Result<bool> {
     let (now, horizon) = (limits.now_s(), Stamp::from_second(limits.expiry_horizon()));
     let begun = Instant::now();
-    let mut recalled = 0;
+    let mut backdated = 0;
     loop {
-        if backdate_future_session(batch, now, recalled)? {
-            recalled += 1;
+        if backdate_future_session(batch, now, backdated)? {
+            backdated += 1;
         } else {
             let Some((number, used)) = find_oldest(batch)? else {
                 batch.totals.sessions = 0;
@@ -36,7 +35,7 @@ pub(super) fn remove_over_limits(batch: &mut Batch<'_>, limits: &StoreLimits) ->
             if used.0 >= horizon.0 && !is_over_limits(batch, limits)? {
                 return Ok(false);
             }
-            // An index that names what is not there would name it for ever.
+            // Without this an index with an absent session would end no loop.
             if !save::remove_session(batch, number)? {
                 return Err(open::inconsistency_error());
             }
@@ -47,8 +46,8 @@ pub(super) fn remove_over_limits(batch: &mut Batch<'_>, limits: &StoreLimits) ->
     }
 }
 
-/// Where the clock went back, a session from then counts as used just before now: else it would
-/// outlast all that are begun from now on, and these would go as soon as they were saved.
+/// Sets the last use of a session from the future, left by a clock that went back, to just before now. Otherwise it
+/// would outlive all new sessions, which would be removed as soon as they are saved.
 fn backdate_future_session(file: &Connection, now: u64, nth: i64) -> Result<bool> {
     let later = Stamp::from_second(now.saturating_add(1)).0;
     let sql = "SELECT number FROM sessions WHERE used >= ?1 ORDER BY used LIMIT 1";
@@ -57,7 +56,7 @@ fn backdate_future_session(file: &Connection, now: u64, nth: i64) -> Result<bool
     };
     let before = Stamp::from_second(now.saturating_sub(1)).with_offset(nth);
     let sql = "UPDATE sessions SET used = ?2 WHERE number = ?1 AND used >= ?3";
-    // As with what is not there.
+    // The index contradicts the table.
     if execute(file, sql, (number, before.0, later))? == 0 {
         return Err(open::inconsistency_error());
     }
@@ -68,13 +67,13 @@ fn is_over_limits(batch: &Batch<'_>, limits: &StoreLimits) -> Result<bool> {
     Ok(batch.totals.sessions > limits.sessions as u64 || used_bytes(batch)? > limits.bytes as u64)
 }
 
-/// What the file holds.
+/// Bytes of the file without its free pages.
 pub(super) fn used_bytes(file: &Connection) -> Result<u64> {
     let pages = read_pragma(file, "page_count")? - read_pragma(file, "freelist_count")?;
     Ok(pages.unsigned_abs() * read_pragma(file, "page_size")?.unsigned_abs())
 }
 
-/// The session that was not used for longest.
+/// The least recently used session.
 fn find_oldest(file: &Connection) -> Result<Option<(i64, Stamp)>> {
     let sql = "SELECT number, used FROM sessions ORDER BY used LIMIT 1";
     query_first(file, sql, [], |row| {

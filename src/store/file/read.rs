@@ -1,4 +1,4 @@
-//! What is read of the file, each in one view of it.
+//! Reads from the file, each in one snapshot of it.
 
 use bytes::Bytes;
 use rusqlite::{Connection, Result};
@@ -11,10 +11,10 @@ use crate::store::{
     Account, FoundState, Page, SessionId, SessionRow, StateKey, Tenant, key::KeyKind,
 };
 
-/// Sessions that are looked at when the file is opened, of the newest and of the oldest.
+/// Sessions checked when the file is opened, of the newest and of the oldest.
 const SAMPLE: usize = 8;
 
-/// A state that was found, and its session's number and last use.
+/// A found state with its session's number and last use.
 #[derive(Clone, Debug)]
 pub(super) struct StateHit {
     pub(super) found: FoundState,
@@ -22,25 +22,24 @@ pub(super) struct StateHit {
     pub(super) used_s: u64,
 }
 
-/// The first of `keys` that is there. Those that the file does not have are added to `absent`, unless it has
-/// none of the circle.
+/// The first of `keys` that is present. Keys that the file does not have are added to `absent`, unless the file has
+/// no key of the prefix group.
 pub(super) fn find_state(
     file: &Connection,
     tenant: &Tenant,
-    circle: u64,
+    prefix_group: u64,
     keys: &[StateKey],
     horizon: u64,
     absent: &mut Vec<KeyPlace>,
 ) -> Result<Option<StateHit>> {
-    let view = Transaction::begin(file)?;
-    let mut targets = view.prepare_cached(TARGET_SQL)?;
+    let snapshot = Transaction::begin(file)?;
+    let mut targets = snapshot.prepare_cached(TARGET_SQL)?;
     for (at, key) in keys.iter().enumerate() {
-        let place = key_place(circle, key);
+        let place = key_place(prefix_group, key);
         let Some(target) = query_first_prepared(&mut targets, [place], |row| column_int(row, 0))?
         else {
-            // A conversation that the file does not know has hundreds of keys, and nearly always a circle
-            // of its own.
-            if at == 0 && !has_prefix_group(&view, circle)? {
+            // An unknown conversation has hundreds of keys, and its prefix group is nearly always absent.
+            if at == 0 && !has_prefix_group(&snapshot, prefix_group)? {
                 return Ok(None);
             }
             absent.push(place);
@@ -49,7 +48,7 @@ pub(super) fn find_state(
         let Some((generation, kind)) = GenerationRow::from_target(target) else {
             continue;
         };
-        if let Some((head, mut hit)) = read_hit(&view, tenant, generation)?
+        if let Some((head, mut hit)) = read_hit(&snapshot, tenant, generation)?
             && head.keys.get(kind) == Some(key)
             && !(kind == KeyKind::Bare && head.ambiguous)
             && hit.used_s >= horizon
@@ -63,19 +62,18 @@ pub(super) fn find_state(
 
 const TARGET_SQL: &str = "SELECT target FROM keys WHERE place = ?1";
 
-/// What a key's row points to.
 pub(super) fn find_target(file: &Connection, place: &KeyPlace) -> Result<Option<i64>> {
     query_first(file, TARGET_SQL, [place], |row| column_int(row, 0))
 }
 
-/// Whether the file has any key of a circle: they lie side by side.
-fn has_prefix_group(file: &Connection, circle: u64) -> Result<bool> {
-    let [low, high] = [0, 0xff].map(|byte| key_place(circle, &StateKey::from_bytes([byte; 16])));
+fn has_prefix_group(file: &Connection, prefix_group: u64) -> Result<bool> {
+    let place = |byte| key_place(prefix_group, &StateKey::from_bytes([byte; 16]));
+    let (low, high) = (place(0), place(0xff));
     let sql = "SELECT 1 FROM keys WHERE place BETWEEN ?1 AND ?2 LIMIT 1";
     Ok(query_first(file, sql, (low, high), |_| ())?.is_some())
 }
 
-/// A generation, if it is this tenant's and sound.
+/// A generation, if it belongs to this tenant and its checksum fits.
 fn read_hit(
     file: &Connection,
     tenant: &Tenant,
@@ -87,12 +85,8 @@ fn read_hit(
          FROM generations g, sessions s WHERE g.place = ?1 AND s.number = ?2",
         [generation.0, generation.session_number()],
         |row| {
-            let owner = GenerationOwner::from_columns(
-                column_bytes(row, 2),
-                column_bytes(row, 3),
-                column_bytes(row, 4),
-            );
-            // SECURITY: the whole tenant is compared, and the checksum holds it as well.
+            let owner = GenerationOwner::from_columns(row, 2);
+            // SECURITY: the whole tenant is compared, and the checksum covers it too.
             let owner = owner.filter(|owner| owner.tenant == *tenant)?;
             let state = column_bytes(row, 1);
             let head = GenerationHead::parse_checked(column_bytes(row, 0), &owner, state)?;
@@ -117,27 +111,23 @@ pub(super) struct StoredSession {
     pub(super) number: i64,
     pub(super) owner: GenerationOwner,
     saved_s: u64,
-    orders: Bytes,
+    commands: Bytes,
 }
 
 const SESSION_COLUMNS: &str = "number, account, tenant, session, saved_s, orders";
 
 impl StoredSession {
     fn from_row(row: &rusqlite::Row<'_>) -> Option<Self> {
-        let owner = GenerationOwner::from_columns(
-            column_bytes(row, 1),
-            column_bytes(row, 2),
-            column_bytes(row, 3),
-        )?;
+        let owner = GenerationOwner::from_columns(row, 1)?;
         Some(Self {
             number: column_int(row, 0),
             saved_s: column_int(row, 4).unsigned_abs(),
-            orders: Bytes::copy_from_slice(owner.decode_commands(column_bytes(row, 5))),
+            commands: Bytes::copy_from_slice(owner.decode_commands(column_bytes(row, 5))),
             owner,
         })
     }
 
-    /// With its newest state; `None` where that cannot be read.
+    /// Adds the newest state; `None` if its checksum does not fit.
     fn into_row(self, file: &Connection) -> Result<Option<SessionRow>> {
         let (low, high) = GenerationRow::session_range(self.number);
         let state = query_first(
@@ -156,32 +146,29 @@ impl StoredSession {
             session: self.owner.session,
             saved_s: self.saved_s,
             state,
-            commands: self.orders,
+            commands: self.commands,
         }))
     }
 }
 
-/// The session of that account, or of any, unless it has expired.
+/// The session of one account, or of any, unless it has expired.
 pub(super) fn find_session(
     file: &Connection,
     account: Option<&Account>,
     id: SessionId,
     horizon: u64,
 ) -> Result<Option<StoredSession>> {
-    let named = query_first(
-        file,
-        &format!(
-            "SELECT {SESSION_COLUMNS} FROM sessions WHERE session = ?1 AND used >= ?2 \
-             AND (?3 IS NULL OR account = ?3) ORDER BY used DESC LIMIT 1"
-        ),
-        (
-            id.as_bytes(),
-            Stamp::from_second(horizon).0,
-            account.map(Account::as_bytes),
-        ),
-        StoredSession::from_row,
-    )?;
-    Ok(named.flatten().filter(|named| named.owner.session == id))
+    let sql = format!(
+        "SELECT {SESSION_COLUMNS} FROM sessions WHERE session = ?1 AND used >= ?2 \
+         AND (?3 IS NULL OR account = ?3) ORDER BY used DESC LIMIT 1"
+    );
+    let (account, since) = (
+        account.map(Account::as_bytes),
+        Stamp::from_second(horizon).0,
+    );
+    let params = (id.as_bytes(), since, account);
+    let session = query_first(file, &sql, params, StoredSession::from_row)?.flatten();
+    Ok(session.filter(|session| session.owner.session == id))
 }
 
 pub(super) fn load_session(
@@ -190,9 +177,9 @@ pub(super) fn load_session(
     id: SessionId,
     horizon: u64,
 ) -> Result<Option<SessionRow>> {
-    let view = Transaction::begin(file)?;
-    let named = find_session(&view, account, id, horizon)?;
-    named.map_or(Ok(None), |named| named.into_row(&view))
+    let snapshot = Transaction::begin(file)?;
+    let session = find_session(&snapshot, account, id, horizon)?;
+    session.map_or(Ok(None), |session| session.into_row(&snapshot))
 }
 
 pub(super) fn list_sessions(
@@ -201,50 +188,47 @@ pub(super) fn list_sessions(
     page: Page,
     horizon: u64,
 ) -> Result<Vec<SessionRow>> {
-    let view = Transaction::begin(file)?;
-    let named = query_all(
-        &view,
-        &format!(
-            "SELECT {SESSION_COLUMNS} FROM sessions WHERE {} ORDER BY used DESC LIMIT ?3 OFFSET ?4",
-            used_since(account)
-        ),
-        (
-            account.map(Account::as_bytes),
-            Stamp::from_second(horizon).0,
-            page.take.min(Page::MAX_TAKE) as i64,
-            page.skip as i64,
-        ),
-        StoredSession::from_row,
-    )?;
-    let rows = named
-        .into_iter()
-        .flatten()
-        .map(|named| named.into_row(&view));
+    let snapshot = Transaction::begin(file)?;
+    let condition = used_since(account);
+    let sql = format!(
+        "SELECT {SESSION_COLUMNS} FROM sessions WHERE {condition} \
+         ORDER BY used DESC LIMIT ?3 OFFSET ?4"
+    );
+    let (account, since) = (
+        account.map(Account::as_bytes),
+        Stamp::from_second(horizon).0,
+    );
+    let params = (
+        account,
+        since,
+        page.take.min(Page::MAX_TAKE) as i64,
+        page.skip as i64,
+    );
+    let sessions = query_all(&snapshot, &sql, params, StoredSession::from_row)?;
+    let sessions = sessions.into_iter().flatten();
+    let rows = sessions.map(|session| session.into_row(&snapshot));
     rows.filter_map(Result::transpose).collect()
 }
 
-/// Sessions that have not expired; an index holds all that is read for it.
+/// Counts sessions that have not expired, by an index alone.
 pub(super) fn count_sessions(
     file: &Connection,
     account: Option<&Account>,
     horizon: u64,
 ) -> Result<u64> {
-    let counted = query_first(
-        file,
-        &format!(
-            "SELECT count(*) FROM sessions WHERE {}",
-            used_since(account)
-        ),
-        (
-            account.map(Account::as_bytes),
-            Stamp::from_second(horizon).0,
-        ),
-        |row| column_int(row, 0).unsigned_abs(),
-    )?;
-    Ok(counted.unwrap_or(0))
+    let sql = format!(
+        "SELECT count(*) FROM sessions WHERE {}",
+        used_since(account)
+    );
+    let params = (
+        account.map(Account::as_bytes),
+        Stamp::from_second(horizon).0,
+    );
+    let count = query_first(file, &sql, params, |row| column_int(row, 0).unsigned_abs())?;
+    Ok(count.unwrap_or(0))
 }
 
-/// Sessions of the account `?1`, or of all, which were used since `?2`: for each an index is used.
+/// The condition for sessions of the account `?1`, or of all, used since `?2`. Each form has an index.
 const fn used_since(account: Option<&Account>) -> &'static str {
     match account {
         Some(_) => "account = ?1 AND used >= ?2",
@@ -252,7 +236,7 @@ const fn used_since(account: Option<&Account>) -> &'static str {
     }
 }
 
-/// Reads a few sessions, only to see whether they can be read.
+/// Reads a few sessions to find damage.
 pub(super) fn check_sample(file: &Connection) -> Result<()> {
     for order in ["DESC", "ASC"] {
         let sql = format!("SELECT number FROM sessions ORDER BY used {order} LIMIT {SAMPLE}");
@@ -275,7 +259,7 @@ pub(super) struct StoredGeneration {
     pub(super) state_bytes: usize,
 }
 
-/// The generations of a session, oldest first; of one that cannot be read, its row alone.
+/// The generations of a session, oldest first; for an unreadable one its row alone.
 pub(super) fn list_generations(
     file: &Connection,
     session: i64,

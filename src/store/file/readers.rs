@@ -1,6 +1,6 @@
-//! The connections that read: a few, made when first wanted, used on threads that may block.
+//! The reading connections: a few, opened on demand, used on threads that may block.
 //!
-//! All of them can be closed at once, so that the file can be given another name while nobody has it.
+//! All of them can be closed at once, so that the file can be renamed.
 
 use std::{
     io,
@@ -17,19 +17,19 @@ use tokio::sync::Semaphore;
 use super::{recent_states::RecentStates, schema, writer_gone};
 use crate::store::StoreError;
 
-/// Reads at one time; more wait.
+/// Most reads at one time; more wait.
 const READERS: usize = 4;
-/// Memory for pages of each.
+/// Page cache of each connection.
 const CACHE_KIB: u32 = 2_048;
 
 #[derive(Debug)]
 pub(super) struct Readers {
     path: PathBuf,
     permits: Arc<Semaphore>,
-    /// Connections that rest; `None` while there is no file to read. Locked for reading by each read, so
-    /// that whoever locks it for writing has waited for all of them.
+    /// Idle connections; `None` while there is no file to read. Each read holds a read lock, so a write lock waits for
+    /// all of them.
     idle: RwLock<Option<Mutex<Vec<Connection>>>>,
-    /// Grows whenever another file takes the name.
+    /// Grows with each new file.
     epoch: AtomicU64,
     recent: RecentStates,
 }
@@ -45,9 +45,9 @@ impl Readers {
         }
     }
 
-    /// Reads on a thread that may block; gives back as well which file it was.
+    /// Reads on a thread that may block. The number is the epoch of the file.
     ///
-    /// CANCEL: a read that has begun goes on, and its outcome is dropped.
+    /// CANCEL: a read that has begun goes on, and its result is dropped.
     pub(super) async fn read_blocking<T: Send + 'static>(
         readers: &Arc<Self>,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -61,7 +61,7 @@ impl Readers {
         reading.await.map_err(|_| writer_gone())?
     }
 
-    /// The same on this thread.
+    /// As [`Self::read_blocking`], on this thread.
     pub(super) fn read_here<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -71,18 +71,18 @@ impl Readers {
             return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
         };
         let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let resting = lock().pop();
-        let connected = resting.map_or_else(|| self.open_connection(), Ok);
-        let done = connected.and_then(|file| {
-            let done = read(&file)?;
+        let reused = lock().pop();
+        let opened = reused.map_or_else(|| self.open_connection(), Ok);
+        let result = opened.and_then(|file| {
+            let value = read(&file)?;
             // A connection that met an error is not used again.
             lock().push(file);
-            Ok(done)
+            Ok(value)
         });
-        Ok((done, self.epoch()))
+        Ok((result, self.epoch()))
     }
 
-    /// From now on there is a file.
+    /// Allows reads of a new file.
     pub(super) fn enable_reads(&self) {
         self.epoch.fetch_add(1, SeqCst);
         *self.lock_idle() = Some(Mutex::default());
@@ -94,7 +94,6 @@ impl Readers {
         self.recent.clear();
     }
 
-    /// What is known without reading.
     pub(super) const fn recent(&self) -> &RecentStates {
         &self.recent
     }

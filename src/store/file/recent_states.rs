@@ -1,15 +1,14 @@
-//! What finds need not ask the file for: states that were saved lately, and keys that the file does not
-//! have.
+//! A cache of recently saved states, and of keys that the file does not have.
 //!
-//! The writer commits every change through [`Recent::commit`]: before the commit all that the change
-//! touches is forgotten, after it the new states are put in, and in between the file answers. So nothing
-//! is said here that somebody has already seen replaced in the file.
+//! The writer commits every change through [`RecentStates::commit_changes`]. It removes all changed entries before
+//! the commit and inserts the new states after it. So the cache never has a state that is already replaced in the
+//! file.
 //!
-//! Only exact keys lead to a state. A request whose client echoes the last answer as it came asks for one
-//! first; others read the file.
+//! Only exact keys lead to a state. A client that echoes the last answer unchanged causes a find of one; other finds
+//! read the file.
 //!
-//! Keys are noted as absent by reads only, except those that were written since the read began. The file is locked,
-//! so nobody else changes it.
+//! Only reads add absent keys, except keys written since the read began. The file is locked, so no other process
+//! changes it.
 
 use std::{
     num::NonZeroUsize,
@@ -22,19 +21,18 @@ use super::{
     read::StateHit,
     row::{GenerationHead, KeyPlace, key_place},
 };
-use crate::store::{StateKey, StateToSave, Tenant};
+use crate::store::{StateKey, Tenant};
 
-/// What all states may take.
+/// Most bytes of all states.
 const MAX_BYTES: usize = 8 << 20;
-/// What a state takes beside its own bytes and those of its orders.
+/// Bytes of an entry without its state and commands.
 const OVERHEAD_BYTES: usize = 256;
-/// Keys that are known to be absent. Requests that have the same examples before their question look for
-/// the same ones each time.
+/// Most absent keys. Requests with the same examples before their question search for the same keys.
 const MAX_ABSENT: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
-/// Groups of keys for each of which it is known when the last one was written.
+/// Groups of keys, each with the time of its last write.
 const GROUPS: usize = 1_024;
 
-/// What an exact key leads to, and what a find is held to.
+/// The state of an exact key, with the tenant and key that a find must match.
 #[derive(Debug)]
 struct CachedState {
     tenant: Tenant,
@@ -48,43 +46,39 @@ impl CachedState {
     }
 }
 
-/// What a transaction changes.
+/// The changes of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct BatchChanges {
-    /// Keys that point elsewhere now, or nowhere.
+    /// Keys that moved or were removed.
     keys: Vec<KeyPlace>,
     saved: Vec<(KeyPlace, CachedState)>,
-    /// The orders of a session changed.
-    orders: bool,
+    /// The commands of a session changed.
+    commands: bool,
 }
 
 impl BatchChanges {
-    /// `hit` is what a find of the exact key gives from now on.
-    pub(super) fn add_saved(&mut self, saved: &StateToSave, head: &GenerationHead, hit: StateHit) {
+    /// `hit` is the result of a find of the exact key after the commit.
+    pub(super) fn add_saved(&mut self, tenant: Tenant, head: &GenerationHead, hit: StateHit) {
         self.add_keys(head);
-        let cached = CachedState {
-            tenant: saved.tenant,
-            exact: head.keys.exact,
-            hit,
-        };
-        let place = key_place(head.prefix_group, &head.keys.exact);
-        self.saved.push((place, cached));
+        let exact = head.keys.exact;
+        let place = key_place(head.prefix_group, &exact);
+        self.saved.push((place, CachedState { tenant, exact, hit }));
     }
 
-    /// The keys of a generation that is replaced or removed.
+    /// Adds the keys of a generation that is replaced or removed.
     pub(super) fn add_keys(&mut self, head: &GenerationHead) {
         let keys = head.keys.iter();
         self.keys
             .extend(keys.map(|(_, key)| key_place(head.prefix_group, key)));
     }
 
-    /// Orders are rare: all states are forgotten for them.
-    pub(super) fn add_orders(&mut self) {
-        self.orders = true;
+    /// Commands are rare, so they clear all cached states.
+    pub(super) fn add_commands(&mut self) {
+        self.commands = true;
     }
 }
 
-/// The change after which a read began.
+/// The number of changes when a read began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadSince(u64);
 
@@ -98,7 +92,7 @@ struct RecentTable {
     absent: LruCache<KeyPlace, ()>,
     /// Transactions so far.
     changes: u64,
-    /// By group of keys: the last change of one of them. The highest number while one is being committed.
+    /// The last change by group of keys; the highest number during a commit.
     written: [u64; GROUPS],
 }
 
@@ -115,51 +109,52 @@ impl Default for RecentTable {
 }
 
 impl RecentStates {
-    /// What [`super::read::find`] finds.
+    /// The result of [`super::read::find_state`], from the cache.
     ///
     /// # Errors
-    /// Only the file can tell. What is absent from it may be given to [`Recent::learn_absent`].
+    /// The file must be read. Its absent keys may be given to [`Self::learn_absent`].
     pub(super) fn find_state(
         &self,
         tenant: &Tenant,
-        circle: u64,
+        prefix_group: u64,
         keys: &[StateKey],
         horizon: u64,
     ) -> Result<Option<StateHit>, ReadSince> {
-        let mut held = self.lock_table();
+        let mut table = self.lock_table();
         for (at, key) in keys.iter().enumerate() {
-            let place = key_place(circle, key);
-            if held.absent.get(&place).is_some() {
+            let place = key_place(prefix_group, key);
+            if table.absent.get(&place).is_some() {
                 continue;
             }
-            let cached = held.states.get(&place);
-            // SECURITY: the whole tenant and the whole key are compared, as with a row of the file.
-            let own = cached.filter(|it| it.tenant == *tenant && it.exact == *key);
-            // An old session may have been used since with another of its states.
-            let Some(cached) = own.filter(|it| it.hit.used_s >= horizon) else {
-                return Err(ReadSince(held.changes));
+            return match table.states.get(&place) {
+                // SECURITY: the whole tenant and the whole key are compared, as with a row of the file. An expired hit
+                // needs the file, since the session may have been used with another of its states.
+                Some(CachedState {
+                    tenant: owner,
+                    exact,
+                    hit,
+                }) if owner == tenant && exact == key && hit.used_s >= horizon => {
+                    let mut hit = hit.clone();
+                    hit.found.at = at;
+                    Ok(Some(hit))
+                }
+                _ => Err(ReadSince(table.changes)),
             };
-            let mut hit = cached.hit.clone();
-            hit.found.at = at;
-            return Ok(Some(hit));
         }
         Ok(None)
     }
 
-    /// Takes over which keys a read did not find, except those that were written since it began.
+    /// Adds the keys that a read did not find, except those written since it began.
     pub(super) fn learn_absent(&self, since: ReadSince, absent: Vec<KeyPlace>) {
-        let mut held = self.lock_table();
+        let mut table = self.lock_table();
         for place in absent {
-            if held.written[key_group(&place)] <= since.0 {
-                held.absent.put(place, ());
+            if table.written[key_group(&place)] <= since.0 {
+                table.absent.put(place, ());
             }
         }
     }
 
-    /// Commits a transaction that makes these changes, and takes them over. For the writer alone.
-    ///
-    /// # Errors
-    /// It was not committed.
+    /// Commits a transaction with these changes, and applies them to the cache. For the writer alone.
     pub(super) fn commit_changes(
         &self,
         changes: BatchChanges,
@@ -171,14 +166,14 @@ impl RecentStates {
         committed
     }
 
-    /// Forgets everything, and takes nothing over from reads that began before. For the writer alone.
+    /// Clears the cache, and ignores the absent keys of reads that began earlier. For the writer alone.
     pub(super) fn clear(&self) {
-        let mut held = self.lock_table();
-        held.forget_all_states();
-        held.absent.clear();
-        held.changes += 1;
-        let now = held.changes;
-        held.written.fill(now);
+        let mut table = self.lock_table();
+        table.forget_all_states();
+        table.absent.clear();
+        table.changes += 1;
+        let now = table.changes;
+        table.written.fill(now);
     }
 
     #[cfg(test)]
@@ -186,7 +181,6 @@ impl RecentStates {
         self.lock_table().bytes
     }
 
-    /// Nothing panics while this is held.
     fn lock_table(&self) -> MutexGuard<'_, RecentTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,7 +193,7 @@ impl RecentTable {
             self.absent.pop(place);
             self.forget_state(place);
         }
-        if changes.orders {
+        if changes.commands {
             self.forget_all_states();
         }
     }
@@ -209,8 +203,8 @@ impl RecentTable {
         for place in &changes.keys {
             self.written[key_group(place)] = self.changes;
         }
-        // With orders, some of them may have been saved before the orders changed.
-        if !committed || changes.orders {
+        // With changed commands, the states saved before the change have old ones.
+        if !committed || changes.commands {
             return;
         }
         for (place, state) in changes.saved {

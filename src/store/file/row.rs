@@ -1,22 +1,23 @@
-//! What stands in the file's rows: places, keys, and the checksums that hold them together.
+//! The encoding of rows: places, keys and checksums.
 //!
-//! SECURITY: a row counts only where its checksum fits the tenant that asks, the session and the
-//! key. SQLite checks little of what it reads; a page that was changed or lost gives no state here,
-//! never a wrong one.
+//! SECURITY: a row counts only if its checksum fits the requesting tenant, the session and the key. SQLite checks
+//! little of what it reads. With these checksums a changed or lost page gives no state instead of a wrong one.
 
+use rusqlite::Row;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::sql::column_bytes;
 use crate::store::{Account, SessionId, StateKey, StateKeys, StateToSave, Tenant, key::KeyKind};
 
-/// Generations of one session that can be told apart, as bits.
+/// Bits of a generation's number within its session.
 const NUMBER_BITS: u32 = 24;
 
-/// The row of a generation: those of one session lie side by side.
+/// The row of a generation. The rows of one session lie side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GenerationRow(pub(super) i64);
 
 impl GenerationRow {
-    /// The first and the last that a session may have.
+    /// The first and the last row that a session may have.
     pub(super) const fn session_range(session: i64) -> (Self, Self) {
         let first = session << NUMBER_BITS;
         (Self(first), Self(first | ((1 << NUMBER_BITS) - 1)))
@@ -26,7 +27,7 @@ impl GenerationRow {
         self.0 >> NUMBER_BITS
     }
 
-    /// As a key's row names it.
+    /// The value of a key's row.
     pub(super) const fn to_target(self, kind: KeyKind) -> i64 {
         self.0 << 2 | kind as i64
     }
@@ -37,7 +38,7 @@ impl GenerationRow {
     }
 }
 
-/// Brings together all keys of conversations that begin alike, of one tenant.
+/// Groups the keys of a tenant's conversations with the same opening.
 pub(super) fn hash_prefix_group(tenant: &Tenant, opening: u64) -> u64 {
     let mut mixed = Xxh3::new();
     mixed.update(tenant.id());
@@ -45,13 +46,13 @@ pub(super) fn hash_prefix_group(tenant: &Tenant, opening: u64) -> u64 {
     mixed.digest()
 }
 
-/// Where the row of a key stands: its circle and half of the key, since the whole is compared with its
-/// generation's.
+/// The primary key of a key's row: its prefix group and half of the key. A find compares the whole key with that of
+/// the generation.
 pub(super) type KeyPlace = [u8; 16];
 
-pub(super) fn key_place(circle: u64, key: &StateKey) -> KeyPlace {
+pub(super) fn key_place(prefix_group: u64, key: &StateKey) -> KeyPlace {
     let mut place = [0; 16];
-    place[..8].copy_from_slice(&circle.to_be_bytes());
+    place[..8].copy_from_slice(&prefix_group.to_be_bytes());
     place[8..].copy_from_slice(&key.as_bytes()[..8]);
     place
 }
@@ -60,16 +61,16 @@ pub(super) fn key_place(circle: u64, key: &StateKey) -> KeyPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GenerationHead {
     pub(super) prefix_group: u64,
-    /// Half the answer's digest, enough to tell two answers to the same request apart.
+    /// Half the answer's digest: enough to distinguish two answers to the same request.
     pub(super) answer: u64,
-    /// The bare key saw two answers: remembered so that no third makes it good again.
+    /// The bare key has seen two answers. This stays, so that a third answer does not make it valid again.
     pub(super) ambiguous: bool,
     pub(super) keys: StateKeys,
 }
 
 impl GenerationHead {
     pub(super) const BYTES: usize = 8 + 8 + 1 + 3 * 16;
-    /// Of the checksum, which follows.
+    /// The checksum behind the head.
     const SUM_BYTES: usize = 8;
 
     pub(super) fn from_saved(saved: &StateToSave, ambiguous: bool) -> Self {
@@ -81,7 +82,8 @@ impl GenerationHead {
         }
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
+    /// The stored form, with a checksum over it, its owner and the state.
+    pub(super) fn to_checked_bytes(&self, owner: &GenerationOwner, state: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES + Self::SUM_BYTES);
         bytes.extend_from_slice(&self.prefix_group.to_le_bytes());
         bytes.extend_from_slice(&self.answer.to_le_bytes());
@@ -91,21 +93,15 @@ impl GenerationHead {
         if let Some(gap) = &self.keys.gap {
             bytes.extend_from_slice(gap.as_bytes());
         }
-        bytes
-    }
-
-    /// The stored form, with a checksum over it, whose it is, and the state.
-    pub(super) fn to_checked_bytes(&self, owner: &GenerationOwner, state: &[u8]) -> Vec<u8> {
-        let mut bytes = self.to_bytes();
         let sum = owner.checksum(&bytes, state);
         bytes.extend_from_slice(&sum.to_le_bytes());
         bytes
     }
 
-    /// Reads a stored form, without holding it to its checksum.
-    pub(super) fn parse_unchecked(sealed: &[u8]) -> Option<Self> {
-        let (head, _) = sealed.split_last_chunk::<{ Self::SUM_BYTES }>()?;
-        let (circle, rest) = head.split_first_chunk::<8>()?;
+    /// Parses a stored form without a check of its checksum.
+    pub(super) fn parse_unchecked(stored: &[u8]) -> Option<Self> {
+        let (head, _) = stored.split_last_chunk::<{ Self::SUM_BYTES }>()?;
+        let (prefix_group, rest) = head.split_first_chunk::<8>()?;
         let (answer, rest) = rest.split_first_chunk::<8>()?;
         let (flags, rest) = rest.split_first()?;
         let (exact, rest) = rest.split_first_chunk::<16>()?;
@@ -116,7 +112,7 @@ impl GenerationHead {
             _ => Some(StateKey::from_bytes(gap.try_into().ok()?)),
         };
         Some(Self {
-            prefix_group: u64::from_le_bytes(*circle),
+            prefix_group: u64::from_le_bytes(*prefix_group),
             answer: u64::from_le_bytes(*answer),
             ambiguous: flags & 1 == 1,
             keys: StateKeys {
@@ -127,20 +123,20 @@ impl GenerationHead {
         })
     }
 
-    /// Reads a stored form, if it and the state are as they were written for that owner.
+    /// Parses a stored form if its checksum fits the owner and the state.
     pub(super) fn parse_checked(
-        sealed: &[u8],
+        stored: &[u8],
         owner: &GenerationOwner,
         state: &[u8],
     ) -> Option<Self> {
-        let (head, sum) = sealed.split_last_chunk::<{ Self::SUM_BYTES }>()?;
+        let (head, sum) = stored.split_last_chunk::<{ Self::SUM_BYTES }>()?;
         (owner.checksum(head, state) == u64::from_le_bytes(*sum))
-            .then(|| Self::parse_unchecked(sealed))
+            .then(|| Self::parse_unchecked(stored))
             .flatten()
     }
 }
 
-/// Whose a generation is.
+/// Tenant and session of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GenerationOwner {
     pub(super) tenant: Tenant,
@@ -149,18 +145,19 @@ pub(super) struct GenerationOwner {
 
 impl GenerationOwner {
     pub(super) fn from_saved(saved: &StateToSave) -> Self {
-        Self {
-            tenant: saved.tenant,
-            session: saved.session,
-        }
+        let StateToSave {
+            tenant, session, ..
+        } = *saved;
+        Self { tenant, session }
     }
 
-    /// The owner that a row of `sessions` names; `None` where the row is not one.
-    pub(super) fn from_columns(account: &[u8], tenant: &[u8], session: &[u8]) -> Option<Self> {
-        let account = Account::from_bytes(account.try_into().ok()?);
+    /// Reads the columns `account`, `tenant` and `session` from index `first` on; `None` if one has another length.
+    pub(super) fn from_columns(row: &Row<'_>, first: usize) -> Option<Self> {
+        let digest = |at| column_bytes(row, first + at).try_into().ok();
+        let account = Account::from_bytes(digest(0)?);
         Some(Self {
-            tenant: Tenant::from_parts(tenant.try_into().ok()?, account),
-            session: SessionId::from_bytes(session.try_into().ok()?),
+            tenant: Tenant::from_parts(digest(1)?, account),
+            session: SessionId::from_bytes(digest(2)?),
         })
     }
 
@@ -174,27 +171,28 @@ impl GenerationOwner {
         sum.digest()
     }
 
-    /// Orders as they are stored: with a checksum, and as nothing where there are none.
-    pub(super) fn encode_commands(&self, orders: &[u8]) -> Vec<u8> {
-        match orders {
-            [] => Vec::new(),
-            orders => [&self.checksum(b"orders", orders).to_le_bytes()[..], orders].concat(),
+    /// The stored form of commands: behind a checksum; empty without commands.
+    pub(super) fn encode_commands(&self, commands: &[u8]) -> Vec<u8> {
+        if commands.is_empty() {
+            return Vec::new();
         }
+        let sum = self.checksum(b"orders", commands).to_le_bytes();
+        [&sum[..], commands].concat()
     }
 
-    /// Orders that cannot be read are none.
-    pub(super) fn decode_commands<'a>(&self, sealed: &'a [u8]) -> &'a [u8] {
-        match sealed.split_first_chunk::<8>() {
-            Some((sum, orders)) if self.checksum(b"orders", orders) == u64::from_le_bytes(*sum) => {
-                orders
-            }
-            _ => &[],
+    /// Commands whose checksum does not fit are dropped.
+    pub(super) fn decode_commands<'a>(&self, stored: &'a [u8]) -> &'a [u8] {
+        let Some((sum, commands)) = stored.split_first_chunk() else {
+            return &[];
+        };
+        match self.checksum(b"orders", commands) == u64::from_le_bytes(*sum) {
+            true => commands,
+            false => &[],
         }
     }
 }
 
-/// When a session was used, finer than the clock's seconds, so that an order is kept among those of
-/// the same second.
+/// The time of a session's use: a second and a counter, which keeps the order within a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stamp(pub(super) i64);
 
@@ -202,8 +200,8 @@ impl Stamp {
     const BITS: u32 = 20;
 
     pub(super) const fn from_second(second: u64) -> Self {
-        const MOST: u64 = (1 << (63 - Stamp::BITS)) - 1;
-        let second = if second > MOST { MOST } else { second };
+        const MAX: u64 = (1 << (63 - Stamp::BITS)) - 1;
+        let second = if second > MAX { MAX } else { second };
         Self((second as i64) << Self::BITS)
     }
 
@@ -211,12 +209,12 @@ impl Stamp {
         (self.0.unsigned_abs()) >> Self::BITS
     }
 
-    /// One of this second, as far behind its first.
+    /// The stamp of the same second with this counter.
     pub(super) const fn with_offset(self, nth: i64) -> Self {
         Self(self.0 | nth & ((1 << Self::BITS) - 1))
     }
 
-    /// The one after this in that second.
+    /// A stamp of `second`, after this one if that is of the same second.
     pub(super) fn next_stamp(self, second: u64) -> Self {
         let first = Self::from_second(second);
         match self.second() == first.second() {
@@ -232,48 +230,32 @@ mod tests {
     use crate::store::tests::{saved, session, tenant};
 
     #[test]
-    fn heads_are_read_as_written_and_for_their_owner_alone() {
+    fn a_head_is_read_only_for_its_owner_and_state() {
+        let parse = GenerationHead::parse_checked;
         for (gap, ambiguous) in [(true, false), (false, true)] {
             let mut saved = saved(tenant("a"), session(1), 10);
             saved.keys.gap = saved.keys.gap.filter(|_| gap);
-            let (head, owner) = (
-                GenerationHead::from_saved(&saved, ambiguous),
-                GenerationOwner::from_saved(&saved),
-            );
-            let sealed = head.to_checked_bytes(&owner, b"state");
-            assert_eq!(
-                GenerationHead::parse_checked(&sealed, &owner, b"state"),
-                Some(head)
-            );
-            assert_eq!(GenerationHead::parse_unchecked(&sealed), Some(head));
-            assert_eq!(
-                GenerationHead::parse_checked(&sealed, &owner, b"other"),
-                None
-            );
+            let head = GenerationHead::from_saved(&saved, ambiguous);
+            let owner = GenerationOwner::from_saved(&saved);
+            let stored = head.to_checked_bytes(&owner, b"state");
+            assert_eq!(parse(&stored, &owner, b"state"), Some(head));
+            assert_eq!(GenerationHead::parse_unchecked(&stored), Some(head));
+            assert_eq!(parse(&stored, &owner, b"other"), None);
             for (tenant, session) in [(tenant("b"), session(1)), (tenant("a"), session(2))] {
                 let owner = GenerationOwner { tenant, session };
-                assert_eq!(
-                    GenerationHead::parse_checked(&sealed, &owner, b"state"),
-                    None
-                );
+                assert_eq!(parse(&stored, &owner, b"state"), None);
             }
-            for at in 0..sealed.len() {
-                assert_eq!(
-                    GenerationHead::parse_checked(&sealed[..at], &owner, b"state"),
-                    None
-                );
-                let mut changed = sealed.clone();
+            for at in 0..stored.len() {
+                assert_eq!(parse(&stored[..at], &owner, b"state"), None);
+                let mut changed = stored.clone();
                 changed[at] ^= 1;
-                assert_eq!(
-                    GenerationHead::parse_checked(&changed, &owner, b"state"),
-                    None
-                );
+                assert_eq!(parse(&changed, &owner, b"state"), None);
             }
         }
     }
 
     #[test]
-    fn stamps_keep_an_order_within_a_second() {
+    fn stamps_keep_their_order_within_a_second() {
         let mut stamp = Stamp::default();
         for second in [7, 7, 7, 8, 8] {
             let next = stamp.next_stamp(second);

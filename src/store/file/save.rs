@@ -1,5 +1,4 @@
-//! What is written of sessions. All of it within a transaction of the writer's, and what is refused
-//! is refused before anything was written for it.
+//! Writes of sessions, within a transaction of the writer. A refused save writes nothing.
 
 use bytes::Bytes;
 use rusqlite::{Connection, Result};
@@ -15,23 +14,20 @@ use crate::store::{
     retention::{self, RetainedGeneration},
 };
 
-/// Files a state under all its keys, and as its session's newest.
+/// Saves a state under all its keys, and as its session's newest.
 pub(super) fn save_state(
     batch: &mut Batch<'_>,
     saved: &StateToSave,
     WriteTime { used, .. }: WriteTime,
 ) -> WriteResult {
     let owner = GenerationOwner::from_saved(saved);
-    let (session, orders) = match find_owned_session(batch, &owner)? {
+    let (session, commands) = match find_owned_session(batch, &owner)? {
         // SECURITY: the end users of one account may know each other's session ids.
         Some((_, None)) => return Ok(Err(StoreError::Foreign)),
-        Some((session, Some(orders))) => {
-            execute(
-                batch,
-                "UPDATE sessions SET saved_s = ?2, used = ?3 WHERE number = ?1",
-                (session, used.second() as i64, used.0),
-            )?;
-            (session, orders)
+        Some((session, Some(commands))) => {
+            let sql = "UPDATE sessions SET saved_s = ?2, used = ?3 WHERE number = ?1";
+            execute(batch, sql, (session, used.second() as i64, used.0))?;
+            (session, commands)
         }
         None => (insert_session(batch, &owner, used)?, Bytes::new()),
     };
@@ -50,7 +46,7 @@ pub(super) fn save_state(
     let row = match kept.last() {
         None => low,
         Some(newest) if newest.row == high => {
-            // No more numbers: the session begins with this state again.
+            // The session has no more numbers, so it starts over with this state.
             for stored in kept.drain(..) {
                 remove_generation(batch, &stored)?;
             }
@@ -58,33 +54,25 @@ pub(super) fn save_state(
         }
         Some(newest) => GenerationRow(newest.row.0 + 1),
     };
-    execute(
-        batch,
-        "INSERT INTO generations (place, head, state) VALUES (?1, ?2, ?3)",
-        (
-            row.0,
-            head.to_checked_bytes(&owner, &saved.state),
-            &saved.state[..],
-        ),
-    )?;
+    let sql = "INSERT INTO generations (place, head, state) VALUES (?1, ?2, ?3)";
+    let checked = head.to_checked_bytes(&owner, &saved.state);
+    execute(batch, sql, (row.0, checked, &saved.state[..]))?;
     for (kind, key) in head.keys.iter() {
-        execute(
-            batch,
-            "REPLACE INTO keys (place, target) VALUES (?1, ?2)",
-            (key_place(head.prefix_group, key), row.to_target(kind)),
-        )?;
+        let sql = "REPLACE INTO keys (place, target) VALUES (?1, ?2)";
+        let place = key_place(head.prefix_group, key);
+        execute(batch, sql, (place, row.to_target(kind)))?;
     }
     let found = FoundState {
         at: 0,
         state: saved.state.clone(),
-        commands: orders,
+        commands,
     };
     let hit = StateHit {
         found,
         session,
         used_s: used.second(),
     };
-    batch.changes.add_saved(saved, &head, hit);
+    batch.changes.add_saved(saved.tenant, &head, hit);
     kept.push(StoredGeneration {
         row,
         head,
@@ -96,25 +84,25 @@ pub(super) fn save_state(
     Ok(Ok(true))
 }
 
-/// Replaces the orders of a session, without using it. Returns whether it is there.
+/// Replaces the commands of a session, without a use of it.
 pub(super) fn put_commands(
     batch: &mut Batch<'_>,
     account: Option<&Account>,
     id: SessionId,
-    orders: &Bytes,
+    commands: &Bytes,
     WriteTime { horizon, .. }: WriteTime,
 ) -> WriteResult {
-    let Some(named) = read::find_session(batch, account, id, horizon)? else {
+    let Some(session) = read::find_session(batch, account, id, horizon)? else {
         return Ok(Ok(false));
     };
-    batch.changes.add_orders();
+    batch.changes.add_commands();
     let sql = "UPDATE sessions SET orders = ?2 WHERE number = ?1";
-    let sealed = named.owner.encode_commands(orders);
-    Ok(Ok(execute(batch, sql, (named.number, sealed))? > 0))
+    let stored = session.owner.encode_commands(commands);
+    Ok(Ok(execute(batch, sql, (session.number, stored))? > 0))
 }
 
-/// Makes a session young. States of it that are known without reading keep the time of their save: that is
-/// too early at most, and then the file is asked.
+/// Updates the last use of a session. Cached states keep the time of their save. That can only be too early, and then
+/// a find reads the file.
 pub(super) fn touch_session(
     file: &Connection,
     session: i64,
@@ -124,7 +112,7 @@ pub(super) fn touch_session(
     Ok(Ok(execute(file, sql, (session, used.0))? > 0))
 }
 
-/// Removes a session with all that belongs to it; returns whether it was there.
+/// Removes a session with its generations and keys; `false` if there is no such session.
 pub(super) fn remove_session(batch: &mut Batch<'_>, session: i64) -> Result<bool> {
     for stored in read::list_generations(batch, session)? {
         match stored {
@@ -132,19 +120,18 @@ pub(super) fn remove_session(batch: &mut Batch<'_>, session: i64) -> Result<bool
             Err(unreadable) => delete_generation_row(batch, unreadable)?,
         }
     }
-    let there = execute(batch, "DELETE FROM sessions WHERE number = ?1", [session])? > 0;
-    if there {
-        batch.totals.sessions = batch.totals.sessions.saturating_sub(1);
-    }
-    Ok(there)
+    let removed = execute(batch, "DELETE FROM sessions WHERE number = ?1", [session])? > 0;
+    let sessions = &mut batch.totals.sessions;
+    *sessions = sessions.saturating_sub(u64::from(removed));
+    Ok(removed)
 }
 
-/// A session by its id. The plus keeps the index of accounts out of it: whoever has no keys has one account
-/// for all sessions.
+/// A session by its id. The plus prevents a use of the index of accounts: without client keys, all sessions have one
+/// account.
 const SESSION_BY_ID_SQL: &str =
     "SELECT number, tenant, orders FROM sessions WHERE session = ?1 AND +account = ?2";
 
-/// The number of the session saved to, and its orders if it is the tenant's own.
+/// The number of the owner's session, and its commands if it belongs to the same tenant.
 fn find_owned_session(
     file: &Connection,
     owner: &GenerationOwner,
@@ -152,9 +139,9 @@ fn find_owned_session(
     let account = owner.tenant.account();
     let params = (owner.session.as_bytes(), account.as_bytes());
     query_first(file, SESSION_BY_ID_SQL, params, |row| {
-        let own = column_bytes(row, 1) == owner.tenant.id();
-        let orders = || Bytes::copy_from_slice(owner.decode_commands(column_bytes(row, 2)));
-        (column_int(row, 0), own.then(orders))
+        let is_same = column_bytes(row, 1) == owner.tenant.id();
+        let commands = || Bytes::copy_from_slice(owner.decode_commands(column_bytes(row, 2)));
+        (column_int(row, 0), is_same.then(commands))
     })
 }
 
@@ -178,7 +165,7 @@ fn insert_session(batch: &mut Batch<'_>, owner: &GenerationOwner, used: Stamp) -
     Ok(number)
 }
 
-/// Whether the bare key has seen another answer than this one.
+/// Whether the bare key has seen another answer.
 fn is_ambiguous(file: &Connection, saved: &StateToSave) -> Result<bool> {
     let bare = &saved.keys.bare;
     let place = key_place(hash_prefix_group(&saved.tenant, saved.opening), bare);
@@ -190,22 +177,19 @@ fn is_ambiguous(file: &Connection, saved: &StateToSave) -> Result<bool> {
     let head = query_first(file, sql, [row.0], |row| {
         GenerationHead::parse_unchecked(column_bytes(row, 0))
     })?;
-    let seen = head
-        .flatten()
-        .filter(|head| head.keys.get(kind) == Some(bare));
+    let seen = head.flatten();
+    let seen = seen.filter(|head| head.keys.get(kind) == Some(bare));
     Ok(seen.is_some_and(|seen| seen.ambiguous || seen.answer != saved.answer as u64))
 }
 
-/// Removes a generation and the keys that still point to it; those that went over to another stay.
+/// Removes a generation and the keys that still point to it; keys that moved to another generation stay.
 fn remove_generation(batch: &mut Batch<'_>, stored: &StoredGeneration) -> Result<()> {
     let StoredGeneration { row, head, .. } = stored;
     batch.changes.add_keys(head);
     for (kind, key) in head.keys.iter() {
-        execute(
-            batch,
-            "DELETE FROM keys WHERE place = ?1 AND target = ?2",
-            (key_place(head.prefix_group, key), row.to_target(kind)),
-        )?;
+        let sql = "DELETE FROM keys WHERE place = ?1 AND target = ?2";
+        let place = key_place(head.prefix_group, key);
+        execute(batch, sql, (place, row.to_target(kind)))?;
     }
     delete_generation_row(batch, *row)
 }
@@ -228,15 +212,14 @@ mod tests {
     use crate::store::file::schema;
 
     #[test]
-    fn a_session_is_found_by_its_id_however_many_an_account_has() {
+    fn a_session_is_found_by_the_index_of_ids() {
         let file = Connection::open_in_memory().unwrap();
         for table in schema::TABLES {
             file.execute_batch(table).unwrap();
         }
-        let mut asked = file
-            .prepare(&format!("EXPLAIN QUERY PLAN {SESSION_BY_ID_SQL}"))
-            .unwrap();
-        let mut rows = asked.query(([0u8; 16], [0u8; 16])).unwrap();
+        let sql = format!("EXPLAIN QUERY PLAN {SESSION_BY_ID_SQL}");
+        let mut statement = file.prepare(&sql).unwrap();
+        let mut rows = statement.query(([0u8; 16], [0u8; 16])).unwrap();
         let plan: String = rows.next().unwrap().unwrap().get("detail").unwrap();
         assert!(plan.contains("USING INDEX sessions_by_id"), "{plan}");
     }

@@ -1,9 +1,8 @@
-//! The tables, and how a connection to them is set.
+//! The tables, and the settings of connections.
 //!
-//! Rows of one session lie side by side in `generations`, so that what goes makes room for what
-//! comes; keys of one conversation lie side by side in `keys`, so that a whole chain is asked for in
-//! one page. There is no automatic vacuum: it costs with every write, and a file that was once large
-//! will be so again; free pages are used before it grows.
+//! Rows of one session lie side by side in `generations`, so that removed rows make room for new ones. Keys of one
+//! conversation lie side by side in `keys`, so that a whole chain is read from one page. There is no automatic
+//! vacuum, since it slows every write, and free pages are reused before the file grows.
 
 use std::{path::Path, time::Duration};
 
@@ -12,13 +11,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::sql::{column_bytes, execute, query_first};
 
-/// Marks a file as ours: "Plim".
+/// Marks a file of the proxy: "Plim".
 pub(super) const APPLICATION: i32 = 0x506c_696d;
-/// Changes with the meaning of anything in the file.
+/// To be changed with the meaning of anything in the file.
 pub(super) const FORMAT: i32 = 1;
 
-/// Every format keeps `meta` with the row `format`, so that a release that is too old can tell a
-/// newer file from a damaged one.
+/// Every format keeps `meta` with the row `format`, by which an older release distinguishes a newer file from a
+/// damaged one.
 pub(super) const TABLES: [&str; 9] = [
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE sessions (number INTEGER PRIMARY KEY, account BLOB NOT NULL, \
@@ -35,13 +34,13 @@ pub(super) const TABLES: [&str; 9] = [
     "CREATE INDEX shared_by_version ON shared (version)",
 ];
 
-/// How long a connection waits for another one's lock: only tools from outside hold any.
+/// How long a connection waits for a lock; only external tools hold one.
 const BUSY: Duration = Duration::from_millis(200);
-/// Statements that stay prepared.
+/// Most cached prepared statements.
 const STATEMENTS: usize = 48;
 
-/// A connection to the file, which must be there; nothing of the file is changed. It never carries
-/// the log over when it is closed: another file may have taken the name of this one.
+/// Opens an existing file without changing it. Closing the connection runs no checkpoint, since another file may have
+/// taken the name.
 pub(super) fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let file = Connection::open_with_flags(path, flags)?;
@@ -51,8 +50,8 @@ pub(super) fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
     Ok(file)
 }
 
-/// Sets a connection to a file of ours. It never carries the log over by itself. No file is mapped
-/// into memory, since one that was cut short would end the process.
+/// Configures a connection. It runs no checkpoint by itself. The file is not mapped into memory, since a truncated
+/// file would end the process.
 pub(super) fn configure_connection(file: &Connection, cache_kib: u32) -> rusqlite::Result<()> {
     file.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0; \
@@ -62,20 +61,20 @@ pub(super) fn configure_connection(file: &Connection, cache_kib: u32) -> rusqlit
     ))
 }
 
-/// Carries the log over into the file, as far as nobody has to wait. Returns the pages that the log had when
-/// that began.
+/// Copies the write-ahead log into the file, as far as no connection has to wait. Returns the pages of the log at the
+/// beginning.
 pub(super) fn checkpoint_log(file: &Connection) -> rusqlite::Result<i64> {
     file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
 }
 
-/// Carries the whole log over, and lets the last connection that is closed remove it.
+/// Copies the whole write-ahead log into the file, and lets the last connection remove it.
 pub(super) fn truncate_log(file: &Connection) -> rusqlite::Result<()> {
     file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
         .map(drop)
 }
 
-/// Makes the tables in an empty file, all at once.
+/// Creates the tables in an empty file, in one transaction.
 pub(super) fn create_tables(file: &Connection) -> rusqlite::Result<()> {
     let all = TABLES.join("; ");
     file.execute_batch(&format!(
@@ -86,7 +85,7 @@ pub(super) fn create_tables(file: &Connection) -> rusqlite::Result<()> {
     file.execute_batch("COMMIT")
 }
 
-/// A number of `meta`, if it is there as it was written.
+/// A number of `meta`; `None` if it is absent or its checksum does not fit.
 pub(super) fn read_meta(file: &Connection, name: &str) -> rusqlite::Result<Option<u64>> {
     let sql = "SELECT value FROM meta WHERE name = ?1";
     let value = query_first(file, sql, [name], |row| {
@@ -98,7 +97,7 @@ pub(super) fn read_meta(file: &Connection, name: &str) -> rusqlite::Result<Optio
 
 pub(super) fn write_meta(file: &Connection, name: &str, value: u64) -> rusqlite::Result<()> {
     let value = value.to_le_bytes();
-    let sealed = [value, xxh3_64(&value).to_le_bytes()].concat();
+    let stored = [value, xxh3_64(&value).to_le_bytes()].concat();
     let sql = "REPLACE INTO meta (name, value) VALUES (?1, ?2)";
-    execute(file, sql, (name, sealed)).map(drop)
+    execute(file, sql, (name, stored)).map(drop)
 }

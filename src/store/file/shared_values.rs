@@ -1,4 +1,4 @@
-//! What no session owns, in a table of its own.
+//! The table of shared values, which belong to no session.
 
 use bytes::Bytes;
 use rusqlite::{Connection, Result};
@@ -10,8 +10,7 @@ use super::{
 };
 use crate::store::MAX_SHARED;
 
-/// Puts a value in the place of the one of that name before; beyond the bound, what was not given
-/// for longest goes.
+/// Replaces the value of a name; beyond [`MAX_SHARED`] names, the name published longest ago goes.
 pub(super) fn put_shared(batch: &mut Batch<'_>, name: &[u8], value: &[u8]) -> WriteResult {
     let version = batch.totals.shared_version + 1;
     let params = (name, value, version as i64, checksum_shared(name, value));
@@ -27,14 +26,14 @@ pub(super) fn put_shared(batch: &mut Batch<'_>, name: &[u8], value: &[u8]) -> Wr
     Ok(Ok(true))
 }
 
-/// All names and values that can be read.
+/// All names and values whose checksums fit.
 pub(super) fn read_all_shared(file: &Connection) -> Result<Vec<(Bytes, Bytes)>> {
-    let named = query_all(file, "SELECT name, value, sum FROM shared", [], |row| {
+    let rows = query_all(file, "SELECT name, value, sum FROM shared", [], |row| {
         let (name, value) = (column_bytes(row, 0), column_bytes(row, 1));
-        let sound = checksum_shared(name, value) == column_int(row, 2);
-        sound.then(|| (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)))
+        let is_sound = checksum_shared(name, value) == column_int(row, 2);
+        is_sound.then(|| (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)))
     })?;
-    Ok(named.into_iter().flatten().collect())
+    Ok(rows.into_iter().flatten().collect())
 }
 
 fn checksum_shared(name: &[u8], value: &[u8]) -> i64 {

@@ -1,15 +1,14 @@
-//! Short forms of what is asked of SQLite. All statements stay prepared.
+//! Short forms of SQLite calls. All statements stay prepared.
 
 use std::ops::Deref;
 
 use rusqlite::{Connection, Params, Result, Row, Statement, types::ValueRef};
 
-/// Executes a statement, and returns how many rows it changed.
+/// Returns the number of changed rows.
 pub(super) fn execute(file: &Connection, sql: &str, params: impl Params) -> Result<usize> {
     file.prepare_cached(sql)?.execute(params)
 }
 
-/// The first row of an answer, if there is one.
 pub(super) fn query_first<T>(
     file: &Connection,
     sql: &str,
@@ -19,37 +18,35 @@ pub(super) fn query_first<T>(
     query_first_prepared(&mut *file.prepare_cached(sql)?, params, read)
 }
 
-/// The same of a statement that is asked several times.
+/// As [`query_first`], for a statement that is used several times.
 pub(super) fn query_first_prepared<T>(
-    asked: &mut Statement<'_>,
+    statement: &mut Statement<'_>,
     params: impl Params,
     read: impl FnOnce(&Row<'_>) -> T,
 ) -> Result<Option<T>> {
-    let mut rows = asked.query(params)?;
+    let mut rows = statement.query(params)?;
     Ok(rows.next()?.map(read))
 }
 
-/// All rows of an answer.
 pub(super) fn query_all<T>(
     file: &Connection,
     sql: &str,
     params: impl Params,
     read: impl Fn(&Row<'_>) -> T,
 ) -> Result<Vec<T>> {
-    let mut asked = file.prepare_cached(sql)?;
-    let rows = asked.query_map(params, |row| Ok(read(row)))?;
+    let mut statement = file.prepare_cached(sql)?;
+    let rows = statement.query_map(params, |row| Ok(read(row)))?;
     rows.collect()
 }
 
-/// A number that SQLite knows of the file.
 pub(super) fn read_pragma(file: &Connection, name: &str) -> Result<i64> {
-    let asked = query_first(file, &format!("PRAGMA {name}"), [], |row| {
+    let value = query_first(file, &format!("PRAGMA {name}"), [], |row| {
         column_int(row, 0)
     })?;
-    Ok(asked.unwrap_or(0))
+    Ok(value.unwrap_or(0))
 }
 
-/// A column's bytes; none where it holds something else.
+/// A column's bytes; empty for another type.
 pub(super) fn column_bytes<'a>(row: &'a Row<'_>, at: usize) -> &'a [u8] {
     match row.get_ref(at) {
         Ok(ValueRef::Blob(bytes)) => bytes,
@@ -57,7 +54,7 @@ pub(super) fn column_bytes<'a>(row: &'a Row<'_>, at: usize) -> &'a [u8] {
     }
 }
 
-/// A column's number; 0 where it holds something else.
+/// A column's number; 0 for another type.
 pub(super) fn column_int(row: &Row<'_>, at: usize) -> i64 {
     match row.get_ref(at) {
         Ok(ValueRef::Integer(number)) => number,
@@ -65,8 +62,7 @@ pub(super) fn column_int(row: &Row<'_>, at: usize) -> i64 {
     }
 }
 
-/// Several statements as one: a view of the file that stays as it is, or a change that lands whole or
-/// not at all. Undone when dropped, unless it was committed.
+/// A snapshot for reads, or an atomic change. Rolled back when dropped, unless it is committed.
 pub(super) struct Transaction<'f>(&'f Connection);
 
 impl<'f> Transaction<'f> {
@@ -93,7 +89,7 @@ impl Drop for Transaction<'_> {
         if !self.0.is_autocommit()
             && let Err(error) = execute(self.0, "ROLLBACK", [])
         {
-            tracing::warn!(%error, "a transaction of the store was not rolled back");
+            tracing::warn!(%error, "cannot roll back a transaction of the store");
         }
     }
 }

@@ -1,45 +1,43 @@
-//! What waits for the writer, and how much of it goes into one transaction.
+//! The writer's queue, and the groups of jobs for one transaction.
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::batch::{Batch, WriteResult, WriteTime};
 use crate::store::StoreError;
 
-/// Jobs of one transaction.
+/// Most jobs of one transaction.
 const MAX_GROUP: usize = 128;
 
-/// Writes something as a part of a transaction.
 pub(super) type WriteFn = Box<dyn Fn(&mut Batch<'_>, WriteTime) -> WriteResult + Send>;
 
-/// Something for the writer to do.
 pub(super) enum JobKind {
-    /// In a transaction, and once more where that failed.
+    /// Runs in a transaction, and once more alone if that fails.
     Write(WriteFn),
-    /// Time went by.
+    /// Lets the writer check the limits.
     Tick,
-    /// The log is too long.
+    /// Copies the rest of a long log.
     Checkpoint,
-    /// A reader met damage in the file of that epoch.
+    /// A reader found damage in the file of this epoch.
     Damaged { epoch: u64 },
 }
 
 pub(super) struct WriterJob {
     pub(super) kind: JobKind,
-    /// Where somebody waits for it.
+    /// `None` if the sender does not wait.
     pub(super) answer: Option<oneshot::Sender<Result<bool, StoreError>>>,
 }
 
 impl WriterJob {
-    pub(super) fn send_answer(self, done: Result<bool, StoreError>) {
+    pub(super) fn send_answer(self, result: Result<bool, StoreError>) {
         if let Some(answer) = self.answer {
-            // Whoever does not wait any more does not want to know.
-            let _ = answer.send(done);
+            // An error means that the sender has gone.
+            let _ = answer.send(result);
         }
     }
 }
 
-/// The next group; waits for its first job, unless the writer has `more` to do: then there may be none.
-/// `None` once nobody can ask any more.
+/// The next group. It waits for a first job, unless the writer has `more` to do: then the group may be empty. `None`
+/// once the queue is closed.
 pub(super) fn take_group(
     jobs: &mut mpsc::Receiver<WriterJob>,
     more: bool,
@@ -49,9 +47,9 @@ pub(super) fn take_group(
         group.push(jobs.blocking_recv()?);
     }
     while group.len() < MAX_GROUP
-        && let Ok(asked) = jobs.try_recv()
+        && let Ok(job) = jobs.try_recv()
     {
-        group.push(asked);
+        group.push(job);
     }
     Some(group)
 }
@@ -61,14 +59,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_waits_goes_into_one_group() {
+    fn waiting_jobs_go_into_one_group_up_to_its_limit() {
         let (jobs, mut queue) = mpsc::channel(MAX_GROUP * 2);
         for _ in 0..MAX_GROUP + 3 {
-            let asked = WriterJob {
-                kind: JobKind::Tick,
-                answer: None,
-            };
-            jobs.try_send(asked).ok().unwrap();
+            let (kind, answer) = (JobKind::Tick, None);
+            jobs.try_send(WriterJob { kind, answer }).ok().unwrap();
         }
         drop(jobs);
         assert_eq!(take_group(&mut queue, false).unwrap().len(), MAX_GROUP);

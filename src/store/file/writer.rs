@@ -1,9 +1,8 @@
-//! The one thread that writes.
+//! The only thread that writes.
 //!
-//! It takes all that waits, writes it in one transaction, and answers after that: so a save waits
-//! for the one before, and a hundred at once for one. Where a transaction fails, each of its jobs is
-//! tried alone, so that none fails for another. It outlives every fault: what it cannot do it says, and
-//! what is damaged it begins anew.
+//! It writes all waiting jobs in one transaction and answers them after the commit. So a save waits for the previous
+//! transaction only, however many saves wait. If a transaction fails, each of its jobs is tried alone, so that no job
+//! fails because of another. The thread survives every error: it logs the error and replaces a damaged file.
 
 use std::{
     io,
@@ -32,16 +31,15 @@ use super::{
 };
 use crate::store::{StoreError, limits::StoreLimits};
 
-/// Jobs after which the log is carried over into the file.
+/// Jobs between two checkpoints of the log.
 const CHECKPOINT_AFTER: usize = 1_024;
-/// Jobs after which it is seen whether the file holds too much, or what is too old; the keeper has that
-/// seen every few seconds in any case.
-const LOOK_AFTER: usize = 32;
+/// Jobs between two checks of the limits. The checkpointer's ticks cause checks too.
+const EXPIRE_AFTER: usize = 32;
 
-/// How soon opening the file is tried again.
+/// The pause between two tries to open the file.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What became of each job of a group.
+/// The results of a group's jobs.
 type Outcomes = Vec<Result<bool, StoreError>>;
 
 struct OpenFile {
@@ -54,105 +52,103 @@ pub(super) struct Writer {
     readers: Arc<Readers>,
     /// `None` while it cannot be opened.
     open: Option<OpenFile>,
-    /// When opening was tried last, and failed, which was told in the log.
+    /// The last failed try to open the file, which is logged.
     failed_open_at: Option<Instant>,
     limits: StoreLimits,
     stamp: Stamp,
-    /// The version of what is shared, for all.
+    /// The version of the shared values.
     version: Arc<AtomicU64>,
 }
 
 impl Writer {
-    /// Takes the place, and opens the file in it.
+    /// Locks a directory and opens the file in it.
     pub(super) fn open_directory(
         directory: &Path,
         limits: StoreLimits,
         version: Arc<AtomicU64>,
     ) -> Result<(Self, Arc<Readers>), OpenFileError> {
-        let place = LockedFile::lock_directory(directory)?;
-        let readers = Arc::new(Readers::new(place.path().to_owned()));
+        let locked_file = LockedFile::lock_directory(directory)?;
+        let readers = Arc::new(Readers::new(locked_file.path().to_owned()));
         let mut writer = Self {
+            locked_file,
             readers: Arc::clone(&readers),
             open: None,
             failed_open_at: None,
             limits,
             stamp: Stamp::default(),
             version,
-            locked_file: place,
         };
         match writer.open_file() {
             Err(newer @ OpenFileError::Newer { .. }) => Err(newer),
-            // Any other fault is told in the log, and may pass.
+            // Any other error is logged, and opening is tried again.
             _ => Ok((writer, readers)),
         }
     }
 
-    /// Goes to work, until nobody can ask any more.
+    /// Starts the writer and the checkpointer, which run until the queue is closed.
     pub(super) fn spawn_threads(
         self,
         queue: mpsc::Receiver<WriterJob>,
         jobs: mpsc::WeakSender<WriterJob>,
     ) -> io::Result<JoinHandle<()>> {
         let readers = Arc::clone(&self.readers);
-        let (carry, due) = sync_channel(1);
-        let keeper = thread::Builder::new()
-            .name("store-keeper".to_owned())
+        let (checkpoint_due, due) = sync_channel(1);
+        let checkpointer = thread::Builder::new()
+            .name("store-log".to_owned())
             .spawn(move || checkpointer::run_checkpointer(&readers, &jobs, &due))?;
         thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || self.run_jobs(queue, carry, keeper))
+            .spawn(move || self.run_jobs(queue, checkpoint_due, checkpointer))
     }
 
     fn run_jobs(
         mut self,
         mut queue: mpsc::Receiver<WriterJob>,
-        carry: SyncSender<()>,
-        keeper: JoinHandle<()>,
+        checkpoint_due: SyncSender<()>,
+        checkpointer: JoinHandle<()>,
     ) {
-        let (mut more, mut uncarried, mut unseen) = (false, 0, LOOK_AFTER);
+        let (mut more, mut since_checkpoint, mut since_expiry) = (false, 0, EXPIRE_AFTER);
         while let Some(group) = write_queue::take_group(&mut queue, more) {
-            uncarried += group.len();
-            unseen += group.len();
-            // The keeper says one of them, every few seconds.
-            let once_in_a_while =
-                |asked: &WriterJob| matches!(asked.kind, JobKind::Tick | JobKind::Checkpoint);
-            if group.iter().any(once_in_a_while) {
-                unseen = LOOK_AFTER;
+            since_checkpoint += group.len();
+            since_expiry += group.len();
+            let is_tick = |job: &WriterJob| matches!(job.kind, JobKind::Tick | JobKind::Checkpoint);
+            if group.iter().any(is_tick) {
+                since_expiry = EXPIRE_AFTER;
             }
-            if uncarried >= CHECKPOINT_AFTER && carry.try_send(()).is_ok() {
-                uncarried = 0;
+            if since_checkpoint >= CHECKPOINT_AFTER && checkpoint_due.try_send(()).is_ok() {
+                since_checkpoint = 0;
             }
-            // Whoever waits for a group that ends in a panic is told by the lost answer.
-            let worked = catch_unwind(AssertUnwindSafe(|| {
+            // After a panic the senders of the group receive an error, since their answers are dropped.
+            let result = catch_unwind(AssertUnwindSafe(|| {
                 self.process_group(group);
-                let look = more || unseen >= LOOK_AFTER || self.is_full();
-                if look {
-                    unseen = 0;
+                let expire = more || since_expiry >= EXPIRE_AFTER || self.is_full();
+                if expire {
+                    since_expiry = 0;
                 }
-                look && self.remove_expired()
+                expire && self.remove_expired()
             }));
-            more = worked.unwrap_or_else(|_| {
-                tracing::error!("the store's writer panicked, and goes on");
+            more = result.unwrap_or_else(|_| {
+                tracing::error!("the store's writer panicked; it reopens the file and continues");
                 self.close_file();
                 false
             });
         }
         drop(queue);
         self.readers.disable_reads();
-        // The keeper ends with its channel.
-        drop(carry);
-        let _ = keeper.join();
+        // The checkpointer ends once its channel is closed.
+        drop(checkpoint_due);
+        let _ = checkpointer.join();
         if let Some(OpenFile { file, .. }) = self.open.take()
             && let Err(error) = schema::truncate_log(&file)
         {
-            tracing::warn!(%error, "the store's log stays beside its file");
+            tracing::warn!(%error, "cannot copy the store's whole write-ahead log into its file; it stays beside it");
         }
     }
 
-    /// Does what it is asked, and answers.
+    /// Does the jobs and answers them.
     fn process_group(&mut self, group: Vec<WriterJob>) {
-        for asked in &group {
-            match asked.kind {
+        for job in &group {
+            match job.kind {
                 JobKind::Damaged { epoch } if epoch == self.readers.epoch() => {
                     self.replace_damaged_file(&open::inconsistency_error());
                 }
@@ -160,27 +156,27 @@ impl Writer {
                 _ => {}
             }
         }
-        let done = match self.write_group(&group) {
-            Ok(done) => done,
+        let outcomes = match self.write_group(&group) {
+            Ok(outcomes) => outcomes,
             Err(error) if group.len() == 1 => vec![Err(error)],
             Err(_) => {
-                let alone = group.iter().map(std::slice::from_ref);
-                let alone = alone.map(|asked| self.write_group(asked)?.pop().unwrap_or(Ok(false)));
-                alone.collect()
+                let single = group.iter().map(std::slice::from_ref);
+                let outcomes = single.map(|job| self.write_group(job)?.pop().unwrap_or(Ok(false)));
+                outcomes.collect()
             }
         };
-        for (asked, done) in group.into_iter().zip(done) {
-            asked.send_answer(done);
+        for (job, outcome) in group.into_iter().zip(outcomes) {
+            job.send_answer(outcome);
         }
     }
 
-    /// Writes a group in one transaction, begun again in a new file where this one turns out to be damaged.
+    /// Writes a group in one transaction. If the file is damaged, the write is repeated in a new file.
     fn write_group(&mut self, group: &[WriterJob]) -> Result<Outcomes, StoreError> {
         match self.try_write_group(group)? {
             Err(error) if open::is_damage(&error) && self.replace_damaged_file(&error) => {
                 self.try_write_group(group)?.map_err(to_store_error)
             }
-            done => done.map_err(to_store_error),
+            outcomes => outcomes.map_err(to_store_error),
         }
     }
 
@@ -190,24 +186,21 @@ impl Writer {
     ) -> Result<rusqlite::Result<Outcomes>, StoreError> {
         let second = self.limits.now_s();
         if second < self.stamp.second() {
-            // The clock went back: what is known seems to have been used later than now.
+            // The clock went back, so cached states have a last use in the future.
             self.readers.recent().clear();
         }
-        if self.open.is_none()
-            && self
-                .failed_open_at
-                .is_none_or(|tried| tried.elapsed() >= RETRY)
-        {
-            // Told in the log.
+        let may_retry = |failed: Instant| failed.elapsed() >= RETRY;
+        if self.open.is_none() && self.failed_open_at.is_none_or(may_retry) {
+            // An error is logged.
             let _ = self.open_file();
         }
         let Some(open) = &mut self.open else {
             return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
         };
-        let done = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
+        let result = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
             let mut outcomes = Vec::with_capacity(group.len());
-            for asked in group {
-                let JobKind::Write(write) = &asked.kind else {
+            for job in group {
+                let JobKind::Write(write) = &job.kind else {
                     outcomes.push(Ok(true));
                     continue;
                 };
@@ -222,43 +215,38 @@ impl Writer {
             Ok(outcomes)
         });
         self.version.store(open.totals.shared_version, Relaxed);
-        Ok(done)
+        Ok(result)
     }
 
-    /// Whether there are more sessions than there may be.
     fn is_full(&self) -> bool {
         let open = self.open.as_ref();
         open.is_some_and(|open| open.totals.sessions > self.limits.sessions as u64)
     }
 
-    /// Removes some of what is over the limits; returns whether there is more.
+    /// Removes some sessions over the limits; returns whether there are more.
     fn remove_expired(&mut self) -> bool {
         let Some(open) = &mut self.open else {
             return false;
         };
-        let done = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
+        let result = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
             let more = expiry::remove_over_limits(&mut batch, &self.limits)?;
             open.totals = batch.commit(self.readers.recent())?;
             Ok(more)
         });
-        match done {
+        match result {
             Ok(more) => return more,
-            Err(error) if open::is_damage(&error) => {
-                self.replace_damaged_file(&error);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the store could not let go of old sessions");
-            }
+            Err(error) if open::is_damage(&error) => _ = self.replace_damaged_file(&error),
+            Err(error) => tracing::warn!(%error, "the store cannot remove expired sessions"),
         }
         false
     }
 
-    /// Carries over the rest of a long log, which is what came in while most of it was.
+    /// Copies the rest of a long log, which was added during the checkpointer's checkpoints.
     fn checkpoint_rest(&mut self) {
         if let Some(open) = &self.open
             && let Err(error) = schema::checkpoint_log(&open.file)
         {
-            tracing::warn!(%error, "the store's log could not be carried over into its file");
+            tracing::warn!(%error, "cannot copy the store's write-ahead log into its file");
         }
     }
 
@@ -267,11 +255,11 @@ impl Writer {
         self.open = None;
     }
 
-    /// Sets the file aside and begins a new one; returns whether there is one.
+    /// Sets the file aside and begins a new one; returns whether that succeeded.
     fn replace_damaged_file(&mut self, why: &rusqlite::Error) -> bool {
         self.close_file();
         if let Err(error) = self.locked_file.set_aside(why) {
-            tracing::error!(%error, "the store's damaged file cannot be set aside");
+            tracing::error!(%error, "cannot set the store's damaged file aside");
             return false;
         }
         self.open_file().is_ok()
@@ -287,13 +275,13 @@ impl Writer {
         });
         let mut open = opened.inspect_err(|error| {
             let file = self.locked_file.path().display();
-            let what = "the file of sessions cannot be opened; requests go on without";
+            let message = "cannot open the session file; requests go on without stored sessions";
             match failed_before {
-                false => tracing::error!(%file, %error, "{what}"),
-                true => tracing::debug!(%file, %error, "{what}"),
+                false => tracing::error!(%file, %error, "{message}"),
+                true => tracing::debug!(%file, %error, "{message}"),
             }
         })?;
-        // What others have seen of it never goes back.
+        // The published version never goes back.
         let version = &mut open.totals.shared_version;
         *version = self.version.load(Relaxed).max(*version);
         self.version.store(*version, Relaxed);

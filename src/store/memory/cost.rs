@@ -1,5 +1,4 @@
-//! What a session costs in memory, counted at the worst: maps just grown, the allocator's share
-//! included. An upper bound is what a limit needs.
+//! An upper bound of a session's memory: with the allocator's overhead, and with maps that have just grown.
 
 use std::mem::size_of;
 
@@ -9,10 +8,10 @@ use super::{
 };
 use crate::store::{Account, SessionId};
 
-/// Bytes an allocation takes beside what was asked for.
+/// Overhead of an allocation in bytes.
 const ALLOCATION: usize = 16;
 
-/// One session without its generations: its record, its id, its place in the order of use.
+/// One session without its generations: its record, its id and its entry in the order of use.
 pub(super) const SESSION: usize = size_of::<SessionRecord>()
     + 3 * size_of::<usize>()
     + ALLOCATION
@@ -20,12 +19,11 @@ pub(super) const SESSION: usize = size_of::<SessionRecord>()
     + slot_bytes(size_of::<((Account, SessionId), u32)>())
     + ALLOCATION;
 
-/// One generation with a state of so many bytes, and its three keys.
-pub(super) const fn generation_cost(state: usize) -> usize {
-    size_of::<Generation>() + ALLOCATION + state + 3 * slot_bytes(size_of::<KeyPointer>())
+/// One generation with its state and its three keys.
+pub(super) const fn generation_cost(state_bytes: usize) -> usize {
+    size_of::<Generation>() + ALLOCATION + state_bytes + 3 * slot_bytes(size_of::<KeyPointer>())
 }
 
-/// Orders of so many bytes.
 pub(super) const fn commands_cost(bytes: usize) -> usize {
     match bytes {
         0 => 0,
@@ -33,8 +31,7 @@ pub(super) const fn commands_cost(bytes: usize) -> usize {
     }
 }
 
-/// A hash map's slot: a table that has just grown is seven sixteenths full, and each slot has one
-/// byte beside it.
+/// A hash map's slot, which has one extra byte. A table that has just grown is seven sixteenths full.
 const fn slot_bytes(entry: usize) -> usize {
     (entry + 1) * 16 / 7
 }

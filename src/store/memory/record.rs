@@ -1,8 +1,9 @@
-//! One session in memory: its newest generations, each with its keys and its state.
+//! One session in memory: its newest generations with their keys and states.
 
 use bytes::Bytes;
 
-use super::super::{
+use super::session_table::KeyPointer;
+use crate::store::{
     SessionId, SessionRow, StateKeys, StateToSave, Tenant,
     retention::{self, RetainedGeneration},
 };
@@ -11,23 +12,23 @@ pub(super) struct SessionRecord {
     pub(super) tenant: Tenant,
     pub(super) session: SessionId,
     pub(super) saved_s: u64,
-    /// Saved to, or found.
+    /// The last save or find.
     pub(super) used_s: u64,
     next: u32,
     pub(super) commands: Box<[u8]>,
-    /// Oldest first; never with room to spare, since most sessions are idle.
+    /// Oldest first, without spare capacity, since most sessions are idle.
     pub(super) generations: Vec<Generation>,
 }
 
 pub(super) struct Generation {
-    /// Unlike any other's of the record.
+    /// Unique within the record.
     pub(super) number: u32,
-    /// Part of the digest: enough to tell the conversations of one session apart.
+    /// Part of the digest: enough to distinguish the conversations of one session.
     opening: u32,
     pub(super) keys: StateKeys,
-    /// The bare key saw two answers: remembered so that no third makes it good again.
+    /// The bare key has seen two answers. This stays, so that a third answer does not make it valid again.
     pub(super) ambiguous: bool,
-    /// Half the answer's digest, enough to tell two answers to the same request apart.
+    /// Half the answer's digest: enough to distinguish two answers to the same request.
     pub(super) answer: u64,
     pub(super) state: Box<[u8]>,
 }
@@ -46,28 +47,20 @@ impl SessionRecord {
     }
 
     pub(super) fn find_generation(&self, number: u32) -> Option<&Generation> {
-        self.generations
-            .iter()
-            .rev()
-            .find(|generation| generation.number == number)
+        let mut newest_first = self.generations.iter().rev();
+        newest_first.find(|generation| generation.number == number)
     }
 
-    /// The place of the generation that a retry with the same answer replaces.
+    /// The index of the generation that a retry with the same answer replaces.
     pub(super) fn find_retried(&self, saved: &StateToSave) -> Option<usize> {
-        self.generations
-            .iter()
-            .position(|generation| generation.keys.exact == saved.keys.exact)
+        let mut generations = self.generations.iter();
+        generations.position(|generation| generation.keys.exact == saved.keys.exact)
     }
 
-    /// Adds a generation; gives back its number, which is under `numbers`.
-    pub(super) fn append_generation(
-        &mut self,
-        saved: &StateToSave,
-        ambiguous: bool,
-        numbers: u32,
-    ) -> u32 {
+    /// Adds a generation; returns its number, which is under [`KeyPointer::NUMBERS`].
+    pub(super) fn append_generation(&mut self, saved: &StateToSave, ambiguous: bool) -> u32 {
         let number = self.next;
-        self.next = (number + 1) % numbers;
+        self.next = (number + 1) % KeyPointer::NUMBERS;
         self.generations.reserve_exact(1);
         self.generations.push(Generation {
             number,
@@ -91,7 +84,6 @@ impl SessionRecord {
         })
     }
 
-    /// The place of a generation to drop, if there are more than are kept.
     pub(super) fn find_superfluous(&self) -> Option<usize> {
         retention::find_superfluous(&self.generations, |generation| RetainedGeneration {
             opening: generation.opening.into(),

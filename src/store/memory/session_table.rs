@@ -1,28 +1,26 @@
-//! All that the memory store holds: sessions in the order of their use, and where each key points.
+//! The memory store's sessions in the order of their use, and its table of keys.
 //!
-//! The key table holds no keys: a place names the generation that has the key, and looking up
-//! compares the generation's own key and its session's tenant. So a key costs a few bytes, and no
-//! key of another tenant can ever match.
+//! The key table holds pointers to generations instead of keys. A look-up compares the generation's key and its
+//! session's tenant. So a key costs a few bytes, and another tenant's key never matches.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use hashbrown::{HashTable, hash_table::Entry};
+use hashbrown::HashTable;
 use lru::LruCache;
 
 use super::{
-    super::{
-        Account, FoundState, SessionId, StateKey, StateToSave, StoreError, Tenant, key::KeyKind,
-    },
+    super::{Account, FoundState, SessionId, StateKey, StateToSave, StoreError, Tenant},
     cost,
-    record::SessionRecord,
+    record::{Generation, SessionRecord},
 };
+use crate::store::{key::KeyKind, limits::StoreLimits};
 
-/// Expired sessions removed by one write.
+/// Most expired sessions that one write removes.
 pub(super) const MAX_EXPIRED_PER_WRITE: usize = 32;
 
 pub(super) struct SessionTable {
-    /// Least recently used last; bounded here and not by itself, since bytes count as well.
+    /// Least recently used last. The cache itself has no bound, since bytes count as well.
     pub(super) records: LruCache<u32, SessionRecord>,
     ids: HashMap<(Account, SessionId), u32>,
     pub(super) keys: HashTable<KeyPointer>,
@@ -30,7 +28,7 @@ pub(super) struct SessionTable {
     pub(super) bytes: usize,
 }
 
-/// The generation a key points to, and which of its keys it is.
+/// The generation of a key, and which of its keys it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyPointer {
     record: u32,
@@ -39,8 +37,8 @@ pub(super) struct KeyPointer {
 }
 
 impl KeyPointer {
-    /// Generations of one session that can be told apart.
-    const NUMBERS: u32 = 1 << 30;
+    /// Numbers of generations in one session.
+    pub(super) const NUMBERS: u32 = 1 << 30;
 
     const fn new(record: u32, number: u32, kind: KeyKind) -> Self {
         Self {
@@ -79,31 +77,28 @@ impl SessionTable {
         horizon: u64,
     ) -> Option<FoundState> {
         let (id, found) = keys.iter().enumerate().find_map(|(at, key)| {
-            let place = self.find_pointer(tenant, key)?;
-            let record = self.records.peek(&place.record)?;
-            let generation = record.find_generation(place.generation_number())?;
-            let good = place.key_kind() != KeyKind::Bare || !generation.ambiguous;
-            (good && record.used_s >= horizon).then(|| {
-                let state = Bytes::copy_from_slice(&generation.state);
-                let orders = Bytes::copy_from_slice(&record.commands);
-                (
-                    place.record,
-                    FoundState {
-                        at,
-                        state,
-                        commands: orders,
-                    },
-                )
-            })
+            let pointer = self.find_pointer(tenant, key)?;
+            let (record, generation) = resolve_generation(&self.records, pointer)?;
+            if pointer.key_kind() == KeyKind::Bare && generation.ambiguous
+                || record.used_s < horizon
+            {
+                return None;
+            }
+            let found = FoundState {
+                at,
+                state: Bytes::copy_from_slice(&generation.state),
+                commands: Bytes::copy_from_slice(&record.commands),
+            };
+            Some((pointer.record, found))
         })?;
-        // A session in use stays, and does not age.
+        // A find counts as a use of the session.
         if let Some(record) = self.records.get_mut(&id) {
             record.used_s = record.used_s.max(now);
         }
         Some(found)
     }
 
-    /// The session of that account, or of any, unless it has expired.
+    /// The session of one account, or of any, unless it has expired.
     pub(super) fn find_record(
         &self,
         account: Option<&Account>,
@@ -113,17 +108,17 @@ impl SessionTable {
         let (id, record) = match account {
             Some(account) => {
                 let id = self.ids.get(&(*account, session))?;
-                (*id, self.records.peek(id)?)
+                (id, self.records.peek(id)?)
             }
             None => {
-                let mut all = self.records.iter().map(|(id, record)| (*id, record));
-                all.find(|(_, record)| record.session == session)?
+                let mut records = self.records.iter();
+                records.find(|(_, record)| record.session == session)?
             }
         };
-        (record.used_s >= horizon).then_some((id, record))
+        (record.used_s >= horizon).then_some((*id, record))
     }
 
-    /// The sessions of that account, or of any, that have not expired; newest first.
+    /// The sessions of one account, or of all, that have not expired; newest first.
     pub(super) fn iter_account(
         &self,
         account: Option<&Account>,
@@ -131,38 +126,35 @@ impl SessionTable {
     ) -> impl Iterator<Item = &SessionRecord> {
         let records = self.records.iter().map(|(_, record)| record);
         records.filter(move |record| {
-            record.used_s >= horizon && account.is_none_or(|own| record.tenant.account() == *own)
+            let selected = account.is_none_or(|account| record.tenant.account() == *account);
+            selected && record.used_s >= horizon
         })
     }
 
-    /// Replaces the orders of a session, without using it. Returns whether it is there.
+    /// Replaces the commands of a session, without a use of it; `false` if there is no such session.
     pub(super) fn put_commands(
         &mut self,
         account: Option<&Account>,
         session: SessionId,
-        orders: &[u8],
+        commands: &[u8],
         horizon: u64,
     ) -> bool {
-        let id = self
-            .find_record(account, session, horizon)
-            .map(|(id, _)| id);
+        let found = self.find_record(account, session, horizon);
+        let id = found.map(|(id, _)| id);
         let Some(record) = id.and_then(|id| self.records.peek_mut(&id)) else {
             return false;
         };
         let freed = cost::commands_cost(record.commands.len());
-        record.commands = orders.into();
-        self.bytes = self.bytes.saturating_sub(freed) + cost::commands_cost(orders.len());
+        record.commands = commands.into();
+        self.bytes = self.bytes.saturating_sub(freed) + cost::commands_cost(commands.len());
         true
     }
 
     pub(super) fn save_state(&mut self, saved: &StateToSave, now: u64) -> Result<(), StoreError> {
         let id = self.find_or_create_record(saved)?;
         let ambiguous = self.is_ambiguous(saved);
-        let same = self
-            .records
-            .peek(&id)
-            .and_then(|record| record.find_retried(saved));
-        if let Some(at) = same {
+        let record = self.records.peek(&id);
+        if let Some(at) = record.and_then(|record| record.find_retried(saved)) {
             self.remove_generation(id, at);
         }
         let Some(record) = self.records.get_mut(&id) else {
@@ -170,22 +162,20 @@ impl SessionTable {
         };
         record.saved_s = now;
         record.used_s = now;
-        let number = record.append_generation(saved, ambiguous, KeyPointer::NUMBERS);
+        let number = record.append_generation(saved, ambiguous);
         self.bytes += cost::generation_cost(saved.state.len());
         for (kind, _) in saved.keys.iter() {
             self.set_pointer(KeyPointer::new(id, number, kind));
         }
-        while let Some(at) = self
-            .records
-            .peek(&id)
-            .and_then(SessionRecord::find_superfluous)
+        while let Some(record) = self.records.peek(&id)
+            && let Some(at) = record.find_superfluous()
         {
             self.remove_generation(id, at);
         }
         Ok(())
     }
 
-    /// Removes some of the expired, least recently used first.
+    /// Removes some expired sessions, least recently used first.
     pub(super) fn remove_expired(&mut self, horizon: u64) {
         for _ in 0..MAX_EXPIRED_PER_WRITE {
             match self.records.peek_lru() {
@@ -195,21 +185,22 @@ impl SessionTable {
         }
     }
 
-    /// Removes the least recently used until the bounds hold.
-    pub(super) fn enforce_limits(&mut self, sessions: usize, bytes: usize) {
-        while !self.records.is_empty() && (self.records.len() > sessions || self.bytes > bytes) {
+    /// Removes the least recently used sessions until the limits hold.
+    pub(super) fn enforce_limits(&mut self, limits: &StoreLimits) {
+        while !self.records.is_empty()
+            && (self.records.len() > limits.sessions || self.bytes > limits.bytes)
+        {
             self.remove_oldest();
         }
     }
 
-    /// The record of the session saved to, made where there is none.
     fn find_or_create_record(&mut self, saved: &StateToSave) -> Result<u32, StoreError> {
         let name = (saved.tenant.account(), saved.session);
         if let Some(&id) = self.ids.get(&name) {
             // SECURITY: the end users of one account may know each other's session ids.
             let record = self.records.peek(&id);
-            let own = record.is_some_and(|record| record.tenant == saved.tenant);
-            return own.then_some(id).ok_or(StoreError::Foreign);
+            let record = record.filter(|record| record.tenant == saved.tenant);
+            return record.map(|_| id).ok_or(StoreError::Foreign);
         }
         while self.records.contains(&self.next) {
             self.next = self.next.wrapping_add(1);
@@ -222,54 +213,41 @@ impl SessionTable {
         Ok(id)
     }
 
-    /// Whether the bare key has seen another answer than this one.
+    /// Whether the bare key has seen another answer.
     fn is_ambiguous(&self, saved: &StateToSave) -> bool {
         self.find_pointer(&saved.tenant, &saved.keys.bare)
-            .and_then(|place| {
-                self.records
-                    .peek(&place.record)?
-                    .find_generation(place.generation_number())
-            })
-            .is_some_and(|seen| seen.ambiguous || seen.answer != saved.answer as u64)
+            .and_then(|pointer| resolve_generation(&self.records, pointer))
+            .is_some_and(|(_, seen)| seen.ambiguous || seen.answer != saved.answer as u64)
     }
 
-    /// Whether a place names a key of a generation that is there.
     #[cfg(test)]
-    pub(super) fn is_current(&self, place: KeyPointer) -> bool {
-        resolve_pointer(&self.records, place)
-            .is_some_and(|(tenant, key)| self.find_pointer(tenant, key) == Some(place))
+    pub(super) fn is_current(&self, pointer: KeyPointer) -> bool {
+        resolve_pointer(&self.records, pointer)
+            .is_some_and(|(tenant, key)| self.find_pointer(tenant, key) == Some(pointer))
     }
 
-    /// Where a key points.
     fn find_pointer(&self, tenant: &Tenant, key: &StateKey) -> Option<KeyPointer> {
-        let holds =
-            |place: &KeyPointer| resolve_pointer(&self.records, *place) == Some((tenant, key));
-        self.keys.find(hash_key(tenant, key), holds).copied()
+        let is_key =
+            |pointer: &KeyPointer| resolve_pointer(&self.records, *pointer) == Some((tenant, key));
+        self.keys.find(hash_key(tenant, key), is_key).copied()
     }
 
-    /// Points the key that stands at a place to it, wherever it pointed before.
-    fn set_pointer(&mut self, place: KeyPointer) {
+    /// Inserts the pointer of a key, or replaces the key's earlier one.
+    fn set_pointer(&mut self, pointer: KeyPointer) {
         let records = &self.records;
-        let Some((tenant, key)) = resolve_pointer(records, place) else {
+        let Some((tenant, key)) = resolve_pointer(records, pointer) else {
             return;
         };
+        let hash = |(tenant, key): (&Tenant, &StateKey)| hash_key(tenant, key);
         let entry = self.keys.entry(
             hash_key(tenant, key),
-            |other| resolve_pointer(records, *other) == Some((tenant, key)),
-            |other| {
-                resolve_pointer(records, *other).map_or(0, |(tenant, key)| hash_key(tenant, key))
-            },
+            |known| resolve_pointer(records, *known) == Some((tenant, key)),
+            |known| resolve_pointer(records, *known).map_or(0, hash),
         );
-        match entry {
-            Entry::Occupied(mut other) => *other.get_mut() = place,
-            Entry::Vacant(free) => {
-                free.insert(place);
-            }
-        }
+        entry.insert(pointer);
     }
 
-    /// Drops a generation and the keys that still point to it; those that went over to another
-    /// stay.
+    /// Removes a generation and the keys that still point to it; keys that moved to another generation stay.
     fn remove_generation(&mut self, id: u32, at: usize) {
         let Some(record) = self.records.peek_mut(&id) else {
             return;
@@ -277,15 +255,14 @@ impl SessionTable {
         let tenant = record.tenant;
         let old = record.generations.remove(at);
         for (kind, key) in old.keys.iter() {
-            let place = KeyPointer::new(id, old.number, kind);
+            let pointer = KeyPointer::new(id, old.number, kind);
             let hash = hash_key(&tenant, key);
-            if let Ok(entry) = self.keys.find_entry(hash, |other| *other == place) {
+            if let Ok(entry) = self.keys.find_entry(hash, |known| *known == pointer) {
                 entry.remove();
             }
         }
-        self.bytes = self
-            .bytes
-            .saturating_sub(cost::generation_cost(old.state.len()));
+        let freed = cost::generation_cost(old.state.len());
+        self.bytes = self.bytes.saturating_sub(freed);
     }
 
     fn remove_oldest(&mut self) {
@@ -304,21 +281,27 @@ impl SessionTable {
     }
 }
 
-/// The key that a place stands for, and whose it is.
+fn resolve_generation(
+    records: &LruCache<u32, SessionRecord>,
+    pointer: KeyPointer,
+) -> Option<(&SessionRecord, &Generation)> {
+    let record = records.peek(&pointer.record)?;
+    let generation = record.find_generation(pointer.generation_number())?;
+    Some((record, generation))
+}
+
+/// The key of a pointer and its tenant.
 fn resolve_pointer(
     records: &LruCache<u32, SessionRecord>,
-    place: KeyPointer,
+    pointer: KeyPointer,
 ) -> Option<(&Tenant, &StateKey)> {
-    let record = records.peek(&place.record)?;
-    let key = record
-        .find_generation(place.generation_number())?
-        .keys
-        .get(place.key_kind())?;
+    let (record, generation) = resolve_generation(records, pointer)?;
+    let key = generation.keys.get(pointer.key_kind())?;
     Some((&record.tenant, key))
 }
 
-/// Keys and tenants are digests already, and a tenant's is secret: their bits are as good as any
-/// hash of them, and nobody can make many fall together.
+/// Keys and tenants are digests, so their bits need no hash. A tenant's digest is secret, so no client can cause
+/// collisions.
 fn hash_key(tenant: &Tenant, key: &StateKey) -> u64 {
     let half = |bytes: &[u8; 16]| u128::from_le_bytes(*bytes) as u64;
     half(tenant.id()) ^ half(key.as_bytes())

@@ -1,6 +1,6 @@
-//! Where the server is, and how it is connected to.
+//! The server's address and the opening of connections.
 //!
-//! SECURITY: a password may stand in an address, so no error here repeats any of it.
+//! SECURITY: an address may hold a password, so no error here repeats a part of it.
 
 use std::{fs, io, path::Path, time::Duration};
 
@@ -14,18 +14,16 @@ use redis::{
 use super::connection::RedisConnection;
 use crate::config::RedisConfig;
 
-/// For each, with TLS and password.
+/// For one connection, with TLS and password.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// How often a cluster's client asks again by itself, and how long it waits before: little, since
-/// nobody waits for longer than one call may take.
+/// Retries and pauses within a cluster's client: short, since they count against the timeout of a call.
 const RETRIES: u32 = 2;
 const RETRY_WAIT_MS: (u64, u64) = (5, 40);
 
-/// A server or a cluster that can be connected to.
 pub(super) struct RedisAddress {
     client: RedisClient,
-    /// Hosts and ports alone.
+    /// Hosts and ports only, for the log.
     pub(super) hosts: String,
 }
 
@@ -37,41 +35,31 @@ enum RedisClient {
 /// # Errors
 /// An address or a certificate that cannot be used.
 pub(super) fn parse_address(config: &RedisConfig) -> io::Result<RedisAddress> {
-    // Installed by whoever comes first; a second one is refused, which is as well.
+    // An error means that another client has installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let nodes: Vec<ConnectionInfo> = config
-        .nodes
-        .iter()
-        .map(|node| build_connection_info(node.reveal(), config))
+    let nodes = config.nodes.iter();
+    let nodes = nodes.map(|node| build_connection_info(node.reveal(), config));
+    let nodes: Vec<ConnectionInfo> = nodes
         .collect::<Result<_, _>>()
-        .map_err(|_| invalid_input("store.url is no address of a server"))?;
-    let Some(first) = nodes.first() else {
-        return Err(invalid_input("store.url names no server"));
-    };
-    let certificates = config
-        .ca_file
-        .as_deref()
-        .map(read_certificates)
-        .transpose()?;
+        .map_err(|_| invalid_input("store.url is no valid address of a server"))?;
+    let first = nodes.first().cloned();
+    let first = first.ok_or_else(|| invalid_input("store.url names no server"))?;
+    let ca_file = config.ca_file.as_deref();
+    let certificates = ca_file.map(read_certificates).transpose()?;
     if certificates.is_some() && !config.is_tls() {
-        return Err(invalid_input(
-            "store.ca_file is of use with a rediss:// address only",
-        ));
+        return Err(invalid_input("store.ca_file needs a rediss:// address"));
     }
     let client = match config.cluster {
-        true => build_cluster_client(nodes.clone(), certificates)
-            .map(|all| RedisClient::Cluster(Box::new(all))),
+        true => build_cluster_client(nodes, certificates)
+            .map(|client| RedisClient::Cluster(Box::new(client))),
         false => {
-            build_client(first.clone(), certificates).map(|one| RedisClient::Single(Box::new(one)))
+            build_client(first, certificates).map(|client| RedisClient::Single(Box::new(client)))
         }
     };
     Ok(RedisAddress {
-        client: client.map_err(|_| match &config.ca_file {
-            Some(path) => invalid_input(&format!(
-                "store.ca_file: {} holds no certificates in PEM",
-                path.display()
-            )),
-            None => invalid_input("store.url names servers that do not go together"),
+        client: client.map_err(|_| match ca_file {
+            Some(path) => no_certificates(path),
+            None => invalid_input("store.url names servers that do not form one cluster"),
         })?,
         hosts: config.list_hosts().join(", "),
     })
@@ -116,18 +104,24 @@ fn build_cluster_client(
 
 fn read_certificates(path: &Path) -> io::Result<TlsCertificates> {
     use rustls::pki_types::{CertificateDer, pem::PemObject};
-    let name = path.display();
-    let text = fs::read(path)
-        .map_err(|error| io::Error::new(error.kind(), format!("store.ca_file: {name}: {error}")))?;
+    let text = fs::read(path).map_err(|error| {
+        let message = format!("store.ca_file: {}: {error}", path.display());
+        io::Error::new(error.kind(), message)
+    })?;
     if CertificateDer::pem_slice_iter(&text).next().is_none() {
-        return Err(invalid_input(&format!(
-            "store.ca_file: {name} holds no certificates in PEM"
-        )));
+        return Err(no_certificates(path));
     }
     Ok(TlsCertificates {
         client_tls: None,
         root_cert: Some(text),
     })
+}
+
+fn no_certificates(path: &Path) -> io::Error {
+    let path = path.display();
+    invalid_input(&format!(
+        "store.ca_file: {path} holds no certificates in PEM"
+    ))
 }
 
 fn invalid_input(message: &str) -> io::Error {
@@ -138,16 +132,17 @@ impl RedisAddress {
     pub(super) async fn open_connection(&self) -> RedisResult<RedisConnection> {
         match &self.client {
             RedisClient::Single(client) => {
-                // What waits is bounded by whoever asks.
+                // The connector bounds calls.
                 let config = AsyncConnectionConfig::new()
                     .set_connection_timeout(Some(CONNECT_WITHIN))
                     .set_response_timeout(None);
                 let connect = client.get_multiplexed_async_connection_with_config(&config);
-                Ok(RedisConnection::Single(connect.await?))
+                connect.await.map(RedisConnection::Single)
             }
-            RedisClient::Cluster(client) => Ok(RedisConnection::Cluster(
-                client.get_async_connection().await?,
-            )),
+            RedisClient::Cluster(client) => {
+                let connected = client.get_async_connection().await;
+                connected.map(RedisConnection::Cluster)
+            }
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What is asked of the server: a script by its digest, or one plain command.
+//! A call of the server: a script by its digest, or a plain command.
 
 use std::sync::LazyLock;
 
 use redis::{Arg, Cmd, ToRedisArgs};
 
-/// A script with what all of them share; sent whole only where the server does not know it.
+/// A script behind the common functions. Its text is sent only if the server does not know its digest.
 pub(super) struct Script {
     text: &'static str,
     digest: LazyLock<String>,
@@ -34,7 +34,7 @@ scripts! {
 }
 
 impl Script {
-    /// A call of this script for all names that begin with `base`.
+    /// A call of this script for the keys whose names begin with `base`.
     pub(super) fn build_call(&'static self, base: &str) -> RedisCall {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&*self.digest).arg(1).arg(base);
@@ -45,21 +45,17 @@ impl Script {
     }
 }
 
-/// One thing to ask.
 pub(super) struct RedisCall {
     pub(super) command: Cmd,
     script: Option<&'static Script>,
 }
 
 impl RedisCall {
-    /// A plain command about one key.
+    /// A plain command for one key.
     pub(super) fn from_command(name: &str, key: &str) -> Self {
-        let mut command = redis::cmd(name);
+        let (mut command, script) = (redis::cmd(name), None);
         command.arg(key);
-        Self {
-            command,
-            script: None,
-        }
+        Self { command, script }
     }
 
     pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
@@ -67,12 +63,11 @@ impl RedisCall {
         self
     }
 
-    /// The call of a script with the script's text, for a server that does not know it yet. `None` of a
-    /// plain command.
+    /// A script's call with its text instead of its digest; `None` for a plain command.
     pub(super) fn to_eval(&self) -> Option<Cmd> {
         let mut command = redis::cmd("EVAL");
         command.arg(self.script?.text);
-        // Behind the command's name and the digest.
+        // The first two are the command's name and the digest.
         for arg in self.command.args_iter().skip(2) {
             if let Arg::Simple(bytes) = arg {
                 command.arg(bytes);

@@ -1,7 +1,4 @@
-//! An open connection: what is asked goes out, and what is answered comes back.
-//!
-//! No time limit here: whoever asks has one. A dropped question that was sent is carried out all the
-//! same.
+//! An open connection. It has no timeout of its own. The server executes a sent call even if its future is dropped.
 
 use futures_util::future::{self, OptionFuture};
 use redis::{
@@ -12,7 +9,7 @@ use redis::{
 
 use super::call::RedisCall;
 
-/// Each is for any number of questions at one time.
+/// Each sends any number of calls concurrently.
 pub(super) enum RedisConnection {
     Single(MultiplexedConnection),
     Cluster(ClusterConnection),
@@ -26,44 +23,43 @@ impl RedisConnection {
                 Some(command) => self.send_command(&command).await,
                 None => Err(error),
             },
-            answer => answer,
+            reply => reply,
         }
     }
 
-    /// Both in one round trip; nothing where the second alone was refused.
+    /// Sends both in one round trip. A failure of `beside` gives `None`.
     pub(super) async fn send_both(
         &self,
         call: &RedisCall,
         beside: Option<&RedisCall>,
     ) -> RedisResult<(Value, Option<Value>)> {
         let beside = OptionFuture::from(beside.map(|call| self.send_call(call)));
-        let (answer, beside) = future::join(self.send_call(call), beside).await;
-        Ok((answer?, beside.and_then(RedisResult::ok)))
+        let (reply, beside) = future::join(self.send_call(call), beside).await;
+        Ok((reply?, beside.and_then(RedisResult::ok)))
     }
 
-    /// Whether every server answers, and takes what is written: in one round trip, since a server
-    /// that is far away serves as well.
-    pub(super) async fn probe_server(&self, written: &RedisCall) -> RedisResult<()> {
+    /// Checks in one round trip that every server answers and accepts writes.
+    pub(super) async fn probe_server(&self, write: &RedisCall) -> RedisResult<()> {
         let ping = redis::cmd("PING");
-        let (answer, taken) = future::join(self.send_command(&ping), self.send_call(written)).await;
-        answer?;
-        match taken {
-            // What is full still finds.
+        let (pong, written) = future::join(self.send_command(&ping), self.send_call(write)).await;
+        pong?;
+        match written {
+            // A full server still serves finds.
             Err(error) if !matches!(error_code(&error), "OOM" | "MISCONF") => Err(error),
             _ => Ok(()),
         }
     }
 
-    async fn send_command(&self, asked: &Cmd) -> RedisResult<Value> {
-        let answer = match self {
-            Self::Single(server) => server.clone().send_packed_command(asked).await,
-            Self::Cluster(cluster) => cluster.clone().req_packed_command(asked).await,
+    async fn send_command(&self, command: &Cmd) -> RedisResult<Value> {
+        let reply = match self {
+            Self::Single(server) => server.clone().send_packed_command(command).await,
+            Self::Cluster(cluster) => cluster.clone().req_packed_command(command).await,
         };
-        answer?.extract_error()
+        reply?.extract_error()
     }
 }
 
-/// What a server calls its error.
+/// The server's code of an error, or an empty text.
 pub(super) fn error_code(error: &RedisError) -> &str {
     error.code().unwrap_or_default()
 }

@@ -1,13 +1,10 @@
-//! The connection to the server, made anew whenever it is lost: calls are bounded while the server
-//! answers, and fail at once while it does not.
+//! Keeps the server connected. Calls have a timeout while the server answers, and fail at once while it is down.
 //!
-//! A connection that broke, a server that refuses to serve, or a few calls in a row that were not
-//! answered in time take the store down. From then on one task alone asks the server, after pauses
-//! that grow to a second, and when it answers all goes on by itself. The log tells when it goes and
-//! when it is back: nobody has to say it for each request.
+//! A broken connection, a server that refuses to serve, or a few timeouts in a row take the store down. Then one task
+//! probes the server, with pauses that grow to a second, until it answers. The log reports when the store goes down
+//! and when it is up again, so no request has to.
 //!
-//! SECURITY: the log names hosts and the server's code of an error, never its text, since that may
-//! repeat what was sent.
+//! SECURITY: the log names hosts and the server's error code, never its error text, which may repeat sent data.
 
 use std::{
     fmt,
@@ -30,52 +27,50 @@ use super::{
 };
 use crate::breaker::{self, Breaker};
 
-/// Calls in a row without an answer that take the store down.
+/// Timeouts in a row that take the store down.
 const MAX_UNANSWERED: u32 = 3;
 
-/// How long connecting may take, once the first requests go on without it.
+/// The timeout of connecting. Requests do not wait so long.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// Pauses between two attempts.
+/// Pauses between two attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A server that answered for so long is asked again at once when it goes.
+/// A connection that lived so long resets the pauses.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// Between two lines of the log that say that the server refuses.
+/// The interval of log lines about a server that refuses calls.
 const REMIND_EVERY: Duration = Duration::from_secs(60);
 
-/// Asks the server, and keeps it connected.
 pub(super) struct Connector {
     server: Arc<Server>,
     connecting: AbortHandle,
-    /// Ends with this.
+    /// Aborts the task on drop.
     _task: JoinSet<()>,
 }
 
 struct Server {
     address: RedisAddress,
     probe: RedisCall,
-    /// How long one call may take.
     call_timeout: Duration,
     state: watch::Sender<ServerState>,
-    /// When the log said last that the server refuses.
+    /// The last log line about a refused call.
     refusal_logged_at: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone)]
 enum ServerState {
-    /// Nobody knows yet.
+    /// The first attempt to connect has not ended.
     Starting,
     Up(Arc<LiveConnection>),
     Down,
 }
 
-/// A connection, as long as the server answers.
+/// The connection while the store is up.
 struct LiveConnection {
-    wire: RedisConnection,
-    /// Opens after calls that were not answered in time, which takes the store down.
+    redis: RedisConnection,
+    /// Opens after [`MAX_UNANSWERED`] timeouts, which takes the store down.
     breaker: Breaker,
 }
 
@@ -86,11 +81,11 @@ impl LiveConnection {
 }
 
 impl Connector {
-    pub(super) fn start(address: RedisAddress, probe: RedisCall, within: Duration) -> Self {
+    pub(super) fn start(address: RedisAddress, probe: RedisCall, call_timeout: Duration) -> Self {
         let server = Arc::new(Server {
             address,
             probe,
-            call_timeout: within,
+            call_timeout,
             state: watch::Sender::new(ServerState::Starting),
             refusal_logged_at: Mutex::new(None),
         });
@@ -102,27 +97,29 @@ impl Connector {
         }
     }
 
-    /// Asks, and `beside` it in the same round trip what may fail by itself.
+    /// Sends a call, and in the same round trip `beside`, which may fail alone.
     ///
-    /// CANCEL: a call has its time and is judged by its answer, whoever waits for it. Requests give a
-    /// save less time than a server that is far away needs to say that it is done.
+    /// CANCEL: the call continues until its timeout, since a request may wait for a save for less time than a distant
+    /// server needs to answer.
     pub(super) async fn send_call(
         &self,
         call: RedisCall,
         beside: Option<RedisCall>,
     ) -> Result<(Value, Option<Value>), StoreError> {
-        let line = self.server.wait_for_connection().await?;
+        let connection = self.server.wait_for_connection().await?;
         let server = Arc::clone(&self.server);
         #[allow(
             clippy::disallowed_methods,
-            reason = "a drain need not wait: what was sent is carried out all the same"
+            reason = "a drain need not wait: the server executes what was sent"
         )]
-        let asked =
-            tokio::spawn(async move { server.send_over(&line, &call, beside.as_ref()).await });
-        asked.await.unwrap_or(Err(StoreError::Down))
+        let sent = tokio::spawn(async move {
+            let beside = beside.as_ref();
+            server.send_over(&connection, &call, beside).await
+        });
+        sent.await.unwrap_or(Err(StoreError::Down))
     }
 
-    /// Lets go of the connection; nothing is asked any more.
+    /// Closes the connection. All later calls fail.
     pub(super) fn stop(&self) {
         self.connecting.abort();
         self.server.state.send_replace(ServerState::Down);
@@ -130,14 +127,13 @@ impl Connector {
 }
 
 impl Server {
-    /// The connection to ask over.
     async fn wait_for_connection(&self) -> Result<Arc<LiveConnection>, StoreError> {
-        // Only the first requests after a start have to wait.
+        // Only the first requests after the start wait.
         let mut seen = self.state.subscribe();
         let known = seen.wait_for(|state| !matches!(state, ServerState::Starting));
         match timeout(self.call_timeout, known).await {
             Ok(Ok(state)) => match &*state {
-                ServerState::Up(line) => Ok(Arc::clone(line)),
+                ServerState::Up(connection) => Ok(Arc::clone(connection)),
                 _ => Err(StoreError::Down),
             },
             _ => {
@@ -150,18 +146,18 @@ impl Server {
 
     async fn send_over(
         &self,
-        line: &Arc<LiveConnection>,
+        connection: &Arc<LiveConnection>,
         call: &RedisCall,
         beside: Option<&RedisCall>,
     ) -> Result<(Value, Option<Value>), StoreError> {
-        let Some(permit) = line.breaker.try_admit(Instant::now()) else {
+        let Some(permit) = connection.breaker.try_admit(Instant::now()) else {
             return Err(StoreError::Down);
         };
         let mut seen = self.state.subscribe();
         let answered = tokio::select! {
-            answered = timeout(self.call_timeout, line.wire.send_both(call, beside)) => answered,
-            // Another call has taken the store down: this one waits no longer.
-            _ = seen.wait_for(|state| !line.is_current(state)) => return Err(StoreError::Down),
+            answered = timeout(self.call_timeout, connection.redis.send_both(call, beside)) => answered,
+            // Another call has taken the store down.
+            _ = seen.wait_for(|state| !connection.is_current(state)) => return Err(StoreError::Down),
         };
         let error = match answered {
             Ok(Ok(answers)) => {
@@ -169,29 +165,29 @@ impl Server {
                 return Ok(answers);
             }
             Ok(Err(error)) if !error.is_timeout() => error,
-            // Also where a cluster's client has a time limit of its own.
+            // A timeout, here or within a cluster's client.
             _ => {
                 let now = Instant::now();
                 permit.record_failure(now);
-                if line.breaker.state_at(now) != breaker::BreakerState::Closed {
-                    self.drop_connection(line, &timeout_error());
+                if connection.breaker.state_at(now) != breaker::BreakerState::Closed {
+                    self.drop_connection(connection, &timeout_error());
                 }
                 return Err(StoreError::TooSlow(self.call_timeout));
             }
         };
         match is_serving_error(&error) {
             true => self.warn_of_refusal(&error),
-            false => self.drop_connection(line, &error),
+            false => self.drop_connection(connection, &error),
         }
         Err(StoreError::Down)
     }
 
-    /// Takes the store down, unless another line is up already.
-    fn drop_connection(&self, line: &Arc<LiveConnection>, why: &RedisError) {
-        self.mark_down(&DownReason(why), |state| line.is_current(state));
+    /// Takes the store down, unless a newer connection is up.
+    fn drop_connection(&self, connection: &Arc<LiveConnection>, why: &RedisError) {
+        self.mark_down(&DownReason(why), |state| connection.is_current(state));
     }
 
-    /// Takes the store down where that is so of its state, and says why in the log.
+    /// Takes the store down if `applies` accepts its state, and logs why.
     fn mark_down(&self, why: &dyn fmt::Display, applies: impl FnOnce(&ServerState) -> bool) {
         let taken = self.state.send_if_modified(|state| {
             let applies = applies(state);
@@ -201,64 +197,58 @@ impl Server {
             applies
         });
         if taken {
+            let server = &*self.address.hosts;
             tracing::warn!(
-                server = self.address.hosts,
-                "the session store is down ({why}): requests go on without their sessions' states \
-                 until it answers"
+                server,
+                "the session store is down ({why}): requests go on without their sessions' states until it answers"
             );
         }
     }
 
-    /// The server works, and did not do this: it is full, or does not let us.
+    /// Logs a refused call of a server that continues to serve: it is full, or lacks a permission.
     fn warn_of_refusal(&self, error: &RedisError) {
-        let mut last = self
-            .refusal_logged_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let last = self.refusal_logged_at.lock();
+        let mut last = last.unwrap_or_else(PoisonError::into_inner);
         if last.is_none_or(|last| last.elapsed() >= REMIND_EVERY) {
             *last = Some(Instant::now());
-            let why = DownReason(error);
-            tracing::warn!(
-                server = self.address.hosts,
-                "the session store refuses ({why})"
-            );
+            let (server, why) = (&*self.address.hosts, DownReason(error));
+            tracing::warn!(server, "the session store refuses calls ({why})");
         }
     }
 
-    /// A server that is slower than calls may be is no use.
+    /// Connects and probes. The probe has the timeout of a call, since a slower server is useless.
     async fn open_connection(&self) -> RedisResult<RedisConnection> {
-        let wire = self.address.open_connection().await?;
-        let probed = timeout(self.call_timeout, wire.probe_server(&self.probe)).await;
+        let redis = self.address.open_connection().await?;
+        let probed = timeout(self.call_timeout, redis.probe_server(&self.probe)).await;
         probed.unwrap_or_else(|_| Err(timeout_error()))?;
-        Ok(wire)
+        Ok(redis)
     }
 
-    /// Brings the store up, and comes back when it is down again.
-    async fn serve_until_down(&self, wire: RedisConnection) {
-        let line = Arc::new(LiveConnection {
-            wire,
-            // The line is given up when this opens, and the next one has its own.
+    /// Brings the store up, and returns when it is down again.
+    async fn serve_until_down(&self, redis: RedisConnection) {
+        let connection = Arc::new(LiveConnection {
+            redis,
+            // An open breaker drops the connection, and the next one has a new breaker.
             breaker: Breaker::new(MAX_UNANSWERED, LONGEST_PAUSE),
         });
         let mut seen = self.state.subscribe();
-        self.state.send_replace(ServerState::Up(line));
+        self.state.send_replace(ServerState::Up(connection));
         tracing::info!(server = self.address.hosts, "the session store answers");
-        let _ = seen
-            .wait_for(|state| matches!(state, ServerState::Down))
-            .await;
+        let is_down = |state: &ServerState| matches!(state, ServerState::Down);
+        let _ = seen.wait_for(is_down).await;
     }
 }
 
-/// Connects, and connects again, for as long as there is a store.
+/// Connects again and again, for as long as the store exists.
 async fn keep_connected(server: Arc<Server>) {
     let mut pause = FIRST_PAUSE;
-    let within = server.call_timeout.max(CONNECT_WITHIN);
+    let call_timeout = server.call_timeout.max(CONNECT_WITHIN);
     loop {
-        let connected = timeout(within, server.open_connection()).await;
+        let connected = timeout(call_timeout, server.open_connection()).await;
         match connected.unwrap_or_else(|_| Err(timeout_error())) {
-            Ok(wire) => {
+            Ok(redis) => {
                 let since = Instant::now();
-                server.serve_until_down(wire).await;
+                server.serve_until_down(redis).await;
                 if since.elapsed() >= STEADY {
                     pause = FIRST_PAUSE;
                 }
@@ -272,7 +262,7 @@ async fn keep_connected(server: Arc<Server>) {
     }
 }
 
-/// Whether a server that answers so goes on to serve.
+/// Whether a server with this error continues to serve.
 fn is_serving_error(error: &RedisError) -> bool {
     use ServerErrorKind::{ExecAbort, NoPerm, NoScript, ResponseError};
     match error.kind() {
@@ -287,7 +277,7 @@ fn timeout_error() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
-/// Why the server is gone, in words that hold nothing of what was sent.
+/// Why the server is down, without any sent data.
 struct DownReason<'a>(&'a RedisError);
 
 impl fmt::Display for DownReason<'_> {
@@ -295,12 +285,10 @@ impl fmt::Display for DownReason<'_> {
         let error = self.0;
         let hint = match (error.kind(), error_code(error)) {
             (ErrorKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS") => {
-                "it does not take the password"
+                "it refuses the password"
             }
-            (_, "MOVED" | "ASK") => {
-                "it is one of a cluster, which store.url names by redis-cluster://"
-            }
-            (_, "READONLY") => "it is a replica, which takes nothing",
+            (_, "MOVED" | "ASK") => "it belongs to a cluster: set store.url to redis-cluster://HOST",
+            (_, "READONLY") => "it is a read-only replica",
             (_, "OOM") => "it is out of memory",
             _ if error.is_timeout() => "it does not answer in time",
             _ if error.is_connection_refusal() => "it refuses connections",

@@ -9,7 +9,10 @@ async fn a_file_in_use_is_refused() {
     let store = open(&directory);
     let refused = FileStore::open(&LIMITS, directory.path()).unwrap_err();
     let said = refused.to_string();
-    assert!(said.contains("sessions.db is another process's"), "{said}");
+    assert!(
+        said.contains("sessions.db is in use by another process"),
+        "{said}"
+    );
     assert!(said.contains("data_dir"), "{said}");
     store
         .save_state(saved(tenant("a"), session(1), 10))

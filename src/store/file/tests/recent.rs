@@ -34,7 +34,7 @@ fn add(changes: &mut BatchChanges, saved: &StateToSave) {
         session: saved.session.as_bytes()[0].into(),
         used_s: 100,
     };
-    changes.add_saved(saved, &GenerationHead::from_saved(saved, false), hit);
+    changes.add_saved(saved.tenant, &GenerationHead::from_saved(saved, false), hit);
 }
 
 fn commit(recent: &RecentStates, saved: &StateToSave) {
@@ -157,7 +157,7 @@ fn what_is_removed_or_changes_with_its_session_is_forgotten() {
             false => {
                 // Also where it was saved to in the same transaction.
                 add(&mut changes, &saved);
-                changes.add_orders();
+                changes.add_commands();
             }
         }
         let asked = || {
