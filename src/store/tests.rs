@@ -1,6 +1,6 @@
-//! What every store must do, as one set of checks to run against each.
+//! The guarantees of every store, as one set of checks.
 //!
-//! Each check wants a fresh store that holds at least a hundred sessions for an hour.
+//! Each check needs a fresh store that keeps at least a hundred sessions for an hour.
 
 use std::sync::Arc;
 
@@ -11,27 +11,27 @@ use super::{
     Account, Page, SessionId, StateKey, StateKeys, StateToSave, Store, StoreError, Tenant,
 };
 
-mod orders;
-mod seen;
+mod commands;
+mod monotonic_reads;
 mod shared;
 
 /// Runs all checks, each on a store of its own.
 pub(crate) async fn check(fresh: impl Fn() -> Arc<dyn Store>) {
-    first_hit_in_order(&*fresh()).await;
-    tenants_never_meet(&*fresh()).await;
-    a_key_goes_over_to_the_newest(&*fresh()).await;
-    a_second_answer_makes_bare_ambiguous(&*fresh()).await;
-    the_same_answer_again_does_not(&*fresh()).await;
+    the_first_present_key_is_found(&*fresh()).await;
+    tenants_never_find_each_others_states(&*fresh()).await;
+    a_key_moves_to_the_newest_state(&*fresh()).await;
+    a_second_answer_makes_the_bare_key_ambiguous(&*fresh()).await;
+    a_repeated_answer_keeps_the_bare_key_valid(&*fresh()).await;
     sessions_are_listed_newest_first(&*fresh()).await;
-    a_session_is_one_tenants(&*fresh()).await;
-    old_ancestors_go_and_the_newest_stay(&*fresh()).await;
-    grouped_conversations_do_not_push_each_other_out(&*fresh()).await;
+    a_session_is_written_by_one_tenant(&*fresh()).await;
+    the_newest_ancestors_are_kept(&*fresh()).await;
+    grouped_conversations_keep_their_own_ancestors(&*fresh()).await;
     shared::the_newest_value_of_a_name_is_read(&*fresh()).await;
-    shared::the_bounds_hold(&*fresh()).await;
-    orders::stay_with_their_session(&*fresh()).await;
-    orders::are_given_to_ones_own_sessions(&*fresh()).await;
-    seen::is_not_unseen(fresh()).await;
-    many_at_once(fresh()).await;
+    shared::sizes_and_counts_are_bounded(&*fresh()).await;
+    commands::survive_later_saves(&*fresh()).await;
+    commands::reach_only_sessions_of_the_account(&*fresh()).await;
+    monotonic_reads::never_goes_back(fresh()).await;
+    concurrent_saves_are_found(fresh()).await;
 }
 
 pub(crate) fn tenant(name: &str) -> Tenant {
@@ -55,7 +55,7 @@ pub(crate) fn session(number: u8) -> SessionId {
     SessionId::from_bytes([number; 16])
 }
 
-/// A generation whose three keys are `number` to `number + 2`, and its state the number.
+/// A generation owner three keys are `number` to `number + 2`, and its state the number.
 pub(crate) fn saved(tenant: Tenant, session: SessionId, number: u64) -> StateToSave {
     StateToSave {
         tenant,
@@ -71,7 +71,7 @@ pub(crate) fn saved(tenant: Tenant, session: SessionId, number: u64) -> StateToS
     }
 }
 
-/// The number of the state found, and at which place.
+/// The index of the found key, and the number in its state.
 pub(crate) async fn found(
     store: &dyn Store,
     tenant: &Tenant,
@@ -81,7 +81,7 @@ pub(crate) async fn found(
     found_of(store, tenant, 1, &keys).await
 }
 
-/// The same of conversations that begin otherwise.
+/// As [`found`], for conversations with another opening.
 pub(crate) async fn found_of(
     store: &dyn Store,
     tenant: &Tenant,
@@ -93,7 +93,7 @@ pub(crate) async fn found_of(
     Some((found.at, u64::from_le_bytes(state)))
 }
 
-async fn first_hit_in_order(store: &dyn Store) {
+async fn the_first_present_key_is_found(store: &dyn Store) {
     let one = tenant("a");
     assert_eq!(found(store, &one, &[10, 11]).await, None);
     store.save_state(saved(one, session(1), 10)).await.unwrap();
@@ -106,7 +106,7 @@ async fn first_hit_in_order(store: &dyn Store) {
     }
 }
 
-async fn tenants_never_meet(store: &dyn Store) {
+async fn tenants_never_find_each_others_states(store: &dyn Store) {
     let (one, other) = (tenant("a"), tenant("b"));
     store.save_state(saved(one, session(1), 10)).await.unwrap();
     assert_eq!(found(store, &other, &[10, 11, 12]).await, None);
@@ -121,7 +121,7 @@ async fn tenants_never_meet(store: &dyn Store) {
         .await
         .unwrap();
     assert!(listed.is_empty());
-    // The same keys under another tenant are other keys.
+    // The same keys of another tenant are different keys.
     let mut same = saved(other, session(2), 10);
     same.state = Bytes::copy_from_slice(&99_u64.to_le_bytes());
     store.save_state(same).await.unwrap();
@@ -129,7 +129,7 @@ async fn tenants_never_meet(store: &dyn Store) {
     assert_eq!(found(store, &other, &[10]).await, Some((0, 99)));
 }
 
-async fn a_key_goes_over_to_the_newest(store: &dyn Store) {
+async fn a_key_moves_to_the_newest_state(store: &dyn Store) {
     let one = tenant("a");
     store.save_state(saved(one, session(1), 10)).await.unwrap();
     let mut again = saved(one, session(2), 10);
@@ -140,7 +140,7 @@ async fn a_key_goes_over_to_the_newest(store: &dyn Store) {
     }
 }
 
-async fn a_second_answer_makes_bare_ambiguous(store: &dyn Store) {
+async fn a_second_answer_makes_the_bare_key_ambiguous(store: &dyn Store) {
     let one = tenant("a");
     let bare = key(500);
     for (number, expected) in [(10, Some((0, 10))), (20, None), (10, None), (30, None)] {
@@ -156,7 +156,7 @@ async fn a_second_answer_makes_bare_ambiguous(store: &dyn Store) {
             }
         );
     }
-    // Also where the answers belong to different sessions.
+    // Answers in different sessions count too.
     for (id, expected) in [(2, Some((0, 40))), (3, None)] {
         let mut saved = saved(one, session(id), 40);
         saved.keys = StateKeys {
@@ -171,7 +171,7 @@ async fn a_second_answer_makes_bare_ambiguous(store: &dyn Store) {
     }
 }
 
-async fn the_same_answer_again_does_not(store: &dyn Store) {
+async fn a_repeated_answer_keeps_the_bare_key_valid(store: &dyn Store) {
     let one = tenant("a");
     for _ in 0..40 {
         store.save_state(saved(one, session(1), 10)).await.unwrap();
@@ -218,8 +218,8 @@ async fn sessions_are_listed_newest_first(store: &dyn Store) {
     assert_eq!(row.state, &100_u64.to_le_bytes()[..]);
 }
 
-/// Two end users of one account: the account reads both, neither writes into the other's.
-async fn a_session_is_one_tenants(store: &dyn Store) {
+/// The account reads the sessions of both end users; neither writes into the other's.
+async fn a_session_is_written_by_one_tenant(store: &dyn Store) {
     let (one, other) = (end_user("a", "1"), end_user("a", "2"));
     store.save_state(saved(one, session(1), 10)).await.unwrap();
     let refused = store.save_state(saved(other, session(1), 20)).await;
@@ -232,7 +232,7 @@ async fn a_session_is_one_tenants(store: &dyn Store) {
     assert_eq!(row.unwrap().tenant, one);
 }
 
-async fn old_ancestors_go_and_the_newest_stay(store: &dyn Store) {
+async fn the_newest_ancestors_are_kept(store: &dyn Store) {
     let one = tenant("a");
     for number in 1..=100 {
         store
@@ -251,7 +251,7 @@ async fn old_ancestors_go_and_the_newest_stay(store: &dyn Store) {
     }
 }
 
-async fn grouped_conversations_do_not_push_each_other_out(store: &dyn Store) {
+async fn grouped_conversations_keep_their_own_ancestors(store: &dyn Store) {
     let one = tenant("a");
     store.save_state(saved(one, session(1), 10)).await.unwrap();
     for number in 2..=60 {
@@ -262,7 +262,7 @@ async fn grouped_conversations_do_not_push_each_other_out(store: &dyn Store) {
     assert_eq!(found(store, &one, &[10]).await, Some((0, 10)));
 }
 
-async fn many_at_once(store: Arc<dyn Store>) {
+async fn concurrent_saves_are_found(store: Arc<dyn Store>) {
     let mut running = tokio::task::JoinSet::new();
     for number in 0..8_u8 {
         let store = Arc::clone(&store);
@@ -275,7 +275,7 @@ async fn many_at_once(store: Arc<dyn Store>) {
                     .await
                     .unwrap();
                 assert_eq!(found(&*store, &one, &[at]).await, Some((0, at)));
-                // Everybody fights over one bare key as well.
+                // All tasks save under one bare key too.
                 let mut shared = saved(one, session(number), at + 3);
                 shared.keys.gap = None;
                 shared.keys.bare = key(5);

@@ -88,7 +88,7 @@ impl Tracing {
         Trace::new(active, root, has_parent)
     }
 
-    /// Exports waiting spans within [`CLOSE_WITHIN`]. No span is made afterwards.
+    /// Exports waiting spans within 5 s. No span is made afterwards.
     pub async fn close(&self) {
         let Some(active) = self.0.clone() else { return };
         let shut_down = move || active.provider.shutdown_with_timeout(CLOSE_WITHIN);

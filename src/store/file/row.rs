@@ -83,7 +83,7 @@ impl GenerationHead {
     }
 
     /// The stored form, with a checksum over it, its owner and the state.
-    pub(super) fn to_checked_bytes(&self, owner: &GenerationOwner, state: &[u8]) -> Vec<u8> {
+    pub(super) fn encode_checked(&self, owner: &GenerationOwner, state: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES + Self::SUM_BYTES);
         bytes.extend_from_slice(&self.prefix_group.to_le_bytes());
         bytes.extend_from_slice(&self.answer.to_le_bytes());
@@ -237,7 +237,7 @@ mod tests {
             saved.keys.gap = saved.keys.gap.filter(|_| gap);
             let head = GenerationHead::from_saved(&saved, ambiguous);
             let owner = GenerationOwner::from_saved(&saved);
-            let stored = head.to_checked_bytes(&owner, b"state");
+            let stored = head.encode_checked(&owner, b"state");
             assert_eq!(parse(&stored, &owner, b"state"), Some(head));
             assert_eq!(GenerationHead::parse_unchecked(&stored), Some(head));
             assert_eq!(parse(&stored, &owner, b"other"), None);

@@ -55,8 +55,8 @@ pub(super) fn save_state(
         Some(newest) => GenerationRow(newest.row.0 + 1),
     };
     let sql = "INSERT INTO generations (place, head, state) VALUES (?1, ?2, ?3)";
-    let checked = head.to_checked_bytes(&owner, &saved.state);
-    execute(batch, sql, (row.0, checked, &saved.state[..]))?;
+    let encoded = head.encode_checked(&owner, &saved.state);
+    execute(batch, sql, (row.0, encoded, &saved.state[..]))?;
     for (kind, key) in head.keys.iter() {
         let sql = "REPLACE INTO keys (place, target) VALUES (?1, ?2)";
         let place = key_place(head.prefix_group, key);

@@ -32,7 +32,7 @@ fn open(directory: &TempDir) -> FileStore {
     FileStore::open(&LIMITS, directory.path()).unwrap()
 }
 
-/// A store whose clock the test moves.
+/// A store owner clock the test moves.
 fn clocked(config: &StoreConfig, directory: &TempDir) -> (FileStore, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(100_000));
     let clock = {
@@ -44,7 +44,7 @@ fn clocked(config: &StoreConfig, directory: &TempDir) -> (FileStore, Arc<AtomicU
     (store, now)
 }
 
-/// Does something with the connection that writes.
+/// Runs a function on the writer's connection.
 async fn run(store: &FileStore, run: fn(&rusqlite::Connection)) -> Result<bool, StoreError> {
     let run = move |batch: &mut Batch<'_>, _| {
         run(batch);
@@ -53,7 +53,7 @@ async fn run(store: &FileStore, run: fn(&rusqlite::Connection)) -> Result<bool, 
     store.write_job(run).await
 }
 
-/// Names of files in a directory that begin so.
+/// Names of the files in a directory with this prefix.
 fn files(directory: &TempDir, beginning: &str) -> Vec<String> {
     let all = fs::read_dir(directory.path()).unwrap();
     let names = all.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -63,7 +63,7 @@ fn files(directory: &TempDir, beginning: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn does_what_every_store_does() {
+async fn keeps_the_guarantees_of_every_store() {
     let directory = tempfile::tempdir().unwrap();
     let count = AtomicUsize::new(0);
     suite::check(|| {
@@ -74,7 +74,7 @@ async fn does_what_every_store_does() {
 }
 
 #[tokio::test]
-async fn what_was_stored_is_there_after_a_restart() {
+async fn states_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let one = tenant("a");
     for round in 0..5_u8 {
@@ -95,9 +95,9 @@ async fn what_was_stored_is_there_after_a_restart() {
             .save_state(saved(one, session(round), at))
             .await
             .unwrap();
-        let orders = Bytes::from(vec![round; 3]);
-        let ordered = store.put_commands(None, session(round), orders).await;
-        assert!(ordered.unwrap());
+        let commands = Bytes::from(vec![round; 3]);
+        let replaced = store.put_commands(None, session(round), commands).await;
+        assert!(replaced.unwrap());
         store
             .publish_shared(&[round], "value".into())
             .await
@@ -107,7 +107,7 @@ async fn what_was_stored_is_there_after_a_restart() {
             (shared.version, shared.all.len()),
             (u64::from(round) + 1, usize::from(round) + 1)
         );
-        // Closed, and merely dropped.
+        // Alternates between a close and a drop.
         if round % 2 == 0 {
             store.close().await;
             assert_eq!(files(&directory, "sessions.db-"), Vec::<String>::new());
@@ -118,9 +118,8 @@ async fn what_was_stored_is_there_after_a_restart() {
     }
 }
 
-/// A bare key that saw two answers stays ambiguous.
 #[tokio::test]
-async fn ambiguity_outlives_a_restart() {
+async fn an_ambiguous_key_stays_ambiguous_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let one = tenant("a");
     for number in [10, 20, 30, 40] {
@@ -133,9 +132,9 @@ async fn ambiguity_outlives_a_restart() {
     }
 }
 
-/// Conversations that begin alike share a place in the file, however many they are.
+/// All keys of conversations with one opening share a prefix group.
 #[tokio::test]
-async fn many_that_begin_alike_are_told_apart() {
+async fn conversations_with_one_opening_are_distinguished() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let one = tenant("a");
@@ -158,7 +157,7 @@ async fn many_that_begin_alike_are_told_apart() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_its_owner_may_read_it() {
+async fn files_are_readable_by_their_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);

@@ -24,7 +24,7 @@ const LIMITS: StoreConfig = StoreConfig {
     encrypt_key: None,
 };
 
-/// A store whose clock the test moves.
+/// A store owner clock the test moves.
 fn clocked(config: &StoreConfig) -> (MemoryStore, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(1_000));
     let clock = {
@@ -37,14 +37,16 @@ fn clocked(config: &StoreConfig) -> (MemoryStore, Arc<AtomicU64>) {
     )
 }
 
-/// Nothing points nowhere, nothing is counted wrongly.
-fn check_sound(store: &MemoryStore) {
-    let held = store.lock_sessions();
+/// Checks that every pointer leads to a key and that the bytes are counted correctly.
+fn check_consistent(store: &MemoryStore) {
+    let table = store.lock_sessions();
     let (mut bytes, mut generations) = (0, 0);
-    for (_, record) in held.records.iter() {
+    for (_, record) in table.records.iter() {
         assert!(!record.generations.is_empty());
         let account = record.tenant.account();
-        let (_, named) = held.find_record(Some(&account), record.session, 0).unwrap();
+        let (_, named) = table
+            .find_record(Some(&account), record.session, 0)
+            .unwrap();
         assert!(std::ptr::eq(named, record));
         bytes += cost::SESSION + cost::commands_cost(record.commands.len());
         for generation in &record.generations {
@@ -52,20 +54,20 @@ fn check_sound(store: &MemoryStore) {
             bytes += cost::generation_cost(generation.state.len());
         }
     }
-    assert_eq!(held.bytes, bytes);
-    assert!(held.keys.len() <= 3 * generations);
-    for place in &held.keys {
-        assert!(held.is_current(*place));
+    assert_eq!(table.bytes, bytes);
+    assert!(table.keys.len() <= 3 * generations);
+    for pointer in &table.keys {
+        assert!(table.is_current(*pointer));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn does_what_every_store_does() {
+async fn keeps_the_guarantees_of_every_store() {
     suite::check(|| Arc::new(MemoryStore::new(&LIMITS))).await;
 }
 
 #[tokio::test]
-async fn the_least_recently_used_session_goes_first() {
+async fn the_least_recently_used_session_is_evicted_first() {
     let config = StoreConfig {
         max_sessions: 3,
         ..LIMITS
@@ -78,7 +80,7 @@ async fn the_least_recently_used_session_goes_first() {
             .await
             .unwrap();
     }
-    // Being read keeps the oldest.
+    // A find of the oldest counts as a use.
     assert!(found(&store, &one, &[10]).await.is_some());
     store.save_state(saved(one, session(4), 40)).await.unwrap();
     assert_eq!(store.len(), 3);
@@ -86,7 +88,7 @@ async fn the_least_recently_used_session_goes_first() {
     for number in [10, 30, 40] {
         assert!(found(&store, &one, &[number]).await.is_some());
     }
-    check_sound(&store);
+    check_consistent(&store);
 }
 
 #[tokio::test]
@@ -104,8 +106,8 @@ async fn bytes_are_bounded() {
         assert!(store.held_bytes() <= config.max_bytes);
     }
     assert!(store.len() > 2);
-    check_sound(&store);
-    // One that alone is too large is not kept, and leaves nothing behind.
+    check_consistent(&store);
+    // A session over the limit is removed completely.
     let mut huge = saved(one, session(255), 9_990);
     huge.state = Bytes::from(vec![0; 200_000]);
     store.save_state(huge).await.unwrap();
@@ -114,7 +116,7 @@ async fn bytes_are_bounded() {
 }
 
 #[tokio::test]
-async fn what_is_too_old_is_not_found_and_then_removed() {
+async fn expired_sessions_are_not_found_and_are_removed() {
     let (store, now) = clocked(&LIMITS);
     let one = tenant("a");
     for number in 1..=50 {
@@ -126,7 +128,7 @@ async fn what_is_too_old_is_not_found_and_then_removed() {
     now.fetch_add(3_600, Ordering::SeqCst);
     assert!(found(&store, &one, &[10]).await.is_some());
     now.fetch_add(1, Ordering::SeqCst);
-    // The first was used a second ago; the second was not.
+    // The find a second ago was a use of the first session only.
     assert!(found(&store, &one, &[10]).await.is_some());
     assert!(found(&store, &one, &[20]).await.is_none());
     let row = store
@@ -136,7 +138,7 @@ async fn what_is_too_old_is_not_found_and_then_removed() {
     assert!(row.is_none());
     let page = Page { skip: 0, take: 99 };
     assert_eq!(store.list_sessions(None, page).await.unwrap().len(), 1);
-    // One write removes some, the next the rest.
+    // One write removes some expired sessions, the next write the rest.
     assert_eq!(store.len(), 50);
     store
         .save_state(saved(one, session(60), 600))
@@ -148,33 +150,35 @@ async fn what_is_too_old_is_not_found_and_then_removed() {
         .await
         .unwrap();
     assert_eq!(store.len(), 3);
-    check_sound(&store);
+    check_consistent(&store);
 }
 
 #[tokio::test]
-async fn orders_expire_with_their_session_and_count_as_bytes() {
+async fn commands_expire_with_their_session_and_count_as_bytes() {
     let (store, now) = clocked(&LIMITS);
     let one = tenant("a");
     let account = one.account();
-    let order = async |bytes: usize| {
-        let orders = Bytes::from(vec![0; bytes]);
-        store.put_commands(Some(&account), session(1), orders).await
+    let put = async |bytes: usize| {
+        let commands = Bytes::from(vec![0; bytes]);
+        store
+            .put_commands(Some(&account), session(1), commands)
+            .await
     };
     store.save_state(saved(one, session(1), 10)).await.unwrap();
     let before = store.held_bytes();
-    assert!(order(100).await.unwrap());
+    assert!(put(100).await.unwrap());
     assert_eq!(store.held_bytes(), before + cost::commands_cost(100));
-    check_sound(&store);
-    assert!(order(0).await.unwrap());
+    check_consistent(&store);
+    assert!(put(0).await.unwrap());
     assert_eq!(store.held_bytes(), before);
-    // An order is no use of the session: it does not live longer for it.
+    // Commands are no use of the session, so it expires at the same time.
     now.fetch_add(3_600, Ordering::SeqCst);
-    assert!(order(100).await.unwrap());
+    assert!(put(100).await.unwrap());
     now.fetch_add(1, Ordering::SeqCst);
-    assert!(!order(100).await.unwrap());
+    assert!(!put(100).await.unwrap());
     store.save_state(saved(one, session(2), 20)).await.unwrap();
     assert_eq!((store.len(), store.held_bytes()), (1, before));
-    // A session of that id that begins anew has none.
+    // A new session with the same id has no commands.
     store.save_state(saved(one, session(1), 10)).await.unwrap();
     let found = store
         .find_state(&one, 1, &[key(10)])
@@ -182,7 +186,7 @@ async fn orders_expire_with_their_session_and_count_as_bytes() {
         .unwrap()
         .unwrap();
     assert!(found.commands.is_empty());
-    check_sound(&store);
+    check_consistent(&store);
 }
 
 #[tokio::test]
@@ -199,16 +203,21 @@ async fn a_clock_that_goes_back_loses_nothing() {
 #[tokio::test]
 async fn an_idle_session_costs_under_4_kb() {
     let (store, _) = clocked(&LIMITS);
-    // As long as the encoded state of an ordinary conversation.
+    // The length of an ordinary encoded state.
     let state = Bytes::from(vec![0; 128]);
     for number in 1..=300 {
         let mut next = saved(tenant("a"), session(1), number * 10);
         next.state = state.clone();
         store.save_state(next).await.unwrap();
     }
-    // Longer than what we ever ask.
-    let orders = Bytes::from(vec![0; 32]);
-    assert!(store.put_commands(None, session(1), orders).await.unwrap());
+    // Longer than the proxy's own commands.
+    let commands = Bytes::from(vec![0; 32]);
+    assert!(
+        store
+            .put_commands(None, session(1), commands)
+            .await
+            .unwrap()
+    );
     assert_eq!(store.len(), 1);
     assert!(store.held_bytes() < 4_096, "{}", store.held_bytes());
     let kept = store
@@ -221,7 +230,7 @@ async fn an_idle_session_costs_under_4_kb() {
         .generations
         .len();
     assert!(kept >= 12, "{kept}");
-    check_sound(&store);
+    check_consistent(&store);
 }
 
 #[tokio::test]
@@ -232,11 +241,11 @@ async fn conversations_grouped_in_a_session_are_bounded() {
         next.opening = number;
         store.save_state(next).await.unwrap();
     }
-    let held = store.lock_sessions();
-    let (_, record) = held.records.iter().next().unwrap();
+    let table = store.lock_sessions();
+    let (_, record) = table.records.iter().next().unwrap();
     assert_eq!(record.generations.len(), retention::MAX_CONVERSATIONS);
-    drop(held);
-    check_sound(&store);
+    drop(table);
+    check_consistent(&store);
 }
 
 mod soundness {
@@ -253,7 +262,7 @@ mod soundness {
 
     proptest! {
         #[test]
-        fn any_order_of_saves_leaves_it_sound(steps in steps()) {
+        fn any_sequence_of_saves_keeps_the_table_consistent(steps in steps()) {
             let config = StoreConfig { max_sessions: 5, max_bytes: 20_000, ..LIMITS };
             let (store, now) = clocked(&config);
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -273,11 +282,11 @@ mod soundness {
                     };
                     let account = saved.tenant.account();
                     store.save_state(saved).await.unwrap();
-                    let orders = Bytes::from(vec![0; usize::from(wait) % 99]);
-                    store.put_commands(Some(&account), session(answer), orders).await.unwrap();
+                    let commands = Bytes::from(vec![0; usize::from(wait) % 99]);
+                    store.put_commands(Some(&account), session(answer), commands).await.unwrap();
                     assert!(store.len() <= 5 && store.held_bytes() <= 20_000);
                     now.fetch_add(wait.into(), Ordering::SeqCst);
-                    check_sound(&store);
+                    check_consistent(&store);
                 }
             });
         }

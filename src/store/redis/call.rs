@@ -28,7 +28,7 @@ scripts! {
     ENTER = "enter.lua";
     ROW = "row.lua";
     LIST = "list.lua";
-    ORDER = "order.lua";
+    PUT_COMMANDS = "put_commands.lua";
     SHARE = "share.lua";
     SHARED = "shared.lua";
 }

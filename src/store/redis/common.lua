@@ -1,10 +1,10 @@
--- What several scripts share. The names of an account, after its base:
---   k TENANT KEY   where a key of a conversation points: the session (16 bytes), the generation (8),
---                  which of its keys it is (1), whether that bare key is ambiguous (1), the answer (8)
---   s SESSION      a hash: t the tenant, s when it was saved (seconds), n the newest generation,
---                  i the index of its generations, r when all of it was last renewed (ms), o orders,
+-- Common functions of the scripts. The keys of an account, after its base:
+--   k TENANT KEY   the pointer of a state key: the session (16 bytes), the generation (8), its kind (1),
+--                  whether it is an ambiguous bare key (1), the answer (8)
+--   s SESSION      a hash: t the tenant, s the time of the last save (seconds), n the newest generation,
+--                  i the index of its generations, r the time of the last renewal (ms), o the commands,
 --                  and the state of each generation under its number
---   l              the account's sessions by the time they were saved (us)
+--   l              the account's sessions by the time of their last save (us)
 
 local sub = string.sub
 
@@ -20,7 +20,7 @@ local function clock()
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 
--- What lives so long outlasts `age` after each use, though it is renewed once in an eighth of it.
+-- The time to live for a life of `age` after each use, with one renewal in an eighth of `age`.
 local function life(age)
   return math.floor(age + age / 8)
 end
@@ -29,7 +29,7 @@ local function place(base, tenant, key)
   return base .. 'k' .. tenant .. key
 end
 
--- The names of all keys of an entry, and which they are.
+-- The names of all keys of an entry, and their kinds.
 local function names(base, tenant, entry)
   local found = {place(base, tenant, sub(entry, 13, 28)), place(base, tenant, sub(entry, 29, 44))}
   local kinds = {EXACT, BARE}
@@ -40,7 +40,8 @@ local function names(base, tenant, entry)
   return found, kinds
 end
 
--- Renews a whole session, unless that was done lately. Reading goes on where nothing can be written.
+-- Renews a whole session, unless it was renewed recently. A failed write is ignored, so that a full server still
+-- serves finds.
 local function renew(base, tenant, record, index, renewed, age)
   local now = math.floor(clock() / 1000)
   local since = now - (tonumber(renewed) or 0)
@@ -62,10 +63,10 @@ end
 
 -- The newest state of a session, or false.
 local function row(base, session)
-  local held = redis.call('HMGET', base .. 's' .. session, 't', 's', 'n', 'o')
-  if not held[1] or not held[3] then
+  local fields = redis.call('HMGET', base .. 's' .. session, 't', 's', 'n', 'o')
+  if not fields[1] or not fields[3] then
     return false
   end
-  local state = redis.call('HGET', base .. 's' .. session, held[3])
-  return state and {held[1], session, held[2] or '0', state, held[4] or ''}
+  local state = redis.call('HGET', base .. 's' .. session, fields[3])
+  return state and {fields[1], session, fields[2] or '0', state, fields[4] or ''}
 end

@@ -287,7 +287,9 @@ impl fmt::Display for DownReason<'_> {
             (ErrorKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS") => {
                 "it refuses the password"
             }
-            (_, "MOVED" | "ASK") => "it belongs to a cluster: set store.url to redis-cluster://HOST",
+            (_, "MOVED" | "ASK") => {
+                "it belongs to a cluster: set store.url to redis-cluster://HOST"
+            }
             (_, "READONLY") => "it is a read-only replica",
             (_, "OOM") => "it is out of memory",
             _ if error.is_timeout() => "it does not answer in time",

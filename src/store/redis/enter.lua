@@ -1,12 +1,12 @@
--- Enters a session into the list of all accounts; gives the version of what is shared.
--- After the base: l the sessions and their accounts by the time they were saved (us), o the account of
--- each session. ARGV: the account, the session, the age (ms), sessions in the list.
+-- Adds a session to the list of all accounts; returns the version of the shared values.
+-- After the base: l the sessions and their accounts by the time of their last save (us), o the account of
+-- each session. ARGV: the account, the session, the age (ms), sessions in the list at most.
 local base, account, session, age = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local list, owners = base .. 'l', base .. 'o'
 local now = clock()
 redis.call('ZADD', list, now, session .. account)
 redis.call('HSET', owners, session, account)
--- A few of those that are too old, and of those over the limit.
+-- Removes some expired sessions, and some over the limit.
 local gone = redis.call('ZRANGEBYSCORE', list, 0, now - life(age) * 1000, 'LIMIT', 0, 64)
 local over = redis.call('ZCARD', list) - #gone - tonumber(ARGV[4])
 if over > 0 then

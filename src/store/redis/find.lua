@@ -1,8 +1,8 @@
--- The first key that points to a state: its place from 0, the state, the session's orders.
--- ARGV: the tenant, all keys in a row, the age (ms).
+-- The first key that points to a state: its index from 0, the state, the session's commands.
+-- ARGV: the tenant, all keys concatenated, the age (ms).
 local base, tenant, keys, age = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local total = #keys / 16
--- Nearly always one of the first is there.
+-- One of the first keys is nearly always present.
 local first, size = 1, 8
 while first <= total do
   local last = math.min(first + size - 1, total)
@@ -10,10 +10,10 @@ while first <= total do
   for at = first, last do
     asked[#asked + 1] = place(base, tenant, sub(keys, at * 16 - 15, at * 16))
   end
-  for at, held in ipairs(redis.call('MGET', unpack(asked))) do
-    if held and not (sub(held, 25, 25) == BARE and sub(held, 26, 26) == '\1') then
-      local record = base .. 's' .. sub(held, 1, 16)
-      local found = redis.call('HMGET', record, sub(held, 17, 24), 'o', 'r')
+  for at, pointer in ipairs(redis.call('MGET', unpack(asked))) do
+    if pointer and not (sub(pointer, 25, 25) == BARE and sub(pointer, 26, 26) == '\1') then
+      local record = base .. 's' .. sub(pointer, 1, 16)
+      local found = redis.call('HMGET', record, sub(pointer, 17, 24), 'o', 'r')
       if found[1] then
         renew(base, tenant, record, nil, found[3], age)
         return {first + at - 2, found[1], found[2] or ''}

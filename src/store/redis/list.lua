@@ -1,4 +1,4 @@
--- An account's sessions, newest first. ARGV: how many to skip, how many to give.
+-- An account's sessions, newest first. ARGV: how many to skip, how many to return.
 local base, at, take = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local rows = {}
 while #rows < take do
@@ -7,12 +7,12 @@ while #rows < take do
     break
   end
   for _, session in ipairs(ids) do
-    local held = row(base, session)
-    if held then
-      rows[#rows + 1] = held
+    local found = row(base, session)
+    if found then
+      rows[#rows + 1] = found
     end
-    -- What is gone leaves the list, where it may be written to.
-    if held or redis.pcall('ZREM', base .. 'l', session) ~= 1 then
+    -- Expired sessions are removed from the list, unless it is read-only.
+    if found or redis.pcall('ZREM', base .. 'l', session) ~= 1 then
       at = at + 1
     end
   end

@@ -1,7 +1,7 @@
--- Files a state under its keys and as its session's newest. 0: the session is another tenant's.
+-- Saves a state under its keys and as its session's newest; 0 if the session belongs to another tenant.
 -- ARGV: tenant, session, opening, exact, gap or nothing, bare, answer, state; the age (ms), sessions in
--- the list; what is kept: generations at most and at least, bytes, bytes of a generation beside its
--- state, siblings, conversations, bytes of the session.
+-- the list at most; the rules of retention: generations at most and at least, bytes, bytes of a generation
+-- without its state, siblings, conversations, bytes of the session.
 local base = KEYS[1]
 local tenant, session, opening, exact, gap, bare, answer, state = unpack(ARGV, 1, 8)
 local rules = {}
@@ -12,18 +12,18 @@ local age, sessions, max_kept, min_kept, kept_bytes, beside, siblings, conversat
   unpack(rules)
 
 local record = base .. 's' .. session
-local had = redis.call('HMGET', record, 't', 'i', 'r')
-if had[1] and had[1] ~= tenant then
+local known = redis.call('HMGET', record, 't', 'i', 'r')
+if known[1] and known[1] ~= tenant then
   return 0
 end
 
 local entries = {}
-local index = had[2] or ''
+local index = known[2] or ''
 for at = 1, #index, ENTRY do
   entries[#entries + 1] = sub(index, at, at + ENTRY - 1)
 end
 
--- A number that no generation of this session had, not even before it was forgotten and began anew.
+-- A number that no generation of this session ever had, not even before an earlier expiry.
 local now = clock()
 local number = now
 if #entries > 0 then
@@ -38,29 +38,29 @@ if seen and (sub(seen, 26, 26) == '\1' or sub(seen, 27, 34) ~= answer) then
   ambiguous = '\1'
 end
 
--- First what a full server refuses: then nothing was written, and after it nothing is refused.
+-- A full server refuses the first write, so that either nothing or everything is written.
 redis.call('HSET', record, id, state, 't', tenant, 's', math.floor(now / 1000000), 'n', id)
-local held = session .. id
-redis.call('SET', place(base, tenant, exact), held .. EXACT .. ambiguous .. answer, 'PX', life(age))
+local target = session .. id
+redis.call('SET', place(base, tenant, exact), target .. EXACT .. ambiguous .. answer, 'PX', life(age))
 if gap ~= '' then
-  redis.call('SET', place(base, tenant, gap), held .. GAP .. ambiguous .. answer, 'PX', life(age))
+  redis.call('SET', place(base, tenant, gap), target .. GAP .. ambiguous .. answer, 'PX', life(age))
 end
-redis.call('SET', place(base, tenant, bare), held .. BARE .. ambiguous .. answer, 'PX', life(age))
+redis.call('SET', place(base, tenant, bare), target .. BARE .. ambiguous .. answer, 'PX', life(age))
 
--- Drops a generation and the keys that still point to it; those that went over to another stay.
+-- Removes a generation and the keys that still point to it; keys that moved to another generation stay.
 local function forget(at)
   local entry = table.remove(entries, at)
   redis.call('HDEL', record, sub(entry, 1, 8))
-  local mine = session .. sub(entry, 1, 8)
+  local removed = session .. sub(entry, 1, 8)
   local asked, kinds = names(base, tenant, entry)
   for which, points in ipairs(redis.call('MGET', unpack(asked))) do
-    if points and sub(points, 1, 25) == mine .. kinds[which] then
+    if points and sub(points, 1, 25) == removed .. kinds[which] then
       redis.call('DEL', asked[which])
     end
   end
 end
 
--- A retry with the same answer replaces what it gave before.
+-- A retry with the same answer replaces the earlier generation.
 for at, entry in ipairs(entries) do
   if sub(entry, 13, 28) == exact then
     forget(at)
@@ -76,7 +76,7 @@ local function cost(entry)
   return beside + struct.unpack('>I4', entry, 62)
 end
 
--- The place of a generation to drop, if one of the bounds is passed.
+-- The index of a generation to drop, if a bound is passed.
 local function superfluous()
   local oldest, alike, all = nil, 0, 0
   for at, entry in ipairs(entries) do
@@ -91,18 +91,18 @@ local function superfluous()
   end
   local kept, bytes, openings, several = 0, 0, {}, 0
   for at = #entries, 1, -1 do
-    local of = sub(entries[at], 9, 12)
-    if of == opening then
+    local group = sub(entries[at], 9, 12)
+    if group == opening then
       kept, bytes = kept + 1, bytes + cost(entries[at])
       if kept > max_kept or (kept > min_kept and bytes > kept_bytes) then
         return at
       end
     end
-    if not openings[of] then
+    if not openings[group] then
       if several == conversations then
         return at
       end
-      openings[of], several = true, several + 1
+      openings[group], several = true, several + 1
     end
   end
   return all > most and #entries > 1 and 1 or nil
@@ -116,7 +116,7 @@ end
 index = table.concat(entries)
 redis.call('HSET', record, 'i', index)
 redis.call('PEXPIRE', record, life(age))
-renew(base, tenant, record, index, had[3], age)
+renew(base, tenant, record, index, known[3], age)
 
 local list = base .. 'l'
 redis.call('ZADD', list, now, session)

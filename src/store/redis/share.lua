@@ -1,6 +1,6 @@
--- Tells what no session owns; gives its new version, which never was one before.
--- After the base: v the version, h names and values, z names by the version that gave them.
--- ARGV: the name, the value, how many names are kept, the age (ms).
+-- Publishes a shared value; returns the new version, which was never used before.
+-- After the base: v the version, h names and values, z names by the version of their last value.
+-- ARGV: the name, the value, names at most, the age (ms).
 local base, age = KEYS[1], tonumber(ARGV[4])
 local version = math.max(clock(), (tonumber(redis.call('GET', base .. 'v')) or 0) + 1)
 local written = string.format('%.0f', version)

@@ -1,4 +1,4 @@
-//! The store against real servers, which these tests start.
+//! The store with real servers, which these tests start.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ mod trips;
 
 use server::{Cluster, PASSWORD, Redis, wait_until};
 
-/// Makes stores in one server, each with nothing in it.
+/// Makes empty stores in one server.
 struct Place {
     server: RedisConfig,
-    /// More than a busy machine needs, unless that is what is tested.
+    /// Long enough for a busy machine.
     timeout: Duration,
     made: AtomicU64,
 }
@@ -48,8 +48,8 @@ impl Place {
         Self::new(&[redis.url()])
     }
 
-    /// As the proxy has it.
-    fn impatient(self) -> Self {
+    /// With the default timeout of the proxy.
+    fn with_default_timeout(self) -> Self {
         Self {
             timeout: StoreConfig::default().timeout,
             ..self
@@ -87,8 +87,8 @@ async fn check(place: &Place) {
     suite::check(|| Arc::new(connected(place.fresh()))).await;
 }
 
-/// A store that has its connections: on a machine that does much else the first attempt may fail,
-/// and what is asked meanwhile fails at once.
+/// Waits for the connection: on a busy machine the first attempt may fail, and calls fail at once
+/// meanwhile.
 fn connected(store: RedisStore) -> RedisStore {
     let one = tenant("nobody");
     let wait = async {
@@ -107,14 +107,14 @@ fn connected(store: RedisStore) -> RedisStore {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn does_what_every_store_does() {
+async fn keeps_the_guarantees_of_every_store() {
     for program in server::programs() {
         check(&Place::of(&Redis::with(program, &[]))).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_tls_a_user_and_a_database_it_does_the_same() {
+async fn keeps_the_guarantees_with_tls_user_and_database() {
     for program in server::programs() {
         let redis = Redis::with_tls(program);
         let url = format!("rediss://plimsoll@127.0.0.1:{}/3", redis.port());
@@ -122,7 +122,7 @@ async fn with_tls_a_user_and_a_database_it_does_the_same() {
         place.server.password = Some(Secret::new(PASSWORD));
         place.server.ca_file = Some(redis.ca_file());
         check(&place).await;
-        // The same password in the address.
+        // The password may stand in the address too.
         let password: String =
             percent_encoding::utf8_percent_encode(PASSWORD, percent_encoding::NON_ALPHANUMERIC)
                 .collect();
@@ -141,7 +141,7 @@ async fn with_tls_a_user_and_a_database_it_does_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_does_the_same() {
+async fn keeps_the_guarantees_in_a_cluster() {
     for program in server::programs() {
         let cluster = Cluster::start(program).await;
         let place = Place::of_cluster(&cluster);
@@ -158,16 +158,13 @@ async fn a_cluster_does_the_same() {
         let page = Page { skip: 0, take: 99 };
         assert_eq!(store.list_sessions(None, page).await.unwrap().len(), 40);
         for node in &cluster.nodes {
-            assert!(
-                node.run_command(&["dbsize"]) != "0",
-                "all three hold something"
-            );
+            assert!(node.run_command(&["dbsize"]) != "0", "all three nodes have keys");
         }
     }
 }
 
 #[tokio::test]
-async fn a_session_in_use_stays_and_an_idle_one_is_forgotten_whole() {
+async fn an_idle_session_expires_as_a_whole() {
     let redis = Redis::start();
     let store = Place::of(&redis).limited(100, Duration::from_millis(600));
     let one = tenant("a");
@@ -180,7 +177,7 @@ async fn a_session_in_use_stays_and_an_idle_one_is_forgotten_whole() {
     store.save_state(saved(one, session(2), 500)).await.unwrap();
     let begun = std::time::Instant::now();
     wait_until(|| redis.run_command(&["exists", "nothing"]) == "0").await;
-    // Only the newest is asked for, and its ancestors stay as well.
+    // A use of the newest state keeps its ancestors too.
     while begun.elapsed() < Duration::from_millis(1_500) {
         assert_eq!(found(&store, &one, &[30]).await, Some((0, 30)));
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -224,7 +221,7 @@ async fn every_key_expires() {
         assert!(time > 0 && time <= 1_125_000, "{line}");
         assert!(name == "mine:0:{", "{line}");
     }
-    // The lists are bounded by count as well.
+    // The lists are bounded by count too.
     let page = Page { skip: 0, take: 9 };
     assert_eq!(store.list_sessions(None, page).await.unwrap().len(), 3);
     let account = tenant("a").account();
@@ -253,7 +250,7 @@ async fn every_key_expires() {
     assert!(found(&store, &tenant("b"), &[10]).await.is_some());
 }
 
-/// How long each key has to live (ms), and how its name begins.
+/// The time to live (ms) of each key, and the start of its name.
 const TIMES: &str = "local all = {}
     for _, name in ipairs(redis.call('KEYS', '*')) do
       all[#all + 1] = redis.call('PTTL', name) .. ' ' .. string.sub(name, 1, 8)
@@ -280,9 +277,9 @@ async fn a_session_is_bounded_in_bytes() {
     assert!(!there(28).await && !there(1).await);
 }
 
-/// What the server pushed out is gone, and what is left of it names nothing else.
+/// Remaining keys of an evicted session lead to no other state.
 #[tokio::test]
-async fn a_session_pushed_out_by_the_server_is_never_another() {
+async fn an_evicted_session_is_never_found_as_another() {
     let redis = Redis::start();
     let store = Place::of(&redis).fresh();
     let one = tenant("a");
@@ -301,7 +298,7 @@ async fn a_session_pushed_out_by_the_server_is_never_another() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_of_ours_is_damage() {
+async fn an_unexpected_reply_is_damage() {
     let redis = Redis::start();
     let store = Place::of(&redis).fresh();
     let one = tenant("a");
@@ -313,13 +310,12 @@ async fn what_is_no_answer_of_ours_is_damage() {
     assert!(matches!(damaged, Err(StoreError::Damaged)), "{damaged:?}");
 }
 
-/// A save that nobody waits for any more is there whole, or not at all.
 #[tokio::test]
-async fn a_dropped_save_is_whole_or_nothing() {
+async fn a_cancelled_save_is_atomic() {
     let redis = Redis::start();
     let store = Place::of(&redis).fresh();
     let one = tenant("a");
-    // So that the server knows the scripts.
+    // The server learns the scripts.
     store.save_state(saved(one, session(1), 1)).await.unwrap();
     found(&store, &one, &[1]).await;
     let (mut landed, mut lost) = (0, 0);
@@ -339,7 +335,7 @@ async fn a_dropped_save_is_whole_or_nothing() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_without_its_password() {
+fn errors_of_addresses_never_repeat_the_password() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ca.pem");
     let open = |url: &str, ca: Option<&std::path::Path>| {
@@ -367,7 +363,7 @@ fn what_cannot_be_used_is_refused_without_its_password() {
 }
 
 #[tokio::test]
-async fn each_account_is_a_slot_of_its_own() {
+async fn each_account_has_one_slot() {
     let store = Place::new(&["redis://127.0.0.1:1".to_owned()]).fresh();
     let account = tenant("a").account();
     let tag = hex::encode(account.as_bytes());
@@ -379,7 +375,7 @@ async fn each_account_is_a_slot_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_older_version_that_is_read_late_hides_no_newer_one() {
+async fn an_older_version_never_replaces_a_newer_one() {
     let store = Place::new(&["redis://127.0.0.1:1".to_owned()]).fresh();
     store.note_version(5);
     store.note_version(3);

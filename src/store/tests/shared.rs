@@ -1,4 +1,4 @@
-//! What no session owns: read by whoever asks, and bounded.
+//! Shared values are read by all, and bounded.
 
 use bytes::Bytes;
 
@@ -22,7 +22,7 @@ pub(super) async fn the_newest_value_of_a_name_is_read(store: &dyn Store) {
     assert_eq!(shared.version, store.shared_version());
 }
 
-pub(super) async fn the_bounds_hold(store: &dyn Store) {
+pub(super) async fn sizes_and_counts_are_bounded(store: &dyn Store) {
     let most = Bytes::from(vec![b'v'; MAX_SHARED_BYTES]);
     let longest = vec![b'n'; MAX_SHARED_NAME_BYTES];
     for number in 0..=MAX_SHARED {

@@ -1,4 +1,4 @@
-//! Files that were changed behind our back: the proxy goes on, and never with a wrong state.
+//! Damaged files: the store continues, and never returns a wrong state.
 
 use std::{path::Path, sync::OnceLock};
 
@@ -9,7 +9,7 @@ use super::*;
 const SESSIONS: u8 = 40;
 const TURNS: u64 = 5;
 
-/// The state that belongs to a key, and to no other.
+/// The state of a key, different for each key.
 fn state(id: u8, turn: u64) -> Bytes {
     let word = format!("{id}/{turn} ");
     Bytes::from(word.repeat(1 + usize::from(id) * 4))
@@ -19,26 +19,29 @@ fn number(id: u8, turn: u64) -> u64 {
     (u64::from(id) * TURNS + turn) * 10
 }
 
-fn whose(id: u8) -> Tenant {
+fn owner(id: u8) -> Tenant {
     tenant(["a", "b"][usize::from(id % 2)])
 }
 
 async fn fill(store: &FileStore) {
     for turn in 0..TURNS {
         for id in 0..SESSIONS {
-            let mut next = saved(whose(id), session(id), number(id, turn));
+            let mut next = saved(owner(id), session(id), number(id, turn));
             next.opening = u64::from(id % 7);
             next.state = state(id, turn);
             store.save_state(next).await.unwrap();
             if turn == 1 {
-                let orders = Bytes::from(vec![id; 20]);
-                store.put_commands(None, session(id), orders).await.unwrap();
+                let commands = Bytes::from(vec![id; 20]);
+                store
+                    .put_commands(None, session(id), commands)
+                    .await
+                    .unwrap();
             }
         }
     }
 }
 
-/// The bytes of the file and its log: after it was closed, and as a killed process leaves them.
+/// The bytes of the file and its log, after a close or as a killed process leaves them.
 fn pristine(closed: bool) -> &'static [Vec<u8>; 2] {
     static FILES: [OnceLock<[Vec<u8>; 2]>; 2] = [OnceLock::new(), OnceLock::new()];
     let make = || {
@@ -55,7 +58,7 @@ fn pristine(closed: bool) -> &'static [Vec<u8>; 2] {
             files
         })
     };
-    // On a thread of its own, since some who ask are within a runtime.
+    // On another thread, since some callers are within a runtime.
     FILES[usize::from(closed)]
         .get_or_init(|| std::thread::scope(|scope| scope.spawn(make).join().unwrap()))
 }
@@ -75,14 +78,14 @@ fn put(directory: &TempDir, files: &[Vec<u8>; 2]) {
     }
 }
 
-/// How many of the states are found, and none of them is another's.
-async fn right_ones(store: &FileStore) -> usize {
+/// Counts the found states, and checks that each belongs to its key.
+async fn count_correct_states(store: &FileStore) -> usize {
     let mut right = 0;
     for id in 0..SESSIONS {
         for turn in 0..TURNS {
             for kind in 0..3 {
                 let keys = [key(number(id, turn) + kind)];
-                for (tenant, own) in [(whose(id), true), (whose(id + 1), false)] {
+                for (tenant, own) in [(owner(id), true), (owner(id + 1), false)] {
                     let found = store.find_state(&tenant, u64::from(id % 7), &keys).await;
                     let Ok(Some(hit)) = found else { continue };
                     assert!(own, "another tenant's");
@@ -93,7 +96,7 @@ async fn right_ones(store: &FileStore) -> usize {
             }
         }
         if let Ok(Some(row)) = store
-            .load_session(Some(&whose(id).account()), session(id))
+            .load_session(Some(&owner(id).account()), session(id))
             .await
         {
             assert!((0..TURNS).any(|turn| row.state == state(id, turn)));
@@ -102,18 +105,18 @@ async fn right_ones(store: &FileStore) -> usize {
     right
 }
 
-/// Saves and finds work again, at the latest after a moment.
-async fn goes_on(store: &FileStore) {
+/// Waits until saves and finds work.
+async fn works_again(store: &FileStore) {
     let works = async {
         loop {
             for id in 100..140 {
                 let number = u64::from(id) * 1_000;
                 let _ = store
-                    .save_state(saved(whose(id), session(id), number))
+                    .save_state(saved(owner(id), session(id), number))
                     .await;
             }
             let one = [key(100_000)];
-            if let Ok(Some(hit)) = store.find_state(&whose(100), 1, &one).await {
+            if let Ok(Some(hit)) = store.find_state(&owner(100), 1, &one).await {
                 assert_eq!(hit.state, 100_000_u64.to_le_bytes().to_vec());
                 return;
             }
@@ -145,7 +148,7 @@ impl Harm {
                 let at = place(at, length);
                 bytes[at..length.min(at + zeroes)].fill(0);
             }
-            // A page in the place of another one, as a disk that loses a write.
+            // A page overwrites another one, as on a disk that loses a write.
             Self::Copy { from, to } if length >= PAGE => {
                 let pages = length / PAGE;
                 let (from, to) = (place(from, pages) * PAGE, place(to, pages) * PAGE);
@@ -161,7 +164,7 @@ fn harms() -> impl Strategy<Value = Vec<Harm>> {
     let at = || 0.0..1.0_f64;
     let harm = prop_oneof![
         6 => (at(), 0..8_u8).prop_map(|(at, bit)| Harm::Flip { at, bit }),
-        // The head of the file, and the table of tables.
+        // The header and the schema table.
         2 => (0.0..0.002_f64, 0..8_u8).prop_map(|(at, bit)| Harm::Flip { at, bit }),
         2 => (at(), 1..9_000_usize).prop_map(|(at, length)| Harm::Zero { at, length }),
         2 => (at(), at()).prop_map(|(from, to)| Harm::Copy { from, to }),
@@ -174,7 +177,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn no_damage_gives_a_wrong_state(closed: bool, log: bool, harms in harms()) {
+    fn damage_never_gives_a_wrong_state(closed: bool, log: bool, harms in harms()) {
         let mut files = pristine(closed).clone();
         for harm in harms {
             harm.harm(&mut files[usize::from(log && !closed)]);
@@ -183,23 +186,23 @@ proptest! {
         put(&directory, &files);
         block_on(async {
             let store = open(&directory);
-            right_ones(&store).await;
-            goes_on(&store).await;
-            right_ones(&store).await;
+            count_correct_states(&store).await;
+            works_again(&store).await;
+            count_correct_states(&store).await;
             store.close().await;
             let store = open(&directory);
-            right_ones(&store).await;
+            count_correct_states(&store).await;
         });
     }
 }
 
 #[tokio::test]
-async fn without_damage_all_is_found() {
+async fn an_undamaged_file_has_all_states() {
     for closed in [true, false] {
         let directory = tempfile::tempdir().unwrap();
         put(&directory, pristine(closed));
         let all = usize::from(SESSIONS) * TURNS as usize * 3;
-        assert_eq!(right_ones(&open(&directory)).await, all);
+        assert_eq!(count_correct_states(&open(&directory)).await, all);
         assert_eq!(
             files(&directory, "sessions.db.damaged"),
             Vec::<String>::new()
@@ -208,20 +211,20 @@ async fn without_damage_all_is_found() {
 }
 
 #[tokio::test]
-async fn what_is_no_store_is_set_aside_with_its_log() {
+async fn a_file_without_a_store_is_set_aside_with_its_log() {
     let directory = tempfile::tempdir().unwrap();
     for number in 1..=2 {
         let garbage = [vec![number; 9_000], vec![number; 500]];
         put(&directory, &garbage);
         let store = open(&directory);
-        goes_on(&store).await;
+        works_again(&store).await;
         store.close().await;
         let aside = format!("sessions.db.damaged-{number}");
         let read = |name: &str| fs::read(directory.path().join(name)).unwrap();
         assert_eq!(read(&aside), garbage[0]);
     }
-    // A store that is sound begins no other one.
-    goes_on(&open(&directory)).await;
+    // A sound file is not replaced.
+    works_again(&open(&directory)).await;
     let aside = files(&directory, "sessions.db.damaged-");
     assert!(
         !aside.iter().any(|name| name.contains("damaged-3")),
@@ -229,9 +232,9 @@ async fn what_is_no_store_is_set_aside_with_its_log() {
     );
 }
 
-/// The bytes of the file change under a store that is open.
+/// The file of an open store is overwritten.
 #[tokio::test]
-async fn damage_that_is_met_at_work_is_set_aside() {
+async fn damage_of_an_open_file_is_set_aside() {
     let overwrite = |path: &Path| {
         let length = fs::metadata(path).unwrap().len();
         fs::write(path, vec![0xa5; length as usize]).unwrap();
@@ -247,7 +250,7 @@ async fn damage_that_is_met_at_work_is_set_aside() {
         let set_aside = async {
             while files(&directory, "sessions.db.damaged-1").is_empty() {
                 match finding {
-                    true => drop(right_ones(&store).await),
+                    true => drop(count_correct_states(&store).await),
                     false => fill(&store).await,
                 }
             }
@@ -255,7 +258,7 @@ async fn damage_that_is_met_at_work_is_set_aside() {
         tokio::time::timeout(Duration::from_secs(20), set_aside)
             .await
             .unwrap();
-        goes_on(&store).await;
+        works_again(&store).await;
         assert!(store.shared_version() >= version);
         store.publish_shared(b"name", "value".into()).await.unwrap();
         assert!(store.shared_version() > version);
@@ -263,7 +266,7 @@ async fn damage_that_is_met_at_work_is_set_aside() {
 }
 
 #[tokio::test]
-async fn whichever_page_is_lost_it_goes_on() {
+async fn the_store_works_after_the_loss_of_any_page() {
     const PAGE: usize = 4_096;
     for at in (0..pristine(true)[0].len()).step_by(PAGE) {
         let mut files = pristine(true).clone();
@@ -271,32 +274,32 @@ async fn whichever_page_is_lost_it_goes_on() {
         let directory = tempfile::tempdir().unwrap();
         put(&directory, &files);
         let store = open(&directory);
-        right_ones(&store).await;
-        goes_on(&store).await;
+        count_correct_states(&store).await;
+        works_again(&store).await;
     }
 }
 
 #[tokio::test]
-async fn whichever_bit_of_the_head_is_turned_it_goes_on() {
+async fn the_store_works_after_any_flipped_bit_of_the_header() {
     for bit in 0..800 {
         let mut files = pristine(true).clone();
         files[0][bit / 8] ^= 1 << (bit % 8);
         let directory = tempfile::tempdir().unwrap();
         put(&directory, &files);
-        goes_on(&open(&directory)).await;
+        works_again(&open(&directory)).await;
     }
 }
 
-/// A letter of a table's text is no letter any more: the file is as damaged as with another letter.
+/// Invalid UTF-8 in a table's definition counts as damage.
 #[tokio::test]
-async fn text_that_is_no_text_is_damage() {
+async fn a_table_definition_that_is_no_utf8_is_damage() {
     let mut files = pristine(true).clone();
     let texts = files[0].windows(6).position(|bytes| bytes == b" TABLE");
     files[0][texts.unwrap() + 3] |= 1 << 7;
     let directory = tempfile::tempdir().unwrap();
     put(&directory, &files);
     let store = open(&directory);
-    goes_on(&store).await;
+    works_again(&store).await;
     let aside = fs::read(directory.path().join("sessions.db.damaged-1"));
     assert_eq!(aside.unwrap(), files[0]);
 }

@@ -1,19 +1,19 @@
-//! What keeps the file from being opened, read or written.
+//! Errors of opening, reading and writing.
 
 use super::*;
 
-/// Another process's lock is that of another description of the same file, as here.
+/// A second file description conflicts with the lock like another process.
 #[tokio::test]
 async fn a_file_in_use_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let refused = FileStore::open(&LIMITS, directory.path()).unwrap_err();
-    let said = refused.to_string();
+    let message = refused.to_string();
     assert!(
-        said.contains("sessions.db is in use by another process"),
-        "{said}"
+        message.contains("sessions.db is in use by another process"),
+        "{message}"
     );
-    assert!(said.contains("data_dir"), "{said}");
+    assert!(message.contains("data_dir"), "{message}");
     store
         .save_state(saved(tenant("a"), session(1), 10))
         .await
@@ -24,7 +24,7 @@ async fn a_file_in_use_is_refused() {
 }
 
 #[tokio::test]
-async fn a_newer_format_is_refused_and_left_as_it_is() {
+async fn a_newer_format_is_refused_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sessions.db");
     let store = open(&directory);
@@ -40,10 +40,10 @@ async fn a_newer_format_is_refused_and_left_as_it_is() {
     store.close().await;
     let before = fs::read(&path).unwrap();
     let refused = FileStore::open(&LIMITS, directory.path()).unwrap_err();
-    let said = refused.to_string();
+    let message = refused.to_string();
     assert!(
-        said.contains("sessions.db was written by a newer release (format 2"),
-        "{said}"
+        message.contains("sessions.db was written by a newer release (format 2"),
+        "{message}"
     );
     assert_eq!(fs::read(&path).unwrap(), before);
     assert_eq!(
@@ -52,9 +52,9 @@ async fn a_newer_format_is_refused_and_left_as_it_is() {
     );
 }
 
-/// A number in the head alone is damage: nothing else says that it is newer.
+/// A newer format number in the header alone is damage.
 #[tokio::test]
-async fn a_damaged_version_is_no_newer_release() {
+async fn a_damaged_version_number_is_set_aside() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let newer = run(&store, |file| {
@@ -73,9 +73,9 @@ async fn a_damaged_version_is_no_newer_release() {
     );
 }
 
-/// As far as SQLite tells: it refuses to grow the file, as where the disk is full.
+/// SQLite refuses to grow the file, as on a full disk.
 #[tokio::test]
-async fn a_full_disk_fails_saves_and_nothing_else() {
+async fn a_full_disk_fails_only_saves_without_room() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let one = tenant("a");
@@ -98,7 +98,7 @@ async fn a_full_disk_fails_saves_and_nothing_else() {
         assert_eq!(found(&store, &one, &[10]).await, Some((0, 10)));
         assert_eq!(found(&store, &one, &[20]).await, None);
     }
-    // One that still finds room is not failed by its neighbours in a group.
+    // A save with enough room does not fail because of others in its group.
     let (kept, failed) = tokio::join!(
         store.save_state(saved(one, session(1), 30)),
         store.save_state(large())
@@ -119,7 +119,7 @@ async fn a_full_disk_fails_saves_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_file_that_may_not_be_written_fails_saves_until_it_may() {
+async fn a_read_only_file_fails_saves_until_it_is_writable() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let one = tenant("a");
@@ -141,12 +141,12 @@ async fn a_file_that_may_not_be_written_fails_saves_until_it_may() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_writer_fails_one_group_and_no_more() {
+async fn a_panic_of_the_writer_fails_one_group_only() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let one = tenant("a");
     store.save_state(saved(one, session(1), 10)).await.unwrap();
-    let failed = run(&store, |_| panic!("as a test wants it")).await;
+    let failed = run(&store, |_| panic!("a test")).await;
     assert!(matches!(failed, Err(StoreError::Unreachable(_))));
     store.save_state(saved(one, session(2), 20)).await.unwrap();
     for number in [10, 20] {
@@ -154,9 +154,8 @@ async fn a_panic_of_the_writer_fails_one_group_and_no_more() {
     }
 }
 
-/// What cannot be opened at first is opened as soon as it can be.
 #[tokio::test]
-async fn a_file_that_cannot_be_opened_comes_back() {
+async fn opening_the_file_is_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sessions.db");
     fs::create_dir(&path).unwrap();

@@ -1,4 +1,4 @@
-//! What goes, and when.
+//! Expiry and the limits of count and bytes.
 
 use std::{collections::HashSet, io::Read as _};
 
@@ -6,13 +6,13 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// Waits until the writer has removed what it will, and gives what is left.
-async fn settled(store: &FileStore) -> usize {
+/// Waits until the writer removes no more sessions; returns how many are left.
+async fn wait_for_expiry(store: &FileStore) -> usize {
     let wait = async {
         loop {
             let mut left = 0;
             let page = Page { skip: 0, take: 200 };
-            // The writer removes between two jobs; so after a second one nothing is left to do.
+            // The writer removes sessions between two jobs, so the second job waits for that.
             for _ in 0..2 {
                 store.run_job(JobKind::Tick).await.unwrap();
                 left = store.list_sessions(None, page).await.unwrap().len();
@@ -29,7 +29,7 @@ async fn settled(store: &FileStore) -> usize {
 }
 
 #[tokio::test]
-async fn the_least_recently_used_session_goes_first() {
+async fn the_least_recently_used_session_is_evicted_first() {
     let directory = tempfile::tempdir().unwrap();
     let config = StoreConfig {
         max_sessions: 3,
@@ -41,11 +41,11 @@ async fn the_least_recently_used_session_goes_first() {
         let saved = saved(one, session(number), u64::from(number) * 10);
         store.save_state(saved).await.unwrap();
     }
-    // Being read keeps the oldest, if it has not been young for long.
+    // A find of the oldest counts as a use after a part of its age.
     now.fetch_add(LIMITS.max_age.as_secs() / 64 + 1, Ordering::SeqCst);
     assert!(found(&store, &one, &[10]).await.is_some());
     store.save_state(saved(one, session(4), 40)).await.unwrap();
-    assert_eq!(settled(&store).await, 3);
+    assert_eq!(wait_for_expiry(&store).await, 3);
     assert!(found(&store, &one, &[20, 21, 22]).await.is_none());
     for number in [10, 30, 40] {
         assert!(found(&store, &one, &[number]).await.is_some());
@@ -53,7 +53,7 @@ async fn the_least_recently_used_session_goes_first() {
 }
 
 #[tokio::test]
-async fn what_is_too_old_is_not_found_and_then_removed() {
+async fn expired_sessions_are_not_found_and_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let (store, now) = clocked(&LIMITS, &directory);
     let one = tenant("a");
@@ -63,18 +63,18 @@ async fn what_is_too_old_is_not_found_and_then_removed() {
     }
     now.fetch_add(LIMITS.max_age.as_secs(), Ordering::SeqCst);
     assert!(found(&store, &one, &[10]).await.is_some());
-    assert_eq!(settled(&store).await, 50);
+    assert_eq!(wait_for_expiry(&store).await, 50);
     now.fetch_add(1, Ordering::SeqCst);
-    // The first was used a second ago; the second was not.
+    // The find a second ago was a use of the first session only.
     assert!(found(&store, &one, &[10]).await.is_some());
     assert!(found(&store, &one, &[20]).await.is_none());
     let row = store.load_session(Some(&one.account()), session(2)).await;
     assert!(row.unwrap().is_none());
-    let ordered = store
+    let replaced = store
         .put_commands(Some(&one.account()), session(2), "x".into())
         .await;
-    assert!(!ordered.unwrap());
-    assert_eq!(settled(&store).await, 1);
+    assert!(!replaced.unwrap());
+    assert_eq!(wait_for_expiry(&store).await, 1);
     let left = store.run_read(|file| {
         let count = |table| format!("SELECT count(*) FROM {table}");
         let counted = ["sessions", "generations", "keys"]
@@ -85,7 +85,7 @@ async fn what_is_too_old_is_not_found_and_then_removed() {
 }
 
 #[tokio::test]
-async fn bytes_are_bounded_and_the_file_is_used_again() {
+async fn bytes_are_bounded_and_free_pages_are_reused() {
     let directory = tempfile::tempdir().unwrap();
     let config = StoreConfig {
         max_bytes: 2 << 20,
@@ -105,10 +105,10 @@ async fn bytes_are_bounded_and_the_file_is_used_again() {
             large.state = Bytes::from(vec![1; 20_000]);
             store.save_state(large).await.unwrap();
         }
-        let left = settled(&store).await;
+        let left = wait_for_expiry(&store).await;
         assert!((50..110).contains(&left), "{left}");
-        let held = store.run_read(expiry::used_bytes).await.unwrap();
-        assert!((1 << 20..=2 << 20).contains(&held), "{held}");
+        let used = store.run_read(expiry::used_bytes).await.unwrap();
+        assert!((1 << 20..=2 << 20).contains(&used), "{used}");
         store.run_job(JobKind::Checkpoint).await.unwrap();
         let size = fs::metadata(&path).unwrap().len();
         assert!(
@@ -120,7 +120,7 @@ async fn bytes_are_bounded_and_the_file_is_used_again() {
 }
 
 #[tokio::test]
-async fn counts_outlive_a_restart() {
+async fn the_session_limit_holds_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let config = StoreConfig {
         max_sessions: 5,
@@ -133,8 +133,11 @@ async fn counts_outlive_a_restart() {
             let saved = saved(tenant("a"), id, u64::from(round * 2 + number) * 10);
             store.save_state(saved).await.unwrap();
         }
-        assert_eq!(settled(&store).await, usize::from(round * 2 + 2).min(5));
-        // An older release counts here, and a newer one does not believe it.
+        assert_eq!(
+            wait_for_expiry(&store).await,
+            usize::from(round * 2 + 2).min(5)
+        );
+        // An older release keeps its count here, and this one removes it.
         let count = |file: &rusqlite::Connection| schema::write_meta(file, "sessions", 99).unwrap();
         run(&store, count).await.unwrap();
     }
@@ -145,9 +148,9 @@ async fn counts_outlive_a_restart() {
     run(&store, forgotten).await.unwrap();
 }
 
-/// Finding writes nothing while the session is young.
+/// A find writes nothing soon after the last use.
 #[tokio::test]
-async fn finding_seldom_writes() {
+async fn finds_seldom_write() {
     let directory = tempfile::tempdir().unwrap();
     let (store, now) = clocked(&LIMITS, &directory);
     let one = tenant("a");
@@ -167,9 +170,8 @@ async fn finding_seldom_writes() {
     }
 }
 
-/// The log beside the file stays short under many saves, and the file takes over what it had.
 #[tokio::test]
-async fn the_log_is_carried_over() {
+async fn checkpoints_keep_the_log_short() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let one = tenant("a");
@@ -187,9 +189,9 @@ async fn the_log_is_carried_over() {
     assert!(log < 8 << 20, "{log}");
 }
 
-/// The log begins anew though somebody reads at all times, and the writer never rests.
+/// The log starts over although reads and writes never pause.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_ends_under_steady_load() {
+async fn the_log_starts_over_under_steady_load() {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(open(&directory));
     let mut load = JoinSet::new();
@@ -211,7 +213,7 @@ async fn the_log_ends_under_steady_load() {
             }
         });
     }
-    // Each beginning of the log has a salt of its own.
+    // Each start of the log has another salt.
     let log = directory.path().join("sessions.db-wal");
     let salt = || {
         let mut head = [0; 24];
@@ -227,13 +229,13 @@ async fn the_log_ends_under_steady_load() {
     };
     tokio::time::timeout(Duration::from_secs(60), ended)
         .await
-        .expect("the log begins anew");
+        .expect("the log starts over");
     load.shutdown().await;
 }
 
-/// After its clock went back, the store still lets go of what was not used for longest.
+/// After the clock went back, the store still removes the least recently used session.
 #[tokio::test]
-async fn a_clock_that_goes_back_does_not_make_new_sessions_old() {
+async fn a_clock_that_goes_back_does_not_expire_new_sessions() {
     let directory = tempfile::tempdir().unwrap();
     let config = StoreConfig {
         max_sessions: 3,
@@ -251,19 +253,19 @@ async fn a_clock_that_goes_back_does_not_make_new_sessions_old() {
     now.fetch_sub(5_000, Ordering::SeqCst);
     for number in 4..=5 {
         save(&store, number).await;
-        assert_eq!(settled(&store).await, 3);
+        assert_eq!(wait_for_expiry(&store).await, 3);
         assert!(
             found(&store, &one, &[u64::from(number) * 10])
                 .await
                 .is_some()
         );
     }
-    // Also where it went back while the store was closed.
+    // The clock may also go back while the store is closed.
     store.close().await;
     let (store, now) = clocked(&config, &directory);
     now.fetch_sub(5_000, Ordering::SeqCst);
     save(&store, 6).await;
-    assert_eq!(settled(&store).await, 3);
+    assert_eq!(wait_for_expiry(&store).await, 3);
     for number in 4..=6 {
         assert!(found(&store, &one, &[number * 10]).await.is_some());
     }

@@ -1,15 +1,15 @@
-//! The log beside the file: it ends, however steadily it is written.
+//! The length of the log under steady saves.
 
 use tokio::task::JoinSet;
 
 use super::*;
 
-/// Saves at one time, and of each of those that run.
+/// Concurrent tasks, and the saves of each.
 const AT_ONCE: u64 = 32;
 const EACH: u64 = 500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_does_not_grow_for_as_long_as_saves_come() {
+async fn the_log_is_bounded_under_steady_saves() {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(open(&directory));
     let mut running = JoinSet::new();

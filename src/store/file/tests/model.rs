@@ -1,4 +1,4 @@
-//! The file answers as memory does, whatever is done and however often it is opened again.
+//! The file store agrees with the memory store after any steps, also when it is reopened.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ enum Step {
         opening: u64,
         numbers: Vec<u64>,
     },
-    Order {
+    Command {
         who: u8,
         id: u8,
         bytes: u8,
@@ -34,7 +34,7 @@ enum Step {
         id: u8,
     },
     Wait(u8),
-    /// What is known without reading is lost.
+    /// Clears the cache.
     Forget,
     Reopen,
 }
@@ -66,7 +66,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => save,
         6 => find,
-        2 => (who.clone(), id.clone(), 0..9_u8).prop_map(|(who, id, bytes)| Step::Order { who, id, bytes }),
+        2 => (who.clone(), id.clone(), 0..9_u8).prop_map(|(who, id, bytes)| Step::Command { who, id, bytes }),
         1 => (0..4_u8, any::<u8>()).prop_map(|(name, value)| Step::Share { name, value }),
         2 => (who, id).prop_map(|(who, id)| Step::Look { who, id }),
         1 => (0..9_u8).prop_map(Step::Wait),
@@ -127,7 +127,7 @@ async fn both(steps: Vec<Step>) {
                     .flat_map(|number| [*number, 1_000 + number / 3, 2_000 + number / 3]);
                 let keys: Vec<_> = keys.map(|number| nth(opening, number)).collect();
                 let expected = memory.find_state(&who(of), opening, &keys).await.unwrap();
-                // The second time it was just read.
+                // The second find may use the cache.
                 for _ in 0..2 {
                     assert_eq!(
                         file.find_state(&who(of), opening, &keys).await.unwrap(),
@@ -135,13 +135,15 @@ async fn both(steps: Vec<Step>) {
                     );
                 }
             }
-            Step::Order { who: of, id, bytes } => {
-                let (account, orders) = (who(of).account(), Bytes::from(vec![id; bytes.into()]));
+            Step::Command { who: of, id, bytes } => {
+                let (account, commands) = (who(of).account(), Bytes::from(vec![id; bytes.into()]));
                 let expected = memory
-                    .put_commands(Some(&account), session(id), orders.clone())
+                    .put_commands(Some(&account), session(id), commands.clone())
                     .await;
-                let ordered = file.put_commands(Some(&account), session(id), orders).await;
-                assert_eq!(ordered.unwrap(), expected.unwrap());
+                let replaced = file
+                    .put_commands(Some(&account), session(id), commands)
+                    .await;
+                assert_eq!(replaced.unwrap(), expected.unwrap());
             }
             Step::Share { name, value } => {
                 let value = Bytes::from(vec![value]);
@@ -192,7 +194,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_file_answers_as_memory_does(steps in steps()) {
+    fn the_file_store_agrees_with_the_memory_store(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(both(steps));
     }

@@ -1,4 +1,4 @@
-//! What is known without reading says what the file says, or nothing.
+//! The cache agrees with the file.
 
 use super::*;
 use crate::store::file::{
@@ -7,22 +7,22 @@ use crate::store::file::{
     row::{GenerationHead, KeyPlace, hash_prefix_group, key_place},
 };
 
-/// A save of that session, with a state of so many bytes.
+/// A save with a state of this size.
 fn sized(id: u8, number: u64, bytes: usize) -> StateToSave {
     let mut saved = saved(tenant("a"), session(id), number);
     saved.state = Bytes::from(vec![id; bytes]);
     saved
 }
 
-fn circle_of(saved: &StateToSave) -> u64 {
+fn prefix_group_of(saved: &StateToSave) -> u64 {
     hash_prefix_group(&saved.tenant, saved.opening)
 }
 
 fn place(saved: &StateToSave) -> KeyPlace {
-    key_place(circle_of(saved), &saved.keys.exact)
+    key_place(prefix_group_of(saved), &saved.keys.exact)
 }
 
-/// As the writer tells it.
+/// Adds a save as the writer does.
 fn add(changes: &mut BatchChanges, saved: &StateToSave) {
     let found = FoundState {
         at: 0,
@@ -43,23 +43,23 @@ fn commit(recent: &RecentStates, saved: &StateToSave) {
     recent.commit_changes(changes, || Ok(())).unwrap();
 }
 
-/// Where the exact key is found: `None` where only the file can tell.
+/// The cached state of the exact key; `None` if the file must be read.
 fn known(recent: &RecentStates, saved: &StateToSave) -> Option<Option<Bytes>> {
     let keys = [saved.keys.exact];
-    let found = recent.find_state(&saved.tenant, circle_of(saved), &keys, 0);
+    let found = recent.find_state(&saved.tenant, prefix_group_of(saved), &keys, 0);
     found.ok().map(|hit| hit.map(|hit| hit.found.state))
 }
 
-/// A read that begins now and finds nothing; gives back what ends it.
+/// Begins a read that finds nothing; the result ends it.
 fn miss<'r>(recent: &'r RecentStates, saved: &'r StateToSave) -> impl FnOnce() + use<'r> {
     let keys = [saved.keys.exact];
-    let since = recent.find_state(&saved.tenant, circle_of(saved), &keys, 0);
+    let since = recent.find_state(&saved.tenant, prefix_group_of(saved), &keys, 0);
     let since = since.unwrap_err();
     move || recent.learn_absent(since, vec![place(saved)])
 }
 
 #[test]
-fn what_was_looked_for_in_vain_is_not_looked_for_again() {
+fn absent_keys_are_remembered() {
     let recent = RecentStates::default();
     let saved = sized(1, 10, 5);
     assert_eq!(known(&recent, &saved), None);
@@ -68,19 +68,19 @@ fn what_was_looked_for_in_vain_is_not_looked_for_again() {
     let others = sized(1, 500, 5);
     commit(&recent, &others);
     assert_eq!(known(&recent, &saved), Some(None));
-    // It comes after all.
+    // The key is saved.
     commit(&recent, &saved);
     assert_eq!(known(&recent, &saved), Some(Some(saved.state.clone())));
-    // The first of several that is there.
+    // The first present key of several.
     let keys = [7, 10].map(key);
-    let absent = vec![key_place(circle_of(&saved), &keys[0])];
-    let find = || recent.find_state(&saved.tenant, circle_of(&saved), &keys, 0);
+    let absent = vec![key_place(prefix_group_of(&saved), &keys[0])];
+    let find = || recent.find_state(&saved.tenant, prefix_group_of(&saved), &keys, 0);
     recent.learn_absent(find().unwrap_err(), absent);
     assert_eq!(find().unwrap().unwrap().found.at, 1);
 }
 
 #[test]
-fn a_read_from_before_a_change_is_not_taken_over() {
+fn absent_keys_of_a_read_before_a_change_are_ignored() {
     let recent = RecentStates::default();
     let saved = sized(1, 10, 5);
     let read = miss(&recent, &saved);
@@ -95,7 +95,7 @@ fn a_read_from_before_a_change_is_not_taken_over() {
 }
 
 #[test]
-fn nothing_is_said_of_it_from_before_the_commit_until_after_it() {
+fn changed_keys_need_the_file_during_a_commit() {
     let recent = RecentStates::default();
     let (saved, neighbour) = (sized(1, 10, 5), sized(2, 500, 5));
     commit(&recent, &saved);
@@ -115,7 +115,7 @@ fn nothing_is_said_of_it_from_before_the_commit_until_after_it() {
     let asked = || {
         for saved in [&saved, &gap] {
             assert_eq!(known(&recent, saved), None);
-            // Read just before, or just after.
+            // A read during the commit.
             miss(&recent, saved)();
             assert_eq!(known(&recent, saved), None);
         }
@@ -128,9 +128,9 @@ fn nothing_is_said_of_it_from_before_the_commit_until_after_it() {
     assert_eq!(known(&recent, &gap), None);
 }
 
-/// Nobody knows what of it stands in the file.
+/// The content of the file is unknown then.
 #[test]
-fn what_could_not_be_committed_is_forgotten() {
+fn a_failed_commit_removes_its_states() {
     let recent = RecentStates::default();
     let saved = sized(1, 10, 5);
     commit(&recent, &saved);
@@ -144,18 +144,18 @@ fn what_could_not_be_committed_is_forgotten() {
 }
 
 #[test]
-fn what_is_removed_or_changes_with_its_session_is_forgotten() {
+fn removed_states_and_changed_commands_leave_the_cache() {
     let recent = RecentStates::default();
     let (saved, neighbour) = (sized(1, 10, 5), sized(2, 20, 5));
     commit(&recent, &neighbour);
-    // Orders are rare: all that is known is forgotten for them.
+    // Changed commands clear all states.
     for removed in [true, false] {
         commit(&recent, &saved);
         let mut changes = BatchChanges::default();
         match removed {
             true => changes.add_keys(&GenerationHead::from_saved(&saved, false)),
             false => {
-                // Also where it was saved to in the same transaction.
+                // In a transaction with a save of the session.
                 add(&mut changes, &saved);
                 changes.add_commands();
             }
@@ -171,20 +171,25 @@ fn what_is_removed_or_changes_with_its_session_is_forgotten() {
 }
 
 #[test]
-fn what_is_old_or_another_tenants_only_the_file_can_tell() {
+fn expired_states_and_other_tenants_need_the_file() {
     let recent = RecentStates::default();
     let saved = sized(1, 10, 5);
     commit(&recent, &saved);
     let find = |tenant: &str, horizon| {
         let keys = [saved.keys.exact];
-        recent.find_state(&self::tenant(tenant), circle_of(&saved), &keys, horizon)
+        recent.find_state(
+            &self::tenant(tenant),
+            prefix_group_of(&saved),
+            &keys,
+            horizon,
+        )
     };
     assert!(find("a", 100).unwrap().is_some());
     assert!(find("a", 101).is_err() && find("b", 0).is_err());
 }
 
 #[test]
-fn it_takes_no_more_than_it_may() {
+fn the_cache_is_bounded() {
     let recent = RecentStates::default();
     for id in 0..200 {
         let saved = sized(id, u64::from(id) * 10, 100_000);
@@ -193,24 +198,24 @@ fn it_takes_no_more_than_it_may() {
         assert!(matches!(known(&recent, &saved), Some(Some(_))));
     }
     assert!(recent.bytes() > 4 << 20);
-    // What takes the place of another one is counted once.
+    // A replaced state is counted once.
     let before = recent.bytes();
     commit(&recent, &sized(199, 1_990, 100_000));
     assert_eq!(recent.bytes(), before);
 }
 
 #[tokio::test]
-async fn what_was_just_saved_needs_no_file() {
+async fn saved_states_and_absent_keys_are_cached() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let one = saved(tenant("a"), session(1), 10);
     store.save_state(one.clone()).await.unwrap();
     let known = |saved: &StateToSave| known(store.readers.recent(), saved);
     assert_eq!(known(&one), Some(Some(one.state.clone())));
-    // Orders come along.
-    let orders = Bytes::from_static(b"orders");
+    // The commands are cached too.
+    let commands = Bytes::from_static(b"orders");
     store
-        .put_commands(None, session(1), orders.clone())
+        .put_commands(None, session(1), commands.clone())
         .await
         .unwrap();
     assert_eq!(known(&one), None);
@@ -220,18 +225,18 @@ async fn what_was_just_saved_needs_no_file() {
             .find_state(&one.tenant, one.opening, &keys)
             .await
             .unwrap();
-        assert_eq!(found.unwrap().commands, orders);
+        assert_eq!(found.unwrap().commands, commands);
         store.save_state(one.clone()).await.unwrap();
         assert_eq!(known(&one), Some(Some(one.state.clone())));
     }
-    // Nor does what is not there.
+    // Absent keys are cached too.
     let absent = saved(tenant("a"), session(1), 500);
     assert!(found(&store, &one.tenant, &[500]).await.is_none());
     assert_eq!(known(&absent), Some(None));
 }
 
 #[tokio::test]
-async fn a_clock_that_goes_back_makes_all_of_a_session_older() {
+async fn a_clock_that_goes_back_expires_cached_states_in_time() {
     let directory = tempfile::tempdir().unwrap();
     let (store, now) = clocked(&LIMITS, &directory);
     let one = tenant("a");
@@ -245,9 +250,8 @@ async fn a_clock_that_goes_back_makes_all_of_a_session_older() {
     }
 }
 
-/// A session from a time that is yet to come is made older, also where it is known.
 #[tokio::test]
-async fn a_clock_that_goes_back_makes_what_is_known_older_at_a_tick() {
+async fn a_tick_backdates_cached_sessions_from_the_future() {
     let directory = tempfile::tempdir().unwrap();
     let (store, now) = clocked(&LIMITS, &directory);
     let one = saved(tenant("a"), session(1), 10);
@@ -255,7 +259,7 @@ async fn a_clock_that_goes_back_makes_what_is_known_older_at_a_tick() {
     store.save_state(one.clone()).await.unwrap();
     now.fetch_sub(50_000, Ordering::SeqCst);
     store.run_job(JobKind::Tick).await.unwrap();
-    // The next job is done after what the first set off.
+    // The second job waits for the expiry after the first.
     store.run_job(JobKind::Tick).await.unwrap();
     now.fetch_add(LIMITS.max_age.as_secs() + 1, Ordering::SeqCst);
     assert!(found(&store, &one.tenant, &[10]).await.is_none());

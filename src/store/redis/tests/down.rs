@@ -1,5 +1,4 @@
-//! Servers that are gone, slow, full, or not ours to write to: calls fail at once, and then it goes on
-//! by itself.
+//! Servers that are down, slow, full or read-only: calls fail at once, and work again once the server does.
 
 use std::time::Instant;
 
@@ -18,7 +17,7 @@ async fn save(store: &RedisStore, number: u64) -> Result<(), StoreError> {
         .await
 }
 
-/// Until the store takes a state again.
+/// Waits until the store accepts a save.
 async fn back(store: &RedisStore, number: u64) {
     let wait = async {
         while save(store, number).await.is_err() {
@@ -32,7 +31,7 @@ async fn back(store: &RedisStore, number: u64) {
     assert_eq!(found(store, &one, &[number]).await, Some((0, number)));
 }
 
-/// That a call fails, and how long it took.
+/// Checks that a call fails; returns how long it took.
 async fn fails(store: &RedisStore) -> Duration {
     let begun = Instant::now();
     let failed = store.find_state(&tenant("a"), 1, &[key(1)]).await;
@@ -43,8 +42,8 @@ async fn fails(store: &RedisStore) -> Duration {
     begun.elapsed()
 }
 
-/// That many calls in a row wait for nothing.
-async fn fails_at_once(store: &RedisStore) {
+/// Checks that many calls in a row fail without waiting.
+async fn hundred_calls_fail_at_once(store: &RedisStore) {
     let mut waited = Duration::ZERO;
     for _ in 0..100 {
         waited += fails(store).await;
@@ -53,15 +52,15 @@ async fn fails_at_once(store: &RedisStore) {
 }
 
 #[tokio::test]
-async fn a_killed_server_fails_at_once_and_comes_back() {
+async fn calls_fail_at_once_until_a_killed_server_is_back() {
     let mut redis = Redis::start();
-    let store = Place::of(&redis).impatient().fresh();
+    let store = Place::of(&redis).with_default_timeout().fresh();
     for round in 1..=3 {
         back(&store, round * 10).await;
         redis.kill();
         fails(&store).await;
-        fails_at_once(&store).await;
-        // It has forgotten everything, scripts too.
+        hundred_calls_fail_at_once(&store).await;
+        // The server has lost all data and scripts.
         redis.restart();
     }
     back(&store, 50).await;
@@ -69,29 +68,29 @@ async fn a_killed_server_fails_at_once_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_stalled_server_is_waited_for_a_few_times_and_comes_back() {
+async fn calls_fail_at_once_after_a_few_timeouts_of_a_stalled_server() {
     let redis = Redis::start();
-    let store = Place::of(&redis).impatient().fresh();
+    let store = Place::of(&redis).with_default_timeout().fresh();
     back(&store, 10).await;
     redis.stall();
-    // All that wait at that time wait together.
+    // Concurrent calls wait at the same time.
     let waiting = (0..50).map(|_| fails(&store));
     let longest = futures_util::future::join_all(waiting)
         .await
         .into_iter()
         .max();
     assert!(longest < Some(Duration::from_secs(2)), "{longest:?}");
-    fails_at_once(&store).await;
+    hundred_calls_fail_at_once(&store).await;
     redis.resume();
     back(&store, 20).await;
     assert_eq!(found(&store, &tenant("a"), &[10]).await, Some((0, 10)));
 }
 
-/// Requests give a save less time than the store does; given up, it counts all the same.
+/// A request waits less time for a save than the store. A cancelled save counts too.
 #[tokio::test]
-async fn saves_that_nobody_waited_for_tell_that_it_is_slow() {
+async fn timeouts_of_cancelled_saves_take_the_store_down() {
     let redis = Redis::start();
-    let store = Place::of(&redis).impatient().fresh();
+    let store = Place::of(&redis).with_default_timeout().fresh();
     back(&store, 10).await;
     redis.stall();
     for _ in 0..3 {
@@ -107,14 +106,13 @@ async fn saves_that_nobody_waited_for_tell_that_it_is_slow() {
     back(&store, 40).await;
 }
 
-/// Holds back what goes to a server and what comes from it, each for half of this: a server that is
-/// far away, and answers in time.
+/// The round-trip time of a distant server that answers in time.
 const DISTANCE: Duration = Duration::from_millis(80);
 
-/// A port behind which the server is far away, for as long as the tasks are there.
+/// A port that forwards to the server with this delay while the tasks run.
 async fn far_away(port: u16) -> (u16, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let own = listener.local_addr().unwrap().port();
+    let local_port = listener.local_addr().unwrap().port();
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let mut open = JoinSet::new();
@@ -141,17 +139,16 @@ async fn far_away(port: u16) -> (u16, JoinSet<()>) {
             }
         }
     });
-    (own, tasks)
+    (local_port, tasks)
 }
 
-/// It is slower than requests wait for a save, and faster than a call may be: what is saved is found by
-/// whoever asks later, however many do not wait.
+/// The server is slower than requests wait for a save, and faster than the timeout of a call. All saves succeed.
 #[tokio::test]
-async fn a_server_that_is_far_away_serves() {
+async fn a_distant_server_is_used() {
     let redis = Redis::start();
     let (port, _tasks) = far_away(redis.port()).await;
     let store = Place::new(&[format!("redis://127.0.0.1:{port}")]);
-    let store = store.impatient().fresh();
+    let store = store.with_default_timeout().fresh();
     back(&store, 10).await;
     for round in 2..6_u64 {
         let within = Duration::from_millis(50);
@@ -169,27 +166,27 @@ async fn a_server_that_is_far_away_serves() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_at_the_start_is_found_later() {
+async fn a_server_that_starts_later_is_found() {
     let mut redis = Redis::start();
     redis.kill();
-    let store = Place::of(&redis).impatient().fresh();
+    let store = Place::of(&redis).with_default_timeout().fresh();
     fails(&store).await;
-    fails_at_once(&store).await;
+    hundred_calls_fail_at_once(&store).await;
     redis.restart();
     back(&store, 10).await;
-    // Nor one that accepts and says nothing.
+    // A server that accepts connections and does not answer.
     redis.stall();
-    let silent = Place::of(&redis).impatient().fresh();
+    let silent = Place::of(&redis).with_default_timeout().fresh();
     assert!(fails(&silent).await < Duration::from_secs(2));
-    fails_at_once(&silent).await;
+    hundred_calls_fail_at_once(&silent).await;
     redis.resume();
     back(&silent, 20).await;
 }
 
 #[tokio::test]
-async fn a_full_server_takes_nothing_and_still_finds() {
+async fn a_full_server_refuses_saves_and_serves_finds() {
     let redis = Redis::start();
-    let store = Place::of(&redis).impatient().fresh();
+    let store = Place::of(&redis).with_default_timeout().fresh();
     let one = tenant("a");
     back(&store, 10).await;
     assert_eq!(
@@ -210,30 +207,30 @@ async fn a_full_server_takes_nothing_and_still_finds() {
 }
 
 #[tokio::test]
-async fn a_replica_is_no_server_to_write_to() {
+async fn a_read_only_replica_takes_the_store_down() {
     let redis = Redis::start();
-    let store = Place::of(&redis).impatient().fresh();
+    let store = Place::of(&redis).with_default_timeout().fresh();
     back(&store, 10).await;
     assert_eq!(redis.run_command(&["replicaof", "127.0.0.1", "1"]), "OK");
     assert!(save(&store, 20).await.is_err());
-    fails_at_once(&store).await;
+    hundred_calls_fail_at_once(&store).await;
     assert_eq!(redis.run_command(&["replicaof", "no", "one"]), "OK");
     back(&store, 30).await;
 }
 
 #[tokio::test]
-async fn a_server_that_wants_a_password_is_down_until_it_takes_ours() {
+async fn a_wrong_password_takes_the_store_down_until_it_is_accepted() {
     let redis = Redis::with("redis-server", &["--requirepass", "first"]);
-    let place = Place::of(&redis).impatient();
+    let place = Place::of(&redis).with_default_timeout();
     let without = place.fresh();
-    let mut other = Place::of(&redis).impatient();
+    let mut other = Place::of(&redis).with_default_timeout();
     other.server.password = Some(Secret::new("second"));
     let wrong = other.fresh();
     for store in [&without, &wrong] {
         fails(store).await;
-        fails_at_once(store).await;
+        hundred_calls_fail_at_once(store).await;
     }
-    let told = redis.run_command(&[
+    let reply = redis.run_command(&[
         "-a",
         "first",
         "--no-auth-warning",
@@ -242,33 +239,31 @@ async fn a_server_that_wants_a_password_is_down_until_it_takes_ours() {
         "requirepass",
         "second",
     ]);
-    assert_eq!(told, "OK");
+    assert_eq!(reply, "OK");
     back(&wrong, 10).await;
     fails(&without).await;
 }
 
-/// One master of three gone is a cluster that takes nothing; it comes back by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_lost_a_server_comes_back() {
+async fn a_restarted_cluster_is_used_again() {
     let mut cluster = Cluster::start("redis-server").await;
-    let store = Place::of_cluster(&cluster).impatient().fresh();
+    let store = Place::of_cluster(&cluster).with_default_timeout().fresh();
     back(&store, 10).await;
     for node in &mut cluster.nodes {
         node.kill();
     }
     fails(&store).await;
-    fails_at_once(&store).await;
+    hundred_calls_fail_at_once(&store).await;
     for node in &mut cluster.nodes {
         node.restart();
     }
     back(&store, 20).await;
 }
 
-/// Where a slot moved, the store follows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moves_is_followed() {
+async fn a_moved_slot_is_found() {
     let cluster = Cluster::start("redis-server").await;
-    let store = Place::of_cluster(&cluster).impatient().fresh();
+    let store = Place::of_cluster(&cluster).with_default_timeout().fresh();
     back(&store, 10).await;
     let base = store.key_name(Some(&tenant("a").account()), "");
     let slot = cluster.nodes[0].run_command(&["cluster", "keyslot", &base]);
@@ -277,7 +272,7 @@ async fn a_slot_that_moves_is_followed() {
     let from = from.unwrap();
     let to = (from + 1) % 3;
     let target = tell(to, &["cluster", "myid"]);
-    // Only an empty one moves so easily.
+    // An empty slot is simple to move.
     tell(from, &["flushall"]);
     for at in [to, from] {
         assert_eq!(

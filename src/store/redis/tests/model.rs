@@ -1,4 +1,4 @@
-//! The server's scripts against the memory store: whatever is saved, both find the same.
+//! The server's scripts agree with the memory store.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ enum Step {
         opening: u64,
         bytes: usize,
     },
-    Order(usize, u8, Vec<u8>),
+    Command(usize, u8, Vec<u8>),
     Find(usize, Vec<u64>),
 }
 
@@ -38,7 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             bytes,
         },
     );
-    let order = (
+    let command = (
         0..3_usize,
         0..4_u8,
         prop::collection::vec(any::<u8>(), 0..9),
@@ -46,7 +46,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let find = (0..3_usize, prop::collection::vec(0..40_u64, 0..40));
     let step = prop_oneof![
         6 => save,
-        1 => order.prop_map(|(who, session, orders)| Step::Order(who, session, orders)),
+        1 => command.prop_map(|(who, session, commands)| Step::Command(who, session, commands)),
         2 => find.prop_map(|(who, keys)| Step::Find(who, keys)),
     ];
     prop::collection::vec(step, 1..80)
@@ -93,16 +93,16 @@ async fn follow(steps: Vec<Step>, one: &dyn Store, other: &dyn Store) {
                 );
                 assert_eq!(a.is_ok(), b.is_ok(), "{a:?} {b:?}");
             }
-            Step::Order(who, id, orders) => {
+            Step::Command(who, id, commands) => {
                 let account = (who < 2).then(|| tenants[who].account());
                 let give = async |store: &dyn Store| {
-                    let orders = Bytes::from(orders.clone());
+                    let commands = Bytes::from(commands.clone());
                     store
-                        .put_commands(account.as_ref(), session(id), orders)
+                        .put_commands(account.as_ref(), session(id), commands)
                         .await
                         .unwrap()
                 };
-                // Whose it is, the administrator does not say, and two may have one id.
+                // Two accounts may have one id, so the result for the administrator is undefined.
                 if account.is_some() {
                     assert_eq!(give(one).await, give(other).await);
                 }
@@ -138,7 +138,7 @@ async fn follow(steps: Vec<Step>, one: &dyn Store, other: &dyn Store) {
 }
 
 #[test]
-fn any_saves_are_found_as_in_memory() {
+fn the_redis_store_agrees_with_the_memory_store() {
     let redis = Redis::start();
     let place = Place::of(&redis);
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,8 +1,8 @@
-//! How often the server is asked.
+//! The number of calls and round trips.
 
 use super::*;
 
-/// Commands the server carried out, by name and number.
+/// Commands that the server executed, by name and number.
 fn asked(redis: &Redis) -> Vec<(String, u64)> {
     let stats = redis.run_command(&["info", "commandstats"]);
     let counted = stats.lines().filter_map(|line| {
@@ -10,8 +10,8 @@ fn asked(redis: &Redis) -> Vec<(String, u64)> {
         let (calls, _) = rest.split_once(',')?;
         Some((name.to_owned(), calls.parse().unwrap()))
     });
-    // Those of scripts are no commands of ours, and these are the test's own.
-    let ours = [
+    // Without the commands within scripts and those of the test.
+    let counted_names = [
         "evalsha",
         "eval",
         "get",
@@ -21,7 +21,7 @@ fn asked(redis: &Redis) -> Vec<(String, u64)> {
         "script|load",
     ];
     let mut all: Vec<_> = counted
-        .filter(|(name, _)| ours.contains(&name.as_str()))
+        .filter(|(name, _)| counted_names.contains(&name.as_str()))
         .collect();
     all.sort();
     all
@@ -38,7 +38,7 @@ mod relay {
         task::JoinSet,
     };
 
-    /// Who sent last, and how often the store sent after it had been answered.
+    /// Counts the round trips: how often the store sends after an answer.
     #[derive(Default)]
     struct Turns {
         answered: bool,
@@ -55,7 +55,7 @@ mod relay {
     impl Relay {
         pub(super) async fn before(port: u16) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let own = listener.local_addr().unwrap().port();
+            let local_port = listener.local_addr().unwrap().port();
             let turns = Arc::<Mutex<Turns>>::default();
             let seen = Arc::clone(&turns);
             let mut tasks = JoinSet::new();
@@ -68,13 +68,13 @@ mod relay {
                 }
             });
             Self {
-                port: own,
+                port: local_port,
                 turns,
                 _tasks: tasks,
             }
         }
 
-        /// Round trips since last asked, and the commands in them.
+        /// Round trips since the last call, and their commands.
         pub(super) fn turns(&self) -> (usize, Vec<String>) {
             let turns = std::mem::take(&mut *self.turns.lock().unwrap());
             (turns.count, turns.commands)
@@ -112,7 +112,7 @@ mod relay {
 }
 
 #[tokio::test]
-async fn one_round_trip_finds_and_one_saves() {
+async fn a_find_and_a_save_take_one_round_trip_each() {
     let redis = Redis::start();
     let relay = relay::Relay::before(redis.port()).await;
     let store = Place::new(&[format!("redis://127.0.0.1:{}", relay.port)]).fresh();
@@ -132,18 +132,17 @@ async fn one_round_trip_finds_and_one_saves() {
         assert_eq!(found(&store, &one, &keys[..767]).await, None);
         assert_eq!(relay.turns(), (1, vec!["EVALSHA".into(), "GET".into()]));
     }
-    // A server that does not know a script is told it along with the next call, and once.
+    // A script unknown to the server is sent once, with the next call.
     redis.run_command(&["script", "flush"]);
     assert_eq!(found(&store, &one, &[40]).await, Some((0, 40)));
-    let told = vec!["EVALSHA".into(), "GET".into(), "EVAL".into()];
-    assert_eq!(relay.turns(), (2, told));
+    let expected = vec!["EVALSHA".into(), "GET".into(), "EVAL".into()];
+    assert_eq!(relay.turns(), (2, expected));
     assert_eq!(found(&store, &one, &[40]).await, Some((0, 40)));
     assert_eq!(relay.turns().0, 1);
 }
 
-/// What another replica shared is known with the next find.
 #[tokio::test]
-async fn news_of_other_replicas_come_along() {
+async fn a_find_notices_values_of_other_replicas() {
     let redis = Redis::start();
     let place = Place::of(&redis);
     let (one, other) = (place.fresh(), {
@@ -160,7 +159,7 @@ async fn news_of_other_replicas_come_along() {
         let shared = other.read_shared().await.unwrap();
         assert_eq!(shared.all, [("window".into(), value.into())]);
     }
-    // A server that lost all begins with a version that never was.
+    // A server without data begins with a new version.
     let before = one.shared_version();
     redis.run_command(&["flushall"]);
     one.publish_shared(b"window", "3".into()).await.unwrap();
@@ -168,7 +167,7 @@ async fn news_of_other_replicas_come_along() {
 }
 
 #[tokio::test]
-async fn nothing_is_asked_of_an_idle_server() {
+async fn an_idle_store_sends_no_calls() {
     let redis = Redis::start();
     let store = Place::of(&redis).fresh();
     found(&store, &tenant("a"), &[1]).await;

@@ -1,4 +1,4 @@
-//! What somebody has seen is true for whoever asks after that, by whichever question.
+//! Reads are monotonic: after a read, no later read of any kind returns an older state.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use super::{
     key, saved, session, tenant,
 };
 
-/// Each is a state and the orders after it.
+/// Each is a state and the commands after it.
 const ROUNDS: u64 = 300;
 
 fn number(bytes: &Bytes) -> u64 {
@@ -23,16 +23,16 @@ fn number(bytes: &Bytes) -> u64 {
     }
 }
 
-/// What is true of a session now, asked in three ways.
+/// State and commands of a session, read in one of three ways.
 struct Seen {
     state: u64,
-    orders: u64,
+    commands: u64,
 }
 
 impl Seen {
     async fn asked(store: &dyn Store, way: usize) -> Self {
         let one = tenant("a");
-        let (state, orders) = match way % 3 {
+        let (state, commands) = match way % 3 {
             0 => {
                 let row = store.load_session(Some(&one.account()), session(1)).await;
                 let row = row.unwrap().unwrap();
@@ -54,12 +54,12 @@ impl Seen {
         };
         Self {
             state: number(&state),
-            orders: number(&orders),
+            commands: number(&commands),
         }
     }
 }
 
-pub(super) async fn is_not_unseen(store: Arc<dyn Store>) {
+pub(super) async fn never_goes_back(store: Arc<dyn Store>) {
     let one = tenant("a");
     let save = |round: u64| {
         let mut saved = saved(one, session(1), 10);
@@ -74,25 +74,30 @@ pub(super) async fn is_not_unseen(store: Arc<dyn Store>) {
         async move {
             let mut before = Seen {
                 state: 0,
-                orders: 0,
+                commands: 0,
             };
             for way in 0.. {
                 let last = over.load(Ordering::SeqCst);
-                // Each way after each other one.
+                // In an order in which each way follows each other one.
                 let now = Seen::asked(&*store, way + way / 3).await;
-                assert!(now.state >= before.state && now.orders >= before.orders);
+                assert!(now.state >= before.state && now.commands >= before.commands);
                 before = now;
                 if last {
                     break;
                 }
             }
-            assert_eq!((before.state, before.orders), (ROUNDS, ROUNDS));
+            assert_eq!((before.state, before.commands), (ROUNDS, ROUNDS));
         }
     });
     for round in 1..=ROUNDS {
         store.save_state(save(round)).await.unwrap();
-        let orders = Bytes::copy_from_slice(&round.to_le_bytes());
-        assert!(store.put_commands(None, session(1), orders).await.unwrap());
+        let commands = Bytes::copy_from_slice(&round.to_le_bytes());
+        assert!(
+            store
+                .put_commands(None, session(1), commands)
+                .await
+                .unwrap()
+        );
     }
     over.store(true, Ordering::SeqCst);
     asking.join_next().await.unwrap().unwrap();

@@ -1,4 +1,4 @@
--- Gives orders to a session; whether it is there. ARGV: the session, the orders.
+-- Replaces the commands of a session; 0 if there is no such session. ARGV: the session, the commands.
 local record = KEYS[1] .. 's' .. ARGV[1]
 if redis.call('EXISTS', record) == 0 then
   return 0
