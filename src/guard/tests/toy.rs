@@ -230,6 +230,6 @@ fn text_of_a_round_is_removed_from_the_answer() {
     let plan = guard::plan(&chat, &policy, &recall);
     let toy_plan = guard::plan(&toy, &policy, &in_toy(&recall));
     assert_same_plan((&chat, &plan), (&toy, &toy_plan));
-    let out = sent(&toy, &toy_plan);
+    let out = apply_plan(&toy, &toy_plan);
     assert!(String::from_utf8_lossy(&out).contains(r#""words":false"#));
 }
