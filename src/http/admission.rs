@@ -1,13 +1,13 @@
-//! Who may come, and what for: client keys, and without them, this machine only.
+//! Admission: client keys and what each key may use. Without keys, only this machine is admitted.
 //!
-//! SECURITY: without client keys anybody who reaches the port spends the user's money. A web page
-//! can: by a name that resolves to 127.0.0.1 (its `Host` tells), or by a plain cross-site request
-//! (its `Origin` tells). So both must be loopback, on every path.
+//! SECURITY: without client keys anybody who reaches the port spends the user's money. A web page can reach it:
+//! by a name that resolves to 127.0.0.1 (`Host` shows it), or by a plain cross-site request (`Origin` shows it).
+//! So both headers must name a loopback address, on every path.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use http::{
-    HeaderMap, HeaderName,
+    HeaderMap, HeaderName, HeaderValue,
     header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL},
     request::Parts,
 };
@@ -21,14 +21,13 @@ use crate::{
     provider::{self, Registry, Target},
 };
 
-/// What a browser says of the page that makes a request.
+/// A browser states here how the page that makes the request relates to this host.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Where a key may stand as it is, beside `Authorization`: clients made for Azure or for other
-/// APIs put it there.
+/// Headers that carry a bare key, beside `Authorization`: clients made for Azure or for other APIs use them.
 const KEY_HEADERS: [&str; 2] = ["api-key", "x-api-key"];
 
-/// How a browser, which can set no headers, offers a key when it opens a websocket.
+/// Prefix of the key among the protocols of a websocket: browsers can set no other header there.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
 
 /// Who sent a request.
@@ -37,7 +36,7 @@ pub struct Client {
     /// The name of its key; `None` where no keys are set.
     pub name: Option<Arc<str>>,
     config: Arc<ClientConfig>,
-    /// Of the requests that it may have running.
+    /// Bounds its concurrent requests.
     limit: Arc<Limit>,
 }
 
@@ -45,42 +44,34 @@ pub struct Client {
 #[derive(Clone, Debug)]
 pub struct Clients {
     with_keys: Vec<Client>,
-    /// Whoever asks where no keys are set.
+    /// Every client where no keys are set.
     anonymous: Client,
 }
 
 impl Client {
-    /// Whether the client may use one of these names of a model.
-    pub fn may_use(&self, names: &[&str]) -> bool {
-        let allows = |name: &&str| {
-            self.config
-                .models
-                .iter()
-                .any(|p| provider::matches_pattern(p, name))
-        };
-        names.iter().any(allows)
+    /// Whether the client may use a model of this name.
+    pub fn may_use(&self, name: &str) -> bool {
+        let mut patterns = self.config.models.iter();
+        patterns.any(|pattern| provider::matches_pattern(pattern, name))
     }
 
     /// Whether the client may use a path; `path` follows `/v1/`.
     ///
-    /// It is compared as it stands: another spelling of an allowed path is not allowed.
+    /// The path is compared as it is written: another spelling of an allowed path is not allowed.
     pub fn may_reach(&self, path: &str) -> bool {
-        self.config
-            .paths
-            .iter()
-            .any(|p| provider::matches_pattern(p, path))
+        let mut patterns = self.config.paths.iter();
+        patterns.any(|pattern| provider::matches_pattern(pattern, path))
     }
 
-    /// Takes one of the requests that it may have running.
+    /// Counts a request as running until the result is dropped.
     ///
     /// # Errors
-    /// All of them run.
+    /// The client has as many running requests as it may have.
     pub fn begin_request(&self) -> Result<Arc<Hold>, Failure> {
-        let running = self.limit.try_take_one();
-        running.map(Arc::new).ok_or(Failure::TooManyRequests)
+        let hold = self.limit.try_take_one();
+        hold.map(Arc::new).ok_or(Failure::TooManyRequests)
     }
 
-    /// Whether its conversations have recovery.
     pub fn has_recovery(&self) -> bool {
         self.config.recovery
     }
@@ -92,8 +83,8 @@ impl Client {
 }
 
 impl Clients {
-    /// `limits`: of the requests that run already, counted by the client's name, so that a limit holds
-    /// also where it, or the client's key, was changed while requests were running.
+    /// `limits` counts running requests by the client's name, so that a limit holds also where it, or the client's
+    /// key, changed while requests were running.
     pub fn new(config: &BTreeMap<String, ClientConfig>, limits: &LimitMap<String>) -> Self {
         let with_keys = config.iter().map(|(name, client)| {
             let max = client.max_in_flight.map_or(usize::MAX, |max| max as usize);
@@ -103,11 +94,10 @@ impl Clients {
                 limit: limits.get(name.clone(), max),
             }
         });
-        let all = || vec!["*".to_owned()];
         let anonymous = ClientConfig {
             key_sha256: [0; 32],
-            models: all(),
-            paths: all(),
+            models: vec!["*".to_owned()],
+            paths: vec!["*".to_owned()],
             max_in_flight: None,
             recovery: true,
         };
@@ -126,7 +116,7 @@ impl Clients {
         !self.with_keys.is_empty()
     }
 
-    /// Refuses what may come from a web page elsewhere.
+    /// Refuses a request that may come from a web page of another machine.
     ///
     /// # Errors
     /// No keys are set, and `Host` or `Origin` is not this machine.
@@ -134,132 +124,130 @@ impl Clients {
         if self.have_keys() {
             return Ok(());
         }
-        let named: Vec<_> = named_hosts(parts).collect();
-        if named.is_empty() || !named.into_iter().all(is_loopback) {
+        let mut hosts = named_hosts(parts).peekable();
+        if hosts.peek().is_none() || !hosts.all(is_loopback) {
             return Err(Failure::Foreign { header: "host" });
         }
-        let ours = |origin: &http::HeaderValue| {
-            let host = origin.to_str().ok().and_then(|origin| {
-                origin
-                    .strip_prefix("http://")
-                    .or_else(|| origin.strip_prefix("https://"))
-            });
-            host.is_some_and(is_loopback)
+        let is_local = |origin: &HeaderValue| {
+            let origin = origin.to_str().unwrap_or_default();
+            let host = origin.strip_prefix("http://");
+            host.or_else(|| origin.strip_prefix("https://"))
+                .is_some_and(is_loopback)
         };
-        // A page can make a browser GET without an `Origin`; browsers say so here.
-        let cross = parts
-            .headers
-            .get_all(FETCH_SITE)
-            .iter()
-            .any(|site| site == "cross-site");
-        if cross || !parts.headers.get_all(ORIGIN).iter().all(ours) {
+        // A page can make a browser GET without an `Origin`; browsers report it in this header.
+        let mut sites = parts.headers.get_all(FETCH_SITE).iter();
+        if sites.any(|site| site == "cross-site")
+            || !parts.headers.get_all(ORIGIN).iter().all(is_local)
+        {
             return Err(Failure::Foreign { header: "origin" });
         }
         Ok(())
     }
 
-    /// Who sent this.
+    /// Finds the client by the key that its request carries.
     ///
     /// # Errors
-    /// Keys are set, and the request has none or another.
+    /// Keys are set, and the request has none or an unknown one.
     pub fn recognise_client(&self, headers: &HeaderMap) -> Result<Client, Failure> {
         if !self.have_keys() {
             return Ok(self.anonymous.clone());
         }
         let key = find_client_key(headers)?;
         let digest: [u8; 32] = Sha256::digest(key).into();
-        // Every key is looked at, so that time tells nothing of which one came close.
+        // Every key is compared, so that the time taken does not show which one came close.
         let mut found = u32::MAX;
         for (index, client) in (0u32..).zip(&self.with_keys) {
             let same: Choice = client.config.key_sha256.ct_eq(&digest);
             found.conditional_assign(&index, same);
         }
-        let client = self.with_keys.get(found as usize);
-        client.cloned().ok_or(Failure::KeyWrong)
+        self.with_keys
+            .get(found as usize)
+            .cloned()
+            .ok_or(Failure::KeyWrong)
     }
 }
 
-/// Refuses what a page of another origin asks of `/plimsoll/`, the API and the pages of our own.
+/// Refuses requests of pages of another origin for `/plimsoll/`, the proxy's API and dashboard.
 ///
-/// SECURITY: with or without keys. A page on another port of this machine is another origin too, which
-/// may not read what was said in a conversation; neither may what a browser loads into another page.
+/// SECURITY: with or without keys. A page on another port of this machine is another origin too: it must not read
+/// conversations. The same holds for what a browser loads into another page.
 ///
 /// # Errors
-/// `Origin` is not that of `Host`, or a browser says that another site asks.
+/// `Origin` is not that of `Host`, or the browser reports that another site asks.
 pub fn check_admin_origin(parts: &Parts) -> Result<(), Failure> {
     let path = parts.uri.path();
     if path != "/plimsoll" && !path.starts_with("/plimsoll/") {
         return Ok(());
     }
     let sites = parts.headers.get_all(FETCH_SITE);
-    let ours = |site: &http::HeaderValue| site == "same-origin" || site == "none";
+    let is_same_site = |site: &HeaderValue| site == "same-origin" || site == "none";
     let hosts: Vec<&str> = named_hosts(parts).collect();
-    let same = |origin: &http::HeaderValue| {
+    let is_same_origin = |origin: &HeaderValue| {
         let origin = origin.to_str().unwrap_or_default();
         !hosts.is_empty() && hosts.iter().all(|host| is_origin_of(origin, host))
     };
-    match sites.iter().all(ours) && parts.headers.get_all(ORIGIN).iter().all(same) {
+    match sites.iter().all(is_same_site) && parts.headers.get_all(ORIGIN).iter().all(is_same_origin)
+    {
         true => Ok(()),
         false => Err(Failure::ForeignPage),
     }
 }
 
-/// Who a request says that it is for.
+/// The hosts that a request names: in `Host` and in its URI.
 fn named_hosts(parts: &Parts) -> impl Iterator<Item = &str> {
-    let named = parts.headers.get_all(HOST).iter();
-    named
+    let headers = parts.headers.get_all(HOST).iter();
+    headers
         .map(|host| host.to_str().unwrap_or_default())
         .chain(parts.uri.authority().map(http::uri::Authority::as_str))
 }
 
-/// Whether a page of this origin was loaded from that host. Which of the two schemes it was is not
-/// known here, where another proxy may have taken the TLS away.
+/// Whether a page of this origin was loaded from that host. The scheme is unknown here: another proxy may have
+/// ended the TLS.
 fn is_origin_of(origin: &str, host: &str) -> bool {
-    let same = |scheme: &str, port: &str| {
-        let own = origin.strip_prefix(scheme);
-        own.is_some_and(|own| {
-            let own = own.strip_suffix(port).unwrap_or(own);
+    let matches = |scheme: &str, port: &str| {
+        origin.strip_prefix(scheme).is_some_and(|named| {
+            let named = named.strip_suffix(port).unwrap_or(named);
             let host = host.strip_suffix(port).unwrap_or(host);
-            !own.is_empty() && own.eq_ignore_ascii_case(host)
+            !named.is_empty() && named.eq_ignore_ascii_case(host)
         })
     };
-    same("http://", ":80") || same("https://", ":443")
+    matches("http://", ":80") || matches("https://", ":443")
 }
 
-/// Whether a client may use a model, by its full name or by its own.
+/// Whether a client may use a model, by its name with or without the provider's.
 ///
-/// SECURITY: a name of its own that begins with a provider's is that provider's business: what
-/// opens `local/*` must not open a model of another provider that is called `local/x` there.
+/// SECURITY: a name whose first part is a provider's belongs to that provider: a key for `local/*` must not open
+/// a model of another provider that is called `local/x` there.
 pub fn allows_model(registry: &Registry, client: &Client, provider: &str, model: &str) -> bool {
-    let of_another = model
+    let names_provider = model
         .split_once('/')
         .is_some_and(|(name, _)| registry.find_provider(name).is_ok());
-    client.may_use(&[&format!("{provider}/{model}")]) || (!of_another && client.may_use(&[model]))
+    client.may_use(&format!("{provider}/{model}")) || (!names_provider && client.may_use(model))
 }
 
-/// Whether a client that asked for `asked` may use what it stands for. `made`: the name is one of the
-/// settings' own, an alias or a model of several places; such a name may be allowed as it is, since
-/// whoever allows it knows what it stands for.
+/// Whether a client that asked for `asked` may use the model behind the name. `is_configured`: the settings
+/// define the name, as an alias or as a model with several candidates. Such a name may be allowed by itself, since
+/// whoever allows it knows its candidates.
 pub fn allows_target(
     registry: &Registry,
     client: &Client,
     asked: &str,
-    made: bool,
+    is_configured: bool,
     target: &Target,
 ) -> bool {
-    (made && client.may_use(&[asked]))
+    (is_configured && client.may_use(asked))
         || allows_model(registry, client, &target.provider.name, &target.model)
 }
 
-/// As OpenAI does: what one may not use does not exist.
+/// The same error for a model that does not exist and one that the client may not use, as at OpenAI.
 pub fn no_such_model(model: &str) -> Failure {
     Failure::ModelNotFound(format!(
         "The model `{model}` does not exist or you do not have access to it."
     ))
 }
 
-/// Whether a client may reach a provider with a request that names no model: one whose key is for
-/// models of other providers only may not.
+/// Whether a client may send a provider a request that names no model: not where its key is for models of other
+/// providers only.
 pub fn allows_provider(registry: &Registry, client: &Client, provider: &str) -> bool {
     let opens = |pattern: &String| match pattern.split_once('/') {
         Some((name, _)) if registry.find_provider(name).is_ok() => name == provider,
@@ -268,18 +256,16 @@ pub fn allows_provider(registry: &Registry, client: &Client, provider: &str) -> 
     client.config.models.iter().any(opens)
 }
 
-/// The key that a request carries; of several the first in the order of this function counts.
+/// The key that a request carries. Of several, the first in the order of this function counts.
 fn find_client_key(headers: &HeaderMap) -> Result<&[u8], Failure> {
-    if let Some(sent) = headers.get(AUTHORIZATION) {
-        return parse_bearer(sent.as_bytes()).ok_or(Failure::KeyWrong);
+    if let Some(credential) = headers.get(AUTHORIZATION) {
+        return parse_bearer(credential.as_bytes()).ok_or(Failure::KeyWrong);
     }
     if let Some(key) = KEY_HEADERS.iter().find_map(|name| headers.get(*name)) {
         return Ok(key.as_bytes().trim_ascii());
     }
-    offered_protocols(headers)
-        .find_map(|protocol| protocol.strip_prefix(KEY_PROTOCOL))
-        .map(str::as_bytes)
-        .ok_or(Failure::KeyMissing)
+    let key = offered_protocols(headers).find_map(|protocol| protocol.strip_prefix(KEY_PROTOCOL));
+    key.map(str::as_bytes).ok_or(Failure::KeyMissing)
 }
 
 fn offered_protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -288,27 +274,23 @@ fn offered_protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     offered.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// Takes the keys out of the protocols that a websocket is offered.
+/// Removes the keys from the protocols that a websocket offers.
 pub fn strip_protocol_keys(headers: &mut HeaderMap) {
-    let carries = |value: &http::HeaderValue| {
-        // What cannot be read may hide one.
-        value.to_str().map_or(true, |value| {
-            value.to_ascii_lowercase().contains(KEY_PROTOCOL)
-        })
+    // A value that cannot be read may hide a key.
+    let has_key = |value: &HeaderValue| {
+        let text = value.to_str().map(str::to_ascii_lowercase);
+        text.map_or(true, |text| text.contains(KEY_PROTOCOL))
     };
-    if !headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().any(carries) {
+    if !headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().any(has_key) {
         return;
     }
-    let offered: Vec<_> = offered_protocols(headers)
+    let kept: Vec<_> = offered_protocols(headers)
         .filter(|protocol| !protocol.to_ascii_lowercase().starts_with(KEY_PROTOCOL))
         .collect();
-    match http::HeaderValue::try_from(offered.join(", ")) {
-        Ok(left) if !left.is_empty() => {
-            headers.insert(SEC_WEBSOCKET_PROTOCOL, left);
-        }
-        _ => {
-            headers.remove(SEC_WEBSOCKET_PROTOCOL);
-        }
+    let kept = HeaderValue::try_from(kept.join(", ")).ok();
+    headers.remove(SEC_WEBSOCKET_PROTOCOL);
+    if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, kept);
     }
 }
 
@@ -322,23 +304,18 @@ pub fn parse_bearer(value: &[u8]) -> Option<&[u8]> {
 
 /// `localhost`, `127.0.0.0/8` or `[::1]`, with or without a port.
 fn is_loopback(host: &str) -> bool {
-    let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((address, port)) => (address, port),
-            None => return false,
-        },
-        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    let parts = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']'),
+        None => Some(host.split_at(host.find(':').unwrap_or(host.len()))),
     };
-    let port_is_sound = port.is_empty()
-        || port
-            .strip_prefix(':')
-            .is_some_and(|port| port.parse::<u16>().is_ok());
-    let is_address = || {
-        name.parse::<IpAddr>().is_ok_and(|address| {
-            address.is_loopback() && (address.is_ipv6() == host.starts_with('['))
-        })
+    let Some((name, port)) = parts else {
+        return false;
     };
-    port_is_sound && (name.eq_ignore_ascii_case("localhost") || is_address())
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    let is_address =
+        |address: IpAddr| address.is_loopback() && (address.is_ipv6() == host.starts_with('['));
+    (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+        && (name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_address))
 }
 
 #[cfg(test)]
@@ -377,15 +354,15 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_taken_out_from_among_the_protocols() {
+    fn keys_are_removed_from_offered_protocols() {
         let check = |offered: &[&'static str], expected: &[&'static str]| {
             let lines = |values: &[&'static str]| {
                 let line = |value: &&'static str| ("sec-websocket-protocol", *value);
                 headers(&values.iter().map(line).collect::<Vec<_>>())
             };
-            let mut left = lines(offered);
-            strip_protocol_keys(&mut left);
-            assert_eq!(left, lines(expected), "{offered:?}");
+            let mut stripped = lines(offered);
+            strip_protocol_keys(&mut stripped);
+            assert_eq!(stripped, lines(expected), "{offered:?}");
         };
         check(&["realtime ,x"], &["realtime ,x"]);
         check(
@@ -397,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_that_of_its_host_or_another() {
+    fn an_origin_matches_only_its_own_host_and_port() {
         let check = |origin: &str, host: &str, expected: bool| {
             assert_eq!(is_origin_of(origin, host), expected, "{origin} {host}");
         };
@@ -422,7 +399,7 @@ mod tests {
 
     #[test]
     fn only_this_machine_is_loopback() {
-        for ours in [
+        for local in [
             "localhost",
             "LOCALHOST:80",
             "127.0.0.1",
@@ -430,7 +407,7 @@ mod tests {
             "[::1]",
             "[::1]:1876",
         ] {
-            assert!(is_loopback(ours), "{ours}");
+            assert!(is_loopback(local), "{local}");
         }
         for foreign in [
             "",

@@ -1,7 +1,7 @@
-//! Every response that we make ourselves; the only place that picks a status code.
+//! Every response that the proxy makes itself; the only place that picks a status code.
 //!
-//! Errors have OpenAI's shape, and name themselves in `x-plimsoll-error`, so that a client can
-//! tell them from the provider's.
+//! Errors have OpenAI's shape. Their code is in `x-plimsoll-error` too, so that a client can tell them from the
+//! provider's.
 
 use bytes::Bytes;
 use http::{
@@ -15,31 +15,27 @@ use crate::{
     wire::{Body, content_coding, whole_body},
 };
 
-/// The code of an error of ours.
+/// The code of an error of the proxy.
 pub const ERROR_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-error");
 
-/// An error of ours.
+/// A failure as the answer to a request.
 pub fn failure_response(failure: &Failure) -> Response<Body> {
     let mut answer = json_response(failure_status(failure), failure_to_fault(failure).to_json());
-    let headers = answer.headers_mut();
-    headers.insert(ERROR_HEADER, HeaderValue::from_static(failure.code()));
-    match failure {
+    let hint = match failure {
         Failure::Busy | Failure::TooManyRequests | Failure::TooManyListeners { .. } => {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            Some((RETRY_AFTER, "1"))
         }
         Failure::UnsupportedEncoding(_) => {
-            headers.insert(
-                ACCEPT_ENCODING,
-                HeaderValue::from_static(content_coding::READABLE_CODINGS),
-            );
+            Some((ACCEPT_ENCODING, content_coding::READABLE_CODINGS))
         }
-        Failure::WrongMethod { allow } => {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
-        }
-        Failure::KeyMissing | Failure::KeyWrong => {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        _ => {}
+        Failure::WrongMethod { allow } => Some((ALLOW, *allow)),
+        Failure::KeyMissing | Failure::KeyWrong => Some((WWW_AUTHENTICATE, "Bearer")),
+        _ => None,
+    };
+    for (name, value) in [(ERROR_HEADER, failure.code())].into_iter().chain(hint) {
+        answer
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
     }
     answer
 }
@@ -53,7 +49,7 @@ fn failure_to_fault(failure: &Failure) -> ErrorBody {
     }
 }
 
-/// An error of ours as the last event of a stream whose head is out.
+/// A failure as the last event of a stream whose head the client has.
 pub fn failure_event(failure: &Failure) -> Bytes {
     fault_event(&failure_to_fault(failure))
 }
@@ -66,11 +62,19 @@ pub fn events_response(events: impl Into<Bytes>) -> Response<Body> {
     event_stream_response(whole_body(events))
 }
 
-/// A stream of events.
 pub fn event_stream_response(body: Body) -> Response<Body> {
+    build_response(StatusCode::OK, "text/event-stream", body)
+}
+
+pub fn json_response(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    build_response(status, "application/json", whole_body(body))
+}
+
+fn build_response(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
     let mut answer = Response::new(body);
-    let kind = HeaderValue::from_static("text/event-stream");
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    *answer.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    answer.headers_mut().insert(CONTENT_TYPE, content_type);
     answer
 }
 
@@ -114,7 +118,7 @@ const fn failure_status(failure: &Failure) -> StatusCode {
     }
 }
 
-/// OpenAI's word for the kind of error.
+/// The `type` of an error, in OpenAI's words.
 fn error_kind(status: StatusCode) -> &'static str {
     match status {
         StatusCode::FORBIDDEN => "permission_error",
@@ -124,21 +128,10 @@ fn error_kind(status: StatusCode) -> &'static str {
     }
 }
 
-/// A JSON answer.
-pub fn json_response(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
-    let mut answer = Response::new(whole_body(body));
-    *answer.status_mut() = status;
-    answer
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    answer
-}
-
 /// Whether a client reads trailers.
 pub fn accepts_trailers(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(http::header::TE)
-        .iter()
+    let values = headers.get_all(http::header::TE).iter();
+    values
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))

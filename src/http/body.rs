@@ -1,5 +1,5 @@
-//! Reading a request body within limits: its size, the time between two reads, the bytes in
-//! flight of all requests together. One in a content coding is unpacked.
+//! Reads a request body within limits: its size, the time between two reads, the bytes in flight of all requests.
+//! A body in a content coding is decompressed.
 
 mod unpack;
 
@@ -26,17 +26,17 @@ use crate::{
     wire::gather::BytesGatherer,
 };
 
-/// How long what follows a body that is refused is read and thrown away, so that the client
-/// reads our answer before its connection is reset.
+/// How long the rest of a refused body is read and discarded, so that the client reads the proxy's answer before
+/// its connection is reset.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The body of a request, as far as it was not read.
+/// The part of a request's body that was not read yet.
 #[derive(Debug)]
 pub struct RequestBody {
-    /// `None`: all of it was read, it broke off, or it goes on to a provider.
+    /// `None`: all of it was read, it broke off, or a provider receives it.
     rest: Option<Incoming>,
-    /// Its client waits to be told to go on, so nothing is under way.
-    is_held_back: bool,
+    /// The client sends nothing before it gets `100 Continue`.
+    awaits_continue: bool,
 }
 
 /// A whole body without its content encoding, and its share of the bytes in flight.
@@ -47,11 +47,10 @@ pub struct ReceivedBody {
 }
 
 impl RequestBody {
-    /// The body of a request with these headers.
     pub fn new(headers: &HeaderMap, body: Incoming) -> Self {
         Self {
             rest: (!body.is_end_stream()).then_some(body),
-            is_held_back: headers.contains_key(EXPECT),
+            awaits_continue: headers.contains_key(EXPECT),
         }
     }
 
@@ -60,10 +59,10 @@ impl RequestBody {
         self.rest.is_none()
     }
 
-    /// Reads a whole body, and unpacks it.
+    /// Reads a whole body, and decompresses it.
     ///
     /// # Errors
-    /// A limit was passed, the body broke off, its encoding is not one we read, or it is not in it.
+    /// A limit was passed, the body broke off, its encoding is unknown, or the body is not in that encoding.
     pub async fn read_unpacked(
         &mut self,
         headers: &HeaderMap,
@@ -78,19 +77,19 @@ impl RequestBody {
         if self.expected_length().is_some_and(|length| length > limit) {
             return Err(Failure::BodyTooLarge { limit });
         }
-        let mut came = 0;
-        let mut unpacking = BodyUnpacker::new(unpacker, limits, flight);
+        let mut received = 0;
+        let mut unpacker = BodyUnpacker::new(unpacker, limits, flight);
         while let Some(chunk) = self.next_chunk(limits.body_timeout).await? {
-            came += chunk.len();
-            if came > limit {
+            received += chunk.len();
+            if received > limit {
                 return Err(Failure::BodyTooLarge { limit });
             }
-            unpacking.push(chunk).await?;
+            unpacker.push(chunk).await?;
         }
-        unpacking.finish_body()
+        unpacker.finish_body()
     }
 
-    /// Reads a whole body as it came.
+    /// Reads a whole body without decompressing it.
     ///
     /// # Errors
     /// A limit was passed, or the body broke off.
@@ -124,7 +123,7 @@ impl RequestBody {
         Ok(ReceivedBody { bytes, hold })
     }
 
-    /// The length of what is still to come, where it was told.
+    /// The length of the rest, where the client stated it.
     fn expected_length(&self) -> Option<usize> {
         let length = self.rest.as_ref()?.size_hint().exact()?;
         Some(usize::try_from(length).unwrap_or(usize::MAX))
@@ -135,7 +134,7 @@ impl RequestBody {
     /// # Errors
     /// They did not come in time, or the body broke off.
     pub async fn next_chunk(&mut self, limit: Duration) -> Result<Option<Bytes>, Failure> {
-        self.is_held_back = false;
+        self.awaits_continue = false;
         while let Some(rest) = &mut self.rest {
             let failure = match tokio::time::timeout(limit, rest.frame()).await {
                 // Trailers of a request mean nothing here.
@@ -155,34 +154,29 @@ impl RequestBody {
         Ok(None)
     }
 
-    /// Reads a body that nobody looks at, so that its client reads our answer.
+    /// Reads and discards a body that is not used, so that its client reads the proxy's answer.
     ///
     /// # Errors
-    /// It is longer than `limit`, or breaks off.
+    /// The body is longer than `limit` bytes, or breaks off.
     pub async fn discard_body(
         &mut self,
         limit: usize,
         limits: &ServerConfig,
     ) -> Result<(), Failure> {
-        let refused = Failure::BodyUnwanted { limit };
-        let promised = self
-            .rest
-            .as_ref()
-            .map_or(0, |rest| rest.size_hint().lower());
-        if promised > u64::try_from(limit).unwrap_or(u64::MAX) {
-            return Err(refused);
-        }
-        let mut thrown = 0;
-        while let Some(chunk) = self.next_chunk(limits.body_timeout).await? {
-            thrown += chunk.len();
-            if thrown > limit {
-                return Err(refused);
+        let expected = self.expected_length().unwrap_or(0);
+        let mut discarded = 0;
+        loop {
+            if expected.max(discarded) > limit {
+                return Err(Failure::BodyUnwanted { limit });
+            }
+            match self.next_chunk(limits.body_timeout).await? {
+                Some(chunk) => discarded += chunk.len(),
+                None => return Ok(()),
             }
         }
-        Ok(())
     }
 
-    /// What was read of a body, and the rest of it as it comes, with the time between two reads bounded.
+    /// The bytes read of a body, followed by its rest as it comes. `limit` bounds the time between two reads.
     pub fn pass_on(&mut self, read: Rope, limit: Duration) -> Payload {
         let Some(rest) = self.rest.take().filter(|rest| !rest.is_end_stream()) else {
             return Payload::Whole(read);
@@ -193,29 +187,28 @@ impl RequestBody {
         Payload::Stream(BoxBody::new(ResumedBody { read, rest }))
     }
 
-    /// Takes in what is left of a body that is refused, `limit` bytes at most, so that a client which
-    /// writes before it reads gets our answer and not a reset.
+    /// Reads and discards the rest of a refused body, `limit` bytes at most, so that a client which writes before it
+    /// reads gets the proxy's answer and not a reset.
     pub async fn drain_refused(&mut self, limit: usize) {
-        if self.is_held_back {
+        if self.awaits_continue {
             return;
         }
-        let all = async {
-            let mut thrown = 0;
-            while let Ok(Some(chunk)) = self.next_chunk(LINGER).await {
-                thrown += chunk.len();
-                if thrown > limit {
-                    break;
-                }
+        let drained = async {
+            let mut discarded = 0;
+            while discarded <= limit
+                && let Ok(Some(chunk)) = self.next_chunk(LINGER).await
+            {
+                discarded += chunk.len();
             }
         };
-        // Whether it ended or not, the answer is the same.
-        let _ = tokio::time::timeout(LINGER, all).await;
+        // The answer is the same whether the body ended or not.
+        let _ = tokio::time::timeout(LINGER, drained).await;
     }
 }
 
-/// A body that goes on where its beginning was read.
+/// The bytes read of a body, and then its rest.
 ///
-/// SECURITY: no trailers pass, since nobody looked whether a key stands in them.
+/// SECURITY: trailers are dropped, since nothing checks whether they hold a key.
 struct ResumedBody {
     read: Rope,
     rest: IdleTimeoutBody<Incoming, UpstreamError>,
@@ -241,7 +234,7 @@ impl http_body::Body for ResumedBody {
         self.read.is_empty() && self.rest.is_end_stream()
     }
 
-    /// Exact where the client told the length, so that the provider is told it too.
+    /// Exact where the client stated the length, so that the provider gets it too.
     fn size_hint(&self) -> SizeHint {
         let rest = self.rest.size_hint();
         let mut hint = SizeHint::new();

@@ -1,5 +1,4 @@
-//! Bounds on what is under way at one time: connections, bytes of bodies, requests of a client, and
-//! listeners.
+//! Bounds on concurrent use: connections, bytes of bodies, requests of a client, and listeners.
 
 use std::{
     collections::HashMap,
@@ -16,27 +15,26 @@ use tokio::sync::Notify;
 
 use crate::wire::Body;
 
-/// A bound. It may change while something is held: where it falls below what is taken, nothing more is
-/// given until enough came back.
+/// A bound. It may change while holds exist: below the amount taken, it admits nothing until enough is returned.
 #[derive(Debug)]
 pub struct Limit {
     taken: AtomicUsize,
     max: AtomicUsize,
-    /// Told of whatever may leave room for more.
+    /// Notified of every change that may leave room for more.
     changed: Notify,
 }
 
 /// The bytes of all bodies.
 pub type InflightBytes = Arc<Limit>;
 
-/// A part of what a limit allows, given back on drop.
+/// A part of what a limit allows, returned on drop.
 #[derive(Debug)]
 pub struct Hold {
     limit: Arc<Limit>,
     amount: usize,
 }
 
-/// Limits by key: each for as long as something of it is held, or somebody has it.
+/// Limits by key. Each lives as long as a hold of it or another reference to it.
 #[derive(Debug, Default)]
 pub struct LimitMap<K>(Mutex<HashMap<K, Weak<Limit>>>);
 
@@ -54,12 +52,11 @@ impl Limit {
         self.changed.notify_one();
     }
 
-    /// What is held now.
     pub fn amount_taken(&self) -> usize {
         self.taken.load(Relaxed)
     }
 
-    /// Nothing yet, to grow.
+    /// An empty hold that can grow.
     pub fn begin_hold(self: &Arc<Self>) -> Hold {
         Hold {
             limit: Arc::clone(self),
@@ -67,50 +64,49 @@ impl Limit {
         }
     }
 
-    /// Takes one; `None`: there is no room.
+    /// `None`: there is no room.
     pub fn try_take_one(self: &Arc<Self>) -> Option<Hold> {
         let mut hold = self.begin_hold();
         hold.grow(1).then_some(hold)
     }
 
-    /// Waits until one more may be taken. For one caller at a time.
+    /// Waits for room. For one caller at a time.
     pub async fn take_one(self: &Arc<Self>) -> Hold {
         loop {
             if let Some(hold) = self.try_take_one() {
                 return hold;
             }
-            // What changes before this line leaves a note that it finds.
+            // A change before this line leaves a permit, which completes the wait at once.
             self.changed.notified().await;
         }
     }
 }
 
 impl Hold {
-    /// Takes more; `false` if there is no room. Never waits: bodies that wait for each other's room would
-    /// wait for ever.
+    /// Takes `amount` more; `false` if there is no room. Never waits: bodies that wait for each other's room would
+    /// deadlock.
     pub fn grow(&mut self, amount: usize) -> bool {
         let max = self.limit.max.load(Relaxed);
-        let more = |taken: usize| taken.checked_add(amount).filter(|all| *all <= max);
-        let taken = &self.limit.taken;
-        let has_grown = taken.fetch_update(Relaxed, Relaxed, more).is_ok();
+        let add = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= max);
+        let has_grown = self.limit.taken.fetch_update(Relaxed, Relaxed, add).is_ok();
         if has_grown {
             self.amount += amount;
         }
         has_grown
     }
 
-    /// Takes as much as is missing to hold `amount`; `false` if there is no room.
+    /// Grows to `amount` where it is less; `false` if there is no room.
     pub fn grow_to(&mut self, amount: usize) -> bool {
         self.grow(amount.saturating_sub(self.amount))
     }
 
-    /// Bytes that keep their room until the last of them is gone: a client that reads slowly leaves an
-    /// answer in the server's write queue, long after its body was taken.
+    /// Bytes that keep the hold until the last of them is dropped. A client that reads slowly leaves an answer in
+    /// the server's write queue, long after its body was consumed.
     pub fn attach_to_bytes(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(HeldBytes { bytes, _hold: self })
     }
 
-    /// A body that keeps the room until it is gone.
+    /// A body that keeps the hold until it is dropped.
     pub fn attach_to_body(self, body: Body) -> Body {
         let keep = move |frame| {
             let _ = &self;
@@ -141,7 +137,7 @@ impl AsRef<[u8]> for HeldBytes {
 }
 
 impl<K: Hash + Eq> LimitMap<K> {
-    /// The limit of a key, with this bound from now on.
+    /// The limit of a key, with `max` as its bound from now on.
     pub fn get(&self, key: K, max: usize) -> Arc<Limit> {
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         limits.retain(|_, limit| limit.strong_count() > 0);
@@ -178,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_given_back() {
+    fn a_dropped_hold_returns_its_room() {
         let limit = Limit::new(10);
         let mut first = limit.begin_hold();
         assert!(first.grow(4) && first.grow(4));
@@ -205,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_is_told() {
+    async fn a_waiting_caller_gets_returned_room() {
         let limit = Limit::new(1);
         let first = limit.take_one().await;
         let mut second = std::pin::pin!(limit.take_one());
@@ -220,9 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_counted_under_whatever_bound_it_began() {
+    fn a_hold_counts_after_its_bound_has_changed() {
         let limits = LimitMap::default();
-        // Nobody but what is held knows of the limit.
+        // Only the hold refers to the limit.
         let unbounded = limits.get("alice", usize::MAX).try_take_one().unwrap();
         assert!(limits.get("alice", 1).try_take_one().is_none());
         assert!(limits.get("bob", 1).try_take_one().is_some());
@@ -234,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_nobody_go() {
+    fn unused_limits_are_dropped() {
         let limits = LimitMap::default();
         let held = limits.get(1_000, 1);
         for key in 0..100 {

@@ -1,7 +1,5 @@
-//! What every handler of a request needs of HTTP: who may ask, how much may be under way, bodies of requests,
-//! answers of the proxy itself.
-//!
-//! Knows no route and no session.
+//! HTTP for every handler: client keys, limits, request bodies, the proxy's own answers, tasks. Knows no route and
+//! no session.
 
 pub mod admission;
 pub mod answer;

@@ -1,9 +1,9 @@
-//! The one place that spawns: every task is known, so that a drain can wait for all of them.
+//! The only place that spawns tasks, so that a drain can wait for all of them.
 
 use hyper::rt::Executor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Spawns tasks, waits for them, and ends those that do not end.
+/// Spawns tasks, waits for them, and cancels them.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
     tracker: TaskTracker,
@@ -11,7 +11,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Runs a task until it is done, or until [`Tasks::end`].
+    /// Runs a task to its end, or until [`Tasks::cancel_all`].
     pub fn spawn(&self, task: impl Future<Output: Send> + Send + 'static) {
         let end = self.end.clone();
         self.tracker.spawn(async move {
@@ -22,13 +22,12 @@ impl Tasks {
         });
     }
 
-    /// Comes back when all tasks are done.
     pub async fn wait_for_all(&self) {
         self.tracker.close();
         self.tracker.wait().await;
     }
 
-    /// Drops every task that still runs, at its next point of waiting.
+    /// Drops every task that still runs, at its next await.
     pub fn cancel_all(&self) {
         self.end.cancel();
     }

@@ -4,10 +4,12 @@ use http::{Response, header::TRAILER, request::Parts};
 use http_body::Frame;
 use http_body_util::BodyExt;
 
-use crate::proxy::outgoing::clean_answer_headers;
-use crate::{http::answer::accepts_trailers, provider::headers, wire::Body};
+use crate::{
+    http::answer::accepts_trailers, provider::headers, proxy::outgoing::clean_answer_headers,
+    wire::Body,
+};
 
-/// The answer as it goes on. Its trailers, held to the rules for headers, go to a client that reads them.
+/// Forwards an answer. Its trailers, filtered as headers are, go to a client that reads them.
 pub(super) fn pass_answer(answer: Response<Body>, parts: &Parts) -> Response<Body> {
     let announced: Vec<_> = match accepts_trailers(&parts.headers) {
         true => answer.headers().get_all(TRAILER).iter().cloned().collect(),

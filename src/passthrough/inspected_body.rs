@@ -1,4 +1,4 @@
-//! A request's body, read as far as its model has to be found in it.
+//! A request's body, read as far as it takes to find its model.
 
 use std::time::Duration;
 
@@ -20,29 +20,29 @@ use crate::{
     },
 };
 
-/// Bytes at the beginning of a form in which its model is looked for.
+/// Bytes at the beginning of a form that are searched for its model.
 const LOOK_BYTES: usize = 64 << 10;
 
-/// A body of which the beginning, or all, was read.
+/// A body whose beginning, or all, was read.
 #[derive(Default)]
 pub(super) struct InspectedBody {
     pub(super) has_body: bool,
     pub(super) found: ModelLookup,
-    /// What was read; the room that it takes is given back with it.
+    /// The bytes read, decompressed. They hold their share of the bytes in flight.
     read: Bytes,
-    /// The same as it came, where it came compressed and may go on so.
+    /// The same bytes as they came, where they came compressed and may be forwarded so.
     packed: Option<Bytes>,
-    /// What was read came compressed.
-    unpacked: bool,
+    /// The bytes read came compressed.
+    was_packed: bool,
 }
 
-/// Reads what has to be read.
+/// Reads as much of a body as it takes to find its model.
 ///
-/// `unlimited`: the client may use every model, so that none need be found for certain. Otherwise
-/// forms are read whole as well.
+/// `unlimited`: the client may use every model, so that none has to be found for certain. Otherwise forms are read
+/// whole too.
 ///
 /// # Errors
-/// What is read whole breaks off, passes a limit, or is not what its encoding says.
+/// A body that is read whole breaks off, passes a limit, or is not in its encoding.
 pub(super) async fn inspect_body(
     app: &App,
     parts: &Parts,
@@ -62,7 +62,7 @@ pub(super) async fn inspect_body(
     };
     match media {
         ContentType::Json => read_whole(app, parts, body, unlimited, find_model_in_json).await,
-        // It goes on as it came, unless it has to be looked into.
+        // Forwarded as it came, since no model has to be found.
         _ if unlimited && is_encoded(&parts.headers) => Ok(untouched),
         ContentType::Form { boundary } if unlimited => inspect_form(app, body, &boundary).await,
         ContentType::Form { boundary } => {
@@ -76,8 +76,8 @@ pub(super) async fn inspect_body(
 }
 
 impl InspectedBody {
-    /// The body as it goes on, edited in what was read of it; `rest` follows as it comes. `headers` are those that
-    /// go with it.
+    /// The body to forward: the bytes read, edited, followed by `rest` as it comes. `headers` go with it. `limit`
+    /// bounds the time between two reads.
     pub(super) fn into_payload(
         self,
         edits: &Edits,
@@ -91,7 +91,7 @@ impl InspectedBody {
         let read = match self.packed {
             Some(packed) if edits.is_empty() => Edits::default().apply(&packed),
             _ => {
-                if self.unpacked {
+                if self.was_packed {
                     body::strip_encoding(headers);
                 }
                 edits.apply(&self.read)
@@ -110,31 +110,31 @@ async fn read_whole(
     find: impl FnOnce(&[u8]) -> ModelLookup,
 ) -> Result<InspectedBody, Failure> {
     let (limits, flight) = (&app.config.server, &app.inflight_bytes);
-    // As it came: that is how it goes on, unless it has to be edited.
-    let came = body.read_packed(limits, flight).await?;
-    let came = came.hold.attach_to_bytes(came.bytes);
-    let unpacked = match body::unpack_body(&parts.headers, came.clone(), limits, flight).await {
+    // Kept as it came, since it is forwarded so unless it has to be edited.
+    let received = body.read_packed(limits, flight).await?;
+    let received = received.hold.attach_to_bytes(received.bytes);
+    let unpacked = match body::unpack_body(&parts.headers, received.clone(), limits, flight).await {
         Ok(unpacked) => unpacked,
-        // It may be read by the provider all the same.
+        // The provider may be able to read it all the same.
         Err(_) if unlimited => None,
         Err(failure) => return Err(failure),
     };
-    // SECURITY: what is plain text to who passes over the encoding may unpack to another text. A
-    // client with a key for some models is not to have both read.
-    let packed = (unlimited && unpacked.is_some()).then(|| came.clone());
     let was_packed = unpacked.is_some();
-    let read = unpacked.unwrap_or(came);
+    // SECURITY: a reader that ignores the encoding may see another text than one that decompresses. With a key for
+    // some models, only the decompressed text is forwarded.
+    let packed = (unlimited && was_packed).then(|| received.clone());
+    let read = unpacked.unwrap_or(received);
     Ok(InspectedBody {
         has_body: true,
         found: find(&read),
         read,
         packed,
-        unpacked: was_packed,
+        was_packed,
     })
 }
 
-/// Looks at the beginning of a form. Its parts are not held back for long: a provider cannot
-/// answer a form before its end.
+/// Looks for the model at the beginning of a form. Holding that back costs little time: a provider cannot answer a
+/// form before its end.
 async fn inspect_form(
     app: &App,
     body: &mut RequestBody,
@@ -142,11 +142,9 @@ async fn inspect_form(
 ) -> Result<InspectedBody, Failure> {
     let mut hold = app.inflight_bytes.begin_hold();
     let mut gather = BytesGatherer::new(0);
-    while gather.len() < LOOK_BYTES {
-        let limit = app.config.server.body_timeout;
-        let Some(chunk) = body.next_chunk(limit).await? else {
-            break;
-        };
+    while gather.len() < LOOK_BYTES
+        && let Some(chunk) = body.next_chunk(app.config.server.body_timeout).await?
+    {
         if !hold.grow(chunk.len()) {
             return Err(Failure::Busy);
         }

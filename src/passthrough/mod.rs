@@ -1,11 +1,11 @@
-//! What is sent on: every path of a provider's API that is not guarded goes through untouched, but
-//! for the name of its model.
+//! Passthrough: every path of a provider's API that is not guarded is forwarded untouched, except for the name of
+//! its model.
 //!
-//! Who answers: the provider of the model that body or query names; else the one that the path or
-//! `x-plimsoll-provider` names; else the default. Bodies stream both ways and are not held; only
-//! JSON is read whole, since its model may stand at its end.
-//! SECURITY: a key for some models reaches nobody with a body of which it is not certain that every
-//! reader finds one model in it, and that one allowed.
+//! The request goes to the provider of the model that body or query names; else to the one that the path or
+//! `x-plimsoll-provider` names; else to the default. Bodies stream both ways and are not held; only JSON is read
+//! whole, since its model may stand at its end.
+//! SECURITY: with a key for some models, a body is forwarded only where every reader finds the same model in it,
+//! and that model is allowed.
 
 mod answer;
 mod inspected_body;
@@ -34,7 +34,7 @@ use crate::{
     proxy::{
         App,
         outgoing::{chosen_provider, outgoing_headers, strip_query_keys},
-        traced_send,
+        traced_send::send_traced,
     },
     telemetry::{Operation, record::RequestRecord},
     wire::{
@@ -43,10 +43,10 @@ use crate::{
     },
 };
 
-/// The one path whose websocket keeps the model that its query names.
+/// The only path whose websocket keeps the model that its query names.
 const REALTIME: &str = "/realtime";
 
-/// Who asks for a path.
+/// The client of a request to forward, and the provider that it names.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     pub client: &'a Client,
@@ -55,17 +55,17 @@ pub struct Caller<'a> {
     pub provider: Option<&'a str>,
 }
 
-/// Who answers a request, and what of it has to be written anew for that.
+/// The provider that gets a request.
 struct ForwardTarget {
     provider: Arc<Provider>,
-    /// The provider's own name of the model, where one is named.
+    /// The provider's name for the model, where the request names one.
     model: Option<String>,
 }
 
-/// Everything else of a provider's API: untouched both ways. `path` follows `/v1`.
+/// Forwards a request untouched, and its answer. `path` follows `/v1`.
 ///
 /// # Errors
-/// Nobody serves it, the client may not use it, or no answer began.
+/// No provider serves it, the client may not use it, or no answer began.
 pub async fn forward_request(
     app: &App,
     parts: &Parts,
@@ -74,51 +74,47 @@ pub async fn forward_request(
     path: &str,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    // What its body and its query say of its model.
-    let opened =
+    // The model that its body and its query name.
+    let inspected =
         inspected_body::inspect_body(app, parts, body, caller.client.is_unlimited()).await?;
     let in_query = find_model_in_query(parts.uri.query().unwrap_or_default());
-    let named = opened.found.model.as_ref().or(in_query.model.as_ref());
+    let named = inspected.found.model.as_ref().or(in_query.model.as_ref());
     if let Some(named) = named {
         record.set_model(&named.model);
     }
 
-    // Who answers.
-    let websocket = find_websocket_upgrade(parts).filter(|_| !opened.has_body);
-    check_named_model(&opened, &in_query, caller.client)?;
-    if websocket.is_some() {
-        check_websocket(path, &in_query, caller.client)?;
+    // The provider.
+    let websocket = find_websocket_upgrade(parts).filter(|_| !inspected.has_body);
+    if !caller.client.is_unlimited() {
+        check_limited_key(&inspected, &in_query, websocket.is_some().then_some(path))?;
     }
-    let served = choose_forward_target(app, parts, caller, [&opened.found, &in_query])?;
-    let provider = &*served.provider;
+    let target = choose_forward_target(app, parts, caller, [&inspected.found, &in_query])?;
+    let provider = &*target.provider;
     record.notes().facts().provider = Some(provider.name.to_string());
 
-    // The request, with the model's name as that provider has it.
-    let model = served.model.as_deref();
+    // The request, with the provider's name for the model.
+    let model = target.model.as_deref();
     let mut outgoing = OutgoingRequest {
         method: parts.method.clone(),
         path: path.to_owned() + &build_query(app, parts, provider, in_query.model.as_ref(), model),
         headers: outgoing_headers(app, parts, provider, false),
         body: Payload::Empty,
-        model: served.model.clone(),
+        model: target.model.clone(),
     };
     if let Some(client) = websocket
         && provider.config.base_url.is_some()
     {
-        let opening = UpgradeRequest {
+        let upgrade = UpgradeRequest {
             client,
             outgoing,
-            provider: served.provider,
+            provider: target.provider,
             running: Arc::clone(caller.running),
         };
-        return upgrade_connection(app, parts, opening, record).await;
+        return upgrade_connection(app, parts, upgrade, record).await;
     }
-    let mut edits = Edits::default();
-    if let (Some(named), Some(model)) = (&opened.found.model, model) {
-        replace_model(&mut edits, named, model);
-    }
+    let edits = replace_model(inspected.found.model.as_ref(), model);
     let limit = app.config.server.body_timeout;
-    outgoing.body = opened.into_payload(&edits, &mut outgoing.headers, body, limit);
+    outgoing.body = inspected.into_payload(&edits, &mut outgoing.headers, body, limit);
     let operation = Operation::from_path(path);
     if let (Some(operation), Some(model)) = (operation, model) {
         let spelt_out = || app.registry.is_spelt_out(provider, model);
@@ -126,41 +122,31 @@ pub async fn forward_request(
         let labels = metrics.label_model(operation, &provider.name, model, spelt_out);
         record.notes().facts().model_labels = Some(labels);
     }
-    let answer =
-        traced_send::send_traced(&record.notes().trace, provider, operation, outgoing).await?;
+    let answer = send_traced(&record.notes().trace, provider, operation, outgoing).await?;
     Ok(pass_answer(answer, parts))
 }
 
-/// Whether a client with a key for some models may send this at all.
-fn check_named_model(
-    opened: &InspectedBody,
-    in_query: &ModelLookup,
-    client: &Client,
-) -> Result<(), Failure> {
-    let one = !opened.has_body || (opened.found.is_certain && opened.found.model.is_some());
-    if client.is_unlimited() || (one && in_query.is_certain) {
-        return Ok(());
-    }
-    Err(uncertain_model())
-}
-
-/// Whether it may open a websocket, of which nobody reads what is said in it.
+/// Refuses what a client with a key for some models must not send: a request whose model is not certain.
+/// `websocket`: the path of a websocket to open.
 ///
-/// SECURITY: on other paths than this one each message may name a model.
-fn check_websocket(path: &str, in_query: &ModelLookup, client: &Client) -> Result<(), Failure> {
-    match client.is_unlimited() || (path == REALTIME && in_query.model.is_some()) {
+/// SECURITY: messages of a websocket are not read, and on all paths but one each of them may name a model.
+fn check_limited_key(
+    inspected: &InspectedBody,
+    in_query: &ModelLookup,
+    websocket: Option<&str>,
+) -> Result<(), Failure> {
+    let found = &inspected.found;
+    let body_is_certain = !inspected.has_body || (found.is_certain && found.model.is_some());
+    let keeps_model = |path| path == REALTIME && in_query.model.is_some();
+    match body_is_certain && in_query.is_certain && websocket.is_none_or(keeps_model) {
         true => Ok(()),
-        false => Err(uncertain_model()),
+        false => Err(Failure::ModelNotFound(
+            "This client key allows some models only: name exactly one of them as `model`.".into(),
+        )),
     }
 }
 
-fn uncertain_model() -> Failure {
-    Failure::ModelNotFound(
-        "This client key is for some models only: name one of them as `model`, and once.".into(),
-    )
-}
-
-/// Who gets a request in which these models are named, the body's before the query's.
+/// Chooses the provider of a request that names these models, the body's before the query's.
 fn choose_forward_target(
     app: &App,
     parts: &Parts,
@@ -169,23 +155,23 @@ fn choose_forward_target(
 ) -> Result<ForwardTarget, Failure> {
     let client = caller.client;
     let chosen = caller.provider.or_else(|| chosen_provider(&parts.headers));
-    let mut served = None;
+    let mut body_or_query = None;
     for named in named.iter().filter_map(|found| found.model.as_ref()) {
         let mut choice = app.registry.choose_candidates(&named.model, chosen)?;
-        let made = choice.asked_is_configured;
+        let is_configured = choice.asked_is_configured;
         choice.retain_permitted(|target| {
-            allows_target(&app.registry, client, &named.model, made, target)
+            allows_target(&app.registry, client, &named.model, is_configured, target)
         });
-        // Nothing is sent twice here, so the first of them is all.
+        // Passthrough has no fallbacks, so only the first candidate counts.
         let first = choice.first_by_seed(client_seed(client, &parts.headers));
         let target = first.ok_or_else(|| no_such_model(&named.model))?;
-        served.get_or_insert(ForwardTarget {
+        body_or_query.get_or_insert(ForwardTarget {
             provider: target.provider,
             model: Some(target.model),
         });
     }
-    if let Some(served) = served {
-        return Ok(served);
+    if let Some(target) = body_or_query {
+        return Ok(target);
     }
     let provider = match chosen {
         Some(name) => app.registry.find_provider(name)?,
@@ -200,22 +186,26 @@ fn choose_forward_target(
     })
 }
 
-/// Keeps a client at the same one of several places.
+/// Keeps a client at the same one of several candidates.
 fn client_seed(client: &Client, headers: &HeaderMap) -> u64 {
     let name = client.name.as_deref().map(str::as_bytes);
     let credential = || headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
     name.or_else(credential).map_or(0, xxh3_64)
 }
 
-fn replace_model(edits: &mut Edits, named: &NamedModel, model: &str) {
-    if named.model != model {
+fn replace_model(named: Option<&NamedModel>, model: Option<&str>) -> Edits {
+    let mut edits = Edits::default();
+    if let (Some(named), Some(model)) = (named, model)
+        && named.model != model
+    {
         edits.replace(named.span, named.spell_model(model));
     }
+    edits
 }
 
-/// The query as it goes on, with its `?`.
+/// The query to forward, with its `?`.
 ///
-/// SECURITY: browsers put a key into it; where the client's key may not go on, that may not either.
+/// SECURITY: browsers put a key into the query; it is removed wherever the client's key is not forwarded.
 fn build_query(
     app: &App,
     parts: &Parts,
@@ -226,10 +216,6 @@ fn build_query(
     let Some(query) = parts.uri.query() else {
         return String::new();
     };
-    let mut edits = Edits::default();
-    if let (Some(named), Some(model)) = (named, model) {
-        replace_model(&mut edits, named, model);
-    }
-    let edited = edits.apply(&Bytes::copy_from_slice(query.as_bytes()));
+    let edited = replace_model(named, model).apply(&Bytes::copy_from_slice(query.as_bytes()));
     strip_query_keys(app, provider, &String::from_utf8_lossy(&edited.to_bytes()))
 }

@@ -1,7 +1,7 @@
-//! Requests that leave HTTP: websockets, passed through with every byte as it came.
+//! Websockets, forwarded byte for byte.
 //!
-//! Only from HTTP/1.1, and only as a websocket: other protocols would carry requests past us.
-//! The bytes go on in a task of their own, which a drain waits for like a running answer.
+//! Only from HTTP/1.1, and only websockets: other protocols would carry requests past the proxy's checks. The bytes
+//! are copied in a separate task; a drain waits for it as for a running answer.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,15 +18,15 @@ use crate::{
     error::{Failure, format_error_chain},
     http::limit::Hold,
     provider::{OutgoingRequest, Provider, UpstreamError},
-    proxy::{App, outgoing::clean_answer_headers, traced_send},
+    proxy::{App, outgoing::clean_answer_headers, traced_send::send_traced},
     relay::tunnel_bytes,
     telemetry::record::RequestRecord,
     wire::{Body, whole_body},
 };
 
-/// What it takes to leave HTTP on both sides.
+/// A websocket to open on both sides.
 pub(super) struct UpgradeRequest {
-    /// The client's connection, once our answer has gone out.
+    /// The client's connection, once the proxy's answer is sent.
     pub client: OnUpgrade,
     pub outgoing: OutgoingRequest,
     pub provider: Arc<Provider>,
@@ -35,29 +35,28 @@ pub(super) struct UpgradeRequest {
 
 /// The connection of a client that asks for a websocket.
 pub(super) fn find_websocket_upgrade(parts: &Parts) -> Option<OnUpgrade> {
-    let says = |name, word: &str| {
+    let has_token = |name, token: &str| {
         let values = parts.headers.get_all(name).iter();
         values
             .filter_map(|value: &HeaderValue| value.to_str().ok())
             .flat_map(|value| value.split(','))
-            .any(|said| said.trim().eq_ignore_ascii_case(word))
+            .any(|listed| listed.trim().eq_ignore_ascii_case(token))
     };
-    let asks = parts.method == Method::GET
+    let is_upgrade = parts.method == Method::GET
         && parts.version == Version::HTTP_11
-        && says(CONNECTION, "upgrade")
-        && says(UPGRADE, "websocket");
-    asks.then(|| parts.extensions.get::<OnUpgrade>().cloned())?
+        && has_token(CONNECTION, "upgrade")
+        && has_token(UPGRADE, "websocket");
+    is_upgrade.then(|| parts.extensions.get::<OnUpgrade>().cloned())?
 }
 
-/// Asks the provider to leave HTTP, and does so with the client where it agrees. An answer that
-/// refuses goes on as it is.
+/// Opens the provider's websocket, and the client's where the provider agrees. An answer that refuses is forwarded.
 ///
 /// # Errors
 /// No answer began.
 pub(super) async fn upgrade_connection(
     app: &App,
     parts: &Parts,
-    opening: UpgradeRequest,
+    upgrade: UpgradeRequest,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
     let UpgradeRequest {
@@ -65,56 +64,56 @@ pub(super) async fn upgrade_connection(
         mut outgoing,
         provider,
         running,
-    } = opening;
+    } = upgrade;
+    let websocket = HeaderValue::from_static("websocket");
     let headers = &mut outgoing.headers;
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    let mut opened =
-        traced_send::send_traced(&record.notes().trace, &provider, None, outgoing).await?;
-    if opened.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(clean_answer_headers(opened));
+    headers.insert(UPGRADE, websocket.clone());
+    let mut reply = send_traced(&record.notes().trace, &provider, None, outgoing).await?;
+    if reply.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(clean_answer_headers(reply));
     }
-    let connection = hyper::upgrade::on(&mut opened).await.map_err(|error| {
-        tracing::warn!(provider = %provider.name, error = %format_error_chain(&error), "a provider left HTTP and was gone");
+    let provider_side = hyper::upgrade::on(&mut reply).await.map_err(|error| {
+        tracing::warn!(
+            provider = %provider.name, error = %format_error_chain(&error),
+            "websocket upgrade failed: the provider closed the connection"
+        );
         UpstreamError::Unreachable {
             provider: provider.name.to_string(),
         }
     })?;
-    let protocol = opened.headers().get(UPGRADE).cloned();
-    let mut answer = clean_answer_headers(opened.map(|_| whole_body("")));
+    let protocol = reply.headers().get(UPGRADE).cloned();
+    let mut answer = clean_answer_headers(reply.map(|_| whole_body("")));
     let headers = answer.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(
-        UPGRADE,
-        protocol.unwrap_or(HeaderValue::from_static("websocket")),
-    );
+    headers.insert(UPGRADE, protocol.unwrap_or(websocket));
     record.outcome = Some("upgraded");
 
-    let open = parts.extensions.get::<Arc<Hold>>().cloned();
+    let connection = parts.extensions.get::<Arc<Hold>>().cloned();
     app.tasks.spawn(async move {
         let begun = Instant::now();
         let idle = provider.config.idle_timeout;
         let client = match timeout(idle, client).await {
             Ok(Ok(client)) => TokioIo::new(client),
             Ok(Err(error)) => {
-                tracing::debug!(error = %format_error_chain(&error), "a client was gone before its websocket");
+                tracing::debug!(error = %format_error_chain(&error), "websocket upgrade failed: the client closed the connection");
                 return;
             }
             Err(_) => {
-                tracing::debug!("a client did not take the answer to its websocket");
+                tracing::debug!("websocket upgrade timed out: the client did not read the answer");
                 return;
             }
         };
-        let carried = tunnel_bytes(client, TokioIo::new(connection), idle).await;
+        let carried = tunnel_bytes(client, TokioIo::new(provider_side), idle).await;
         tracing::info!(
             provider = %provider.name,
             bytes_sent = carried.sent,
             bytes = carried.received,
             duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             outcome = carried.ended,
-            "a websocket ended"
+            "websocket closed"
         );
-        drop((running, open));
+        drop((running, connection));
     });
     Ok(answer)
 }

@@ -1,8 +1,7 @@
-//! The settings in force, and their change while requests run.
+//! The current settings, and their reload while requests run.
 //!
-//! New settings take the place of the old ones in one step: a request that begins before it goes on
-//! to its end as it began, whatever begins after it has the new ones. What cannot change while the
-//! proxy runs stays as it was at its start. Settings that cannot be used change nothing.
+//! New settings replace the old ones in one step: a request keeps the settings that it began with. What cannot
+//! change while the proxy runs stays as it was at start. Invalid settings change nothing.
 
 use std::{
     io,
@@ -28,17 +27,17 @@ pub struct CurrentConfig {
     changing: Mutex<()>,
 }
 
-/// Why new settings were not taken.
+/// Why new settings were refused.
 #[derive(Debug, Error)]
 pub enum ReloadError {
     #[error(transparent)]
     Settings(#[from] Problems),
-    #[error("they could not be put in force")]
+    #[error("the new settings could not be applied")]
     Start(#[source] io::Error),
 }
 
 impl CurrentConfig {
-    /// Called from within a runtime, since a store may have work of its own to do.
+    /// Must be called within a runtime, since a store may spawn tasks.
     ///
     /// # Errors
     /// The TLS roots of this machine cannot be read, the data directory cannot be written, or the
@@ -48,10 +47,10 @@ impl CurrentConfig {
         Self::with_store(config, store)
     }
 
-    /// The same with a store that is open, whatever the settings say of it.
+    /// Uses an open store in place of the one in the settings.
     ///
     /// # Errors
-    /// As with [`CurrentConfig::new`].
+    /// As [`CurrentConfig::new`].
     pub fn with_store(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
         Ok(Self {
             connections: Limit::new(config.server.max_connections),
@@ -60,26 +59,24 @@ impl CurrentConfig {
         })
     }
 
-    /// What is in force now.
     pub fn app(&self) -> Arc<App> {
         self.app.load_full()
     }
 
-    /// Puts new settings in force, and says what changed by it. May take a while: not for a thread
-    /// that others wait for.
+    /// Applies new settings, and returns what changed. Blocks: not for a thread of the runtime.
     ///
     /// # Errors
     /// They cannot be used; the old ones stay.
-    pub fn reload_config(&self, read: Result<Config, Problems>) -> Result<Change, ReloadError> {
+    pub fn reload_config(&self, config: Result<Config, Problems>) -> Result<Change, ReloadError> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.app();
-        let changed = read
+        let change = config
             .map_err(ReloadError::from)
             .and_then(|config| self.apply_config(&before, config));
-        let result = if changed.is_ok() { "ok" } else { "refused" };
+        let result = if change.is_ok() { "ok" } else { "refused" };
         let reloads = &before.metrics.config_reloads;
         reloads.with_label_values(&[result]).inc();
-        changed
+        change
     }
 
     fn apply_config(&self, before: &App, mut config: Config) -> Result<Change, ReloadError> {

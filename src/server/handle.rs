@@ -1,4 +1,4 @@
-//! Routes a request: who sent it, whether it may come in, and who answers it.
+//! Handles a request: checks its origin, finds its client, and calls what answers its route.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
     wire::Body,
 };
 
-/// Answers one request. What is left of its body where that fails is not looked at.
+/// Answers one request. Where that fails, the rest of its body stays unread.
 ///
 /// # Errors
 /// The proxy answers it, with an error.
@@ -66,12 +66,11 @@ pub(super) async fn handle_request(
     let running = client.begin_request()?;
     let answer = match route {
         Route::Chat { provider } => {
-            let provider = provider.map(str::to_owned);
             let request = IncomingChat {
+                provider: provider.map(str::to_owned),
                 parts,
                 body,
                 client: &client,
-                provider,
             };
             exchange_chat(app, request, record).await?
         }
@@ -87,7 +86,7 @@ pub(super) async fn handle_request(
             let id = percent_decode_str(id).decode_utf8_lossy();
             models::answer_model(app, &client, &id)?
         }
-        // All others were answered above.
+        // All other routes were answered above.
         _ => models::answer_model_list(app, &client).await,
     };
     record.held_until_end = Some(running);

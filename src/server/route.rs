@@ -1,4 +1,4 @@
-//! Method and path -> who answers.
+//! Finds the route of a method and path.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use http::Method;
 
 use crate::{admin::dashboard, error::Failure, http::admission::Client, telemetry::Operation};
 
-/// Who answers a request.
+/// What answers a request. Providers are those that the path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
     /// A chat completion, which is guarded.
@@ -15,11 +15,11 @@ pub enum Route<'a> {
     },
     /// The list of all models.
     Models,
-    /// One of them; the id may have slashes, and may be percent-encoded.
+    /// One model; the id may have slashes, and may be percent-encoded.
     Model {
         id: &'a str,
     },
-    /// Everything else of a provider's API goes through untouched. `path` follows `/v1`.
+    /// Any other path of a provider's API, forwarded untouched. `path` follows `/v1`.
     Forward {
         provider: Option<&'a str>,
         path: &'a str,
@@ -27,18 +27,18 @@ pub enum Route<'a> {
     Health,
     Ready,
     Metrics,
-    /// Our own API; `path` follows `/plimsoll/api/`.
+    /// The proxy's API; `path` follows `/plimsoll/api/`.
     Api {
         path: &'a str,
     },
-    /// A file of our own page; `path` follows `/plimsoll`.
+    /// A file of the dashboard; `path` follows `/plimsoll`.
     Dashboard {
         path: &'a str,
     },
 }
 
 impl Route<'_> {
-    /// The kind of path, as traces name it, and what is asked of a model there.
+    /// The path pattern, as traces name it, and the operation of the model.
     pub fn shape_and_operation(&self) -> (&'static str, Option<Operation>) {
         let path = match self {
             Self::Chat { .. } => "/chat/completions",
@@ -62,7 +62,7 @@ impl Route<'_> {
     pub fn check_path(&self, client: &Client) -> Result<(), Failure> {
         let path = match self {
             Self::Chat { .. } => "chat/completions",
-            // One model is a part of the list.
+            // A key for the list of models opens single ones too.
             Self::Models | Self::Model { .. } => "models",
             Self::Forward { path, .. } => path.strip_prefix('/').unwrap_or(path),
             _ => return Ok(()),
@@ -75,27 +75,27 @@ impl Route<'_> {
 }
 
 /// # Errors
-/// Nobody answers this path, or not this method.
+/// Nothing answers this path, or not with this method.
 pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failure> {
     // SECURITY: `/v1/../admin` would leave the API that the provider's key is meant for.
     if has_dot_segments(path) {
         return Err(Failure::DotSegments);
     }
-    // SECURITY: these are answered with the request itself, and so with the provider's key.
+    // SECURITY: a server answers these with the request itself, and so with the provider's key.
     if ["TRACE", "TRACK"].contains(&method.as_str()) {
         let allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
         return Err(Failure::WrongMethod { allow });
     }
     let reads = [Method::GET, Method::HEAD].contains(method);
-    let own = |route| {
+    let read_only = |route| {
         let allow = "GET, HEAD";
         reads.then_some(route).ok_or(Failure::WrongMethod { allow })
     };
     match path {
-        "/healthz" => return own(Route::Health),
-        "/readyz" => return own(Route::Ready),
-        "/metrics" => return own(Route::Metrics),
-        "/v1/models" => return own(Route::Models),
+        "/healthz" => return read_only(Route::Health),
+        "/readyz" => return read_only(Route::Ready),
+        "/metrics" => return read_only(Route::Metrics),
+        "/v1/models" => return read_only(Route::Models),
         _ => {}
     }
     if let Some(id) = path.strip_prefix("/v1/models/")
@@ -110,7 +110,7 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
     if let Some(path) = path.strip_prefix("/plimsoll")
         && dashboard::has_file(path)
     {
-        return own(Route::Dashboard { path });
+        return read_only(Route::Dashboard { path });
     }
     let (provider, path) = split_provider(path).ok_or(Failure::PathNotFound)?;
     if path != "/chat/completions" || reads {
@@ -120,32 +120,32 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
         return Ok(Route::Chat { provider });
     }
     Err(Failure::WrongMethod {
-        // Reading goes on to the provider, which may list stored completions there.
+        // GET is forwarded to the provider, which may list stored completions there.
         allow: "POST, GET, HEAD",
     })
 }
 
-/// The provider, and what follows `/v1`, slash included.
+/// The provider, and the path after `/v1`, slash included.
 fn split_provider(path: &str) -> Option<(Option<&str>, &str)> {
     if let Some(rest) = path.strip_prefix("/v1") {
         return (rest.len() > 1 && rest.starts_with('/')).then_some((None, rest));
     }
     let (provider, rest) = path.strip_prefix('/')?.split_once('/')?;
     let rest = rest.strip_prefix("v1")?;
-    let sound = !provider.is_empty() && rest.len() > 1 && rest.starts_with('/');
-    (sound && provider != "plimsoll").then_some((Some(provider), rest))
+    let is_valid = !provider.is_empty() && rest.len() > 1 && rest.starts_with('/');
+    (is_valid && provider != "plimsoll").then_some((Some(provider), rest))
 }
 
-/// Also where they are spelled with `%2e`, or behind `%2f` and `\`, which some servers decode, some
-/// twice; and before `;`, behind which some look for parameters.
+/// Finds `.` and `..` also where they are spelled with `%2e`, or stand after `%2f` or `\`, which some servers decode,
+/// some twice; and before `;`, after which some servers expect parameters.
 fn has_dot_segments(path: &str) -> bool {
     let mut path = Cow::Borrowed(path);
     if path.contains('%') {
-        let mut plain = path.to_ascii_lowercase().replace("%25", "%");
+        let mut decoded = path.to_ascii_lowercase().replace("%25", "%");
         for (coded, character) in [("%2e", "."), ("%2f", "/"), ("%5c", "/"), ("%3b", ";")] {
-            plain = plain.replace(coded, character);
+            decoded = decoded.replace(coded, character);
         }
-        path = plain.into();
+        path = decoded.into();
     }
     path.split(['/', '\\'])
         .map(|part| part.split(';').next().unwrap_or_default())
@@ -160,7 +160,7 @@ mod tests {
     use crate::error::Failure;
 
     #[test]
-    fn every_path_has_its_route() {
+    fn routes_follow_method_and_path() {
         let check = |method: Method, path: &str, expected: Result<Route<'_>, Failure>| {
             assert_eq!(find_route(&method, path), expected, "{method} {path}");
         };

@@ -1,4 +1,4 @@
-//! A body in a content coding, unpacked. Between pieces others may run.
+//! Decompresses a body in a content coding. Yields to other tasks between pieces.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header::CONTENT_ENCODING};
@@ -11,13 +11,13 @@ use crate::{
     wire::content_coding::{PIECE_BYTES, UnknownCoding, UnpackError, Unpacker},
 };
 
-/// Pieces that are unpacked before others may run: well under a millisecond.
+/// Pieces that are decompressed before other tasks may run: well under a millisecond.
 const PIECES_AT_A_TIME: u32 = 8;
 
-/// What a body is without its encoding; `None` where it has none.
+/// The body without its content encoding; `None` where it has none.
 ///
 /// # Errors
-/// A limit was passed, it is not what its encoding says, or the encoding is not one we read.
+/// A limit was passed, the body is not in its encoding, or the encoding is unknown.
 pub async fn unpack_body(
     headers: &HeaderMap,
     body: Bytes,
@@ -27,25 +27,25 @@ pub async fn unpack_body(
     let Some(unpacker) = choose_unpacker(headers, limits.max_body_bytes)? else {
         return Ok(None);
     };
-    let mut unpacking = BodyUnpacker::new(unpacker, limits, flight);
-    unpacking.push(body).await?;
-    let unpacked = unpacking.finish_body()?;
+    let mut unpacker = BodyUnpacker::new(unpacker, limits, flight);
+    unpacker.push(body).await?;
+    let unpacked = unpacker.finish_body()?;
     Ok(Some(unpacked.hold.attach_to_bytes(unpacked.bytes)))
 }
 
 /// # Errors
-/// The encoding is not one we read, or there are several.
+/// The encoding is unknown, or there are several.
 pub(super) fn choose_unpacker(
     headers: &HeaderMap,
     limit: usize,
 ) -> Result<Option<Unpacker>, Failure> {
-    Unpacker::from_headers(headers, limit).map_err(|UnknownCoding(named)| {
-        Failure::UnsupportedEncoding(named.chars().take(50).collect())
+    Unpacker::from_headers(headers, limit).map_err(|UnknownCoding(name)| {
+        Failure::UnsupportedEncoding(name.chars().take(50).collect())
     })
 }
 
-/// A body that is unpacked as it comes. What comes out holds its room as it grows; so does the window of the
-/// coding while that is at work. What came is not kept.
+/// Decompresses a body as it arrives. Its output, and the coding's window while it works, count as bytes in flight.
+/// Its input is not kept.
 pub(super) struct BodyUnpacker<'a> {
     unpacker: Unpacker,
     limits: &'a ServerConfig,
@@ -73,21 +73,21 @@ impl<'a> BodyUnpacker<'a> {
         }
     }
 
-    /// Unpacks what comes next.
+    /// Decompresses the next bytes.
     ///
     /// # Errors
-    /// A limit was passed, or it is not what its encoding says.
+    /// A limit was passed, or the bytes are not in the body's encoding.
     pub(super) async fn push(&mut self, packed: Bytes) -> Result<(), Failure> {
         self.unpacker.push(packed);
         loop {
-            let made = self.unpacker.pull_output(&mut self.piece);
-            let Some(made) = made.map_err(|why| self.to_failure(why))? else {
+            let length = self.unpacker.pull_output(&mut self.piece);
+            let Some(length) = length.map_err(|error| self.to_failure(error))? else {
                 return Ok(());
             };
-            if !self.hold.grow(made) || !self.window.grow_to(self.unpacker.max_buffered_bytes()) {
+            if !self.hold.grow(length) || !self.window.grow_to(self.unpacker.max_buffered_bytes()) {
                 return Err(Failure::Busy);
             }
-            self.text.extend_from_slice(&self.piece[..made]);
+            self.text.extend_from_slice(&self.piece[..length]);
             self.pieces = self.pieces.wrapping_add(1);
             if self.pieces.is_multiple_of(PIECES_AT_A_TIME) {
                 tokio::task::yield_now().await;
@@ -95,22 +95,21 @@ impl<'a> BodyUnpacker<'a> {
         }
     }
 
-    /// All of it.
+    /// The whole body.
     ///
     /// # Errors
     /// Its end is missing.
     pub(super) fn finish_body(self) -> Result<ReceivedBody, Failure> {
-        self.unpacker
-            .check_end()
-            .map_err(|why| self.to_failure(why))?;
+        let end = self.unpacker.check_end();
+        end.map_err(|error| self.to_failure(error))?;
         Ok(ReceivedBody {
             bytes: self.text.freeze(),
             hold: self.hold,
         })
     }
 
-    const fn to_failure(&self, why: UnpackError) -> Failure {
-        match why {
+    const fn to_failure(&self, error: UnpackError) -> Failure {
+        match error {
             UnpackError::Damaged => Failure::BodyDamaged,
             UnpackError::TooMuch => Failure::BodyTooLarge {
                 limit: self.limits.max_body_bytes,
@@ -120,10 +119,9 @@ impl<'a> BodyUnpacker<'a> {
     }
 }
 
-/// Takes the encoding out of the headers of a body that has none any more; `identity`, which is
-/// none, may stay.
+/// Removes the content encoding from the headers of a decompressed body; `identity` may stay.
 pub fn strip_encoding(headers: &mut HeaderMap) {
-    // A bound of any size: nothing is unpacked.
+    // The bound does not matter: nothing is decompressed.
     if !matches!(Unpacker::from_headers(headers, 0), Ok(None)) {
         headers.remove(CONTENT_ENCODING);
     }
