@@ -1,17 +1,17 @@
-//! What is known of an answer when it is over.
+//! What is known of an answer at its end.
 
 use crate::relay::ResponseSummary;
 
-/// What an answer says, and what follows from comparing it with the one before it.
+/// An answer, and the result of comparing it with the session's previous one.
 #[derive(Clone, Copy)]
 pub struct AnswerFacts<'a> {
-    pub heard: &'a ResponseSummary,
-    /// The provider was found to cut prompts in silence: what it counted is not what was sent.
+    pub response: &'a ResponseSummary,
+    /// The provider truncates prompts silently: it counted fewer tokens than were sent.
     pub cut_in_silence: bool,
 }
 
-/// Tokens of the prompt. No prompt has none: servers that do not count report a zero.
-pub fn reported_tokens(heard: &ResponseSummary) -> Option<u32> {
-    let tokens = heard.usage.map(|usage| usage.prompt_tokens);
+/// The prompt tokens that the provider reported. Zero counts as no report: servers that do not count send it.
+pub fn reported_tokens(response: &ResponseSummary) -> Option<u32> {
+    let tokens = response.usage.map(|usage| usage.prompt_tokens);
     tokens.filter(|&tokens| tokens > 0)
 }

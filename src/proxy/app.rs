@@ -1,8 +1,8 @@
-//! What a request works with: the settings, and what outlives them.
+//! The settings that a request works with, and the state that outlives them.
 //!
-//! A request takes one [`App`] when it begins and keeps it to its end, streams included, so that none sees two
-//! settings. What is the same under all settings is shared by the old [`App`] and the new one. A bound that falls
-//! below what is taken lets nothing more in until enough has ended.
+//! A request takes one [`App`] when it begins and keeps it to its end, streams included, so that its settings never
+//! change. The old [`App`] and the new one share the state that outlives a reload. A bound that falls below what is
+//! in use admits nothing until enough has ended.
 
 use std::{io, sync::Arc};
 
@@ -25,26 +25,22 @@ use crate::{
     telemetry::{metrics::Metrics, recent_latencies::RecentLatencies, trace::Tracing},
 };
 
-/// Everything that all requests share. Immutable, but for what the stages keep to themselves. A
-/// request takes one when it begins and keeps it to its end, so that no other settings come to
-/// it in between.
+/// Everything that all requests share. Immutable, except for state inside its parts.
 #[derive(Debug)]
 pub struct App {
     pub config: Config,
     pub clients: Clients,
     pub registry: Registry,
-    // What follows is the same under all settings.
+    // All fields from here outlive a reload, except for `listening`.
     pub sessions: Sessions,
-    /// What new sessions begin with.
+    /// The calibration that new sessions begin with.
     pub ratios: Arc<TokenRatios>,
-    /// What is learnt, to and from other replicas.
     pub replica_sync: Arc<ReplicaSync>,
     pub inflight_bytes: InflightBytes,
     pub metrics: Arc<Metrics>,
     pub tracing: Arc<Tracing>,
-    /// How long providers took of late.
+    /// Recent latencies of providers.
     pub recent: Arc<RecentLatencies>,
-    /// What happens to sessions, for who listens.
     pub session_events: Arc<SessionEvents>,
     pub tasks: Tasks,
     /// Summaries; a drain does not wait for them.
@@ -52,7 +48,7 @@ pub struct App {
     pub summary_jobs: Arc<SummaryJobs>,
     client_limits: Arc<LimitMap<String>>,
     draining: CancellationToken,
-    /// Of these settings alone: cancelled when others take their place, or with the server.
+    /// Cancelled when other settings replace these, or with the server.
     listening: CancellationToken,
 }
 
@@ -70,20 +66,16 @@ impl App {
         };
         let client_limits = Arc::default();
         let metrics = Arc::new(Metrics::default());
-        let ratios = Arc::default();
-        let patience = config.store.timeout;
+        let ratios = Arc::<TokenRatios>::default();
         let draining = CancellationToken::new();
         let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
             .and_then(|sessions| sessions.with_config(&config.store, Arc::clone(&metrics)))
             .map_err(io::Error::other)?;
+        let (for_sync, pull_within) = (Arc::clone(&ratios), config.store.timeout);
+        let sync = ReplicaSync::new(store, Arc::clone(&metrics), for_sync, pull_within);
         Ok(Self {
             sessions,
-            replica_sync: Arc::new(ReplicaSync::new(
-                store,
-                Arc::clone(&metrics),
-                Arc::clone(&ratios),
-                patience,
-            )),
+            replica_sync: Arc::new(sync),
             ratios,
             clients: Clients::new(&config.clients, &client_limits),
             registry: Registry::new(&config)?,
@@ -102,8 +94,7 @@ impl App {
         })
     }
 
-    /// The same proxy under other settings. Nothing changes for anybody before
-    /// [`App::take_over`].
+    /// The same proxy under other settings. Changes no shared state before [`App::take_over`].
     ///
     /// # Errors
     /// The TLS roots of this machine cannot be read.
@@ -129,7 +120,7 @@ impl App {
         })
     }
 
-    /// Brings what is shared with `before` under the settings of this one.
+    /// Applies these settings to the state that is shared with `before`.
     pub fn take_over(&self, before: &Self) {
         self.registry.take_over(&before.registry, &self.config);
         for provider in before.config.providers.keys() {
@@ -138,34 +129,31 @@ impl App {
                 self.recent.forget_provider(provider);
             }
         }
-        self.inflight_bytes
-            .set_max(self.config.server.max_bytes_in_flight);
-        // Something may have been told of a provider that was not there.
+        let max_bytes = self.config.server.max_bytes_in_flight;
+        self.inflight_bytes.set_max(max_bytes);
+        // Replicas may have published something about a provider that was not configured.
         self.replica_sync.pull_again();
     }
 
-    /// Whether the server is on its way out.
     pub fn is_draining(&self) -> bool {
         self.draining.is_cancelled()
     }
 
-    /// Cancelled when whoever listens to what happens is to come again: other settings are in force,
-    /// or the server is on its way out.
+    /// Cancelled when listeners have to subscribe again: the settings were replaced, or the server drains.
     pub fn listener_token(&self) -> CancellationToken {
         self.listening.clone()
     }
 
-    /// Other settings are in force.
     pub fn cancel_listeners(&self) {
         self.listening.cancel();
     }
 
-    /// Cancelled when the server is on its way out.
+    /// Cancelled when a drain begins.
     pub fn drain_token(&self) -> CancellationToken {
         self.draining.clone()
     }
 
-    /// From now on it is, under whatever settings.
+    /// Holds under later settings too.
     pub fn begin_drain(&self) {
         self.draining.cancel();
     }

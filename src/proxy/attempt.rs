@@ -1,33 +1,29 @@
-//! Asking one place until its answer is its last word.
+//! One attempt at one candidate.
 //!
-//! A place may be asked several times for one attempt, each time with another request: without
-//! asking for usage where that is refused, without a prompt after a tool result and then without all that
-//! recovery adds where that is refused, and
-//! fitted to a smaller window where the conversation was too long ([`super::overflow_retry`]). Nothing of it
-//! is visible but in the headers and the log. Nothing that the proxy adds may fail a request that would have
-//! worked without it.
+//! An attempt may send several requests, each changed: without asking for usage where that is refused; without a
+//! prompt after a tool result, and then without all of recovery's additions, where these are refused; and fitted to
+//! a smaller window where the conversation was too long ([`super::overflow_retry`]). Only headers and log show it.
+//! Nothing that the proxy adds may fail a request that would have worked without it.
 
 use std::time::Instant;
 
 use serde_json::Value;
 
 use super::{
-    client_request::ClientRequest,
-    fallbacks::PlacedRequest,
+    CallCount, ClientRequest, PlacedRequest, ProviderReply, SendError,
     outgoing::clean_answer_headers,
     overflow_retry::{
         Guesses, RefusalKind, find_refusal, learn_from_guesses, overflow_answer, refit_after_guess,
         refit_after_overflow,
     },
     plan::{plan_without_additions, plan_without_prompt_after_tool},
-    provider_reply::{CallCount, ProviderReply, SendError},
 };
 use crate::conversation::edit::{Edits, Rope};
 
-/// Asks the place of `placed`. A request that is changed on the way takes its place there.
+/// Asks the candidate of `placed`, where a changed request replaces the one before.
 ///
 /// # Errors
-/// No answer began, or one broke off before it was the client's.
+/// No answer began, or one broke off before the proxy could relay it.
 pub(super) async fn attempt_request(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
@@ -39,16 +35,16 @@ pub(super) async fn attempt_request(
     let mut reply = loop {
         let reply = send_once(request, placed, asks_usage, calls).await?;
         let (reply, refusal) = find_refusal(request, placed, reply).await?;
-        let again = match refusal {
+        let sends_again = match refusal {
             RefusalKind::Nothing => break reply,
             RefusalKind::TooLong { overflow, .. } => {
                 refit_after_overflow(request, placed, &overflow)
             }
             RefusalKind::Wordless => refit_after_guess(request, placed, &mut guesses),
             RefusalKind::RefusesAdditions => {
-                if !avoid_prompt_after_tool(request, placed) {
+                if !placed.try_replan(request, plan_without_prompt_after_tool) {
                     additions_refused = true;
-                    withdraw_additions(request, placed);
+                    placed.change_plan(request, plan_without_additions);
                 }
                 true
             }
@@ -57,14 +53,14 @@ pub(super) async fn attempt_request(
                 true
             }
         };
-        if !again {
+        if !sends_again {
             break overflow_answer(placed, reply, refusal);
         }
     };
     let answered = reply.answer.status().is_success();
     let target = &placed.target;
     if answered {
-        // An error may echo the request and be about something else.
+        // Only a success proves what was refused: an error may echo the request and be about something else.
         if usage_refused {
             target.provider.note_usage_refused(&target.model);
         }
@@ -74,7 +70,11 @@ pub(super) async fn attempt_request(
         learn_from_guesses(request, placed, &guesses);
     }
     // A guess that did not help is no overflow.
-    let healed = answered && placed.planned.as_ref().is_some_and(|it| it.refits > 0);
+    let healed = answered
+        && placed
+            .planned
+            .as_ref()
+            .is_some_and(|planned| planned.refits > 0);
     let app = &request.app;
     if healed || reply.too_long {
         let outcome = if healed { "healed" } else { "unhealed" };
@@ -82,7 +82,7 @@ pub(super) async fn attempt_request(
         app.metrics.overflows.with_label_values(&labels).inc();
     }
     if reply.too_long {
-        // No answer ends at which it would be told.
+        // There is no end of an answer that would publish it.
         let within = app.config.store.save_timeout();
         app.replica_sync.publish(&app.registry, within).await;
     }
@@ -90,48 +90,40 @@ pub(super) async fn attempt_request(
     Ok(reply)
 }
 
-/// Sends the request once. `asks_usage`: the usage of a stream may be asked for.
+/// Sends the request once. `asks_usage`: the proxy may ask for the usage of a stream.
 async fn send_once(
     request: &ClientRequest,
     placed: &PlacedRequest,
     asks_usage: bool,
     calls: &mut CallCount,
 ) -> Result<ProviderReply, SendError> {
-    let edited = edit_body(request, placed, asks_usage);
+    let (body, asked_usage) = edit_body(request, placed, asks_usage);
     let (trace, target) = (&request.notes.trace, &placed.target);
     let begun = Instant::now();
-    let sent = placed.head.send_chat(trace, target, edited.body).await;
+    let sent = placed.head.send_chat(trace, target, body).await;
     let took = begun.elapsed();
     calls.took += took;
     calls.calls += 1;
     let answer = sent?;
     if answer.status().is_success() {
-        request
-            .app
-            .recent
-            .record_latency(&target.provider.name, took);
+        let latencies = &request.app.recent;
+        latencies.record_latency(&target.provider.name, took);
     }
     Ok(ProviderReply {
         answer: clean_answer_headers(answer),
-        asked_usage: edited.asks_usage,
+        asked_usage,
         attempts: calls.calls,
         took: calls.took,
         too_long: false,
     })
 }
 
-/// A body as it goes to the provider.
-struct EditedBody {
-    body: Rope,
-    /// It asks for the usage of a stream where the client did not.
-    asks_usage: bool,
-}
-
-fn edit_body(request: &ClientRequest, placed: &PlacedRequest, asks_usage: bool) -> EditedBody {
+/// The body for the provider, and whether it asks for the usage of a stream where the client did not.
+fn edit_body(request: &ClientRequest, placed: &PlacedRequest, asks_usage: bool) -> (Rope, bool) {
     let planned = placed.planned.as_ref();
     let mut edits = planned.map_or_else(Edits::default, |planned| planned.request_edits());
     let parsed = &request.parsed;
-    let mut asked = false;
+    let mut asked_usage = false;
     if let Some(conversation) = &parsed.conversation {
         if parsed.model != placed.target.model
             && let Some(field) = conversation.find_field("model")
@@ -140,42 +132,20 @@ fn edit_body(request: &ClientRequest, placed: &PlacedRequest, asks_usage: bool) 
             edits.replace(field.value, model);
         }
         conversation.take_out_annotations(&mut edits);
-        asked = asks_usage && conversation.ask_usage(&mut edits);
+        asked_usage = asks_usage && conversation.ask_usage(&mut edits);
     }
-    EditedBody {
-        body: edits.apply(&parsed.bytes),
-        asks_usage: asked,
-    }
+    (edits.apply(&parsed.bytes), asked_usage)
 }
 
-/// Plans without the prompt after a tool result. Returns whether there was one that may be refused.
-fn avoid_prompt_after_tool(request: &ClientRequest, placed: &mut PlacedRequest) -> bool {
-    let (Some(followed), Some(planned)) =
-        (request.followed_conversation(), placed.planned.as_deref())
-    else {
-        return false;
-    };
-    let without = plan_without_prompt_after_tool(followed, planned);
-    let avoids = without.is_some();
-    if let Some(without) = without {
-        placed.set_plan(followed, without);
-    }
-    avoids
-}
-
-/// Plans without anything that recovery adds.
-pub(super) fn withdraw_additions(request: &ClientRequest, placed: &mut PlacedRequest) {
-    placed.change_plan(request, plan_without_additions);
-}
-
-/// The provider took the request only without what recovery adds: this session goes on without.
+/// Ends recovery in this session: the provider accepted the request only without recovery's additions.
 fn remember_refusal(request: &ClientRequest, placed: &mut PlacedRequest) {
     let (Some(session), Some(planned)) = (&request.session, &mut placed.planned) else {
         return;
     };
+    let provider = &*placed.target.provider.name;
     tracing::warn!(
-        session = %session.inherited.session, provider = &*placed.target.provider.name, model = placed.target.model,
-        "a provider refuses what recovery adds to a request; this session goes on without recovery"
+        session = %session.inherited.session, provider, model = placed.target.model,
+        "provider {provider} refuses what recovery adds to requests; recovery is off for this session"
     );
     planned.recovery.mark_refused();
 }

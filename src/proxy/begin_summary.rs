@@ -1,16 +1,12 @@
-//! Beginning a summary with a request: before the request is sent, or after its answer.
+//! Begins a summary with a request: before the request is sent, or after its answer.
 //!
-//! A job that follows an answer runs once the state that names it is stored: what no state names would be made for
-//! nobody. The body is kept till then only where a summary may come of it, and counts as bytes in flight.
+//! A job that follows an answer runs once the state that names it is stored, since no request would find its summary
+//! otherwise. Until then the body is kept, only where a summary is possible, and counts as bytes in flight.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    App,
-    answer_facts::AnswerFacts,
-    client_request::{FollowedConversation, SessionContext},
-    plan::PlannedRequest,
-    request_options::GuardMode,
+    AnswerFacts, App, FollowedConversation, GuardMode, PlannedRequest, SessionContext,
     summary_due::{answer_is_past_threshold, may_begin_summary, summary_account, summary_user},
     summary_source::SummarySource,
 };
@@ -27,11 +23,11 @@ use crate::{
     session::{Account, SessionId},
 };
 
-/// How long the store may take for an outcome.
+/// How long the store may take to store an outcome.
 const STORE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Begins compaction's part in a request. Whether summaries are automatic is decided by the request,
-/// else by its session, else by the settings.
+/// Compaction's part in a request. The request decides whether summaries are automatic, else its session, else the
+/// settings.
 pub fn begin_compaction(session: &SessionContext, conversation: &Conversation) -> CompactionStep {
     let (app, inherited, options) = (&session.app, &session.inherited, session.options);
     let state = inherited.state.as_ref();
@@ -40,13 +36,14 @@ pub fn begin_compaction(session: &SessionContext, conversation: &Conversation) -
         app.summary_jobs.mark_used(&summary_account(inherited));
     }
     let switch = options.auto_compact.or(inherited.commands.auto_compact);
-    let keys = inherited.lineage.state_keys(0);
+    let keys = inherited
+        .lineage
+        .state_keys(0)
+        .filter(|_| !inherited.store_failed);
     CompactionStep {
         memory: state.map_or_else(Default::default, |state| state.compaction.clone()),
         generations: state.map_or(0, |state| state.generations).saturating_add(1),
-        key: keys
-            .filter(|_| !inherited.store_failed)
-            .map(|keys| keys.bare),
+        key: keys.map(|keys| keys.bare),
         guards: options.mode == GuardMode::Guard && !conversation.is_auxiliary(),
         auto: switch.unwrap_or(app.config.compaction.auto),
         ordered: inherited
@@ -57,8 +54,8 @@ pub fn begin_compaction(session: &SessionContext, conversation: &Conversation) -
     }
 }
 
-/// Begins a summary after an answer, where one is due, and notes that in the compaction of `planned`. The job
-/// is to be run once the state that names it is stored.
+/// Begins a summary after an answer, where one is due, and notes it in the compaction of `planned`. The caller runs
+/// the job once the state that names it is stored.
 pub(super) fn begin_summary_after(
     session: &SessionContext,
     planned: &mut PlannedRequest,
@@ -78,8 +75,8 @@ pub(super) fn begin_summary_after(
     begin_summary(session, planned, source, edits, &memory)
 }
 
-/// Begins a summary before the request is sent. The conversation is summarised as it would go out
-/// uncut, since the summary is to tell what a cut would take away.
+/// Begins a summary before the request is sent. It summarises the conversation as it would go out uncut, so that it
+/// has what a cut would remove.
 pub(super) fn begin_summary_before(
     session: &SessionContext,
     planned: &mut PlannedRequest,
@@ -90,15 +87,12 @@ pub(super) fn begin_summary_before(
         injections: planned.collect_injections(),
         ..planned.recall.clone()
     };
-    let uncut = guard::plan(
-        &source.conversation,
-        &planned.build_policy(&session.app),
-        &recall,
-    );
+    let policy = planned.build_policy(&session.app);
+    let uncut = guard::plan(&source.conversation, &policy, &recall);
     begin_summary(session, planned, source, uncut.edits, &uncut.memory)
 }
 
-/// Begins a summary of a conversation with these edits, of which the guard remembers this.
+/// Begins a summary of the source's conversation with these edits and the guard's memory of them.
 fn begin_summary(
     session: &SessionContext,
     planned: &mut PlannedRequest,
@@ -109,14 +103,11 @@ fn begin_summary(
     let (app, inherited) = (&session.app, &session.inherited);
     let conversation = Arc::clone(&source.conversation);
     let (policy, additions) = (planned.build_policy(app), planned.collect_injections());
-    let due = compaction::find_summary_range(&conversation, &policy, memory, &additions);
+    let range = compaction::find_summary_range(&conversation, &policy, memory, &additions);
     let compaction = &mut planned.compaction;
-    let Some(due) = due else {
+    let Some(range) = range else {
         if compaction.is_ordered() {
-            tracing::info!(
-                session = %inherited.session,
-                "a summary was ordered, but there is too little to summarise"
-            );
+            tracing::info!(session = %inherited.session, "summary ordered, but there is too little to summarise");
         }
         compaction.settle_order();
         return None;
@@ -143,24 +134,30 @@ fn begin_summary(
         JobStart::Skipped => return None,
     };
     compaction.set_job(ticket.id());
-    let own = target.provider.endpoint == planned.target.provider.endpoint
+    let same_model = target.provider.endpoint == planned.target.provider.endpoint
         && target.model == planned.target.model;
-    let calibration = match own {
+    let ratios = &app.ratios;
+    let calibration = match same_model {
         true => planned.recall.calibration,
-        false => app
-            .ratios
-            .initial_calibration(&target.provider.name, &target.model),
+        false => ratios.initial_calibration(&target.provider.name, &target.model),
     };
     let language = planned.recovery.language();
-    // Drawn after the conversation was written, and shown to nobody.
+    // SECURITY: drawn after the conversation was written, and never shown.
     let nonce = ticket.id().to_bytes();
     Some(SummaryJob {
         ticket,
         client: source,
         conversation,
         edits,
-        range: due,
-        summariser: Summariser::for_model(&target, own, calibration, language, &app.config, nonce),
+        range,
+        summariser: Summariser::for_model(
+            &target,
+            same_model,
+            calibration,
+            language,
+            &app.config,
+            nonce,
+        ),
         target,
         timeout: app.config.compaction.timeout,
         session: inherited.session.to_string(),
@@ -168,9 +165,9 @@ fn begin_summary(
     })
 }
 
-/// Runs the job that was begun after the answer. Stores the outcome of the job that this request
-/// has begun or joined, also before its answer, beside its session. To be called once the state
-/// that names the job is stored: before that there may be no session to store the outcome beside.
+/// Runs the job that was begun after the answer. Stores the outcome of the job that this request has begun or joined,
+/// also before its answer, beside its session. Must be called after the state that names the job is stored: before
+/// that there may be no session.
 pub(super) fn run_summary(
     session: &SessionContext,
     compaction: &CompactionStep,
@@ -180,13 +177,13 @@ pub(super) fn run_summary(
     if let Some(job) = job {
         app.summary_tasks.spawn(job.run());
     }
-    let new = compaction.new_job();
-    if let Some(result) = new.and_then(|id| app.summary_jobs.follow_job(id)) {
-        let (kept, id) = (Arc::clone(app), session.inherited.session);
+    let job = compaction.new_job();
+    if let Some(result) = job.and_then(|id| app.summary_jobs.follow_job(id)) {
+        let (shared_app, id) = (Arc::clone(app), session.inherited.session);
         let account = session.inherited.lineage.tenant().account();
         app.summary_tasks.spawn(async move {
             if let Ok(outcome) = result.await {
-                store_outcome(&kept, &account, id, outcome).await;
+                store_outcome(&shared_app, &account, id, outcome).await;
             }
         });
     }
@@ -194,17 +191,18 @@ pub(super) fn run_summary(
 
 /// Stores an outcome beside a session, where the next request of the branch finds it.
 async fn store_outcome(app: &App, account: &Account, session: SessionId, outcome: JobOutcome) {
-    let stored = app
-        .sessions
-        .store_summary_outcome(account, session, outcome);
+    let sessions = &app.sessions;
+    let stored = sessions.store_summary_outcome(account, session, outcome);
     match tokio::time::timeout(STORE_WITHIN, stored).await {
-        Ok(Ok(Some(known))) => app.session_events.publish_change(&known),
+        Ok(Ok(Some(view))) => app.session_events.publish_change(&view),
         // The session has expired.
         Ok(Ok(None)) => {}
         Ok(Err(error)) => tracing::warn!(
             %session, error = crate::error::format_error_chain(&error),
-            "the outcome of a summary was not stored"
+            "summary outcome was not stored: the session store failed"
         ),
-        Err(_) => tracing::warn!(%session, "the outcome of a summary was not stored in time"),
+        Err(_) => {
+            tracing::warn!(%session, "summary outcome was not stored: the session store timed out")
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! A chat completion as its client sent it, and the session that it continues: what stays the same
-//! whoever is asked, and however often.
+//! A chat completion as its client sent it, and the session that it continues: the part that is the same at every
+//! candidate and attempt.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -20,14 +20,14 @@ pub struct ParsedRequest {
     pub format: Format,
     /// As it came.
     pub bytes: Bytes,
-    /// `None`: JSON, but no conversation that can be followed. It goes on as it came.
+    /// `None`: JSON, but no conversation that can be followed. It is forwarded as it came.
     pub conversation: Option<Arc<Conversation>>,
     /// Empty if there is none.
     pub model: String,
     pub streams: bool,
 }
 
-/// The session that a request continues. It is needed to the end of the answer, the body is not.
+/// The session that a request continues. Unlike the body, it is kept to the end of the answer.
 pub struct SessionContext {
     pub app: Arc<App>,
     pub inherited: InheritedSession,
@@ -37,13 +37,13 @@ pub struct SessionContext {
 }
 
 impl SessionContext {
-    /// Notes that the provider said in its answer that it failed: a success by its status alone.
+    /// Notes that the provider reported an error in an answer whose status is a success.
     pub fn note_provider_failed(&self) {
         self.notes.facts().provider_failed = true;
     }
 }
 
-/// A chat completion and all that is needed to send it, and to send it again.
+/// A chat completion with all it takes to send it, and to send it again.
 pub struct ClientRequest {
     pub app: Arc<App>,
     /// The head, as it came.
@@ -71,7 +71,7 @@ impl ClientRequest {
     }
 }
 
-/// Finds out where everything lies in a body.
+/// Indexes a body.
 ///
 /// # Errors
 /// It is not JSON.
@@ -82,23 +82,22 @@ pub fn parse_request(format: Format, bytes: Bytes) -> Result<ParsedRequest, Fail
             if odd > 0 {
                 tracing::warn!(
                     annotations = odd,
-                    "annotations of a request are taken out and not understood: {odd}; an object with name (text) and \
-                     priority (critical, high, medium or low) is"
+                    "annotations removed and not understood: {odd}; use an object with name (text) and priority \
+                     (critical, high, medium or low)"
                 );
             }
+            let model = conversation.model();
             Ok(ParsedRequest {
                 format,
                 bytes,
-                model: conversation
-                    .model()
-                    .map_or_else(String::new, Cow::into_owned),
+                model: model.map_or_else(String::new, Cow::into_owned),
                 streams: conversation.asks_for_stream(),
                 conversation: Some(Arc::new(conversation)),
             })
         }
         Err(IndexError::NotJson(place)) => Err(Failure::NotJson(place)),
         Err(IndexError::Unguardable(reason)) => {
-            tracing::warn!(%reason, "a request is forwarded without a guard");
+            tracing::warn!(%reason, "request forwarded without the guard: {reason}");
             let shallow = shallow_parse(&bytes);
             Ok(ParsedRequest {
                 format,

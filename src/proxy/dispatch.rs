@@ -1,12 +1,10 @@
-//! Asking one place after the other, and again where that may help.
+//! Retries and fallbacks: asks one candidate after the other, and one again where that may help.
 //!
-//! The one owner of retries and fallbacks: nothing below it sends a request twice but to heal it
-//! (`attempt.rs`), nothing above it sends one at all but the tool loop, whose requests follow an answer. All of
-//! it happens before a byte of an answer has reached the client, and none of it after an answer began that is the
-//! client's own.
+//! This is their only owner. Below it, `attempt.rs` sends only changed requests again; above it, only the tool loop
+//! sends requests, which follow an answer. Retries and fallbacks end before a byte of an answer reaches the client.
 //!
-//! A breaker that opens ends the retries where somebody else can answer. Nothing is sent again that the client
-//! caused.
+//! An open circuit ends the retries where another candidate can answer. Failures that the client caused are not
+//! retried.
 
 use std::{
     sync::Arc,
@@ -14,11 +12,8 @@ use std::{
 };
 
 use super::{
-    attempt::attempt_request,
-    client_request::ClientRequest,
-    fallbacks::{Fallbacks, PlacedRequest},
-    plan::log_plan,
-    provider_reply::{CallCount, ProviderReply, SendError},
+    CallCount, ClientRequest, PlacedRequest, ProviderReply, SendError, attempt::attempt_request,
+    fallbacks::Fallbacks, plan::log_plan,
 };
 use crate::{
     config::Auth,
@@ -31,31 +26,31 @@ use crate::{
     telemetry::{Operation, metrics::Metrics},
 };
 
-/// A provider's answer that is the client's, and the request as it went out.
+/// The answer for the client, and the request as it went out.
 pub struct AnsweredRequest {
     pub reply: ProviderReply,
     pub placed: PlacedRequest,
 }
 
-/// What came of asking one place.
+/// The result of asking one candidate.
 enum CandidateResult {
-    /// The client's answer, or one that began and broke: nobody else is asked for it.
+    /// The client's answer, or one that began and broke off: no other candidate is asked.
     Final(Result<ProviderReply, SendError>),
-    /// Somebody else may do better.
+    /// Another candidate may answer.
     Failed(Result<ProviderReply, SendError>),
 }
 
 /// What an attempt means for the next one.
 struct AttemptVerdict {
     outcome: RetryClass,
-    /// How long the provider asks to be left alone.
+    /// The pause that the provider asks for.
     retry_after: Option<Duration>,
 }
 
-/// Asks one place after the other until an answer is the client's.
+/// Asks one candidate after the other until one gives the client's answer.
 ///
 /// # Errors
-/// No answer began anywhere, or one broke off.
+/// No candidate began an answer, or one broke off.
 pub async fn send_with_fallbacks(
     request: &ClientRequest,
     mut placed: PlacedRequest,
@@ -64,8 +59,8 @@ pub async fn send_with_fallbacks(
     let mut calls = CallCount::default();
     loop {
         note_candidate(request, &placed);
-        // Boxed, so that what waits for an answer stays small.
-        let tried = Box::pin(ask_candidate(
+        // Boxed, so that the future that waits for an answer stays small.
+        let asked = Box::pin(ask_candidate(
             request,
             &mut placed,
             &mut fallbacks,
@@ -73,35 +68,43 @@ pub async fn send_with_fallbacks(
         ))
         .await;
         request.notes.facts().attempts = Some(calls.calls);
-        let failed = match tried {
-            CandidateResult::Final(tried) => {
-                return Ok(AnsweredRequest {
-                    reply: tried?,
-                    placed,
-                });
+        let (result, next) = match asked {
+            CandidateResult::Final(result) => (result, None),
+            CandidateResult::Failed(result) => {
+                let too_long = result.as_ref().is_ok_and(|reply| reply.too_long);
+                let next = fallbacks.plan_next_candidate(request, &placed, too_long);
+                (result, next)
             }
-            CandidateResult::Failed(failed) => failed,
         };
-        let too_long = failed.as_ref().is_ok_and(|reply| reply.too_long);
-        let Some(next) = fallbacks.plan_next_candidate(request, &placed, too_long) else {
-            return Ok(AnsweredRequest {
-                reply: failed?,
-                placed,
-            });
+        let Some(next) = next else {
+            let reply = result?;
+            return Ok(AnsweredRequest { reply, placed });
         };
-        let left = std::mem::replace(&mut placed, next).target.provider;
-        let count = &request.app.metrics.fallbacks;
-        count.with_label_values(&[&*left.name]).inc();
+        let failed = std::mem::replace(&mut placed, next).target.provider;
+        let (from, to) = (&*failed.name, &*placed.target.provider.name);
+        let fallbacks = &request.app.metrics.fallbacks;
+        fallbacks.with_label_values(&[from]).inc();
         tracing::warn!(
-            from = &*left.name,
-            to = &*placed.target.provider.name,
+            from,
+            to,
             model = placed.target.model,
-            "a request goes on to another place"
+            "falling back to provider {to}: {from} {}",
+            describe_failure(&result)
         );
     }
 }
 
-/// Asks this place, and again as far as that is allowed.
+/// Why a candidate is left or asked again, after its name.
+fn describe_failure(result: &Result<ProviderReply, SendError>) -> String {
+    match result {
+        Ok(reply) if reply.too_long => "refused the conversation as too long".to_owned(),
+        Ok(reply) => format!("answered {}", reply.answer.status().as_u16()),
+        Err(SendError::Unsent(error)) => format!("gave no answer ({})", error.as_str()),
+        Err(SendError::Failing(_) | SendError::Broken(_)) => "broke off its answer".to_owned(),
+    }
+}
+
+/// Asks this candidate, and retries as far as that is allowed.
 async fn ask_candidate(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
@@ -115,42 +118,49 @@ async fn ask_candidate(
         let permit = provider.breaker.try_admit(Instant::now());
         let permit = permit.unwrap_or_else(|| provider.breaker.force_admit());
         fallbacks.budget.count_attempt();
-        let tried = attempt_request(request, placed, calls).await;
-        let judged = judge_attempt(metrics, &provider, &tried, permit);
-        if judged.outcome == RetryClass::Final {
-            return match tried {
+        let result = attempt_request(request, placed, calls).await;
+        let verdict = judge_attempt(metrics, &provider, &result, permit);
+        if verdict.outcome == RetryClass::Final {
+            return match result {
                 Ok(reply) if reply.too_long => CandidateResult::Failed(Ok(reply)),
-                Err(SendError::Unsent(unsent)) => CandidateResult::Failed(Err(unsent.into())),
-                tried => CandidateResult::Final(tried),
+                Err(SendError::Unsent(error)) => CandidateResult::Failed(Err(error.into())),
+                result => CandidateResult::Final(result),
             };
         }
-        // Not where the breaker has opened while somebody else can answer.
-        let is_open = provider.breaker.state_at(Instant::now()) == BreakerState::Open;
-        let again = judged.outcome != RetryClass::Denied && !(is_open && fallbacks.any_admits());
         let now = Instant::now();
-        let wait =
-            fallbacks
-                .budget
-                .retry_delay(retries, judged.retry_after, now, random_fraction());
-        let Some(wait) = wait.filter(|_| again) else {
-            return CandidateResult::Failed(tried);
+        // No retry where the circuit has opened while another candidate can answer.
+        let is_open = provider.breaker.state_at(now) == BreakerState::Open;
+        let may_retry =
+            verdict.outcome != RetryClass::Denied && !(is_open && fallbacks.any_admits());
+        let (budget, chance) = (&fallbacks.budget, random_fraction());
+        let wait = budget.retry_delay(retries, verdict.retry_after, now, chance);
+        let Some(wait) = wait.filter(|_| may_retry) else {
+            return CandidateResult::Failed(result);
         };
-        drop(tried);
+        retries += 1;
+        tracing::info!(
+            provider = &*provider.name,
+            wait_ms = wait.as_millis(),
+            "retry {retries} of {}: {} {}",
+            request.app.config.retry.max_retries,
+            provider.name,
+            describe_failure(&result)
+        );
+        drop(result);
         metrics.retries.with_label_values(&[&*provider.name]).inc();
         tokio::time::sleep(wait).await;
-        retries += 1;
     }
 }
 
-/// Judges an attempt, and tells the breaker.
+/// Judges an attempt, and reports it to the breaker.
 fn judge_attempt(
     metrics: &Metrics,
     provider: &Provider,
-    tried: &Result<ProviderReply, SendError>,
+    result: &Result<ProviderReply, SendError>,
     permit: Permit<'_>,
 ) -> AttemptVerdict {
     let own_key = matches!(provider.config.auth, Auth::Key(_));
-    let (outcome, word) = match tried {
+    let (outcome, label) = match result {
         Ok(reply) if reply.too_long => (RetryClass::Final, "answer"),
         Ok(reply) => match retry::classify_status(reply.answer.status(), own_key) {
             RetryClass::Final => (RetryClass::Final, "answer"),
@@ -158,7 +168,7 @@ fn judge_attempt(
             RetryClass::Failed => (RetryClass::Failed, "failed"),
             RetryClass::Denied => (RetryClass::Denied, "denied"),
         },
-        // The client's own doing.
+        // The client caused it.
         Err(SendError::Unsent(
             UpstreamError::BodyBroken
             | UpstreamError::BodySlow { .. }
@@ -168,18 +178,17 @@ fn judge_attempt(
         Err(SendError::Failing(_)) => (RetryClass::Failed, "failed"),
         Err(SendError::Broken(_)) => (RetryClass::Final, "failed"),
     };
-    metrics.count_attempt(&provider.name, word);
+    metrics.count_attempt(&provider.name, label);
     let now = Instant::now();
-    match (outcome, tried) {
+    match (outcome, result) {
         (RetryClass::Failed, _) | (_, Err(SendError::Broken(_))) => permit.record_failure(now),
         (_, Ok(_)) => permit.record_success(),
-        // The client's own doing, or no model for the address: it says nothing of the provider.
+        // The client caused it: it shows nothing about the provider.
         (_, Err(_)) => {}
     }
-    let headers = tried.as_ref().map(|reply| reply.answer.headers()).ok();
-    let retry_after =
-        headers.and_then(|headers| retry::parse_retry_after(headers, SystemTime::now()));
-    // A client's own account may have reached its limit: the others have theirs.
+    let headers = result.as_ref().ok().map(|reply| reply.answer.headers());
+    let retry_after = headers.and_then(|it| retry::parse_retry_after(it, SystemTime::now()));
+    // With the client's credentials, the limit is that of one account: others are not paused.
     if outcome == RetryClass::Busy
         && !matches!(provider.config.auth, Auth::Client)
         && let Some(length) = retry_after
@@ -192,7 +201,7 @@ fn judge_attempt(
     }
 }
 
-/// Notes who is asked now, and for what.
+/// Notes the candidate that is asked, and logs its plan.
 fn note_candidate(request: &ClientRequest, placed: &PlacedRequest) {
     let (provider, model) = (&placed.target.provider, &*placed.target.model);
     let spelt_out = || request.app.registry.is_spelt_out(provider, model);
@@ -207,7 +216,7 @@ fn note_candidate(request: &ClientRequest, placed: &PlacedRequest) {
     }
 }
 
-/// A number in 0..1, for waits that differ from client to client.
+/// A number in 0..1, so that waits differ between clients.
 fn random_fraction() -> f64 {
     let bits = getrandom::u32().unwrap_or(u32::MAX / 2);
     f64::from(bits) / (f64::from(u32::MAX) + 1.0)

@@ -1,24 +1,24 @@
 //! One request from its first byte to its last. Read this file first.
 //!
-//! `server/handle.rs` has found out who sent the request and who answers it (step 1), and calls
-//! [`exchange_chat`] for a chat completion, which goes these steps:
+//! `server/handle.rs` finds the client and the route (step 1), and calls [`exchange_chat`] for a chat completion,
+//! which goes these steps:
 //!
-//! 1. who sent it, and who answers
+//! 1. the client and the route
 //! 2. the body, within limits
-//! 3. the index: where everything lies in it
-//! 4. the model: who serves it, and how much it holds
-//! 5. the session that it continues
-//! 6. what recovery has due, and the guard's plan with it
-//! 7. the summary of its older part, where it waits for one; back to 6 with it
-//! 8. the provider; once more where it refuses what the proxy added
-//! 9. the answer, back as it comes, while it is read. Calls of the proxy's tools are taken out of it;
-//!    where nothing else is in it, back to 6 for the next turn. At its end it is judged, the clock
-//!    advances, and the new state is stored
+//! 3. the index: where every field and message lies in the body
+//! 4. the model: its candidates and their windows
+//! 5. the session that the conversation continues
+//! 6. the plan: what recovery adds, and what the guard cuts
+//! 7. the summary of the older part, where the request waits for one; back to 6 with it
+//! 8. the provider; again where it refuses what the proxy added
+//! 9. the answer, relayed as it comes. Calls of the proxy's tools are taken out of it; where it calls nothing else,
+//!    back to 6 for the next turn. At its end its usage is judged, recovery's clock advances, and the new state is
+//!    stored
 //!
-//! Each step gives its values to the next: a [`ClientRequest`], made ready for one place as a
-//! [`PlacedRequest`](super::fallbacks::PlacedRequest), with a [`PlannedRequest`] in it. An edited body is a rope of
-//! the client's own bytes and new ones. Until an answer began nothing has reached the client, so a step may still
-//! fail with an answer of the proxy's own; a stream that waits for its summary has its head before (step 7).
+//! Each step passes its values to the next: a [`ClientRequest`], made ready for one candidate as a
+//! [`PlacedRequest`](super::PlacedRequest), with a [`PlannedRequest`](super::PlannedRequest) in it. An edited body is
+//! a rope of the client's bytes and new ones. Before an answer begins nothing has reached the client, so a step may
+//! still fail with an error of the proxy. The exception is a stream that waits for its summary (step 7).
 
 use std::sync::Arc;
 
@@ -26,13 +26,12 @@ use futures_util::FutureExt;
 use http::{HeaderMap, Response, request::Parts};
 
 use super::{
-    App,
-    client_request::{ClientRequest, ParsedRequest, SessionContext, parse_request},
+    App, ClientRequest, PlannedRequest, SessionContext,
+    client_request::{ParsedRequest, parse_request},
     dispatch::{AnsweredRequest, send_with_fallbacks},
     fallbacks::Fallbacks,
     keepalive_stream::{WaitingRequest, answer_while_waiting},
     outgoing::chosen_provider,
-    plan::PlannedRequest,
     provider_reply::is_stream,
     request_options::RequestOptions,
     response_headers::{TRAILERS, build_head_headers},
@@ -72,23 +71,19 @@ pub struct IncomingChat<'a> {
 /// Answers a chat completion.
 ///
 /// # Errors
-/// The proxy answers it, with an error.
+/// The exchange fails before an answer began.
 pub async fn exchange_chat(
     app: &Arc<App>,
-    request: IncomingChat<'_>,
+    incoming: IncomingChat<'_>,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    let IncomingChat {
-        parts,
-        body,
-        client,
-        provider,
-    } = request;
+    let (parts, client) = (incoming.parts, incoming.client);
 
     // 2. The body, within limits.
-    let limits = &app.config.server;
-    let received = body
-        .read_unpacked(&parts.headers, limits, &app.inflight_bytes)
+    let (limits, flight) = (&app.config.server, &app.inflight_bytes);
+    let received = incoming
+        .body
+        .read_unpacked(&parts.headers, limits, flight)
         .await?;
 
     // 3. The index.
@@ -96,34 +91,42 @@ pub async fn exchange_chat(
     record.set_model(&parsed.model);
 
     // 4. The model.
-    let chosen = provider
-        .as_deref()
-        .or_else(|| chosen_provider(&parts.headers));
+    let in_path = incoming.provider.as_deref();
+    let chosen = in_path.or_else(|| chosen_provider(&parts.headers));
     let mut choice = app.registry.choose_candidates(&parsed.model, chosen)?;
-    // SECURITY: a key for some models must not reach another by a parser's choice of two names, nor
-    // by one in the query, which some gateways prefer to the body's.
+    // SECURITY: a key for some models must not reach another one where parsers choose differently between two names,
+    // nor by a name in the query, which some gateways prefer to the body's.
     let in_query = find_model_in_query(parts.uri.query().unwrap_or_default());
-    let one = in_query.is_certain && in_query.model.is_none();
-    let plain = client.is_unlimited() || (one && count_model_names(&parsed.bytes) == 1);
-    let made = choice.asked_is_configured;
-    let may_use =
-        |target: &Target| allows_target(&app.registry, client, &parsed.model, made, target);
-    if !plain || !choice.retain_permitted(may_use) {
+    let query_names_none = in_query.is_certain && in_query.model.is_none();
+    let is_certain =
+        client.is_unlimited() || (query_names_none && count_model_names(&parsed.bytes) == 1);
+    let is_configured = choice.asked_is_configured;
+    let may_use = |target: &Target| {
+        allows_target(&app.registry, client, &parsed.model, is_configured, target)
+    };
+    if !is_certain || !choice.retain_permitted(may_use) {
         return Err(no_such_model(&parsed.model));
     }
 
-    // 5. The session.
-    let inherited = {
-        let _child = record.notes().trace.begin_child("plimsoll.store.find");
-        find_session(app, &parsed, &parts, client).await
-    };
-    if let Some(inherited) = &inherited {
-        pull_from_replicas(app, inherited).await;
+    // 5. The session, and what other replicas learnt.
+    let span = record.notes().trace.begin_child("plimsoll.store.find");
+    let inherited = find_session(app, &parsed, &parts, client).await;
+    drop(span);
+    // A store that just failed is not waited for again.
+    if let Some(inherited) = inherited
+        .as_ref()
+        .filter(|inherited| !inherited.store_failed)
+    {
+        let passed = !inherited.lineage.probes().is_empty();
+        app.replica_sync.pull(&app.registry, passed).await;
     }
 
-    // 6. What is due, and the plan. A session stays where its cache is warm.
-    let mut targets = choice.order_by_seed(inherited.as_ref().map_or(0, |it| it.session.seed()));
-    // Looked up again after waiting: whoever heard of a smaller window meanwhile may be another request.
+    // 6. The plan. The seed keeps a session at the candidate whose prompt cache is warm.
+    let seed = inherited
+        .as_ref()
+        .map_or(0, |inherited| inherited.session.seed());
+    let mut targets = choice.order_by_seed(seed);
+    // Looked up again, since another request may have learnt a smaller window in the meantime.
     for target in &mut targets {
         target.window = app.registry.current_window(target);
     }
@@ -142,13 +145,12 @@ pub async fn exchange_chat(
         session,
         notes,
     };
-    // Planned for the first place; for the others only once they are asked.
+    // Planned for the first candidate; for the others only when they are asked.
     let mut fallbacks = Fallbacks::new(&request, targets);
-    let mut placed = fallbacks
-        .plan_first_candidate(&request)
-        .ok_or_else(|| no_such_model(&request.parsed.model))?;
+    let placed = fallbacks.plan_first_candidate(&request);
+    let mut placed = placed.ok_or_else(|| no_such_model(&request.parsed.model))?;
 
-    // 7. Its summary first, where that is waited for. A stream begins at once.
+    // 7. The summary, where the request waits for one. A stream begins at once.
     if let Some(wait) = begin_summary_wait(&request, &mut placed) {
         if request.parsed.streams {
             let waiting = WaitingRequest {
@@ -186,90 +188,56 @@ async fn find_session(
     let tenants = app.sessions.tenants();
     let tenant = tenants.derive_tenant(client, &parts.headers, Some(conversation));
     let hint = SessionHint::from_request(&parts.headers, Some(conversation));
-    Some(
-        app.sessions
-            .inherit_session(conversation, &tenant, hint.as_ref())
-            .await,
-    )
+    let inherit = app
+        .sessions
+        .inherit_session(conversation, &tenant, hint.as_ref());
+    Some(inherit.await)
 }
 
-/// Step 5, what no session owns: takes over what other replicas learnt.
-async fn pull_from_replicas(app: &App, inherited: &InheritedSession) {
-    // Where the store does not answer, it is not waited for twice.
-    if !inherited.store_failed {
-        let passed = !inherited.lineage.probes().is_empty();
-        app.replica_sync.pull(&app.registry, passed).await;
-    }
-}
-
-/// Step 9, streamed. What precedes the first byte of the stream is said here; what its end tells
-/// comes in trailers, or in a comment.
+/// Step 9, streamed. Headers report what is known before the stream; trailers, or a comment, what its end shows.
 fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -> Response<Body> {
     let AnsweredRequest { mut reply, placed } = answered;
     request.notes.facts().is_stream = true;
     let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
         return relay::stream_answer(reply.answer, Ending::without_effects());
     };
+    let reads_trailers = answer::accepts_trailers(&request.parts.headers);
     let foot = FooterOptions {
-        trailers: match answer::accepts_trailers(&request.parts.headers) {
-            true => TRAILERS,
-            false => &[],
-        },
+        trailers: if reads_trailers { TRAILERS } else { &[] },
         max_wait: request.app.config.store.save_timeout(),
     };
     let head = build_head_headers(session, planned, &reply);
     reply.answer.headers_mut().extend(head);
-    let sifting = planned.answer_filter();
-    if sifting.is_active() {
-        let continuing = ToolLoop {
+    let (answer, strip_usage) = (reply.answer, reply.asked_usage);
+    let filter = planned.answer_filter();
+    if filter.is_active() {
+        let tool_loop = Box::new(ToolLoop {
             request,
             placed,
             streamed: true,
-            // The request may go out again, so that its body is kept.
+            // The request may be sent again, so its body is kept.
             hold: Some(hold),
-        };
-        let continuing = Box::new(continuing);
-        return relay::stream_filtered_answer(
-            reply.answer,
-            sifting,
-            continuing,
-            reply.asked_usage,
-            foot,
-        );
+        });
+        return relay::stream_filtered_answer(answer, filter, tool_loop, strip_usage, foot);
     }
     let left_out = placed.left_out_tokens(&request.app.config.guard);
     let source = keep_for_summary(&request, &placed);
-    // The body is let go.
+    // The rest of the request, its body among it, is dropped here.
     let (session, planned) = (request.session, placed.planned);
+    let settle = async move |response| {
+        let end = AnswerEnd::of_whole(response, source);
+        settle_stream(session.as_ref(), planned, end).await
+    };
     let ending = Ending {
-        strip_usage: reply.asked_usage,
+        strip_usage,
         left_out,
         footer: foot,
-        on_end: Box::new(move |heard| end_stream(session, planned, heard, source).boxed()),
+        on_end: Box::new(move |response| settle(response).boxed()),
     };
-    relay::stream_answer(reply.answer, ending)
+    relay::stream_answer(answer, ending)
 }
 
-/// The end of a stream of which nothing was taken out.
-async fn end_stream(
-    session: Option<SessionContext>,
-    planned: Option<Box<PlannedRequest>>,
-    heard: ResponseSummary,
-    source: Option<SummarySource>,
-) -> StreamFooter {
-    let (Some(session), Some(planned)) = (session, planned) else {
-        return StreamFooter::default();
-    };
-    let end = AnswerEnd {
-        heard: &heard,
-        last: &AssistantTurn::default(),
-        before: PrecedingText::default(),
-        source,
-    };
-    settle_stream(&session, *planned, end).await
-}
-
-/// Step 9, in one piece: all of it is known before its head is released.
+/// Step 9, in one piece: the whole answer is read before its head is released.
 async fn relay_whole(
     request: ClientRequest,
     answered: AnsweredRequest,
@@ -282,44 +250,37 @@ async fn relay_whole(
         left > 0 && hold.grow(bytes)
     };
     let provider = placed.target.provider.name.clone();
-    let mut head_of_first = HeaderMap::new();
-    let mut sifting = AnswerFilter::default();
+    let mut first_head = HeaderMap::new();
+    let mut filter = AnswerFilter::default();
     if let (Some(session), Some(planned)) = (&request.session, &placed.planned) {
-        head_of_first = build_head_headers(session, planned, &reply);
-        sifting = planned.answer_filter();
+        first_head = build_head_headers(session, planned, &reply);
+        filter = planned.answer_filter();
     }
-    let mut continuing = ToolLoop {
+    let mut tool_loop = ToolLoop {
         request,
         placed,
         streamed: false,
         hold: None,
     };
-    let (read, last, before) = if sifting.is_active() {
-        relay::buffer_filtered_answer(reply.answer, sifting, &mut continuing, &provider, room)
-            .await?
+    let (read, last, before) = if filter.is_active() {
+        relay::buffer_filtered_answer(reply.answer, filter, &mut tool_loop, &provider, room).await?
     } else {
         let read = relay::buffer_answer(reply.answer, &provider, room).await?;
-        (read, AssistantTurn::default(), PrecedingText::default())
+        (read, Default::default(), Default::default())
     };
-    let ToolLoop {
-        request, placed, ..
-    } = continuing;
-    let (mut answer, heard) = match read {
+    let (request, placed) = (tool_loop.request, tool_loop.placed);
+    let (mut answer, response) = match read {
         BufferedAnswer::Complete {
             mut head,
             body,
-            summary: heard,
+            summary: response,
         } => {
             let is_success = head.status.is_success();
-            let left_out = placed
-                .left_out_tokens(&request.app.config.guard)
-                .filter(|_| is_success);
+            let left_out = placed.left_out_tokens(&request.app.config.guard);
+            let left_out = left_out.filter(|_| is_success);
             let body = relay::add_left_out_tokens(&mut head.headers, body, left_out);
-            let heard = (is_success && !heard.error).then_some(heard);
-            (
-                Response::from_parts(head, whole_body(hold.attach_to_bytes(body))),
-                heard,
-            )
+            let answer = Response::from_parts(head, whole_body(hold.attach_to_bytes(body)));
+            (answer, (is_success && !response.error).then_some(response))
         }
         BufferedAnswer::Overlong(answer) => (answer.map(|body| hold.attach_to_body(body)), None),
     };
@@ -327,23 +288,23 @@ async fn relay_whole(
     let (Some(session), Some(planned)) = (&request.session, placed.planned) else {
         return Ok(answer);
     };
-    if answer.status().is_success() && heard.is_none() {
+    if answer.status().is_success() && response.is_none() {
         session.note_provider_failed();
     }
     let headers = answer.headers_mut();
-    headers.extend(head_of_first);
-    if let Some(heard) = heard {
+    headers.extend(first_head);
+    if let Some(response) = response {
         let end = AnswerEnd {
-            heard: &heard,
-            last: &last,
+            response,
+            last,
             before,
             source,
         };
-        let foot = settle_answer(session, *planned, end).await;
+        let end_headers = settle_answer(session, *planned, end).await;
         for name in TRAILERS {
             headers.remove(*name);
         }
-        headers.extend(foot);
+        headers.extend(end_headers);
     }
     Ok(answer)
 }

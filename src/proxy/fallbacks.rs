@@ -1,17 +1,17 @@
-//! Who is asked, in which order, and for how long: the candidates of a request, and the budget of its retries.
-//! Every place gets the request planned for its window and grammar.
+//! The candidates of a request in their order, and its retry budget. Every candidate gets the request planned for its
+//! window and grammar.
 //!
-//! A request that would be cut goes to the larger model that the settings name. Where that fails, or its breaker is
+//! A request that would be cut goes to the larger model that the settings name. Where that fails, or its circuit is
 //! open, the conversation is cut after all.
 
 use std::time::Instant;
 
 use super::{
+    ClientRequest, FollowedConversation, PlannedRequest,
     begin_summary::begin_compaction,
     candidates::Candidates,
-    client_request::{ClientRequest, FollowedConversation},
     outgoing::ChatHead,
-    plan::{PlannedRequest, note_plan, plan_request, wants_larger_model},
+    plan::{note_plan, plan_request, wants_larger_model},
 };
 use crate::{
     compaction::CompactionStep,
@@ -21,7 +21,7 @@ use crate::{
 
 /// A request made ready for one provider.
 pub struct PlacedRequest {
-    /// Who is asked; the target of the plan is the same one.
+    /// The same as the plan's target.
     pub target: Target,
     pub head: ChatHead,
     /// `None` where there is no conversation to follow.
@@ -29,13 +29,13 @@ pub struct PlacedRequest {
 }
 
 impl PlacedRequest {
-    /// Takes another plan, and notes it for the log.
+    /// Replaces the plan, and notes the new one for the log.
     pub fn set_plan(&mut self, followed: FollowedConversation<'_>, planned: PlannedRequest) {
         note_plan(followed.session, &planned);
         self.planned = Some(Box::new(planned));
     }
 
-    /// Makes another plan of the one there is, if there is one.
+    /// Replaces the plan by another one made of it, if there is a plan.
     pub fn change_plan(
         &mut self,
         request: &ClientRequest,
@@ -48,16 +48,39 @@ impl PlacedRequest {
         }
     }
 
+    /// Replaces the plan where `change` makes another one. Returns whether it did.
+    pub fn try_replan(
+        &mut self,
+        request: &ClientRequest,
+        change: impl FnOnce(FollowedConversation<'_>, &PlannedRequest) -> Option<PlannedRequest>,
+    ) -> bool {
+        let followed = request.followed_conversation();
+        let Some((followed, planned)) = followed.zip(self.planned.as_deref()) else {
+            return false;
+        };
+        let changed = change(followed, planned);
+        changed
+            .map(|changed| self.set_plan(followed, changed))
+            .is_some()
+    }
+
+    /// Whether the request goes out with anything that recovery added.
+    pub fn has_additions(&self) -> bool {
+        self.planned
+            .as_ref()
+            .is_some_and(|planned| planned.has_additions())
+    }
+
     /// Tokens to add to the usage that the client reads.
     pub fn left_out_tokens(&self, settings: &GuardConfig) -> Option<u32> {
         self.planned.as_ref()?.left_out_tokens(settings.usage)
     }
 }
 
-/// Who may still be asked.
+/// The candidates that may still be asked, and the budget for retries.
 pub struct Fallbacks {
     candidates: Candidates,
-    /// The request has gone to a larger model once.
+    /// The request went to a larger model once.
     widened: bool,
     pub budget: RetryBudget,
 }
@@ -73,7 +96,7 @@ impl Fallbacks {
         }
     }
 
-    /// Plans the request for the first place that can be asked; `None` where there is none.
+    /// Plans the request for the first candidate; `None` where there is none.
     pub fn plan_first_candidate(&mut self, request: &ClientRequest) -> Option<PlacedRequest> {
         let target = self.candidates.next()?;
         let compaction = request
@@ -82,30 +105,33 @@ impl Fallbacks {
         Some(self.plan_for_candidate(request, target, compaction))
     }
 
-    /// Plans for the place after `left`; `None` where there is none, or no time for it. A request that is
-    /// `too_long` for the one that is left goes only to one that can hold more.
+    /// Plans for the candidate after `failed`; `None` where there is none, or no time left. A request that is
+    /// `too_long` for the failed one goes only to a larger window.
     pub fn plan_next_candidate(
         &mut self,
         request: &ClientRequest,
-        left: &PlacedRequest,
+        failed: &PlacedRequest,
         too_long: bool,
     ) -> Option<PlacedRequest> {
         if !self.budget.has_attempts_left(Instant::now()) {
             return None;
         }
         if too_long {
-            self.candidates.keep_larger(left.target.window.tokens);
-            if let Some(larger) = self.find_larger_model(request, &left.target) {
+            self.candidates.keep_larger(failed.target.window.tokens);
+            if let Some(larger) = self.find_larger_model(request, &failed.target) {
                 self.candidates.put_first(larger);
             }
         }
         let target = self.candidates.next()?;
-        // What came of a summary that the request waited for holds at any place.
-        let compaction = left.planned.as_ref().map(|it| it.compaction.clone());
+        // The outcome of a summary that the request waited for holds at every candidate.
+        let compaction = failed
+            .planned
+            .as_ref()
+            .map(|planned| planned.compaction.clone());
         Some(self.plan_for_candidate(request, target, compaction))
     }
 
-    /// Whether the breaker of any other candidate lets a request through.
+    /// Whether the breaker of any other candidate admits a request.
     pub fn any_admits(&self) -> bool {
         self.candidates.any_admits()
     }
@@ -130,12 +156,13 @@ impl Fallbacks {
             && wants_larger_model(&session.inherited, smaller_plan, &larger)
             && larger.provider.breaker.try_admit(Instant::now()).is_some()
         {
+            let (from, to) = (&target.model, &larger.model);
             tracing::info!(
-                from = target.model,
-                to = larger.model,
-                "a conversation goes to a larger model instead of being cut"
+                from,
+                to,
+                "using larger model {to} instead of cutting the conversation for {from}"
             );
-            // Should that fail, the conversation is cut after all.
+            // If that fails, the conversation is cut after all.
             self.widened = true;
             let smaller = std::mem::replace(&mut target, larger);
             self.candidates.put_first(smaller);
@@ -151,8 +178,8 @@ impl Fallbacks {
         }
     }
 
-    /// The model to use instead of cutting, unless it would be sent credentials of the client that are
-    /// for somebody else.
+    /// The model to use instead of cutting, unless it would get credentials of the client that are for another
+    /// provider.
     fn find_larger_model(&mut self, request: &ClientRequest, target: &Target) -> Option<Target> {
         let larger = request.app.registry.find_larger(target)?;
         self.candidates.may_lend_to(&larger).then_some(larger)

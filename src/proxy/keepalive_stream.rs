@@ -1,10 +1,8 @@
 //! A stream that begins before there is an answer, since its request waits for its summary.
 //!
-//! The client gets a head at once, and comments while it waits; then the provider's stream as it comes,
-//! with its trailers. The provider's own headers are lost, and an error that comes after the head is the
-//! stream's last event, and breaks the stream.
-//! CANCEL: a client that leaves drops the body, and with it the provider's request; its summary is
-//! made to its end.
+//! The client gets a head at once, and comments while it waits; then the provider's stream as it comes, with its
+//! trailers. The provider's headers are lost. An error is the stream's last event, and breaks the stream.
+//! CANCEL: a client that leaves drops the body, and with it the provider's request. The summary job runs on.
 
 use std::{io, time::Duration};
 
@@ -19,9 +17,9 @@ use http_body_util::{BodyExt, BodyStream, StreamBody};
 use tokio::sync::oneshot;
 
 use super::{
-    client_request::ClientRequest,
+    ClientRequest, PlacedRequest,
     dispatch::{AnsweredRequest, send_with_fallbacks},
-    fallbacks::{Fallbacks, PlacedRequest},
+    fallbacks::Fallbacks,
     provider_reply::is_stream,
     proxy_answers,
     response_headers::{TRAILERS, build_early_headers},
@@ -44,7 +42,7 @@ pub struct WaitingRequest {
     pub wait: SummaryWait,
 }
 
-/// Answers with a stream at once; `relay` makes the client's answer of the provider's.
+/// Answers with a stream at once; `relay` turns the provider's answer into the client's.
 pub fn answer_while_waiting(
     waiting: WaitingRequest,
     relay: impl FnOnce(ClientRequest, AnsweredRequest) -> Response<Body> + Send + 'static,
@@ -59,25 +57,23 @@ pub fn answer_while_waiting(
         (Some(session), Some(planned)) => build_early_headers(session, planned),
         _ => HeaderMap::new(),
     };
-    let trailers = answer::accepts_trailers(&request.parts.headers);
+    let accepts_trailers = answer::accepts_trailers(&request.parts.headers);
     let (done, waited) = oneshot::channel();
     let waits = async move {
         wait_for_summary(&request, &mut placed, wait).await;
-        // The body that receives it also drives this future.
+        // The receiving body also drives this future, so it exists.
         let _ = done.send((request, placed, fallbacks));
     };
     let comment = || Ok(data_frame(COMMENT));
     let comments = stream::repeat_with(|| tokio::time::sleep(COMMENT_EVERY))
         .then(move |pause| pause.map(move |()| comment()));
     let answers = async move {
-        match waited.await {
-            Ok((request, placed, fallbacks)) => {
-                match send_with_fallbacks(&request, placed, fallbacks).await {
-                    Ok(answered) => write_answer(request, answered, relay).await,
-                    Err(failure) => failed_body(answer::failure_event(&failure)),
-                }
-            }
-            Err(_) => Body::default(),
+        let Ok((request, placed, fallbacks)) = waited.await else {
+            return Body::default();
+        };
+        match send_with_fallbacks(&request, placed, fallbacks).await {
+            Ok(answered) => write_answer(request, answered, relay).await,
+            Err(failure) => failed_body(answer::failure_event(&failure)),
         }
     };
     let answers = stream::once(answers).flat_map(BodyStream::new);
@@ -88,13 +84,13 @@ pub fn answer_while_waiting(
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.extend(head);
-    for name in TRAILERS.iter().filter(|_| trailers) {
+    for name in TRAILERS.iter().filter(|_| accepts_trailers) {
         headers.append(TRAILER, HeaderValue::from_static(name));
     }
     answer
 }
 
-/// The provider's stream, or what it answered in place of one as an error event.
+/// The provider's stream; any other answer as an error event.
 async fn write_answer(
     request: ClientRequest,
     answered: AnsweredRequest,
@@ -109,7 +105,7 @@ async fn write_answer(
     failed_body(proxy_answers::refusal_event(answered.reply.answer, provider).await)
 }
 
-/// An error event, and then a broken stream.
+/// An error event, followed by a broken stream.
 fn failed_body(event: Bytes) -> Body {
     let breaks = async {
         tokio::time::sleep(FLUSH_WAIT).await;

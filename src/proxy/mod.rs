@@ -1,4 +1,4 @@
-//! One guarded exchange, from a chat completion's body to the end of its answer. [`exchange`] has the steps.
+//! One guarded exchange, from a chat completion's body to the end of its answer. [`exchange`] lists the steps.
 
 pub mod answer_facts;
 mod app;
@@ -29,4 +29,12 @@ pub mod tool_loop;
 pub mod traced_send;
 pub mod wait_for_summary;
 
-pub use self::app::App;
+pub use self::{
+    answer_facts::AnswerFacts,
+    app::App,
+    client_request::{ClientRequest, FollowedConversation, SessionContext},
+    fallbacks::PlacedRequest,
+    plan::PlannedRequest,
+    provider_reply::{CallCount, ProviderReply, SendError},
+    request_options::GuardMode,
+};

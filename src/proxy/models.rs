@@ -20,13 +20,13 @@ use crate::{
 /// How long the list of models waits for lists of providers that were never asked before.
 const FIRST_LISTS: Duration = Duration::from_secs(1);
 
-/// The list of all models that the client may use. Waits for lists of providers that were never asked before.
+/// The list of all models that the client may use.
 pub async fn answer_model_list(app: &App, client: &Client) -> Response<Body> {
     app.registry.wait_for_lists(FIRST_LISTS).await;
     let offered = app.registry.list_offered_by_all_names();
-    let allowed = offered.iter().filter(|one| may_see(app, client, one));
+    let allowed = offered.iter().filter(|model| may_see(app, client, model));
     let data: Vec<Value> = allowed
-        .map(|one| model_to_json(one, &app.config.guard))
+        .map(|model| model_to_json(model, &app.config.guard))
         .collect();
     let list = json!({"object": "list", "data": data});
     json_response(StatusCode::OK, list.to_string())
@@ -35,16 +35,16 @@ pub async fn answer_model_list(app: &App, client: &Client) -> Response<Body> {
 /// One model of that list.
 ///
 /// # Errors
-/// There is none of that name that the client may use.
+/// The client may use no model of that name.
 pub fn answer_model(app: &App, client: &Client, id: &str) -> Result<Response<Body>, Failure> {
-    let found = app.registry.find_offered(id);
-    let found = found.filter(|one| may_see(app, client, one));
-    let found = found.ok_or_else(|| no_such_model(id))?;
-    let body = model_to_json(&found, &app.config.guard);
+    let model = app.registry.find_offered(id);
+    let model = model.filter(|model| may_see(app, client, model));
+    let model = model.ok_or_else(|| no_such_model(id))?;
+    let body = model_to_json(&model, &app.config.guard);
     Ok(json_response(StatusCode::OK, body.to_string()))
 }
 
-/// What is assumed stands for nothing that a client could rely on, and is left unknown.
+/// An assumed window is left out: clients could not rely on it.
 fn model_to_json(offered: &OfferedModel, guard: &GuardConfig) -> Value {
     let target = &offered.target;
     let (window, limits) = (target.window, target.compute_limits(guard, None));
@@ -61,13 +61,13 @@ fn model_to_json(offered: &OfferedModel, guard: &GuardConfig) -> Value {
     })
 }
 
-/// Whether a client finds a model in its list: by a name of the settings, or by who answers to it.
+/// Whether a client's list has a model: by its configured name, or by its candidates.
 fn may_see(app: &App, client: &Client, offered: &OfferedModel) -> bool {
-    allows_target(
-        &app.registry,
-        client,
-        &offered.id,
-        offered.is_configured,
-        &offered.target,
-    )
+    let OfferedModel {
+        id,
+        is_configured,
+        target,
+        ..
+    } = offered;
+    allows_target(&app.registry, client, id, *is_configured, target)
 }

@@ -1,4 +1,4 @@
-//! What goes on to a provider beside the body: path, query and headers, without what is not for it.
+//! What a provider gets beside the body: path, query and headers, without keys and headers of the hop.
 
 use http::{HeaderMap, HeaderName, Method, Response, request::Parts};
 
@@ -15,10 +15,10 @@ use crate::{
 /// Names a provider for one request.
 const PROVIDER_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-provider");
 
-/// Where keys stand in a query: at Azure, at its gateways, and at Google.
+/// Names of keys in a query: at Azure, at its gateways, and at Google.
 const KEYS: [&str; 4] = ["api-key", "api_key", "subscription-key", "key"];
 
-/// A query with its `?`, without the client's key where that may not go on.
+/// A query with its `?`, without the client's key where the provider must not get it.
 pub fn strip_query_keys(app: &App, provider: &Provider, query: &str) -> String {
     if matches!(provider.config.auth, Auth::Client) && !app.clients.have_keys() {
         return format!("?{query}");
@@ -43,16 +43,16 @@ pub struct ChatHead {
 }
 
 impl ChatHead {
-    /// For a request whose body goes on without its content encoding.
+    /// For a request whose body is sent without its content encoding.
     pub fn new(app: &App, parts: &Parts, provider: &Provider) -> Self {
         let mut headers = outgoing_headers(app, parts, provider, true);
         body::strip_encoding(&mut headers);
-        let query = parts.uri.query();
-        let query = query.map_or_else(String::new, |query| strip_query_keys(app, provider, query));
-        Self {
-            path: format!("/chat/completions{query}"),
-            headers,
-        }
+        let query = parts
+            .uri
+            .query()
+            .map(|query| strip_query_keys(app, provider, query));
+        let path = format!("/chat/completions{}", query.unwrap_or_default());
+        Self { path, headers }
     }
 
     /// Sends a chat completion, and waits for the head of its answer.
@@ -76,24 +76,22 @@ impl ChatHead {
     }
 }
 
-/// The headers that go on to a provider.
+/// The headers for a provider. `identity`: its answer must come without a content encoding.
 pub fn outgoing_headers(
     app: &App,
     parts: &Parts,
     provider: &Provider,
     identity: bool,
 ) -> HeaderMap {
-    let auth = &provider.config.auth;
-    let have_keys = app.clients.have_keys();
-    let mut out =
-        headers::filter_for_provider(&parts.headers, &provider.config, have_keys, identity);
-    if have_keys || !matches!(auth, Auth::Client) {
+    let (config, have_keys) = (&provider.config, app.clients.have_keys());
+    let mut out = headers::filter_for_provider(&parts.headers, config, have_keys, identity);
+    if have_keys || !matches!(config.auth, Auth::Client) {
         admission::strip_protocol_keys(&mut out);
     }
     out
 }
 
-/// The answer with the headers that go on to the client.
+/// The answer with only the headers that the client gets.
 pub fn clean_answer_headers(mut answer: Response<Body>) -> Response<Body> {
     *answer.headers_mut() = headers::filter_for_client(answer.headers());
     answer

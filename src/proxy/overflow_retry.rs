@@ -1,26 +1,24 @@
-//! A conversation that was too long for its provider: how that is noticed, and what is done.
+//! Overflows: detects that a conversation was too long for its provider, and fits it anew.
 //!
-//! What a refusal says is learnt, the same conversation is fitted anew and sent again, twice at
-//! most. A refusal without words teaches nothing by itself: half of the conversation is tried, and
-//! only if that is answered it was too long. What cannot be healed is answered in the words that
-//! every client knows.
+//! The numbers of a refusal are learnt, and the conversation is fitted anew and sent again, twice at most. A refusal
+//! without words teaches nothing by itself: half of the conversation is tried, and only where that is answered the
+//! first one was too long. An overflow that stays is answered in OpenAI's words.
 //!
 //! Every 4xx and 5xx is read for it (`provider/overflow.rs`). Where the profile says that errors come inside a
-//! success, a whole answer is read too, and of a stream the first event, for which its head is held, 2 s at most.
+//! success, a whole answer is read too, and the first event of a stream, whose head is held for it 2 s at most.
 //!
-//! What is learnt (`provider/learnt_windows.rs`) holds for all sessions of the model until it expires, so the next request
-//! fits at once; a prompt that the provider counted becomes the calibration's anchor. What cannot get smaller may
-//! go on to a place with a larger window. An overflow opens no breaker, and is never sent again unchanged.
+//! The lesson (`provider/learnt_windows.rs`) holds for all sessions of the model until it expires, so the next
+//! request fits at once. A prompt that the provider counted becomes the calibration's anchor. A request that cannot
+//! get smaller may fall back to a larger window. An overflow opens no circuit, and is never sent again unchanged.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
 use super::{
-    client_request::ClientRequest,
-    fallbacks::PlacedRequest,
+    ClientRequest, PlacedRequest, ProviderReply, SendError,
     plan::{refit_request, remeasure_for_target},
-    provider_reply::{ProviderReply, SendError, is_stream, read_short, refuses_usage},
+    provider_reply::{is_stream, read_short, refuses_usage},
     proxy_answers,
     refusal::{may_refuse, refuses_additions},
 };
@@ -33,37 +31,37 @@ use crate::{
     relay::{FirstEvent, peek_first_event},
 };
 
-/// Times that one request is fitted anew at one place.
+/// Times that one request is fitted anew at one candidate.
 const MAX_REFITS: u32 = 2;
 
-/// Tokens of a request that may have been refused for its length where nobody says so.
+/// Expected tokens from which on a refusal without words may be an overflow.
 const LEAST_GUESSED: u32 = 4_000;
 
 /// How long the head of a stream is held for its first event, which may be an error.
 const FIRST_EVENT_WITHIN: Duration = Duration::from_secs(2);
 
-/// What an answer says of the request.
+/// What a provider refuses.
 pub(super) enum RefusalKind {
-    /// It is the answer.
+    /// Nothing: it is the client's answer.
     Nothing,
     TooLong {
         overflow: Overflow,
-        /// In the words that every client knows.
+        /// In OpenAI's words, which every client knows.
         classic: bool,
     },
-    /// A refusal that says nothing at all.
+    /// The request, without any reason.
     Wordless,
-    /// It cannot be taken with what recovery added.
+    /// Perhaps recovery's additions.
     RefusesAdditions,
-    /// It cannot be asked for the usage of a stream.
+    /// To report the usage of a stream.
     RefusesUsage,
 }
 
-/// Requests that were refused without a word, perhaps for their length.
+/// Requests that were refused without a reason, perhaps for their length.
 #[derive(Default)]
 pub(super) struct Guesses(Vec<RefusedPrompt>);
 
-/// Looks whether an answer is a refusal that another request may avoid; the answer goes on as it came.
+/// Finds a refusal that another request may avoid. The answer is passed on unchanged.
 pub(super) async fn find_refusal(
     request: &ClientRequest,
     placed: &PlacedRequest,
@@ -86,16 +84,13 @@ pub(super) async fn find_refusal(
     if reply.asked_usage && refuses_usage(status, &text) {
         return Ok((reply, RefusalKind::RefusesUsage));
     }
-    let has_additions = placed.planned.as_ref().is_some_and(|it| it.has_additions());
     let refusal = match overflow::detect_overflow(status, &text) {
         OverflowVerdict::Overflow(overflow) => RefusalKind::TooLong {
             classic: status == StatusCode::BAD_REQUEST && is_classic(&text),
             overflow,
         },
         OverflowVerdict::Wordless => RefusalKind::Wordless,
-        OverflowVerdict::Other
-            if has_additions && may_refuse(status) && refuses_additions(status, &text) =>
-        {
+        _ if placed.has_additions() && refuses_additions(status, &text) => {
             RefusalKind::RefusesAdditions
         }
         _ => RefusalKind::Nothing,
@@ -103,7 +98,7 @@ pub(super) async fn find_refusal(
     Ok((reply, refusal))
 }
 
-/// Errors that come as a success, where the provider is known for it.
+/// Finds errors inside a success, where the provider's profile says that it sends them so.
 async fn find_refusal_inside(
     streams: bool,
     placed: &PlacedRequest,
@@ -117,14 +112,15 @@ async fn find_refusal_inside(
         let (answer, text) = read_short(reply.answer, &provider.name).await?;
         let reply = ProviderReply { answer, ..reply };
         let verdict = text.map(|text| overflow::detect_overflow(StatusCode::OK, &text));
-        return Ok((reply, verdict_to_refusal(verdict)));
+        return Ok((
+            reply,
+            verdict.map_or(RefusalKind::Nothing, verdict_to_refusal),
+        ));
     }
     let (answer, first) = peek_first_event(reply.answer, FIRST_EVENT_WITHIN).await;
     let reply = ProviderReply { answer, ..reply };
     let refusal = match first {
-        FirstEvent::Event(data) => {
-            verdict_to_refusal(Some(overflow::detect_overflow_in_event(&data)))
-        }
+        FirstEvent::Event(data) => verdict_to_refusal(overflow::detect_overflow_in_event(&data)),
         FirstEvent::Nothing => RefusalKind::Wordless,
         FirstEvent::Unknown => RefusalKind::Nothing,
     };
@@ -137,12 +133,11 @@ pub(super) fn refit_after_overflow(
     placed: &mut PlacedRequest,
     overflow: &Overflow,
 ) -> bool {
-    let (Some(followed), Some(planned)) =
-        (request.followed_conversation(), placed.planned.as_deref())
-    else {
+    let planned = placed.planned.as_deref();
+    let Some((followed, planned)) = request.followed_conversation().zip(planned) else {
         return false;
     };
-    // An answer that is to be longer than the window is the provider's to refuse, unless less may be asked.
+    // An answer cap beyond the window is the client's error, unless the cap may be lowered.
     let answer_alone = overflow.is_filled_by_answer() && !planned.may_lower_cap();
     if !planned.is_guarded() || answer_alone {
         return false;
@@ -150,20 +145,19 @@ pub(super) fn refit_after_overflow(
     let (app, target) = (&request.app, &mut placed.target);
     let refused = planned.describe_refusal(overflow);
     let lesson = app.registry.learn_from_refusal(target, &refused);
-    app.replica_sync
-        .mark_changed(&target.provider.name, &target.model);
+    let sync = &app.replica_sync;
+    sync.mark_changed(&target.provider.name, &target.model);
     target.window = app.registry.current_window(target);
     let counted = refused.count_prompt_tokens();
-    let smaller = match planned.refits < MAX_REFITS {
-        true => refit_request(followed, planned, target, counted),
-        false => None,
-    };
-    let Some(smaller) = smaller else {
-        // The refusal goes to the client, with the window that was learnt.
+    let may_refit = planned.refits < MAX_REFITS;
+    let smaller = may_refit.then(|| refit_request(followed, planned, target, counted));
+    let Some(smaller) = smaller.flatten() else {
+        // The client gets the refusal, with the window that was learnt.
         let measured = remeasure_for_target(followed, planned.clone(), target);
         placed.set_plan(followed, measured);
         return false;
     };
+    let refit = smaller.refits;
     placed.set_plan(followed, smaller);
     let target = &placed.target;
     tracing::warn!(
@@ -173,21 +167,20 @@ pub(super) fn refit_after_overflow(
         counted,
         window = target.window.tokens,
         input_limit = target.window.input,
-        "{:?} refused a conversation as too long; it is fitted anew",
+        "overflow: {:?} refused a conversation as too long; sending a smaller one (refit {refit} of {MAX_REFITS})",
         target.id()
     );
     true
 }
 
-/// Fits a long request anew that was refused without a word. Returns whether it got smaller.
+/// Fits a long request anew that was refused without a reason. Returns whether it got smaller.
 pub(super) fn refit_after_guess(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
     guesses: &mut Guesses,
 ) -> bool {
-    let (Some(followed), Some(planned)) =
-        (request.followed_conversation(), placed.planned.as_deref())
-    else {
+    let planned = placed.planned.as_deref();
+    let Some((followed, planned)) = request.followed_conversation().zip(planned) else {
         return false;
     };
     let expected = planned.expected_tokens();
@@ -206,7 +199,7 @@ pub(super) fn refit_after_guess(
     true
 }
 
-/// A request was answered: what was refused before it without a word was too long.
+/// Learns from requests that were refused without a reason, after a smaller one was answered.
 pub(super) fn learn_from_guesses(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
@@ -226,7 +219,7 @@ pub(super) fn learn_from_guesses(
         provider,
         model,
         limit = target.window.input,
-        "a provider refused a long conversation without a word, and took a shorter one"
+        "overflow: {provider} refused a long conversation without a reason and answered a shorter one"
     );
     let target = target.clone();
     placed.change_plan(request, |followed, planned| {
@@ -234,7 +227,7 @@ pub(super) fn learn_from_guesses(
     });
 }
 
-/// What is answered where no other request helps: an overflow in the words that every client knows.
+/// The answer where no smaller request helps: an overflow in OpenAI's words.
 pub(super) fn overflow_answer(
     placed: &PlacedRequest,
     reply: ProviderReply,
@@ -243,8 +236,9 @@ pub(super) fn overflow_answer(
     let RefusalKind::TooLong { overflow, classic } = refusal else {
         return reply;
     };
-    let untouched = placed.planned.as_ref().is_some_and(|it| !it.is_guarded());
-    let answer = match untouched || classic {
+    let planned = placed.planned.as_ref();
+    let is_unguarded = planned.is_some_and(|planned| !planned.is_guarded());
+    let answer = match is_unguarded || classic {
         true => reply.answer,
         false => proxy_answers::overflow_response(&overflow, placed.target.window),
     };
@@ -255,9 +249,9 @@ pub(super) fn overflow_answer(
     }
 }
 
-fn verdict_to_refusal(verdict: Option<OverflowVerdict>) -> RefusalKind {
+fn verdict_to_refusal(verdict: OverflowVerdict) -> RefusalKind {
     match verdict {
-        Some(OverflowVerdict::Overflow(overflow)) => RefusalKind::TooLong {
+        OverflowVerdict::Overflow(overflow) => RefusalKind::TooLong {
             overflow,
             classic: false,
         },
@@ -265,7 +259,7 @@ fn verdict_to_refusal(verdict: Option<OverflowVerdict>) -> RefusalKind {
     }
 }
 
-/// Whether an overflow is worded as OpenAI does, so that it can stay as it came.
+/// Whether an overflow is in OpenAI's words, so that it can stay as it came.
 fn is_classic(text: &[u8]) -> bool {
     ErrorBody::parse_body(text).is_some_and(|fault| {
         fault.code.as_deref() == Some("context_length_exceeded")

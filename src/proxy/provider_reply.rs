@@ -1,10 +1,9 @@
-//! What came of asking a provider, and what a refusal says; among it whether just the usage of a
-//! stream is refused, which the proxy asks for where the client did not.
+//! The result of a request to a provider, and whether a refusal is only about the usage of a stream, which the proxy
+//! asks for where the client did not.
 //!
-//! Some providers refuse every request with `stream_options` (Mistral's own API and some gateways of
-//! models answer 422, Databricks 400). Nothing has reached the client by then, so the request goes
-//! out once more without it, and the provider remembers it of the model. Never done where the client
-//! itself asked: then the refusal is its answer. An error about anything else passes as it came.
+//! Some providers refuse every request with `stream_options` (Mistral's API and some model gateways answer 422,
+//! Databricks 400). Nothing has reached the client by then, so the request is sent once more without it, and the
+//! model's refusal is remembered. Where the client itself asked, the refusal is its answer.
 
 use std::time::Duration;
 
@@ -20,9 +19,9 @@ use crate::{
     wire::{Body, whole_body},
 };
 
-/// Bytes of an error that are looked into; such refusals are short.
+/// Bytes of an error that is read; refusals are short.
 const MAX_ERROR_BYTES: usize = 64 << 10;
-/// What a refusal names.
+/// Fields that a refusal to report usage names.
 const WORDS: [&str; 2] = ["stream_options", "include_usage"];
 
 /// The answer of a provider to one request, which may have been sent several times.
@@ -33,7 +32,7 @@ pub struct ProviderReply {
     pub attempts: u32,
     /// From the first byte sent to the head of the answer.
     pub took: Duration,
-    /// The conversation is too long for this place, whatever is done.
+    /// The conversation is too long for this candidate, however it is fitted.
     pub too_long: bool,
 }
 
@@ -48,17 +47,17 @@ pub struct CallCount {
 /// Why there is no answer to relay.
 #[derive(Debug)]
 pub enum SendError {
-    /// None began: the request may be sent again.
+    /// No answer began: the request may be sent again.
     Unsent(UpstreamError),
-    /// One began that told of the provider's own failure, and broke.
+    /// A 5xx began, and broke off.
     Failing(BadAnswer),
-    /// One began, and broke.
+    /// Another answer began, and broke off.
     Broken(BadAnswer),
 }
 
 impl From<UpstreamError> for SendError {
-    fn from(unsent: UpstreamError) -> Self {
-        Self::Unsent(unsent)
+    fn from(error: UpstreamError) -> Self {
+        Self::Unsent(error)
     }
 }
 
@@ -69,15 +68,15 @@ impl From<BadAnswer> for SendError {
 }
 
 impl From<SendError> for Failure {
-    fn from(lost: SendError) -> Self {
-        match lost {
-            SendError::Unsent(unsent) => unsent.into(),
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Unsent(error) => error.into(),
             SendError::Failing(bad) | SendError::Broken(bad) => bad.into(),
         }
     }
 }
 
-/// Whether an answer is a stream: by what it says of itself; where it says nothing, by what was asked for.
+/// Whether an answer is a stream: by its content type, else by whether the request `asked` for one.
 pub fn is_stream(answer: &Response<Body>, asked: bool) -> bool {
     let kind = answer.headers().get(CONTENT_TYPE);
     let kind = kind.map_or(&b""[..], |kind| kind.as_bytes());
@@ -87,7 +86,7 @@ pub fn is_stream(answer: &Response<Body>, asked: bool) -> bool {
             || (asked && !kind.starts_with(b"application/json")))
 }
 
-/// A short answer as it came, and what it says; `None` for one that is long, or cannot be read.
+/// A short answer as it came, and its text; `None` where it is long, or cannot be read.
 ///
 /// # Errors
 /// It broke off, or is a success and not JSON.
@@ -109,13 +108,13 @@ pub async fn read_short(
     })
 }
 
-/// What an error says; `None` where it is too long, broke off, or cannot be read.
+/// The error in an answer; `None` where it is too long, broke off, or cannot be read.
 pub async fn read_fault(answer: Response<Body>, provider: &str) -> Option<ErrorBody> {
     let (_, text) = read_short(answer, provider).await.ok()?;
     ErrorBody::parse_body(&text?)
 }
 
-/// Whether an error, in any shape, refuses to be asked for the usage of a stream.
+/// Whether an error, in any shape, refuses to report the usage of a stream.
 pub(super) fn refuses_usage(status: StatusCode, body: &[u8]) -> bool {
     matches!(
         status,
@@ -130,7 +129,7 @@ fn names_usage(error: &Value) -> bool {
     match error {
         Value::String(text) => contains_words(text),
         Value::Array(list) => list.iter().any(names_usage),
-        // Validators repeat here what they were sent.
+        // Validators repeat the request's fields under `input`.
         Value::Object(members) => members
             .iter()
             .any(|(name, value)| name != "input" && names_usage(value)),
@@ -149,7 +148,7 @@ mod tests {
     use super::refuses_usage;
 
     #[test]
-    fn refusals_are_told_from_other_errors() {
+    fn refusals_of_usage_differ_from_other_errors() {
         let check = |body: &'static str, refused: bool| {
             assert_eq!(
                 refuses_usage(StatusCode::BAD_REQUEST, body.as_bytes()),

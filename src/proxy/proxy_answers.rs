@@ -1,6 +1,7 @@
-//! Answers that the proxy makes in place of a provider's: an overflow that stays, the end of a tool loop, and
-//! refusals that come after the head of a stream is out.
+//! Answers that the proxy makes in place of a provider's: an overflow that no refit could avoid, the end of a tool
+//! loop, and refusals after the head of a stream is out.
 
+use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 
 use super::provider_reply::read_fault;
@@ -15,24 +16,20 @@ use crate::{
     },
     wire::Body,
 };
-use bytes::Bytes;
 
-/// An overflow that could not be healed, in the words on which every client's own recovery keys.
+/// An overflow in OpenAI's words, which every client's own recovery looks for.
 pub(super) fn overflow_response(overflow: &Overflow, window: Window) -> Response<Body> {
-    let fault = overflow::make_overflow_fault(
-        overflow.window.or(window.known_tokens()),
-        overflow.prompt_tokens,
-    );
-    let code = fault.code.clone().unwrap_or_default();
+    let window = overflow.window.or(window.known_tokens());
+    let fault = overflow::make_overflow_fault(window, overflow.prompt_tokens);
     let mut answer = json_response(StatusCode::BAD_REQUEST, fault.to_json());
-    if let Ok(code) = HeaderValue::try_from(code) {
+    if let Ok(code) = HeaderValue::try_from(fault.code.unwrap_or_default()) {
         answer.headers_mut().insert(ERROR_HEADER, code);
     }
     answer
 }
 
-/// The end of an answer of which nothing is left for the client: the model called only proxy-executed tools,
-/// turn after turn. Without an end the client would have an error, or wait for ever.
+/// An answer without content: the model called only proxy-executed tools, turn after turn. Without it the client
+/// would get an error, or wait for ever.
 pub(super) fn empty_response(
     format: Format,
     streams: bool,
@@ -46,21 +43,20 @@ pub(super) fn empty_response(
     }
 }
 
-/// What came in the place of a stream whose head is out, as its last event: a refusal in its own
-/// words, where it has any.
+/// The last event of a stream whose head is out: the provider's refusal in its words, where it has any.
 pub(super) async fn refusal_event(refusal: Response<Body>, provider: &str) -> Bytes {
     let refused = !refusal.status().is_success();
     match read_fault(refusal, provider).await {
         Some(fault) if refused => fault_event(&fault),
         _ => failure_event(&Failure::ProviderBadAnswer {
             provider: provider.to_owned(),
-            what: "it is no stream",
+            what: "it is not a stream",
         }),
     }
 }
 
-/// A refusal as the last event of a stream, since the client has the head of another answer by
-/// now. `None` where it says nothing that a client can read.
+/// A refusal as the last event of a stream, since the client has the head of an earlier answer. `None` where it has
+/// nothing that a client can read.
 pub(super) async fn refusal_stream(
     refusal: Response<Body>,
     provider: &str,
@@ -72,7 +68,7 @@ pub(super) async fn refusal_stream(
     let fault = read_fault(refusal, provider).await?;
     tracing::warn!(
         status,
-        "a provider refused a round; its words end the stream"
+        "tool loop: {provider} answered {status}; its error ends the stream"
     );
     let json = String::from_utf8(fault.to_json()).ok()?;
     Some(events_response(format!("data: {json}\n\n")))

@@ -1,7 +1,7 @@
-//! Recovery in one request: what is due with it, before it is sent; `after_answer.rs` has what follows.
+//! Recovery in one request: decides what is due before it is sent. `after_answer.rs` has what follows.
 //!
-//! Decides only; sends nothing. Where the plan with what recovery adds cannot be carried out, all that
-//! was decided is taken back, and the request goes on as it would have without recovery.
+//! Sends nothing. Where the plan with recovery's additions is unsound, the decisions are withdrawn, and the request
+//! is sent as without recovery.
 
 mod after_answer;
 mod kept_answer;
@@ -9,7 +9,7 @@ mod kept_answer;
 use std::sync::Arc;
 
 use self::{after_answer::BilledTokens, kept_answer::has_proxy_calls};
-use super::request_options::GuardMode;
+use super::GuardMode;
 use crate::{
     config::RecoveryConfig,
     conversation::{Conversation, Format},
@@ -20,9 +20,10 @@ use crate::{
     },
     health::HealthLevel,
     recovery::{
-        self, Language, RecoveryAction, RecoveryMemory, RefusedAdditions,
+        Language, RecoveryAction, RecoveryMemory, RefusedAdditions,
         clock::{GenerationEvents, RecoveryPace},
         course::{self, Wording},
+        language::choose_language,
         prompt::{NoteMethod, Prompts},
         tool::{self, Offer},
     },
@@ -30,42 +31,40 @@ use crate::{
     session::InheritedSession,
 };
 
-/// What one request goes by.
+/// The rules for one request.
 #[derive(Clone, Copy, Debug)]
 pub struct RecoveryRules<'a> {
     pub settings: &'a RecoveryConfig,
     pub pace: RecoveryPace,
-    /// Neither the model, nor the client key, nor the request switch it off.
+    /// Neither the model, nor the client key, nor the request switch recovery off.
     pub wanted: bool,
-    /// Another model than that of the generation before: what that one refused says nothing of it.
+    /// The model differs from the previous generation's, whose refusals do not count.
     pub other_model: bool,
-    /// A caution prompt that is due waits, and so do the tools that would come with it.
+    /// A due caution prompt waits, and so do the tools that would come with it.
     pub caution_waits: bool,
 }
 
 /// Recovery in one request.
 #[derive(Clone)]
 pub struct RecoveryStep {
-    /// As it will be, if the generation comes about.
+    /// The memory to store if the request is answered.
     memory: RecoveryMemory,
-    /// As it was inherited.
-    before: RecoveryMemory,
+    inherited: RecoveryMemory,
     pace: RecoveryPace,
     prompts: Arc<Prompts>,
     language: Language,
-    /// Prompts and new courses may be begun.
+    /// Prompts and new courses may begin.
     may_begin: bool,
-    /// Nothing of ours goes out.
+    /// The request is sent without additions.
     adds_nothing: bool,
-    /// The request lists tools: without any, calls of ours are refused in it.
+    /// The request lists tools. Without any, providers refuse records of proxy-executed calls.
     lists_tools: bool,
-    /// Of the conversation.
     format: Format,
     offer: Offer,
     injected: Option<RecoveryAction>,
     tight_chars: Option<usize>,
-    did: GenerationEvents,
-    /// Where this request's answer will stand.
+    events: GenerationEvents,
+    /// The position of this request's answer among the messages.
     place: u32,
     rounds: u32,
     max_rounds: u32,
@@ -81,62 +80,58 @@ impl RecoveryStep {
         rules: RecoveryRules<'_>,
         mode: GuardMode,
     ) -> Self {
+        let settings = rules.settings;
         let state = inherited.state.as_ref();
-        let mut before = state.map_or_else(RecoveryMemory::default, |state| state.recovery.clone());
+        let mut memory = state.map_or_else(RecoveryMemory::default, |state| state.recovery.clone());
         if rules.other_model {
-            before.refused = RefusedAdditions::Nothing;
+            memory.refused = RefusedAdditions::Nothing;
         }
-        let bare = before.refused == RefusedAdditions::All;
-        let on = rules.wanted && mode != GuardMode::Off && !bare && !conversation.is_auxiliary();
-        let configured = rules.settings.language;
-        let language =
-            recovery::language::choose_language(configured, before.language, conversation);
+        let adds_nothing = memory.refused == RefusedAdditions::All;
+        let is_auxiliary = conversation.is_auxiliary();
+        let may_begin = rules.wanted && mode != GuardMode::Off && !adds_nothing && !is_auxiliary;
+        let language = choose_language(settings.language, memory.language, conversation);
         let mut this = Self {
-            memory: before.clone(),
+            inherited: memory.clone(),
+            memory,
             pace: rules.pace,
-            prompts: Arc::clone(&rules.settings.prompts),
+            prompts: Arc::clone(&settings.prompts),
             language,
-            may_begin: on,
-            adds_nothing: bare,
+            may_begin,
+            adds_nothing,
             lists_tools: conversation.names_tools(),
             format: conversation.format,
             offer: Offer::Nothing,
             injected: None,
             tight_chars: None,
-            did: GenerationEvents::default(),
+            events: GenerationEvents::default(),
             place: inherited.lineage.messages(),
             rounds: 0,
-            max_rounds: rules.settings.max_rounds,
+            max_rounds: settings.max_rounds,
             billed: BilledTokens::default(),
-            before,
         };
-        if this.adds_nothing {
+        if adds_nothing {
             return this;
         }
-        // What is offered is worded in it.
+        // The offer is worded in this language.
         this.memory.language = Some(language);
-        if rules.settings.enabled && !conversation.is_auxiliary() {
-            this.offer = tool::decide_offer(conversation, rules.settings, &this.memory);
+        if settings.enabled && !is_auxiliary {
+            this.offer = tool::decide_offer(conversation, settings, &this.memory);
         }
-        if !on {
-            // A list of tools that changes costs the cache: what was added stays.
-            if !this.memory.tools {
-                this.offer = Offer::Nothing;
-            }
-            this.memory.language = this.before.language;
-            return this;
-        }
-        let unwell =
-            state.is_some_and(|s| matches!(s.health, HealthLevel::Caution | HealthLevel::Critical));
-        this.tight_chars = unwell.then_some(rules.settings.max_tool_result_chars);
-        if rules.caution_waits && !this.memory.tools {
+        // Tools that were offered stay, since a list that changes costs the prompt cache. New ones wait with the
+        // caution prompt.
+        if !this.memory.tools && (!may_begin || rules.caution_waits) {
             this.offer = Offer::Nothing;
         }
-        this.decide_due(conversation, inherited, policy, rules.caution_waits);
-        let tools = matches!(this.offer, Offer::Tools { .. });
-        this.memory.tools |= tools;
-        if !(tools || this.did.carried_prompt || this.did.cleared) {
-            this.memory.language = this.before.language;
+        if may_begin {
+            let is_unwell = |health| matches!(health, HealthLevel::Caution | HealthLevel::Critical);
+            let is_tight = state.is_some_and(|state| is_unwell(state.health));
+            this.tight_chars = is_tight.then_some(settings.max_tool_result_chars);
+            this.decide_due(conversation, inherited, policy, rules.caution_waits);
+            this.memory.tools |= this.offers_tools();
+        }
+        if !may_begin || !(this.offers_tools() || this.events.carried_prompt || this.events.cleared)
+        {
+            this.memory.language = this.inherited.language;
         }
         this
     }
@@ -152,41 +147,39 @@ impl RecoveryStep {
         if due == Some(RecoveryAction::Course) || self.memory.clear_due || inherited.clear_requested
         {
             self.begin_course(conversation, policy);
-            if self.did.cleared {
+            if self.events.cleared {
                 self.memory.clears = inherited.commands.clears;
             }
             return;
         }
-        let Some(due) = due.filter(|due| !(caution_waits && *due == RecoveryAction::Caution))
-        else {
-            return;
-        };
-        let way = match self.offer {
+        let due = due.filter(|due| !(caution_waits && *due == RecoveryAction::Caution));
+        let Some(due) = due else { return };
+        let method = match self.offer {
             Offer::Tools { callable: true, .. } => NoteMethod::Tools,
             Offer::Text => NoteMethod::Text,
             _ => return,
         };
-        let urgent = matches!(due, RecoveryAction::Critical { .. });
+        let is_urgent = matches!(due, RecoveryAction::Critical { .. });
         let state = inherited.state.as_ref();
         let alternates = state.and_then(|state| state.guard.alternates);
         let profile = self.prompt_profile(policy.profile);
-        if !guard::may_prompt(conversation, profile, alternates, urgent) {
+        if !guard::may_prompt(conversation, profile, alternates, is_urgent) {
             return;
         }
+        let (prompts, language) = (&self.prompts, self.language);
         let text = match due {
             RecoveryAction::Critical { left } => {
                 let first = left == self.pace.critical_countdown || self.memory.records.is_empty();
-                self.prompts
-                    .critical_prompt(self.language, way, left, first)
+                prompts.critical_prompt(language, method, left, first)
             }
-            _ => self.prompts.caution_prompt(self.language, way).to_owned(),
+            _ => prompts.caution_prompt(language, method).to_owned(),
         };
         self.push_record(InjectionContent::Prompt(text.into()));
-        self.did.carried_prompt = true;
+        self.events.carried_prompt = true;
         self.injected = Some(due);
     }
 
-    /// The profile by which prompts are placed: that of the provider, without what it refused.
+    /// The profile for placing prompts: the provider's, without what it refused.
     pub fn prompt_profile<'p>(&self, profile: &'p Profile) -> &'p Profile {
         match self.memory.refused {
             RefusedAdditions::UserAfterTool => profile.without_user_after_tool(),
@@ -194,28 +187,29 @@ impl RecoveryStep {
         }
     }
 
-    /// The provider refused the request: puts its prompt no longer after a tool result, from here on in the
-    /// session. A caution prompt then waits for a user message. Returns whether that changes anything; not
-    /// where such a prompt was accepted before, or the conversation has a user message after a result.
+    /// After a refusal: places no prompt after a tool result any more in this session. A caution prompt then waits
+    /// for a user message. Returns whether that changes anything: not where such a prompt was accepted before, or the
+    /// conversation has a user message after a result.
     pub fn avoid_prompt_after_tool(
         &mut self,
         conversation: &Conversation,
         profile: &Profile,
     ) -> bool {
-        let roles = conversation.items.iter().map(|message| message.author);
-        let roles: Vec<_> = roles.filter(|role| !role.is_system()).collect();
+        let authors = conversation.items.iter().map(|message| message.author);
+        let authors: Vec<_> = authors.filter(|author| !author.is_system()).collect();
         let follows_result = |place: u32| {
-            let before = (place as usize).checked_sub(1);
-            let before = before.and_then(|before| roles.get(before));
-            before.is_some_and(|role| role.is_tool())
+            let previous = (place as usize).checked_sub(1);
+            previous
+                .and_then(|at| authors.get(at))
+                .is_some_and(|author| author.is_tool())
         };
-        let accepted = self.before.records.iter();
+        let mut accepted = self.inherited.records.iter();
         let avoids = self.injected.is_some()
             && self.rounds == 0
             && self.memory.refused == RefusedAdditions::Nothing
             && profile.user_after_tool != Acceptance::No
             && follows_result(self.place)
-            && !accepted.map(|record| record.place).any(follows_result)
+            && !accepted.any(|record| follows_result(record.place))
             && guard::alternates_without_steps(conversation);
         if avoids {
             self.memory.refused = RefusedAdditions::UserAfterTool;
@@ -226,22 +220,26 @@ impl RecoveryStep {
         avoids
     }
 
-    /// Whether a caution prompt is due with the request, given or not.
+    /// Whether a caution prompt is due with the request, also where it waits.
     pub fn caution_is_due(&self) -> bool {
         self.may_begin
-            && !self.did.cleared
-            && self.before.clock.due_action() == Some(RecoveryAction::Caution)
+            && !self.events.cleared
+            && self.inherited.clock.due_action() == Some(RecoveryAction::Caution)
     }
 
-    /// Begins a new course, if the conversation can be divided.
+    fn offers_tools(&self) -> bool {
+        matches!(self.offer, Offer::Tools { .. })
+    }
+
+    /// Begins a new course, where the conversation can be divided.
     fn begin_course(&mut self, conversation: &Conversation, policy: &Policy<'_>) {
         let Some(boundary) = guard::find_course_boundary(conversation, policy) else {
             return;
         };
         let memory = &mut self.memory;
-        // What an older course left out never comes back.
-        let before = memory.course.as_ref().map_or(0, |course| course.boundary);
-        let boundary = boundary.max(before);
+        // Messages that an older course left out stay out.
+        let old_boundary = memory.course.as_ref().map_or(0, |course| course.boundary);
+        let boundary = boundary.max(old_boundary);
         let removed = guard::list_removed_messages(conversation, boundary);
         let wording = Wording {
             prompts: &self.prompts,
@@ -253,10 +251,10 @@ impl RecoveryStep {
         memory.records.clear();
         memory.clear_due = false;
         memory.language = Some(self.language);
-        self.did.cleared = true;
+        self.events.cleared = true;
     }
 
-    /// What the request carries.
+    /// Recovery's additions to the request.
     pub fn collect_injections(&self) -> Injections {
         if self.adds_nothing {
             return Injections::default();
@@ -275,80 +273,81 @@ impl RecoveryStep {
         if self.adds_nothing {
             return AnswerFilter::default();
         }
-        let asked = |record: &InjectionRecord| matches!(record.what, InjectionContent::Prompt(_));
-        let tools = matches!(self.offer, Offer::Tools { .. });
+        let is_prompt =
+            |record: &InjectionRecord| matches!(record.what, InjectionContent::Prompt(_));
         AnswerFilter {
-            tools: if tools { tool::TOOL_NAMES } else { &[] },
-            // A model may answer a prompt late, in a request that could not have been asked.
-            package: !self.lists_tools && self.memory.records.iter().any(asked),
+            tools: if self.offers_tools() {
+                tool::TOOL_NAMES
+            } else {
+                &[]
+            },
+            // A model may answer a prompt late, in a request that could not carry one.
+            package: !self.lists_tools && self.memory.records.iter().any(is_prompt),
         }
     }
 
-    /// Whether the request carries anything of ours.
+    /// Whether the request has any of recovery's additions.
     pub fn adds_anything(&self) -> bool {
-        let tools = self.offered_tools().is_some();
-        let stands =
-            tools || self.memory.course.is_some() || self.sendable_records().next().is_some();
-        stands && !self.adds_nothing
+        !self.adds_nothing
+            && (self.offered_tools().is_some()
+                || self.memory.course.is_some()
+                || self.sendable_records().next().is_some())
     }
 
-    /// The tools of ours that go with the request. The last round is without them, so that the
-    /// model must come to an end.
+    /// The proxy-executed tools in the request. The last round has none, so that the model must answer.
     fn offered_tools(&self) -> Option<&InjectedTools> {
         match &self.offer {
-            Offer::Tools { schemas: own, .. } if self.rounds < self.max_rounds => Some(own),
+            Offer::Tools { schemas, .. } if self.rounds < self.max_rounds => Some(schemas),
             _ => None,
         }
     }
 
-    /// The records that can stand in the request.
+    /// The records that the provider accepts in the request.
     fn sendable_records(&self) -> impl Iterator<Item = &InjectionRecord> {
-        let stands = |record: &&InjectionRecord| self.lists_tools || !has_proxy_calls(record);
-        self.memory.records.iter().filter(stands)
+        let is_sendable = |record: &&InjectionRecord| self.lists_tools || !has_proxy_calls(record);
+        self.memory.records.iter().filter(is_sendable)
     }
 
-    /// Nothing of what was decided can be carried out: all of it is taken back, reminders apart.
+    /// Withdraws all decisions, since they cannot be carried out. Reminders stay.
     pub fn withdraw_all(&mut self) {
         self.adds_nothing = true;
         let reminders = std::mem::take(&mut self.memory.reminders);
         self.memory = RecoveryMemory {
             reminders,
-            ..self.before.clone()
+            ..self.inherited.clone()
         };
-        self.did = GenerationEvents::default();
+        self.events = GenerationEvents::default();
         self.injected = None;
         self.tight_chars = None;
     }
 
-    /// Leaves out our tools and the prompt of this request. Returns whether there were any. To be
-    /// done before any round.
+    /// Withdraws the tools and the prompt of this request. Returns whether there were any. Must be called before the
+    /// first round.
     pub fn withdraw_tools_and_prompt(&mut self) -> bool {
-        let tools = matches!(self.offer, Offer::Tools { .. });
-        self.offer = Offer::Nothing;
-        self.withdraw_prompt() || tools
+        let offered = std::mem::replace(&mut self.offer, Offer::Nothing);
+        self.withdraw_prompt() || matches!(offered, Offer::Tools { .. })
     }
 
-    /// Leaves out the prompt of this request. Returns whether there was one.
+    /// Withdraws the prompt of this request. Returns whether there was one.
     fn withdraw_prompt(&mut self) -> bool {
-        let asked = std::mem::take(&mut self.did.carried_prompt);
-        if asked {
+        let had_prompt = std::mem::take(&mut self.events.carried_prompt);
+        if had_prompt {
             self.memory.records.pop();
             self.injected = None;
         }
-        asked
+        had_prompt
     }
 
-    /// The provider takes the request only without what is ours: this session goes on without.
+    /// Ends additions in this session: the provider accepts the request only without them.
     pub fn mark_refused(&mut self) {
         self.memory.refused = RefusedAdditions::All;
     }
 
-    /// No further round may be made: the last one was without our tools.
+    /// Whether no further round may begin: the last one offered no tools.
     pub const fn is_exhausted(&self) -> bool {
         self.rounds > self.max_rounds
     }
 
-    /// The language of what is ours.
     pub const fn language(&self) -> Language {
         self.language
     }
@@ -357,30 +356,27 @@ impl RecoveryStep {
         &self.memory
     }
 
-    /// As it was inherited: where nothing of what was decided is done.
+    /// The memory to store where the decisions are not carried out.
     pub const fn inherited_memory(&self) -> &RecoveryMemory {
-        &self.before
+        &self.inherited
     }
 
     /// Whether a new course begins with this request.
     pub const fn begins_course(&self) -> bool {
-        self.did.cleared
+        self.events.cleared
     }
 
-    /// What the client is told was done.
+    /// The actions that the client reads in a header.
     pub fn action_words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        words.extend(
-            self.injected_prompt()
-                .map(|kind| format!("injected={kind}")),
-        );
-        if self.did.cleared {
-            words.push(format!("course={}", self.memory.course_number()));
-        }
-        words
+        let prompt = self
+            .injected_prompt()
+            .map(|kind| format!("injected={kind}"));
+        let number = self.memory.course_number();
+        let course = self.events.cleared.then(|| format!("course={number}"));
+        prompt.into_iter().chain(course).collect()
     }
 
-    /// The level of which the request has a prompt that none before it did.
+    /// The level of the prompt that is new with this request.
     pub const fn injected_prompt(&self) -> Option<&'static str> {
         match self.injected {
             Some(RecoveryAction::Caution) => Some("caution"),
@@ -390,9 +386,7 @@ impl RecoveryStep {
     }
 
     fn push_record(&mut self, what: InjectionContent) {
-        self.memory.records.push(InjectionRecord {
-            place: self.place,
-            what,
-        });
+        let place = self.place;
+        self.memory.records.push(InjectionRecord { place, what });
     }
 }

@@ -1,34 +1,29 @@
 //! Whether a provider's error may be about what recovery added to a request.
 //!
-//! Providers say so in as many ways as there are of them, so nothing is looked for but what speaks
-//! against it: an overflow is about the conversation, and a server that fails for reasons of its own
-//! is not asked twice. A wrong guess costs one request more, or leaves an error that was ours.
+//! Every provider words it differently, so this looks only for evidence against it: an overflow is about the
+//! conversation, and most server errors have other reasons. A wrong guess costs one more request, or leaves the client
+//! an error that the proxy caused.
 
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::format::refusal::CHAT_TEMPLATE_WORDS;
-use crate::provider::overflow::{self, OverflowVerdict};
+use crate::{
+    format::refusal::CHAT_TEMPLATE_WORDS,
+    provider::overflow::{self, OverflowVerdict},
+};
 
-/// Statuses with which providers refuse what their grammar does not allow; templates of local
-/// engines fail with a 500.
-pub(super) fn may_refuse(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_REQUEST
-            | StatusCode::UNPROCESSABLE_ENTITY
-            | StatusCode::INTERNAL_SERVER_ERROR
-    )
-}
-
-/// Whether an error of such a status may be about what recovery added.
+/// Whether an error may be about what recovery added. Providers refuse with 400 or 422 what their grammar does not
+/// allow; templates of local engines fail with 500.
 pub(super) fn refuses_additions(status: StatusCode, text: &Bytes) -> bool {
-    if overflow::detect_overflow(status, text) != OverflowVerdict::Other {
-        return false;
-    }
-    let text = String::from_utf8_lossy(text).to_lowercase();
-    status != StatusCode::INTERNAL_SERVER_ERROR
-        || CHAT_TEMPLATE_WORDS.iter().any(|word| text.contains(word))
+    let may_refuse = match status {
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => true,
+        StatusCode::INTERNAL_SERVER_ERROR => {
+            let text = String::from_utf8_lossy(text).to_lowercase();
+            CHAT_TEMPLATE_WORDS.iter().any(|word| text.contains(word))
+        }
+        _ => false,
+    };
+    may_refuse && overflow::detect_overflow(status, text) == OverflowVerdict::Other
 }
 
 #[cfg(test)]
@@ -37,10 +32,10 @@ mod tests {
 
     use http::StatusCode;
 
-    use super::{may_refuse, refuses_additions};
+    use super::refuses_additions;
 
     #[test]
-    fn an_overflow_is_never_taken_for_a_refusal_of_ours() {
+    fn an_overflow_is_never_taken_for_a_refusal_of_additions() {
         let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
         let data = std::env::var_os("PLIMSOLL_DATA").map_or(beside, PathBuf::from);
         let Ok(errors) = std::fs::read_dir(data.join("errors")) else {
@@ -57,7 +52,7 @@ mod tests {
                 serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
             let status = error["http_status"].as_u64().unwrap_or(0);
             let status = StatusCode::from_u16(status as u16).unwrap_or(StatusCode::OK);
-            if error["context_overflow"] == true && may_refuse(status) {
+            if error["context_overflow"] == true && [400, 422, 500].contains(&status.as_u16()) {
                 overflows += 1;
                 let body = error["body"].as_str().unwrap_or_default().to_owned();
                 assert!(
@@ -71,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_from_failures() {
+    fn refusals_of_additions_differ_from_other_failures() {
         let check = |status: u16, text: &'static str, refused: bool| {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(refuses_additions(status, &text.into()), refused, "{text}");

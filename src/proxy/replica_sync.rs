@@ -1,18 +1,17 @@
-//! What replicas learn from each other through the store: windows of models, and the ratio of estimated to
-//! counted tokens.
+//! Replica sync: shares windows of models, and ratios of estimated to counted tokens, through the store.
 //!
-//! What an answer taught is published before the end of the answer is released, so that any replica that gets
-//! the next request of the session knows it. Before a request is planned, what others published is pulled. Of
-//! one name the newest value counts. Both are bounded in time, and no request fails for either. Nothing of a
-//! conversation or of a client is published.
+//! The lessons of an answer are published before its end is released, so that any replica knows them when it gets
+//! the session's next request. Before a request is planned, the other replicas' lessons are pulled. The newest value
+//! of a name counts. Both are bounded in time, and no request fails for either. Nothing of a conversation or a client
+//! is published.
 //!
-//! Names come from requests and values from the store: both are bounded. What cannot be read, and what is about
-//! a provider that is not configured, is ignored.
+//! Names come from requests and values from the store, so both are bounded. Unreadable values, and those about
+//! providers that are not configured, are ignored.
 //!
-//! States need no more than the store: any replica finds them. Here is what no session owns. Every call to the
-//! store brings the version of what is shared, so that it is read only where there is news. Stamps grow whatever
-//! the clocks say, and a lesson that contradicts what was answered here since is not believed. Not shared are
-//! breakers and who refuses `stream_options`: these say whom to ask, and nothing of what stands in a prompt.
+//! Every answer of the store has the version of the shared values, so that they are read only after a change. Stamps
+//! grow whatever the clocks say, and a lesson that an answer here has disproved since is ignored. Sessions' states
+//! need no sync: any replica finds them in the store. Breakers and refusals of `stream_options` are not shared: they
+//! decide which provider is asked, but not what a prompt contains.
 
 mod row;
 
@@ -39,10 +38,10 @@ use crate::{
 
 /// How long nothing is pulled after a failure.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// A request that asked the store for nothing has not seen its version: it pulls if nobody did for so long.
+/// A request without a call to the store has not seen its version: it pulls if no other did for so long.
 const UNSEEN_FOR: Duration = Duration::from_secs(1);
 
-/// Models of which something may be unpublished; what is learnt of models has the same bound.
+/// Models that may have unpublished lessons; lessons of models have the same bound.
 const MAX_MODELS: usize = 1_024;
 /// Published values that are remembered: two of each model.
 const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(2 * MAX_MODELS).expect("it is not zero");
@@ -50,7 +49,6 @@ const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(2 * MAX_MODELS).expect("it is n
 /// A stamp that is further ahead does not come from the clock of a replica.
 const MOST_AHEAD_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// Publishes and pulls.
 pub struct ReplicaSync {
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
@@ -59,7 +57,7 @@ pub struct ReplicaSync {
     state: Mutex<SyncState>,
     /// Held while one request pulls for all.
     pulling: tokio::sync::Mutex<()>,
-    /// Held while one request publishes for all. Others wait: what they learnt may be on its way.
+    /// Held while one request publishes for all. Others wait, since their lessons may be among those.
     publishing: tokio::sync::Mutex<()>,
 }
 
@@ -67,9 +65,9 @@ pub struct ReplicaSync {
 type ModelKey = (Box<str>, Box<str>);
 
 struct SyncState {
-    /// Models of which something may have been learnt that is not published.
+    /// Models that may have unpublished lessons.
     changed: BTreeSet<ModelKey>,
-    /// What was published last, by its name in the store.
+    /// The value that was published last, by its name in the store.
     published: LruCache<Bytes, StampedFact>,
     /// The version that was pulled last.
     version: Option<u64>,
@@ -78,7 +76,7 @@ struct SyncState {
 }
 
 impl ReplicaSync {
-    /// `pull_within`: how long a request waits for what others published.
+    /// `pull_within` bounds the wait of a request.
     pub fn new(
         store: Arc<dyn Store>,
         metrics: Arc<Metrics>,
@@ -102,32 +100,32 @@ impl ReplicaSync {
         }
     }
 
-    /// Something may have been learnt of that model: it is looked at when the next answer publishes.
+    /// Marks a model for [`ReplicaSync::publish`]: it may have new lessons.
     pub fn mark_changed(&self, provider: &str, model: &str) {
         self.lock_state().mark_changed(provider, model);
     }
 
-    /// Merges what others published since the last time; returns whether it was read.
-    /// `passed`: the store was asked for something for this request, and its answer had the version.
+    /// Merges what other replicas published since the last pull; returns whether it was read.
+    /// `passed`: this request has called the store, whose answer had the version.
     pub async fn pull(&self, registry: &Registry, passed: bool) -> bool {
-        if !self.is_due(passed) {
+        if !self.is_pull_due(passed) {
             return false;
         }
         let begun = Instant::now();
         let read = timeout(self.pull_within, async {
             let _one = self.pulling.lock().await;
             // Another request may have pulled while this one waited.
-            if !self.is_due(passed) {
+            if !self.is_pull_due(passed) {
                 return Ok(());
             }
             let shared = self.store.read_shared().await?;
             for (name, value) in &shared.all {
                 self.merge_value(registry, name, value);
             }
-            let mut known = self.lock_state();
-            known.version = Some(shared.version);
-            known.pulled = Some(Instant::now());
-            known.failed = None;
+            let mut state = self.lock_state();
+            state.version = Some(shared.version);
+            state.pulled = Some(Instant::now());
+            state.failed = None;
             Ok(())
         });
         let is_read = self.note_call(begun, read.await);
@@ -137,58 +135,55 @@ impl ReplicaSync {
         is_read
     }
 
-    /// Has the next request pull everything again, since providers came and went.
+    /// Makes the next request pull all values again, since the configured providers changed.
     pub fn pull_again(&self) {
-        let mut known = self.lock_state();
-        known.published.clear();
-        known.version = None;
+        let mut state = self.lock_state();
+        state.published.clear();
+        state.version = None;
     }
 
-    fn is_due(&self, passed: bool) -> bool {
+    fn is_pull_due(&self, passed: bool) -> bool {
         let version = self.store.shared_version();
-        let known = self.lock_state();
-        if known
-            .failed
-            .is_some_and(|at| at.elapsed() < PAUSE_AFTER_FAILURE)
-        {
-            return false;
-        }
-        let unseen = known.pulled.is_none_or(|at| at.elapsed() >= UNSEEN_FOR);
-        known.version != Some(version) || (!passed && unseen)
+        let state = self.lock_state();
+        let is_paused = |failed: Instant| failed.elapsed() < PAUSE_AFTER_FAILURE;
+        let is_old = |pulled: Instant| pulled.elapsed() >= UNSEEN_FOR;
+        !state.failed.is_some_and(is_paused)
+            && (state.version != Some(version) || (!passed && state.pulled.is_none_or(is_old)))
     }
 
-    /// Merges one value, where it is newer than what is known. What is known here and not there is published
-    /// with the next answer.
+    /// Merges one value where it is newer than the known one. Where this replica knows more, the model is marked for
+    /// the next publication.
     fn merge_value(&self, registry: &Registry, name: &Bytes, value: &[u8]) {
         let Some(row) = RowName::from_bytes(name) else {
             return;
         };
-        let there = registry.find_provider(&row.provider).ok();
-        let Some(there) = there.filter(|there| row.is_about(there)) else {
+        let provider = registry.find_provider(&row.provider).ok();
+        let Some(provider) = provider.filter(|provider| row.is_about(provider)) else {
             return;
         };
         let now = SystemTime::now();
-        let theirs = StampedFact::from_bytes(row.letter, value);
-        let theirs = theirs.filter(|it| it.at_ms <= wall_ms(now).saturating_add(MOST_AHEAD_MS));
-        let Some(theirs) = theirs else {
+        let latest = wall_ms(now).saturating_add(MOST_AHEAD_MS);
+        let received = StampedFact::from_bytes(row.letter, value);
+        let Some(received) = received.filter(|received| received.at_ms <= latest) else {
             return;
         };
-        let mut known = self.lock_state();
-        let stamp = known.published.get(name).map(|published| published.at_ms);
+        let mut state = self.lock_state();
+        let stamp = state.published.get(name).map(|published| published.at_ms);
         let kept = StampedFact {
-            // Where the own stamp is later, the next one has to be later than that.
-            at_ms: stamp.unwrap_or(0).max(theirs.at_ms),
-            ..theirs
+            // The next stamp has to be later than both.
+            at_ms: stamp.unwrap_or(0).max(received.at_ms),
+            ..received
         };
-        known.published.put(name.clone(), kept);
-        let publishes = match (stamp, theirs.learnt) {
-            (Some(stamp), _) if theirs.at_ms <= stamp => theirs.at_ms < stamp,
+        state.published.put(name.clone(), kept);
+        let knows_more = match (stamp, received.learnt) {
+            (Some(stamp), _) if received.at_ms <= stamp => received.at_ms < stamp,
             (_, SharedFact::Window(lessons)) => {
+                let (endpoint, at_ms) = (&provider.endpoint, received.at_ms);
                 let learnt = &registry.learnt;
-                let merged =
-                    learnt.merge_lessons(&there.endpoint, &row.model, lessons, theirs.at_ms, now);
-                // Something learnt here contradicts it.
-                merged.is_news(&lessons)
+                // They differ where a lesson of this replica contradicts.
+                learnt
+                    .merge_lessons(endpoint, &row.model, lessons, at_ms, now)
+                    .is_news(&lessons)
             }
             (_, SharedFact::Ratio(ratio)) => {
                 self.ratios
@@ -196,15 +191,15 @@ impl ReplicaSync {
                 false
             }
         };
-        if publishes {
-            known.mark_changed(&row.provider, &row.model);
+        if knows_more {
+            state.mark_changed(&row.provider, &row.model);
         }
     }
 
-    /// Publishes what was learnt, `within` a bound. What another caller was publishing meanwhile is published,
-    /// too, when this returns. What fails is published with a later answer.
+    /// Publishes all new lessons, `within` a bound. When this returns, those that another caller was publishing are
+    /// published too. Failed ones are published with a later answer.
     ///
-    /// CANCEL: what a dropped call did not publish stays marked as changed.
+    /// CANCEL: lessons that a dropped call did not publish stay marked as changed.
     pub async fn publish(&self, registry: &Registry, within: Duration) {
         let until = Instant::now() + within;
         let Ok(_one) = timeout_at(until.into(), self.publishing.lock()).await else {
@@ -221,25 +216,24 @@ impl ReplicaSync {
             self.note_call(begun, shared).then_some((name, value))
         });
         let published = join_all(published).await;
-        let mut known = self.lock_state();
+        let mut state = self.lock_state();
         for (name, value) in published.into_iter().flatten() {
-            known.published.put(name, value);
+            state.published.put(name, value);
         }
-        drop(known);
-        // Models of which all is published are changed no more.
+        drop(state);
+        // Unmarks models without unpublished lessons.
         self.collect_unpublished(registry);
     }
 
-    /// What was learnt of models and is worth publishing, by names in the store. Models of which there is
-    /// nothing are changed no more.
+    /// The lessons of marked models that are worth publishing, by names in the store. Unmarks models without any.
     fn collect_unpublished(&self, registry: &Registry) -> Vec<(Bytes, StampedFact)> {
         let now = SystemTime::now();
         let mut rows = Vec::new();
-        let known = &mut *self.lock_state();
-        known.changed.retain(|model| {
+        let state = &mut *self.lock_state();
+        state.changed.retain(|model| {
             let before = rows.len();
             for (name, learnt) in self.collect_rows(registry, model, now) {
-                let published = known.published.peek(&name);
+                let published = state.published.peek(&name);
                 if learnt.is_worth_publishing(published, now) {
                     rows.push((name, StampedFact::stamp_after(published, learnt, now)));
                 }
@@ -249,42 +243,42 @@ impl ReplicaSync {
         rows
     }
 
-    /// What is known of a model, by names in the store.
+    /// The lessons of a model, by names in the store.
     fn collect_rows(
         &self,
         registry: &Registry,
         (provider, model): &ModelKey,
         now: SystemTime,
     ) -> Vec<(Bytes, SharedFact)> {
-        let Ok(there) = registry.find_provider(provider) else {
+        let Ok(found) = registry.find_provider(provider) else {
             return Vec::new();
         };
-        let lessons = registry.learnt.export_lessons(&there.endpoint, model, now);
-        let ratio = self.ratios.known_ratio(provider, model);
-        let learnt = [
-            lessons.map(SharedFact::Window),
-            ratio.map(SharedFact::Ratio),
-        ];
-        let rows = learnt.into_iter().flatten().filter_map(|learnt| {
-            let name = RowName::new(learnt.row_letter(), there, model).to_bytes()?;
+        let lessons = registry.learnt.export_lessons(&found.endpoint, model, now);
+        let ratio = self
+            .ratios
+            .known_ratio(provider, model)
+            .map(SharedFact::Ratio);
+        let learnt = lessons.map(SharedFact::Window).into_iter().chain(ratio);
+        let rows = learnt.filter_map(|learnt| {
+            let name = RowName::new(learnt.row_letter(), found, model).to_bytes()?;
             (name.len() <= MAX_SHARED_NAME_BYTES).then_some((name, learnt))
         });
         rows.collect()
     }
 
-    /// Counts a call to the store, and returns whether it did what it was to do.
-    fn note_call(&self, begun: Instant, called: Result<Result<(), StoreError>, Elapsed>) -> bool {
-        let failed = match called {
+    /// Records a call to the store, and returns whether it succeeded.
+    fn note_call(&self, begun: Instant, result: Result<Result<(), StoreError>, Elapsed>) -> bool {
+        let error = match result {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) => Some(format!("no answer within {:?}", begun.elapsed())),
         };
         let metrics = &self.metrics;
-        metrics.record_store_call(StoreOperation::Share, begun.elapsed(), failed.is_some());
-        if let Some(error) = &failed {
-            tracing::debug!(error, "what replicas learnt could not be shared");
+        metrics.record_store_call(StoreOperation::Share, begun.elapsed(), error.is_some());
+        if let Some(error) = &error {
+            tracing::debug!(error, "replica sync failed: {error}");
         }
-        failed.is_none()
+        error.is_none()
     }
 
     fn lock_state(&self) -> MutexGuard<'_, SyncState> {

@@ -1,4 +1,4 @@
-//! What the headers of a request ask of us.
+//! Options that a client sets in headers of its request.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -7,7 +7,7 @@ const RECOVERY: HeaderName = HeaderName::from_static("x-plimsoll-recovery");
 const AUTO_COMPACT: HeaderName = HeaderName::from_static("x-plimsoll-auto-compact");
 const STREAM_HEALTH: HeaderName = HeaderName::from_static("x-plimsoll-stream-health");
 
-/// What a request wants of the guard.
+/// How the guard treats a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardMode {
     Guard,
@@ -17,16 +17,15 @@ pub enum GuardMode {
     Off,
 }
 
-/// What a client and its request ask of the guard, of recovery and of compaction.
+/// Options of a request for the guard, recovery and compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestOptions {
     pub mode: GuardMode,
-    /// Recovery may begin something new: a prompt, tools, a course. What its session has already stays either
-    /// way, so that its prefix does.
+    /// Recovery may add a new prompt, tools or a course. Earlier additions stay either way, so that the prefix does.
     pub recovers: bool,
-    /// Whether the conversation is summarised by itself; `None`: as its session, or the settings, say.
+    /// Whether the conversation is summarised automatically; `None`: as its session, or the settings, say.
     pub auto_compact: Option<bool>,
-    /// The level of a stream comes as a comment at its end.
+    /// A stream reports its level in a comment at its end.
     pub comment: bool,
 }
 

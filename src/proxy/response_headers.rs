@@ -1,20 +1,17 @@
-//! What the headers of an answer, its trailers and the comment at the end of a stream say.
+//! The headers and trailers that the proxy adds to an answer, and the comment at the end of a stream.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{
-    client_request::SessionContext, plan::PlannedRequest, provider_reply::ProviderReply,
-    request_options::GuardMode,
-};
+use super::{GuardMode, PlannedRequest, ProviderReply, SessionContext};
 use crate::{
     health::{self, HealthSource},
     recovery,
     session::SessionState,
 };
 
-/// What the end of a stream may tell in trailers; named in its head, as HTTP/1.1 asks for.
+/// Trailers that a stream may have; its head names them, as HTTP/1.1 requires.
 pub const TRAILERS: &[&str] = &[
     "x-plimsoll-health",
     "x-plimsoll-health-from",
@@ -36,7 +33,7 @@ const ATTEMPTS: HeaderName = HeaderName::from_static("x-plimsoll-attempts");
 const TIMING: HeaderName = HeaderName::from_static("server-timing");
 const BILLED: HeaderName = HeaderName::from_static("x-plimsoll-billed-tokens");
 
-/// Headers that say what was done, and the health of the generation before this one.
+/// Headers that report what was done, and the health of the previous generation.
 pub fn build_head_headers(
     session: &SessionContext,
     planned: &PlannedRequest,
@@ -48,6 +45,9 @@ pub fn build_head_headers(
         GuardMode::DryRun | GuardMode::Off => planned.recovery.inherited_memory(),
     };
     let mut headers = build_session_headers(session, planned, memory);
+    let ms = |took: Duration| took.as_secs_f64() * 1e3;
+    let (guard, upstream) = (ms(planned.guard_took), ms(reply.took));
+    let timing = format!("guard;dur={guard:.3}, upstream;dur={upstream:.3}");
     insert_header(&mut headers, ACTIONS, planned.describe_actions(false));
     insert_header(
         &mut headers,
@@ -55,29 +55,23 @@ pub fn build_head_headers(
         planned.target.provider.name.to_string(),
     );
     insert_header(&mut headers, ATTEMPTS, reply.attempts.to_string());
-    let ms = |took: Duration| took.as_secs_f64() * 1e3;
-    let (guard, upstream) = (ms(planned.guard_took), ms(reply.took));
-    insert_header(
-        &mut headers,
-        TIMING,
-        format!("guard;dur={guard:.3}, upstream;dur={upstream:.3}"),
-    );
-    // A list, to which the provider may have something to say too.
-    for theirs in reply.answer.headers().get_all(TIMING) {
-        headers.append(TIMING, theirs.clone());
+    insert_header(&mut headers, TIMING, timing);
+    // The header is a list: the provider's entries stay.
+    for entry in reply.answer.headers().get_all(TIMING) {
+        headers.append(TIMING, entry.clone());
     }
     headers
 }
 
-/// The same while the request still waits for its summary: nobody was asked yet.
+/// The same while the request still waits for its summary, before a provider is asked.
 pub fn build_early_headers(session: &SessionContext, planned: &PlannedRequest) -> HeaderMap {
     let mut headers = build_session_headers(session, planned, planned.recovery.memory());
     headers.insert(ACTIONS, HeaderValue::from_static("compacting"));
     headers
 }
 
-/// Headers that say how it ended; in the place of those of [`head`]. `actions`: a further turn may have begun
-/// a new course.
+/// Headers at the end of an answer; they replace those of [`build_head_headers`]. `actions` may differ from those in
+/// the head: a further turn may have begun a new course.
 pub fn build_end_headers(
     planned: &PlannedRequest,
     state: &SessionState,
@@ -96,7 +90,7 @@ pub fn build_end_headers(
     headers
 }
 
-/// The session, its memory, and the health of the generation before, unknown where there is none.
+/// The session, its recovery memory, and the health of the previous generation, unknown where there is none.
 fn build_session_headers(
     session: &SessionContext,
     planned: &PlannedRequest,
@@ -121,18 +115,12 @@ fn insert_header(headers: &mut HeaderMap, name: HeaderName, value: String) {
     }
 }
 
-/// The end of a stream, as a comment that every parser passes over.
+/// The end of a stream, as a comment that every parser ignores.
 pub fn stream_comment(trailers: &HeaderMap) -> String {
-    let words: Vec<String> = trailers
-        .iter()
-        .filter(|(name, _)| *name != "x-plimsoll-health-from")
-        .filter_map(|(name, value)| {
-            let name = name.as_str().strip_prefix("x-plimsoll-")?.to_owned();
-            Some(format!(
-                "{name}={}",
-                value.to_str().ok()?.replace(", ", ",")
-            ))
-        })
-        .collect();
-    format!(": plimsoll {}\n\n", words.join(" "))
+    let words = trailers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().strip_prefix("x-plimsoll-")?;
+        let value = value.to_str().ok()?.replace(", ", ",");
+        (name != "health-from").then(|| format!("{name}={value}"))
+    });
+    format!(": plimsoll {}\n\n", words.collect::<Vec<_>>().join(" "))
 }

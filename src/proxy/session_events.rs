@@ -1,24 +1,25 @@
-//! What happens to sessions in this process, told to whoever listens through the API.
+//! Changes of sessions in this process, published to listeners of the API.
 //!
-//! Costs nothing where nobody listens. Listeners are bounded, all of them and those of one account;
-//! one that does not keep up is told that it missed something, and holds nobody up.
+//! Costs nothing without listeners. Their number is bounded, in all and for each account. A listener that falls
+//! behind is told that it missed something, and blocks no other.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 
-use crate::http::limit::{Hold, Limit, LimitMap};
-use crate::session::{self, Account, SessionId, SessionView};
+use crate::{
+    http::limit::{Hold, Limit, LimitMap},
+    session::{self, Account, SessionId, SessionView},
+};
 
-/// Listeners at one time.
 pub const MAX_LISTENERS: usize = 64;
-/// Of one account; the administrator counts as one.
+/// The administrator counts as an account.
 pub const MAX_LISTENERS_PER_ACCOUNT: usize = 16;
-/// What a listener may fall behind.
+/// Events by which a listener may fall behind.
 const MAX_UNREAD_EVENTS: usize = 256;
 
-/// Tells what happens.
+/// Publishes changes of sessions.
 #[derive(Debug)]
 pub struct SessionEvents {
     sender: Sender<Arc<SessionChange>>,
@@ -31,65 +32,59 @@ pub struct SessionEvents {
 pub struct SessionChange {
     pub account: Account,
     pub session: SessionId,
-    /// What a list tells of it, as JSON.
+    /// Its entry in the list of sessions, as JSON.
     pub overview: Bytes,
 }
 
-/// One who listens, until this is dropped.
+/// A listener, until it is dropped.
 #[derive(Debug)]
 pub struct SessionSubscription {
     receiver: Receiver<Arc<SessionChange>>,
     account: Option<Account>,
-    _held: [Hold; 2],
+    _holds: [Hold; 2],
 }
 
-/// What a listener hears.
 #[derive(Debug)]
 pub enum SessionEvent {
     Changed(Arc<SessionChange>),
-    /// It fell behind, and something was not kept for it.
+    /// The listener fell behind, and events were dropped.
     Missed,
 }
 
 impl SessionChange {
-    pub fn from_session(known: &SessionView) -> Self {
-        let overview = session::build_overview(known);
+    pub fn from_session(view: &SessionView) -> Self {
+        let overview = session::build_overview(view);
         Self {
-            account: known.account,
-            session: known.state.session,
+            account: view.account,
+            session: view.state.session,
             overview: serde_json::to_vec(&overview).unwrap_or_default().into(),
         }
     }
 }
 
 impl SessionEvents {
-    /// Whether anybody listens.
     pub fn has_listeners(&self) -> bool {
         self.listeners.amount_taken() > 0
     }
 
-    /// A session is now known like this.
-    pub fn publish_change(&self, known: &SessionView) {
+    pub fn publish_change(&self, view: &SessionView) {
         if self.has_listeners() {
-            // It fails where nobody listens any more.
+            // Sending fails where the last listener has just gone.
             let _ = self
                 .sender
-                .send(Arc::new(SessionChange::from_session(known)));
+                .send(Arc::new(SessionChange::from_session(view)));
         }
     }
 
-    /// Begins to listen for an account; `None`: for the administrator, who is told of all. `None` comes
-    /// back where as many listen as may.
+    /// Subscribes to the changes of an account, or to all of them for the administrator (`account` is `None`).
+    /// Returns `None` where there are as many listeners as may be.
     pub fn subscribe(&self, account: Option<Account>) -> Option<SessionSubscription> {
-        let own = self
-            .by_account
-            .get(account, MAX_LISTENERS_PER_ACCOUNT)
-            .try_take_one()?;
-        let one = self.listeners.try_take_one()?;
+        let of_account = self.by_account.get(account, MAX_LISTENERS_PER_ACCOUNT);
+        let holds = [of_account.try_take_one()?, self.listeners.try_take_one()?];
         Some(SessionSubscription {
             receiver: self.sender.subscribe(),
             account,
-            _held: [own, one],
+            _holds: holds,
         })
     }
 }
@@ -105,16 +100,16 @@ impl Default for SessionEvents {
 }
 
 impl SessionSubscription {
-    /// The next thing that this listener may hear. Never comes back where nothing happens.
+    /// Waits for the next event that this listener may see.
     ///
-    /// SECURITY: what happens to sessions of other accounts is passed over here, in one place.
+    /// SECURITY: changes of other accounts' sessions are filtered here, in one place.
     ///
     /// CANCEL: a dropped call loses nothing.
     pub async fn next_event(&mut self) -> SessionEvent {
         loop {
             match self.receiver.recv().await {
-                Ok(told) if self.account.is_none_or(|own| own == told.account) => {
-                    return SessionEvent::Changed(told);
+                Ok(change) if self.account.is_none_or(|account| account == change.account) => {
+                    return SessionEvent::Changed(change);
                 }
                 Ok(_) => {}
                 Err(RecvError::Lagged(_)) => return SessionEvent::Missed,
@@ -136,63 +131,63 @@ mod tests {
         Account::from_bytes([byte; 16])
     }
 
-    fn known(of: Account, session: u8) -> SessionView {
+    fn view(account: Account, session: u8) -> SessionView {
         let state = SessionState::new(SessionId::from_bytes([session; 16]));
-        SessionView::from_state(of, state, &SessionCommands::default())
+        SessionView::from_state(account, state, &SessionCommands::default())
     }
 
-    fn heard(listening: &mut SessionSubscription) -> Option<String> {
-        match listening.next_event().now_or_never()? {
-            SessionEvent::Changed(told) => Some(told.session.to_string()[..2].to_owned()),
+    fn next(listener: &mut SessionSubscription) -> Option<String> {
+        match listener.next_event().now_or_never()? {
+            SessionEvent::Changed(change) => Some(change.session.to_string()[..2].to_owned()),
             SessionEvent::Missed => Some("missed".to_owned()),
         }
     }
 
     #[test]
-    fn each_hears_of_its_own_and_the_administrator_of_all() {
-        let news = SessionEvents::default();
-        news.publish_change(&known(account(1), 9));
-        let mut one = news.subscribe(Some(account(1))).unwrap();
-        let mut other = news.subscribe(Some(account(2))).unwrap();
-        let mut admin = news.subscribe(None).unwrap();
-        news.publish_change(&known(account(1), 1));
-        news.publish_change(&known(account(2), 2));
-        assert_eq!(heard(&mut one).as_deref(), Some("01"));
-        assert_eq!(heard(&mut one), None);
-        assert_eq!(heard(&mut other).as_deref(), Some("02"));
-        assert_eq!(heard(&mut other), None);
-        assert_eq!(heard(&mut admin).as_deref(), Some("01"));
-        assert_eq!(heard(&mut admin).as_deref(), Some("02"));
+    fn a_listener_sees_its_account_and_the_administrator_sees_all() {
+        let events = SessionEvents::default();
+        events.publish_change(&view(account(1), 9));
+        let mut first = events.subscribe(Some(account(1))).unwrap();
+        let mut second = events.subscribe(Some(account(2))).unwrap();
+        let mut admin = events.subscribe(None).unwrap();
+        events.publish_change(&view(account(1), 1));
+        events.publish_change(&view(account(2), 2));
+        assert_eq!(next(&mut first).as_deref(), Some("01"));
+        assert_eq!(next(&mut first), None);
+        assert_eq!(next(&mut second).as_deref(), Some("02"));
+        assert_eq!(next(&mut second), None);
+        assert_eq!(next(&mut admin).as_deref(), Some("01"));
+        assert_eq!(next(&mut admin).as_deref(), Some("02"));
     }
 
     #[test]
-    fn who_falls_behind_is_told_so() {
-        let news = SessionEvents::default();
-        let mut slow = news.subscribe(None).unwrap();
+    fn a_slow_listener_learns_that_it_missed_events() {
+        let events = SessionEvents::default();
+        let mut slow = events.subscribe(None).unwrap();
         for _ in 0..=MAX_UNREAD_EVENTS {
-            news.publish_change(&known(account(1), 1));
+            events.publish_change(&view(account(1), 1));
         }
-        assert_eq!(heard(&mut slow).as_deref(), Some("missed"));
-        let rest = std::iter::from_fn(|| heard(&mut slow));
-        assert_eq!(rest.filter(|one| one == "01").count(), MAX_UNREAD_EVENTS);
+        assert_eq!(next(&mut slow).as_deref(), Some("missed"));
+        let rest = std::iter::from_fn(|| next(&mut slow));
+        assert_eq!(rest.filter(|id| id == "01").count(), MAX_UNREAD_EVENTS);
     }
 
     #[test]
-    fn listeners_are_bounded_and_leave_room_behind() {
-        let news = SessionEvents::default();
-        assert!(!news.has_listeners());
-        let own: Vec<_> = (0..MAX_LISTENERS_PER_ACCOUNT)
-            .map(|_| news.subscribe(Some(account(1))).unwrap())
+    fn listeners_are_bounded_and_return_their_room() {
+        let events = SessionEvents::default();
+        assert!(!events.has_listeners());
+        let of_one_account: Vec<_> = (0..MAX_LISTENERS_PER_ACCOUNT)
+            .map(|_| events.subscribe(Some(account(1))).unwrap())
             .collect();
-        assert!(news.subscribe(Some(account(1))).is_none());
+        assert!(events.subscribe(Some(account(1))).is_none());
         let others: Vec<_> = (0..MAX_LISTENERS - MAX_LISTENERS_PER_ACCOUNT)
-            .map(|at| news.subscribe(Some(account(2 + at as u8))).unwrap())
+            .map(|at| events.subscribe(Some(account(2 + at as u8))).unwrap())
             .collect();
-        assert!(news.subscribe(None).is_none() && news.subscribe(Some(account(99))).is_none());
-        drop(own);
-        let again = news.subscribe(Some(account(1))).unwrap();
-        assert!(news.has_listeners());
+        assert!(events.subscribe(None).is_none() && events.subscribe(Some(account(99))).is_none());
+        drop(of_one_account);
+        let again = events.subscribe(Some(account(1))).unwrap();
+        assert!(events.has_listeners());
         drop((again, others));
-        assert!(!news.has_listeners());
+        assert!(!events.has_listeners());
     }
 }

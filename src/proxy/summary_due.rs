@@ -1,24 +1,23 @@
-//! Whether a request wants a summary of its conversation, and waits for one; whether its caution prompt does.
+//! Decides whether a summary is due with a request, and whether the request, or its caution prompt, waits for it.
 //!
-//! A caution prompt waits for a summary that is due, being made or taken over with the request, and the tools that
-//! would come with it wait too: a plan is made with the prompt first, and again without. Since when it waits stands
-//! in the session's state, so that the bound holds in any replica. The countdown waits for nothing.
+//! A caution prompt waits for a summary that is due, running or taken over with the request, and so do its tools: the
+//! request is planned with the prompt first, and again without. The session's state has the begin of the wait, so
+//! that its bound holds in every replica. The countdown never waits.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use super::{
-    answer_facts::{AnswerFacts, reported_tokens},
-    client_request::{FollowedConversation, SessionContext},
-    plan::PlannedRequest,
+    AnswerFacts, FollowedConversation, PlannedRequest, SessionContext,
+    answer_facts::reported_tokens,
 };
 use crate::{
     compaction::{self, BackoffSubject, choose_summary_model},
     guard::{self, Policy, Recall},
-    provider::breaker::BreakerState,
+    provider::{breaker::BreakerState, learnt_windows::wall_ms},
     session::InheritedSession,
 };
 
-/// Whose requests are to use a summary of the conversation.
+/// The session that uses a summary of the conversation; its account where there is no session yet.
 pub(super) fn summary_user(inherited: &InheritedSession) -> BackoffSubject {
     match inherited.state {
         Some(_) => BackoffSubject::Session(*inherited.session.as_bytes()),
@@ -33,40 +32,37 @@ pub(super) fn summary_account(inherited: &InheritedSession) -> BackoffSubject {
 
 /// Whether a summary may be begun with this request.
 pub(super) fn may_begin_summary(session: &SessionContext, planned: &PlannedRequest) -> bool {
-    planned.is_guarded()
-        && planned
-            .compaction
-            .may_begin(compacts_automatically(session, planned))
+    let is_automatic = compacts_automatically(session, planned);
+    planned.is_guarded() && planned.compaction.may_begin(is_automatic)
 }
 
-/// Whether a summary may be begun after the answer to this request, so that its body is kept. The
-/// estimate may be far off: where half of it is not past the threshold, no answer is expected to be.
+/// Whether a summary may begin after the answer to this request, so that its body is kept. The estimate may be off by
+/// half: below half of the threshold, no answer is expected to pass it.
 pub(super) fn may_begin_after_answer(session: &SessionContext, planned: &PlannedRequest) -> bool {
     let near = planned.expected_tokens() >= summary_threshold(session, planned) / 2;
     may_begin_summary(session, planned) && (planned.compaction.is_ordered() || near)
 }
 
-/// Whether the request and its answer are past the threshold together, as the next request will be:
-/// by the provider's count, or by the estimate where the provider reports none.
+/// Whether the request and its answer together, as the next request will have them, are past the threshold: by the
+/// provider's count, or by the estimate where it reports none.
 pub(super) fn answer_is_past_threshold(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
     answer: AnswerFacts<'_>,
 ) -> bool {
-    // The provider did not count all that was sent.
+    // The provider did not count the whole prompt.
     if answer.cut_in_silence {
         return false;
     }
-    let prompt = reported_tokens(answer.heard).unwrap_or_else(|| planned.expected_tokens());
-    let usage = answer.heard.usage;
-    let completion = usage.and_then(|usage| usage.completion_tokens);
+    let response = answer.response;
+    let prompt = reported_tokens(response).unwrap_or_else(|| planned.expected_tokens());
+    let completion = response.usage.and_then(|usage| usage.completion_tokens);
     let tokens = prompt.saturating_add(completion.unwrap_or(0));
     is_past_threshold(followed, planned, tokens)
 }
 
-/// Whether the request is to wait for a summary: one was ordered from outside, or the request
-/// would be cut anew, or it is past the threshold. For a job that an earlier request stopped
-/// waiting for, only a request that would be cut waits.
+/// Whether the request waits for a summary: one was ordered through the API, or the request would be cut anew, or it
+/// is past the threshold. For a job whose wait has timed out before, only a request that would be cut waits.
 pub(super) fn waits_for_summary(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -84,9 +80,8 @@ pub(super) fn waits_for_summary(
                     && is_past_threshold(followed, planned, planned.expected_tokens()))
 }
 
-/// Since when the caution prompt that is due with this request waits for a summary, in
-/// milliseconds since 1970; `None` where it does not wait. It waits for
-/// `compaction.timeout_ms` at most, in which a summary is made or fails.
+/// Since when a due caution prompt waits for a summary, in milliseconds since 1970; `None` where it does not wait. It
+/// waits for `compaction.timeout_ms` at most, in which a summary is made or fails.
 pub(super) fn caution_waits_since(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -96,23 +91,19 @@ pub(super) fn caution_waits_since(
     }
     let session = followed.session;
     let state = session.inherited.state.as_ref();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
-    let since = state.and_then(|state| state.caution_waits_since_ms);
-    let since = since.unwrap_or(now);
-    let most = session.app.config.compaction.timeout.as_millis();
-    // A clock that was set back must not prolong the wait.
-    (u128::from(now.abs_diff(since)) < most).then_some(since)
+    let now = wall_ms(SystemTime::now());
+    let since = state
+        .and_then(|state| state.caution_waits_since_ms)
+        .unwrap_or(now);
+    let limit = session.app.config.compaction.timeout.as_millis();
+    // The difference is absolute: a clock that was set back must not prolong the wait.
+    (u128::from(now.abs_diff(since)) < limit).then_some(since)
 }
 
-/// Whether a summary was taken over with this request, is being made, or will be begun with it;
-/// only where compaction is on and works. What a summary that was just taken over does to the
-/// level is known after this request's answer.
+/// Whether a summary was taken over with this request, is running, or will begin with it; only where compaction is on
+/// and works. The effect of a summary that was taken over shows in the level after this request's answer.
 fn expects_summary(followed: FollowedConversation<'_>, planned: &PlannedRequest) -> bool {
-    let FollowedConversation {
-        session,
-        conversation,
-    } = followed;
+    let (session, conversation) = (followed.session, followed.conversation);
     if !compacts_automatically(session, planned) {
         return false;
     }
@@ -140,21 +131,19 @@ fn expects_summary(followed: FollowedConversation<'_>, planned: &PlannedRequest)
             && is_due()
 }
 
-/// Whether summaries are made without an order: only where a source names the window.
+/// Whether summaries begin without an order: only where a source names the window.
 fn compacts_automatically(session: &SessionContext, planned: &PlannedRequest) -> bool {
     let wanted = planned.compaction.auto && planned.compaction.guards && planned.is_guarded();
     let known = planned.target.window.known_tokens().is_some();
     if wanted && !known {
-        session
-            .app
-            .summary_jobs
-            .warn_unknown_window(&planned.target);
+        let jobs = &session.app.summary_jobs;
+        jobs.warn_unknown_window(&planned.target);
     }
     wanted && known
 }
 
-/// Whether the guard makes a new cut with this request, beyond the summary: a summary that was
-/// taken over moves the cut as well, but nothing is lost by that.
+/// Whether the guard makes a new cut with this request, beyond the summary. A summary that was taken over moves the
+/// cut too, but loses nothing.
 fn is_cut_anew(planned: &PlannedRequest) -> bool {
     let cut = planned.plan.report.folded.is_some_and(|folded| folded.new);
     cut && planned.plan.memory.boundary() > planned.compaction.summary_boundary()
@@ -164,8 +153,8 @@ fn summary_threshold(session: &SessionContext, planned: &PlannedRequest) -> u32 
     compaction::compute_threshold(&planned.plan.report.budget, &session.app.config.compaction)
 }
 
-/// Whether so many tokens of this conversation are past the threshold, also without the old tool
-/// rounds that can be cleared: they need no summary.
+/// Whether so many tokens of this conversation are past the threshold, also without the old tool rounds that clearing
+/// would remove: these need no summary.
 fn is_past_threshold(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -176,7 +165,7 @@ fn is_past_threshold(
     tokens >= threshold && tokens.saturating_sub(clearable()) >= threshold
 }
 
-/// Tokens that clearing would free of the conversation as it went out.
+/// Tokens that clearing would remove from the conversation as it was sent.
 fn clearable_tokens(followed: FollowedConversation<'_>, planned: &PlannedRequest) -> u32 {
     let app = &followed.session.app;
     let mut settings = app.config.guard.clone();

@@ -1,4 +1,4 @@
-//! What a summary needs of a request, without the client's connection.
+//! The parts of a request that a summary job needs. They outlive the client's connection.
 
 use std::sync::Arc;
 
@@ -9,8 +9,7 @@ use http::{
 };
 
 use super::{
-    client_request::ClientRequest, fallbacks::PlacedRequest, outgoing::ChatHead,
-    summary_due::may_begin_after_answer,
+    ClientRequest, PlacedRequest, outgoing::ChatHead, summary_due::may_begin_after_answer,
 };
 use crate::{
     compaction::{SummaryClient, choose_summary_model},
@@ -21,16 +20,16 @@ use crate::{
     wire::Body,
 };
 
-/// Names a request, so that the same one is not carried out twice: the request for a summary is another.
+/// Prevents that a request is executed twice. The request for a summary is another one.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A conversation, and how the summary model is asked for its summary.
+/// A conversation, and the request head for the summary model.
 pub struct SummarySource {
     pub conversation: Arc<Conversation>,
     /// The summary model.
     pub target: Target,
     head: ChatHead,
-    /// Room for the body.
+    /// The body's share of the bytes in flight.
     _hold: Hold,
 }
 
@@ -40,23 +39,23 @@ impl SummaryClient for SummarySource {
         trace: &Trace,
         body: Bytes,
     ) -> Result<Response<Body>, UpstreamError> {
-        self.head
-            .send_chat(trace, &self.target, Rope::from(body))
-            .await
+        let body = Rope::from(body);
+        self.head.send_chat(trace, &self.target, body).await
     }
 }
 
-/// Keeps what a summary needs, where one may be begun after the answer to this request.
+/// Keeps what a summary needs, where one may begin after the answer to this request.
 pub fn keep_for_summary(request: &ClientRequest, placed: &PlacedRequest) -> Option<SummarySource> {
     let (session, planned) = (request.session.as_ref()?, placed.planned.as_deref()?);
     may_begin_after_answer(session, planned).then(|| summary_source(request, &placed.target))?
 }
 
-/// `None` where there is no conversation to follow, or no room for the body among the bytes in flight.
+/// `None` where there is no conversation to follow, or no room for the body among the bytes in flight. `chat`: the
+/// conversation's provider.
 ///
-/// SECURITY: what a client sends in its headers and its query is for the provider of its
-/// conversation, whose key may stand under any name there. No other provider gets it.
-pub(super) fn summary_source(request: &ClientRequest, own: &Target) -> Option<SummarySource> {
+/// SECURITY: the client's headers and query are for that provider, whose key may stand under any name there. Another
+/// provider does not get them.
+pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<SummarySource> {
     let followed = request.followed_conversation()?;
     let (app, conversation) = (&request.app, followed.conversation);
     let mut hold = app.inflight_bytes.begin_hold();
@@ -64,14 +63,14 @@ pub(super) fn summary_source(request: &ClientRequest, own: &Target) -> Option<Su
         return None;
     }
     let seed = followed.session.inherited.session.seed();
-    let target = choose_summary_model(&app.registry, &app.config.compaction, own, seed);
+    let target = choose_summary_model(&app.registry, &app.config.compaction, chat, seed);
     let provider = &target.provider;
     let (mut bare, ()) = Request::new(()).into_parts();
     if let Some(agent) = request.parts.headers.get(USER_AGENT) {
         bare.headers.insert(USER_AGENT, agent.clone());
     }
-    let same = provider.config.base_url == own.provider.config.base_url;
-    let parts = if same { &request.parts } else { &bare };
+    let same_provider = provider.config.base_url == chat.provider.config.base_url;
+    let parts = if same_provider { &request.parts } else { &bare };
     let mut head = ChatHead::new(app, parts, provider);
     let headers = &mut head.headers;
     headers.remove(IDEMPOTENCY_KEY);

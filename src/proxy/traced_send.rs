@@ -1,4 +1,4 @@
-//! Sending to a provider, as an attempt in the trace of whoever asks.
+//! Sends to a provider, as an attempt in the request's trace.
 
 use http::Response;
 
@@ -18,17 +18,16 @@ pub async fn send_traced(
     operation: Option<Operation>,
     mut outgoing: OutgoingRequest,
 ) -> Result<Response<Body>, UpstreamError> {
-    let attempt = trace.begin_attempt(
-        &provider.name,
+    let (base_url, model) = (
         provider.config.base_url.as_deref(),
-        operation,
         outgoing.model.as_deref(),
     );
+    let attempt = trace.begin_attempt(&provider.name, base_url, operation, model);
     attempt.inject_headers(&mut outgoing.headers);
     let sent = provider.send_request(outgoing).await;
     match &sent {
         Ok(answer) => attempt.record_answer(answer.status()),
-        Err(unsent) => attempt.record_failure(unsent.as_str()),
+        Err(error) => attempt.record_failure(error.as_str()),
     }
     sent
 }

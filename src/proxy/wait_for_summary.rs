@@ -1,21 +1,16 @@
 //! A request that waits for a summary before it is sent.
 //!
-//! The job runs apart from the request. A request whose wait is over, or whose client leaves, leaves the
-//! job running: the next request of the branch takes its outcome over, and the same request sent again
-//! waits for the same job.
+//! The job is independent of the request: it runs on where the wait times out or the client leaves. The next request
+//! of the branch takes its outcome over, and the same request sent again waits for the same job.
 //!
-//! A request waits where it is past the threshold by the estimate, or would be cut anew. What is summarised is the
-//! conversation as it would go out uncut. A job that was waited for in vain is waited for again only by a request
-//! that would be cut; a summary that was taken over moves the cut too, and is no reason to wait for another.
+//! `summary_due.rs` decides which requests wait. The summary is of the conversation as it would go out uncut.
 
 use std::time::Instant;
 
 use super::{
-    App,
+    App, ClientRequest, PlacedRequest, PlannedRequest,
     begin_summary::begin_summary_before,
-    client_request::ClientRequest,
-    fallbacks::PlacedRequest,
-    plan::{PlannedRequest, plan_with_summary},
+    plan::plan_with_summary,
     summary_due::{may_begin_summary, waits_for_summary},
     summary_source::summary_source,
 };
@@ -29,34 +24,31 @@ pub struct SummaryWait {
 }
 
 impl SummaryWait {
-    /// The outcome, if there is one in time. A proxy that shuts down waits for none.
+    /// The outcome, if it comes in time. A proxy that drains does not wait.
     async fn wait_for_outcome(self, app: &App) -> Option<JobOutcome> {
-        let end = app.drain_token();
+        let drain = app.drain_token();
         tokio::select! {
-            ended = tokio::time::timeout_at(self.until.into(), self.result) => match ended {
+            waited = tokio::time::timeout_at(self.until.into(), self.result) => match waited {
                 Ok(outcome) => outcome.ok(),
                 Err(_) => {
                     app.summary_jobs.mark_late(self.job);
                     None
                 }
             },
-            () = end.cancelled() => None,
+            () = drain.cancelled() => None,
         }
     }
 }
 
-/// Begins the summary that the request is to wait for, or finds the one that is being made; `None`
-/// where the request does not wait.
+/// Begins the summary that the request waits for, or joins the running job; `None` where the request does not wait.
 pub fn begin_summary_wait(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
 ) -> Option<SummaryWait> {
     let app = &request.app;
     let until = Instant::now() + app.config.compaction.wait;
-    let (followed, planned) = (
-        request.followed_conversation()?,
-        placed.planned.as_deref_mut()?,
-    );
+    let followed = request.followed_conversation()?;
+    let planned = placed.planned.as_deref_mut()?;
     if app.config.compaction.wait.is_zero() || !waits_for_summary(followed, planned) {
         return None;
     }
@@ -78,15 +70,14 @@ pub async fn wait_for_summary(
     placed: &mut PlacedRequest,
     wait: SummaryWait,
 ) {
-    let Some(outcome) = wait.wait_for_outcome(&request.app).await else {
-        return;
-    };
-    placed.change_plan(request, |followed, planned| {
-        plan_with_summary(followed, planned, &outcome)
-    });
+    if let Some(outcome) = wait.wait_for_outcome(&request.app).await {
+        placed.change_plan(request, |followed, planned| {
+            plan_with_summary(followed, planned, &outcome)
+        });
+    }
 }
 
-/// The job that the session's state names, where this process remembers the job.
+/// The job that the session's state names, if this process still has its result.
 fn running_job(app: &App, planned: &PlannedRequest) -> Option<(JobId, JobResult)> {
     let job = planned.compaction.job_id()?;
     Some((job, app.summary_jobs.find_result(job)?))

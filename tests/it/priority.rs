@@ -167,7 +167,7 @@ async fn the_log_tells_what_caps_take_once() {
     let (_, log) = process.wait_for_end().await;
     let told: Vec<Value> = log
         .lines()
-        .filter(|line| line.contains("what named texts and system text take"))
+        .filter(|line| line.contains("size of named texts and system text"))
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(told.len(), 1, "{log}");

@@ -1,6 +1,5 @@
-//! Planning a request for one provider: what recovery has due, the summary in use, and the guard's plan
-//! with both. [`plan_request`] makes a plan, and every other function makes another plan of one. Nothing is
-//! sent, and no state is stored.
+//! Plans a request for one provider: what recovery adds, the summary in use, and the guard's plan with both.
+//! [`plan_request`] makes a plan, and every other function makes another plan of one. Sends nothing, stores no state.
 
 mod plan_log;
 mod planned_request;
@@ -14,10 +13,8 @@ pub use self::{
     refit::{refit_request, remeasure_for_target},
 };
 use super::{
-    App,
-    client_request::{FollowedConversation, SessionContext},
+    App, FollowedConversation, GuardMode, SessionContext,
     recovery_step::{RecoveryRules, RecoveryStep},
-    request_options::GuardMode,
     summary_due::{caution_waits_since, summary_user},
 };
 use crate::{
@@ -30,7 +27,7 @@ use crate::{
     session::{InheritedSession, SessionState},
 };
 
-/// What the guard's part of a trace is called.
+/// The guard's span in a trace.
 const GUARD_SPAN: &str = "plimsoll.guard";
 
 /// Plans a request for `target`.
@@ -39,10 +36,7 @@ pub fn plan_request(
     target: &Target,
     compaction: CompactionStep,
 ) -> PlannedRequest {
-    let FollowedConversation {
-        session,
-        conversation,
-    } = followed;
+    let (session, conversation) = (followed.session, followed.conversation);
     let _child = session.notes.trace.begin_child(GUARD_SPAN);
     let begun = Instant::now();
     let (app, inherited) = (&session.app, &session.inherited);
@@ -77,27 +71,26 @@ pub fn plan_request(
     planned
 }
 
-/// Carries out the calls of an answer that called only the proxy's tools, and plans the request that follows.
+/// Executes the calls of an answer that called only the proxy's tools, and plans the request that follows.
 pub fn plan_next_turn(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
-    spoken: &AssistantTurn,
+    turn: &AssistantTurn,
 ) -> PlannedRequest {
     let session = followed.session;
     let _child = session.notes.trace.begin_child(GUARD_SPAN);
     let begun = Instant::now();
     let target = planned.target.clone();
     let policy = guard_policy(&session.app, &target);
-    planned
-        .recovery
-        .execute_tool_turn(followed.conversation, &policy, spoken);
+    let recovery = &mut planned.recovery;
+    recovery.execute_tool_turn(followed.conversation, &policy, turn);
     let mut planned = replan_request(followed, planned);
     planned.guard_took += begun.elapsed();
-    plan_log::log_tool_turn(session.inherited.session, &planned, spoken);
+    plan_log::log_tool_turn(session.inherited.session, &planned, turn);
     planned
 }
 
-/// Takes over the outcome of a summary, and plans with it where it is a summary.
+/// Takes over the outcome of a summary job, and plans with the summary where there is one.
 pub fn plan_with_summary(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
@@ -108,8 +101,10 @@ pub fn plan_with_summary(
     let begun = Instant::now();
     if planned.compaction.take_over(outcome) {
         if session.inherited.state.is_some() {
-            let user = summary_user(&session.inherited);
-            session.app.summary_jobs.mark_used(&user);
+            session
+                .app
+                .summary_jobs
+                .mark_used(&summary_user(&session.inherited));
         }
         planned = replan_request(followed, planned);
     }
@@ -117,7 +112,7 @@ pub fn plan_with_summary(
     planned
 }
 
-/// Plans without anything that recovery adds, for a provider that refuses it.
+/// Plans without recovery's additions, for a provider that refuses them.
 pub fn plan_without_additions(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
@@ -126,8 +121,8 @@ pub fn plan_without_additions(
     replan_request(followed, planned)
 }
 
-/// Plans without the prompt after a tool result, for a provider that refuses it; `None` where there is
-/// no such prompt that may be the reason.
+/// Plans without the prompt after a tool result, for a provider that refuses it; `None` where no such prompt can be
+/// the reason.
 pub fn plan_without_prompt_after_tool(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -135,52 +130,51 @@ pub fn plan_without_prompt_after_tool(
     let mut planned = planned.clone();
     let (target, conversation) = (&planned.target, followed.conversation);
     let profile = target.provider.config.profile;
-    if !planned
-        .recovery
-        .avoid_prompt_after_tool(conversation, profile)
-    {
+    let recovery = &mut planned.recovery;
+    if !recovery.avoid_prompt_after_tool(conversation, profile) {
         return None;
     }
+    let provider = &*target.provider.name;
     tracing::warn!(
-        session = %followed.session.inherited.session, provider = &*target.provider.name, model = target.model,
-        "a provider refuses a prompt after a tool result; prompts of this session go elsewhere"
+        session = %followed.session.inherited.session, provider, model = target.model,
+        "provider {provider} refuses a prompt after a tool result; this session places its prompts elsewhere"
     );
     Some(replan_request(followed, planned))
 }
 
-/// Plans with what recovery has decided by now and the summary in use; without the one, or the
-/// other, or both, where that cannot be carried out or does not fit.
+/// Plans with what recovery has decided by now and the summary in use; without the one, or the other, or both, where
+/// the plan is unsound or does not fit.
 fn replan_request(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
 ) -> PlannedRequest {
-    let best = |additions: Injections| plan_with_or_without_summary(followed, &planned, &additions);
-    let mut found = best(planned.recovery.collect_injections());
+    let plan_with = |added: Injections| plan_with_or_without_summary(followed, &planned, &added);
+    let (mut plan, mut summary_left_out) = plan_with(planned.recovery.collect_injections());
     let has_additions = planned.recovery.adds_anything();
     let session = followed.session.inherited.session;
     let mut withdraws = false;
-    if let Some(reason) = found.plan.report.stood_back {
+    if let Some(reason) = plan.report.stood_back {
         withdraws = true;
         if has_additions && let StandBackReason::Unsound(broken) = reason {
-            tracing::error!(%session, ?broken, "a plan with what recovery adds was unsound; the request goes on without");
-            found = best(Injections::default());
+            tracing::error!(%session, ?broken, "plan with recovery's additions is unsound; sending the request without them");
+            (plan, summary_left_out) = plan_with(Injections::default());
         }
-    } else if found.plan.report.over_budget && has_additions {
-        let without = best(Injections::default());
-        // What the proxy adds must not be what makes a request too large.
-        if !without.plan.report.over_budget {
+    } else if plan.report.over_budget && has_additions {
+        let without = plan_with(Injections::default());
+        // The proxy's additions must not be what makes a request too large.
+        if !without.0.report.over_budget {
             withdraws = true;
-            found = without;
+            (plan, summary_left_out) = without;
         }
     }
     if withdraws {
         planned.recovery.withdraw_all();
     }
-    if found.summary_left_out {
-        tracing::warn!(%session, "a summary could not stand in a request, which goes on without it");
+    if summary_left_out {
+        tracing::warn!(%session, "summary left out of the request: the plan with it is unsound or over budget");
     }
-    planned.compaction.left_out = found.summary_left_out;
-    planned.plan = found.plan;
+    planned.compaction.left_out = summary_left_out;
+    planned.plan = plan;
     planned.raw_sent = match planned.mode {
         GuardMode::Guard => planned.plan.report.raw_after,
         GuardMode::DryRun | GuardMode::Off => planned.plan.report.raw_before,
@@ -188,18 +182,13 @@ fn replan_request(
     planned
 }
 
-/// A plan, and whether it does without the summary in use.
-struct PlanChoice {
-    plan: Plan,
-    summary_left_out: bool,
-}
-
-/// The guard's plan with the summary in use, unless that is what is wrong with it.
+/// The guard's plan with the summary in use, or without it where only that is usable; and whether the summary was
+/// left out.
 fn plan_with_or_without_summary(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
     additions: &Injections,
-) -> PlanChoice {
+) -> (Plan, bool) {
     let policy = planned.build_policy(&followed.session.app);
     let plan = |summary| {
         let recall = Recall {
@@ -214,18 +203,10 @@ fn plan_with_or_without_summary(
     let summary = planned.compaction_memory().summary;
     let has_summary = summary.is_some();
     let with = plan(summary);
-    if has_summary && !is_usable(&with) {
-        let without = plan(None);
-        if is_usable(&without) {
-            return PlanChoice {
-                plan: without,
-                summary_left_out: true,
-            };
-        }
-    }
-    PlanChoice {
-        plan: with,
-        summary_left_out: false,
+    let without = (has_summary && !is_usable(&with)).then(|| plan(None));
+    match without.filter(is_usable) {
+        Some(without) => (without, true),
+        None => (with, false),
     }
 }
 
@@ -252,30 +233,29 @@ fn level_limits(
     target: &Target,
     recall: &Recall,
 ) -> HealthLimits {
-    let own = guard::session_budget(conversation, policy, recall).tokens;
-    target.compute_limits(policy.settings, Some(own))
+    let budget = guard::session_budget(conversation, policy, recall).tokens;
+    target.compute_limits(policy.settings, Some(budget))
 }
 
-/// What is known from before. A calibration is that of a model: another model begins anew.
+/// The guard's memory of earlier requests. A calibration holds for one model: another model begins anew.
 fn recall_for_target(app: &App, inherited: &InheritedSession, target: &Target) -> Recall {
     let mut recall = inherited.to_recall();
     if !is_same_model(inherited, target) {
-        recall.calibration = app
-            .ratios
-            .initial_calibration(&target.provider.name, &target.model);
+        let (provider, model) = (&target.provider.name, &target.model);
+        recall.calibration = app.ratios.initial_calibration(provider, model);
     }
     recall
 }
 
-/// Whether the generation before was of the same model of the same provider.
+/// Whether the previous generation was by the same model of the same provider.
 pub fn is_same_model(inherited: &InheritedSession, target: &Target) -> bool {
     inherited.state.as_ref().is_some_and(|state| {
         *state.model == *target.model && *state.provider == *target.provider.name
     })
 }
 
-/// Whether the request is better off with `larger`: it would be cut here, or soon, or its
-/// session has gone there and is still too long to come back for good.
+/// Whether the request should go to `larger`: its plan cuts, or soon would; or its session is there already, and too
+/// long to stay uncut here.
 pub fn wants_larger_model(
     inherited: &InheritedSession,
     planned: &PlannedRequest,
@@ -287,13 +267,11 @@ pub fn wants_larger_model(
     let report = &planned.plan.report;
     let cut = report.folded.is_some() || report.over_budget || report.course.is_some();
     let target = &planned.target;
-    let critical = |state: &SessionState| {
-        state.health == HealthLevel::Critical && is_same_model(inherited, target)
+    let half = target.window.tokens / 2;
+    let wants_larger = |state: &SessionState| {
+        let is_critical = state.health == HealthLevel::Critical;
+        is_critical && is_same_model(inherited, target)
+            || state.prompt_tokens > Some(half) && is_same_model(inherited, larger)
     };
-    let gone = |state: &SessionState| {
-        let half = target.window.tokens / 2;
-        is_same_model(inherited, larger) && state.prompt_tokens.is_some_and(|tokens| tokens > half)
-    };
-    let state = inherited.state.as_ref();
-    cut || state.is_some_and(|state| critical(state) || gone(state))
+    cut || inherited.state.as_ref().is_some_and(wants_larger)
 }

@@ -1,20 +1,19 @@
-//! What the log says of a plan: one line for each cut that is new, and for what recovery begins.
+//! Log lines of a plan: one for each new cut, and one for each action of recovery.
 
-use super::PlannedRequest;
 use crate::{
     guard::{self, Shortening},
-    proxy::{client_request::SessionContext, request_options::GuardMode},
+    proxy::{GuardMode, PlannedRequest, SessionContext},
     relay::AssistantTurn,
     session::SessionId,
 };
 
-/// Cuts of one request that are logged each by itself.
+/// Cuts of one request that have a log line each.
 const LOGGED_CUTS: usize = 20;
 
-/// Notes in the request's line of the log what is done to the request.
+/// Notes for the request's log line what the plan does.
 pub fn note_plan(session: &SessionContext, planned: &PlannedRequest) {
     let actions = planned.describe_actions(false);
-    // 0 where the guard did not look at the request.
+    // 0 where the guard did not read the request.
     let budget = planned.plan.report.budget.tokens;
     let mut facts = session.notes.facts();
     facts.session = Some(session.inherited.session.to_string());
@@ -23,13 +22,17 @@ pub fn note_plan(session: &SessionContext, planned: &PlannedRequest) {
     facts.budget_tokens = (budget > 0).then_some(budget);
 }
 
-/// What a plan begins, once it is known that it is the one that goes out.
+/// Logs what a plan begins. For the plan that is sent.
 pub fn log_plan(session: SessionId, planned: &PlannedRequest) {
     log_cuts(session, planned);
-    log_recovery(session, planned);
+    if planned.mode == GuardMode::Guard {
+        for action in planned.recovery.action_words() {
+            tracing::info!(%session, action, "recovery: {action}");
+        }
+    }
 }
 
-/// One line for each cut that is new with this request; those of before were logged then.
+/// Logs each cut that is new with this request.
 pub(super) fn log_cuts(session: SessionId, planned: &PlannedRequest) {
     let report = &planned.plan.report;
     if planned.mode != GuardMode::Guard {
@@ -57,9 +60,9 @@ pub(super) fn log_cuts(session: SessionId, planned: &PlannedRequest) {
             cleared.tokens
         );
     }
-    // What a new course leaves out is told with the course.
-    let cut = |folded: &guard::FoldReport| folded.new && !planned.recovery.begins_course();
-    if let Some(folded) = report.folded.filter(cut) {
+    // The fold of a new course is logged with the course.
+    let is_new_fold = |folded: &guard::FoldReport| folded.new && !planned.recovery.begins_course();
+    if let Some(folded) = report.folded.filter(is_new_fold) {
         let (messages, tokens) = (folded.messages, folded.tokens);
         let (kept, came) = (folded.kept, folded.came);
         tracing::warn!(
@@ -70,16 +73,16 @@ pub(super) fn log_cuts(session: SessionId, planned: &PlannedRequest) {
     }
     match report.stood_back {
         Some(guard::StandBackReason::Unsound(broken)) => tracing::error!(
-            %session, ?broken, "a plan of the guard was unsound; the request goes on as it came"
+            %session, ?broken, "guard plan is unsound; forwarding the request as it came"
         ),
         Some(guard::StandBackReason::Invalid(invalid)) => tracing::warn!(
-            %session, %invalid, "a conversation came in invalid and goes on as it came"
+            %session, %invalid, "conversation is invalid; forwarding the request as it came: {invalid}"
         ),
         _ => {}
     }
 }
 
-/// One line for what named texts and system text take, where that is new.
+/// Logs the size of named texts and system text, where that is new.
 fn log_texts(session: SessionId, planned: &PlannedRequest) {
     let texts = &planned.plan.report.texts;
     if texts.new && texts.has_content() {
@@ -87,30 +90,18 @@ fn log_texts(session: SessionId, planned: &PlannedRequest) {
         tracing::info!(
             %session, capped = count(Shortening::Capped), left_out = count(Shortening::LeftOut),
             trimmed = count(Shortening::Trimmed), over = texts.system.is_over_limit(),
-            "what named texts and system text take: {texts}"
+            "size of named texts and system text: {texts}"
         );
     }
 }
 
-/// One line for what recovery began with this request.
-fn log_recovery(session: SessionId, planned: &PlannedRequest) {
-    if planned.mode != GuardMode::Guard {
-        return;
-    }
-    for action in planned.recovery.action_words() {
-        tracing::info!(%session, action, "recovery acts on a session: {action}");
-    }
-}
-
-/// One line for a turn that the client does not see.
-pub(super) fn log_tool_turn(session: SessionId, planned: &PlannedRequest, spoken: &AssistantTurn) {
-    let (calls, reminders) = (
-        spoken.proxy_calls.len(),
-        planned.recovery.memory().reminders.notes().len(),
-    );
+/// Logs a round of the tool loop, which the client does not see.
+pub(super) fn log_tool_turn(session: SessionId, planned: &PlannedRequest, turn: &AssistantTurn) {
+    let memory = planned.recovery.memory();
+    let (calls, reminders) = (turn.proxy_calls.len(), memory.reminders.notes().len());
     tracing::info!(
-        %session, calls, reminders, course = planned.recovery.memory().course_number(),
-        "a round of our own tools; calls: {calls}, reminders now: {reminders}"
+        %session, calls, reminders, course = memory.course_number(),
+        "tool loop: proxy-executed calls: {calls}, reminders now: {reminders}"
     );
 }
 

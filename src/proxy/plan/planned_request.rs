@@ -1,4 +1,4 @@
-//! A request as it is planned for one provider: what goes out, and what is remembered of it if it is answered.
+//! A request as planned for one provider: its edits, and the memory to store if it is answered.
 
 use std::time::Duration;
 
@@ -9,35 +9,33 @@ use crate::{
     guard::{AnswerCap, Plan, Policy, Recall, injections::Injections},
     health::limits::HealthLimits,
     provider::{Target, learnt_windows::RefusedPrompt, overflow::Overflow},
-    proxy::{App, recovery_step::RecoveryStep, request_options::GuardMode},
+    proxy::{App, GuardMode, recovery_step::RecoveryStep},
     relay::AnswerFilter,
 };
 
-/// What came of planning: a value, of which the functions of [`super`] make another one where another request
-/// is to be sent.
+/// The result of planning. The functions of [`super`] make another one of it where another request is to be sent.
 #[derive(Clone)]
 pub struct PlannedRequest {
-    /// The provider and the model that it is planned for.
     pub target: Target,
     /// The prompt sizes at which the level of the session changes.
     pub limits: HealthLimits,
     pub mode: GuardMode,
-    /// From before, without what the proxy adds.
+    /// The guard's memory of earlier requests, without the proxy's additions.
     pub recall: Recall,
     pub recovery: RecoveryStep,
     pub compaction: CompactionStep,
-    /// The caution prompt that is due waits for a summary, since then: milliseconds since 1970.
+    /// Since when a due caution prompt waits for a summary, in milliseconds since 1970.
     pub caution_waits_since_ms: Option<u64>,
     pub plan: Plan,
     /// Raw tokens of the request as it goes out.
     pub raw_sent: u32,
     pub guard_took: Duration,
-    /// Times that the request was fitted anew, because the provider refused it as too long.
+    /// Times that the request was fitted anew after an overflow.
     pub refits: u32,
 }
 
 impl PlannedRequest {
-    /// The edits to carry out.
+    /// The edits to apply to the request.
     pub fn request_edits(&self) -> Edits {
         match self.mode {
             GuardMode::Guard => self.plan.edits.clone(),
@@ -45,7 +43,7 @@ impl PlannedRequest {
         }
     }
 
-    /// What is to be taken out of the answer, since the proxy asked for it.
+    /// What is taken out of the answer, since the proxy asked for it.
     pub fn answer_filter(&self) -> AnswerFilter {
         match self.mode {
             GuardMode::Guard => self.recovery.answer_filter(),
@@ -75,14 +73,14 @@ impl PlannedRequest {
     pub fn compaction_memory(&self) -> compaction::CompactionMemory {
         let mut memory = self.compaction.memory_after();
         if self.recovery.begins_course() {
-            // What a course leaves out is not told again.
+            // A new course leaves out what the summary is about.
             memory.summary = None;
             memory.job = None;
         }
         memory
     }
 
-    /// What the request is measured against, with the places for prompts that its provider takes.
+    /// The policy for this request, with the placement of prompts that its provider accepts.
     pub fn build_policy<'a>(&'a self, app: &'a App) -> Policy<'a> {
         let policy = guard_policy(app, &self.target);
         Policy {
@@ -91,23 +89,21 @@ impl PlannedRequest {
         }
     }
 
-    /// Tokens expected of the request as it goes out.
+    /// Tokens that the provider is expected to count in the request as it is sent.
     pub fn expected_tokens(&self) -> u32 {
         match self.mode {
             GuardMode::Guard => self.plan.report.expected,
-            GuardMode::DryRun | GuardMode::Off => {
-                self.recall.calibration.to_expected_tokens(self.raw_sent)
-            }
+            _ => self.recall.calibration.to_expected_tokens(self.raw_sent),
         }
     }
 
-    /// Whether the request goes out with a lower answer cap than was asked for.
+    /// Whether the request is sent with a lower answer cap than the client's.
     pub fn lowers_cap(&self) -> bool {
         let cap = self.plan.report.answer_cap;
         cap.is_some_and(AnswerCap::is_lowered)
     }
 
-    /// Whether the answer cap can go below what was sent.
+    /// Whether the answer cap can go below the one that was sent.
     pub fn may_lower_cap(&self) -> bool {
         let report = &self.plan.report;
         let sent = report.answer_cap.map_or(0, |cap| cap.sent);
@@ -126,8 +122,8 @@ impl PlannedRequest {
         }
     }
 
-    /// Tokens that were left out of the request as it came, where its client is to read them in the
-    /// usage: an estimate, in the provider's tokens.
+    /// Tokens cut from the client's request, where the client is to read them in the usage: an estimate, in the
+    /// provider's tokens.
     pub fn left_out_tokens(&self, usage: UsageMode) -> Option<u32> {
         let report = &self.plan.report;
         if usage == UsageMode::AsSent || !self.is_guarded() {
@@ -139,8 +135,7 @@ impl PlannedRequest {
         u32::try_from(tokens).ok().filter(|&tokens| tokens > 0)
     }
 
-    /// What is done to the request, as the header and the log say it. `cut_in_silence`: and what its provider
-    /// did to it.
+    /// What was done to the request, as header and log have it. `cut_in_silence`: its provider truncated it silently.
     pub fn describe_actions(&self, cut_in_silence: bool) -> String {
         let mut words = self.recovery.action_words();
         words.extend(self.compaction.list_actions().map(str::to_owned));
@@ -164,7 +159,7 @@ impl PlannedRequest {
     }
 }
 
-/// What a request to `target` is measured against.
+/// The guard's policy for a request to `target`.
 pub fn guard_policy<'a>(app: &'a App, target: &'a Target) -> Policy<'a> {
     Policy {
         profile: target.provider.config.profile,

@@ -1,17 +1,19 @@
-//! A request that turned out too long for its provider: planned again, for a smaller window.
+//! Plans a request again for a smaller window, after its provider refused it as too long.
 
 use std::time::Instant;
 
 use super::{
-    GUARD_SPAN, PlannedRequest, guard_policy, level_limits, plan_log::log_cuts,
-    plan_without_additions, replan_request,
+    GUARD_SPAN, guard_policy, level_limits, plan_log::log_cuts, plan_without_additions,
+    replan_request,
 };
-use crate::{provider::Target, proxy::client_request::FollowedConversation};
+use crate::{
+    provider::Target,
+    proxy::{FollowedConversation, PlannedRequest},
+};
 
-/// Plans for a window that turned out smaller; `target` has it. `counted`: the request as it was
-/// refused, in the provider's tokens. Where that changes nothing, plans without the tools and the
-/// prompt that recovery adds, and then without anything that it adds. `None` where neither the request nor the
-/// answer that it asks for gets smaller.
+/// Plans for the window of `target`, which turned out smaller. `counted`: the provider's count of the refused
+/// request. Where that changes nothing, plans without recovery's tools and prompt, and then without any of its
+/// additions. `None` where neither the request nor its answer cap gets smaller.
 pub fn refit_request(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
@@ -48,7 +50,7 @@ pub fn refit_request(
     Some(planned)
 }
 
-/// The window is another than was thought: levels go by it from here on.
+/// Sets another target, or another window of it, and the levels that follow from it.
 pub fn remeasure_for_target(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,

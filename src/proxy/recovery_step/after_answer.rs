@@ -1,4 +1,4 @@
-//! What an answer changes: its calls of the proxy's tools are executed and recorded, and the clock advances.
+//! Recovery after an answer: executes and records its proxy-executed calls, and advances the clock.
 
 use super::{
     RecoveryStep,
@@ -16,7 +16,7 @@ use crate::{
     recovery::{RecoveryMemory, clock::GenerationEvents, tool},
 };
 
-/// Tokens of all calls to the provider that one request made.
+/// Tokens of all calls to the provider for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BilledTokens {
     pub prompt_tokens: u32,
@@ -33,62 +33,57 @@ impl BilledTokens {
 }
 
 impl RecoveryStep {
-    /// An answer was for us alone: carries out its calls, and records the round.
+    /// Executes the calls of an answer that called only the proxy's tools, and records the round.
     pub fn execute_tool_turn(
         &mut self,
         conversation: &Conversation,
         policy: &Policy<'_>,
-        spoken: &AssistantTurn,
+        turn: &AssistantTurn,
     ) {
         self.rounds = self.rounds.saturating_add(1);
-        self.billed.add_usage(spoken.usage);
+        self.billed.add_usage(turn.usage);
         if self.adds_nothing {
-            // It calls what it was not even offered, and would do so again.
+            // The model calls tools that it was not offered, and would do so again.
             self.rounds = self.max_rounds.saturating_add(1);
             return;
         }
-        let format = self.format;
-        let mut said = vec![InjectedMessage {
-            by: InjectedAuthor::Model {
-                calls: spoken.proxy_calls.len() as u32,
-            },
-            json: keep_answer(format, spoken),
+        let (format, reminders) = (self.format, &mut self.memory.reminders);
+        let calls = turn.proxy_calls.len() as u32;
+        let mut messages = vec![InjectedMessage {
+            by: InjectedAuthor::Model { calls },
+            json: keep_answer(format, turn),
         }];
-        let mut clear = false;
-        if let Some(package) = &spoken.package {
-            self.memory.reminders.keep_package(&package.text);
+        if let Some(package) = &turn.package {
+            reminders.keep_package(&package.text);
         }
-        if spoken.proxy_calls.is_empty() {
-            let go_on = self.prompts.continue_prompt(self.language);
-            said.push(InjectedMessage {
+        let mut clear = false;
+        if calls == 0 {
+            let text = text::escape_text(self.prompts.continue_prompt(self.language));
+            messages.push(InjectedMessage {
                 by: InjectedAuthor::User,
-                json: format
-                    .text_item(Author::User, &text::escape_text(go_on))
-                    .into(),
+                json: format.text_item(Author::User, &text).into(),
             });
         } else {
-            let executed =
-                tool::execute_calls(format, &spoken.proxy_calls, &mut self.memory.reminders);
+            let executed = tool::execute_calls(format, &turn.proxy_calls, reminders);
             clear = executed.clear;
-            said.extend(executed.results.into_iter().map(|json| InjectedMessage {
-                by: InjectedAuthor::Tool,
-                json,
-            }));
+            let by = InjectedAuthor::Tool;
+            let results = executed.results.into_iter();
+            messages.extend(results.map(|json| InjectedMessage { by, json }));
         }
-        // One new course a request: to another clear the model must see an answer, or it asks for
-        // the same again. So it is where the conversation cannot be divided.
-        if clear && !self.did.cleared {
+        // One new course a request: the model must see the result of another clear, or it would repeat the call. So
+        // must it where the conversation cannot be divided.
+        if clear && !self.events.cleared {
             self.begin_course(conversation, policy);
-            if self.did.cleared {
+            if self.events.cleared {
                 return;
             }
         }
-        self.push_record(InjectionContent::Round(said));
+        self.push_record(InjectionContent::Round(messages));
     }
 
-    /// The last answer of the request is over.
+    /// Records the last answer of the request.
     pub fn finish_answer(&mut self, last: &AssistantTurn, before: PrecedingText) {
-        // An answer of our own making costs nothing.
+        // An answer that the proxy made itself costs nothing.
         if !self.is_exhausted() {
             self.billed.add_usage(last.usage);
         }
@@ -109,22 +104,18 @@ impl RecoveryStep {
             });
         }
         if !last.proxy_calls.is_empty() && last.client_calls > 0 {
-            let executed =
-                tool::execute_calls(self.format, &last.proxy_calls, &mut self.memory.reminders);
+            let (format, calls) = (self.format, &last.proxy_calls);
+            let executed = tool::execute_calls(format, calls, &mut self.memory.reminders);
             self.memory.clear_due |= executed.clear;
             self.push_record(InjectionContent::Calls {
                 client_calls: last.client_calls,
-                calls: last
-                    .proxy_calls
-                    .iter()
-                    .map(|call| keep_call(self.format, call))
-                    .collect(),
+                calls: calls.iter().map(|call| keep_call(format, call)).collect(),
                 results: executed.results,
             });
         }
     }
 
-    /// What is remembered after a generation of that level; `cut`: the guard made a new cut.
+    /// The memory after a generation of that level. `cut`: the guard made a new cut.
     pub fn memory_after(
         &self,
         level: HealthLevel,
@@ -132,21 +123,23 @@ impl RecoveryStep {
         folded_until: Option<u32>,
     ) -> RecoveryMemory {
         let mut memory = self.memory.clone();
-        // What was folded away is put back no more.
-        memory.records.retain(|record| match record.what {
-            InjectionContent::Prompt(_) | InjectionContent::Round(_) => {
-                folded_until.is_none_or(|at| record.place > at)
-            }
-            _ => folded_until.is_none_or(|at| record.place >= at),
-        });
+        // Records inside a fold are put back no more.
+        if let Some(folded_until) = folded_until {
+            memory.records.retain(|record| match record.what {
+                InjectionContent::Prompt(_) | InjectionContent::Round(_) => {
+                    record.place > folded_until
+                }
+                _ => record.place >= folded_until,
+            });
+        }
         if self.may_begin {
-            let did = GenerationEvents { cut, ..self.did };
-            memory.clock = memory.clock.advance_after(level, did, self.pace);
+            let events = GenerationEvents { cut, ..self.events };
+            memory.clock = memory.clock.advance_after(level, events, self.pace);
         }
         memory
     }
 
-    /// Tokens of all calls, where there was more than one.
+    /// Tokens of all calls to the provider, where there was more than one.
     pub fn billed_tokens(&self) -> Option<BilledTokens> {
         (self.rounds > 0).then_some(self.billed)
     }

@@ -1,4 +1,4 @@
-//! What is kept of the model's own words, to be sent again: bounded, and valid in its format.
+//! The model's messages and calls, kept to be sent again: bounded, and valid in their format.
 
 use crate::{
     conversation::Format,
@@ -11,9 +11,9 @@ const MAX_ANSWER_BYTES: usize = 48 << 10;
 /// Bytes of a call's arguments that are kept to be sent again: a reminder holds far less.
 const MAX_ARGUMENT_BYTES: usize = 24 << 10;
 
-/// What the model said in a turn, as an item of the next request.
-pub(super) fn keep_answer(format: Format, spoken: &AssistantTurn) -> Box<str> {
-    format.answer_item(spoken, MAX_ANSWER_BYTES, MAX_ARGUMENT_BYTES)
+/// The model's message of a turn, as an item of the next request.
+pub(super) fn keep_answer(format: Format, turn: &AssistantTurn) -> Box<str> {
+    format.answer_item(turn, MAX_ANSWER_BYTES, MAX_ARGUMENT_BYTES)
 }
 
 pub(super) fn keep_call(format: Format, call: &ProxyToolCall) -> InjectedCall {
@@ -23,13 +23,12 @@ pub(super) fn keep_call(format: Format, call: &ProxyToolCall) -> InjectedCall {
     }
 }
 
-/// Whether a record has calls of proxy-executed tools in it.
 pub(super) fn has_proxy_calls(record: &InjectionRecord) -> bool {
     match &record.what {
         InjectionContent::Calls { .. } => true,
-        InjectionContent::Round(said) => said
+        InjectionContent::Round(messages) => messages
             .iter()
-            .any(|said| matches!(said.by, InjectedAuthor::Model { calls } if calls > 0)),
+            .any(|message| matches!(message.by, InjectedAuthor::Model { calls } if calls > 0)),
         _ => false,
     }
 }

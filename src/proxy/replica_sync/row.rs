@@ -1,8 +1,8 @@
-//! How what is shared is named and written in the store.
+//! Names and encoding of shared values in the store.
 //!
-//! A name is a letter for what it is, a digest of where the provider is, the length of its name, that
-//! name, and the model's: what was learnt at one address holds at no other. A value is a version byte and a
-//! compact encoding of its stamp and what was learnt.
+//! A name is a letter for the kind of value, a digest of the provider's address, the length of its name, that name,
+//! and the model's: a lesson holds at one address only. A value is a version byte and a compact encoding of its stamp
+//! and the lesson.
 
 use std::time::SystemTime;
 
@@ -18,22 +18,21 @@ use crate::provider::{
 /// First byte of every value; changes with the meaning of any byte after it.
 const VERSION: u8 = 1;
 
-/// A ratio is published where it moved by this part, and within [`NOW_AND_THEN_MS`] of the last time only where it
+/// A ratio is published where it moved by this part, and within [`RECENT_MS`] of the last publication only where it
 /// moved by [`MOVED_FAR`]: every publication makes all replicas read.
 const MOVED: f64 = 0.005;
 const MOVED_FAR: f64 = 0.05;
-const NOW_AND_THEN_MS: u64 = 5_000;
+const RECENT_MS: u64 = 5_000;
 
-/// The letters that names begin with.
+/// The first letter of a name.
 pub(super) const WINDOW: u8 = b'w';
 pub(super) const RATIO: u8 = b'r';
 
 /// The name of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RowName {
-    /// What is said of the model.
+    /// The kind of value.
     pub(super) letter: u8,
-    /// Digest of where the provider is.
     pub(super) address_digest: u64,
     pub(super) provider: Box<str>,
     pub(super) model: Box<str>,
@@ -42,13 +41,12 @@ pub(super) struct RowName {
 /// What was learnt of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SharedFact {
-    /// What refusals taught of its window.
     Window(Lessons),
-    /// Its tokens over ours.
+    /// The provider's tokens over the guard's raw tokens.
     Ratio(f64),
 }
 
-/// A published value, and when it was published: by the wall clock, and later than all values before it.
+/// A published value. Its stamp follows the wall clock, and is later than those of all values before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct StampedFact {
     pub(super) at_ms: u64,
@@ -65,12 +63,12 @@ impl RowName {
         }
     }
 
-    /// Whether it is about that provider, where it is now.
+    /// Whether it is about that provider at its present address.
     pub(super) fn is_about(&self, provider: &Provider) -> bool {
         *self.provider == *provider.name && self.address_digest == digest_address(provider)
     }
 
-    /// `None`: a provider's name of that length cannot be written.
+    /// `None`: the provider's name is too long.
     pub(super) fn to_bytes(&self) -> Option<Bytes> {
         let length = u16::try_from(self.provider.len()).ok()?.to_be_bytes();
         let parts = [
@@ -106,19 +104,19 @@ impl SharedFact {
         }
     }
 
-    /// Whether it is far enough from what was published.
+    /// Whether it differs enough from the published value.
     pub(super) fn is_worth_publishing(
         &self,
         published: Option<&StampedFact>,
         now: SystemTime,
     ) -> bool {
         match (self, published.map(|published| published.learnt)) {
-            (Self::Window(lessons), Some(Self::Window(told))) => lessons.is_news(&told),
+            (Self::Window(lessons), Some(Self::Window(known))) => lessons.is_news(&known),
             (Self::Window(lessons), _) => lessons.is_news(&Lessons::default()),
-            (Self::Ratio(ratio), Some(Self::Ratio(told))) => {
+            (Self::Ratio(ratio), Some(Self::Ratio(known))) => {
                 let at_ms = published.map_or(0, |published| published.at_ms);
-                let recent = wall_ms(now).saturating_sub(at_ms) < NOW_AND_THEN_MS;
-                (ratio / told - 1.0).abs() > if recent { MOVED_FAR } else { MOVED }
+                let is_recent = wall_ms(now).saturating_sub(at_ms) < RECENT_MS;
+                (ratio / known - 1.0).abs() > if is_recent { MOVED_FAR } else { MOVED }
             }
             (Self::Ratio(_), _) => true,
         }
@@ -126,7 +124,7 @@ impl SharedFact {
 }
 
 impl StampedFact {
-    /// With a stamp that is later than that of what was published before.
+    /// Stamps a value later than the published one.
     pub(super) fn stamp_after(
         published: Option<&Self>,
         learnt: SharedFact,
@@ -150,15 +148,15 @@ impl StampedFact {
         .into()
     }
 
-    /// `None`: a later release wrote it, or nobody did.
+    /// `None`: a later release wrote it, or it is no such value.
     pub(super) fn from_bytes(letter: u8, value: &[u8]) -> Option<Self> {
         fn decode_value<T: DeserializeOwned>(
             value: &[u8],
             learnt: fn(T) -> SharedFact,
         ) -> Option<StampedFact> {
             let rest = value.strip_prefix(&[VERSION])?;
-            let ((at_ms, what), rest) = postcard::take_from_bytes(rest).ok()?;
-            let learnt = learnt(what);
+            let ((at_ms, fact), rest) = postcard::take_from_bytes(rest).ok()?;
+            let learnt = learnt(fact);
             rest.is_empty().then_some(StampedFact { at_ms, learnt })
         }
         match letter {
@@ -183,14 +181,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_moves_are_told_now_and_then() {
-        let told = StampedFact {
+    fn small_moves_of_a_ratio_are_published_rarely() {
+        let published = StampedFact {
             at_ms: 1_000_000,
             learnt: SharedFact::Ratio(1.0),
         };
         let moved = |ratio, ms| {
             let now = UNIX_EPOCH + Duration::from_millis(ms);
-            SharedFact::Ratio(ratio).is_worth_publishing(Some(&told), now)
+            SharedFact::Ratio(ratio).is_worth_publishing(Some(&published), now)
         };
         assert!(!moved(1.004, 9_000_000));
         assert!(moved(1.006, 9_000_000));
@@ -200,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_spelled_as_every_release_spells_them() {
+    fn the_encoding_of_values_is_stable() {
         let ratio = StampedFact {
             at_ms: 300,
             learnt: SharedFact::Ratio(1.5),
@@ -223,13 +221,13 @@ mod tests {
         #[test]
         fn names_are_read_as_written(
             provider: String,
-            place: u64,
+            address_digest: u64,
             model: String,
             letter: u8,
         ) {
             let name = RowName {
                 letter,
-                address_digest: place,
+                address_digest,
                 provider: provider.into(),
                 model: model.into(),
             };

@@ -14,7 +14,7 @@ use crate::{
 };
 
 const WITHIN: Duration = Duration::from_millis(50);
-/// Where the built-in provider is.
+/// Digest of the built-in provider's address.
 const HERE: u64 = 0x2d06_8005_38d3_94c2;
 
 /// One process.
@@ -66,17 +66,17 @@ impl Replica {
 
     fn accept(&self, tokens: u32) {
         let learnt = &self.registry.learnt;
-        learnt.record_accepted_prompt(&self.place(), "m", tokens, SystemTime::now());
+        learnt.record_accepted_prompt(&self.endpoint(), "m", tokens, SystemTime::now());
     }
 
-    fn place(&self) -> Arc<str> {
+    fn endpoint(&self) -> Arc<str> {
         Arc::clone(&self.registry.find_provider("simulated").unwrap().endpoint)
     }
 
     fn window(&self) -> Option<u32> {
         let learnt = &self.registry.learnt;
         learnt
-            .find_bounds(&self.place(), "m", SystemTime::now())
+            .find_bounds(&self.endpoint(), "m", SystemTime::now())
             .window
     }
 
@@ -86,10 +86,10 @@ impl Replica {
 }
 
 /// The name of a row about the model `m`.
-fn name(letter: u8, place: u64, provider: &str) -> Bytes {
+fn name(letter: u8, address_digest: u64, provider: &str) -> Bytes {
     let name = RowName {
         letter,
-        address_digest: place,
+        address_digest,
         provider: provider.into(),
         model: "m".into(),
     };
@@ -111,7 +111,7 @@ fn pair() -> (Arc<MemoryStore>, Replica, Replica) {
 }
 
 #[tokio::test]
-async fn what_one_learns_the_other_knows() {
+async fn lessons_reach_other_replicas() {
     let (_, one, other) = pair();
     one.refuse(16_000);
     one.ratios.learn_ratio("simulated", "m", 10_000, 13_000);
@@ -120,7 +120,7 @@ async fn what_one_learns_the_other_knows() {
     assert_eq!((other.window(), other.ratio()), (Some(16_000), Some(1.3)));
     // Nothing new: nothing is read.
     assert!(!other.pull().await);
-    // What was learnt twice is told once.
+    // A lesson that two replicas have is published once.
     let version = other.replica_sync.store.shared_version();
     other.publish().await;
     one.publish().await;
@@ -128,7 +128,7 @@ async fn what_one_learns_the_other_knows() {
 }
 
 #[tokio::test]
-async fn what_was_learnt_outlives_the_process() {
+async fn lessons_outlive_the_process() {
     let store = store();
     let before = Replica::new(&store);
     before.refuse(16_000);
@@ -140,12 +140,12 @@ async fn what_was_learnt_outlives_the_process() {
 }
 
 #[tokio::test]
-async fn what_was_told_of_a_provider_is_heard_when_it_comes_back() {
+async fn lessons_return_with_a_provider_that_is_configured_again() {
     let (_, one, other) = pair();
     one.refuse(16_000);
     one.publish().await;
     other.pull().await;
-    other.registry.learnt.forget_endpoint(&other.place());
+    other.registry.learnt.forget_endpoint(&other.endpoint());
     assert!(!other.pull().await);
     other.replica_sync.pull_again();
     assert!(other.pull().await);
@@ -153,7 +153,7 @@ async fn what_was_told_of_a_provider_is_heard_when_it_comes_back() {
 }
 
 #[tokio::test]
-async fn what_is_disproved_is_forgotten_by_all() {
+async fn disproved_lessons_are_dropped_by_all_replicas() {
     let (_, one, other) = pair();
     one.refuse(16_000);
     one.publish().await;
@@ -163,7 +163,7 @@ async fn what_is_disproved_is_forgotten_by_all() {
     other.publish().await;
     assert!(one.pull().await);
     assert_eq!(one.window(), None);
-    // Nor is it believed by one that was just told otherwise by its own provider.
+    // A replica whose provider has just disproved it ignores it too.
     let third = Replica::new(&store());
     third.accept(30_000);
     let at_ms = wall_ms(SystemTime::now()) - 1_000;
@@ -175,27 +175,27 @@ async fn what_is_disproved_is_forgotten_by_all() {
         }),
         ..Lessons::default()
     };
-    let told = stamped(at_ms, SharedFact::Window(lessons));
+    let value = stamped(at_ms, SharedFact::Window(lessons));
     let name = name(WINDOW, HERE, "simulated");
     let store = Arc::clone(&third.replica_sync.store);
-    store.publish_shared(&name, told).await.unwrap();
+    store.publish_shared(&name, value).await.unwrap();
     assert!(third.pull().await);
     assert_eq!(third.window(), None);
-    // And the others hear of that with its next answer.
+    // Its next answer publishes that.
     let version = store.shared_version();
     third.replica_sync.publish(&third.registry, WITHIN).await;
     assert!(store.shared_version() > version);
 }
 
 #[tokio::test]
-async fn a_ratio_is_told_when_it_moved() {
+async fn a_ratio_is_published_when_it_moved() {
     let (_, one, other) = pair();
-    for (reported, told) in [(12_000, 1.2), (12_020, 1.2), (16_000, 1.28)] {
+    for (reported, expected) in [(12_000, 1.2), (12_020, 1.2), (16_000, 1.28)] {
         one.ratios.learn_ratio("simulated", "m", 10_000, reported);
         one.publish().await;
         other.pull().await;
         let pulled = other.ratio().unwrap();
-        assert!((pulled - told).abs() < 0.001, "{pulled} for {told}");
+        assert!((pulled - expected).abs() < 0.001, "{pulled} for {expected}");
     }
 }
 
@@ -208,7 +208,7 @@ fn let_the_clock_move() {
 }
 
 #[tokio::test]
-async fn the_newest_wins_whatever_the_clocks_say() {
+async fn the_newest_lesson_wins_whatever_the_clocks_say() {
     let (store, one, other) = pair();
     one.refuse(16_000);
     one.publish().await;
@@ -228,7 +228,7 @@ async fn the_newest_wins_whatever_the_clocks_say() {
     one.pull().await;
     assert_eq!(one.replica_sync.lock_state().published.len(), 1);
     assert_eq!(one.window(), None);
-    // What is older than what is known is told again.
+    // A value older than the known one makes the replica publish again.
     let_the_clock_move();
     one.refuse(12_000);
     one.publish().await;
@@ -242,7 +242,7 @@ async fn the_newest_wins_whatever_the_clocks_say() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_passed_over() {
+async fn unreadable_values_are_ignored() {
     let (store, one, _) = pair();
     let window = name(WINDOW, HERE, "simulated");
     let ahead = stamped(u64::MAX, SharedFact::Ratio(1.5));
@@ -272,14 +272,13 @@ async fn what_cannot_be_read_is_passed_over() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_told_is_told_later() {
+async fn unpublished_lessons_are_published_later() {
     let store = store();
     let one = Replica::new(&store);
     one.refuse(16_000);
     one.replica_sync.mark_changed("simulated", "m");
     // Dropped before it is done.
-    let told = one.replica_sync.publish(&one.registry, WITHIN);
-    drop(told);
+    drop(one.replica_sync.publish(&one.registry, WITHIN));
     let long = "m".repeat(MAX_SHARED_NAME_BYTES);
     one.ratios.learn_ratio("simulated", &long, 10_000, 13_000);
     one.replica_sync.mark_changed("simulated", &long);

@@ -1,19 +1,15 @@
-//! What is kept of a generation for who looks on: in its session's state, in the metrics, in the log.
-//! Nothing is decided by it.
+//! Statistics of a generation: in its session's state, the metrics and the log. No decision depends on them.
 
 use crate::{
     guard::estimate::Calibration,
     health::Health,
-    proxy::{
-        answer_facts::reported_tokens, client_request::SessionContext, plan::PlannedRequest,
-        request_options::GuardMode,
-    },
+    proxy::{GuardMode, PlannedRequest, SessionContext, answer_facts::reported_tokens},
     relay::ResponseSummary,
     session::{history::Marks, state::PromptBreakdown},
     telemetry::record::GenerationFacts,
 };
 
-/// What the request was made of; `None` where the guard did not look at it.
+/// The parts of the request by size; `None` where the guard did not read it.
 pub(super) fn break_down_prompt(
     planned: &PlannedRequest,
     calibration: &Calibration,
@@ -41,7 +37,7 @@ pub(super) fn break_down_prompt(
     })
 }
 
-/// What is new with this request.
+/// The actions that are new with this request.
 pub(super) fn collect_marks(planned: &PlannedRequest) -> Marks {
     if planned.mode != GuardMode::Guard {
         return Marks::default();
@@ -50,45 +46,42 @@ pub(super) fn collect_marks(planned: &PlannedRequest) -> Marks {
     let course = planned.recovery.begins_course();
     let cleared = report.cleared.as_ref().is_some_and(|cleared| cleared.new) || report.texts.cut;
     let folded = report.folded.is_some_and(|folded| folded.new) && !course;
+    let injected = planned.recovery.injected_prompt().is_some();
     Marks::default()
         .with_mark(Marks::TRUNCATED, report.truncated.iter().any(|cut| cut.new))
         .with_mark(Marks::CLEARED, cleared)
         .with_mark(Marks::FOLDED, folded)
-        .with_mark(
-            Marks::INJECTED,
-            planned.recovery.injected_prompt().is_some(),
-        )
+        .with_mark(Marks::INJECTED, injected)
         .with_mark(Marks::COURSE, course)
         .with_mark(Marks::SUMMARY, planned.compaction.goes_out_first())
         .with_mark(Marks::REFITTED, planned.refits > 0)
 }
 
-/// Tells the log, the metrics and the trace what came of the generation.
+/// Notes the generation for the log, the metrics and the trace.
 pub(super) fn note_answer(
     session: &SessionContext,
     planned: &PlannedRequest,
-    heard: &ResponseSummary,
+    response: &ResponseSummary,
     health: &Health,
 ) {
-    let usage = heard.usage;
+    let usage = response.usage;
     let billed = planned.recovery.billed_tokens();
-    let answered = GenerationFacts {
+    let mut facts = session.notes.facts();
+    facts.guard_took = Some(planned.guard_took);
+    facts.generation = Some(GenerationFacts {
         level: health.level,
         hard_util: health.hard_util,
-        prompt_tokens: reported_tokens(heard),
+        prompt_tokens: reported_tokens(response),
         completion_tokens: usage.and_then(|usage| usage.completion_tokens),
         cached_tokens: usage.and_then(|usage| usage.cached_tokens),
         billed: billed.map(|billed| (billed.prompt_tokens, billed.completion_tokens)),
-        finish_reason: heard.finish_reason,
-    };
-    let mut facts = session.notes.facts();
-    facts.guard_took = Some(planned.guard_took);
-    facts.generation = Some(answered);
+        finish_reason: response.finish_reason,
+    });
     drop(facts);
     count_actions(session, planned);
 }
 
-/// Counts what was done to this request, and to none before it.
+/// Counts the actions that are new with this request.
 fn count_actions(session: &SessionContext, planned: &PlannedRequest) {
     let metrics = &session.app.metrics;
     if session.inherited.state.is_none() && !session.inherited.store_failed {
@@ -114,9 +107,11 @@ fn count_actions(session: &SessionContext, planned: &PlannedRequest) {
     }
     if let Some(folded) = report.folded.filter(|folded| folded.new) {
         metrics.folds.inc_by(u64::from(!course));
-        let before = planned.recall.memory.boundary();
-        let now = planned.plan.memory.boundary();
-        let dropped = match (before, now) {
+        let boundaries = (
+            planned.recall.memory.boundary(),
+            planned.plan.memory.boundary(),
+        );
+        let dropped = match boundaries {
             (Some(before), Some(now)) => folded.messages.min(now.saturating_sub(before) as usize),
             _ => folded.messages,
         };

@@ -1,7 +1,7 @@
-//! The end of an answer: the usage becomes a level, the calibration learns, the clock of recovery advances,
-//! a summary begins where one is due, and the new state is stored before the end of the answer is released.
-//! Other replicas are told what was learnt, and listeners what became of the session. A request that
-//! nobody answered, or whose answer broke, changes nothing.
+//! The end of an answer: the usage becomes a level, the calibration learns, recovery's clock advances, a summary
+//! begins where one is due, and the new state is stored before the end of the answer is released. What was learnt is
+//! published to other replicas, and the session's change to listeners. A request without an answer, or whose answer
+//! broke off, changes nothing.
 
 mod generation_stats;
 mod next_state;
@@ -11,10 +11,9 @@ use http::HeaderMap;
 
 use self::{generation_stats::note_answer, next_state::next_state, silent_cut::detect_silent_cut};
 use super::{
-    answer_facts::{AnswerFacts, reported_tokens},
+    AnswerFacts, PlannedRequest, SessionContext,
+    answer_facts::reported_tokens,
     begin_summary::{begin_summary_after, run_summary},
-    client_request::SessionContext,
-    plan::PlannedRequest,
     response_headers::{build_end_headers, stream_comment},
     summary_source::SummarySource,
 };
@@ -25,84 +24,93 @@ use crate::{
 };
 
 /// The end of an answer.
-pub struct AnswerEnd<'a> {
-    pub heard: &'a ResponseSummary,
-    /// The provider's last answer, where what the proxy asked for was taken out of it.
-    pub last: &'a AssistantTurn,
+pub struct AnswerEnd {
+    pub response: ResponseSummary,
+    /// The provider's last answer, where proxy-executed calls were taken out of it.
+    pub last: AssistantTurn,
     pub before: PrecedingText,
-    /// Where a summary may come of the request.
+    /// Where a summary may begin with the request.
     pub source: Option<SummarySource>,
 }
 
-/// Judges an answer and stores what follows from it. Gives the headers that tell how it ended.
+impl AnswerEnd {
+    /// The end of an answer that nothing was taken out of.
+    pub fn of_whole(response: ResponseSummary, source: Option<SummarySource>) -> Self {
+        Self {
+            response,
+            last: AssistantTurn::default(),
+            before: PrecedingText::default(),
+            source,
+        }
+    }
+}
+
+/// Judges an answer and stores the session's new state. Returns the headers that report both.
 pub async fn settle_answer(
     session: &SessionContext,
     mut planned: PlannedRequest,
-    end: AnswerEnd<'_>,
+    end: AnswerEnd,
 ) -> HeaderMap {
-    let (app, inherited, heard) = (&session.app, &session.inherited, end.heard);
-    planned.recovery.finish_answer(end.last, end.before);
+    let (app, inherited, response) = (&session.app, &session.inherited, &end.response);
+    planned.recovery.finish_answer(&end.last, end.before);
     let answer = AnswerFacts {
-        heard,
-        cut_in_silence: detect_silent_cut(session, &planned, heard),
+        response,
+        cut_in_silence: detect_silent_cut(session, &planned, response),
     };
-    let job = end
-        .source
-        .and_then(|source| begin_summary_after(session, &mut planned, answer, source));
+    let begin_summary = |source| begin_summary_after(session, &mut planned, answer, source);
+    let job = end.source.and_then(begin_summary);
     let state = next_state(session, &planned, answer);
-    if reported_tokens(heard).is_some() {
-        let target = &planned.target;
-        app.replica_sync
-            .mark_changed(&target.provider.name, &target.model);
+    if reported_tokens(response).is_some() {
+        let (provider, model) = (&planned.target.provider.name, &planned.target.model);
+        app.replica_sync.mark_changed(provider, model);
     }
     session.notes.facts().actions = Some(planned.describe_actions(answer.cut_in_silence));
-    note_answer(session, &planned, heard, &state.last_health());
-    let digest = answer_digest(heard.text, &heard.call_ids);
-    let within = app.config.store.save_timeout();
-    let child = session.notes.trace.begin_child("plimsoll.store.save");
+    note_answer(session, &planned, response, &state.last_health());
+    let digest = answer_digest(response.text, &response.call_ids);
+    let (lineage, within) = (&inherited.lineage, app.config.store.save_timeout());
+    let span = session.notes.trace.begin_child("plimsoll.store.save");
     let (stored, ()) = tokio::join!(
-        app.sessions
-            .save_state(&inherited.lineage, digest, &state, within),
+        app.sessions.save_state(lineage, digest, &state, within),
         app.replica_sync.publish(&app.registry, within),
     );
-    drop(child);
+    drop(span);
     if stored {
         run_summary(session, &planned.compaction, job);
     } else if job.is_some() {
         // No request would find a summary that no stored state names.
         planned.compaction.memory.job = None;
     }
-    let words = planned.describe_actions(answer.cut_in_silence);
-    session.notes.facts().actions = Some(words.clone());
-    let foot = build_end_headers(&planned, &state, words);
+    let actions = planned.describe_actions(answer.cut_in_silence);
+    session.notes.facts().actions = Some(actions.clone());
+    let headers = build_end_headers(&planned, &state, actions);
     if stored && app.session_events.has_listeners() {
-        let account = inherited.lineage.tenant().account();
-        let known = SessionView::from_state(account, state, &inherited.commands);
-        app.session_events.publish_change(&known);
+        let account = lineage.tenant().account();
+        let view = SessionView::from_state(account, state, &inherited.commands);
+        app.session_events.publish_change(&view);
     }
-    foot
+    headers
 }
 
-/// What is added to the end of a stream.
+/// Settles a streamed answer where there is a conversation to follow. Returns what is added to the stream's end.
 pub async fn settle_stream(
-    session: &SessionContext,
-    planned: PlannedRequest,
-    end: AnswerEnd<'_>,
+    session: Option<&SessionContext>,
+    planned: Option<Box<PlannedRequest>>,
+    end: AnswerEnd,
 ) -> StreamFooter {
-    let heard = end.heard;
-    // Half an answer is no generation; of one that cannot be read, nothing else is known.
-    if !(heard.is_complete() || heard.unreadable) {
-        if heard.error {
+    let (Some(session), Some(planned)) = (session, planned) else {
+        return StreamFooter::default();
+    };
+    // A broken answer is no generation. An unreadable one counts: nothing shows that it broke.
+    if !(end.response.is_complete() || end.response.unreadable) {
+        if end.response.error {
             session.note_provider_failed();
         }
         return StreamFooter::default();
     }
-    let trailers = settle_answer(session, planned, end).await;
+    let trailers = settle_answer(session, *planned, end).await;
+    let comment = session.options.comment;
     StreamFooter {
-        comment: session
-            .options
-            .comment
-            .then(|| stream_comment(&trailers).into()),
+        comment: comment.then(|| stream_comment(&trailers).into()),
         trailers,
     }
 }

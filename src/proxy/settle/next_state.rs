@@ -9,40 +9,30 @@ use super::{
 use crate::{
     health::{self, HealthLevel},
     proxy::{
-        answer_facts::{AnswerFacts, reported_tokens},
-        client_request::SessionContext,
-        plan::PlannedRequest,
-        request_options::GuardMode,
+        AnswerFacts, GuardMode, PlannedRequest, SessionContext, answer_facts::reported_tokens,
     },
     recovery,
     session::{SessionState, history::HistoryPoint},
 };
 
-/// The state as it is stored after the answer.
+/// The state to store after the answer.
 pub(super) fn next_state(
     session: &SessionContext,
     planned: &PlannedRequest,
     answer: AnswerFacts<'_>,
 ) -> SessionState {
-    let (heard, usage) = (answer.heard, answer.heard.usage);
-    let reported = reported_tokens(heard);
+    let (response, usage) = (answer.response, answer.response.usage);
+    let reported = reported_tokens(response);
     let level = judge_level(planned, answer);
     let target = &planned.target;
     let mut state = session.inherited.next_state();
     state.calibration = planned.recall.calibration;
     if let Some(reported) = reported.filter(|_| !answer.cut_in_silence) {
-        let profile = target.provider.config.profile;
-        state.calibration = state
-            .calibration
-            .learn_usage(planned.raw_sent, reported, profile);
+        let (profile, sent) = (target.provider.config.profile, planned.raw_sent);
+        state.calibration = state.calibration.learn_usage(sent, reported, profile);
         if !profile.counts_missed_only {
             let ratios = &session.app.ratios;
-            ratios.learn_ratio(
-                &target.provider.name,
-                &target.model,
-                planned.raw_sent,
-                reported,
-            );
+            ratios.learn_ratio(&target.provider.name, &target.model, sent, reported);
         }
     }
     if planned.mode == GuardMode::Guard {
@@ -56,20 +46,19 @@ pub(super) fn next_state(
     state.window = target.window.known_tokens();
     state.optimal_max_tokens = Some(planned.limits.optimal_max_tokens);
     state.critical_max_tokens = planned.limits.critical_max_tokens;
-    state.sample = sample_prompt(planned, heard);
+    state.sample = sample_prompt(planned, response);
     state.prompt_tokens = reported;
     state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
     let answer_tokens = state.completion_tokens.unwrap_or(0);
     state.largest_answer = state.largest_answer.max(answer_tokens);
-    state.cap_was_hit |= heard.cut_off
+    state.cap_was_hit |= response.cut_off
         && planned.mode == GuardMode::Guard
         && fills_lowered_cap(planned, answer_tokens);
     state.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
     let billed = planned.recovery.billed_tokens();
-    state.billed_prompt_tokens = billed.map_or(reported, |billed| Some(billed.prompt_tokens));
-    state.billed_completion_tokens = billed.map_or(state.completion_tokens, |billed| {
-        Some(billed.completion_tokens)
-    });
+    state.billed_prompt_tokens = billed.map(|billed| billed.prompt_tokens).or(reported);
+    let billed_completion = billed.map(|billed| billed.completion_tokens);
+    state.billed_completion_tokens = billed_completion.or(state.completion_tokens);
     state.health = level;
     state.made_of = break_down_prompt(planned, &state.calibration);
     state.history.add_point(HistoryPoint {
@@ -79,26 +68,25 @@ pub(super) fn next_state(
         completion_tokens: state.completion_tokens,
         marks: collect_marks(planned),
     });
-    state.updated_s = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |now| now.as_secs());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    state.updated_s = now.map_or(0, |now| now.as_secs());
     state
 }
 
 /// The level of the session after the answer.
 fn judge_level(planned: &PlannedRequest, answer: AnswerFacts<'_>) -> HealthLevel {
     if answer.cut_in_silence {
-        // What was counted is not what was sent.
+        // The provider's count is not that of the prompt.
         return HealthLevel::Unknown;
     }
-    if is_overfull(planned, answer.heard) {
+    if is_overfull(planned, answer.response) {
         return HealthLevel::Critical;
     }
     let window = planned.target.window.known_tokens();
-    health::assess_health(reported_tokens(answer.heard), window, &planned.limits).level
+    health::assess_health(reported_tokens(answer.response), window, &planned.limits).level
 }
 
-/// What recovery remembers after an answer of that level.
+/// Recovery's memory after an answer of that level.
 fn recovery_memory(planned: &PlannedRequest, level: HealthLevel) -> recovery::RecoveryMemory {
     if planned.mode != GuardMode::Guard {
         return planned.recovery.inherited_memory().clone();
@@ -107,15 +95,15 @@ fn recovery_memory(planned: &PlannedRequest, level: HealthLevel) -> recovery::Re
     let cut = report.folded.is_some_and(|folded| folded.new)
         || report.cleared.as_ref().is_some_and(|cleared| cleared.new)
         || report.texts.cut
-        // One that was taken over is a cut, wherever it ends.
+        // A summary that was taken over is a cut, wherever it ends.
         || planned.compaction.goes_out_first();
     let until = planned.plan.memory.boundary();
     planned.recovery.memory_after(level, cut, until)
 }
 
-/// Whether an answer of so many tokens (0: not counted) may have ended at an answer cap that was
-/// lowered. One that ended well before it met a limit of its model. Providers count the last tokens of an
-/// answer in different ways, so a little less than the cap is all of it.
+/// Whether an answer of so many tokens (0: not counted) may have ended at a lowered answer cap. An answer that ended
+/// well before the cap met a limit of its model. Providers count the last tokens of an answer in different ways, so a
+/// little less than the cap counts as reaching it.
 fn fills_lowered_cap(planned: &PlannedRequest, answer_tokens: u32) -> bool {
     let cap = planned.plan.report.answer_cap;
     let cap = cap.filter(|cap| cap.is_lowered());

@@ -1,50 +1,45 @@
-//! Providers that cut prompts in silence: how that is found, by what they count.
+//! Silent truncation: detects a provider that cuts prompts without an error, by the tokens that it counts.
 //!
-//! Two answers of a session in a row tell (`health/silent_truncation.rs`). The health of the answer is unknown then, so that
-//! recovery's clock does not move, and later prompts are held to what the provider takes.
+//! Two answers of a session in a row show it (`health/silent_truncation.rs`). The health of the answer is unknown
+//! then, so that recovery's clock stands still, and later prompts are limited to what the provider takes.
 
 use std::time::SystemTime;
 
 use crate::{
     health::silent_truncation::{self, UsageSample},
-    proxy::{
-        answer_facts::reported_tokens,
-        client_request::SessionContext,
-        plan::{PlannedRequest, is_same_model},
-    },
+    proxy::{PlannedRequest, SessionContext, answer_facts::reported_tokens, plan::is_same_model},
     relay::ResponseSummary,
 };
 
-/// What was sent, and what the provider says it read.
+/// The sent tokens, and the tokens that the provider reports to have read.
 pub(super) fn sample_prompt(
     planned: &PlannedRequest,
-    heard: &ResponseSummary,
+    response: &ResponseSummary,
 ) -> Option<UsageSample> {
-    reported_tokens(heard).map(|prompt_tokens| UsageSample {
+    reported_tokens(response).map(|prompt_tokens| UsageSample {
         raw_sent: planned.raw_sent,
         prompt_tokens,
     })
 }
 
-/// Whether the prompt filled a known window, although the provider took it.
-pub(super) fn is_overfull(planned: &PlannedRequest, heard: &ResponseSummary) -> bool {
-    let (Some(tokens), Some(window)) =
-        (reported_tokens(heard), planned.target.window.known_tokens())
-    else {
+/// Whether the prompt filled a known window, although the provider accepted it.
+pub(super) fn is_overfull(planned: &PlannedRequest, response: &ResponseSummary) -> bool {
+    let window = planned.target.window.known_tokens();
+    let Some((tokens, window)) = reported_tokens(response).zip(window) else {
         return false;
     };
-    let completion = heard.usage.and_then(|usage| usage.completion_tokens);
-    silent_truncation::has_filled_window(tokens, window, completion, heard.cut_off)
+    let completion = response.usage.and_then(|usage| usage.completion_tokens);
+    silent_truncation::has_filled_window(tokens, window, completion, response.cut_off)
 }
 
-/// Compares the answer with the one before it: whether the provider cuts prompts in silence. Learns that of
-/// the model, or else how much it is known to accept.
+/// Whether the provider cuts prompts silently, by comparing the answer with the previous one. Learns the model's cap,
+/// or else the size that it accepted.
 pub(super) fn detect_silent_cut(
     session: &SessionContext,
     planned: &PlannedRequest,
-    heard: &ResponseSummary,
+    response: &ResponseSummary,
 ) -> bool {
-    let Some(now) = sample_prompt(planned, heard) else {
+    let Some(sample) = sample_prompt(planned, response) else {
         return false;
     };
     let (app, target) = (&session.app, &planned.target);
@@ -52,19 +47,19 @@ pub(super) fn detect_silent_cut(
     let learnt = &app.registry.learnt;
     let state = session.inherited.state.as_ref();
     let state = state.filter(|_| is_same_model(&session.inherited, target));
-    let before = state.and_then(|state| state.sample);
+    let previous = state.and_then(|state| state.sample);
     let missed_only = target.provider.config.profile.counts_missed_only;
-    let place = &target.provider.endpoint;
-    let Some(cap) = silent_truncation::detect_truncation(before, now, missed_only) else {
-        learnt.record_accepted_prompt(place, model, now.prompt_tokens, SystemTime::now());
+    let (endpoint, now) = (&target.provider.endpoint, SystemTime::now());
+    let Some(cap) = silent_truncation::detect_truncation(previous, sample, missed_only) else {
+        learnt.record_accepted_prompt(endpoint, model, sample.prompt_tokens, now);
         return false;
     };
-    learnt.record_truncation(place, model, cap, SystemTime::now());
+    learnt.record_truncation(endpoint, model, cap, now);
     let truncations = &app.metrics.silent_truncations;
     truncations.with_label_values(&[&**provider]).inc();
     tracing::warn!(
         session = %session.inherited.session, provider = &**provider, model = &**model, tokens = cap,
-        "a provider cuts prompts in silence; the health is unknown, and prompts are held to what it takes"
+        "silent truncation: {provider} cuts prompts to {cap} tokens; health is unknown, later prompts are limited to that"
     );
     true
 }
