@@ -83,8 +83,7 @@ impl Client {
 }
 
 impl Clients {
-    /// `limits` counts running requests by the client's name, so that a limit holds also where it, or the client's
-    /// key, changed while requests were running.
+    /// `limits` counts running requests by the client's name, so that a limit holds across a reload too.
     pub fn new(config: &BTreeMap<String, ClientConfig>, limits: &LimitMap<String>) -> Self {
         let with_keys = config.iter().map(|(name, client)| {
             let max = client.max_in_flight.map_or(usize::MAX, |max| max as usize);
@@ -160,10 +159,8 @@ impl Clients {
             let same: Choice = client.config.key_sha256.ct_eq(&digest);
             found.conditional_assign(&index, same);
         }
-        self.with_keys
-            .get(found as usize)
-            .cloned()
-            .ok_or(Failure::KeyWrong)
+        let client = self.with_keys.get(found as usize);
+        client.cloned().ok_or(Failure::KeyWrong)
     }
 }
 
@@ -201,8 +198,7 @@ fn named_hosts(parts: &Parts) -> impl Iterator<Item = &str> {
         .chain(parts.uri.authority().map(http::uri::Authority::as_str))
 }
 
-/// Whether a page of this origin was loaded from that host. The scheme is unknown here: another proxy may have
-/// ended the TLS.
+/// Whether a page of this origin was loaded from that host. A proxy in front may have ended the TLS of either.
 fn is_origin_of(origin: &str, host: &str) -> bool {
     let matches = |scheme: &str, port: &str| {
         origin.strip_prefix(scheme).is_some_and(|named| {
@@ -219,9 +215,8 @@ fn is_origin_of(origin: &str, host: &str) -> bool {
 /// SECURITY: a name whose first part is a provider's belongs to that provider: a key for `local/*` must not open
 /// a model of another provider that is called `local/x` there.
 pub fn allows_model(registry: &Registry, client: &Client, provider: &str, model: &str) -> bool {
-    let names_provider = model
-        .split_once('/')
-        .is_some_and(|(name, _)| registry.find_provider(name).is_ok());
+    let prefix = model.split_once('/');
+    let names_provider = prefix.is_some_and(|(name, _)| registry.find_provider(name).is_ok());
     client.may_use(&format!("{provider}/{model}")) || (!names_provider && client.may_use(model))
 }
 
@@ -246,8 +241,7 @@ pub fn no_such_model(model: &str) -> Failure {
     ))
 }
 
-/// Whether a client may send a provider a request that names no model: not where its key is for models of other
-/// providers only.
+/// Whether a client may send a provider requests without a model: not where its key is for other providers.
 pub fn allows_provider(registry: &Registry, client: &Client, provider: &str) -> bool {
     let opens = |pattern: &String| match pattern.split_once('/') {
         Some((name, _)) if registry.find_provider(name).is_ok() => name == provider,
@@ -297,9 +291,8 @@ pub fn strip_protocol_keys(headers: &mut HeaderMap) {
 /// The key of a `Bearer` credential.
 pub fn parse_bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, key) = value.split_at_checked(7)?;
-    scheme
-        .eq_ignore_ascii_case(b"bearer ")
-        .then(|| key.trim_ascii())
+    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer ");
+    is_bearer.then(|| key.trim_ascii())
 }
 
 /// `localhost`, `127.0.0.0/8` or `[::1]`, with or without a port.

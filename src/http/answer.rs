@@ -1,7 +1,6 @@
 //! Every response that the proxy makes itself; the only place that picks a status code.
 //!
-//! Errors have OpenAI's shape. Their code is in `x-plimsoll-error` too, so that a client can tell them from the
-//! provider's.
+//! Errors have OpenAI's shape; `x-plimsoll-error` has their code, which tells them from the provider's.
 
 use bytes::Bytes;
 use http::{
@@ -33,9 +32,8 @@ pub fn failure_response(failure: &Failure) -> Response<Body> {
         _ => None,
     };
     for (name, value) in [(ERROR_HEADER, failure.code())].into_iter().chain(hint) {
-        answer
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
+        let value = HeaderValue::from_static(value);
+        answer.headers_mut().insert(name, value);
     }
     answer
 }

@@ -1,5 +1,4 @@
-//! Reads a request body within limits: its size, the time between two reads, the bytes in flight of all requests.
-//! A body in a content coding is decompressed.
+//! Reads and decompresses a request body within limits: size, time between two reads, bytes in flight.
 
 mod unpack;
 
@@ -26,8 +25,7 @@ use crate::{
     wire::gather::BytesGatherer,
 };
 
-/// How long the rest of a refused body is read and discarded, so that the client reads the proxy's answer before
-/// its connection is reset.
+/// How long a refused body is read on, so that the client reads the proxy's answer before a reset.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The part of a request's body that was not read yet.

@@ -83,8 +83,7 @@ impl Limit {
 }
 
 impl Hold {
-    /// Takes `amount` more; `false` if there is no room. Never waits: bodies that wait for each other's room would
-    /// deadlock.
+    /// Takes `amount` more; `false` if there is no room. Never waits: bodies could deadlock each other.
     pub fn grow(&mut self, amount: usize) -> bool {
         let max = self.limit.max.load(Relaxed);
         let add = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= max);

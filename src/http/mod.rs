@@ -1,5 +1,4 @@
-//! HTTP for every handler: client keys, limits, request bodies, the proxy's own answers, tasks. Knows no route and
-//! no session.
+//! HTTP for every handler: client keys, limits, bodies, errors, tasks. Knows no route and no session.
 
 pub mod admission;
 pub mod answer;

@@ -38,8 +38,7 @@ pub(super) struct InspectedBody {
 
 /// Reads as much of a body as it takes to find its model.
 ///
-/// `unlimited`: the client may use every model, so that none has to be found for certain. Otherwise forms are read
-/// whole too.
+/// `unlimited`: the client may use every model. Otherwise the model must be certain, so forms are read whole too.
 ///
 /// # Errors
 /// A body that is read whole breaks off, passes a limit, or is not in its encoding.
@@ -133,8 +132,7 @@ async fn read_whole(
     })
 }
 
-/// Looks for the model at the beginning of a form. Holding that back costs little time: a provider cannot answer a
-/// form before its end.
+/// Looks for the model at the beginning of a form. Little time is lost: no provider answers before its end.
 async fn inspect_form(
     app: &App,
     body: &mut RequestBody,

@@ -1,24 +1,26 @@
-//! Passthrough: every path of a provider's API that is not guarded is forwarded untouched, except for the name of
-//! its model.
+//! Passthrough: forwards every unguarded path of a provider's API untouched, except for the name of its model.
 //!
 //! The request goes to the provider of the model that body or query names; else to the one that the path or
 //! `x-plimsoll-provider` names; else to the default. Bodies stream both ways and are not held; only JSON is read
 //! whole, since its model may stand at its end.
-//! SECURITY: with a key for some models, a body is forwarded only where every reader finds the same model in it,
-//! and that model is allowed.
+//! SECURITY: with a key for some models, every reader of a body must find the same, allowed model in it.
 
-mod answer;
 mod inspected_body;
 mod upgrade;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, header::AUTHORIZATION, request::Parts};
+use http::{
+    HeaderMap, Response,
+    header::{AUTHORIZATION, TRAILER},
+    request::Parts,
+};
+use http_body::Frame;
+use http_body_util::BodyExt;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::{
-    answer::pass_answer,
     inspected_body::InspectedBody,
     upgrade::{UpgradeRequest, find_websocket_upgrade, upgrade_connection},
 };
@@ -27,15 +29,12 @@ use crate::{
     error::Failure,
     http::{
         admission::{Client, allows_provider, allows_target, no_such_model},
+        answer::accepts_trailers,
         body::RequestBody,
         limit::Hold,
     },
-    provider::{OutgoingRequest, Payload, Provider},
-    proxy::{
-        App,
-        outgoing::{chosen_provider, outgoing_headers, strip_query_keys},
-        traced_send::send_traced,
-    },
+    provider::{OutgoingRequest, Payload, Provider, headers},
+    proxy::{App, outgoing},
     telemetry::{Operation, record::RequestRecord},
     wire::{
         Body,
@@ -97,7 +96,7 @@ pub async fn forward_request(
     let mut outgoing = OutgoingRequest {
         method: parts.method.clone(),
         path: path.to_owned() + &build_query(app, parts, provider, in_query.model.as_ref(), model),
-        headers: outgoing_headers(app, parts, provider, false),
+        headers: outgoing::outgoing_headers(app, parts, provider, false),
         body: Payload::Empty,
         model: target.model.clone(),
     };
@@ -122,7 +121,8 @@ pub async fn forward_request(
         let labels = metrics.label_model(operation, &provider.name, model, spelt_out);
         record.notes().facts().model_labels = Some(labels);
     }
-    let answer = send_traced(&record.notes().trace, provider, operation, outgoing).await?;
+    let answer =
+        outgoing::send_traced(&record.notes().trace, provider, operation, outgoing).await?;
     Ok(pass_answer(answer, parts))
 }
 
@@ -154,7 +154,8 @@ fn choose_forward_target(
     named: [&ModelLookup; 2],
 ) -> Result<ForwardTarget, Failure> {
     let client = caller.client;
-    let chosen = caller.provider.or_else(|| chosen_provider(&parts.headers));
+    let in_path = caller.provider;
+    let chosen = in_path.or_else(|| outgoing::chosen_provider(&parts.headers));
     let mut body_or_query = None;
     for named in named.iter().filter_map(|found| found.model.as_ref()) {
         let mut choice = app.registry.choose_candidates(&named.model, chosen)?;
@@ -217,5 +218,22 @@ fn build_query(
         return String::new();
     };
     let edited = replace_model(named, model).apply(&Bytes::copy_from_slice(query.as_bytes()));
-    strip_query_keys(app, provider, &String::from_utf8_lossy(&edited.to_bytes()))
+    outgoing::strip_query_keys(app, provider, &String::from_utf8_lossy(&edited.to_bytes()))
+}
+
+/// Forwards an answer. Its trailers, filtered as headers are, go to a client that reads them.
+fn pass_answer(answer: Response<Body>, parts: &Parts) -> Response<Body> {
+    let announced: Vec<_> = match accepts_trailers(&parts.headers) {
+        true => answer.headers().get_all(TRAILER).iter().cloned().collect(),
+        false => Vec::new(),
+    };
+    let mut answer = outgoing::clean_answer_headers(answer);
+    for names in announced {
+        answer.headers_mut().append(TRAILER, names);
+    }
+    let clean = |frame: Frame<_>| match frame.into_trailers() {
+        Ok(trailers) => Frame::trailers(headers::filter_for_client(&trailers)),
+        Err(frame) => frame,
+    };
+    answer.map(|body| body.map_frame(clean).boxed_unsync())
 }

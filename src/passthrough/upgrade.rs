@@ -18,7 +18,7 @@ use crate::{
     error::{Failure, format_error_chain},
     http::limit::Hold,
     provider::{OutgoingRequest, Provider, UpstreamError},
-    proxy::{App, outgoing::clean_answer_headers, traced_send::send_traced},
+    proxy::{App, outgoing},
     relay::tunnel_bytes,
     telemetry::record::RequestRecord,
     wire::{Body, whole_body},
@@ -69,9 +69,9 @@ pub(super) async fn upgrade_connection(
     let headers = &mut outgoing.headers;
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, websocket.clone());
-    let mut reply = send_traced(&record.notes().trace, &provider, None, outgoing).await?;
+    let mut reply = outgoing::send_traced(&record.notes().trace, &provider, None, outgoing).await?;
     if reply.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(clean_answer_headers(reply));
+        return Ok(outgoing::clean_answer_headers(reply));
     }
     let provider_side = hyper::upgrade::on(&mut reply).await.map_err(|error| {
         tracing::warn!(
@@ -83,7 +83,7 @@ pub(super) async fn upgrade_connection(
         }
     })?;
     let protocol = reply.headers().get(UPGRADE).cloned();
-    let mut answer = clean_answer_headers(reply.map(|_| whole_body("")));
+    let mut answer = outgoing::clean_answer_headers(reply.map(|_| whole_body("")));
     let headers = answer.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol.unwrap_or(websocket));

@@ -54,8 +54,7 @@ pub struct App {
 
 impl App {
     /// # Errors
-    /// The TLS roots of this machine cannot be read, the data directory cannot be written, or spans
-    /// cannot be exported.
+    /// The TLS roots cannot be read, the data directory cannot be written, or spans cannot be exported.
     pub fn new(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
         let server = &config.server;
         let secret = match &server.secret {

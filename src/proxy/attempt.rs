@@ -70,11 +70,8 @@ pub(super) async fn attempt_request(
         learn_from_guesses(request, placed, &guesses);
     }
     // A guess that did not help is no overflow.
-    let healed = answered
-        && placed
-            .planned
-            .as_ref()
-            .is_some_and(|planned| planned.refits > 0);
+    let planned = placed.planned.as_ref();
+    let healed = answered && planned.is_some_and(|planned| planned.refits > 0);
     let app = &request.app;
     if healed || reply.too_long {
         let outcome = if healed { "healed" } else { "unhealed" };

@@ -26,8 +26,7 @@ use crate::{
 /// How long the store may take to store an outcome.
 const STORE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Compaction's part in a request. The request decides whether summaries are automatic, else its session, else the
-/// settings.
+/// Compaction's part in a request, which may switch automatic summaries on or off, as its session may.
 pub fn begin_compaction(session: &SessionContext, conversation: &Conversation) -> CompactionStep {
     let (app, inherited, options) = (&session.app, &session.inherited, session.options);
     let state = inherited.state.as_ref();
@@ -35,20 +34,17 @@ pub fn begin_compaction(session: &SessionContext, conversation: &Conversation) -
         app.summary_jobs.mark_used(&summary_user(inherited));
         app.summary_jobs.mark_used(&summary_account(inherited));
     }
-    let switch = options.auto_compact.or(inherited.commands.auto_compact);
-    let keys = inherited
-        .lineage
-        .state_keys(0)
-        .filter(|_| !inherited.store_failed);
+    let commands = &inherited.commands;
+    let switch = options.auto_compact.or(commands.auto_compact);
+    let keys = inherited.lineage.state_keys(0);
+    let keys = keys.filter(|_| !inherited.store_failed);
     CompactionStep {
         memory: state.map_or_else(Default::default, |state| state.compaction.clone()),
         generations: state.map_or(0, |state| state.generations).saturating_add(1),
         key: keys.map(|keys| keys.bare),
         guards: options.mode == GuardMode::Guard && !conversation.is_auxiliary(),
         auto: switch.unwrap_or(app.config.compaction.auto),
-        ordered: inherited
-            .compact_requested
-            .then_some(inherited.commands.compacts),
+        ordered: inherited.compact_requested.then_some(commands.compacts),
         fresh: inherited.compacted,
         left_out: false,
     }
@@ -75,8 +71,7 @@ pub(super) fn begin_summary_after(
     begin_summary(session, planned, source, edits, &memory)
 }
 
-/// Begins a summary before the request is sent. It summarises the conversation as it would go out uncut, so that it
-/// has what a cut would remove.
+/// Begins a summary before the request is sent: of the conversation uncut, so that it has what a cut removes.
 pub(super) fn begin_summary_before(
     session: &SessionContext,
     planned: &mut PlannedRequest,
@@ -134,10 +129,10 @@ fn begin_summary(
         JobStart::Skipped => return None,
     };
     compaction.set_job(ticket.id());
-    let same_model = target.provider.endpoint == planned.target.provider.endpoint
+    let is_same = target.provider.endpoint == planned.target.provider.endpoint
         && target.model == planned.target.model;
-    let ratios = &app.ratios;
-    let calibration = match same_model {
+    let (ratios, config) = (&app.ratios, &app.config);
+    let calibration = match is_same {
         true => planned.recall.calibration,
         false => ratios.initial_calibration(&target.provider.name, &target.model),
     };
@@ -150,14 +145,7 @@ fn begin_summary(
         conversation,
         edits,
         range,
-        summariser: Summariser::for_model(
-            &target,
-            same_model,
-            calibration,
-            language,
-            &app.config,
-            nonce,
-        ),
+        summariser: Summariser::for_model(&target, is_same, calibration, language, config, nonce),
         target,
         timeout: app.config.compaction.timeout,
         session: inherited.session.to_string(),

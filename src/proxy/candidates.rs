@@ -14,15 +14,14 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    /// SECURITY: the client's credentials are for one provider. Candidates with another base URL that would get them
-    /// are removed, whatever the settings say.
+    /// SECURITY: the client's credentials are for one base URL: candidates elsewhere that would get them are removed.
     pub(super) fn new(mut rest: Vec<Target>) -> Self {
         let home = rest.first().map(base_url);
         rest.retain(|target| !needs_client_credentials(target) || Some(base_url(target)) == home);
-        let mut lent = rest
-            .iter()
-            .filter(|target| needs_client_credentials(target));
-        let lent = lent.next().map(base_url);
+        let mut targets = rest.iter();
+        let lent = targets
+            .find(|target| needs_client_credentials(target))
+            .map(base_url);
         Self { rest, lent }
     }
 
@@ -46,8 +45,7 @@ impl Candidates {
         self.rest.insert(0, target);
     }
 
-    /// Whether a target that is no candidate may be asked: not where it would get credentials of the client that
-    /// are for another provider.
+    /// Whether another target may be asked: not where it would get credentials that are for another provider.
     pub(super) fn may_lend_to(&mut self, target: &Target) -> bool {
         !needs_client_credentials(target)
             || *self.lent.get_or_insert_with(|| base_url(target)) == base_url(target)

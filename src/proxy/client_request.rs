@@ -1,5 +1,4 @@
-//! A chat completion as its client sent it, and the session that it continues: the part that is the same at every
-//! candidate and attempt.
+//! A chat completion as its client sent it, and the session that it continues: the same at every candidate.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -76,7 +75,7 @@ impl ClientRequest {
 /// # Errors
 /// It is not JSON.
 pub fn parse_request(format: Format, bytes: Bytes) -> Result<ParsedRequest, Failure> {
-    match format.index_body(bytes.clone()) {
+    let (conversation, model, streams) = match format.index_body(bytes.clone()) {
         Ok(conversation) => {
             let odd = conversation.odd_annotations();
             if odd > 0 {
@@ -87,25 +86,22 @@ pub fn parse_request(format: Format, bytes: Bytes) -> Result<ParsedRequest, Fail
                 );
             }
             let model = conversation.model();
-            Ok(ParsedRequest {
-                format,
-                bytes,
-                model: model.map_or_else(String::new, Cow::into_owned),
-                streams: conversation.asks_for_stream(),
-                conversation: Some(Arc::new(conversation)),
-            })
+            let model = model.map_or_else(String::new, Cow::into_owned);
+            let streams = conversation.asks_for_stream();
+            (Some(Arc::new(conversation)), model, streams)
         }
-        Err(IndexError::NotJson(place)) => Err(Failure::NotJson(place)),
+        Err(IndexError::NotJson(place)) => return Err(Failure::NotJson(place)),
         Err(IndexError::Unguardable(reason)) => {
             tracing::warn!(%reason, "request forwarded without the guard: {reason}");
             let shallow = shallow_parse(&bytes);
-            Ok(ParsedRequest {
-                format,
-                model: shallow.model,
-                streams: shallow.streams,
-                conversation: None,
-                bytes,
-            })
+            (None, shallow.model, shallow.streams)
         }
-    }
+    };
+    Ok(ParsedRequest {
+        format,
+        bytes,
+        conversation,
+        model,
+        streams,
+    })
 }

@@ -3,8 +3,7 @@
 //! This is their only owner. Below it, `attempt.rs` sends only changed requests again; above it, only the tool loop
 //! sends requests, which follow an answer. Retries and fallbacks end before a byte of an answer reaches the client.
 //!
-//! An open circuit ends the retries where another candidate can answer. Failures that the client caused are not
-//! retried.
+//! An open circuit ends the retries where another candidate can answer. The client's own failures are not retried.
 
 use std::{
     sync::Arc,
@@ -32,14 +31,6 @@ pub struct AnsweredRequest {
     pub placed: PlacedRequest,
 }
 
-/// The result of asking one candidate.
-enum CandidateResult {
-    /// The client's answer, or one that began and broke off: no other candidate is asked.
-    Final(Result<ProviderReply, SendError>),
-    /// Another candidate may answer.
-    Failed(Result<ProviderReply, SendError>),
-}
-
 /// What an attempt means for the next one.
 struct AttemptVerdict {
     outcome: RetryClass,
@@ -60,21 +51,13 @@ pub async fn send_with_fallbacks(
     loop {
         note_candidate(request, &placed);
         // Boxed, so that the future that waits for an answer stays small.
-        let asked = Box::pin(ask_candidate(
-            request,
-            &mut placed,
-            &mut fallbacks,
-            &mut calls,
-        ))
-        .await;
+        let asked = ask_candidate(request, &mut placed, &mut fallbacks, &mut calls);
+        let (result, may_fall_back) = Box::pin(asked).await;
         request.notes.facts().attempts = Some(calls.calls);
-        let (result, next) = match asked {
-            CandidateResult::Final(result) => (result, None),
-            CandidateResult::Failed(result) => {
-                let too_long = result.as_ref().is_ok_and(|reply| reply.too_long);
-                let next = fallbacks.plan_next_candidate(request, &placed, too_long);
-                (result, next)
-            }
+        let too_long = result.as_ref().is_ok_and(|reply| reply.too_long);
+        let next = match may_fall_back {
+            true => fallbacks.plan_next_candidate(request, &placed, too_long),
+            false => None,
         };
         let Some(next) = next else {
             let reply = result?;
@@ -104,13 +87,14 @@ fn describe_failure(result: &Result<ProviderReply, SendError>) -> String {
     }
 }
 
-/// Asks this candidate, and retries as far as that is allowed.
+/// Asks this candidate, and retries as far as that is allowed. Returns the last result, and whether another candidate
+/// may answer: not after an answer of the client's, or one that began and broke off.
 async fn ask_candidate(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
     fallbacks: &mut Fallbacks,
     calls: &mut CallCount,
-) -> CandidateResult {
+) -> (Result<ProviderReply, SendError>, bool) {
     let provider = Arc::clone(&placed.target.provider);
     let metrics = &request.app.metrics;
     let mut retries = 0;
@@ -121,11 +105,11 @@ async fn ask_candidate(
         let result = attempt_request(request, placed, calls).await;
         let verdict = judge_attempt(metrics, &provider, &result, permit);
         if verdict.outcome == RetryClass::Final {
-            return match result {
-                Ok(reply) if reply.too_long => CandidateResult::Failed(Ok(reply)),
-                Err(SendError::Unsent(error)) => CandidateResult::Failed(Err(error.into())),
-                result => CandidateResult::Final(result),
+            let may_fall_back = match &result {
+                Ok(reply) => reply.too_long,
+                Err(error) => matches!(error, SendError::Unsent(_)),
             };
+            return (result, may_fall_back);
         }
         let now = Instant::now();
         // No retry where the circuit has opened while another candidate can answer.
@@ -135,7 +119,7 @@ async fn ask_candidate(
         let (budget, chance) = (&fallbacks.budget, random_fraction());
         let wait = budget.retry_delay(retries, verdict.retry_after, now, chance);
         let Some(wait) = wait.filter(|_| may_retry) else {
-            return CandidateResult::Failed(result);
+            return (result, true);
         };
         retries += 1;
         tracing::info!(

@@ -30,7 +30,7 @@ use super::{
     client_request::{ParsedRequest, parse_request},
     dispatch::{AnsweredRequest, send_with_fallbacks},
     fallbacks::Fallbacks,
-    keepalive_stream::{WaitingRequest, answer_while_waiting},
+    keepalive_stream::answer_while_waiting,
     outgoing::chosen_provider,
     provider_reply::is_stream,
     request_options::RequestOptions,
@@ -80,11 +80,8 @@ pub async fn exchange_chat(
     let (parts, client) = (incoming.parts, incoming.client);
 
     // 2. The body, within limits.
-    let (limits, flight) = (&app.config.server, &app.inflight_bytes);
-    let received = incoming
-        .body
-        .read_unpacked(&parts.headers, limits, flight)
-        .await?;
+    let (body, limits, flight) = (incoming.body, &app.config.server, &app.inflight_bytes);
+    let received = body.read_unpacked(&parts.headers, limits, flight).await?;
 
     // 3. The index.
     let parsed = parse_request(Format::Chat, received.bytes)?;
@@ -113,18 +110,16 @@ pub async fn exchange_chat(
     let inherited = find_session(app, &parsed, &parts, client).await;
     drop(span);
     // A store that just failed is not waited for again.
-    if let Some(inherited) = inherited
-        .as_ref()
-        .filter(|inherited| !inherited.store_failed)
+    if let Some(inherited) = &inherited
+        && !inherited.store_failed
     {
         let passed = !inherited.lineage.probes().is_empty();
         app.replica_sync.pull(&app.registry, passed).await;
     }
 
     // 6. The plan. The seed keeps a session at the candidate whose prompt cache is warm.
-    let seed = inherited
-        .as_ref()
-        .map_or(0, |inherited| inherited.session.seed());
+    let session = inherited.as_ref().map(|inherited| inherited.session);
+    let seed = session.map_or(0, |session| session.seed());
     let mut targets = choice.order_by_seed(seed);
     // Looked up again, since another request may have learnt a smaller window in the meantime.
     for target in &mut targets {
@@ -153,14 +148,10 @@ pub async fn exchange_chat(
     // 7. The summary, where the request waits for one. A stream begins at once.
     if let Some(wait) = begin_summary_wait(&request, &mut placed) {
         if request.parsed.streams {
-            let waiting = WaitingRequest {
-                request,
-                placed,
-                fallbacks,
-                wait,
-            };
             let relay = |request, answered| relay_stream(request, answered, received.hold);
-            return Ok(answer_while_waiting(waiting, relay));
+            return Ok(answer_while_waiting(
+                request, placed, fallbacks, wait, relay,
+            ));
         }
         wait_for_summary(&request, &mut placed, wait).await;
     }
@@ -188,9 +179,8 @@ async fn find_session(
     let tenants = app.sessions.tenants();
     let tenant = tenants.derive_tenant(client, &parts.headers, Some(conversation));
     let hint = SessionHint::from_request(&parts.headers, Some(conversation));
-    let inherit = app
-        .sessions
-        .inherit_session(conversation, &tenant, hint.as_ref());
+    let sessions = &app.sessions;
+    let inherit = sessions.inherit_session(conversation, &tenant, hint.as_ref());
     Some(inherit.await)
 }
 
@@ -225,14 +215,20 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
     // The rest of the request, its body among it, is dropped here.
     let (session, planned) = (request.session, placed.planned);
     let settle = async move |response| {
-        let end = AnswerEnd::of_whole(response, source);
+        let end = AnswerEnd {
+            response,
+            last: AssistantTurn::default(),
+            before: PrecedingText::default(),
+            source,
+        };
         settle_stream(session.as_ref(), planned, end).await
     };
+    let on_end = Box::new(move |response| settle(response).boxed());
     let ending = Ending {
         strip_usage,
         left_out,
         footer: foot,
-        on_end: Box::new(move |response| settle(response).boxed()),
+        on_end,
     };
     relay::stream_answer(answer, ending)
 }

@@ -1,8 +1,6 @@
-//! The candidates of a request in their order, and its retry budget. Every candidate gets the request planned for its
-//! window and grammar.
+//! The candidates of a request in their order, each with a plan for its window and grammar, and the retry budget.
 //!
-//! A request that would be cut goes to the larger model that the settings name. Where that fails, or its circuit is
-//! open, the conversation is cut after all.
+//! A request that would be cut goes to the configured larger model first. Where that fails, it is cut after all.
 
 use std::time::Instant;
 
@@ -59,16 +57,14 @@ impl PlacedRequest {
             return false;
         };
         let changed = change(followed, planned);
-        changed
-            .map(|changed| self.set_plan(followed, changed))
-            .is_some()
+        let set = changed.map(|changed| self.set_plan(followed, changed));
+        set.is_some()
     }
 
     /// Whether the request goes out with anything that recovery added.
     pub fn has_additions(&self) -> bool {
-        self.planned
-            .as_ref()
-            .is_some_and(|planned| planned.has_additions())
+        let planned = self.planned.as_ref();
+        planned.is_some_and(|planned| planned.has_additions())
     }
 
     /// Tokens to add to the usage that the client reads.
@@ -99,9 +95,8 @@ impl Fallbacks {
     /// Plans the request for the first candidate; `None` where there is none.
     pub fn plan_first_candidate(&mut self, request: &ClientRequest) -> Option<PlacedRequest> {
         let target = self.candidates.next()?;
-        let compaction = request
-            .followed_conversation()
-            .map(|followed| begin_compaction(followed.session, followed.conversation));
+        let followed = request.followed_conversation();
+        let compaction = followed.map(|it| begin_compaction(it.session, it.conversation));
         Some(self.plan_for_candidate(request, target, compaction))
     }
 
@@ -124,10 +119,8 @@ impl Fallbacks {
         }
         let target = self.candidates.next()?;
         // The outcome of a summary that the request waited for holds at every candidate.
-        let compaction = failed
-            .planned
-            .as_ref()
-            .map(|planned| planned.compaction.clone());
+        let planned = failed.planned.as_ref();
+        let compaction = planned.map(|planned| planned.compaction.clone());
         Some(self.plan_for_candidate(request, target, compaction))
     }
 
@@ -148,9 +141,8 @@ impl Fallbacks {
             Some(plan_request(followed, target, compaction))
         };
         let mut planned = plan(&target, compaction);
-        let larger = self
-            .find_larger_model(request, &target)
-            .filter(|_| !self.widened);
+        let larger = self.find_larger_model(request, &target);
+        let larger = larger.filter(|_| !self.widened);
         if let (Some(smaller_plan), Some(larger), Some(session)) =
             (&planned, larger, &request.session)
             && wants_larger_model(&session.inherited, smaller_plan, &larger)
@@ -178,8 +170,7 @@ impl Fallbacks {
         }
     }
 
-    /// The model to use instead of cutting, unless it would get credentials of the client that are for another
-    /// provider.
+    /// The model to use instead of cutting, unless it would get client credentials for another provider.
     fn find_larger_model(&mut self, request: &ClientRequest, target: &Target) -> Option<Target> {
         let larger = request.app.registry.find_larger(target)?;
         self.candidates.may_lend_to(&larger).then_some(larger)

@@ -34,25 +34,15 @@ const COMMENT: &[u8] = b": plimsoll compacting\n\n";
 /// How long an error event has to be written out before the stream breaks.
 const FLUSH_WAIT: Duration = Duration::from_millis(50);
 
-/// A request that is sent once its summary is made.
-pub struct WaitingRequest {
-    pub request: ClientRequest,
-    pub placed: PlacedRequest,
-    pub fallbacks: Fallbacks,
-    pub wait: SummaryWait,
-}
-
-/// Answers with a stream at once; `relay` turns the provider's answer into the client's.
+/// Answers with a stream at once, and sends the request once its summary is made; `relay` turns the provider's answer
+/// into the client's.
 pub fn answer_while_waiting(
-    waiting: WaitingRequest,
+    request: ClientRequest,
+    mut placed: PlacedRequest,
+    fallbacks: Fallbacks,
+    wait: SummaryWait,
     relay: impl FnOnce(ClientRequest, AnsweredRequest) -> Response<Body> + Send + 'static,
 ) -> Response<Body> {
-    let WaitingRequest {
-        request,
-        mut placed,
-        fallbacks,
-        wait,
-    } = waiting;
     let head = match (&request.session, &placed.planned) {
         (Some(session), Some(planned)) => build_early_headers(session, planned),
         _ => HeaderMap::new(),

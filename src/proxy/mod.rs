@@ -26,7 +26,6 @@ pub mod settle;
 mod summary_due;
 pub mod summary_source;
 pub mod tool_loop;
-pub mod traced_send;
 pub mod wait_for_summary;
 
 pub use self::{

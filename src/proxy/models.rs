@@ -25,9 +25,8 @@ pub async fn answer_model_list(app: &App, client: &Client) -> Response<Body> {
     app.registry.wait_for_lists(FIRST_LISTS).await;
     let offered = app.registry.list_offered_by_all_names();
     let allowed = offered.iter().filter(|model| may_see(app, client, model));
-    let data: Vec<Value> = allowed
-        .map(|model| model_to_json(model, &app.config.guard))
-        .collect();
+    let models = allowed.map(|model| model_to_json(model, &app.config.guard));
+    let data: Vec<Value> = models.collect();
     let list = json!({"object": "list", "data": data});
     json_response(StatusCode::OK, list.to_string())
 }
@@ -63,11 +62,6 @@ fn model_to_json(offered: &OfferedModel, guard: &GuardConfig) -> Value {
 
 /// Whether a client's list has a model: by its configured name, or by its candidates.
 fn may_see(app: &App, client: &Client, offered: &OfferedModel) -> bool {
-    let OfferedModel {
-        id,
-        is_configured,
-        target,
-        ..
-    } = offered;
-    allows_target(&app.registry, client, id, *is_configured, target)
+    let (id, target) = (&offered.id, &offered.target);
+    allows_target(&app.registry, client, id, offered.is_configured, target)
 }

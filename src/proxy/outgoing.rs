@@ -1,8 +1,8 @@
-//! What a provider gets beside the body: path, query and headers, without keys and headers of the hop.
+//! Requests to providers. What a provider gets beside the body: path, query and headers, without keys and headers of the hop.
 
 use http::{HeaderMap, HeaderName, Method, Response, request::Parts};
 
-use super::{App, traced_send};
+use super::App;
 use crate::{
     config::Auth,
     conversation::edit::Rope,
@@ -47,10 +47,8 @@ impl ChatHead {
     pub fn new(app: &App, parts: &Parts, provider: &Provider) -> Self {
         let mut headers = outgoing_headers(app, parts, provider, true);
         body::strip_encoding(&mut headers);
-        let query = parts
-            .uri
-            .query()
-            .map(|query| strip_query_keys(app, provider, query));
+        let query = parts.uri.query();
+        let query = query.map(|query| strip_query_keys(app, provider, query));
         let path = format!("/chat/completions{}", query.unwrap_or_default());
         Self { path, headers }
     }
@@ -72,7 +70,7 @@ impl ChatHead {
             body: Payload::Whole(body),
             model: Some(target.model.clone()),
         };
-        traced_send::send_traced(trace, &target.provider, Some(Operation::Chat), outgoing).await
+        send_traced(trace, &target.provider, Some(Operation::Chat), outgoing).await
     }
 }
 
@@ -95,4 +93,28 @@ pub fn outgoing_headers(
 pub fn clean_answer_headers(mut answer: Response<Body>) -> Response<Body> {
     *answer.headers_mut() = headers::filter_for_client(answer.headers());
     answer
+}
+
+/// Sends a request and waits for the head of its answer.
+///
+/// # Errors
+/// No answer began.
+pub async fn send_traced(
+    trace: &Trace,
+    provider: &Provider,
+    operation: Option<Operation>,
+    mut outgoing: OutgoingRequest,
+) -> Result<Response<Body>, UpstreamError> {
+    let (base_url, model) = (
+        provider.config.base_url.as_deref(),
+        outgoing.model.as_deref(),
+    );
+    let attempt = trace.begin_attempt(&provider.name, base_url, operation, model);
+    attempt.inject_headers(&mut outgoing.headers);
+    let sent = provider.send_request(outgoing).await;
+    match &sent {
+        Ok(answer) => attempt.record_answer(answer.status()),
+        Err(error) => attempt.record_failure(error.as_str()),
+    }
+    sent
 }

@@ -28,8 +28,7 @@ pub(super) fn overflow_response(overflow: &Overflow, window: Window) -> Response
     answer
 }
 
-/// An answer without content: the model called only proxy-executed tools, turn after turn. Without it the client
-/// would get an error, or wait for ever.
+/// An answer without content: the model called only proxy-executed tools. Without it the client would wait.
 pub(super) fn empty_response(
     format: Format,
     streams: bool,
@@ -55,8 +54,7 @@ pub(super) async fn refusal_event(refusal: Response<Body>, provider: &str) -> By
     }
 }
 
-/// A refusal as the last event of a stream, since the client has the head of an earlier answer. `None` where it has
-/// nothing that a client can read.
+/// A refusal as the last event of a stream whose head is out. `None` where it has no readable error.
 pub(super) async fn refusal_stream(
     refusal: Response<Body>,
     provider: &str,

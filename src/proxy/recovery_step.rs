@@ -1,21 +1,21 @@
 //! Recovery in one request: decides what is due before it is sent. `after_answer.rs` has what follows.
 //!
-//! Sends nothing. Where the plan with recovery's additions is unsound, the decisions are withdrawn, and the request
-//! is sent as without recovery.
+//! Sends nothing. Where the plan with its additions is unsound, all decisions are withdrawn.
 
 mod after_answer;
-mod kept_answer;
 
 use std::sync::Arc;
 
-use self::{after_answer::BilledTokens, kept_answer::has_proxy_calls};
+use self::after_answer::BilledTokens;
 use super::GuardMode;
 use crate::{
     config::RecoveryConfig,
     conversation::{Conversation, Format},
     guard::{
         self, Policy,
-        injections::{InjectedTools, InjectionContent, InjectionRecord, Injections},
+        injections::{
+            InjectedAuthor, InjectedTools, InjectionContent, InjectionRecord, Injections,
+        },
         profile::{Acceptance, Profile},
     },
     health::HealthLevel,
@@ -117,8 +117,7 @@ impl RecoveryStep {
         if settings.enabled && !is_auxiliary {
             this.offer = tool::decide_offer(conversation, settings, &this.memory);
         }
-        // Tools that were offered stay, since a list that changes costs the prompt cache. New ones wait with the
-        // caution prompt.
+        // Offered tools stay, since a list that changes costs the prompt cache. New ones wait with the prompt.
         if !this.memory.tools && (!may_begin || rules.caution_waits) {
             this.offer = Offer::Nothing;
         }
@@ -321,8 +320,7 @@ impl RecoveryStep {
         self.tight_chars = None;
     }
 
-    /// Withdraws the tools and the prompt of this request. Returns whether there were any. Must be called before the
-    /// first round.
+    /// Withdraws the tools and the prompt of this request before its first round. Returns whether there were any.
     pub fn withdraw_tools_and_prompt(&mut self) -> bool {
         let offered = std::mem::replace(&mut self.offer, Offer::Nothing);
         self.withdraw_prompt() || matches!(offered, Offer::Tools { .. })
@@ -368,9 +366,8 @@ impl RecoveryStep {
 
     /// The actions that the client reads in a header.
     pub fn action_words(&self) -> Vec<String> {
-        let prompt = self
-            .injected_prompt()
-            .map(|kind| format!("injected={kind}"));
+        let prompt = self.injected_prompt();
+        let prompt = prompt.map(|kind| format!("injected={kind}"));
         let number = self.memory.course_number();
         let course = self.events.cleared.then(|| format!("course={number}"));
         prompt.into_iter().chain(course).collect()
@@ -388,5 +385,15 @@ impl RecoveryStep {
     fn push_record(&mut self, what: InjectionContent) {
         let place = self.place;
         self.memory.records.push(InjectionRecord { place, what });
+    }
+}
+
+fn has_proxy_calls(record: &InjectionRecord) -> bool {
+    match &record.what {
+        InjectionContent::Calls { .. } => true,
+        InjectionContent::Round(messages) => messages
+            .iter()
+            .any(|message| matches!(message.by, InjectedAuthor::Model { calls } if calls > 0)),
+        _ => false,
     }
 }

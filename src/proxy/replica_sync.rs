@@ -151,8 +151,7 @@ impl ReplicaSync {
             && (state.version != Some(version) || (!passed && state.pulled.is_none_or(is_old)))
     }
 
-    /// Merges one value where it is newer than the known one. Where this replica knows more, the model is marked for
-    /// the next publication.
+    /// Merges one value where it is newer. Where this replica knows more, it marks the model as changed.
     fn merge_value(&self, registry: &Registry, name: &Bytes, value: &[u8]) {
         let Some(row) = RowName::from_bytes(name) else {
             return;
@@ -254,11 +253,9 @@ impl ReplicaSync {
             return Vec::new();
         };
         let lessons = registry.learnt.export_lessons(&found.endpoint, model, now);
-        let ratio = self
-            .ratios
-            .known_ratio(provider, model)
-            .map(SharedFact::Ratio);
-        let learnt = lessons.map(SharedFact::Window).into_iter().chain(ratio);
+        let ratio = self.ratios.known_ratio(provider, model);
+        let learnt = lessons.map(SharedFact::Window).into_iter();
+        let learnt = learnt.chain(ratio.map(SharedFact::Ratio));
         let rows = learnt.filter_map(|learnt| {
             let name = RowName::new(learnt.row_letter(), found, model).to_bytes()?;
             (name.len() <= MAX_SHARED_NAME_BYTES).then_some((name, learnt))

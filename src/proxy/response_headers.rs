@@ -82,10 +82,8 @@ pub fn build_end_headers(
     headers.extend(recovery::headers::build_recovery_headers(&state.recovery));
     insert_header(&mut headers, ACTIONS, actions);
     if let Some(billed) = planned.recovery.billed_tokens() {
-        let tokens = billed
-            .prompt_tokens
-            .saturating_add(billed.completion_tokens);
-        headers.insert(BILLED, tokens.into());
+        let (prompt, completion) = (billed.prompt_tokens, billed.completion_tokens);
+        headers.insert(BILLED, prompt.saturating_add(completion).into());
     }
     headers
 }

@@ -70,9 +70,8 @@ impl SessionEvents {
     pub fn publish_change(&self, view: &SessionView) {
         if self.has_listeners() {
             // Sending fails where the last listener has just gone.
-            let _ = self
-                .sender
-                .send(Arc::new(SessionChange::from_session(view)));
+            let change = Arc::new(SessionChange::from_session(view));
+            let _ = self.sender.send(change);
         }
     }
 

@@ -92,9 +92,8 @@ pub(super) fn caution_waits_since(
     let session = followed.session;
     let state = session.inherited.state.as_ref();
     let now = wall_ms(SystemTime::now());
-    let since = state
-        .and_then(|state| state.caution_waits_since_ms)
-        .unwrap_or(now);
+    let since = state.and_then(|state| state.caution_waits_since_ms);
+    let since = since.unwrap_or(now);
     let limit = session.app.config.compaction.timeout.as_millis();
     // The difference is absolute: a clock that was set back must not prolong the wait.
     (u128::from(now.abs_diff(since)) < limit).then_some(since)
@@ -142,8 +141,7 @@ fn compacts_automatically(session: &SessionContext, planned: &PlannedRequest) ->
     wanted && known
 }
 
-/// Whether the guard makes a new cut with this request, beyond the summary. A summary that was taken over moves the
-/// cut too, but loses nothing.
+/// Whether the guard makes a new cut. A summary that was taken over moves the cut too, but loses nothing.
 fn is_cut_anew(planned: &PlannedRequest) -> bool {
     let cut = planned.plan.report.folded.is_some_and(|folded| folded.new);
     cut && planned.plan.memory.boundary() > planned.compaction.summary_boundary()
@@ -153,8 +151,7 @@ fn summary_threshold(session: &SessionContext, planned: &PlannedRequest) -> u32 
     compaction::compute_threshold(&planned.plan.report.budget, &session.app.config.compaction)
 }
 
-/// Whether so many tokens of this conversation are past the threshold, also without the old tool rounds that clearing
-/// would remove: these need no summary.
+/// Whether so many tokens are past the threshold, also without the old tool rounds that clearing removes.
 fn is_past_threshold(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,

@@ -50,11 +50,9 @@ pub fn keep_for_summary(request: &ClientRequest, placed: &PlacedRequest) -> Opti
     may_begin_after_answer(session, planned).then(|| summary_source(request, &placed.target))?
 }
 
-/// `None` where there is no conversation to follow, or no room for the body among the bytes in flight. `chat`: the
-/// conversation's provider.
+/// `None`: no conversation to follow, or no room among the bytes in flight. `chat`: the conversation's provider.
 ///
-/// SECURITY: the client's headers and query are for that provider, whose key may stand under any name there. Another
-/// provider does not get them.
+/// SECURITY: the client's headers and query may hold that provider's key, so no other provider gets them.
 pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<SummarySource> {
     let followed = request.followed_conversation()?;
     let (app, conversation) = (&request.app, followed.conversation);

@@ -1,7 +1,6 @@
 //! The tool loop: an answer that calls only the proxy's tools is followed by another request.
 //!
-//! Each round executes the calls and sends the request again with their results. Where a round fails, the request is
-//! sent without recovery's additions.
+//! Each round sends the request again with the results. Where one fails, it is sent without recovery's additions.
 //!
 //! A round is one more record and one more plan of the same conversation, so the next request begins with the bytes
 //! of the one before. Proxy-executed calls beside the client's start no round, since the client has to answer its

@@ -40,8 +40,7 @@ impl CurrentConfig {
     /// Must be called within a runtime, since a store may spawn tasks.
     ///
     /// # Errors
-    /// The TLS roots of this machine cannot be read, the data directory cannot be written, or the
-    /// store cannot be opened.
+    /// The TLS roots, the data directory or the store cannot be used.
     pub fn new(config: Config) -> io::Result<Self> {
         let store = store::open_store(&config.store, &config.server.data_dir)?;
         Self::with_store(config, store)

@@ -176,8 +176,7 @@ async fn serve_connection(
     });
     let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(watcher.watch(connection));
-    // hyper bounds the time between two requests of HTTP/1. This bounds the wait for the first request of any
-    // connection.
+    // hyper bounds the time between two requests of HTTP/1. This bounds the wait for the first of a connection.
     let first_request_timeout = async {
         let drained = async {
             drain.cancelled().await;

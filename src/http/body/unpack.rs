@@ -44,8 +44,7 @@ pub(super) fn choose_unpacker(
     })
 }
 
-/// Decompresses a body as it arrives. Its output, and the coding's window while it works, count as bytes in flight.
-/// Its input is not kept.
+/// Decompresses a body as it arrives. Its output and the coding's window count as bytes in flight.
 pub(super) struct BodyUnpacker<'a> {
     unpacker: Unpacker,
     limits: &'a ServerConfig,

@@ -39,8 +39,7 @@ pub fn plan_request(
     let (session, conversation) = (followed.session, followed.conversation);
     let _child = session.notes.trace.begin_child(GUARD_SPAN);
     let begun = Instant::now();
-    let (app, inherited) = (&session.app, &session.inherited);
-    let mode = session.options.mode;
+    let (app, inherited, mode) = (&session.app, &session.inherited, session.options.mode);
     let policy = guard_policy(app, target);
     let recall = recall_for_target(app, inherited, target);
     let rules = recovery_rules(session, target);
@@ -101,10 +100,8 @@ pub fn plan_with_summary(
     let begun = Instant::now();
     if planned.compaction.take_over(outcome) {
         if session.inherited.state.is_some() {
-            session
-                .app
-                .summary_jobs
-                .mark_used(&summary_user(&session.inherited));
+            let user = summary_user(&session.inherited);
+            session.app.summary_jobs.mark_used(&user);
         }
         planned = replan_request(followed, planned);
     }
@@ -121,8 +118,7 @@ pub fn plan_without_additions(
     replan_request(followed, planned)
 }
 
-/// Plans without the prompt after a tool result, for a provider that refuses it; `None` where no such prompt can be
-/// the reason.
+/// Plans without the prompt after a tool result; `None` where no such prompt can be the reason of a refusal.
 pub fn plan_without_prompt_after_tool(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -142,8 +138,7 @@ pub fn plan_without_prompt_after_tool(
     Some(replan_request(followed, planned))
 }
 
-/// Plans with what recovery has decided by now and the summary in use; without the one, or the other, or both, where
-/// the plan is unsound or does not fit.
+/// Plans with recovery's decisions and the summary in use, or without those that do not fit or are unsound.
 fn replan_request(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
@@ -182,8 +177,7 @@ fn replan_request(
     planned
 }
 
-/// The guard's plan with the summary in use, or without it where only that is usable; and whether the summary was
-/// left out.
+/// The guard's plan, without the summary in use where only that is usable; and whether it was left out.
 fn plan_with_or_without_summary(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -254,8 +248,7 @@ pub fn is_same_model(inherited: &InheritedSession, target: &Target) -> bool {
     })
 }
 
-/// Whether the request should go to `larger`: its plan cuts, or soon would; or its session is there already, and too
-/// long to stay uncut here.
+/// Whether `larger` avoids a cut, now or soon; or the session is there already, and too long to stay uncut here.
 pub fn wants_larger_model(
     inherited: &InheritedSession,
     planned: &PlannedRequest,

@@ -41,7 +41,12 @@ pub(super) fn log_cuts(session: SessionId, planned: &PlannedRequest) {
     log_texts(session, planned);
     let mut cuts = report.truncated.iter().filter(|cut| cut.new);
     for cut in cuts.by_ref().take(LOGGED_CUTS) {
-        let (tool, before, after) = (display_tool(&cut.tool), cut.before, cut.after);
+        let tool = if cut.tool.is_empty() {
+            "a tool"
+        } else {
+            &*cut.tool
+        };
+        let (before, after) = (cut.before, cut.after);
         tracing::warn!(
             %session, tool, before_chars = before, after_chars = after, place = cut.message,
             "a {} of {tool:?} was truncated: {before} -> {after} characters",
@@ -103,9 +108,4 @@ pub(super) fn log_tool_turn(session: SessionId, planned: &PlannedRequest, turn: 
         %session, calls, reminders, course = memory.course_number(),
         "tool loop: proxy-executed calls: {calls}, reminders now: {reminders}"
     );
-}
-
-/// A tool's name, for a sentence.
-fn display_tool(tool: &str) -> &str {
-    if tool.is_empty() { "a tool" } else { tool }
 }

@@ -122,8 +122,7 @@ impl PlannedRequest {
         }
     }
 
-    /// Tokens cut from the client's request, where the client is to read them in the usage: an estimate, in the
-    /// provider's tokens.
+    /// Estimated tokens cut from the client's request, in the provider's count, where the client reads them as usage.
     pub fn left_out_tokens(&self, usage: UsageMode) -> Option<u32> {
         let report = &self.plan.report;
         if usage == UsageMode::AsSent || !self.is_guarded() {

@@ -1,20 +1,22 @@
 //! Recovery after an answer: executes and records its proxy-executed calls, and advances the clock.
 
-use super::{
-    RecoveryStep,
-    kept_answer::{keep_answer, keep_call},
-};
+use super::RecoveryStep;
 use crate::{
     conversation::{Author, Conversation},
-    format::{AssistantTurn, PrecedingText, usage::Usage},
+    format::{AssistantTurn, PrecedingText, ProxyToolCall, usage::Usage},
     guard::{
         Policy,
-        injections::{InjectedAuthor, InjectedMessage, InjectionContent},
+        injections::{InjectedAuthor, InjectedCall, InjectedMessage, InjectionContent},
     },
     health::HealthLevel,
     json::text,
     recovery::{RecoveryMemory, clock::GenerationEvents, tool},
 };
+
+/// Bytes of an answer that is kept to be sent again, reasoning included.
+const MAX_ANSWER_BYTES: usize = 48 << 10;
+/// Bytes of a call's arguments that are kept to be sent again: a reminder holds far less.
+const MAX_ARGUMENT_BYTES: usize = 24 << 10;
 
 /// Tokens of all calls to the provider for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +53,7 @@ impl RecoveryStep {
         let calls = turn.proxy_calls.len() as u32;
         let mut messages = vec![InjectedMessage {
             by: InjectedAuthor::Model { calls },
-            json: keep_answer(format, turn),
+            json: format.answer_item(turn, MAX_ANSWER_BYTES, MAX_ARGUMENT_BYTES),
         }];
         if let Some(package) = &turn.package {
             reminders.keep_package(&package.text);
@@ -107,9 +109,13 @@ impl RecoveryStep {
             let (format, calls) = (self.format, &last.proxy_calls);
             let executed = tool::execute_calls(format, calls, &mut self.memory.reminders);
             self.memory.clear_due |= executed.clear;
+            let keep_call = |call: &ProxyToolCall| InjectedCall {
+                before: call.before,
+                json: format.write_call(call, MAX_ARGUMENT_BYTES).into(),
+            };
             self.push_record(InjectionContent::Calls {
                 client_calls: last.client_calls,
-                calls: calls.iter().map(|call| keep_call(format, call)).collect(),
+                calls: calls.iter().map(keep_call).collect(),
                 results: executed.results,
             });
         }

@@ -33,18 +33,6 @@ pub struct AnswerEnd {
     pub source: Option<SummarySource>,
 }
 
-impl AnswerEnd {
-    /// The end of an answer that nothing was taken out of.
-    pub fn of_whole(response: ResponseSummary, source: Option<SummarySource>) -> Self {
-        Self {
-            response,
-            last: AssistantTurn::default(),
-            before: PrecedingText::default(),
-            source,
-        }
-    }
-}
-
 /// Judges an answer and stores the session's new state. Returns the headers that report both.
 pub async fn settle_answer(
     session: &SessionContext,

@@ -32,8 +32,7 @@ pub(super) fn is_overfull(planned: &PlannedRequest, response: &ResponseSummary) 
     silent_truncation::has_filled_window(tokens, window, completion, response.cut_off)
 }
 
-/// Whether the provider cuts prompts silently, by comparing the answer with the previous one. Learns the model's cap,
-/// or else the size that it accepted.
+/// Whether the provider cuts prompts silently, by the session's last two answers. Learns the model's cap or size.
 pub(super) fn detect_silent_cut(
     session: &SessionContext,
     planned: &PlannedRequest,
