@@ -96,7 +96,8 @@ pub(super) async fn upgrade_connection(
         let client = match timeout(idle, client).await {
             Ok(Ok(client)) => TokioIo::new(client),
             Ok(Err(error)) => {
-                tracing::debug!(error = %format_error_chain(&error), "websocket upgrade failed: the client closed the connection");
+                let error = format_error_chain(&error);
+                tracing::debug!(%error, "websocket upgrade failed: the client closed the connection");
                 return;
             }
             Err(_) => {

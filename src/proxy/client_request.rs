@@ -90,7 +90,7 @@ pub fn parse_request(format: Format, bytes: Bytes) -> Result<ParsedRequest, Fail
             let streams = conversation.asks_for_stream();
             (Some(Arc::new(conversation)), model, streams)
         }
-        Err(IndexError::NotJson(place)) => return Err(Failure::NotJson(place)),
+        Err(IndexError::NotJson(position)) => return Err(Failure::NotJson(position)),
         Err(IndexError::Unguardable(reason)) => {
             tracing::warn!(%reason, "request forwarded without the guard: {reason}");
             let shallow = shallow_parse(&bytes);

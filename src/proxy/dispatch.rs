@@ -20,7 +20,7 @@ use crate::{
     provider::{
         Provider, UpstreamError,
         breaker::{BreakerState, Permit},
-        retry::{self, RetryClass},
+        retry::{RetryClass, classify_status, parse_retry_after},
     },
     telemetry::{Operation, metrics::Metrics},
 };
@@ -146,7 +146,7 @@ fn judge_attempt(
     let own_key = matches!(provider.config.auth, Auth::Key(_));
     let (outcome, label) = match result {
         Ok(reply) if reply.too_long => (RetryClass::Final, "answer"),
-        Ok(reply) => match retry::classify_status(reply.answer.status(), own_key) {
+        Ok(reply) => match classify_status(reply.answer.status(), own_key) {
             RetryClass::Final => (RetryClass::Final, "answer"),
             RetryClass::Busy => (RetryClass::Busy, "busy"),
             RetryClass::Failed => (RetryClass::Failed, "failed"),
@@ -171,7 +171,7 @@ fn judge_attempt(
         (_, Err(_)) => {}
     }
     let headers = result.as_ref().ok().map(|reply| reply.answer.headers());
-    let retry_after = headers.and_then(|it| retry::parse_retry_after(it, SystemTime::now()));
+    let retry_after = headers.and_then(|headers| parse_retry_after(headers, SystemTime::now()));
     // With the client's credentials, the limit is that of one account: others are not paused.
     if outcome == RetryClass::Busy
         && !matches!(provider.config.auth, Auth::Client)

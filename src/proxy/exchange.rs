@@ -36,7 +36,7 @@ use super::{
     request_options::RequestOptions,
     response_headers::{TRAILERS, build_head_headers},
     settle::{AnswerEnd, settle_answer, settle_stream},
-    summary_source::{SummarySource, keep_for_summary},
+    summary_source::keep_for_summary,
     tool_loop::ToolLoop,
     wait_for_summary::{begin_summary_wait, wait_for_summary},
 };
@@ -52,7 +52,6 @@ use crate::{
     provider::Target,
     relay::{
         self, AnswerFilter, AssistantTurn, BufferedAnswer, Ending, FooterOptions, PrecedingText,
-        ResponseSummary, StreamFooter,
     },
     session::{self, InheritedSession, SessionHint},
     telemetry::record::RequestRecord,
@@ -214,16 +213,15 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
     let source = keep_for_summary(&request, &placed);
     // The rest of the request, its body among it, is dropped here.
     let (session, planned) = (request.session, placed.planned);
-    let settle = async move |response| {
+    let on_end = Box::new(move |response| {
         let end = AnswerEnd {
             response,
             last: AssistantTurn::default(),
             before: PrecedingText::default(),
             source,
         };
-        settle_stream(session.as_ref(), planned, end).await
-    };
-    let on_end = Box::new(move |response| settle(response).boxed());
+        async move { settle_stream(session.as_ref(), planned, end).await }.boxed()
+    });
     let ending = Ending {
         strip_usage,
         left_out,

@@ -56,9 +56,11 @@ impl PlacedRequest {
         let Some((followed, planned)) = followed.zip(self.planned.as_deref()) else {
             return false;
         };
-        let changed = change(followed, planned);
-        let set = changed.map(|changed| self.set_plan(followed, changed));
-        set.is_some()
+        let Some(changed) = change(followed, planned) else {
+            return false;
+        };
+        self.set_plan(followed, changed);
+        true
     }
 
     /// Whether the request goes out with anything that recovery added.
@@ -96,7 +98,7 @@ impl Fallbacks {
     pub fn plan_first_candidate(&mut self, request: &ClientRequest) -> Option<PlacedRequest> {
         let target = self.candidates.next()?;
         let followed = request.followed_conversation();
-        let compaction = followed.map(|it| begin_compaction(it.session, it.conversation));
+        let compaction = followed.map(|chat| begin_compaction(chat.session, chat.conversation));
         Some(self.plan_for_candidate(request, target, compaction))
     }
 

@@ -1,4 +1,4 @@
-//! Requests to providers. What a provider gets beside the body: path, query and headers, without keys and headers of the hop.
+//! Requests to providers: path, query and headers, without the client's keys and headers of the hop.
 
 use http::{HeaderMap, HeaderName, Method, Response, request::Parts};
 

@@ -20,7 +20,7 @@ use super::{
     plan::{refit_request, remeasure_for_target},
     provider_reply::{is_stream, read_short, refuses_usage},
     proxy_answers,
-    refusal::{may_refuse, refuses_additions},
+    refusal::refuses_additions,
 };
 use crate::{
     format::error_body::ErrorBody,

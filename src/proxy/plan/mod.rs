@@ -151,7 +151,7 @@ fn replan_request(
     if let Some(reason) = plan.report.stood_back {
         withdraws = true;
         if has_additions && let StandBackReason::Unsound(broken) = reason {
-            tracing::error!(%session, ?broken, "plan with recovery's additions is unsound; sending the request without them");
+            tracing::error!(%session, ?broken, "plan with recovery's additions is unsound; sending without them");
             (plan, summary_left_out) = plan_with(Injections::default());
         }
     } else if plan.report.over_budget && has_additions {

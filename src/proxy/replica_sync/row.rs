@@ -84,12 +84,12 @@ impl RowName {
     /// `None`: it is no such name.
     pub(super) fn from_bytes(name: &[u8]) -> Option<Self> {
         let (&letter, rest) = name.split_first()?;
-        let (place, rest) = rest.split_first_chunk()?;
+        let (address_digest, rest) = rest.split_first_chunk()?;
         let (length, rest) = rest.split_first_chunk()?;
         let (provider, model) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
         Some(Self {
             letter,
-            address_digest: u64::from_be_bytes(*place),
+            address_digest: u64::from_be_bytes(*address_digest),
             provider: std::str::from_utf8(provider).ok()?.into(),
             model: std::str::from_utf8(model).ok()?.into(),
         })
