@@ -26,7 +26,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, Response, request::Parts};
 
 use super::{
-    App, ClientRequest, PlannedRequest, SessionContext,
+    App, ClientRequest, SessionContext,
     client_request::{ParsedRequest, parse_request},
     dispatch::{AnsweredRequest, send_with_fallbacks},
     fallbacks::Fallbacks,
