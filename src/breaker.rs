@@ -1,27 +1,25 @@
-//! A circuit breaker: whether a provider or the store's server is passed over for a while. No clock
-//! of its own.
+//! A circuit breaker: whether a provider or the store's server is skipped for a while. Callers pass
+//! the time in.
 //!
-//! Closed lets everything through; so many failures in a row open it. Open lets nothing through
+//! Closed lets everything through; a number of failures in a row opens it. Open lets nothing through
 //! until its time is over. Then it is half open: one request at a time probes, its success closes
 //! the breaker and its failure opens it again, for the same time. While a probe waits for its
 //! answer the others go elsewhere, however long it takes.
 //!
-//! What ends late is not counted: a permit belongs to the stretch of time in which it was given,
-//! and each change of the state begins a new one. Otherwise the last of a hundred requests that
-//! failed together would open again what a probe had closed.
+//! A late outcome is not counted: a permit belongs to the period in which it was given, and each
+//! change of the state begins a new period. Otherwise the last of a hundred requests that failed
+//! together would reopen a breaker that a probe had closed.
 //!
-//! A 429 is no failure: the provider works, and is left alone for as long as it asks, a minute at most.
+//! A 429 is no failure: it pauses the provider for as long as it asks, a minute at most.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-/// The longest rest that a provider gets, whatever it asks for: it is asked for a model or for an
-/// account, and others may be waiting.
+/// The longest pause: a 429 is about one model or one account, and others may be waiting.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// As `/readyz` and the metrics name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
     Closed,
@@ -29,8 +27,7 @@ pub enum BreakerState {
     HalfOpen,
 }
 
-/// The breaker of one provider or server. It opens after failures in a row, and lets one probe through once
-/// its time is over.
+/// The breaker of one provider or server.
 #[derive(Debug)]
 pub struct Breaker {
     failures: u32,
@@ -40,8 +37,8 @@ pub struct Breaker {
 
 #[derive(Debug, Default)]
 struct BreakerInner {
-    /// Which stretch of time this is; a permit of an earlier one changes nothing.
-    stretch: u64,
+    /// Counts the changes of the state; a permit of an earlier period changes nothing.
+    period: u64,
     /// Failures since the last success.
     failed: u32,
     /// `None`: closed.
@@ -50,15 +47,16 @@ struct BreakerInner {
     paused_until: Option<Instant>,
 }
 
-/// A request under way; dropped without an outcome, it counts for nothing.
+/// A request under way. Dropped without an outcome, it is not counted.
 #[derive(Debug)]
 pub struct Permit<'a> {
     breaker: &'a Breaker,
-    stretch: u64,
+    period: u64,
     probe: bool,
 }
 
 impl BreakerState {
+    /// The name in `/readyz` and the metrics.
     pub const fn state_name(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -86,8 +84,7 @@ impl Breaker {
         }
     }
 
-    /// Lets a request through; `None` while the breaker is open, its probe under way, or the
-    /// provider has asked for rest.
+    /// Lets a request through; `None` while the breaker is open or paused, or its probe is under way.
     pub fn try_admit(&self, now: Instant) -> Option<Permit<'_>> {
         let mut state = self.lock_inner();
         if state.paused_until.is_some_and(|until| now < until) {
@@ -102,14 +99,12 @@ impl Breaker {
         Some(self.make_permit(&state, probe))
     }
 
-    /// Lets a request through in any case: where nobody else is left to answer. What becomes of it
-    /// counts as of any other.
+    /// Lets a request through in any state, where no other candidate is left. Its outcome counts.
     pub fn force_admit(&self) -> Permit<'_> {
         self.make_permit(&self.lock_inner(), false)
     }
 
-    /// The provider asked not to be sent anything for so long (`Retry-After` of a 429); a minute at
-    /// most. That is no failure.
+    /// Lets nothing through for `length`, as the `Retry-After` of a 429 asks; a minute at most.
     pub fn pause_for(&self, now: Instant, length: Duration) {
         let until = now.checked_add(length.min(MAX_PAUSE));
         let mut state = self.lock_inner();
@@ -119,7 +114,7 @@ impl Breaker {
     fn make_permit(&self, state: &BreakerInner, probe: bool) -> Permit<'_> {
         Permit {
             breaker: self,
-            stretch: state.stretch,
+            period: state.period,
             probe,
         }
     }
@@ -130,9 +125,9 @@ impl Breaker {
 }
 
 impl BreakerInner {
-    /// Begins a new stretch of time: open until then, or closed.
-    fn begin_stretch(&mut self, open_until: Option<Instant>) {
-        self.stretch += 1;
+    /// Opens the breaker until then; `None` closes it.
+    fn begin_period(&mut self, open_until: Option<Instant>) {
+        self.period += 1;
         self.failed = 0;
         self.probing = false;
         self.open_until = open_until;
@@ -140,13 +135,13 @@ impl BreakerInner {
 }
 
 impl Permit<'_> {
-    /// An answer began that is no failure of the provider: a 4xx and an overflow are none.
+    /// An answer began; a 4xx and an overflow are successes too.
     pub fn record_success(self) {
         let mut state = self.breaker.lock_inner();
-        if state.stretch == self.stretch {
+        if state.period == self.period {
             state.failed = 0;
             if state.open_until.is_some() {
-                state.begin_stretch(None);
+                state.begin_period(None);
             }
         }
     }
@@ -154,23 +149,23 @@ impl Permit<'_> {
     /// No answer, or a 5xx.
     pub fn record_failure(self, now: Instant) {
         let mut state = self.breaker.lock_inner();
-        if state.stretch == self.stretch {
+        if state.period == self.period {
             state.failed = state.failed.saturating_add(1);
             let enough = self.breaker.failures != 0 && state.failed >= self.breaker.failures;
             if state.open_until.is_some() || enough {
-                state.begin_stretch(now.checked_add(self.breaker.open_duration));
+                state.begin_period(now.checked_add(self.breaker.open_duration));
             }
         }
     }
 }
 
 impl Drop for Permit<'_> {
-    /// CANCEL: a probe whose client left gives its place to the next. After an outcome there is
-    /// nothing to give back, since that began a new stretch.
+    /// CANCEL: a probe whose client left lets the next request probe. An outcome began a new period,
+    /// so this changes nothing after it.
     fn drop(&mut self) {
         if self.probe {
             let mut state = self.breaker.lock_inner();
-            if state.stretch == self.stretch {
+            if state.period == self.period {
                 state.probing = false;
             }
         }

@@ -10,118 +10,103 @@ use thiserror::Error;
 
 use crate::wire::content_coding;
 
-/// A request that we answer with an error of our own.
+/// A request that the proxy answers with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The body is not JSON; the text says where.
     NotJson(String),
     /// The body broke off.
     BodyBroken,
-    BodyTooLarge {
-        limit: usize,
-    },
-    /// A body where none is asked for, and too large to be passed over.
-    BodyUnwanted {
-        limit: usize,
-    },
-    BodySlow {
-        limit: Duration,
-    },
-    /// A content encoding that we cannot read.
+    /// The body is larger than the settings allow.
+    BodyTooLarge { limit: usize },
+    /// A body on a path that takes none, and too large to be skipped.
+    BodyUnwanted { limit: usize },
+    /// The body stalled for this long.
+    BodySlow { limit: Duration },
+    /// A content encoding that the proxy cannot read.
     UnsupportedEncoding(String),
     /// The body is not what its content encoding says.
     BodyDamaged,
     /// The body unpacks to a suspicious multiple of its size.
     BodyBomb,
-    /// Too many bytes are in flight already.
+    /// The bytes in flight have reached their limit.
     Busy,
     /// A `Host` or `Origin` that is not this machine, while no client keys are set.
-    Foreign {
-        header: &'static str,
-    },
-    /// A page of another origin asks for what is for our own pages.
+    Foreign { header: &'static str },
+    /// A page of another origin asks for a path of the dashboard.
     ForeignPage,
+    /// The request has no client key.
     KeyMissing,
+    /// The key is not a client key.
     KeyWrong,
     /// No such model, or not for this client.
     ModelNotFound(String),
     /// A path without a model, at a provider whose address needs one.
-    ModelMissing {
-        provider: String,
-    },
+    ModelMissing { provider: String },
     /// A provider was named that is not configured.
     ProviderNotFound(String),
     /// No such path.
     PathNotFound,
     /// No such session, or not of this client.
     SessionNotFound,
-    /// What only the administrator is shown.
+    /// Only the administrator may read this.
     AdminOnly,
-    /// A session of another key, which whoever asks may only look at.
+    /// A session of another key, which this requester may only read.
     SessionReadOnly,
-    /// A session is to be switched, and the request does not say how.
+    /// A request that changes a session names no switch.
     SwitchMissing,
+    /// The value of a switch is none of those allowed.
     SwitchValue,
-    /// A switch that no session has.
-    SwitchUnknown {
-        name: String,
-    },
-    SwitchTooLarge {
-        limit: usize,
-    },
-    /// A parameter of the query that is none, or stands there twice; it may be from `least` to `most`.
+    /// No session has this switch.
+    SwitchUnknown { name: String },
+    /// The body of a request that changes a session is too large.
+    SwitchTooLarge { limit: usize },
+    /// A query parameter is not one number from `least` to `most`.
     QueryValue {
         name: &'static str,
         least: usize,
         most: usize,
     },
-    /// A parameter that the path does not have.
-    QueryUnknown {
-        name: String,
-    },
-    /// As many listen to events as may, all of them or of this client.
-    TooManyListeners {
-        all: usize,
-        per_client: usize,
-    },
+    /// A query parameter that the path does not have.
+    QueryUnknown { name: String },
+    /// The event listeners have reached their limit, over all clients or for this one.
+    TooManyListeners { all: usize, per_client: usize },
     /// The state store does not answer.
     StoreDown,
     /// The path exists, for these methods.
-    WrongMethod {
-        allow: &'static str,
-    },
+    WrongMethod { allow: &'static str },
+    /// The path has dot segments.
     DotSegments,
     /// A path that this client key may not use.
     PathNotAllowed,
-    /// As many requests of this client run as may.
+    /// This client has as many requests in flight as it may.
     TooManyRequests,
-    /// Nobody answered at the provider's address, or the connection broke before an answer.
-    ProviderUnreachable {
-        provider: String,
-    },
+    /// The connection failed, or broke before an answer.
+    ProviderUnreachable { provider: String },
+    /// The provider did not answer in time.
     ProviderTimeout {
         provider: String,
         wait: TimeoutStage,
         limit: Duration,
     },
-    /// What came from the provider was no answer.
+    /// The provider sent no valid answer.
     ProviderBadAnswer {
         provider: String,
         what: &'static str,
     },
 }
 
-/// What a provider was waited for in vain.
+/// The stage in which the wait for a provider timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutStage {
-    /// A connection, encrypted where it is to be.
+    /// The connection, with its TLS handshake.
     Connect,
     FirstByte,
-    /// The next piece of an answer that had begun.
+    /// The next bytes of an answer that had begun.
     NextChunk,
 }
 
-/// An answer's next piece did not come in time. Travels inside an [`std::io::Error`].
+/// An answer's next bytes did not come in time. Travels inside an [`std::io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("nothing came for {} s", limit.as_secs_f64())]
 pub struct IdleTimeoutError {
@@ -129,10 +114,9 @@ pub struct IdleTimeoutError {
 }
 
 impl IdleTimeoutError {
-    /// The limit, where that is what an answer's body failed for.
+    /// The limit that an answer's body exceeded; `None` for other errors.
     pub fn limit_from_error(error: &std::io::Error) -> Option<Duration> {
-        let stalled = error.get_ref()?.downcast_ref::<Self>()?;
-        Some(stalled.limit)
+        Some(error.get_ref()?.downcast_ref::<Self>()?.limit)
     }
 }
 
@@ -142,9 +126,10 @@ impl Failure {
         match self {
             Self::NotJson(_) => "invalid_json",
             Self::BodyBroken => "body_incomplete",
-            Self::BodyTooLarge { .. } | Self::BodyUnwanted { .. } | Self::BodyBomb => {
-                "body_too_large"
-            }
+            Self::BodyTooLarge { .. }
+            | Self::BodyUnwanted { .. }
+            | Self::SwitchTooLarge { .. }
+            | Self::BodyBomb => "body_too_large",
             Self::BodySlow { .. } => "body_timeout",
             Self::UnsupportedEncoding(_) => "unsupported_content_encoding",
             Self::BodyDamaged => "invalid_content_encoding",
@@ -163,7 +148,6 @@ impl Failure {
             Self::SwitchValue | Self::QueryValue { .. } => "invalid_value",
             Self::SwitchUnknown { .. } | Self::QueryUnknown { .. } => "unknown_parameter",
             Self::TooManyListeners { .. } => "too_many_listeners",
-            Self::SwitchTooLarge { .. } => "body_too_large",
             Self::StoreDown => "store_unavailable",
             Self::WrongMethod { .. } => "method_not_allowed",
             Self::DotSegments => "invalid_path",
@@ -198,19 +182,17 @@ impl Failure {
         }
     }
 
-    /// What the client may read: what happened, and what to do about it.
+    /// The text for the client: what happened, and what to do about it.
     pub fn message(&self) -> String {
         match self {
             Self::NotJson(place) => format!("The request body is not valid JSON: {place}."),
             Self::BodyBroken => "The request body broke off before its end.".into(),
-            Self::BodyTooLarge { limit } => {
-                format!(
-                    "The request body is larger than {limit} bytes; send less, or raise \
-                     server.max_body_bytes."
-                )
-            }
+            Self::BodyTooLarge { limit } => format!(
+                "The request body is larger than {limit} bytes; send less, or raise \
+                 server.max_body_bytes."
+            ),
             Self::BodyUnwanted { limit } => {
-                format!("This path needs no body; one of more than {limit} bytes is refused.")
+                format!("This path needs no body; send one of at most {limit} bytes, or none.")
             }
             Self::BodySlow { limit } => format!(
                 "No part of the request body came for {} s (server.body_timeout_ms).",
@@ -221,9 +203,9 @@ impl Failure {
                  or send the body as it is.",
                 content_coding::READABLE_CODINGS
             ),
-            Self::BodyDamaged => "The request body is not what its content-encoding says, or is \
-                not all of it."
-                .into(),
+            Self::BodyDamaged => {
+                "The request body cannot be decoded by its content-encoding, or is cut off.".into()
+            }
             Self::BodyBomb => format!(
                 "The request body unpacks to more than {} times its size; send it as it is.",
                 content_coding::MAX_RATIO
@@ -240,8 +222,8 @@ impl Failure {
                 header must be localhost, 127.0.0.1 or [::1]. Set client keys to serve others."
                 .into(),
             Self::ForeignPage => {
-                "Pages of another origin may not use this path: Origin must be that \
-                of the Host header."
+                "Pages of another origin may not use this path: Origin must match \
+                the Host header."
                     .into()
             }
             Self::KeyMissing => "You didn't provide an API key. Send a client key of this proxy \
@@ -250,32 +232,29 @@ impl Failure {
             Self::KeyWrong => {
                 "Incorrect API key provided: it is no client key of this proxy.".into()
             }
-            Self::ModelNotFound(message) => message.clone(),
+            Self::ModelNotFound(message) | Self::ProviderNotFound(message) => message.clone(),
             Self::ModelMissing { provider } => format!(
-                "The provider `{provider}` has the model in its address, and this request names \
-                 none that can stand there."
+                "The provider `{provider}` has the model in its address; name one in the request \
+                 that can be a part of a path."
             ),
-            Self::ProviderNotFound(message) => message.clone(),
             Self::PathNotFound => "No such path. There are: POST /v1/chat/completions, \
                 GET /v1/models, any other /v1/*, /{provider}/v1/*, /healthz, /readyz, /metrics \
                 and /plimsoll/api/."
                 .into(),
-            Self::SessionNotFound => "There is no such session, or it is not of this client. Its \
-                id is the x-plimsoll-session header of any of its answers."
+            Self::SessionNotFound => "There is no such session, or it belongs to another client. \
+                Its id is the x-plimsoll-session header of any of its answers."
                 .into(),
             Self::AdminOnly => "The settings are shown to the administrator's key \
                 (admin.key_sha256) and, without client keys, with admin.local = true, to requests \
                 of this machine that send no key and come through no other proxy."
                 .into(),
-            Self::SessionReadOnly => {
-                "admin.local shows sessions of other keys and changes nothing of \
+            Self::SessionReadOnly => "admin.local shows sessions of other keys and cannot change \
                 them. Send the key that the session's client sends, or the administrator's."
-                    .into()
-            }
-            Self::SwitchMissing => "Send a JSON object such as {\"auto_compact\": \"on\"}.".into(),
-            Self::SwitchValue => "`auto_compact` must be \"on\", \"off\" or \"follow\" (as the \
-                settings say)."
                 .into(),
+            Self::SwitchMissing => "Send a JSON object such as {\"auto_compact\": \"on\"}.".into(),
+            Self::SwitchValue => {
+                "`auto_compact` must be \"on\", \"off\" or \"follow\" (the settings).".into()
+            }
             Self::SwitchUnknown { name } => {
                 format!("A session has no switch `{name}`. There is: auto_compact.")
             }
@@ -283,34 +262,29 @@ impl Failure {
                 format!("This path takes a body of at most {limit} bytes.")
             }
             Self::QueryValue { name, least, most } => {
-                format!("`{name}` must stand there once, as a number from {least} to {most}.")
+                format!("Send `{name}` once, as a number from {least} to {most}.")
             }
             Self::QueryUnknown { name } => {
                 format!("This path has no parameter `{name}`. There are: skip and take.")
             }
-            Self::TooManyListeners {
-                all,
-                per_client: own,
-            } => format!(
-                "As many listen to events as may: {all} in all, {own} of one client. Try again when \
-                 one has left."
+            Self::TooManyListeners { all, per_client } => format!(
+                "Too many event listeners: at most {all} in all and {per_client} of one client. \
+                 Close one, then try again."
             ),
             Self::StoreDown => {
-                "The state store does not answer; nothing is known of the session now.".into()
+                "The state store does not answer, so the session cannot be read. Try again.".into()
             }
             Self::WrongMethod { allow } => format!("This path takes {allow} only."),
             Self::DotSegments => "A path must not have dot segments.".into(),
-            Self::PathNotAllowed => "This client key may not use this path. Whoever runs the \
+            Self::PathNotAllowed => "This client key may not use this path. The operator of the \
                 proxy can add it (clients.NAME.paths)."
                 .into(),
-            Self::TooManyRequests => "As many requests of this client key are running as may at \
-                one time (clients.NAME.max_in_flight). Try again when one has ended."
+            Self::TooManyRequests => "This client key has too many requests in flight \
+                (clients.NAME.max_in_flight). Try again when one has ended."
                 .into(),
-            Self::ProviderUnreachable { provider } => {
-                format!(
-                    "The provider `{provider}` could not be reached, or closed without an answer."
-                )
-            }
+            Self::ProviderUnreachable { provider } => format!(
+                "The provider `{provider}` could not be reached, or closed without an answer."
+            ),
             Self::ProviderTimeout {
                 provider,
                 wait,
@@ -319,13 +293,15 @@ impl Failure {
                 let (happened, setting) = match wait {
                     TimeoutStage::Connect => ("took no connection", "connect_timeout_ms"),
                     TimeoutStage::FirstByte => ("did not answer", "first_byte_timeout_ms"),
-                    TimeoutStage::NextChunk => ("did not go on with its answer", "idle_timeout_ms"),
+                    TimeoutStage::NextChunk => {
+                        ("sent nothing more of its answer", "idle_timeout_ms")
+                    }
                 };
                 let limit = limit.as_secs_f64();
                 format!("The provider `{provider}` {happened} within {limit} s ({setting}).")
             }
             Self::ProviderBadAnswer { provider, what } => {
-                format!("The provider `{provider}` gave no usable answer: {what}.")
+                format!("The provider `{provider}` gave no valid answer: {what}.")
             }
         }
     }

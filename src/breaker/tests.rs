@@ -14,7 +14,7 @@ use super::{Breaker, BreakerState, MAX_PAUSE, Permit};
 const MS: Duration = Duration::from_millis(1);
 const OPEN: Duration = Duration::from_millis(100);
 
-/// One that has just opened.
+/// A breaker that has just opened.
 fn opened(now: Instant) -> Breaker {
     let breaker = Breaker::new(2, OPEN);
     for _ in 0..2 {
@@ -44,7 +44,7 @@ fn failures_in_a_row_open_it() {
 }
 
 #[test]
-fn none_of_any_number_opens_one_that_is_off() {
+fn a_breaker_that_is_off_never_opens() {
     let now = Instant::now();
     let breaker = Breaker::new(0, OPEN);
     for _ in 0..1_000 {
@@ -54,7 +54,7 @@ fn none_of_any_number_opens_one_that_is_off() {
 }
 
 #[test]
-fn one_probe_decides() {
+fn one_probe_closes_or_reopens_it() {
     let begun = Instant::now();
     let half = begun + OPEN;
 
@@ -68,13 +68,13 @@ fn one_probe_decides() {
     assert!(breaker.try_admit(half + OPEN - MS).is_none());
     breaker.try_admit(half + OPEN).unwrap().record_success();
     assert_eq!(breaker.state_at(half + OPEN), BreakerState::Closed);
-    // It takes as many failures as ever.
+    // It takes as many failures as before.
     breaker.try_admit(half).unwrap().record_failure(half);
     assert_eq!(breaker.state_at(half), BreakerState::Closed);
 }
 
 #[test]
-fn what_nobody_else_could_answer_counts_too() {
+fn the_outcome_of_a_forced_request_counts() {
     let now = Instant::now();
     let breaker = opened(now);
     breaker.force_admit().record_success();
@@ -86,7 +86,7 @@ fn what_nobody_else_could_answer_counts_too() {
 }
 
 #[test]
-fn what_ends_late_is_not_counted() {
+fn a_late_outcome_is_not_counted() {
     let now = Instant::now();
     let breaker = Breaker::new(1, OPEN);
     let late: Vec<_> = (0..3).map(|_| breaker.try_admit(now).unwrap()).collect();
@@ -96,7 +96,7 @@ fn what_ends_late_is_not_counted() {
     assert_eq!(
         breaker.state_at(now),
         BreakerState::Open,
-        "a success of before"
+        "a success of an earlier period"
     );
     let probe = breaker.try_admit(now + OPEN).unwrap();
     breaker.force_admit().record_success();
@@ -106,7 +106,7 @@ fn what_ends_late_is_not_counted() {
 }
 
 #[test]
-fn a_rest_is_no_failure_and_ends() {
+fn a_pause_is_no_failure_and_ends() {
     let now = Instant::now();
     let breaker = Breaker::new(1, OPEN);
     breaker.pause_for(now, 10 * MS);
@@ -121,7 +121,7 @@ fn a_rest_is_no_failure_and_ends() {
 }
 
 #[test]
-fn of_many_threads_one_probes() {
+fn only_one_of_many_threads_probes() {
     let begun = Instant::now();
     let breaker = opened(begun);
     for round in 1..=100 {
@@ -160,7 +160,8 @@ fn no_failure_of_many_threads_is_lost() {
     assert_eq!(breaker.state_at(now), BreakerState::Open);
 }
 
-/// What may happen to a breaker. The number picks one of the permits under way.
+/// One step of a random history. A `usize` picks one of the permits under way, a `u32` is in
+/// milliseconds.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Admit,
@@ -168,8 +169,8 @@ enum Event {
     Succeed(usize),
     Fail(usize),
     Leave(usize),
-    Rest(u32),
-    Later(u32),
+    Pause(u32),
+    Wait(u32),
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
@@ -179,27 +180,27 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => any::<usize>().prop_map(Event::Succeed),
         5 => any::<usize>().prop_map(Event::Fail),
         1 => any::<usize>().prop_map(Event::Leave),
-        1 => (0_u32..200).prop_map(Event::Rest),
-        3 => (0_u32..80).prop_map(Event::Later),
+        1 => (0_u32..200).prop_map(Event::Pause),
+        3 => (0_u32..80).prop_map(Event::Wait),
     ]
 }
 
-/// The same in so many words: nothing is kept but what happened, and everything is counted anew
-/// from that each time. Times are in milliseconds, and a permit is its place in the list.
+/// A breaker that keeps its history only, and counts everything from it each time. Times are in
+/// milliseconds, and a permit is its index in the list.
 #[derive(Default)]
 struct Naive {
-    /// When the breaker changed its state, and until when it is open since (0: closed).
-    turns: Vec<u32>,
-    /// Outcomes since the last turn; `true` is a success.
+    /// For each change of the state, until when the breaker is open from then on (0: closed).
+    changes: Vec<u32>,
+    /// Outcomes since the last change; `true` is a success.
     outcomes: Vec<bool>,
-    /// For each permit: the number of turns before it, whether it probes, whether it is under way.
+    /// For each permit: the number of changes before it, whether it probes, whether it is under way.
     permits: Vec<(usize, bool, bool)>,
-    rests: Vec<u32>,
+    pauses: Vec<u32>,
 }
 
 impl Naive {
     fn open_until(&self) -> u32 {
-        self.turns.last().copied().unwrap_or(0)
+        self.changes.last().copied().unwrap_or(0)
     }
 
     fn state(&self, now: u32) -> BreakerState {
@@ -211,40 +212,38 @@ impl Naive {
     }
 
     fn admits(&self, now: u32) -> bool {
-        let turns = self.turns.len();
-        let probed = self.permits.contains(&(turns, true, true));
-        let rests = self.rests.iter().any(|until| now < *until);
+        let paused = self.pauses.iter().any(|until| now < *until);
         let free = match self.state(now) {
             BreakerState::Closed => true,
             BreakerState::Open => false,
-            BreakerState::HalfOpen => !probed,
+            BreakerState::HalfOpen => !self.permits.contains(&(self.changes.len(), true, true)),
         };
-        free && !rests
+        free && !paused
     }
 
-    fn ended(&mut self, permit: usize, now: u32, failures: usize, outcome: Option<bool>) {
-        let (turns, _, under_way) = &mut self.permits[permit];
+    fn end_permit(&mut self, permit: usize, now: u32, failures: usize, outcome: Option<bool>) {
+        let (changes, _, under_way) = &mut self.permits[permit];
         *under_way = false;
-        let Some(success) = outcome.filter(|_| *turns == self.turns.len()) else {
+        let Some(success) = outcome.filter(|_| *changes == self.changes.len()) else {
             return;
         };
         self.outcomes.push(success);
         let row = self.outcomes.iter().rev().take_while(|success| !**success);
         let enough = failures > 0 && row.count() >= failures;
-        let turn = match (self.open_until(), success) {
+        let change = match (self.open_until(), success) {
             (0, true) => return,
             (0, false) if !enough => return,
             (_, true) => 0,
             (_, false) => now + 100,
         };
-        self.turns.push(turn);
+        self.changes.push(change);
         self.outcomes.clear();
     }
 }
 
 proptest! {
     #[test]
-    fn it_does_as_the_naive_one(failures in 0_u32..4, events in vec(any_event(), 0..120)) {
+    fn it_agrees_with_a_naive_breaker(failures in 0_u32..4, events in vec(any_event(), 0..120)) {
         let begun = Instant::now();
         let breaker = Breaker::new(failures, OPEN);
         let (mut naive, mut now) = (Naive::default(), 1_u32);
@@ -258,30 +257,30 @@ proptest! {
                     if let Some(permit) = permit {
                         let probe = naive.state(now) == BreakerState::HalfOpen;
                         permits.push((naive.permits.len(), permit));
-                        naive.permits.push((naive.turns.len(), probe, true));
+                        naive.permits.push((naive.changes.len(), probe, true));
                     }
                 }
                 Event::Force => {
                     permits.push((naive.permits.len(), breaker.force_admit()));
-                    naive.permits.push((naive.turns.len(), false, true));
+                    naive.permits.push((naive.changes.len(), false, true));
                 }
                 Event::Succeed(which) | Event::Fail(which) | Event::Leave(which) => {
                     if permits.is_empty() {
                         continue;
                     }
-                    let (place, permit) = permits.swap_remove(which % permits.len());
+                    let (index, permit) = permits.swap_remove(which % permits.len());
                     let outcome = match event {
                         Event::Succeed(_) => { permit.record_success(); Some(true) }
                         Event::Fail(_) => { permit.record_failure(at); Some(false) }
                         _ => { drop(permit); None }
                     };
-                    naive.ended(place, now, failures as usize, outcome);
+                    naive.end_permit(index, now, failures as usize, outcome);
                 }
-                Event::Rest(length) => {
+                Event::Pause(length) => {
                     breaker.pause_for(at, length * MS);
-                    naive.rests.push(now + length);
+                    naive.pauses.push(now + length);
                 }
-                Event::Later(length) => now += length,
+                Event::Wait(length) => now += length,
             }
             prop_assert_eq!(breaker.state_at(begun + now * MS), naive.state(now));
         }
