@@ -1,12 +1,10 @@
-//! Which headers go on, in both directions.
+//! Which headers are forwarded, in both directions.
 //!
-//! End-to-end headers pass as they are, in their order, repeated ones too: providers derive cache
-//! affinity from the session headers of clients. Never passed on: what belongs to one connection
-//! (RFC 9110, 7.6.1), cookies, and our own `x-plimsoll-*`.
+//! End-to-end headers pass unchanged, in their order, repeated ones too: providers derive cache
+//! affinity from the session headers of clients. Hop-by-hop headers (RFC 9110, 7.6.1), cookies and the
+//! proxy's `x-plimsoll-*` are never forwarded.
 //! SECURITY: a credential goes to a provider only where its configuration says so, and never two
-//! of them: with a key of ours, whatever the client sent stays here, in whichever header.
-//!
-//! A length beside a transfer coding goes no further: the body is read as the coding says.
+//! of them: with a configured key, no header with a credential of the client is forwarded.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
@@ -26,10 +24,10 @@ const CREDENTIALS: &[&str] = &[
     "x-goog-api-key",
 ];
 
-/// What to send to a provider for a request with these headers.
+/// The headers for a provider.
 ///
-/// `client_keys`: clients authenticate with keys of ours, which no provider may see.
-/// `identity`: ask for an answer that is not compressed.
+/// `client_keys`: clients authenticate with keys of this proxy, which no provider may see.
+/// `identity`: ask for an uncompressed answer.
 pub fn filter_for_provider(
     headers: &HeaderMap,
     provider: &ProviderConfig,
@@ -65,10 +63,10 @@ pub fn filter_for_provider(
     out
 }
 
-/// What the client gets of a provider's headers.
+/// The headers for the client.
 ///
-/// SECURITY: a length beside a transfer coding is not that of the body and goes no further
-/// (RFC 9112, 6.3): what came after it would be read as the answer to the next request.
+/// SECURITY: a length beside a transfer coding is not that of the body and is dropped (RFC 9112, 6.3):
+/// a client would read the bytes after it as the answer to the next request.
 pub fn filter_for_client(headers: &HeaderMap) -> HeaderMap {
     let coded = headers.contains_key(TRANSFER_ENCODING);
     end_to_end(headers, 16, |name| {
@@ -76,7 +74,7 @@ pub fn filter_for_client(headers: &HeaderMap) -> HeaderMap {
     })
 }
 
-/// The headers that go on but for the dropped ones, with room for so many more.
+/// The end-to-end headers but for the dropped ones, with capacity for some more.
 fn end_to_end(
     headers: &HeaderMap,
     more: usize,
@@ -85,22 +83,22 @@ fn end_to_end(
     let named = named_by_connection(headers);
     let mut out = HeaderMap::with_capacity(headers.len() + more);
     for (name, value) in headers {
-        if !belongs_to_connection(name) && !named.contains(name) && !is_dropped(name) {
+        if !is_hop_by_hop(name) && !named.contains(name) && !is_dropped(name) {
             out.append(name, value.clone());
         }
     }
     out
 }
 
-fn belongs_to_connection(name: &HeaderName) -> bool {
+fn is_hop_by_hop(name: &HeaderName) -> bool {
     [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
         || matches!(name.as_str(), "keep-alive" | "set-cookie2" | "cookie2")
         || name.as_str().starts_with("proxy-")
         || name.as_str().starts_with(PROXY_HEADER_PREFIX)
 }
 
-/// What `Connection` names belongs to the connection too. Named there by mistake, credentials and
-/// the kind of content go on all the same: nothing works without them.
+/// Headers that `Connection` names are hop-by-hop too. `Authorization` and `Content-Type` are named
+/// there only by mistake, and are forwarded: no request works without them.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     headers
         .get_all(CONNECTION)
@@ -170,23 +168,22 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_the_clients_or_ours_and_never_both() {
-        let sent = headers(&[("authorization", "Bearer theirs"), ("api-key", "theirs")]);
+    fn either_the_clients_or_the_configured_credentials_are_sent() {
+        let lines = &[("authorization", "Bearer client"), ("api-key", "client")];
         let check = |auth: Auth, client_keys: bool, expected: &[(&'static str, &'static str)]| {
             let shown = format!("{auth:?} {client_keys}");
-            let out = filter_for_provider(&sent, &with(auth), client_keys, false);
+            let out = filter_for_provider(&headers(lines), &with(auth), client_keys, false);
             assert_eq!(out, headers(expected), "{shown}");
         };
-        let theirs = &[("authorization", "Bearer theirs"), ("api-key", "theirs")];
-        check(Auth::Client, false, theirs);
+        check(Auth::Client, false, lines);
         check(Auth::Client, true, &[]);
         check(Auth::None, false, &[]);
-        let ours = Auth::Key(Secret::new("ours"));
-        check(ours, false, &[("authorization", "Bearer ours")]);
+        let key = Auth::Key(Secret::new("configured"));
+        check(key, false, &[("authorization", "Bearer configured")]);
     }
 
     #[test]
-    fn no_credential_of_a_client_reaches_a_provider_with_a_key_of_ours() {
+    fn with_a_configured_key_no_credential_of_a_client_is_sent() {
         let forms = [
             "authorization",
             "proxy-authorization",
@@ -196,37 +193,36 @@ mod tests {
             "ocp-apim-subscription-key",
             "x-own-key",
         ];
-        let all: Vec<_> = forms.iter().map(|name| (*name, "theirs")).collect();
+        let all: Vec<_> = forms.iter().map(|name| (*name, "client")).collect();
         let sent = headers(&[&all[..], &all[..], &[("connection", "authorization")]].concat());
         for key_header in [None, Some("x-own-key"), Some("api-key")] {
             let config = ProviderConfig {
                 key_header: key_header.map(HeaderName::from_static),
-                ..with(Auth::Key(Secret::new("ours")))
+                ..with(Auth::Key(Secret::new("configured")))
             };
             let out = filter_for_provider(&sent, &config, false, false);
             let (name, value) = match key_header {
-                Some(name) => (name, "ours"),
-                None => ("authorization", "Bearer ours"),
+                Some(name) => (name, "configured"),
+                None => ("authorization", "Bearer configured"),
             };
             assert_eq!(out[name], value);
             assert!(out[name].is_sensitive());
             assert_eq!(out.get_all(name).iter().count(), 1);
-            // A name of one's own is that of a credential only where the settings say so.
-            let left = if key_header == Some("x-own-key") {
-                0
-            } else {
-                2
+            // An unknown header holds a credential only where the settings say so.
+            let unknown = match key_header {
+                Some("x-own-key") => vec![],
+                _ => vec!["x-own-key"; 2],
             };
-            let theirs = out.iter().filter(|(_, value)| *value == "theirs");
-            let theirs: Vec<_> = theirs.map(|(name, _)| name.as_str()).collect();
-            assert_eq!(theirs, vec!["x-own-key"; left]);
+            let left = out.iter().filter(|(_, value)| *value == "client");
+            let left: Vec<_> = left.map(|(name, _)| name.as_str()).collect();
+            assert_eq!(left, unknown);
         }
     }
 
     #[test]
-    fn headers_of_the_settings_take_the_place_of_the_clients() {
+    fn configured_headers_replace_those_of_the_client() {
         let sent = headers(&[
-            ("x-team", "theirs"),
+            ("x-team", "client"),
             ("x-team", "twice"),
             ("accept-encoding", "gzip"),
             ("x-other", "1"),
@@ -234,24 +230,24 @@ mod tests {
         let config = ProviderConfig {
             key_header: Some(HeaderName::from_static("api-key")),
             headers: headers(&[
-                ("x-team", "ours"),
+                ("x-team", "configured"),
                 ("accept-encoding", "br"),
                 ("api-key", "no key"),
             ]),
-            ..with(Auth::Key(Secret::new("ours")))
+            ..with(Auth::Key(Secret::new("configured")))
         };
         let out = filter_for_provider(&sent, &config, false, true);
         let expected = headers(&[
             ("x-other", "1"),
-            ("x-team", "ours"),
+            ("x-team", "configured"),
             ("accept-encoding", "identity"),
-            ("api-key", "ours"),
+            ("api-key", "configured"),
         ]);
         assert_eq!(out, expected);
     }
 
     #[test]
-    fn answers_lose_what_is_not_the_providers_to_say() {
+    fn answers_lose_cookies_hop_by_hop_and_plimsoll_headers() {
         let sent = headers(&[
             ("set-cookie", "a=b"),
             ("x-plimsoll-health", "healthy"),

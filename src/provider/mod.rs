@@ -1,7 +1,7 @@
-//! Who is asked, how, and what is known of them.
+//! Providers: which of them serve a model, how large its window is, and how a request is sent.
 //!
-//! [`Registry::choose`] turns the name of a model into those who may answer, with their windows;
-//! [`Provider::send`] asks one of them.
+//! [`Registry::choose_candidates`] turns the name of a model into candidates with their windows;
+//! [`Provider::send_request`] sends a request to one of them.
 
 mod background;
 mod body_size;
@@ -40,10 +40,10 @@ pub use crate::config::{
 };
 
 impl From<ModelNameError> for Failure {
-    fn from(unknown: ModelNameError) -> Self {
-        match unknown {
-            ModelNameError::Provider { .. } => Self::ProviderNotFound(unknown.to_string()),
-            _ => Self::ModelNotFound(unknown.to_string()),
+    fn from(error: ModelNameError) -> Self {
+        match error {
+            ModelNameError::Provider { .. } => Self::ProviderNotFound(error.to_string()),
+            _ => Self::ModelNotFound(error.to_string()),
         }
     }
 }

@@ -173,7 +173,7 @@ async fn fetch_model_list(
     provider: &Provider,
     client_keys: bool,
 ) -> Result<BTreeMap<String, Bounds>, ModelListError> {
-    if let Some(reason) = provider.why_list_hidden() {
+    if let Some(reason) = provider.why_list_not_asked() {
         return Err(ModelListError::NotAsked(reason));
     }
     let outgoing = OutgoingRequest {

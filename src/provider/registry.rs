@@ -1,9 +1,9 @@
-//! The registry: the name of a model -> who serves it, what it holds, what is told of it.
+//! The registry: from the name of a model to its candidates, their windows and settings.
 //!
-//! Providers are told apart by their configured names, never by what they say of themselves. What
-//! changes is what is learnt of windows, by errors, lists and a fetched catalogue; no completion waits
-//! for any of it. A registry of other settings goes on with what this one has learnt, and with the
-//! providers that are set as before, their connections and breakers included.
+//! Providers are identified by their configured names, never by what they say of themselves. Windows
+//! change by what errors, lists of models and a fetched catalogue teach; no completion waits for that.
+//! A registry under new settings keeps the learnt windows, and each provider whose settings did not
+//! change, with its connections and its breaker.
 
 mod offered_models;
 mod reload;
@@ -33,7 +33,7 @@ use crate::{
     health::limits::{HealthLimits, choose_health_limits},
 };
 
-/// Unknown models that are remembered as reported.
+/// Models with an unknown window that are remembered as logged.
 const MAX_REPORTED: usize = 1_024;
 
 /// All providers.
@@ -41,37 +41,36 @@ const MAX_REPORTED: usize = 1_024;
 pub struct Registry {
     providers: BTreeMap<String, Arc<Provider>>,
     names: ModelNames,
-    /// Whether clients have keys of their own, so that nothing of theirs is a provider's.
+    /// Clients authenticate with keys of this proxy, so that no credential of a client goes upstream.
     client_keys: bool,
-    /// What providers taught of their windows.
     pub learnt: Arc<LearntWindows>,
     listed: Arc<ModelLists>,
-    /// `None`: no address of a newer catalogue is configured.
+    /// `None`: `catalogue.url` is not set.
     fetched: Option<Arc<FetchedCatalogue>>,
     background: Arc<BackgroundTasks>,
     reported: Arc<Mutex<HashSet<String>>>,
 }
 
-/// Who serves a model, and what is known of it.
+/// A model at a provider, with its window and settings.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub provider: Arc<Provider>,
-    /// The name to send.
+    /// The model's name at the provider.
     pub model: String,
     pub window: Window,
     pub settings: ModelConfig,
 }
 
-/// What came of asking a provider for its list of models.
+/// A provider's name, and how many models it listed.
 pub type ModelListResult = (Arc<str>, Result<usize, ModelListError>);
 
 impl Registry {
-    /// Nobody is asked for anything before [`Registry::start`].
+    /// Sends no request before [`Registry::start`].
     ///
     /// # Errors
     /// The TLS roots of this machine cannot be read.
     pub fn new(config: &Config) -> io::Result<Self> {
-        let nothing = Self {
+        let empty = Self {
             providers: BTreeMap::new(),
             names: ModelNames::new(config),
             client_keys: false,
@@ -81,56 +80,49 @@ impl Registry {
             background: Arc::default(),
             reported: Arc::default(),
         };
-        nothing.with_settings(config)
+        empty.with_settings(config)
     }
 
-    /// Begins to fetch the catalogue, and to ask providers for their lists where they are wanted.
-    /// All of it ends when this and all that were made of it are dropped. Called from within a runtime.
+    /// Begins to fetch the catalogue and the lists of models in the background. This ends when the
+    /// last registry made from this one is dropped. Called from within a runtime.
     pub fn start(&self) {
         if self.background.start() {
             self.start_catalogue_refresh();
         }
     }
 
-    /// Who serves `model`, of several places the one with the largest weight; `chosen` is a provider
-    /// that the client named beside it. For whoever only looks: nothing is said in the log.
-    ///
-    /// An empty name, as of a request without one, goes to the default provider.
+    /// The deployment of `model` with the largest weight; `chosen` is a provider that the client named
+    /// beside it. An empty name goes to the default provider. Logs nothing.
     ///
     /// # Errors
-    /// Nobody does; the message names what exists.
+    /// No provider serves it; the message names what exists.
     pub fn resolve_target(
         &self,
         model: &str,
         chosen: Option<&str>,
     ) -> Result<Target, ModelNameError> {
-        let choice = self.look_up_candidates(model, chosen)?;
-        choice
-            .pick_heaviest()
-            .ok_or_else(|| self.names.unknown_model(model))
+        let heaviest = self.look_up_candidates(model, chosen)?.pick_heaviest();
+        heaviest.ok_or_else(|| self.names.unknown_model(model))
     }
 
-    /// Who may answer for `model`; `chosen` is a provider that the client named beside it, and then
-    /// nobody else does.
+    /// The candidates for `model`, only of provider `chosen` where the client named one. Logs a warning
+    /// for each unknown window.
     ///
     /// # Errors
-    /// Nobody does; the message names what exists.
+    /// No provider serves it; the message names what exists.
     pub fn choose_candidates(
         &self,
         model: &str,
         chosen: Option<&str>,
     ) -> Result<ModelCandidates, ModelNameError> {
         let choice = self.look_up_candidates(model, chosen)?;
-        for target in choice.targets() {
-            self.warn_unknown_window(target);
-        }
+        choice
+            .targets()
+            .for_each(|target| self.warn_unknown_window(target));
         Ok(choice)
     }
 
-    /// The same, for whoever only looks: nothing is said in the log.
-    ///
-    /// # Errors
-    /// As with [`Registry::choose`].
+    /// The same as [`Registry::choose_candidates`], with its errors, but logs nothing.
     pub fn look_up_candidates(
         &self,
         model: &str,
@@ -140,30 +132,34 @@ impl Registry {
             return Err(ModelNameError::LongName);
         }
         let name = self.names.resolve_aliases(model, chosen);
-        let deployed = self.names.find_deployments(&name, chosen);
-        let asked_is_configured = *name != *model || deployed.is_some();
-        let own = match deployed {
-            Some(own) => own,
+        let configured = self.names.find_deployments(&name, chosen);
+        let asked_is_configured = *name != *model || configured.is_some();
+        let deployments = match configured {
+            Some(deployments) => deployments,
             None => self.names.resolve_deployments(&name, chosen)?,
         };
         let (mut taken, mut lent) = (HashSet::new(), None);
-        let fallbacks = own.first().map(|one| one.settings.fallback.clone());
+        let fallbacks = deployments
+            .first()
+            .map(|first| first.settings.fallback.clone());
         let fallbacks = fallbacks.into_iter().flatten().filter_map(|name| {
-            // Settings with a fallback that nobody serves are refused.
+            // The configuration check refuses a fallback that no provider serves.
             let name = self.names.resolve_aliases(&name, None);
-            let mut places = self.names.resolve_deployments(&name, None).ok()?;
-            places.retain(|one| chosen.is_none_or(|chosen| one.served_model.provider == chosen));
-            Some(places)
+            let mut group = self.names.resolve_deployments(&name, None).ok()?;
+            group.retain(|next| chosen.is_none_or(|chosen| next.served_model.provider == chosen));
+            Some(group)
         });
-        let groups = std::iter::once(own).chain(fallbacks).map(|mut group| {
-            group.retain(|one| taken.insert(one.served_model.clone()));
-            let targets = group.into_iter().filter_map(|one| {
-                let weight = one.weight;
-                let target = self.make_target(one, chosen).ok()?;
-                try_lend_credentials(&mut lent, &target.provider).then_some((target, weight))
+        let groups = std::iter::once(deployments)
+            .chain(fallbacks)
+            .map(|mut group| {
+                group.retain(|next| taken.insert(next.served_model.clone()));
+                let targets = group.into_iter().filter_map(|next| {
+                    let weight = next.weight;
+                    let target = self.make_target(next, chosen).ok()?;
+                    try_lend_credentials(&mut lent, &target.provider).then_some((target, weight))
+                });
+                targets.collect()
             });
-            targets.collect()
-        });
         Ok(ModelCandidates {
             groups: groups.collect(),
             asked_is_configured,
@@ -173,9 +169,8 @@ impl Registry {
     /// The model to use instead of cutting a conversation, where one is configured and its window
     /// is larger.
     pub fn find_larger(&self, target: &Target) -> Option<Target> {
-        let larger = self
-            .resolve_target(target.settings.larger.as_deref()?, None)
-            .ok()?;
+        let larger = target.settings.larger.as_deref()?;
+        let larger = self.resolve_target(larger, None).ok()?;
         let mut lent = None;
         let fits = try_lend_credentials(&mut lent, &target.provider)
             && try_lend_credentials(&mut lent, &larger.provider)
@@ -190,25 +185,23 @@ impl Registry {
         self.providers.values().map(|provider| &**provider)
     }
 
-    /// Whether somebody spelt out that name of a model (the settings, its provider's own list, the
-    /// catalogue), so that it is more than a client's own words.
+    /// Whether the settings, the provider's list or the catalogue have a model of exactly that name, so
+    /// that it is not only a client's text.
     pub fn is_spelt_out(&self, provider: &Provider, model: &str) -> bool {
-        let full = format!("{}/{model}", provider.name);
-        let is = |name: &str| name == model || name == full;
+        let full_name = format!("{}/{model}", provider.name);
+        let is_configured = |(name, owner): &(&str, Option<&str>)| {
+            (*name == model || *name == full_name)
+                && owner.is_none_or(|owner| owner == &*provider.name)
+        };
         self.listed.find_bounds(&provider.endpoint, model).is_some()
             || provider.has_exact_model(model, &self.current_catalogue())
-            || self
-                .names
-                .list_configured_names()
-                .iter()
-                .any(|(name, of)| is(name) && of.is_none_or(|of| of == &*provider.name))
+            || self.names.list_configured_names().iter().any(is_configured)
     }
 
-    /// Learns from a refusal.
     pub fn learn_from_refusal(&self, target: &Target, refused: &RefusedPrompt) -> Lesson {
-        let (place, model) = (&target.provider.endpoint, &target.model);
+        let (endpoint, model) = (&target.provider.endpoint, &target.model);
         self.learnt
-            .record_refused_prompt(place, model, refused, SystemTime::now())
+            .record_refused_prompt(endpoint, model, refused, SystemTime::now())
     }
 
     /// The window of a model as it is known now.
@@ -216,16 +209,14 @@ impl Registry {
         self.find_window(&target.provider, &target.model, &target.settings)
     }
 
-    /// The provider of that name.
-    ///
     /// # Errors
-    /// There is none.
+    /// There is no provider of that name.
     pub fn find_provider(&self, name: &str) -> Result<&Arc<Provider>, ModelNameError> {
         let found = self.providers.get(name);
         found.ok_or_else(|| self.names.unknown_provider(name))
     }
 
-    /// Who gets what names no model: the default provider, else the only one.
+    /// The provider for requests that name no model: the default one, else the only one.
     ///
     /// # Errors
     /// There are several, and none is the default.
@@ -233,11 +224,11 @@ impl Registry {
         self.find_provider(self.names.find_default_provider()?)
     }
 
-    /// Waits for the first answers of the providers whose lists are wanted, but no longer than
-    /// `limit`. Does nothing before [`Registry::start`].
+    /// Waits for the first lists of models, but no longer than `limit`. Does nothing before
+    /// [`Registry::start`].
     pub async fn wait_for_lists(&self, limit: Duration) {
         if self.background.is_started() {
-            // Every model is looked at, and so every provider is asked whose list is wanted.
+            // This looks up every model, and so begins to ask every provider whose list is due.
             let _ = self.list_offered_models();
             for provider in self.providers.values() {
                 self.ask_list_if_due(provider, provider.is_catalogued(&self.current_catalogue()));
@@ -246,9 +237,12 @@ impl Registry {
         }
     }
 
-    /// Asks every provider for its list of models now, and says what came of it.
+    /// Asks every remote provider for its list of models now.
     pub async fn ask_for_lists(&self) -> Vec<ModelListResult> {
-        let remote = self.providers.values().filter(|one| one.is_remote());
+        let remote = self
+            .providers
+            .values()
+            .filter(|provider| provider.is_remote());
         let asked = remote.map(|provider| async {
             let listed = self.listed.ask_provider(provider, self.client_keys).await;
             (Arc::clone(&provider.name), listed)
@@ -256,18 +250,18 @@ impl Registry {
         futures_util::future::join_all(asked).await
     }
 
-    /// Fetches the catalogue now: how many models there are. `None`: none is configured.
+    /// Fetches the catalogue now: its number of models. `None`: no address is configured.
     pub async fn fetch_catalogue(&self) -> Option<Result<usize, CatalogueFetchError>> {
         Some(self.fetched.as_ref()?.refresh_now().await)
     }
 
-    /// The windows of models: what was fetched, else those of the binary.
+    /// The fetched table of windows, else the built-in one.
     fn current_catalogue(&self) -> Arc<WindowTable> {
         let fetched = self.fetched.as_ref().and_then(|fetched| fetched.table());
         fetched.unwrap_or_else(|| Arc::clone(built_in_table()))
     }
 
-    /// Begins to keep the catalogue fresh, in the place of another one.
+    /// Refreshes this catalogue from now on, and no longer the one before.
     fn start_catalogue_refresh(&self) {
         let fetched = self.fetched.clone();
         self.background
@@ -276,57 +270,50 @@ impl Registry {
 
     fn make_target(
         &self,
-        one: ResolvedDeployment,
+        deployment: ResolvedDeployment,
         chosen: Option<&str>,
     ) -> Result<Target, ModelNameError> {
-        let provider = self.find_provider(&one.served_model.provider)?;
-        let mut settings = one.settings;
+        let (served, mut settings) = (deployment.served_model, deployment.settings);
+        let provider = self.find_provider(&served.provider)?;
         if let Some(chosen) = chosen {
-            let leads_there = |name: &str| {
-                let place = self.names.resolve_aliases(name, None);
-                let found = self.names.resolve_deployments(&place, None);
-                found.is_ok_and(|found| found.iter().all(|one| one.served_model.provider == chosen))
+            let is_at_chosen = |name: &String| {
+                let name = self.names.resolve_aliases(name, None);
+                let found = self.names.resolve_deployments(&name, None);
+                found.is_ok_and(|all| all.iter().all(|next| next.served_model.provider == chosen))
             };
-            settings.larger = settings.larger.filter(|name| leads_there(name));
+            settings.larger = settings.larger.filter(is_at_chosen);
         }
         Ok(Target {
-            window: self.find_window(provider, &one.served_model.model, &settings),
+            window: self.find_window(provider, &served.model, &settings),
             provider: Arc::clone(provider),
-            model: one.served_model.model,
+            model: served.model,
             settings,
         })
     }
 
     fn find_window(&self, provider: &Arc<Provider>, model: &str, settings: &ModelConfig) -> Window {
-        let catalogue = self.current_catalogue();
-        let own = provider.find_window(model, &catalogue);
-        self.ask_list_if_due(provider, own.is_some());
-        let learnt = self
-            .learnt
-            .find_bounds(&provider.endpoint, model, SystemTime::now());
-        let listed = self.listed.find_bounds(&provider.endpoint, model);
-        // A server of one model answers to any name. What else is said of the name has precedence.
-        let only = || {
-            let told = settings.context_length.or(settings.input_length);
-            let one = self.listed.find_only_bounds(&provider.endpoint);
-            one.filter(|_| told.is_none() && !provider.is_catalogued(&catalogue))
+        let (catalogue, endpoint) = (self.current_catalogue(), &provider.endpoint);
+        let catalogued = provider.find_window(model, &catalogue);
+        self.ask_list_if_due(provider, catalogued.is_some());
+        let learnt = self.learnt.find_bounds(endpoint, model, SystemTime::now());
+        // A server of one model answers to any name. Settings for the name have precedence.
+        let is_set = settings.context_length.or(settings.input_length).is_some();
+        let any_name = !is_set && !provider.is_catalogued(&catalogue);
+        let only = || self.listed.find_only_bounds(endpoint).filter(|_| any_name);
+        let listed = self.listed.find_bounds(endpoint, model).or_else(only);
+        let listed = listed.unwrap_or_default();
+        let by_name = || match settings.context_length.or(listed.window) {
+            Some(_) => None,
+            None => provider.find_window_by_name(model, &catalogue),
         };
-        let listed = listed.or_else(only).unwrap_or_default();
-        let by_name = || {
-            let told = settings.context_length.or(listed.window);
-            let found = told
-                .is_none()
-                .then(|| provider.find_window_by_name(model, &catalogue));
-            found.flatten()
-        };
-        window::combine_sources(learnt, listed, settings, own.or_else(by_name))
+        window::combine_sources(learnt, listed, settings, catalogued.or_else(by_name))
     }
 
-    /// Asks a provider for its list where that is due; `known`: the catalogue has what was asked for.
+    /// Asks a provider for its list where that is due; `known`: the catalogue has the model.
     fn ask_list_if_due(&self, provider: &Arc<Provider>, known: bool) {
         let wanted = provider.config.ask_models.unwrap_or(!known);
         if !wanted
-            || provider.why_list_hidden().is_some()
+            || provider.why_list_not_asked().is_some()
             || !self.background.is_started()
             || !self.listed.begin_if_due(&provider.endpoint, Instant::now())
         {
@@ -335,18 +322,16 @@ impl Registry {
         let (listed, provider) = (Arc::clone(&self.listed), Arc::clone(provider));
         let client_keys = self.client_keys;
         self.background.spawn(async move {
-            let provider_name = &*provider.name;
+            let name = &*provider.name;
             match listed.ask_provider(&provider, client_keys).await {
-                Ok(models) => tracing::debug!(provider = provider_name, models, "models listed"),
-                Err(error) => {
-                    tracing::info!(provider = provider_name, %error, "a provider did not list its models");
-                }
+                Ok(models) => tracing::debug!(provider = name, models, "models listed"),
+                Err(error) => tracing::info!(provider = name, %error, "listing models failed"),
             }
         });
     }
 
-    /// Says once of a model that its window is not known, and not before its provider had time to
-    /// tell it.
+    /// Logs once for each model that its window is unknown, and not while its provider's first list
+    /// is awaited.
     fn warn_unknown_window(&self, target: &Target) {
         let (provider, model) = (&*target.provider.name, &*target.model);
         if target.window.source != WindowSource::Assumed
@@ -361,36 +346,31 @@ impl Registry {
                 provider,
                 model,
                 window = ASSUMED_WINDOW,
-                "nobody knows the window of {id:?}, so {ASSUMED_WINDOW} tokens are assumed; set context_length in [models.{id:?}]"
+                "the window of {id:?} is unknown, so {ASSUMED_WINDOW} tokens are assumed; set context_length in [models.{id:?}]"
             );
         }
     }
 }
 
 impl Target {
-    /// Its full name: `provider/model`.
+    /// The full name: `provider/model`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.provider.name, self.model)
     }
 
-    /// The prompt sizes at which the level changes; `own` is the budget of one request in tokens, where they
-    /// are for one.
-    pub fn compute_limits(&self, guard: &GuardConfig, own: Option<u32>) -> HealthLimits {
-        let (window, settings) = (self.window, &self.settings);
+    /// The prompt sizes at which the health level changes; `budget` is that of one request, in tokens.
+    pub fn compute_limits(&self, guard: &GuardConfig, budget: Option<u32>) -> HealthLimits {
+        let (window, settings) = (self.window.known_tokens(), &self.settings);
         let inside = self.provider.config.profile.answer_inside_window;
-        choose_health_limits(
-            window.known_tokens(),
-            window.input,
-            inside,
-            guard,
-            settings,
-            own,
-        )
+        choose_health_limits(window, self.window.input, inside, guard, settings, budget)
     }
 }
 
+/// Whether a provider may be used beside those before it; `lent`: the base URL that gets the client's
+/// credentials.
+///
 /// SECURITY: a client's own credentials are for one provider. Of several that would get them, all
-/// but the first written are left out. `lent`: the base URL of that one.
+/// but the first written are left out.
 pub(super) fn try_lend_credentials(lent: &mut Option<String>, provider: &Provider) -> bool {
     let Auth::Client = provider.config.auth else {
         return true;

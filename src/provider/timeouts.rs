@@ -1,6 +1,5 @@
-//! How long a provider, or a client that sends, is waited for: between two steps, never in total.
-//!
-//! Reasoning models are silent for minutes, and an answer may take an hour; only silence ends it.
+//! Idle timeouts of request and answer bodies. They bound the silence between two frames, never the
+//! whole: a reasoning model is silent for minutes, and an answer may take an hour.
 
 use std::{
     future::Future as _,
@@ -14,7 +13,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-/// When a part of a request was last taken by the connection.
+/// When the connection last took a part of a request.
 #[derive(Clone, Debug)]
 pub(super) struct UploadProgress(Arc<Mutex<Instant>>);
 
@@ -27,7 +26,7 @@ impl UploadProgress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Comes back once nothing was taken for `limit`.
+    /// Returns once the connection took nothing for `limit`.
     pub(super) async fn wait_for_stall(&self, limit: Duration) {
         loop {
             let due = *self.lock_last_progress() + limit;
@@ -39,7 +38,7 @@ impl UploadProgress {
     }
 }
 
-/// A request body that notes its progress.
+/// A request body that records its progress.
 pub(super) struct ProgressBody<B> {
     pub(super) body: B,
     pub(super) progress: UploadProgress,
@@ -75,14 +74,12 @@ pub struct IdleTimeoutBody<B: Body, E> {
     limit: Duration,
     sleep: Pin<Box<Sleep>>,
     waiting: bool,
-    /// What the body's own errors become.
     broken: fn(B::Error) -> E,
-    /// What silence for so long is.
     stalled: fn(Duration) -> E,
 }
 
 impl<B: Body, E> IdleTimeoutBody<B, E> {
-    /// `broken` makes the error of a body that fails by itself, `stalled` that of one that is silent.
+    /// `broken` converts the body's own errors, `stalled` makes the error of a timeout.
     pub fn new(
         body: B,
         limit: Duration,

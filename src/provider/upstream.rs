@@ -1,6 +1,5 @@
-//! One upstream: what is sent to it, and what can keep an answer from beginning.
-//!
-//! A provider is reached over the network or built in; callers see no difference.
+//! A provider: its requests, and why an answer did not begin. It is reached over the network or built
+//! in; callers see no difference.
 
 use std::{
     io,
@@ -33,31 +32,30 @@ use crate::{
 /// Bytes of a streamed request that the simulated provider reads.
 const MAX_SIMULATED_BODY: usize = 1 << 20;
 
-/// Models of a provider of which it is remembered that they refuse to be asked for usage.
+/// Models that are remembered per provider as refusing `stream_options`.
 const MAX_USAGE_REFUSED: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 
-/// What stands for the model's name in a base URL.
+/// Stands for the model's name in a base URL.
 const MODEL_PLACEHOLDER: &str = "{model}";
 
-/// What a name keeps as it is where it becomes a part of a path.
+/// The characters that are percent-encoded where a model's name becomes a segment of a path.
 const SEGMENT_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// One upstream.
 #[derive(Debug)]
 pub struct Provider {
     pub name: Arc<str>,
-    /// Name and address: under other settings with the same, what it told of itself holds.
+    /// Name and address: the key of what is learnt about this provider. It outlives other settings.
     pub endpoint: Arc<str>,
     pub config: ProviderConfig,
     pub breaker: Breaker,
-    /// What the catalogue calls it.
+    /// The catalogue's name for this provider.
     catalogue_name: String,
-    /// Models that refuse to be asked for the usage of a stream. In memory only: after a restart it
-    /// costs one request each to learn them again. Beyond the bound, the one not used for longest goes.
+    /// Models that refuse `stream_options`. In memory only: after a restart one request for each learns
+    /// it again.
     usage_refused: Mutex<LruCache<Box<str>, ()>>,
     transport: Transport,
 }
@@ -71,12 +69,12 @@ enum Transport {
 /// A request for a provider.
 pub struct OutgoingRequest {
     pub method: Method,
-    /// What follows the base URL, with the query.
+    /// The part after the base URL, with the query.
     pub path: String,
-    /// As made by [`super::headers::to_provider`].
+    /// Made by [`super::headers::filter_for_provider`].
     pub headers: HeaderMap,
     pub body: Payload,
-    /// The name that a base URL with `{model}` in it needs.
+    /// Replaces `{model}` in the base URL.
     pub model: Option<String>,
 }
 
@@ -84,7 +82,7 @@ pub enum Payload {
     Empty,
     /// Sent with its exact length.
     Whole(Rope),
-    /// Sent as it comes; cannot be sent again.
+    /// Sent as it comes, and so never twice.
     Stream(Upload),
 }
 
@@ -105,14 +103,12 @@ pub enum UpstreamError {
     BodyBroken,
     #[error("the request's body came too slowly")]
     BodySlow { limit: Duration },
-    #[error(
-        "{provider} has the model in its address, and the request names none that can stand there"
-    )]
+    #[error("{provider} has the model in its address, and the request names none that fits there")]
     NoModel { provider: String },
 }
 
 impl UpstreamError {
-    /// As traces name it.
+    /// The name in traces.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "unreachable",
@@ -126,10 +122,12 @@ impl UpstreamError {
 }
 
 impl From<UpstreamError> for Failure {
-    fn from(unsent: UpstreamError) -> Self {
-        match unsent {
-            UpstreamError::Unreachable { provider } => Self::ProviderUnreachable { provider },
-            UpstreamError::Timeout {
+    fn from(error: UpstreamError) -> Self {
+        use UpstreamError as Error;
+        let what = "it does not speak HTTP";
+        match error {
+            Error::Unreachable { provider } => Self::ProviderUnreachable { provider },
+            Error::Timeout {
                 provider,
                 wait,
                 limit,
@@ -138,18 +136,15 @@ impl From<UpstreamError> for Failure {
                 wait,
                 limit,
             },
-            UpstreamError::Garbage { provider } => Self::ProviderBadAnswer {
-                provider,
-                what: "it does not speak HTTP",
-            },
-            UpstreamError::BodyBroken => Self::BodyBroken,
-            UpstreamError::BodySlow { limit } => Self::BodySlow { limit },
-            UpstreamError::NoModel { provider } => Self::ModelMissing { provider },
+            Error::Garbage { provider } => Self::ProviderBadAnswer { provider, what },
+            Error::BodyBroken => Self::BodyBroken,
+            Error::BodySlow { limit } => Self::BodySlow { limit },
+            Error::NoModel { provider } => Self::ModelMissing { provider },
         }
     }
 }
 
-/// A request body that comes in pieces. Its errors are those of the client that sends it.
+/// A streamed request body. Its errors are those of the client that sends it.
 pub type Upload = BoxBody<Bytes, UpstreamError>;
 
 impl Provider {
@@ -171,17 +166,18 @@ impl Provider {
         })
     }
 
-    /// Whether a model refuses to be asked for the usage of a stream.
+    /// Whether a model refused `stream_options`.
     pub fn refuses_usage(&self, model: &str) -> bool {
         self.lock_usage_refused().get(model).is_some()
     }
 
-    /// A model refused to be asked for the usage of a stream: it is not asked again.
+    /// A model refused `stream_options`: its streams are not asked for usage again.
     pub fn note_usage_refused(&self, model: &str) {
+        let provider = &*self.name;
         tracing::info!(
-            provider = &*self.name,
+            provider,
             model,
-            "a provider refuses stream_options; its streams are not asked for usage"
+            "stream_options refused; streams go on without usage"
         );
         self.lock_usage_refused().put(model.into(), ());
     }
@@ -203,9 +199,9 @@ impl Provider {
         }
     }
 
-    /// Why its list of models may not be asked for; `None`: it may. With the client's credentials it
-    /// may not: they are lent for the client's own requests.
-    pub(super) fn why_list_hidden(&self) -> Option<&'static str> {
+    /// Why the list of models may not be requested; `None`: it may. It never is with a client's
+    /// credentials: these are for the client's requests only.
+    pub(super) fn why_list_not_asked(&self) -> Option<&'static str> {
         let config = &self.config;
         match &config.base_url {
             None => Some("it is built in"),
@@ -220,43 +216,42 @@ impl Provider {
         }
     }
 
-    /// Whether the catalogue has models of it.
+    /// Whether the catalogue has models of this provider.
     pub(super) fn is_catalogued(&self, catalogue: &WindowTable) -> bool {
         catalogue.has_provider(&self.catalogue_name)
     }
 
-    /// What is known of a model without being told.
+    /// The window of a model in the built-in list, else in the catalogue.
     pub(super) fn find_window(&self, model: &str, catalogue: &WindowTable) -> Option<Window> {
-        let own = self
-            .built_in_models()
-            .iter()
-            .find(|(name, _)| *name == model);
-        let own = own.map(|(_, window)| Window {
-            tokens: *window,
-            input: None,
-            source: WindowSource::Catalogue,
-        });
-        own.or_else(|| catalogue::look_up_window(catalogue, &self.catalogue_name, model))
+        let mut built_in = self.built_in_models().iter();
+        match built_in.find(|(name, _)| *name == model) {
+            Some(&(_, tokens)) => Some(Window {
+                tokens,
+                input: None,
+                source: WindowSource::Catalogue,
+            }),
+            None => catalogue::look_up_window(catalogue, &self.catalogue_name, model),
+        }
     }
 
-    /// What others say alike of a model of that name. Not for servers that drop the front of a long
-    /// prompt in silence: their window is what they were started with, and no error would correct it.
+    /// The window on which all providers in the catalogue agree. `None` for servers that drop the front
+    /// of a long prompt in silence: their window depends on how they were started, and no error would
+    /// correct a wrong one.
     pub(super) fn find_window_by_name(
         &self,
         model: &str,
         catalogue: &WindowTable,
     ) -> Option<Window> {
-        let is_taken = self.is_remote() && self.config.profile.refuses_overflow;
-        is_taken
-            .then(|| catalogue::look_up_window_by_name(catalogue, model))
-            .flatten()
+        match self.is_remote() && self.config.profile.refuses_overflow {
+            true => catalogue::look_up_window_by_name(catalogue, model),
+            false => None,
+        }
     }
 
     /// Whether the built-in list or the catalogue has a model of exactly that name.
     pub(super) fn has_exact_model(&self, model: &str, catalogue: &WindowTable) -> bool {
-        self.built_in_models()
-            .iter()
-            .any(|(name, _)| *name == model)
+        let mut built_in = self.built_in_models().iter();
+        built_in.any(|(name, _)| *name == model)
             || catalogue.find_exact(&self.catalogue_name, model).is_some()
     }
 
@@ -275,21 +270,18 @@ impl Provider {
     }
 }
 
-/// The address of a path (with its query) below a base URL, with the model in the place of `{model}`.
-/// `None`: it stands there, and the request has none that can.
+/// The address of a path (with its query) below a base URL; the model replaces `{model}`. `None`: the
+/// base URL needs a model, and the request has none that fits.
 ///
-/// SECURITY: a name cannot leave its segment of the path: what parts segments is encoded, and a name
-/// of dots alone, which would be one however it is spelt, is refused.
+/// SECURITY: a name cannot leave its segment of the path: separators are encoded. A name of dots alone
+/// is refused, since servers read it as a dot segment in any encoding.
 pub(super) fn build_address(base_url: &str, path: &str, model: Option<&str>) -> Option<String> {
     if !base_url.contains(MODEL_PLACEHOLDER) {
         return Some(format!("{base_url}{path}"));
     }
     let model = model.filter(|model| !model.chars().all(|c| c == '.'))?;
     let model = utf8_percent_encode(model, SEGMENT_ENCODE_SET).to_string();
-    Some(format!(
-        "{}{path}",
-        base_url.replace(MODEL_PLACEHOLDER, &model)
-    ))
+    Some(base_url.replace(MODEL_PLACEHOLDER, &model) + path)
 }
 
 async fn simulate_answer(outgoing: OutgoingRequest) -> Result<Response<Body>, UpstreamError> {
@@ -302,12 +294,12 @@ async fn simulate_answer(outgoing: OutgoingRequest) -> Result<Response<Body>, Up
             .map_err(|_| UpstreamError::BodyBroken)?
             .to_bytes(),
     };
-    let request = Request::builder()
-        .method(outgoing.method)
-        .uri(format!("/v1{}", outgoing.path));
-    let mut request = request.body(body).map_err(|_| UpstreamError::Unreachable {
-        provider: SIMULATED.to_owned(),
-    })?;
+    let uri = format!("/v1{}", outgoing.path);
+    let request = Request::builder().method(outgoing.method).uri(uri);
+    let provider = SIMULATED.to_owned();
+    let mut request = request
+        .body(body)
+        .map_err(|_| UpstreamError::Unreachable { provider })?;
     *request.headers_mut() = outgoing.headers;
     Ok(simulated::answer_request(request).await)
 }
@@ -322,7 +314,7 @@ mod tests {
     const AZURE: &str = "https://mine.openai.azure.com/openai/deployments/{model}";
 
     #[test]
-    fn the_model_stands_in_the_address() {
+    fn the_model_is_put_into_the_address() {
         let check = |base_url: &str, model: Option<&str>, expected: Option<&str>| {
             let found = build_address(base_url, "/chat/completions?a=b", model);
             assert_eq!(found.as_deref(), expected, "{base_url} {model:?}");

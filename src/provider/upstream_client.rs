@@ -1,8 +1,8 @@
 //! The one HTTP client of a provider: pool, timeouts, TLS.
 //!
-//! Follows no redirects, uses no proxy of the environment, decompresses nothing, and sets no limit
-//! on a whole answer. A request that dies on a pooled connection before its answer began is sent
-//! once more on a fresh one, and that is the only second try there is here.
+//! It follows no redirects, uses no proxy of the environment, decompresses nothing, and sets no limit
+//! on a whole answer. A request that fails on a stale pooled connection before its answer began is sent
+//! once more on a fresh one; there is no other retry here.
 //! CANCEL: dropping the future or the answer's body closes the connection (or resets the stream).
 
 use std::{error::Error, io, time::Duration};
@@ -30,7 +30,7 @@ use crate::{
 const MAX_IDLE: usize = 64;
 const IDLE_FOR: Duration = Duration::from_secs(90);
 
-/// How often a silent HTTP/2 connection is asked whether anybody is still there.
+/// The interval of keep-alive pings on a silent HTTP/2 connection.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -38,16 +38,16 @@ pub(super) struct UpstreamClient {
     base_url: String,
     config: ProviderConfig,
     pooled: reqwest::Client,
-    /// Never reuses a connection. In HTTP/1.1, which alone can be left, as websockets do.
+    /// Never reuses a connection. Only speaks HTTP/1.1, which websockets can upgrade.
     fresh: reqwest::Client,
     answered: AnsweredConnections,
 }
 
-/// One attempt that brought no answer.
+/// An attempt without an answer.
 struct FailedAttempt {
     /// `None`: the first byte did not come in time.
     error: Option<reqwest::Error>,
-    /// The connection had brought an answer before.
+    /// The connection had delivered an answer before.
     reused: bool,
 }
 
@@ -55,7 +55,7 @@ impl UpstreamClient {
     /// # Errors
     /// The TLS roots of this machine cannot be read.
     pub(super) fn new(base_url: &str, config: &ProviderConfig) -> io::Result<Self> {
-        // Installed by whoever comes first; a second one is refused, which is as well.
+        // A second call is refused and changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let answered = AnsweredConnections::new();
         let build = |builder: reqwest::ClientBuilder| {
@@ -89,19 +89,16 @@ impl UpstreamClient {
         })
     }
 
-    /// Sends a request and waits for the head of its answer. Only one that asks to leave HTTP, by `Upgrade`
-    /// among its headers, may be answered by leaving it.
+    /// Sends a request and waits for the head of its answer. The provider may switch protocols only
+    /// where the request has an `Upgrade` header.
     pub(super) async fn send_request(
         &self,
         provider: &str,
         outgoing: OutgoingRequest,
     ) -> Result<Response<Body>, UpstreamError> {
         let url = self.find_url(provider, &outgoing)?;
-        let leaves_http = outgoing.headers.contains_key(UPGRADE);
-        let client = match leaves_http {
-            true => &self.fresh,
-            false => &self.pooled,
-        };
+        let upgrades = outgoing.headers.contains_key(UPGRADE);
+        let client = if upgrades { &self.fresh } else { &self.pooled };
         let mut head = reqwest::Request::new(outgoing.method, url);
         *head.headers_mut() = outgoing.headers;
         let again = match &outgoing.body {
@@ -110,20 +107,22 @@ impl UpstreamClient {
             Payload::Stream(_) => None,
         };
         let mut sent = self.attempt_request(client, head, outgoing.body).await;
-        if let Err(lost) = &sent
-            && lost.is_stale_connection()
+        if let Err(failed) = &sent
+            && failed.is_stale_connection()
             && let Some((head, body)) = again
         {
-            tracing::debug!(provider, "a pooled connection was closed; sending again");
+            tracing::debug!(
+                provider,
+                "pooled connection was closed; retry on a fresh one"
+            );
             sent = self.attempt_request(&self.fresh, head, body).await;
         }
-        let answer = sent.map_err(|lost| self.explain_failure(provider, lost))?;
-        if answer.status().is_informational() && !leaves_http {
+        let answer = sent.map_err(|failed| self.explain_failure(provider, failed))?;
+        if answer.status().is_informational() && !upgrades {
             // No answer follows.
-            tracing::warn!(provider, status = %answer.status(), "a provider left HTTP unasked");
-            return Err(UpstreamError::Garbage {
-                provider: provider.to_owned(),
-            });
+            tracing::warn!(provider, status = %answer.status(), "unrequested protocol switch");
+            let provider = provider.to_owned();
+            return Err(UpstreamError::Garbage { provider });
         }
         let mut answer = Response::from(answer);
         query_parameters::strip_injected_query(&mut answer, self.configured_query());
@@ -136,7 +135,7 @@ impl UpstreamClient {
         }))
     }
 
-    /// What stands behind the query of every request.
+    /// Added to the query of every request.
     fn configured_query(&self) -> Option<&str> {
         self.config.query.as_ref().map(Secret::reveal)
     }
@@ -145,13 +144,13 @@ impl UpstreamClient {
     /// The base URL needs a model, and the request has none that fits; or it makes no URL.
     fn find_url(&self, provider: &str, outgoing: &OutgoingRequest) -> Result<Url, UpstreamError> {
         let path = query_parameters::append_query(&outgoing.path, self.configured_query());
-        let address = build_address(&self.base_url, &path, outgoing.model.as_deref());
-        let address = address.ok_or_else(|| UpstreamError::NoModel {
-            provider: provider.to_owned(),
-        })?;
-        Url::parse(&address).map_err(|_| UpstreamError::Unreachable {
-            provider: provider.to_owned(),
-        })
+        let provider = provider.to_owned();
+        match build_address(&self.base_url, &path, outgoing.model.as_deref()) {
+            None => Err(UpstreamError::NoModel { provider }),
+            Some(address) => {
+                Url::parse(&address).map_err(|_| UpstreamError::Unreachable { provider })
+            }
+        }
     }
 
     async fn attempt_request(
@@ -169,19 +168,17 @@ impl UpstreamClient {
             },
             () = progress.wait_for_stall(self.config.first_byte_timeout) => None,
         };
-        let failure = error
+        let cause = error
             .as_ref()
             .and_then(|error| find_cause::<legacy::Error>(error));
-        Err(FailedAttempt {
-            reused: failure.is_some_and(|failure| self.answered.is_reused_connection(failure)),
-            error,
-        })
+        let reused = cause.is_some_and(|cause| self.answered.is_reused_connection(cause));
+        Err(FailedAttempt { error, reused })
     }
 
-    fn explain_failure(&self, provider: &str, lost: FailedAttempt) -> UpstreamError {
+    fn explain_failure(&self, provider: &str, failed: FailedAttempt) -> UpstreamError {
         let provider = provider.to_owned();
-        let Some(error) = lost.error else {
-            tracing::warn!(provider, "a provider did not answer in time");
+        let Some(error) = failed.error else {
+            tracing::warn!(provider, "provider timed out: no first byte");
             return UpstreamError::Timeout {
                 provider,
                 wait: TimeoutStage::FirstByte,
@@ -191,7 +188,7 @@ impl UpstreamClient {
         if let Some(client) = find_cause::<UpstreamError>(&error) {
             return client.clone();
         }
-        tracing::warn!(provider, error = %format_error_chain(&error), "a provider gave no answer");
+        tracing::warn!(provider, error = %format_error_chain(&error), "provider gave no answer");
         if find_cause::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) {
             UpstreamError::Garbage { provider }
         } else if error.is_connect() && error.is_timeout() {
@@ -207,26 +204,26 @@ impl UpstreamClient {
 }
 
 impl FailedAttempt {
-    /// A pooled connection was closed under the request, and nobody answered it. The library does not
-    /// tell a head that broke off in its middle from none.
+    /// A pooled connection was closed before an answer came. The library does not tell a head that
+    /// broke off in its middle from none.
     fn is_stale_connection(&self) -> bool {
-        let Some(error) = &self.error else {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        const CLOSED: [io::ErrorKind; 4] = [
+            BrokenPipe,
+            ConnectionAborted,
+            ConnectionReset,
+            UnexpectedEof,
+        ];
+        let Some(error) = self.error.as_ref().filter(|_| self.reused) else {
             return false;
         };
-        let closed = find_cause::<hyper::Error>(error).is_some_and(|error| {
+        find_cause::<hyper::Error>(error).is_some_and(|error| {
             error.is_incomplete_message() || error.is_closed() || error.is_canceled()
-        }) || find_cause::<io::Error>(error).is_some_and(|error| {
-            use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-            matches!(
-                error.kind(),
-                BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
-            )
-        });
-        self.reused && closed
+        }) || find_cause::<io::Error>(error).is_some_and(|error| CLOSED.contains(&error.kind()))
     }
 }
 
-/// The body with its exact length where that is known: many servers refuse chunked requests.
+/// Keeps the exact length where it is known: many servers refuse chunked requests.
 fn make_body(body: Payload, progress: &UploadProgress) -> Option<reqwest::Body> {
     let progress = progress.clone();
     Some(match body {

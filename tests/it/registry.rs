@@ -174,7 +174,7 @@ async fn an_unknown_window_is_said_once_in_the_log() {
     });
     let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
-    let name = r#"nobody knows the window of "up/plain", so 96000 tokens are assumed; set context_length in [models."up/plain"]"#;
+    let name = r#"the window of "up/plain" is unknown, so 96000 tokens are assumed; set context_length in [models."up/plain"]"#;
     assert!(said.contains(name), "{said}");
 }
 

@@ -12,16 +12,14 @@ use crate::provider::WindowSource;
 #[derive(Clone, Debug)]
 pub struct OfferedModel {
     pub id: String,
-    /// Who answers to it. Of several places, the one with the smallest window: what fits there
-    /// fits everywhere.
+    /// The deployment with the smallest window: what fits there fits all of them.
     pub target: Target,
-    /// Whether it is a name of the settings, which a client may be given by itself.
+    /// An alias, or a model with deployments. Such a name may be permitted to a client by itself.
     pub is_configured: bool,
 }
 
 impl Registry {
-    /// Every name that clients may use and that somebody spelt out: in the settings, or in a
-    /// provider's own list. In the order of the names.
+    /// Every name that the settings or a provider's list spell out, sorted by name.
     pub fn list_offered_models(&self) -> Vec<OfferedModel> {
         let mut names = BTreeSet::new();
         for (name, provider) in self.names.list_configured_names() {
@@ -32,9 +30,9 @@ impl Registry {
             }
         }
         for (name, provider) in &self.providers {
-            let own = provider.built_in_models().iter();
-            let own = own.map(|(model, _)| (*model).to_owned());
-            let ids = own.chain(self.listed.list_ids(&provider.endpoint));
+            let built_in = provider.built_in_models().iter();
+            let built_in = built_in.map(|(model, _)| (*model).to_owned());
+            let ids = built_in.chain(self.listed.list_ids(&provider.endpoint));
             names.extend(ids.map(|model| format!("{name}/{model}")));
         }
         names.extend(self.names.list_aliases().map(str::to_owned));
@@ -42,20 +40,20 @@ impl Registry {
         offers.collect()
     }
 
-    /// The same, and of each `provider/model` also the bare name, where that leads to it and nowhere
-    /// else: it is the name that a client uses without a proxy. In the order of the names.
+    /// The same, with the bare name of each `provider/model` that leads only there: clients use it
+    /// without a proxy. Sorted by name.
     pub fn list_offered_by_all_names(&self) -> Vec<OfferedModel> {
         let offered = self.list_offered_models();
-        let bare = offered.iter().filter_map(|one| self.offer_bare_name(one));
+        let bare = offered.iter().filter_map(|full| self.offer_bare_name(full));
         let bare: Vec<_> = bare.collect();
         let mut all = BTreeMap::new();
-        for one in offered.into_iter().chain(bare) {
-            all.entry(one.id.clone()).or_insert(one);
+        for model in offered.into_iter().chain(bare) {
+            all.entry(model.id.clone()).or_insert(model);
         }
         all.into_values().collect()
     }
 
-    /// The same model under its bare name; `None`: the name leads elsewhere, or nowhere.
+    /// The same model under its bare name; `None`: the name does not lead to this model alone.
     fn offer_bare_name(&self, offered: &OfferedModel) -> Option<OfferedModel> {
         let choice = self.look_up_candidates(&offered.target.model, None).ok()?;
         match choice.deployments() {
@@ -68,19 +66,20 @@ impl Registry {
         }
     }
 
-    /// A name that clients may use: one that somebody spelt out, or one of which more is known than
-    /// that the default provider would be asked for it.
+    /// The model of a name that is spelt out, or whose window is known; `None` for a name that would
+    /// only go to the default provider.
     pub fn find_offered(&self, id: &str) -> Option<OfferedModel> {
         let found = self.offer_name(id)?;
-        let known = found.is_configured || found.target.window.source != WindowSource::Assumed;
-        let spelt_out = || {
-            let all = self.list_offered_by_all_names();
-            all.into_iter().any(|one| one.id == id)
+        let is_known = found.is_configured || found.target.window.source != WindowSource::Assumed;
+        let is_listed = || {
+            self.list_offered_by_all_names()
+                .iter()
+                .any(|model| model.id == id)
         };
-        (known || spelt_out()).then_some(found)
+        (is_known || is_listed()).then_some(found)
     }
 
-    /// Names that clients used and of which nobody knew the window, as they stand now; of many, some.
+    /// Names that clients used and whose window was unknown then, as they stand now; of many, some.
     pub fn list_reported(&self) -> Vec<OfferedModel> {
         let reported = self.reported.lock();
         let reported = reported.unwrap_or_else(PoisonError::into_inner).clone();
@@ -90,13 +89,12 @@ impl Registry {
 
     fn offer_name(&self, id: &str) -> Option<OfferedModel> {
         let choice = self.look_up_candidates(id, None).ok()?;
-        let is_configured = choice.asked_is_configured;
-        let places = choice.deployments().iter().map(|(target, _)| target);
-        let target = places.min_by_key(|target| target.window.tokens)?.clone();
+        let targets = choice.deployments().iter().map(|(target, _)| target);
+        let smallest = targets.min_by_key(|target| target.window.tokens)?;
         Some(OfferedModel {
             id: id.to_owned(),
-            target,
-            is_configured,
+            target: smallest.clone(),
+            is_configured: choice.asked_is_configured,
         })
     }
 }

@@ -1,11 +1,10 @@
-//! A registry under other settings, which goes on where the one before is.
+//! A reload: a registry under new settings takes over from the one before.
 //!
-//! What is learnt of windows is shared, and so is a provider whose settings are the same, with its
-//! connections and its breaker. Requests that began with the registry before keep it, and with it the
-//! providers that are no more.
+//! Both share the learnt windows, and each provider whose settings did not change, with its
+//! connections and its breaker. Requests that began with the old registry keep it and its providers.
 //!
-//! Lessons go by a provider's name and address, so that an answer that began before a reload teaches nothing of
-//! whoever has the name after it.
+//! Learnt windows are keyed by a provider's name and address, so that an answer that began before a
+//! reload teaches nothing about another server under the same name.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -16,7 +15,7 @@ use crate::{
 };
 
 impl Registry {
-    /// The same under other settings. Nothing changes here, nor is anything begun, before
+    /// A registry under new settings. This one does not change, and nothing starts, before
     /// [`Registry::take_over`].
     ///
     /// # Errors
@@ -24,10 +23,9 @@ impl Registry {
     pub fn with_settings(&self, config: &Config) -> io::Result<Self> {
         let mut providers = BTreeMap::new();
         for (name, settings) in &config.providers {
-            let known = self.providers.get(name);
-            let provider = match known.filter(|provider| provider.config == *settings) {
-                Some(provider) => Arc::clone(provider),
-                None => Arc::new(Provider::new(name, settings)?),
+            let provider = match self.providers.get(name) {
+                Some(provider) if provider.config == *settings => Arc::clone(provider),
+                _ => Arc::new(Provider::new(name, settings)?),
             };
             providers.insert(name.clone(), provider);
         }
@@ -49,20 +47,24 @@ impl Registry {
         })
     }
 
-    /// Goes on in the place of `before`, of which it was made. What providers taught is kept for as
-    /// long as they stay where they are.
+    /// Replaces `before`, from which it was made. Learnt windows and lists are kept for the providers
+    /// whose address did not change.
     pub fn take_over(&self, before: &Self, config: &Config) {
         let fetched = |registry: &Self| registry.fetched.as_ref().map(Arc::as_ptr);
         if fetched(self) != fetched(before) {
             self.start_catalogue_refresh();
         }
         self.learnt.set_max_age(config.catalogue.learnt_max_age);
-        let places: Vec<_> = self.providers.values().map(|one| &one.endpoint).collect();
-        let before = before.providers.values().map(|one| &one.endpoint);
-        for gone in before.filter(|place| !places.contains(place)) {
-            self.learnt.forget_endpoint(gone);
+        let kept: Vec<_> = self
+            .providers()
+            .map(|provider| &provider.endpoint)
+            .collect();
+        for provider in before.providers() {
+            if !kept.contains(&&provider.endpoint) {
+                self.learnt.forget_endpoint(&provider.endpoint);
+            }
         }
-        self.listed.keep_only(&places);
+        self.listed.keep_only(&kept);
     }
 }
 
@@ -79,7 +81,7 @@ mod tests {
         provider::Bounds,
     };
 
-    /// Two providers that are set like the built-in one, but for their address.
+    /// Two providers that have the settings of the built-in one, but for their address.
     fn config() -> Config {
         let mut config = Config::default();
         for (name, base_url) in [("a", "http://a/v1"), ("b", "http://b/v1")] {
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn providers_that_are_set_as_before_are_the_same() {
+    fn unchanged_providers_survive_a_reload() {
         let mut config = config();
         let before = Registry::new(&config).unwrap();
         change(&mut config, "b", |b| {
@@ -104,29 +106,39 @@ mod tests {
         let after = before.with_settings(&config).unwrap();
         let same = |name: &str| Arc::ptr_eq(&before.providers[name], &after.providers[name]);
         assert!(same("a") && same("simulated") && !same("b"));
-        let place = |registry: &Registry| Arc::clone(&registry.providers["b"].endpoint);
-        assert_eq!(place(&before), place(&after), "it is where it was");
+        let endpoint = |registry: &Registry| Arc::clone(&registry.providers["b"].endpoint);
+        assert_eq!(
+            endpoint(&before),
+            endpoint(&after),
+            "its address is the same"
+        );
     }
 
     #[test]
-    fn what_a_provider_taught_stays_while_it_stays() {
+    fn learnt_windows_are_kept_while_the_address_is_the_same() {
         let mut config = config();
         let before = Registry::new(&config).unwrap();
         let now = SystemTime::now();
-        let place =
+        let endpoint =
             |registry: &Registry, name: &str| Arc::clone(&registry.providers[name].endpoint);
-        let known = |registry: &Registry, name: &str| {
+        let bounds_at = |registry: &Registry, name: &str, time: SystemTime| {
             registry
                 .learnt
-                .find_bounds(&place(registry, name), "m", now)
+                .find_bounds(&endpoint(registry, name), "m", time)
+        };
+        let is_known =
+            |registry: &Registry, name: &str| bounds_at(registry, name, now) != Bounds::default();
+        let truncate = |registry: &Registry, name: &str, tokens: u32| {
+            registry
+                .learnt
+                .record_truncation(&endpoint(registry, name), "m", tokens, now);
         };
         for name in ["a", "b"] {
-            let there = place(&before, name);
-            before.learnt.record_truncation(&there, "m", 5_000, now);
+            truncate(&before, name, 5_000);
             assert!(
                 before
                     .listed
-                    .begin_if_due(&before.providers[name].endpoint, Instant::now())
+                    .begin_if_due(&endpoint(&before, name), Instant::now())
             );
         }
         change(&mut config, "a", |a| {
@@ -138,29 +150,23 @@ mod tests {
         config.catalogue.learnt_max_age = Duration::from_secs(10);
         let after = before.with_settings(&config).unwrap();
         after.take_over(&before, &config);
-        assert_ne!(known(&before, "a"), Bounds::default());
-        assert_eq!(known(&before, "b"), Bounds::default(), "it is gone");
-        // An answer of the one before ends.
-        before
-            .learnt
-            .record_truncation(&place(&before, "b"), "m", 4_000, now);
-        assert_ne!(known(&after, "a"), Bounds::default());
-        assert_eq!(known(&after, "b"), Bounds::default());
-        let awaited = |name: &str| after.listed.is_awaited(&after.providers[name].endpoint);
+        assert!(is_known(&before, "a"));
+        assert!(!is_known(&before, "b"), "it is gone");
+        // An answer that began before the reload ends.
+        truncate(&before, "b", 4_000);
+        assert!(is_known(&after, "a") && !is_known(&after, "b"));
+        let awaited = |name: &str| after.listed.is_awaited(&endpoint(&after, name));
         assert!(awaited("a") && !awaited("b"));
-        // What is taught from now on holds for as long as the new settings say.
-        after
-            .learnt
-            .record_truncation(&place(&after, "b"), "m", 5_000, now);
+        // What is learnt from now on expires as the new settings say.
+        truncate(&after, "b", 5_000);
+        assert!(is_known(&after, "b"));
         let later = now + Duration::from_secs(11);
-        assert_ne!(known(&after, "b"), Bounds::default());
-        let later = |name| after.learnt.find_bounds(&place(&after, name), "m", later);
-        assert_eq!(later("b"), Bounds::default());
-        assert_ne!(later("a"), Bounds::default());
+        assert_eq!(bounds_at(&after, "b", later), Bounds::default());
+        assert_ne!(bounds_at(&after, "a", later), Bounds::default());
     }
 
     #[tokio::test]
-    async fn a_catalogue_is_fetched_by_one_task_however_often_its_address_changes() {
+    async fn one_task_fetches_the_catalogue_however_often_its_address_changes() {
         let folder = tempfile::tempdir().unwrap();
         let mut config = config();
         config.server.data_dir = folder.path().into();
@@ -178,19 +184,19 @@ mod tests {
             next.take_over(&registry, &config);
             registry = next;
         }
-        let alive = async |most| {
-            let fallen = async {
+        let wait_for_tasks = async |most| {
+            let ended = async {
                 while metrics.num_alive_tasks() > most {
                     tokio::task::yield_now().await;
                 }
             };
             let limit = Duration::from_secs(20);
-            tokio::time::timeout(limit, fallen).await.expect("in time");
+            tokio::time::timeout(limit, ended).await.expect("in time");
         };
-        alive(1).await;
+        wait_for_tasks(1).await;
         config.catalogue.url = None;
         let off = registry.with_settings(&config).unwrap();
         off.take_over(&registry, &config);
-        alive(0).await;
+        wait_for_tasks(0).await;
     }
 }

@@ -28,37 +28,31 @@ fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 #[test]
-fn every_status_has_its_outcome() {
+fn every_status_has_its_class() {
     use RetryClass::{Busy, Denied, Failed, Final};
-    for (statuses, ours, theirs) in [
+    let successes_and_refusals = [
+        100, 200, 204, 301, 304, 400, 404, 409, 413, 422, 499, 501, 505,
+    ];
+    for (statuses, configured_key, client_key) in [
         (&[429][..], Busy, Busy),
         (&[408, 500, 502, 503, 504, 520, 529], Failed, Failed),
         (&[401, 402, 403], Denied, Final),
-        (
-            &[
-                100, 200, 204, 301, 304, 400, 404, 409, 413, 422, 499, 501, 505,
-            ],
-            Final,
-            Final,
-        ),
+        (&successes_and_refusals, Final, Final),
     ] {
         for status in statuses {
             let status = StatusCode::from_u16(*status).unwrap();
-            assert_eq!(classify_status(status, true), ours, "{status}");
-            assert_eq!(classify_status(status, false), theirs, "{status}");
+            assert_eq!(classify_status(status, true), configured_key, "{status}");
+            assert_eq!(classify_status(status, false), client_key, "{status}");
         }
     }
 }
 
 #[test]
-fn a_provider_says_how_long_it_wants_to_be_left_alone() {
+fn retry_after_is_read_in_all_its_forms() {
     let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
     let check = |lines: &[(&'static str, &str)], expected: Option<Duration>| {
-        assert_eq!(
-            parse_retry_after(&headers(lines), now),
-            expected,
-            "{lines:?}"
-        );
+        let found = parse_retry_after(&headers(lines), now);
+        assert_eq!(found, expected, "{lines:?}");
     };
     check(&[], None);
     for (value, expected) in [
@@ -83,12 +77,10 @@ fn a_provider_says_how_long_it_wants_to_be_left_alone() {
     ] {
         check(&[("retry-after", value)], expected);
     }
-    check(
-        &[("retry-after-ms", "250"), ("retry-after", "9")],
-        Some(250 * MS),
-    );
+    let both = [("retry-after-ms", "250"), ("retry-after", "9")];
+    check(&both, Some(250 * MS));
     check(&[("retry-after-ms", "0.5")], Some(MS / 2));
-    // One that cannot be read does not hide the other.
+    // An unreadable header does not hide the other.
     let both = [("retry-after-ms", "soon"), ("retry-after", "9")];
     check(&both, Some(9_000 * MS));
 }
@@ -116,14 +108,14 @@ fn waits_double_up_to_their_limit_and_retries_end() {
 }
 
 #[test]
-fn what_the_provider_asks_for_is_kept_to() {
+fn retry_after_is_honoured_up_to_the_longest_delay() {
     let now = Instant::now();
     let budget = RetryBudget::new(rules(), &HeaderMap::new(), now);
     let wait = |after| budget.retry_delay(0, Some(after), now, 0.0);
     assert_eq!(wait(3 * MS), Some(3 * MS));
     assert_eq!(wait(8_000 * MS), Some(8_000 * MS));
     assert_eq!(wait(8_001 * MS), None);
-    // No number at all: a wait of our own.
+    // Zero counts as none.
     assert_eq!(wait(Duration::ZERO), Some(250 * MS));
 }
 
@@ -163,7 +155,7 @@ fn attempts_and_time_run_out() {
 }
 
 #[test]
-fn a_client_that_retries_by_itself_is_not_helped() {
+fn nothing_is_retried_for_a_client_that_retries() {
     let now = Instant::now();
     let budget = |lines| {
         let mut budget = RetryBudget::new(rules(), &headers(lines), now);
@@ -174,14 +166,14 @@ fn a_client_that_retries_by_itself_is_not_helped() {
     assert!(retries(&[("x-stainless-retry-count", "0")]));
     assert!(retries(&[("x-stainless-retry-count", "many")]));
     assert!(!retries(&[("x-stainless-retry-count", "1")]));
-    // Another place may still be asked.
+    // A fallback is still tried.
     assert!(budget(&[("x-stainless-retry-count", "1")]).has_attempts_left(now));
 
     let wait = |lines, after| budget(lines).retry_delay(0, Some(after), now, 0.0);
     let patient = &[("x-stainless-timeout", "2")];
     assert_eq!(wait(patient, 1_999 * MS), Some(1_999 * MS));
     assert_eq!(wait(patient, 2_000 * MS), None);
-    // Libraries in whole seconds write less than one as none.
+    // Libraries that count whole seconds write less than one as zero.
     assert_eq!(wait(&[("x-stainless-timeout", "0")], MS), None);
     for nonsense in ["NOT_GIVEN", "-1", "NaN", ""] {
         let budget = RetryBudget::new(rules(), &headers(&[("x-stainless-timeout", nonsense)]), now);
@@ -217,11 +209,10 @@ proptest! {
         }
         prop_assert!(parse_retry_after(&headers, SystemTime::now()).is_none_or(|after| after <= MAX_RETRY_AFTER));
         let budget = RetryBudget::new(rules(), &headers, Instant::now());
-        prop_assert!(budget.client_timeout.is_none_or(|patience| patience <= MAX_RETRY_AFTER));
+        prop_assert!(budget.client_timeout.is_none_or(|timeout| timeout <= MAX_RETRY_AFTER));
     }
 
-    /// A request is played to its end: however often it fails, and whatever it is told, it stays
-    /// within its bounds.
+    /// Whatever the failures and the `Retry-After` of each, a request stays within its bounds.
     #[test]
     fn a_request_stays_within_its_bounds(
         rules in any_rules(),
