@@ -1,27 +1,25 @@
-//! Work that no request waits for: it begins with the proxy, and ends with it.
+//! Background tasks that no request waits for.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tokio::{runtime::Handle, task::JoinSet};
 
-/// Tasks that are dropped together with this. Before [`Background::start`] none is taken, so that a
-/// command that only looks at the settings asks nobody.
+/// Tasks that are aborted when this is dropped. Before [`BackgroundTasks::start`] it runs none, so that
+/// a command that only reads the settings sends no requests.
 #[derive(Debug, Default)]
 pub(super) struct BackgroundTasks {
     runtime: OnceLock<Handle>,
     tasks: Mutex<JoinSet<()>>,
-    /// The one that goes on for ever.
+    /// The task that never ends.
     standing: Mutex<JoinSet<()>>,
 }
 
 impl BackgroundTasks {
-    /// Takes work from now on; called from within the runtime that does it. Whether this was the
-    /// first call.
+    /// Called from within the runtime for the tasks. Whether this was the first call.
     pub(super) fn start(&self) -> bool {
         self.runtime.set(Handle::current()).is_ok()
     }
 
-    /// Whether work is taken.
     pub(super) fn is_started(&self) -> bool {
         self.runtime.get().is_some()
     }
@@ -35,7 +33,7 @@ impl BackgroundTasks {
         tasks.spawn_on(task, runtime);
     }
 
-    /// Ends the task that goes on for ever, and begins another one in its place, if any.
+    /// Aborts the standing task, and starts another one, if any.
     pub(super) fn replace_standing_task(
         &self,
         task: Option<impl Future<Output = ()> + Send + 'static>,

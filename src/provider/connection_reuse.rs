@@ -1,17 +1,17 @@
-//! Knows for certain that a request died on a connection that had brought an answer before.
+//! Tells whether a request failed on a reused connection, one that had delivered an answer before.
 //!
-//! Some servers announce keep-alive and close all the same, so that a request dies on a pooled
-//! connection before the first byte of its answer. Sending it again is right only then: on a
-//! connection of its own the server may have read it, and may be at work on it.
+//! Some servers announce keep-alive and close all the same, so that a request fails on a pooled
+//! connection before the first byte of its answer. Only then may it be sent again: on a fresh
+//! connection the server may have read the request, and may be processing it.
 //!
-//! The client says of an answer and of a failure between which two addresses it was. So it is
-//! noted which connections brought an answer, and a new one between the same two addresses begins
-//! without. What a request itself made of the connector would tell less: with many at a time one
-//! request opens the connection that another is sent on.
+//! The HTTP client reports the two addresses of the connection with each answer and each failure. So
+//! connections with an answer are recorded by their addresses, and a new connection between the same
+//! addresses is removed. The connector alone does not tell: one request may open the connection that
+//! another one uses.
 //!
-//! A connection goes back to the pool in the very step in which its answer is given out, and
-//! another request may die on it before that step is over. So a step ends with the note, and a
-//! failure is judged only after every step that had begun.
+//! A connection returns to the pool in the same poll that returns its answer, and another request may
+//! fail on it before that poll ends. So a poll ends with the record, and a failure is judged only
+//! after every poll that had begun.
 
 use std::{
     future::{Future, poll_fn},
@@ -29,36 +29,36 @@ use hyper_util::client::legacy::{
 };
 use lru::LruCache;
 
-/// Connections remembered. One that is forgotten is taken for new, and its failure is told.
+/// Connections remembered. A forgotten one counts as fresh, so its failure is not retried.
 const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8_192).expect("it is not zero");
 
-/// The connections that brought an answer.
+/// The connections that delivered an answer.
 #[derive(Clone, Debug)]
 pub(super) struct AnsweredConnections {
     connections: Arc<Mutex<LruCache<ConnectionEnds, ()>>>,
-    /// Read while a request makes a step, written to wait for all of them.
-    steps: Arc<RwLock<()>>,
+    /// Read-locked while a request is polled, write-locked to wait for all of these polls.
+    polls: Arc<RwLock<()>>,
 }
 
-/// A connection, by the addresses of its two ends: ours, then the provider's.
+/// The local and the remote address of a connection.
 type ConnectionEnds = (SocketAddr, SocketAddr);
 
 impl AnsweredConnections {
     pub(super) fn new() -> Self {
         Self {
             connections: Arc::new(Mutex::new(LruCache::new(MAX_CONNECTIONS))),
-            steps: Arc::default(),
+            polls: Arc::default(),
         }
     }
 
-    /// Runs a request, and notes the connection of its answer.
+    /// Runs a request, and records the connection of its answer.
     pub(super) async fn run_request(
         &self,
         request: impl Future<Output = reqwest::Result<reqwest::Response>>,
     ) -> reqwest::Result<reqwest::Response> {
         let mut request = pin!(request);
         poll_fn(|cx| {
-            let _step = self.steps.read();
+            let _poll = self.polls.read();
             let polled = request.as_mut().poll(cx);
             if let Poll::Ready(Ok(answer)) = &polled
                 && let Some(ends) = read_ends(answer.extensions())
@@ -70,15 +70,15 @@ impl AnsweredConnections {
         .await
     }
 
-    /// Whether the request of this failure was sent on a connection that had brought an answer.
-    /// Not to be asked from within a step.
+    /// Whether the failed request was sent on a connection that had delivered an answer. Deadlocks
+    /// where it is called from within [`AnsweredConnections::run_request`].
     pub(super) fn is_reused_connection(&self, failure: &legacy::Error) -> bool {
-        drop(self.steps.write());
+        drop(self.polls.write());
         let ends = failure.connect_info().and_then(connection_ends);
         ends.is_some_and(|ends| self.lock_connections().contains(&ends))
     }
 
-    /// Notes what the connector of a client has opened: a new connection, which has brought no answer yet.
+    /// A layer of the connector: a new connection has not delivered an answer yet.
     pub(super) fn note_opened<C: Connection>(&self) -> impl FnOnce(C) -> C + Clone + use<C> {
         let answered = self.clone();
         move |connection| {
@@ -90,9 +90,8 @@ impl AnsweredConnections {
     }
 
     fn lock_connections(&self) -> MutexGuard<'_, LruCache<ConnectionEnds, ()>> {
-        self.connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let connections = self.connections.lock();
+        connections.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,78 +1,71 @@
-//! Who may answer a request, and in which order they are tried.
+//! The candidates for a model, and the order in which they are tried.
 //!
-//! The order follows from the session's seed by weighted rendezvous hashing, so that any replica finds the place
-//! whose cache is warm; where one place is taken away, only its own sessions move.
+//! Weighted rendezvous hashing orders the deployments by the session's seed, so that every replica
+//! picks the one whose cache is warm. Where a deployment is removed, only its own sessions move.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::Target;
 
-/// Who may answer a request for a model.
+/// The candidates for a model.
 #[derive(Clone, Debug)]
 pub struct ModelCandidates {
-    /// The places that serve it with their weights, then those of each fallback; nobody twice.
+    /// The model's deployments with their weights, then those of each fallback; none twice.
     pub(super) groups: Vec<Vec<(Target, u32)>>,
-    /// Whether the name that was asked for is one of the settings' own: an alias, or a model with
-    /// deployments. Such a name may be given to a client by itself, whoever answers then.
+    /// The requested name is an alias, or a model with deployments. Such a name may be permitted to a
+    /// client by itself, whichever candidate answers.
     pub asked_is_configured: bool,
 }
 
 impl ModelCandidates {
-    /// Leaves out the places of the model that the client may not use; whether any is left. Fallbacks
-    /// are whoever runs the proxy's to decide, and go with them.
+    /// Removes the deployments that the client may not use; whether any is left. Fallbacks stay, since
+    /// the operator configured them.
     pub fn retain_permitted(&mut self, allowed: impl Fn(&Target) -> bool) -> bool {
-        let Some(own) = self.groups.first_mut() else {
+        let Some(deployments) = self.groups.first_mut() else {
             return false;
         };
-        own.retain(|(target, _)| allowed(target));
-        !own.is_empty()
+        deployments.retain(|(target, _)| allowed(target));
+        !deployments.is_empty()
     }
 
-    /// All of them in the order in which one request tries them. The same seed gives the same order,
-    /// so that a session stays where its cache is warm. Weights are shares of the seeds, and without
-    /// one of the places only its own seeds go elsewhere (weighted rendezvous hashing). Fallbacks
-    /// come in the order of the settings.
+    /// All candidates in the order in which a request tries them: each deployment comes first for a
+    /// share of the seeds that is its weight; fallbacks follow in the order of the settings.
     pub fn order_by_seed(self, seed: u64) -> Vec<Target> {
-        let mut order = Vec::new();
-        for group in self.groups {
-            let scored = group.into_iter().map(|(target, weight)| {
-                let score = score_target(seed, &target, weight);
-                (score, target)
-            });
-            let mut scored: Vec<_> = scored.collect();
-            scored.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-            order.extend(scored.into_iter().map(|(_, target)| target));
-        }
-        order
+        let groups = self.groups.into_iter().flat_map(|mut group| {
+            let score = |(target, weight): &(Target, u32)| score_target(seed, target, *weight);
+            group.sort_by(|first, second| score(second).total_cmp(&score(first)));
+            group
+        });
+        groups.map(|(target, _)| target).collect()
     }
 
-    /// Whoever comes first in that order, of the places of the model itself.
+    /// The deployment that a seed tries first.
     pub fn first_by_seed(mut self, seed: u64) -> Option<Target> {
         self.groups.truncate(1);
         self.order_by_seed(seed).into_iter().next()
     }
 
-    /// All of them as they are written.
+    /// All candidates in the order of the settings.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         self.groups.iter().flatten().map(|(target, _)| target)
     }
 
-    /// The places of the model itself with their weights, without fallbacks.
+    /// The model's deployments with their weights, without fallbacks.
     pub fn deployments(&self) -> &[(Target, u32)] {
         self.groups.first().map_or(&[], Vec::as_slice)
     }
 
-    /// The place of the largest weight, the first written among equals.
+    /// The deployment with the largest weight, the first written of equal ones.
     pub fn pick_heaviest(self) -> Option<Target> {
-        let places = self.groups.into_iter().next()?.into_iter();
-        // Of equals the last one is found, which is the first one written from the back.
-        let heaviest = places.rev().max_by_key(|(_, weight)| *weight);
+        let deployments = self.groups.into_iter().next()?.into_iter();
+        // `max_by_key` returns the last of equal ones, so the order is reversed.
+        let heaviest = deployments.rev().max_by_key(|(_, weight)| *weight);
         heaviest.map(|(target, _)| target)
     }
 }
 
-/// The place with the highest score comes first. `-weight / ln(u)` of a uniform `u` in (0, 1) wins
-/// exactly as often as the weight is a share of all weights.
+/// The deployment with the highest score comes first. `-weight / ln(u)` of a uniform `u` in (0, 1)
+/// wins exactly as often as the weight is a share of all weights.
 fn score_target(seed: u64, target: &Target, weight: u32) -> f64 {
     let name = format!("{}/{}", target.provider.name, target.model);
     let hash = xxh3_64_with_seed(name.as_bytes(), seed);

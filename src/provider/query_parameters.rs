@@ -1,47 +1,51 @@
-//! The query of a request: the client's, and what the settings add to it.
+//! The query of a request: the client's parameters, and those that the settings add.
 
 use form_urlencoded::parse;
 use http::{HeaderValue, Response, header::LOCATION};
 
-/// A path with `ours` behind the query that it has. Of the client's parameters those go that ours
-/// has too, in any case of letters, since some servers take the first and some the last. The
-/// others stay as they are spelled.
-pub(super) fn append_query(path: &str, ours: Option<&str>) -> String {
-    let Some(ours) = ours else {
+/// Appends the `configured` query to a path. It replaces the client's parameters of the same names, in
+/// any case of letters, since some servers read the first one and some the last. The others stay as
+/// they are spelled.
+pub(super) fn append_query(path: &str, configured: Option<&str>) -> String {
+    let Some(configured) = configured else {
         return path.to_owned();
     };
-    let (path, theirs) = path.split_once('?').unwrap_or((path, ""));
-    let parameters: Vec<_> = client_parameters(theirs, ours).chain([ours]).collect();
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let parameters: Vec<_> = client_parameters(query, configured)
+        .chain([configured])
+        .collect();
     format!("{path}?{}", parameters.join("&"))
 }
 
-/// Takes what is ours out of the address that a redirect names.
+/// Removes the configured parameters from the address of a redirect.
 ///
-/// SECURITY: servers repeat the query there, and ours may hold a key.
-pub(super) fn strip_injected_query<B>(answer: &mut Response<B>, ours: Option<&str>) {
-    let Some(ours) = ours.filter(|_| answer.status().is_redirection()) else {
+/// SECURITY: servers repeat the query there, and the configured one may hold a key.
+pub(super) fn strip_injected_query<B>(answer: &mut Response<B>, configured: Option<&str>) {
+    let Some(configured) = configured.filter(|_| answer.status().is_redirection()) else {
         return;
     };
-    let place = answer.headers_mut().remove(LOCATION);
-    // What cannot be read may hold it.
-    let Some(address) = place.as_ref().and_then(|place| place.to_str().ok()) else {
+    let location = answer.headers_mut().remove(LOCATION);
+    // An unreadable address may hold the key, so it is dropped.
+    let Some(address) = location
+        .as_ref()
+        .and_then(|location| location.to_str().ok())
+    else {
         return;
     };
     let (path, query) = address.split_once('?').unwrap_or((address, ""));
-    let kept: Vec<_> = client_parameters(query, ours).collect();
+    let kept: Vec<_> = client_parameters(query, configured).collect();
     let mark = if kept.is_empty() { "" } else { "?" };
-    if let Ok(hidden) = HeaderValue::try_from(format!("{path}{mark}{}", kept.join("&"))) {
-        answer.headers_mut().insert(LOCATION, hidden);
+    if let Ok(stripped) = HeaderValue::try_from(format!("{path}{mark}{}", kept.join("&"))) {
+        answer.headers_mut().insert(LOCATION, stripped);
     }
 }
 
-/// The parameters of a query that ours does not have.
-fn client_parameters<'q>(query: &'q str, ours: &'q str) -> impl Iterator<Item = &'q str> {
+/// The parameters of a query that the configured one does not have.
+fn client_parameters<'q>(query: &'q str, configured: &'q str) -> impl Iterator<Item = &'q str> {
     query.split('&').filter(move |parameter| {
-        let name = parse(parameter.as_bytes()).next();
-        let is_ours =
-            |name: &str| parse(ours.as_bytes()).any(|(own, _)| own.eq_ignore_ascii_case(name));
-        name.is_some_and(|(name, _)| !is_ours(&name))
+        parse(parameter.as_bytes()).next().is_some_and(|(name, _)| {
+            !parse(configured.as_bytes()).any(|(known, _)| known.eq_ignore_ascii_case(&name))
+        })
     })
 }
 
@@ -52,29 +56,27 @@ mod tests {
     use super::{append_query, strip_injected_query};
 
     #[test]
-    fn a_redirect_does_not_tell_ours() {
-        let check = |status: u16, place: &str, ours: Option<&str>, expected: &str| {
-            let answer = Response::builder().status(status).header(LOCATION, place);
+    fn a_redirect_does_not_show_the_configured_query() {
+        let check = |status: u16, location: &str, query: Option<&str>, expected: &str| {
+            let answer = Response::builder()
+                .status(status)
+                .header(LOCATION, location);
             let mut answer = answer.body(()).unwrap();
-            strip_injected_query(&mut answer, ours);
-            assert_eq!(answer.headers()[LOCATION], expected, "{status} {place}");
+            strip_injected_query(&mut answer, query);
+            assert_eq!(answer.headers()[LOCATION], expected, "{status} {location}");
         };
-        let ours = Some("v=2&code=secret");
-        check(
-            307,
-            "http://a/x/?a=1&v=2&code=secret",
-            ours,
-            "http://a/x/?a=1",
-        );
-        check(308, "/x/?%43ode=secret", ours, "/x/");
-        check(307, "/x/", ours, "/x/");
+        let query = Some("v=2&code=secret");
+        let repeated = "http://a/x/?a=1&v=2&code=secret";
+        check(307, repeated, query, "http://a/x/?a=1");
+        check(308, "/x/?%43ode=secret", query, "/x/");
+        check(307, "/x/", query, "/x/");
         check(307, "/x/?v=2", None, "/x/?v=2");
-        check(201, "/x/1?v=2", ours, "/x/1?v=2");
+        check(201, "/x/1?v=2", query, "/x/1?v=2");
     }
 
     #[test]
-    fn ours_stands_behind_the_clients() {
-        for (path, ours, expected) in [
+    fn the_configured_query_replaces_the_clients_parameters() {
+        for (path, configured, expected) in [
             ("/chat", None, "/chat"),
             ("/chat?", None, "/chat?"),
             ("/chat?a=1", None, "/chat?a=1"),
@@ -90,7 +92,8 @@ mod tests {
             ("/chat?a=v%3D1?x", Some("v=2"), "/chat?a=v%3D1?x&v=2"),
             ("/chat?vv=1", Some("v=2"), "/chat?vv=1&v=2"),
         ] {
-            assert_eq!(append_query(path, ours), expected, "{path} {ours:?}");
+            let found = append_query(path, configured);
+            assert_eq!(found, expected, "{path} {configured:?}");
         }
     }
 }
