@@ -457,8 +457,8 @@ fn health_levels_that_cannot_occur_are_warned_of() {
         "models.\"simulated/b\".optimal_max_tokens: 4000 is not under critical_max_tokens, 4000; \
          caution cannot occur",
         "models.\"simulated/d\".input_length: 9000 is above the window of 8192 and has no effect",
-        "models.NAME.context_length: is not set for simulated/zzz, and nobody else knows: 96000 \
-         tokens are assumed, and their health never becomes critical",
+        "models.NAME.context_length: is not set for simulated/zzz, and no other source names it: \
+         96000 tokens are assumed, and their health never becomes critical",
     ];
     assert_eq!(found, expected.join("\n"));
 }
@@ -466,8 +466,8 @@ fn health_levels_that_cannot_occur_are_warned_of() {
 #[test]
 fn a_critical_limit_of_an_unknown_window_is_warned_of() {
     let model = "[models.\"simulated/zzz\"]\ncritical_max_tokens = 9000\n";
-    let expected = "models.\"simulated/zzz\".critical_max_tokens: has no effect, since nobody knows \
-                    the window; set context_length too";
+    let expected = "models.\"simulated/zzz\".critical_max_tokens: has no effect, since the window \
+                    is unknown; set context_length too";
     assert!(warned(model, &[]).contains(expected));
     let known = format!("{model}context_length = 10000\noptimal_max_tokens = 8000");
     assert_eq!(warned(&known, &[]), "");
@@ -508,7 +508,7 @@ fn settings_of_models_without_effect_are_warned_of() {
         ),
         &[],
     );
-    let left_out = "is never asked: the client's own credentials go to one provider only, so name \
+    let left_out = "is never used: the client's own credentials go to one provider only, so name \
                     one with api_key_env here";
     let expected = [
         "providers.b.base_url: has the model in it, so that requests without one cannot go there, \
@@ -516,12 +516,12 @@ fn settings_of_models_without_effect_are_warned_of() {
         &format!("models.\"b/*\".fallback: a/m {left_out}"),
         "models.\"c/m\".larger: c/small holds 8000 tokens, and c/m holds 8000; it is never used",
         "models.short: has no effect, since an alias has that name",
-        "models.two.deployments: the places have different windows (a/m 10000, c/m 8000), so that \
-         how much a session may hold depends on where it is served",
+        "models.two.deployments: the deployments have different windows (a/m 10000, c/m 8000), so \
+         that how much a session may hold depends on which one serves it",
         &format!("models.two.fallback: b/m {left_out}"),
         &format!("models.two.larger: b/l {left_out}"),
-        "models.NAME.context_length: is not set for c/listed, and nobody else knows: 96000 tokens \
-         are assumed, and their health never becomes critical",
+        "models.NAME.context_length: is not set for c/listed, and no other source names it: 96000 \
+         tokens are assumed, and their health never becomes critical",
     ];
     assert_eq!(found, expected.join("\n"));
 }

@@ -18,7 +18,7 @@ use std::{
     net::SocketAddr,
     num::NonZeroUsize,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, RwLock},
     task::Poll,
 };
 
@@ -28,6 +28,8 @@ use hyper_util::client::legacy::{
     connect::{Connected, Connection, HttpInfo},
 };
 use lru::LruCache;
+
+use super::lock;
 
 /// Connections remembered. A forgotten one counts as fresh, so its failure is not retried.
 const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8_192).expect("it is not zero");
@@ -63,7 +65,7 @@ impl AnsweredConnections {
             if let Poll::Ready(Ok(answer)) = &polled
                 && let Some(ends) = read_ends(answer.extensions())
             {
-                self.lock_connections().put(ends, ());
+                lock(&self.connections).put(ends, ());
             }
             polled
         })
@@ -75,7 +77,7 @@ impl AnsweredConnections {
     pub(super) fn is_reused_connection(&self, failure: &legacy::Error) -> bool {
         drop(self.polls.write());
         let ends = failure.connect_info().and_then(connection_ends);
-        ends.is_some_and(|ends| self.lock_connections().contains(&ends))
+        ends.is_some_and(|ends| lock(&self.connections).contains(&ends))
     }
 
     /// A layer of the connector: a new connection has not delivered an answer yet.
@@ -83,15 +85,10 @@ impl AnsweredConnections {
         let answered = self.clone();
         move |connection| {
             if let Some(ends) = connection_ends(&connection.connected()) {
-                answered.lock_connections().pop(&ends);
+                lock(&answered.connections).pop(&ends);
             }
             connection
         }
-    }
-
-    fn lock_connections(&self) -> MutexGuard<'_, LruCache<ConnectionEnds, ()>> {
-        let connections = self.connections.lock();
-        connections.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

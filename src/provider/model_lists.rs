@@ -1,17 +1,17 @@
-//! The windows that a provider's own list of models names.
+//! Windows from the lists of models of providers.
 //!
-//! Asked for in the background when a request comes to a provider whose list is wanted, at most once
-//! an hour, after a failure once a minute, one question at a time. Only `GET /v1/models` waits for a first
-//! list, a second at most; what fails is only a window that is not known better. Ids are matched exactly; but
-//! a server that lists a single model, such as llama.cpp's, serves it under any name. A list is that of a
-//! name and an address: other settings of the same provider keep it, another address does not.
+//! A list is requested in the background when a request comes to its provider, at most once an hour,
+//! after a failure once a minute, and never twice at a time. Only `GET /v1/models` waits for a first
+//! list, a second at most. A list belongs to a provider's name and address, and survives other changes
+//! of the settings.
 //!
-//! So the window of the only model of a list holds for names that the list does not have, where neither the
-//! settings nor an error say anything of them and the provider is not of the catalogue.
+//! Ids are matched exactly. But a server that lists a single model, such as llama.cpp's, serves it under
+//! any name, so its window also holds for names without a window in the settings, where the catalogue
+//! does not have the provider.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -23,13 +23,14 @@ use tokio::{sync::Notify, time::timeout};
 
 use super::{
     Bounds, OutgoingRequest, Payload, Provider, UpstreamError, catalogue::SANE_WINDOWS, headers,
+    lock,
 };
 
-/// How long an answer holds, and how long is waited after a failure.
+/// The time to the next request, after a list and after a failure.
 const FRESH_FOR: Duration = Duration::from_secs(3_600);
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The whole answer.
+/// Limits of one answer.
 const MAX_BYTES: usize = 4 << 20;
 const MAX_TIME: Duration = Duration::from_secs(10);
 const MAX_MODELS: usize = 10_000;
@@ -46,19 +47,18 @@ pub enum ModelListError {
     Status(StatusCode),
     #[error("its list of models did not come within {} s and {MAX_BYTES} bytes", MAX_TIME.as_secs())]
     TooMuch,
-    #[error("its list of models is in no form that is known")]
+    #[error("its list of models has an unknown form")]
     NotAList,
 }
 
-/// The lists of all providers, by their places.
+/// The lists of all providers, by endpoint.
 #[derive(Debug, Default)]
 pub(super) struct ModelLists {
     lists: Mutex<HashMap<Arc<str>, ModelList>>,
-    /// An answer came, or a failure, or nobody waits for one any more.
-    came: Notify,
+    /// The set of awaited lists became smaller.
+    settled: Notify,
 }
 
-/// What is known of one provider's list.
 #[derive(Debug, Default)]
 struct ModelList {
     asking: bool,
@@ -68,44 +68,43 @@ struct ModelList {
 }
 
 impl ModelLists {
-    /// What the provider said of a model; `None`: it lists none of that name.
-    pub(super) fn find_bounds(&self, place: &str, model: &str) -> Option<Bounds> {
-        self.lock_lists().get(place)?.models.get(model).copied()
+    /// The listed bounds of a model; `None`: the list does not have it.
+    pub(super) fn find_bounds(&self, endpoint: &str, model: &str) -> Option<Bounds> {
+        lock(&self.lists).get(endpoint)?.models.get(model).copied()
     }
 
-    /// What the provider said of the only model that it lists; `None`: it lists several, or none.
-    pub(super) fn find_only_bounds(&self, place: &str) -> Option<Bounds> {
-        let lists = self.lock_lists();
-        let mut models = lists.get(place)?.models.values();
+    /// The bounds of the only listed model; `None`: there are several, or none.
+    pub(super) fn find_only_bounds(&self, endpoint: &str) -> Option<Bounds> {
+        let lists = lock(&self.lists);
+        let mut models = lists.get(endpoint)?.models.values();
         let only = models.next()?;
         models.next().is_none().then_some(*only)
     }
 
     /// Whether the provider is being asked for the first time.
-    pub(super) fn is_awaited(&self, place: &str) -> bool {
-        self.lock_lists()
-            .get(place)
-            .is_some_and(ModelList::is_awaited)
+    pub(super) fn is_awaited(&self, endpoint: &str) -> bool {
+        let lists = lock(&self.lists);
+        lists.get(endpoint).is_some_and(ModelList::is_awaited)
     }
 
     /// The ids of all models that a provider has listed.
-    pub(super) fn list_ids(&self, place: &str) -> Vec<String> {
-        let lists = self.lock_lists();
-        let list = lists.get(place);
+    pub(super) fn list_ids(&self, endpoint: &str) -> Vec<String> {
+        let lists = lock(&self.lists);
+        let list = lists.get(endpoint);
         list.map_or_else(Vec::new, |list| list.models.keys().cloned().collect())
     }
 
-    /// Whether it is time to ask; if so it counts as asked until [`Listed::ask`] is done.
-    pub(super) fn begin_if_due(&self, place: &Arc<str>, now: Instant) -> bool {
-        let mut lists = self.lock_lists();
-        if !lists.get(place).is_none_or(|list| list.is_due(now)) {
-            return false;
-        }
-        lists.entry(Arc::clone(place)).or_default().asking = true;
-        true
+    /// Whether a request for the list is due. If so, the caller sends it by
+    /// [`ModelLists::ask_provider`], and until then no other one is due.
+    pub(super) fn begin_if_due(&self, endpoint: &Arc<str>, now: Instant) -> bool {
+        let mut lists = lock(&self.lists);
+        let list = lists.entry(Arc::clone(endpoint)).or_default();
+        let is_due = list.is_due(now);
+        list.asking |= is_due;
+        is_due
     }
 
-    /// Asks a provider and keeps what it says: how many models it listed.
+    /// Requests a provider's list and keeps it: its number of models.
     pub(super) async fn ask_provider(
         &self,
         provider: &Provider,
@@ -113,37 +112,33 @@ impl ModelLists {
     ) -> Result<usize, ModelListError> {
         let listed = timeout(MAX_TIME, fetch_model_list(provider, client_keys)).await;
         let listed = listed.unwrap_or(Err(ModelListError::TooMuch));
-        let mut lists = self.lock_lists();
+        let mut lists = lock(&self.lists);
         let list = lists.entry(Arc::clone(&provider.endpoint)).or_default();
-        let taken = list.record_answer(listed, Instant::now());
-        self.came.notify_waiters();
-        taken
+        let models = list.record_answer(listed, Instant::now());
+        self.settled.notify_waiters();
+        models
     }
 
-    /// Forgets the lists of all other places.
-    pub(super) fn keep_only(&self, places: &[&Arc<str>]) {
-        self.lock_lists().retain(|place, _| places.contains(&place));
-        self.came.notify_waiters();
+    /// Forgets the lists of all other endpoints.
+    pub(super) fn keep_only(&self, endpoints: &[&Arc<str>]) {
+        lock(&self.lists).retain(|endpoint, _| endpoints.contains(&endpoint));
+        self.settled.notify_waiters();
     }
 
-    /// Waits until nobody is being asked for the first time, but no longer than `limit`.
+    /// Waits until no first list is awaited, but no longer than `limit`.
     pub(super) async fn wait_until_settled(&self, limit: Duration) {
-        let settled = async {
+        let all_settled = async {
             loop {
-                // From before the look on, so that none is missed.
-                let came = self.came.notified();
-                if !self.lock_lists().values().any(ModelList::is_awaited) {
+                // Registered before the check, so that no notification is missed.
+                let settled = self.settled.notified();
+                if !lock(&self.lists).values().any(ModelList::is_awaited) {
                     return;
                 }
-                came.await;
+                settled.await;
             }
         };
-        // Whoever is still silent then is told of later.
-        let _ = timeout(limit, settled).await;
-    }
-
-    fn lock_lists(&self) -> MutexGuard<'_, HashMap<Arc<str>, ModelList>> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+        // A list that comes later is used then.
+        let _ = timeout(limit, all_settled).await;
     }
 }
 
@@ -152,7 +147,6 @@ impl ModelList {
         self.asking && self.due.is_none()
     }
 
-    /// What came of asking: how many models there are.
     fn record_answer(
         &mut self,
         listed: Result<BTreeMap<String, Bounds>, ModelListError>,
@@ -176,15 +170,11 @@ async fn fetch_model_list(
     if let Some(reason) = provider.why_list_not_asked() {
         return Err(ModelListError::NotAsked(reason));
     }
+    let none = HeaderMap::new();
     let outgoing = OutgoingRequest {
         method: Method::GET,
         path: "/models".to_owned(),
-        headers: headers::filter_for_provider(
-            &HeaderMap::new(),
-            &provider.config,
-            client_keys,
-            true,
-        ),
+        headers: headers::filter_for_provider(&none, &provider.config, client_keys, true),
         body: Payload::Empty,
         model: None,
     };
@@ -197,28 +187,23 @@ async fn fetch_model_list(
     parse_model_list(&body).ok_or(ModelListError::NotAList)
 }
 
-/// Every model of a list, in any of the shapes seen at providers. `None`: it is no list.
+/// All models of a list, in any of the shapes seen at providers. `None`: it is no list.
 fn parse_model_list(body: &[u8]) -> Option<BTreeMap<String, Bounds>> {
     let body: Value = serde_json::from_slice(body).ok()?;
-    let list = match &body {
-        Value::Array(list) => list,
-        // llama.cpp has both, and its windows in the first.
-        body => ["data", "models"]
-            .into_iter()
-            .find_map(|key| body.get(key)?.as_array())?,
-    };
+    // llama.cpp has `models` too, but its windows only in `data`.
+    let list = body.as_array().or_else(|| body.get("data")?.as_array());
+    let list = list.or_else(|| body.get("models")?.as_array())?;
     let models = list.iter().filter_map(|model| {
-        let id = ["id", "name", "model"]
-            .into_iter()
-            .find_map(|key| model.get(key)?.as_str())?;
-        let sound = !id.is_empty() && id.len() <= MAX_ID_BYTES && !id.contains(char::is_control);
-        sound.then(|| (id.to_owned(), parse_bounds(model)))
+        let mut keys = ["id", "name", "model"].into_iter();
+        let id = keys.find_map(|key| model.get(key)?.as_str())?;
+        let is_valid = (1..=MAX_ID_BYTES).contains(&id.len()) && !id.contains(char::is_control);
+        is_valid.then(|| (id.to_owned(), parse_bounds(model)))
     });
     Some(models.take(MAX_MODELS).collect())
 }
 
-/// The least of what is named: what a model could hold, and what it was loaded with, may stand side
-/// by side. llama.cpp's `meta.n_ctx_train` is no window: the server may have been started with less.
+/// The least of the named windows: a model's largest window and the loaded one may be side by side.
+/// llama.cpp's `meta.n_ctx_train` is no window: the server may have been started with less.
 fn parse_bounds(model: &Value) -> Bounds {
     const CONTEXT: [&str; 6] = [
         "/context_length",

@@ -11,9 +11,8 @@ pub(super) fn append_query(path: &str, configured: Option<&str>) -> String {
         return path.to_owned();
     };
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let parameters: Vec<_> = client_parameters(query, configured)
-        .chain([configured])
-        .collect();
+    let mut parameters: Vec<_> = client_parameters(query, configured).collect();
+    parameters.push(configured);
     format!("{path}?{}", parameters.join("&"))
 }
 
@@ -24,12 +23,9 @@ pub(super) fn strip_injected_query<B>(answer: &mut Response<B>, configured: Opti
     let Some(configured) = configured.filter(|_| answer.status().is_redirection()) else {
         return;
     };
-    let location = answer.headers_mut().remove(LOCATION);
     // An unreadable address may hold the key, so it is dropped.
-    let Some(address) = location
-        .as_ref()
-        .and_then(|location| location.to_str().ok())
-    else {
+    let location = answer.headers_mut().remove(LOCATION);
+    let Some(Ok(address)) = location.as_ref().map(HeaderValue::to_str) else {
         return;
     };
     let (path, query) = address.split_once('?').unwrap_or((address, ""));

@@ -11,7 +11,7 @@ mod reload;
 use std::{
     collections::{BTreeMap, HashSet},
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -24,6 +24,7 @@ use super::{
         table::{WindowTable, built_in_table},
     },
     learnt_windows::{LearntWindows, Lesson, RefusedPrompt},
+    lock,
     model_lists::{ModelListError, ModelLists},
     names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment},
     window,
@@ -340,7 +341,7 @@ impl Registry {
             return;
         }
         let id = target.id();
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = lock(&self.reported);
         if reported.len() < MAX_REPORTED && reported.insert(id.clone()) {
             tracing::warn!(
                 provider,

@@ -65,20 +65,17 @@ pub const fn classify_status(status: StatusCode, configured_key: bool) -> RetryC
 ///
 /// A past date is zero; a day is the most; `None` for unreadable values.
 pub fn parse_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    if let Some(milliseconds) = header_text(headers, RETRY_AFTER_MS)
-        && let Some(wait) = parse_seconds(milliseconds, 1e-3)
-    {
-        return Some(wait);
-    }
-    let after = header_text(headers, RETRY_AFTER)?;
-    parse_seconds(after, 1.0).or_else(|| {
-        let date = httpdate::parse_http_date(after).ok()?;
-        Some(
-            date.duration_since(now)
-                .unwrap_or_default()
-                .min(MAX_RETRY_AFTER),
-        )
-    })
+    let milliseconds = header_text(headers, RETRY_AFTER_MS);
+    milliseconds
+        .and_then(|text| parse_seconds(text, 1e-3))
+        .or_else(|| {
+            let after = header_text(headers, RETRY_AFTER)?;
+            parse_seconds(after, 1.0).or_else(|| {
+                let date = httpdate::parse_http_date(after).ok()?;
+                let left = date.duration_since(now).unwrap_or_default();
+                Some(left.min(MAX_RETRY_AFTER))
+            })
+        })
 }
 
 fn header_text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
@@ -137,19 +134,13 @@ impl RetryBudget {
             None => self.backoff_delay(retries, chance),
         };
         let end = self.elapsed_time(now).saturating_add(wait);
-        let in_time = end
-            < self
-                .client_timeout
-                .unwrap_or(Duration::MAX)
-                .min(self.rules.max_time);
-        in_time.then_some(wait)
+        let in_time = end < self.client_timeout.unwrap_or(Duration::MAX);
+        (in_time && end < self.rules.max_time).then_some(wait)
     }
 
     fn backoff_delay(&self, retries: u32, chance: f64) -> Duration {
-        let longest = self
-            .rules
-            .base_delay
-            .saturating_mul(2_u32.saturating_pow(retries));
+        let factor = 2_u32.saturating_pow(retries);
+        let longest = self.rules.base_delay.saturating_mul(factor);
         let half = longest.min(self.rules.max_delay) / 2;
         half + half.mul_f64(chance.clamp(0.0, 1.0))
     }

@@ -4,7 +4,7 @@
 use std::{
     future::Future as _,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll},
     time::Duration,
 };
@@ -12,6 +12,8 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
+
+use super::lock;
 
 /// When the connection last took a part of a request.
 #[derive(Clone, Debug)]
@@ -22,14 +24,10 @@ impl UploadProgress {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 
-    fn lock_last_progress(&self) -> MutexGuard<'_, Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns once the connection took nothing for `limit`.
     pub(super) async fn wait_for_stall(&self, limit: Duration) {
         loop {
-            let due = *self.lock_last_progress() + limit;
+            let due = *lock(&self.0) + limit;
             if Instant::now() >= due {
                 return;
             }
@@ -54,7 +52,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ProgressBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if polled.is_ready() {
-            *self.progress.lock_last_progress() = Instant::now();
+            *lock(&self.progress.0) = Instant::now();
         }
         polled
     }

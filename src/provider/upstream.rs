@@ -4,7 +4,7 @@
 use std::{
     io,
     num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -19,7 +19,7 @@ use super::{
     SIMULATED, Window, WindowSource,
     breaker::Breaker,
     catalogue::{self, table::WindowTable},
-    simulated,
+    lock, simulated,
     upstream_client::UpstreamClient,
 };
 use crate::{
@@ -168,7 +168,7 @@ impl Provider {
 
     /// Whether a model refused `stream_options`.
     pub fn refuses_usage(&self, model: &str) -> bool {
-        self.lock_usage_refused().get(model).is_some()
+        lock(&self.usage_refused).get(model).is_some()
     }
 
     /// A model refused `stream_options`: its streams are not asked for usage again.
@@ -179,12 +179,7 @@ impl Provider {
             model,
             "stream_options refused; streams go on without usage"
         );
-        self.lock_usage_refused().put(model.into(), ());
-    }
-
-    fn lock_usage_refused(&self) -> MutexGuard<'_, LruCache<Box<str>, ()>> {
-        let refused = self.usage_refused.lock();
-        refused.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.usage_refused).put(model.into(), ());
     }
 
     pub(super) fn is_remote(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Settings that are allowed and yet do not do what they seem to say.
+//! Warnings about settings that are valid and yet do not do what they seem to say.
 
 use std::net::IpAddr;
 
@@ -10,23 +10,20 @@ use crate::config::{Auth, Config, ModelConfig, Problem, ProviderConfig};
 /// Models that are named in one line.
 const SHOWN_NAMES: usize = 20;
 
-/// Everything doubtful in a configuration that has passed its checks; `registry` is made of it.
+/// All warnings about a configuration that has passed its checks; `registry` is made from it.
 pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
     let mut found = Vec::new();
     for (name, provider) in &config.providers {
-        let Some(base_url) = &provider.base_url else {
-            continue;
-        };
-        let mut warn =
-            |message| found.push(Problem::for_key(&["providers", name, "base_url"], message));
+        let base_url = provider.base_url.as_deref().unwrap_or_default();
+        let path = ["providers", name, "base_url"];
         if !matches!(provider.auth, Auth::None) && is_unencrypted(base_url) {
-            warn("credentials go over the network unencrypted; use https");
+            let message = "credentials go over the network unencrypted; use https";
+            found.push(Problem::for_key(&path, message));
         }
         if base_url.contains("{model}") {
-            warn(
-                "has the model in it, so that requests without one cannot go there, nor is it asked for \
-                 its list of models",
-            );
+            let message = "has the model in it, so that requests without one cannot go there, nor \
+                           is it asked for its list of models";
+            found.push(Problem::for_key(&path, message));
         }
     }
     for (name, model) in &config.models {
@@ -78,12 +75,12 @@ fn warn_about_compaction(config: &Config, registry: &Registry, found: &mut Vec<P
     };
     let mut lent = None;
     try_lend_credentials(&mut lent, &target.provider);
-    let elsewhere = |provider: &ProviderConfig| {
-        let own = matches!(provider.auth, Auth::Client);
-        // What is built in costs nobody anything.
-        provider.base_url.is_some() && (!own || provider.base_url != lent)
+    // The built-in provider needs no credentials, and gives no warning.
+    let is_other = |provider: &ProviderConfig| {
+        let is_lent = matches!(provider.auth, Auth::Client) && provider.base_url == lent;
+        provider.base_url.is_some() && !is_lent
     };
-    if lent.is_some() && config.providers.values().any(elsewhere) {
+    if lent.is_some() && config.providers.values().any(is_other) {
         let message = format!(
             "{} is asked only for conversations with its own provider, since the client's own \
              credentials go to one provider only; others are summarised by their own model",
@@ -106,18 +103,16 @@ fn is_unencrypted(base_url: &str) -> bool {
 
 fn warn_about_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<Problem>) {
     let model = &config.models[name];
-    let path = |key| ["models", name, key];
-    // Its windows are those of its places, or of whatever fits the pattern.
+    // Its windows are those of its deployments, or of the names that match the pattern.
     if !model.deployments.is_empty() || name.ends_with('*') {
         return;
     }
+    let mut warn = |key, message| found.push(Problem::for_key(&["models", name, key], message));
     let Ok(target) = registry.resolve_target(name, model.provider.as_deref()) else {
         let message = "no provider serves it; name one here, or set default_provider";
-        found.push(Problem::for_key(&path("provider"), message));
-        return;
+        return warn("provider", message.to_owned());
     };
     let window = target.window.tokens;
-    let mut warn = |key, message| found.push(Problem::for_key(&path(key), message));
     if let Some(input) = model.input_length
         && input > window
     {
@@ -128,7 +123,7 @@ fn warn_about_model(config: &Config, registry: &Registry, name: &str, found: &mu
     let optimal = limits.optimal_max_tokens;
     let Some(critical) = limits.critical_max_tokens else {
         if model.critical_max_tokens.is_some() {
-            let message = "has no effect, since nobody knows the window; set context_length too";
+            let message = "has no effect, since the window is unknown; set context_length too";
             warn("critical_max_tokens", message.to_owned());
         }
         return;
@@ -146,7 +141,7 @@ fn warn_about_model(config: &Config, registry: &Registry, name: &str, found: &mu
     warn("optimal_max_tokens", message);
 }
 
-/// Places and a larger one whose windows do not fit together.
+/// Warns about deployments with different windows, and about a `larger` model that is not larger.
 fn warn_about_windows(
     registry: &Registry,
     name: &str,
@@ -154,97 +149,87 @@ fn warn_about_windows(
     found: &mut Vec<Problem>,
 ) {
     let path = |key| ["models", name, key];
-    let own: Vec<Target> = match registry.look_up_candidates(name, model.provider.as_deref()) {
+    let targets: Vec<Target> = match registry.look_up_candidates(name, model.provider.as_deref()) {
         Ok(choice) if !name.ends_with('*') => {
-            let places = choice.deployments().iter();
-            places.map(|(target, _)| target.clone()).collect()
+            let deployments = choice.deployments().iter();
+            deployments.map(|(target, _)| target.clone()).collect()
         }
         _ => Vec::new(),
     };
-    let first = own.first().map(|target| target.window.tokens);
-    if own.iter().any(|other| Some(other.window.tokens) != first) {
-        let windows = own
-            .iter()
-            .map(|target| format!("{} {}", target.id(), target.window.tokens));
-        let windows = windows.collect::<Vec<_>>().join(", ");
+    let windows = targets.iter().map(|target| target.window.tokens);
+    if windows.clone().min() != windows.max() {
+        let describe = |target: &Target| format!("{} {}", target.id(), target.window.tokens);
+        let windows = targets.iter().map(describe).collect::<Vec<_>>().join(", ");
         let message = format!(
-            "the places have different windows ({windows}), so that how much a session may hold \
-             depends on where it is served"
+            "the deployments have different windows ({windows}), so that how much a session may \
+             hold depends on which one serves it"
         );
         found.push(Problem::for_key(&path("deployments"), message));
     }
     let larger = model.larger.as_deref();
     let larger = larger.and_then(|larger| registry.resolve_target(larger, None).ok());
-    if let Some(larger) = &larger
-        && let Some(target) = own
-            .iter()
-            .find(|target| target.window.tokens >= larger.window.tokens)
+    if let Some(larger) = larger
+        && let window = larger.window.tokens
+        && let Some(target) = targets.iter().find(|target| target.window.tokens >= window)
     {
-        let message = format!(
-            "{} holds {} tokens, and {} holds {}; it is never used",
-            larger.id(),
-            larger.window.tokens,
-            target.id(),
-            target.window.tokens
-        );
+        let (larger, id, tokens) = (larger.id(), target.id(), target.window.tokens);
+        let message =
+            format!("{larger} holds {window} tokens, and {id} holds {tokens}; it is never used");
         found.push(Problem::for_key(&path("larger"), message));
     }
 }
 
 /// SECURITY: a client's own credentials are for one provider, so that of several that would get them
-/// all but the first are never asked. Whoever wrote them down should know.
+/// all but the first are never used.
 fn warn_about_credentials(
     registry: &Registry,
     name: &str,
     model: &ModelConfig,
     found: &mut Vec<Problem>,
 ) {
-    let path = |key| ["models", name, key];
-    let places = model
-        .deployments
-        .iter()
-        .map(|one| ("deployments", &one.model));
-    let fallback = model.fallback.iter().map(|other| ("fallback", other));
-    let larger = model.larger.iter().map(|other| ("larger", other));
+    let deployments = model.deployments.iter();
+    let deployments = deployments.map(|next| ("deployments", &next.model));
+    let fallback = model.fallback.iter().map(|name| ("fallback", name));
+    let larger = model.larger.iter().map(|name| ("larger", name));
     let mut lent = None;
     if model.deployments.is_empty() {
-        // Of a pattern every name is served where its beginning is.
+        // The names that match a pattern are served by the provider of its beginning.
         let start = name.trim_end_matches('*');
         if let Ok(target) = registry.resolve_target(start, model.provider.as_deref()) {
             try_lend_credentials(&mut lent, &target.provider);
         }
     }
-    for (key, other) in places.chain(fallback).chain(larger) {
-        let Ok(target) = registry.resolve_target(other, None) else {
-            continue;
-        };
-        if !try_lend_credentials(&mut lent, &target.provider) {
+    for (key, model) in deployments.chain(fallback).chain(larger) {
+        if let Ok(target) = registry.resolve_target(model, None)
+            && !try_lend_credentials(&mut lent, &target.provider)
+        {
+            let id = target.id();
             let message = format!(
-                "{} is never asked: the client's own credentials go to one provider only, so name \
-                 one with api_key_env here",
-                target.id()
+                "{id} is never used: the client's own credentials go to one provider only, so name \
+                 one with api_key_env here"
             );
-            found.push(Problem::for_key(&path(key), message));
+            found.push(Problem::for_key(&["models", name, key], message));
         }
     }
 }
 
-/// Models that are named somewhere and whose windows nobody knows, in one line. Apart from
-/// [`warnings`], since their providers may still tell: a proxy that runs says so at the first request.
+/// The models of the settings and lists whose windows are unknown, in one line. Apart from
+/// [`collect_warnings`], since their providers may still list them: a running proxy logs it at the
+/// first request.
 pub fn find_unknown_windows(registry: &Registry) -> Option<Problem> {
-    let offered = registry.list_offered_models().into_iter();
-    let unknown = offered.filter(|offered| {
-        !offered.is_configured && offered.target.window.source == WindowSource::Assumed
+    let mut offered = registry.list_offered_models();
+    offered.retain(|model| {
+        !model.is_configured && model.target.window.source == WindowSource::Assumed
     });
-    let mut names: Vec<String> = unknown.map(|offered| offered.id).collect();
+    let mut names: Vec<String> = offered.into_iter().map(|model| model.id).collect();
     let more = names.len().saturating_sub(SHOWN_NAMES);
     names.truncate(SHOWN_NAMES);
     if more > 0 {
         names.push(format!("{more} more"));
     }
     let message = format!(
-        "is not set for {}, and nobody else knows: {ASSUMED_WINDOW} tokens are assumed, and their \
-         health never becomes critical",
+        "is not set for {}, and no other source names it: {ASSUMED_WINDOW} tokens are assumed, and \
+         their health never becomes critical",
         names.join(", ")
     );
     (!names.is_empty()).then(|| Problem::for_key(&["models", "NAME", "context_length"], message))

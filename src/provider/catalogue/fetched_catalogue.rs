@@ -7,7 +7,7 @@ use std::{
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -19,7 +19,7 @@ use thiserror::Error;
 use tokio::time::sleep;
 
 use super::table::{WindowTable, parse_table};
-use crate::{config::CatalogueConfig, error::format_error_chain};
+use crate::{config::CatalogueConfig, error::format_error_chain, provider::lock};
 
 /// The copy on disk.
 const FILE: &str = "catalogue.json";
@@ -105,7 +105,7 @@ impl FetchedCatalogue {
 
     /// What was fetched, the rows of the binary included.
     pub(crate) fn table(&self) -> Option<Arc<WindowTable>> {
-        self.lock_current().table.clone()
+        lock(&self.current).table.clone()
     }
 
     /// Fetches whenever the copy is too old, and never ends. One warning is given until it works again.
@@ -157,7 +157,7 @@ impl FetchedCatalogue {
             fetched_at: to_unix_seconds(now),
             list,
         };
-        *self.lock_current() = FetchedTable {
+        *lock(&self.current) = FetchedTable {
             table: Some(Arc::new(table)),
             fetched_at: copy.fetched_at,
         };
@@ -168,13 +168,9 @@ impl FetchedCatalogue {
 
     /// How long the copy is fresh. One from the future is not: a clock was wrong.
     fn time_until_stale(&self, now: SystemTime) -> Duration {
-        let age = to_unix_seconds(now).checked_sub(self.lock_current().fetched_at);
+        let age = to_unix_seconds(now).checked_sub(lock(&self.current).fetched_at);
         let age = age.map_or(Duration::MAX, Duration::from_secs);
         self.max_age.saturating_sub(age)
-    }
-
-    fn lock_current(&self) -> MutexGuard<'_, FetchedTable> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn digest_url(&self) -> String {

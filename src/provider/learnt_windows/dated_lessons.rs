@@ -1,8 +1,7 @@
-//! Lessons dated by the wall clock, as replicas tell them to each other, and how two of them meet.
+//! Lessons dated by the wall clock, as replicas exchange them, and how they are merged.
 //!
-//! What a replica has answered since a lesson was learnt speaks against it, whoever learnt it. A
-//! clock that is wrong, or is set, makes a lesson last longer or shorter, by as much as it is wrong and
-//! never by more than its age; nothing else.
+//! An accepted prompt contradicts an earlier lesson, whichever replica learnt it. A wrong clock makes a
+//! lesson last longer or shorter by its error, never by more than the lesson's age.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,12 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::lesson::{INFERRED_MAX_AGE, LEAST_INPUT, LEAST_WINDOW};
 
-/// A lesson learnt again is told again where what is known elsewhere is older by so much.
+/// A lesson learnt again is published where the published one is older by this.
 const REFRESH_MS: u64 = 60_000;
-/// The largest prompt that was answered is told again once it grew by so much, in percent.
+/// The largest accepted prompt is published again after this growth.
 const GROWTH_PERCENT: u32 = 10;
 
-/// A number of tokens, since when, and how long it is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatedTokens {
     pub tokens: u32,
@@ -33,7 +31,7 @@ impl DatedTokens {
         }
     }
 
-    /// A date far ahead means that the clock was set back, and is as old as one far behind.
+    /// A date in the future means that the clock was set back; it ages like one in the past.
     fn is_believed(&self, now: SystemTime) -> bool {
         wall_ms(now).abs_diff(self.since_ms) < self.max_age_ms
     }
@@ -41,14 +39,13 @@ impl DatedTokens {
 
 /// The tokens of a lesson that is believed now.
 pub(super) fn believed_tokens(lesson: Option<DatedTokens>, now: SystemTime) -> Option<u32> {
-    let believed = lesson.filter(|lesson| lesson.is_believed(now))?;
-    Some(believed.tokens)
+    Some(lesson.filter(|lesson| lesson.is_believed(now))?.tokens)
 }
 
-/// All that is known of one model.
+/// The lessons about one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lessons {
-    /// The largest prompt that was answered.
+    /// The largest accepted prompt.
     pub accepted: Option<DatedTokens>,
     pub window: Option<DatedTokens>,
     /// A largest prompt that the provider named.
@@ -57,49 +54,46 @@ pub struct Lessons {
 }
 
 impl Lessons {
-    /// Whether this is worth telling to those who know `told`.
-    pub fn is_news(&self, told: &Self) -> bool {
-        let lesson = |ours: Option<DatedTokens>, told: Option<DatedTokens>| match (ours, told) {
-            (Some(ours), Some(told)) => {
-                ours.tokens != told.tokens || ours.since_ms > told.since_ms + REFRESH_MS
-            }
-            (ours, told) => ours.is_some() != told.is_some(),
+    /// Whether these differ enough from the `published` ones to be published.
+    pub fn is_news(&self, published: &Self) -> bool {
+        let differs = |local: Option<DatedTokens>, published: Option<DatedTokens>| {
+            let (Some(local), Some(published)) = (local, published) else {
+                return local.is_some() != published.is_some();
+            };
+            local.tokens != published.tokens || local.since_ms > published.since_ms + REFRESH_MS
         };
-        let grown = match (self.accepted, told.accepted) {
-            (Some(ours), Some(told)) => {
-                let least = u64::from(told.tokens) * u64::from(100 + GROWTH_PERCENT) / 100;
-                u64::from(ours.tokens) > least
-            }
-            (ours, _) => ours.is_some(),
-        };
-        grown
-            || lesson(self.window, told.window)
-            || lesson(self.named, told.named)
-            || lesson(self.inferred, told.inferred)
+        let known = published.accepted.map_or(0, |accepted| accepted.tokens);
+        let least = u64::from(known) * u64::from(100 + GROWTH_PERCENT) / 100;
+        let has_grown =
+            |local: DatedTokens| published.accepted.is_none() || u64::from(local.tokens) > least;
+        self.accepted.is_some_and(has_grown)
+            || differs(self.window, published.window)
+            || differs(self.named, published.named)
+            || differs(self.inferred, published.inferred)
     }
 
-    /// With what another replica wrote at that time: each lesson as it was learnt last, and none that
-    /// what was answered since speaks against.
-    pub(super) fn merge_with(self, theirs: Self, written_ms: u64) -> Self {
-        let newest = |ours: Option<DatedTokens>, theirs: Option<DatedTokens>| match (ours, theirs) {
-            (Some(ours), Some(theirs)) if ours.since_ms > theirs.since_ms => Some(ours),
-            // What was known when they wrote, and is not there, was found to be wrong.
-            (Some(ours), None) => Some(ours).filter(|ours| ours.since_ms > written_ms),
-            (_, theirs) => theirs,
+    /// With the lessons that another replica wrote at `written_ms`: the newest of each, without those
+    /// that an accepted prompt contradicts.
+    pub(super) fn merge_with(self, remote: Self, written_ms: u64) -> Self {
+        let newest = |local: Option<DatedTokens>, remote: Option<DatedTokens>| match (local, remote)
+        {
+            (Some(local), Some(remote)) if local.since_ms > remote.since_ms => Some(local),
+            // The other replica found an older lesson wrong, and dropped it.
+            (Some(local), None) if local.since_ms <= written_ms => None,
+            (local, remote) => remote.or(local),
         };
-        let both = [self.accepted, theirs.accepted].into_iter().flatten();
-        let accepted = both.max_by_key(|answered| (answered.tokens, answered.since_ms));
+        let accepted = [self.accepted, remote.accepted].into_iter().flatten();
         let merged = Self {
-            accepted,
-            window: newest(self.window, theirs.window),
-            named: newest(self.named, theirs.named),
-            inferred: newest(self.inferred, theirs.inferred),
+            accepted: accepted.max_by_key(|accepted| (accepted.tokens, accepted.since_ms)),
+            window: newest(self.window, remote.window),
+            named: newest(self.named, remote.named),
+            inferred: newest(self.inferred, remote.inferred),
         };
         merged.without_contradictions()
     }
 
-    /// Only those that are believed now, none of them for longer than it would be here, and none that would not
-    /// have been learnt.
+    /// Only the lessons that are believed now and that this replica could have learnt, with the ages
+    /// that it allows.
     pub(super) fn keep_believed(self, max_age: Duration, now: SystemTime) -> Self {
         let bound = |lesson: Option<DatedTokens>, least: u32, most_age: Duration| {
             let lesson = lesson.filter(|lesson| lesson.tokens >= least)?;
@@ -123,9 +117,8 @@ impl Lessons {
             return self;
         };
         for lesson in [&mut self.window, &mut self.named] {
-            let smaller = lesson.filter(|lesson| lesson.tokens < accepted.tokens);
-            match smaller {
-                Some(lesson) if lesson.since_ms > accepted.since_ms => self.accepted = None,
+            match lesson.filter(|lesson| lesson.tokens < accepted.tokens) {
+                Some(smaller) if smaller.since_ms > accepted.since_ms => self.accepted = None,
                 Some(_) => *lesson = None,
                 None => {}
             }
@@ -185,78 +178,74 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_since_speaks_against_a_lesson() {
-        let ours = accepted(30_000, NOW_MS);
-        let merged = ours.merge_with(window(16_000, NOW_MS - 1), NOW_MS);
-        assert_eq!(merged, ours);
+    fn an_accepted_prompt_contradicts_an_earlier_lesson() {
+        let local = accepted(30_000, NOW_MS);
+        let merged = local.merge_with(window(16_000, NOW_MS - 1), NOW_MS);
+        assert_eq!(merged, local);
         // The window became smaller after that.
-        let merged = ours.merge_with(window(16_000, NOW_MS + 1), NOW_MS + 1);
+        let merged = local.merge_with(window(16_000, NOW_MS + 1), NOW_MS + 1);
         assert_eq!(merged, window(16_000, NOW_MS + 1));
-        // They fit together.
-        let merged = ours.merge_with(window(32_000, NOW_MS - 1), NOW_MS);
-        assert_eq!(
-            (merged.accepted, merged.window),
-            (ours.accepted, dated(32_000, NOW_MS - 1))
-        );
+        // Both can be true.
+        let merged = local.merge_with(window(32_000, NOW_MS - 1), NOW_MS);
+        assert_eq!(merged.accepted, local.accepted);
+        assert_eq!(merged.window, dated(32_000, NOW_MS - 1));
         let inferred = Lessons {
             inferred: dated(16_000, NOW_MS - 1),
             ..Lessons::default()
         };
-        let merged = ours.merge_with(inferred, NOW_MS);
+        let merged = local.merge_with(inferred, NOW_MS);
         assert_eq!(merged.inferred, dated(30_000, NOW_MS - 1));
     }
 
     #[test]
-    fn the_newer_lesson_counts_and_what_was_forgotten_is_forgotten() {
+    fn the_newer_lesson_counts_and_a_dropped_one_is_dropped() {
         let (old, new) = (window(8_000, NOW_MS - 9), window(9_000, NOW_MS - 5));
+        let none = Lessons::default();
         assert_eq!(old.merge_with(new, NOW_MS - 5), new);
         assert_eq!(new.merge_with(old, NOW_MS - 9), new);
-        assert_eq!(
-            old.merge_with(Lessons::default(), NOW_MS),
-            Lessons::default()
-        );
-        // Learnt after they wrote.
-        assert_eq!(new.merge_with(Lessons::default(), NOW_MS - 6), new);
+        assert_eq!(old.merge_with(none, NOW_MS), none);
+        // Learnt after the other replica wrote.
+        assert_eq!(new.merge_with(none, NOW_MS - 6), new);
     }
 
     #[test]
-    fn only_changes_are_news() {
-        let told = window(8_000, NOW_MS);
-        assert!(!told.is_news(&told));
-        assert!(window(8_001, NOW_MS).is_news(&told));
-        assert!(Lessons::default().is_news(&told));
-        assert!(told.is_news(&Lessons::default()));
-        assert!(!window(8_000, NOW_MS + REFRESH_MS).is_news(&told));
-        assert!(window(8_000, NOW_MS + REFRESH_MS + 1).is_news(&told));
-        assert!(!window(8_000, 0).is_news(&told));
-        let told = accepted(10_000, NOW_MS);
-        assert!(!accepted(11_000, NOW_MS).is_news(&told));
-        assert!(accepted(11_001, NOW_MS).is_news(&told));
-        assert!(!Lessons::default().is_news(&told));
+    fn only_changes_are_published() {
+        let published = window(8_000, NOW_MS);
+        assert!(!published.is_news(&published));
+        assert!(window(8_001, NOW_MS).is_news(&published));
+        assert!(Lessons::default().is_news(&published));
+        assert!(published.is_news(&Lessons::default()));
+        assert!(!window(8_000, NOW_MS + REFRESH_MS).is_news(&published));
+        assert!(window(8_000, NOW_MS + REFRESH_MS + 1).is_news(&published));
+        assert!(!window(8_000, 0).is_news(&published));
+        let published = accepted(10_000, NOW_MS);
+        assert!(!accepted(11_000, NOW_MS).is_news(&published));
+        assert!(accepted(11_001, NOW_MS).is_news(&published));
+        assert!(!Lessons::default().is_news(&published));
     }
 
     #[test]
-    fn ages_go_from_clock_to_clock() {
+    fn a_remote_lesson_expires_by_its_age_on_this_clock() {
         let now = now();
-        let told = window(8_000, NOW_MS - HOUR_MS);
-        let heard = told.keep_believed(DAY, now);
-        assert_eq!(heard, told);
+        let remote = window(8_000, NOW_MS - HOUR_MS);
+        let kept = remote.keep_believed(DAY, now);
+        assert_eq!(kept, remote);
         let at = |hours: u64| now + Duration::from_millis(hours * HOUR_MS);
-        assert_eq!(heard.bounds_at(at(22)).window, Some(8_000));
-        assert_eq!(heard.bounds_at(at(23)).window, None);
-        // A clock that is ahead prolongs it by nothing beyond its age,
+        assert_eq!(kept.bounds_at(at(22)).window, Some(8_000));
+        assert_eq!(kept.bounds_at(at(23)).window, None);
+        // A clock that is ahead prolongs it by nothing beyond its age.
         let ahead = window(8_000, NOW_MS + 99 * HOUR_MS).keep_believed(DAY, now);
         assert_eq!(ahead.bounds_at(at(23)).window, Some(8_000));
         assert_eq!(ahead.bounds_at(at(24)).window, None);
-        // one that is behind shortens it, and nobody's patience is longer than ours.
+        // A clock that is behind shortens it, and so does a smaller age in the local settings.
         let behind = window(8_000, NOW_MS - 25 * HOUR_MS).keep_believed(DAY, now);
         assert_eq!(behind.bounds_at(now).window, None);
-        let short = told.keep_believed(Duration::from_millis(2 * HOUR_MS), now);
+        let short = remote.keep_believed(Duration::from_millis(2 * HOUR_MS), now);
         assert_eq!(short.bounds_at(at(1)).window, None);
     }
 
     #[test]
-    fn a_clock_that_is_set_back_keeps_no_lesson_for_ever() {
+    fn a_lesson_expires_after_the_clock_was_set_back() {
         let now = now();
         let learnt = window(8_000, NOW_MS);
         assert_eq!(learnt.bounds_at(now - DAY / 2).window, Some(8_000));
@@ -286,20 +275,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_disproved_is_believed(ours in any_lessons(), theirs in any_lessons(), written: u64) {
-            let merged = ours.merge_with(theirs, written);
-            let latest = ours.accepted.filter(|answered| merged.accepted == Some(*answered));
-            if let Some(answered) = latest {
+        fn no_contradicted_lesson_is_believed(
+            local in any_lessons(), remote in any_lessons(), written: u64,
+        ) {
+            let merged = local.merge_with(remote, written);
+            let latest = local.accepted.filter(|accepted| merged.accepted == Some(*accepted));
+            if let Some(accepted) = latest {
                 for lesson in [merged.window, merged.named].into_iter().flatten() {
-                    prop_assert!(lesson.tokens >= answered.tokens);
+                    prop_assert!(lesson.tokens >= accepted.tokens);
                 }
             }
             let now = now();
-            let heard = merged.keep_believed(DAY, now);
-            let known = heard.bounds_at(now);
+            let kept = merged.keep_believed(DAY, now);
+            let known = kept.bounds_at(now);
             prop_assert!(known.window.is_none_or(|tokens| tokens >= LEAST_WINDOW));
             prop_assert!(known.input.is_none_or(|tokens| tokens >= LEAST_INPUT));
-            prop_assert_eq!(heard.bounds_at(now + DAY).window, None);
+            prop_assert_eq!(kept.bounds_at(now + DAY).window, None);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of one model, and what an error adds to it.
+//! How refusals, truncations and accepted prompts change the lessons about one model.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,17 +12,15 @@ use crate::provider::{Bounds, window::lesser_bound};
 pub(super) const LEAST_WINDOW: u32 = 1_024;
 /// No limit is inferred below this.
 pub(super) const LEAST_INPUT: u32 = 256;
-/// How long an inferred limit is believed at most.
 pub(super) const INFERRED_MAX_AGE: Duration = Duration::from_secs(60 * 60);
-/// The same of a limit that follows from how long an answer one request asked for: others may ask
-/// for less.
+/// For a limit that follows from the answer size of one request: other requests may ask for less.
 const ANSWER_MAX_AGE: Duration = Duration::from_secs(5 * 60);
 
-/// Shares of what was sent, in percent: what is tried next, and the most that is tried although
-/// larger prompts were answered before.
+/// The next limit as a share of the refused prompt, and the largest one where larger prompts were
+/// accepted before.
 const NEXT_PERCENT: u32 = 70;
 const NEXT_BELOW_ACCEPTED_PERCENT: u32 = 90;
-/// What is left of a difference between a count of the provider's and an estimate of ours.
+/// A margin for the difference between the provider's count and the estimate.
 const ESTIMATE_PERCENT: u32 = 95;
 
 impl Lessons {
@@ -45,7 +43,7 @@ impl Lessons {
         if believed_tokens(self.accepted, now).is_none_or(|largest| largest <= tokens) {
             self.accepted = Some(DatedTokens::new(tokens, now, max_age));
         }
-        // Whatever said that so much is too much was wrong, or is no longer true.
+        // Smaller limits were wrong, or are no longer true.
         self.window = self.window.filter(|window| window.tokens >= tokens);
         self.named = self.named.filter(|limit| limit.tokens >= tokens);
         if let Some(limit) = &mut self.inferred {
@@ -69,8 +67,7 @@ impl Lessons {
             return Lesson::Input(sent);
         }
         let tried = believed_tokens(self.inferred, now);
-        // A limit was inferred below what was answered once, and that is too much as well: the
-        // window is no longer what it was.
+        // The limit was inferred below an accepted prompt and is refused too: the window has shrunk.
         if tried.is_some() && believed_tokens(self.accepted, now).is_some_and(|most| most >= sent) {
             self.accepted = None;
         }
@@ -81,14 +78,14 @@ impl Lessons {
         {
             return lesson.unwrap_or(Lesson::Input(sent));
         }
-        let (next, most) = self.choose_next_limit(refused, sent, now);
+        let (next, most_age) = self.choose_next_limit(refused, sent, now);
         let next = next.min(tried.unwrap_or(u32::MAX));
-        self.set_inferred_limit(next, max_age.min(most), now);
+        self.set_inferred_limit(next, max_age.min(most_age), now);
         lesson.unwrap_or(Lesson::Input(next.max(LEAST_INPUT)))
     }
 
-    /// The prompt has room beside a lowered answer cap, and has none beside the one that was refused: that
-    /// says nothing of how long a prompt may be.
+    /// The prompt fits beside the lowered answer cap, but not beside the one that was refused: that does
+    /// not limit prompts.
     fn is_due_to_answer(&self, refused: &RefusedPrompt, sent: u32, now: SystemTime) -> bool {
         let known = self.bounds_at(now).window.unwrap_or(u32::MAX);
         let window = known.min(refused.claimed.tokens);
@@ -96,45 +93,38 @@ impl Lessons {
         sent <= room(refused.reserve) && sent > room(refused.answer)
     }
 
-    /// Four times as much was answered, and the error names nothing that speaks against it: whatever
-    /// it means, it is not the window.
+    /// A prompt of four times the size was accepted, and the error names no number: it is not about the
+    /// window.
     fn is_inconclusive(&self, refused: &RefusedPrompt, sent: u32, now: SystemTime) -> bool {
         let overflow = refused.overflow;
         let named = overflow.window.or(overflow.prompt_limit);
-        let counted = refused
-            .count_prompt_tokens()
-            .or(overflow.answer)
-            .or(overflow.excess);
-        let answered = believed_tokens(self.accepted, now).unwrap_or(0);
-        named.or(counted).is_none() && answered / 4 > sent
+        let named = named.or(overflow.answer).or(overflow.excess);
+        let accepted = believed_tokens(self.accepted, now).unwrap_or(0);
+        named.or(refused.count_prompt_tokens()).is_none() && accepted / 4 > sent
     }
 
-    /// Takes over what the error names, where it can be believed.
+    /// Records the believable limits that the error names.
     fn adopt_named_limits(
         &mut self,
         refused: &RefusedPrompt,
         max_age: Duration,
         now: SystemTime,
     ) -> Option<Lesson> {
-        let least = believed_tokens(self.accepted, now)
-            .unwrap_or(0)
-            .max(LEAST_WINDOW);
+        let accepted = believed_tokens(self.accepted, now).unwrap_or(0);
         let claimed = refused.claimed;
         let most_input = claimed.input.unwrap_or(u32::MAX).min(claimed.tokens);
-        let believed =
-            |named: Option<u32>, most: u32| named.filter(|named| (least..most).contains(named));
-        let window = believed(refused.overflow.window, claimed.tokens);
-        let limit = believed(refused.overflow.prompt_limit, most_input);
-        if let Some(tokens) = window {
-            self.window = Some(DatedTokens::new(tokens, now, max_age));
-        }
-        if let Some(tokens) = limit {
-            self.named = Some(DatedTokens::new(tokens, now, max_age));
-        }
+        let believable = |named: Option<u32>, most: u32| {
+            named.filter(|named| (accepted.max(LEAST_WINDOW)..most).contains(named))
+        };
+        let window = believable(refused.overflow.window, claimed.tokens);
+        let limit = believable(refused.overflow.prompt_limit, most_input);
+        let dated = |tokens| DatedTokens::new(tokens, now, max_age);
+        self.window = window.map(dated).or(self.window);
+        self.named = limit.map(dated).or(self.named);
         window.map(Lesson::Window).or(limit.map(Lesson::Input))
     }
 
-    /// The largest prompt to try next, less than what was sent, and how long that is believed.
+    /// The largest prompt to try next, below the refused one, and how long that is believed.
     fn choose_next_limit(
         &self,
         refused: &RefusedPrompt,
@@ -142,8 +132,7 @@ impl Lessons {
         now: SystemTime,
     ) -> (u32, Duration) {
         let overflow = refused.overflow;
-        // The error counts the answer: what is left beside it in the smallest window of the named
-        // and the claimed one.
+        // The error counts the answer: the limit is the rest of the named or the claimed window.
         if let Some(answer) = overflow.asked_answer() {
             let named = overflow.window.filter(|&window| window >= LEAST_WINDOW);
             let window = named.unwrap_or(u32::MAX).min(refused.claimed.tokens);
@@ -152,7 +141,7 @@ impl Lessons {
                 return (room, ANSWER_MAX_AGE);
             }
         }
-        // The claim holds, and by the provider's count it was passed: our estimate was too low.
+        // The claimed window holds, and the provider's count is above it: the estimate was too low.
         let named = overflow.prompt_limit.or(overflow.window);
         let claimed = Bounds {
             window: Some(refused.claimed.tokens),
@@ -172,8 +161,8 @@ impl Lessons {
             }
             _ => percent_of(sent, NEXT_PERCENT),
         };
-        let answered = believed_tokens(self.accepted, now).unwrap_or(0);
-        let floor = answered.min(percent_of(sent, NEXT_BELOW_ACCEPTED_PERCENT));
+        let accepted = believed_tokens(self.accepted, now).unwrap_or(0);
+        let floor = accepted.min(percent_of(sent, NEXT_BELOW_ACCEPTED_PERCENT));
         (guess.max(floor), INFERRED_MAX_AGE)
     }
 
@@ -182,23 +171,19 @@ impl Lessons {
     }
 }
 
-/// Tokens of the prompt that was refused: as the provider counted, else as we did; where nobody
-/// did, as many as were believed to fit.
+/// Tokens of the refused prompt: by the provider's count, else by the estimate, else by the limit for
+/// which it was planned.
 fn count_refused_tokens(refused: &RefusedPrompt) -> u32 {
     let most = refused.claimed.input.unwrap_or(refused.claimed.tokens);
-    let counts = [
-        refused.count_prompt_tokens(),
-        Some(refused.expected),
-        Some(most),
-    ];
-    let known = counts.into_iter().flatten().find(|&tokens| tokens > 0);
-    known.unwrap_or(1)
+    let counted = refused.count_prompt_tokens().unwrap_or(0);
+    let counts = [counted, refused.expected, most];
+    counts.into_iter().find(|&tokens| tokens > 0).unwrap_or(1)
 }
 
 /// The largest prompt within these bounds beside an answer of `reserve` tokens.
 fn room_for_prompt(bounds: Bounds, reserve: u32) -> u32 {
-    let beside = bounds.window.map(|window| window - reserve.min(window / 2));
-    lesser_bound(beside, bounds.input).unwrap_or(u32::MAX)
+    let rest = bounds.window.map(|window| window - reserve.min(window / 2));
+    lesser_bound(rest, bounds.input).unwrap_or(u32::MAX)
 }
 
 /// `percent` of `tokens`, rounded down.

@@ -29,7 +29,7 @@ fn named(window: u32) -> Overflow {
     }
 }
 
-/// Of one model, at one time.
+/// The lessons about one model, at one time.
 struct Model {
     learnt: LearntWindows,
     now: SystemTime,
@@ -72,14 +72,10 @@ fn a_named_window_is_believed_until_it_expires() {
     let lesson = model.refused(refused(named(8_192), 128_000, 20_000));
     assert_eq!(lesson, Lesson::Window(8_192));
     assert_eq!((model.window(), model.input()), (Some(8_192), None));
-    assert_eq!(
-        model.learnt.find_bounds("p", "other", model.now),
-        Bounds::default()
-    );
-    assert_eq!(
-        model.learnt.find_bounds("other", "m", model.now),
-        Bounds::default()
-    );
+    for (endpoint, name) in [("p", "other"), ("other", "m")] {
+        let found = model.learnt.find_bounds(endpoint, name, model.now);
+        assert_eq!(found, Bounds::default());
+    }
     model.now += DAY - Duration::from_secs(1);
     assert_eq!(model.window(), Some(8_192));
     model.now += Duration::from_secs(1);
@@ -100,8 +96,8 @@ fn a_named_limit_of_the_prompt_is_no_window() {
 }
 
 #[test]
-fn numbers_that_cannot_be_are_not_believed() {
-    // Misprinted, larger than claimed, and smaller than what was answered.
+fn impossible_numbers_are_not_believed() {
+    // Misprinted, larger than claimed, and smaller than an accepted prompt.
     for (window, accepted) in [
         (3, None),
         (128_000, None),
@@ -120,14 +116,12 @@ fn numbers_that_cannot_be_are_not_believed() {
 
 #[test]
 fn a_window_that_the_estimate_did_not_pass_is_inferred_below_it() {
-    // The window is believed, but by our estimate the prompt was within it all along.
+    // The window is believed, but by the estimate the prompt fitted it.
     let model = Model::new();
-    assert_eq!(
-        model.refused(refused(named(8_192), 128_000, 6_000)),
-        Lesson::Window(8_192)
-    );
+    let lesson = model.refused(refused(named(8_192), 128_000, 6_000));
+    assert_eq!(lesson, Lesson::Window(8_192));
     assert_eq!((model.window(), model.input()), (Some(8_192), Some(4_200)));
-    // Where the provider counted, the count decides.
+    // The provider's count goes before the estimate.
     let model = Model::new();
     let overflow = Overflow {
         prompt_tokens: Some(9_000),
@@ -139,7 +133,7 @@ fn a_window_that_the_estimate_did_not_pass_is_inferred_below_it() {
 
 #[test]
 fn a_claim_that_the_error_confirms_is_not_inferred_away() {
-    // The limit is the one we knew; the estimate was too low.
+    // The limit is the claimed one; the estimate was too low.
     let model = Model::new();
     let overflow = Overflow {
         prompt_limit: Some(1_048_576),
@@ -161,38 +155,34 @@ fn every_refusal_tightens() {
         assert_eq!(model.input(), Some(tokens(lesson)));
         tokens(lesson)
     });
-    // At 10,000 what was once accepted is refused, so it no longer holds the limit up.
+    // At 10,000 the accepted size is refused, so it no longer holds the limit up.
     assert_eq!(lessons, [14_000, 10_000, 7_000, 6_300, 4_410]);
-    // A late answer to a larger request, planned before, loosens nothing.
+    // A late refusal of a larger request loosens nothing.
     let late = model.refused(refused(Overflow::default(), 128_000, 50_000));
     assert_eq!(late, Lesson::Input(4_410));
 }
 
 #[test]
-fn what_was_accepted_holds_the_limit_up_once() {
+fn an_accepted_prompt_holds_the_limit_up_once() {
     let model = Model::new();
     model.accepted(30_000);
     let overflow = Overflow {
         prompt_tokens: Some(20_000),
         ..named(8_192)
     };
-    assert_eq!(
-        model.refused(refused(overflow, 128_000, 20_000)),
-        Lesson::Input(18_000)
-    );
-    // The server was started again with a smaller window: now it is believed.
+    let lesson = model.refused(refused(overflow, 128_000, 20_000));
+    assert_eq!(lesson, Lesson::Input(18_000));
+    // The server was restarted with a smaller window: now it is believed.
     let overflow = Overflow {
         prompt_tokens: Some(17_900),
         ..overflow
     };
-    assert_eq!(
-        model.refused(refused(overflow, 128_000, 18_000)),
-        Lesson::Window(8_192)
-    );
+    let lesson = model.refused(refused(overflow, 128_000, 18_000));
+    assert_eq!(lesson, Lesson::Window(8_192));
 }
 
 #[test]
-fn what_is_answered_corrects_what_was_learnt() {
+fn an_accepted_prompt_corrects_a_learnt_limit() {
     let model = Model::new();
     model.refused(refused(Overflow::default(), 128_000, 20_000));
     model.accepted(13_000);
@@ -209,27 +199,24 @@ fn what_is_answered_corrects_what_was_learnt() {
 }
 
 #[test]
-fn what_is_inferred_expires_sooner() {
+fn an_inferred_limit_expires_sooner() {
     let mut model = Model::new();
     model.refused(refused(Overflow::default(), 128_000, 20_000));
     model.now += HOUR;
     assert_eq!(model.input(), None);
 
-    let short = LearntWindows::new(Duration::from_secs(60));
+    let minute = Duration::from_secs(60);
+    let short = LearntWindows::new(minute);
     let then = SystemTime::now();
     short.record_truncation("p", "m", 4_096, then);
-    assert_eq!(short.find_bounds("p", "m", then).input, Some(4_096));
-    assert_eq!(
-        short
-            .find_bounds("p", "m", then + Duration::from_secs(60))
-            .input,
-        None
-    );
+    let input_at = |time| short.find_bounds("p", "m", time).input;
+    assert_eq!(input_at(then), Some(4_096));
+    assert_eq!(input_at(then + minute), None);
 }
 
 #[test]
-fn the_answers_share_is_not_taken_for_the_prompts() {
-    // 100,000 of prompt beside 40,000 of answer; nothing is wrong with the window we know.
+fn a_large_answer_limits_prompts_for_five_minutes_only() {
+    // A prompt of 100,000 beside an answer of 40,000; the known window is right.
     let overflow = Overflow {
         prompt_tokens: Some(100_000),
         requested: Some(140_000),
@@ -240,7 +227,7 @@ fn the_answers_share_is_not_taken_for_the_prompts() {
     assert_eq!(lesson, Lesson::Input(91_072));
     model.now += Duration::from_secs(300);
     assert_eq!(model.known(), Bounds::default());
-    // The answer fills the window by itself: no prompt is short enough.
+    // The answer fills the window by itself: no prompt would fit.
     let overflow = Overflow {
         prompt_tokens: Some(10_535),
         requested: Some(141_607),
@@ -251,7 +238,7 @@ fn the_answers_share_is_not_taken_for_the_prompts() {
 }
 
 #[test]
-fn an_excess_says_how_much_is_left() {
+fn an_excess_gives_the_next_limit() {
     let model = Model::new();
     let overflow = Overflow {
         excess: Some(1_119_046),
@@ -259,13 +246,13 @@ fn an_excess_says_how_much_is_left() {
     };
     let lesson = model.refused(refused(overflow, 2_000_000, 1_250_000));
     assert_eq!(lesson, Lesson::Input(124_406));
-    // More than was sent, by our estimate: the estimate is off.
+    // More than was sent by the estimate: the estimate is off.
     let lesson = Model::new().refused(refused(overflow, 2_000_000, 1_000_000));
     assert_eq!(lesson, Lesson::Input(95_000));
 }
 
 #[test]
-fn nothing_known_of_the_request_is_no_limit_of_nothing() {
+fn without_any_count_the_limit_is_above_zero() {
     let model = Model::new();
     let lesson = model.refused(refused(Overflow::default(), 10_000, 0));
     assert_eq!(lesson, Lesson::Input(7_000));
@@ -284,8 +271,8 @@ fn models_are_bounded() {
     for model in 0..models {
         learnt.record_truncation("p", &format!("m{model:04}"), 4_096, now);
     }
-    learnt.record_accepted_prompt("a", "only answered", 4_096, now);
-    assert_eq!(learnt.lock_models().len(), MAX_MODELS.get());
+    learnt.record_accepted_prompt("a", "only accepted", 4_096, now);
+    assert_eq!(learnt.models.lock().unwrap().len(), MAX_MODELS.get());
     assert_eq!(learnt.find_bounds("p", "m0000", now), Bounds::default());
     let last = format!("m{:04}", models - 1);
     assert_eq!(learnt.find_bounds("p", &last, now).input, Some(4_096));
@@ -297,7 +284,7 @@ const fn tokens(lesson: Lesson) -> u32 {
     }
 }
 
-/// Numbers near each other, so that they meet, and any.
+/// Mostly numbers near each other, so that limits cross.
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![4 => 0_u32..40_000, 1 => any::<u32>()]
 }
@@ -335,9 +322,9 @@ fn any_refusal() -> impl Strategy<Value = RefusedPrompt> {
     )
 }
 
-/// A window of 65,536 that holds 62,000 tokens beside an answer of 2,000, and not beside the 5,000 asked for.
+/// A window of 65,536 holds 62,000 tokens beside an answer of 2,000, but not beside the requested 5,000.
 #[test]
-fn a_refusal_that_a_lower_answer_cap_heals_says_nothing_of_prompts() {
+fn a_refusal_that_a_lower_answer_cap_avoids_does_not_limit_prompts() {
     let overflow = Overflow {
         prompt_tokens: Some(62_000),
         answer: Some(5_000),
@@ -351,7 +338,7 @@ fn a_refusal_that_a_lower_answer_cap_heals_says_nothing_of_prompts() {
     let model = Model::new();
     model.refused(lowered);
     assert_eq!(model.known(), Bounds::default());
-    // The window is learnt all the same where it is smaller than was claimed.
+    // A window smaller than the claimed one is still learnt.
     let elsewhere = RefusedPrompt {
         claimed: Window {
             tokens: 128_000,
@@ -361,7 +348,7 @@ fn a_refusal_that_a_lower_answer_cap_heals_says_nothing_of_prompts() {
     };
     assert_eq!(model.refused(elsewhere), Lesson::Window(65_536));
     assert_eq!(model.known().input, None);
-    // What cannot be lowered leaves less for the prompt.
+    // An answer that cannot be lowered leaves less for the prompt.
     let stays = RefusedPrompt {
         reserve: 5_000,
         ..lowered
@@ -373,7 +360,7 @@ fn a_refusal_that_a_lower_answer_cap_heals_says_nothing_of_prompts() {
 
 proptest! {
     #[test]
-    fn what_was_refused_is_not_sent_again(
+    fn a_refused_size_is_not_sent_again(
         before in prop::collection::vec((any::<bool>(), number(), any_refusal()), 0..6),
         refusal in any_refusal(),
     ) {
@@ -391,7 +378,7 @@ proptest! {
         }
         let overflow = refusal.overflow;
         let sent = refusal.count_prompt_tokens().unwrap_or(refusal.expected);
-        // Where far more was answered and nothing is named, nothing is learnt.
+        // Nothing is learnt where far more was accepted and no number is named.
         let teaches = lesson != Lesson::Input(sent);
         if sent > 256 && teaches && !overflow.is_filled_by_answer() {
             let reserve = refusal.reserve;
@@ -399,17 +386,17 @@ proptest! {
             let most = window.unwrap_or(u32::MAX).min(known.input.unwrap_or(u32::MAX));
             prop_assert!(most < sent, "{:?} after {:?}", known, refusal);
         }
-        // And nothing is known for ever.
+        // Everything expires.
         prop_assert_eq!(model.learnt.find_bounds("p", "m", model.now + DAY), Bounds::default());
     }
 
-    /// However often it refuses, a provider that says nothing gets less each time.
+    /// A provider that refuses without a number gets less each time.
     #[test]
     fn refusals_end(window in 300_u32..200_000, estimated in 0.5_f64..2.0) {
         let model = Model::new();
         let mut sent = 1_000_000;
         for _ in 0..40 {
-            // A provider counts otherwise than we do.
+            // The provider's count differs from the estimate.
             if f64::from(sent) * estimated <= f64::from(window) || sent <= 256 {
                 return Ok(());
             }
@@ -421,15 +408,13 @@ proptest! {
 }
 
 #[test]
-fn a_refusal_far_below_what_was_answered_teaches_nothing() {
+fn a_refusal_far_below_an_accepted_prompt_teaches_nothing() {
     let model = Model::new();
     model.accepted(10_000);
-    assert_eq!(
-        model.refused(refused(Overflow::default(), 128_000, 2_000)),
-        Lesson::Input(2_000)
-    );
+    let lesson = model.refused(refused(Overflow::default(), 128_000, 2_000));
+    assert_eq!(lesson, Lesson::Input(2_000));
     assert_eq!(model.known(), Bounds::default());
-    // One that says how much it counted does.
+    // One with a count does.
     let counted = Overflow {
         prompt_tokens: Some(2_000),
         ..Overflow::default()

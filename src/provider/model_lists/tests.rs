@@ -28,29 +28,20 @@ fn every_field_that_names_a_window_is_read() {
     check(r#""top_provider":{"context_length":8192}"#, 8_192, 0);
     check(r#""meta":{"n_ctx":4096,"n_ctx_train":131072}"#, 4_096, 0);
     check(r#""max_input_tokens":8000"#, 0, 8_000);
-    check(
-        r#""max_input_tokens":8000,"context_length":9000"#,
-        9_000,
-        8_000,
-    );
+    let both = r#""max_input_tokens":8000,"context_length":9000"#;
+    check(both, 9_000, 8_000);
 }
 
 #[test]
 fn the_least_window_counts() {
-    check(
-        r#""context_length":200000,"top_provider":{"context_length":128000}"#,
-        128_000,
-        0,
-    );
-    check(
-        r#""max_context_length":131072,"loaded_context_length":4096"#,
-        4_096,
-        0,
-    );
+    let router = r#""context_length":200000,"top_provider":{"context_length":128000}"#;
+    check(router, 128_000, 0);
+    let loaded = r#""max_context_length":131072,"loaded_context_length":4096"#;
+    check(loaded, 4_096, 0);
 }
 
 #[test]
-fn what_cannot_be_a_window_is_none() {
+fn impossible_windows_are_not_read() {
     for model in [
         r#""context_length":0"#,
         r#""context_length":-1"#,
@@ -74,10 +65,8 @@ fn lists_come_in_several_shapes() {
     let window = |body: &str| parse_model_list(body.as_bytes()).map(|list| list["m"].window);
     let model = r#"{"id":"m","context_length":8192}"#;
     assert_eq!(window(&format!("[{model}]")), Some(Some(8_192)));
-    assert_eq!(
-        window(&format!(r#"{{"models":[{model}]}}"#)),
-        Some(Some(8_192))
-    );
+    let models = format!(r#"{{"models":[{model}]}}"#);
+    assert_eq!(window(&models), Some(Some(8_192)));
     let both = format!(r#"{{"models":[{{"name":"m"}}],"data":[{model}]}}"#);
     assert_eq!(window(&both), Some(Some(8_192)));
     let named = r#"{"models":[{"name":"m","context_length":8192}]}"#;
@@ -94,24 +83,26 @@ fn a_single_model_stands_for_all() {
     let listed = ModelLists::default();
     let only = |list: &str| {
         let models = parse_model_list(list.as_bytes()).unwrap();
-        listed.lock_lists().entry("p".into()).or_default().models = models;
-        listed.find_only_bounds("p").map(|facts| facts.window)
+        listed
+            .lists
+            .lock()
+            .unwrap()
+            .entry("p".into())
+            .or_default()
+            .models = models;
+        listed.find_only_bounds("p").map(|bounds| bounds.window)
     };
     assert_eq!(listed.find_only_bounds("p"), None);
     assert_eq!(only("[]"), None);
-    assert_eq!(
-        only(r#"[{"id":"m","context_length":8192}]"#),
-        Some(Some(8_192))
-    );
+    let single = r#"[{"id":"m","context_length":8192}]"#;
+    assert_eq!(only(single), Some(Some(8_192)));
     assert_eq!(only(r#"[{"id":"m"}]"#), Some(None));
-    assert_eq!(
-        only(r#"[{"id":"m","context_length":8192},{"id":"n"}]"#),
-        None
-    );
+    let several = r#"[{"id":"m","context_length":8192},{"id":"n"}]"#;
+    assert_eq!(only(several), None);
 }
 
 #[test]
-fn a_provider_is_asked_once_at_a_time_and_seldom() {
+fn a_provider_is_asked_once_an_hour_and_a_minute_after_a_failure() {
     let listed = ModelLists::default();
     let name: Arc<str> = "p".into();
     let now = Instant::now();
@@ -119,17 +110,17 @@ fn a_provider_is_asked_once_at_a_time_and_seldom() {
     assert!(listed.begin_if_due(&name, now));
     assert!(listed.is_awaited("p"));
     assert!(!listed.begin_if_due(&name, now), "it is being asked");
-    let after = |came, waited: Duration| {
-        let mut lists = listed.lock_lists();
+    let is_due_after = |answer, waited: Duration| {
+        let mut lists = listed.lists.lock().unwrap();
         let list = lists.get_mut(&name).unwrap();
-        let _ = list.record_answer(came, now);
+        let _ = list.record_answer(answer, now);
         list.is_due(now + waited)
     };
     let moment = Duration::from_millis(1);
-    assert!(!after(Ok(BTreeMap::new()), FRESH_FOR - moment));
-    assert!(after(Ok(BTreeMap::new()), FRESH_FOR));
-    assert!(!after(Err(ModelListError::TooMuch), PAUSE - moment));
-    assert!(after(Err(ModelListError::TooMuch), PAUSE));
+    assert!(!is_due_after(Ok(BTreeMap::new()), FRESH_FOR - moment));
+    assert!(is_due_after(Ok(BTreeMap::new()), FRESH_FOR));
+    assert!(!is_due_after(Err(ModelListError::TooMuch), PAUSE - moment));
+    assert!(is_due_after(Err(ModelListError::TooMuch), PAUSE));
 }
 
 proptest! {

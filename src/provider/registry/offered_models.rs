@@ -1,12 +1,9 @@
 //! The names that clients may use, for lists of models.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::PoisonError,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Registry, Target};
-use crate::provider::WindowSource;
+use crate::provider::{WindowSource, lock};
 
 /// A name that clients may use.
 #[derive(Clone, Debug)]
@@ -81,8 +78,7 @@ impl Registry {
 
     /// Names that clients used and whose window was unknown then, as they stand now; of many, some.
     pub fn list_reported(&self) -> Vec<OfferedModel> {
-        let reported = self.reported.lock();
-        let reported = reported.unwrap_or_else(PoisonError::into_inner).clone();
+        let reported = lock(&self.reported).clone();
         let offers = reported.iter().filter_map(|name| self.offer_name(name));
         offers.collect()
     }

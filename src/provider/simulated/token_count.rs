@@ -7,12 +7,14 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{LazyLock, Mutex, PoisonError},
+    sync::{LazyLock, Mutex},
 };
 
 use lru::LruCache;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::provider::lock;
 
 /// Tokens of one block of the prefix cache.
 const BLOCK: u32 = 128;
@@ -116,8 +118,7 @@ impl SimulatedPrompt {
 
     /// How many tokens of this prompt were cached; all of it is from now on.
     pub(super) fn read_cache(&self) -> u32 {
-        // A panic elsewhere leaves a cache of hashes in order.
-        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = lock(&CACHE);
         // The last token is always computed, so a block that ends with the prompt is none.
         let whole = (self.tokens.saturating_sub(1) / BLOCK) as usize;
         let blocks = self.blocks.iter().take(whole);
