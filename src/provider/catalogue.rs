@@ -1,13 +1,9 @@
 //! Windows of known models, shipped with the binary.
 //!
-//! A model is looked for within the provider that serves it, since the same name can mean different
-//! windows at different places. Where that provider is not known, or not this model of it,
-//! `lookup_by_name` takes what all others agree on. What is not found is not guessed; the caller
-//! says so.
-//!
-//! By its name alone a model is looked up where nothing else knows its window. That counts only where all that know
-//! the name have one window, is marked wherever the source is shown, and is not done for providers that drop the
-//! front of a prompt in silence. A window that is too large is corrected by the first refusal.
+//! A model is looked up within its provider, since the same name can have different windows at
+//! different providers. Where no other source names a window, the model is looked up by its name alone:
+//! only where all providers with that name agree, marked as a source of its own, and not for providers
+//! that drop the front of a prompt in silence. The first refusal corrects a window that is too large.
 
 pub(crate) mod fetched_catalogue;
 mod release;
@@ -18,15 +14,15 @@ use std::ops::RangeInclusive;
 use http::Uri;
 
 use self::table::{WindowTable, built_in_table};
-use super::{Window, WindowSource, window::lesser_bound};
+use super::{Window, WindowSource};
 
-/// Longer names than this are no model's; it bounds the search.
+/// Bounds the search; no model has a longer name.
 const MAX_NAME_BYTES: usize = 256;
 
-/// Windows that can be true, in tokens.
+/// Believable windows, in tokens.
 pub(super) const SANE_WINDOWS: RangeInclusive<u32> = 1_024..=100_000_000;
 
-/// Other names that people give these providers.
+/// Common names of providers, with the catalogue's.
 const PROVIDER_ALIASES: &[(&str, &str)] = &[
     ("bedrock", "amazon-bedrock"),
     ("dashscope", "alibaba"),
@@ -41,11 +37,10 @@ const PROVIDER_ALIASES: &[(&str, &str)] = &[
     ("zhipu", "zhipuai"),
 ];
 
-/// Endings of hosts of APIs that are called `api.NAME.ending`.
+/// The endings of hosts called `api.PROVIDER.ending`.
 const API_HOST_ENDINGS: [&str; 5] = ["com", "ai", "cn", "io", "xyz"];
 
-/// Hosts of their APIs, but for those that are called `api.NAME.com` or the like; one with a leading dot stands
-/// for all below it.
+/// Other hosts of APIs. A leading dot stands for all hosts below.
 const HOSTS: &[(&str, &str)] = &[
     ("ai-gateway.vercel.sh", "vercel"),
     (".openai.azure.com", "azure"),
@@ -66,36 +61,31 @@ const HOSTS: &[(&str, &str)] = &[
     ("router.huggingface.co", "huggingface"),
 ];
 
-/// What a table knows of a model of that provider, by the catalogue's name for it (see
-/// [`name_of`]): the exact name, else the longest known name of which it is a release
-/// (`gpt-4o-2024-08-06` is one of `gpt-4o`, and `gpt-4-32k` is none of `gpt-4`).
+/// The window of a model by the catalogue's name of its provider (see [`find_provider_name`]): of the
+/// exact name, else of the longest known name of which it is a release (`gpt-4o-2024-08-06` is one of
+/// `gpt-4o`, and `gpt-4-32k` is none of `gpt-4`).
 pub(super) fn look_up_window(table: &WindowTable, provider: &str, model: &str) -> Option<Window> {
     find_by_base_name(model, |name| table.find_exact(provider, name))
 }
 
-/// What all providers that know the model say of it alike; the least of the limits of a prompt
-/// that any of them names. `None`: nobody knows the name, or they disagree on the window: the same
-/// name can mean different windows.
+/// The window on which all providers of the model agree, with the least of their prompt limits.
+/// `None`: no provider has the name, or they disagree.
 pub(super) fn look_up_window_by_name(table: &WindowTable, model: &str) -> Option<Window> {
-    let entries =
-        |name: &str| Some(table.entries_of_model(name)).filter(|entries| !entries.is_empty());
-    // The longest name that anybody knows decides: a shorter one is another model.
-    let known = find_by_base_name(model, entries)?;
-    let mut windows = known.iter().map(|(_, window)| *window);
-    let first = windows.next()?;
-    let agreed = windows.try_fold(first, |agreed, other| {
-        (agreed.tokens == other.tokens).then_some(Window {
-            input: lesser_bound(agreed.input, other.input),
-            ..agreed
-        })
+    // Only the longest known name counts: a shorter one is another model.
+    let known = find_by_base_name(model, |name| match table.entries_of_model(name) {
+        [] => None,
+        entries => Some(entries),
     })?;
-    Some(Window {
+    let tokens = known.first()?.1.tokens;
+    let agree = known.iter().all(|(_, window)| window.tokens == tokens);
+    agree.then(|| Window {
+        tokens,
+        input: known.iter().filter_map(|(_, window)| window.input).min(),
         source: WindowSource::CatalogueByName,
-        ..agreed
     })
 }
 
-/// What is found under the longest name of which a model is a release.
+/// The first result for the model's own name and then for ever shorter names of which it is a release.
 fn find_by_base_name<T>(model: &str, find: impl FnMut(&str) -> Option<T>) -> Option<T> {
     if model.len() > MAX_NAME_BYTES {
         return None;
@@ -103,8 +93,7 @@ fn find_by_base_name<T>(model: &str, find: impl FnMut(&str) -> Option<T>) -> Opt
     release::base_names(&model.to_ascii_lowercase()).find_map(find)
 }
 
-/// The catalogue's name for a configured provider: by its host, which is what really answers,
-/// else by the name the user gave it, in lower case.
+/// The catalogue's name for a configured provider: by its host, else by its configured name.
 pub(super) fn find_provider_name(name: &str, base_url: Option<&str>) -> String {
     let by_host = base_url.and_then(find_provider_by_host);
     by_host.unwrap_or_else(|| resolve_alias(name))
@@ -119,13 +108,13 @@ fn resolve_alias(name: &str) -> String {
 fn find_provider_by_host(base_url: &str) -> Option<String> {
     let uri: Uri = base_url.parse().ok()?;
     let host = uri.host()?.to_ascii_lowercase();
-    let is = |known: &str| host == known || (known.starts_with('.') && host.ends_with(known));
-    if let Some((_, provider)) = HOSTS.iter().find(|(known, _)| is(known)) {
+    let is_host = |known: &str| host == known || (known.starts_with('.') && host.ends_with(known));
+    if let Some((_, provider)) = HOSTS.iter().find(|(known, _)| is_host(known)) {
         return Some((*provider).to_owned());
     }
     let (name, ending) = host.strip_prefix("api.")?.split_once('.')?;
     let provider = resolve_alias(name);
-    // Another ending may be that of a private network, whose hosts are called as they like.
+    // Another ending may be that of a private network, with any names of hosts.
     let known = API_HOST_ENDINGS.contains(&ending) && built_in_table().has_provider(&provider);
     known.then_some(provider)
 }

@@ -1,12 +1,12 @@
-//! Whether a provider's error says that a conversation is too long, and which numbers it names.
+//! Detects a context overflow in a provider's error, and reads its numbers.
 //!
-//! There are as many ways to say so as there are providers, so wordings are rows of a table
-//! (`wording.rs`), and this file only decides which of them may speak: structured codes before
-//! sentences, the outer error before those it quotes. Words of a rate limit, a quota or one text
-//! that is too long silence the rest. Only fields that hold the provider's own words are read,
-//! never a request that an error repeats: a prompt may contain any sentence of the table.
+//! Every provider has its own wording, so the wordings are rows of a table (`wording.rs`), and this file
+//! decides which of them count: codes before sentences, the outer error before those that it quotes.
+//! Wordings of a rate limit, a quota or a single long text rule an overflow out. Only fields with the
+//! provider's own text are read, never a request that an error repeats: a prompt may contain any
+//! sentence of the table.
 //!
-//! Never panics, whatever the body; reads 64 KiB of it at most, in linear time.
+//! Never panics; reads 64 KiB of a body at most, in linear time.
 
 mod error_body;
 mod spelling;
@@ -16,30 +16,30 @@ mod wording;
 use http::StatusCode;
 
 use self::{
-    error_body::{ErrorTextKind, ParsedError},
+    error_body::{ErrorText, ErrorTextKind, ParsedError},
     wording::{CODES, FIGURES, SURE, VAGUE, VETOES, WORDLESS},
 };
 use crate::format::error_body::ErrorBody;
 
-/// What an error says of a conversation that is too long; all in tokens, as the provider counts.
+/// The numbers of an overflow, in tokens by the provider's count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overflow {
     /// The window: prompt and answer together.
     pub window: Option<u32>,
     /// The largest prompt, where the error names a limit of the prompt alone.
     pub prompt_limit: Option<u32>,
-    /// The prompt that was refused.
+    /// The refused prompt.
     pub prompt_tokens: Option<u32>,
-    /// The answer that was asked for.
+    /// The requested answer.
     pub answer: Option<u32>,
-    /// Prompt and answer together, as asked for.
+    /// The refused prompt and the requested answer together.
     pub requested: Option<u32>,
-    /// By how much the prompt was too long, where that is all the error says.
+    /// The prompt less its limit, where the error names neither.
     pub excess: Option<u32>,
 }
 
 impl Overflow {
-    /// What the table of wordings calls so.
+    /// The number by its name in the table of wordings.
     fn figure_mut(&mut self, name: &str) -> Option<&mut Option<u32>> {
         match name {
             "window" => Some(&mut self.window),
@@ -52,81 +52,72 @@ impl Overflow {
         }
     }
 
-    /// The answer that was asked for, also where it is what all leaves beside the prompt.
+    /// The requested answer, named or as the rest of `requested`.
     pub(super) fn asked_answer(&self) -> Option<u32> {
-        let rest = self.requested.zip(self.prompt_tokens);
-        let rest = rest.map(|(requested, prompt)| requested.saturating_sub(prompt));
-        self.answer.or(rest)
+        let rest = || Some(self.requested?.saturating_sub(self.prompt_tokens?));
+        self.answer.or_else(rest)
     }
 
-    /// The answer that was asked for fills the window by itself: no cut of the prompt can help.
+    /// The requested answer fills the window by itself: cutting the prompt does not help.
     pub fn is_filled_by_answer(&self) -> bool {
         let sizes = self.asked_answer().zip(self.window);
         sizes.is_some_and(|(answer, window)| answer >= window)
     }
 }
 
-/// What an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverflowVerdict {
     /// Not about the length of the conversation.
     Other,
     Overflow(Overflow),
-    /// Says nothing at all, as some providers do then: an overflow only if the request was long.
+    /// Without any text, as some providers refuse: an overflow only if the request was long.
     Wordless,
 }
 
-/// Which wordings are believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    All,
-    /// Codes, and sentences that mean nothing else.
-    Sure,
-    None,
-}
+/// Sentences that are believed; codes always are.
+type Sentences = &'static [&'static [&'static str]];
 
-/// Judges an answer that is an error, by its status and its body, decoded.
+/// Judges an answer by its status and its decoded body.
 ///
-/// A body with status 200 is taken for an error where it has an `error` and no `choices`.
+/// A body with status 200 is an error where it has an `error` and no `choices`.
 pub fn detect_overflow(status: StatusCode, body: &[u8]) -> OverflowVerdict {
-    let gate = choose_gate(status);
-    if gate == Gate::None {
+    let Some(sentences) = believed_sentences(status) else {
         return OverflowVerdict::Other;
-    }
-    let reading = ParsedError::from_body(body);
-    let success = status.is_success();
-    if reading.empty {
-        // A success without a body is how some engines answer a streamed request that is too long.
-        return if is_refusal(status) || (success && body.trim_ascii().is_empty()) {
-            OverflowVerdict::Wordless
-        } else {
-            OverflowVerdict::Other
+    };
+    let error = ParsedError::from_body(body);
+    let is_refusal = matches!(status.as_u16(), 400 | 413);
+    if error.empty {
+        // Some engines answer an overlong streamed request with an empty success.
+        let is_empty_success = status.is_success() && body.trim_ascii().is_empty();
+        return match is_refusal || is_empty_success {
+            true => OverflowVerdict::Wordless,
+            false => OverflowVerdict::Other,
         };
     }
-    if success && (!reading.error || reading.choices) {
+    if status.is_success() && (!error.error || error.choices) {
         return OverflowVerdict::Other;
     }
-    match decide_verdict(&reading, gate) {
-        OverflowVerdict::Wordless if !is_refusal(status) => OverflowVerdict::Other,
+    match decide_verdict(&error, sentences) {
+        OverflowVerdict::Wordless if !is_refusal => OverflowVerdict::Other,
         verdict => verdict,
     }
 }
 
 /// Judges the data of the first event of a stream that began as a success.
 pub fn detect_overflow_in_event(data: &[u8]) -> OverflowVerdict {
-    let reading = ParsedError::from_body(data);
-    if !reading.is_error_event() {
+    let error = ParsedError::from_body(data);
+    if !error.is_error_event() {
         return OverflowVerdict::Other;
     }
-    match decide_verdict(&reading, Gate::All) {
+    match decide_verdict(&error, &[SURE, VAGUE]) {
         OverflowVerdict::Wordless => OverflowVerdict::Other,
         verdict => verdict,
     }
 }
 
-/// The 400 that every client knows, and that its own recovery looks for. `window` and
-/// `prompt_tokens` are in tokens; what is not known is not said.
+/// The 400 that every client knows, and by which clients recover. Unknown numbers are left out.
 pub fn make_overflow_fault(window: Option<u32>, prompt_tokens: Option<u32>) -> ErrorBody {
+    let limit = "This model's maximum context length is";
     let what = match (window, prompt_tokens) {
         (Some(window), prompt) => {
             let sent = match prompt {
@@ -136,18 +127,12 @@ pub fn make_overflow_fault(window: Option<u32>, prompt_tokens: Option<u32>) -> E
                 }
                 None => "more than it can take".to_owned(),
             };
-            format!(
-                "This model's maximum context length is {window} tokens. However, your messages resulted \
-                 in {sent}."
-            )
+            format!("{limit} {window} tokens. However, your messages resulted in {sent}.")
         }
-        (None, Some(prompt)) => format!(
-            "This model's maximum context length is exceeded. Your messages resulted in {prompt} \
-             tokens."
-        ),
-        (None, None) => {
-            "This model's maximum context length is exceeded by your messages.".to_owned()
+        (None, Some(prompt)) => {
+            format!("{limit} exceeded. Your messages resulted in {prompt} tokens.")
         }
+        (None, None) => format!("{limit} exceeded by your messages."),
     };
     ErrorBody {
         message: format!("{what} Please reduce the length of the messages."),
@@ -157,35 +142,32 @@ pub fn make_overflow_fault(window: Option<u32>, prompt_tokens: Option<u32>) -> E
     }
 }
 
-/// A 429 or a failure of the server is seldom an overflow, and only if it says so plainly. Other
-/// statuses are about keys, money and paths.
-fn choose_gate(status: StatusCode) -> Gate {
+/// A 429 or a 5xx is an overflow only by an unambiguous sentence. Other statuses are about keys, money
+/// and paths.
+fn believed_sentences(status: StatusCode) -> Option<Sentences> {
     match status.as_u16() {
-        200 | 400 | 413 | 422 => Gate::All,
-        429 | 500..=599 => Gate::Sure,
-        _ => Gate::None,
+        200 | 400 | 413 | 422 => Some(&[SURE, VAGUE]),
+        429 | 500..=599 => Some(&[SURE]),
+        _ => None,
     }
 }
 
-fn is_refusal(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 400 | 413)
-}
-
-/// The outermost error that is about the length, or about something that only sounds like it.
-fn decide_verdict(reading: &ParsedError, gate: Gate) -> OverflowVerdict {
-    for said in &reading.texts {
-        let hit = |rows: &[&str]| rows.iter().any(|row| template::is_in_text(row, &said.text));
-        if hit(VETOES) {
+/// The outermost text of the tables decides.
+fn decide_verdict(error: &ParsedError, sentences: Sentences) -> OverflowVerdict {
+    for ErrorText { kind, text, .. } in &error.texts {
+        let matches = |rows: &&[&str]| rows.iter().any(|row| template::is_in_text(row, text));
+        let is_sentence = *kind == ErrorTextKind::Sentence;
+        if matches(&VETOES) {
             return OverflowVerdict::Other;
         }
-        let overflow = match said.kind {
-            ErrorTextKind::Code => CODES.contains(&&*said.text),
-            ErrorTextKind::Sentence => hit(SURE) || gate == Gate::All && hit(VAGUE),
+        let is_overflow = match is_sentence {
+            true => sentences.iter().any(matches),
+            false => CODES.contains(&&**text),
         };
-        if overflow {
-            return OverflowVerdict::Overflow(collect_figures(reading));
+        if is_overflow {
+            return OverflowVerdict::Overflow(collect_figures(error));
         }
-        if said.kind == ErrorTextKind::Sentence && WORDLESS.contains(&&*said.text) {
+        if is_sentence && WORDLESS.contains(&&**text) {
             return OverflowVerdict::Wordless;
         }
     }
@@ -193,28 +175,22 @@ fn decide_verdict(reading: &ParsedError, gate: Gate) -> OverflowVerdict {
 }
 
 /// The numbers of an overflow. Fields count before sentences, outer ones before those they quote.
-fn collect_figures(reading: &ParsedError) -> Overflow {
+fn collect_figures(error: &ParsedError) -> Overflow {
     let mut found = Overflow {
-        window: reading.n_ctx,
-        prompt_tokens: reading.n_prompt_tokens,
+        window: error.n_ctx,
+        prompt_tokens: error.n_prompt_tokens,
         ..Overflow::default()
     };
-    let sentences = reading.texts.iter();
-    for said in sentences.filter(|said| said.kind == ErrorTextKind::Sentence) {
+    let texts = error.texts.iter();
+    for sentence in texts.filter(|text| text.kind == ErrorTextKind::Sentence) {
         for row in [FIGURES, SURE, VAGUE].into_iter().flatten() {
-            template::read_numbers(row, &said.text, &mut found);
+            template::read_numbers(row, &sentence.text, &mut found);
         }
     }
-    // Prompts come in parts (text, tools, functions); what is left of the whole is all of them.
-    let rest = found
-        .requested
-        .zip(found.answer)
-        .and_then(|(all, answer)| all.checked_sub(answer));
-    let over = found
-        .prompt_limit
-        .zip(found.excess)
-        .and_then(|(limit, excess)| limit.checked_add(excess));
-    found.prompt_tokens = rest.or(found.prompt_tokens).or(over);
+    // A prompt may be named in parts (text, tools, functions); the rest of the whole is their sum.
+    let rest = || found.requested?.checked_sub(found.answer?);
+    let over = || found.prompt_limit?.checked_add(found.excess?);
+    found.prompt_tokens = rest().or(found.prompt_tokens).or_else(over);
     if let Some(prompt) = found.prompt_tokens {
         let whole = found.answer.and_then(|answer| prompt.checked_add(answer));
         found.requested = found.requested.or(whole);

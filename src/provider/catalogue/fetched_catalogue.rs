@@ -1,7 +1,7 @@
 //! A newer catalogue, fetched in the background and kept in the data directory.
 //!
-//! Off unless an address is configured. Nobody waits for it: until it is there, and where it fails,
-//! the catalogue of the binary holds. A damaged or foreign file is passed over and replaced.
+//! Off unless an address is configured. Without a fetched list, and after failures, the built-in
+//! catalogue is used. A damaged file, or one of another address, is ignored and replaced.
 
 use std::{
     fs,
@@ -21,13 +21,12 @@ use tokio::time::sleep;
 use super::table::{WindowTable, parse_table};
 use crate::{config::CatalogueConfig, error::format_error_chain, provider::lock};
 
-/// The copy on disk.
 const FILE: &str = "catalogue.json";
-/// What a copy of ours says it is; another number is another form.
+/// Marks the file; its number changes with its form.
 const FORMAT: &str = "plimsoll-catalogue-2";
 
 const MAX_BYTES: usize = 32 << 20;
-/// The list, and what the copy says of it.
+/// The list, and the other fields of the file.
 const MAX_FILE_BYTES: u64 = MAX_BYTES as u64 + 1_024;
 const MAX_REDIRECTS: usize = 5;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,7 +35,6 @@ const MAX_TIME: Duration = Duration::from_secs(120);
 /// The wait after a failure.
 const PAUSE: Duration = Duration::from_secs(10 * 60);
 
-/// Why no list came.
 #[derive(Debug, Error)]
 pub enum CatalogueFetchError {
     #[error("the list of models could not be fetched")]
@@ -45,13 +43,12 @@ pub enum CatalogueFetchError {
     Status(StatusCode),
     #[error("the list of models is larger than {MAX_BYTES} bytes")]
     TooLarge,
-    #[error("what came is no list of models in the form of models.dev")]
+    #[error("the answer is no list of models in the form of models.dev")]
     NotAList,
-    #[error("the list of models could not be kept on disk")]
+    #[error("the list of models could not be written to the disk")]
     NotSaved(#[source] io::Error),
 }
 
-/// What was fetched, and from where.
 #[derive(Debug)]
 pub(crate) struct FetchedCatalogue {
     url: Url,
@@ -62,24 +59,24 @@ pub(crate) struct FetchedCatalogue {
 
 #[derive(Debug, Default)]
 struct FetchedTable {
-    /// With the rows of the binary.
+    /// Includes the built-in rows.
     table: Option<Arc<WindowTable>>,
     /// Seconds since 1970.
     fetched_at: u64,
 }
 
-/// The file. The address stands in it as a digest, since it may hold a key.
+/// The address is stored as a digest, since it may hold a key.
 #[derive(Debug, Deserialize, Serialize)]
 struct CatalogueFile {
     format: String,
     source_sha256: String,
     fetched_at: u64,
-    /// As it was fetched.
+    /// The bytes of the answer.
     list: Box<RawValue>,
 }
 
 impl FetchedCatalogue {
-    /// With what an earlier process has fetched. `None`: no address is configured.
+    /// Reads the file of an earlier process. `None`: no address is configured.
     pub(crate) fn open(config: &CatalogueConfig, data_dir: &Path) -> Option<Arc<Self>> {
         let mut fetched = Self {
             url: Url::parse(config.url.as_deref()?).ok()?,
@@ -87,86 +84,78 @@ impl FetchedCatalogue {
             max_age: config.max_age,
             current: Mutex::default(),
         };
-        match fetched.read_copy() {
-            Ok(held) => fetched.current = Mutex::new(held),
+        match fetched.read_file() {
+            Ok(table) => fetched.current = Mutex::new(table),
             Err(problem) => {
                 let file = fetched.file.display();
-                tracing::warn!(%file, problem, "the fetched catalogue is passed over");
+                tracing::warn!(%file, problem, "the fetched catalogue is ignored");
             }
         }
         Some(Arc::new(fetched))
     }
 
-    /// Whether it is fetched as these settings want it.
+    /// Whether these settings change nothing of the fetch.
     pub(crate) fn matches_settings(&self, config: &CatalogueConfig) -> bool {
         let url = config.url.as_deref().map(Url::parse);
         self.max_age == config.max_age && url == Some(Ok(self.url.clone()))
     }
 
-    /// What was fetched, the rows of the binary included.
+    /// The fetched rows with the built-in ones.
     pub(crate) fn table(&self) -> Option<Arc<WindowTable>> {
         lock(&self.current).table.clone()
     }
 
-    /// Fetches whenever the copy is too old, and never ends. One warning is given until it works again.
+    /// Fetches whenever the list is stale, and never ends. Of failures in a row the first is a warning.
     pub(crate) async fn refresh_forever(self: Arc<Self>) {
         let mut failures = 0u64;
         loop {
-            let fresh = self.time_until_stale(SystemTime::now());
-            // A list that came and could not be written is held all the same.
-            let wait = match failures {
-                0 => fresh,
-                _ => fresh.max(PAUSE),
-            };
-            sleep(wait).await;
-            match self.refresh_now().await {
+            // A list that could not be written to the disk is fresh, but its failure counts.
+            let pause = if failures == 0 { Duration::ZERO } else { PAUSE };
+            sleep(self.time_until_stale(SystemTime::now()).max(pause)).await;
+            let error = match self.refresh_now().await {
                 Ok(models) => {
                     failures = 0;
-                    tracing::info!(models, "the catalogue was fetched");
+                    tracing::info!(models, "catalogue fetched");
+                    continue;
                 }
-                Err(error) => {
-                    failures += 1;
-                    let error = format_error_chain(&error);
-                    if failures == 1 {
-                        tracing::warn!(error, "the catalogue is not refreshed; it is tried again");
-                    } else {
-                        tracing::debug!(error, failures, "the catalogue is not refreshed");
-                    }
-                }
+                Err(error) => format_error_chain(&error),
+            };
+            failures += 1;
+            if failures == 1 {
+                tracing::warn!(error, "fetching the catalogue failed; it is retried");
+            } else {
+                tracing::debug!(error, failures, "fetching the catalogue failed");
             }
         }
     }
 
-    /// Fetches now, and keeps what came: how many models there are.
+    /// Fetches and stores the list now: its number of models.
     pub(crate) async fn refresh_now(self: &Arc<Self>) -> Result<usize, CatalogueFetchError> {
         let list = download_list(self.url.clone()).await?;
         let this = Arc::clone(self);
-        let kept = tokio::task::spawn_blocking(move || this.adopt_list(&list, SystemTime::now()));
-        kept.await.unwrap_or(Err(CatalogueFetchError::NotAList))
+        let models = tokio::task::spawn_blocking(move || this.store_list(&list, SystemTime::now()));
+        models.await.unwrap_or(Err(CatalogueFetchError::NotAList))
     }
 
-    /// Holds a list and writes it to the disk: how many models there are.
-    fn adopt_list(&self, list: &[u8], now: SystemTime) -> Result<usize, CatalogueFetchError> {
+    /// Uses a list from now on, and writes it to the disk.
+    fn store_list(&self, list: &[u8], now: SystemTime) -> Result<usize, CatalogueFetchError> {
         let list: Box<RawValue> =
             serde_json::from_slice(list).map_err(|_| CatalogueFetchError::NotAList)?;
         let table = parse_table(list.get().as_bytes()).ok_or(CatalogueFetchError::NotAList)?;
-        let models = table.len();
-        let copy = CatalogueFile {
+        let (models, fetched_at) = (table.len(), to_unix_seconds(now));
+        let table = Some(Arc::new(table));
+        *lock(&self.current) = FetchedTable { table, fetched_at };
+        let saved = self.write_file(&CatalogueFile {
             format: FORMAT.to_owned(),
             source_sha256: self.digest_url(),
-            fetched_at: to_unix_seconds(now),
+            fetched_at,
             list,
-        };
-        *lock(&self.current) = FetchedTable {
-            table: Some(Arc::new(table)),
-            fetched_at: copy.fetched_at,
-        };
-        self.save_copy(&copy)
-            .map_err(CatalogueFetchError::NotSaved)?;
+        });
+        saved.map_err(CatalogueFetchError::NotSaved)?;
         Ok(models)
     }
 
-    /// How long the copy is fresh. One from the future is not: a clock was wrong.
+    /// A list from the future is stale: a clock was wrong.
     fn time_until_stale(&self, now: SystemTime) -> Duration {
         let age = to_unix_seconds(now).checked_sub(lock(&self.current).fetched_at);
         let age = age.map_or(Duration::MAX, Duration::from_secs);
@@ -177,11 +166,11 @@ impl FetchedCatalogue {
         hex::encode(Sha256::digest(self.url.as_str()))
     }
 
-    /// The copy on disk; nothing where there is none.
+    /// An empty table where there is no file.
     ///
     /// # Errors
-    /// What is wrong with the copy.
-    fn read_copy(&self) -> Result<FetchedTable, &'static str> {
+    /// Why the file is ignored.
+    fn read_file(&self) -> Result<FetchedTable, &'static str> {
         const DAMAGED: &str = "it is damaged";
         let unreadable = |_| "it cannot be read";
         let size = match fs::metadata(&self.file) {
@@ -205,8 +194,8 @@ impl FetchedCatalogue {
         })
     }
 
-    /// Whoever reads it finds the old copy or the new one, and never half of one.
-    fn save_copy(&self, copy: &CatalogueFile) -> io::Result<()> {
+    /// Replaces the file at once, so that a reader never finds a part of it.
+    fn write_file(&self, copy: &CatalogueFile) -> io::Result<()> {
         let bytes = serde_json::to_vec(copy)?;
         if let Some(folder) = self.file.parent() {
             fs::create_dir_all(folder)?;
@@ -220,7 +209,7 @@ impl FetchedCatalogue {
             fs::rename(&part, &self.file)
         };
         write().inspect_err(|_| {
-            // Best effort: what failed is told by the error before.
+            // Best effort: the first error is the one to report.
             let _ = fs::remove_file(&part);
         })
     }
@@ -228,7 +217,7 @@ impl FetchedCatalogue {
 
 async fn download_list(url: Url) -> Result<Vec<u8>, CatalogueFetchError> {
     let unreachable = |error: reqwest::Error| CatalogueFetchError::Unreachable(error.without_url());
-    // Installed by whoever comes first; a second one is refused, which is as well.
+    // A second call is refused and changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
@@ -243,16 +232,16 @@ async fn download_list(url: Url) -> Result<Vec<u8>, CatalogueFetchError> {
         return Err(CatalogueFetchError::Status(answer.status()));
     }
     let mut bytes = Vec::new();
-    while let Some(piece) = answer.chunk().await.map_err(unreachable)? {
-        if bytes.len() + piece.len() > MAX_BYTES {
+    while let Some(chunk) = answer.chunk().await.map_err(unreachable)? {
+        if bytes.len() + chunk.len() > MAX_BYTES {
             return Err(CatalogueFetchError::TooLarge);
         }
-        bytes.extend_from_slice(&piece);
+        bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
 }
 
-/// SECURITY: a redirect must not lead out of encryption, nor to anything but the web.
+/// SECURITY: a redirect must not lead to anything but HTTPS.
 fn follow_redirect(attempt: redirect::Attempt<'_>) -> redirect::Action {
     if attempt.url().scheme() == "https" && attempt.previous().len() <= MAX_REDIRECTS {
         attempt.follow()

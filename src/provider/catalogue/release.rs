@@ -1,9 +1,8 @@
-//! Which ends of a model's name say only which release of the model it is.
+//! The endings of a model's name that only mark a release, such as a date.
 //!
-//! A release has the window of the model it is a release of: `gpt-4o-2024-08-06` is `gpt-4o`. Any other
-//! end may name another model with another window, such as `-32k`, `-mini` or `:8b`, so only what is
-//! listed here is taken off. A release whose window differs all the same has a row of its own in the
-//! table (`gpt-4-1106-preview`), which is found first.
+//! A release has the window of its model: `gpt-4o-2024-08-06` is `gpt-4o`. Other endings may mean another
+//! window (`-32k`, `-mini`, `:8b`), so only those listed here are removed. A release with a different
+//! window has its own row in the table (`gpt-4-1106-preview`), which is found first.
 
 use std::ops::RangeInclusive;
 
@@ -12,23 +11,20 @@ const SEPARATORS: [char; 4] = ['-', ':', '@', '_'];
 /// Words for the state of a release. `default` is Google Vertex's, `exp` Gemini's.
 const STATES: [&str; 5] = ["latest", "preview", "exp", "beta", "default"];
 
-/// What OpenRouter takes after a colon: how one of the providers is chosen for the same model.
+/// OpenRouter's words after a colon: how it picks one of a model's providers.
 const ROUTES: [&str; 4] = ["nitro", "floor", "online", "exacto"];
 
 /// The name itself, then every shorter one of which it is a release, the longest first.
 pub(super) fn base_names(model: &str) -> impl Iterator<Item = &str> {
-    let ends = model.rmatch_indices(SEPARATORS);
-    let shorter = ends
-        .filter(|(end, _)| is_release(&model[*end..]))
-        .map(|(end, _)| &model[..end]);
-    std::iter::once(model).chain(shorter)
+    let ends = model.rmatch_indices(SEPARATORS).map(|(end, _)| end);
+    let shorter = ends.filter(|&end| is_release(&model[end..]));
+    std::iter::once(model).chain(shorter.map(|end| &model[..end]))
 }
 
-/// Whether `rest`, which begins with a separator, says only which release it is.
+/// Whether `rest`, which begins with a separator, only marks a release.
 fn is_release(rest: &str) -> bool {
-    if let Some(route) = rest.strip_prefix(':')
-        && ROUTES.contains(&route)
-    {
+    let route = rest.strip_prefix(':');
+    if route.is_some_and(|route| ROUTES.contains(&route)) {
         return true;
     }
     let words: Vec<&str> = rest.split(SEPARATORS).skip(1).collect();
@@ -55,7 +51,7 @@ fn is_release(rest: &str) -> bool {
     !words.is_empty()
 }
 
-/// A number of exactly so many digits, in that range.
+/// A number of exactly this many digits, in that range.
 fn is_number(word: &str, digits: usize, range: RangeInclusive<u32>) -> bool {
     word.len() == digits
         && word.bytes().all(|byte| byte.is_ascii_digit())
@@ -199,16 +195,14 @@ mod tests {
     fn the_longest_name_comes_first() {
         let found: Vec<_> = base_names("gpt-4-1106-preview").collect();
         assert_eq!(found, ["gpt-4-1106-preview", "gpt-4-1106", "gpt-4"]);
-        let found: Vec<_> = base_names("claude-3-5-sonnet-20241022-v2:0").collect();
-        assert_eq!(
-            found,
-            ["claude-3-5-sonnet-20241022-v2:0", "claude-3-5-sonnet"]
-        );
+        let release = "claude-3-5-sonnet-20241022-v2:0";
+        let found: Vec<_> = base_names(release).collect();
+        assert_eq!(found, [release, "claude-3-5-sonnet"]);
     }
 
     proptest! {
         #[test]
-        fn any_name_begins_with_all_of_its_names(model in ".*") {
+        fn base_names_are_ever_shorter_beginnings(model in ".*") {
             let mut last = usize::MAX;
             for name in base_names(&model) {
                 prop_assert!(model.starts_with(name) && name.len() < last);

@@ -1,5 +1,5 @@
-//! Windows by model and provider: those of the binary, or read from a list in the form of models.dev.
-//! Rows that cannot be true are left out.
+//! Windows by model and provider, built in or from a list in the form of models.dev. Impossible rows
+//! are left out.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,20 +14,20 @@ use crate::provider::{Window, WindowSource};
 
 const MAX_ROWS: usize = 200_000;
 
-/// One row a line: provider, model, window, largest prompt; the largest answer is not read. `#` begins a comment.
+/// Lines of provider, model, window, largest prompt; the largest answer is not read. `#` begins a comment.
 pub(super) const BUILT_IN: &str = include_str!("../catalogue.tsv");
 
 /// Windows of models; all names in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WindowTable {
-    /// Those of another table that it began with are not counted.
+    /// Without the built-in rows in a table from a list.
     rows: usize,
     providers: BTreeSet<String>,
-    /// What each provider of a model says of it.
+    /// The providers of each model, with their windows.
     models: HashMap<String, Vec<(String, Window)>>,
 }
 
-/// One provider of a list in the form of models.dev.
+/// A provider in the form of models.dev.
 #[derive(Deserialize)]
 struct ListedProvider {
     models: HashMap<String, ListedModel>,
@@ -42,17 +42,15 @@ struct ListedModel {
 impl WindowTable {
     pub(crate) fn find_exact(&self, provider: &str, model: &str) -> Option<Window> {
         let mut entries = self.entries_of_model(model).iter();
-        entries
-            .find(|(of, _)| of == provider)
-            .map(|(_, window)| *window)
+        let found = entries.find(|(name, _)| name == provider);
+        found.map(|(_, window)| *window)
     }
 
-    /// What each provider says of a model of exactly that name.
+    /// The providers and windows of a model of exactly that name.
     pub(super) fn entries_of_model(&self, model: &str) -> &[(String, Window)] {
         self.models.get(model).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether it has models of the provider of that name.
     pub(crate) fn has_provider(&self, name: &str) -> bool {
         self.providers.contains(name)
     }
@@ -61,12 +59,11 @@ impl WindowTable {
         self.rows
     }
 
-    /// Adds a row that can be true, up to the bound of the whole.
+    /// Adds or replaces a row; ignores an impossible one, and all above the bound.
     fn add_row(&mut self, provider: &str, model: &str, tokens: u32, input: Option<u32>) {
-        let lengths = [provider, model].map(str::len);
         if self.rows >= MAX_ROWS
             || model.is_empty()
-            || lengths.iter().any(|length| *length > MAX_NAME_BYTES)
+            || provider.len().max(model.len()) > MAX_NAME_BYTES
             || !SANE_WINDOWS.contains(&tokens)
         {
             return;
@@ -75,21 +72,19 @@ impl WindowTable {
         if !self.providers.contains(&provider) {
             self.providers.insert(provider.clone());
         }
+        let window = Window {
+            tokens,
+            input: input.filter(|input| (1..tokens).contains(input)),
+            source: WindowSource::Catalogue,
+        };
         let entries = self.models.entry(model).or_default();
-        entries.retain(|(of, _)| *of != provider);
-        entries.push((
-            provider,
-            Window {
-                tokens,
-                input: input.filter(|input| (1..tokens).contains(input)),
-                source: WindowSource::Catalogue,
-            },
-        ));
+        entries.retain(|(name, _)| *name != provider);
+        entries.push((provider, window));
         self.rows += 1;
     }
 }
 
-/// The table of the binary, read once.
+/// The built-in table, parsed once.
 pub(crate) fn built_in_table() -> &'static Arc<WindowTable> {
     static TABLE: OnceLock<Arc<WindowTable>> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -105,8 +100,8 @@ pub(crate) fn built_in_table() -> &'static Arc<WindowTable> {
     })
 }
 
-/// The table of the binary with what a list in the form of models.dev says in the place of its rows; `None`
-/// where there is no usable row in the list.
+/// The built-in table, with the rows of a list in the form of models.dev in place of its own. `None`:
+/// the list has no usable row.
 pub(super) fn parse_table(bytes: &[u8]) -> Option<WindowTable> {
     let list: BTreeMap<String, ListedProvider> = serde_json::from_slice(bytes).ok()?;
     let mut table = WindowTable::clone(built_in_table());

@@ -32,7 +32,7 @@ fn context(provider: &str, model: &str) -> Option<u32> {
 }
 
 #[test]
-fn every_line_of_the_table_is_a_row_and_none_comes_twice() {
+fn the_table_has_every_line_of_its_file_once() {
     let rows = rows();
     assert!(rows.len() > 1_000);
     assert_eq!(built_in_table().len(), rows.len());
@@ -51,11 +51,11 @@ fn every_line_of_the_table_is_a_row_and_none_comes_twice() {
     }
 }
 
-/// The table against the facts it was made of, where these are at hand.
+/// Compares the table with the data it was made from, where this is available.
 #[test]
 fn no_known_model_is_missing() {
     let Some(folder) = std::env::var_os("PLIMSOLL_DATA") else {
-        println!("PLIMSOLL_DATA is not set: the table is not compared with its facts");
+        println!("PLIMSOLL_DATA is not set: the table is not compared with its data");
         return;
     };
     let path = std::path::Path::new(&folder).join("models.json");
@@ -79,14 +79,14 @@ fn no_known_model_is_missing() {
 }
 
 #[test]
-fn every_alias_and_host_leads_into_the_table() {
+fn every_alias_and_host_names_a_provider_of_the_table() {
     for (name, provider) in PROVIDER_ALIASES.iter().chain(HOSTS) {
         assert!(built_in_table().has_provider(provider), "{name}");
     }
 }
 
 #[test]
-fn hosts_that_are_called_after_their_provider_lead_into_the_table() {
+fn hosts_with_the_name_of_their_provider_are_known() {
     for (host, provider) in [
         ("api.anthropic.com", "anthropic"),
         ("api.cerebras.ai", "cerebras"),
@@ -128,23 +128,18 @@ fn a_model_is_found_by_its_exact_name() {
 }
 
 #[test]
-fn a_dated_name_continues_the_plain_one() {
-    assert_eq!(
-        lookup("openai", "gpt-4o-2019-01-01"),
-        lookup("openai", "gpt-4o")
-    );
-    assert_eq!(
-        lookup("openrouter", "openai/gpt-4o:nitro"),
-        lookup("openrouter", "openai/gpt-4o")
-    );
-    assert_eq!(
-        lookup("openai", "gpt-4-turbo-preview"),
-        lookup("openai", "gpt-4-turbo")
-    );
+fn a_release_has_the_window_of_its_model() {
+    for (provider, release, model) in [
+        ("openai", "gpt-4o-2019-01-01", "gpt-4o"),
+        ("openrouter", "openai/gpt-4o:nitro", "openai/gpt-4o"),
+        ("openai", "gpt-4-turbo-preview", "gpt-4-turbo"),
+    ] {
+        assert_eq!(lookup(provider, release), lookup(provider, model));
+    }
 }
 
 #[test]
-fn models_that_everybody_uses_are_known_with_and_without_a_date() {
+fn common_models_are_known_with_and_without_a_date() {
     for (provider, model, tokens) in [
         ("anthropic", "claude-3-5-sonnet", 200_000),
         ("anthropic", "claude-3-5-sonnet-20241022", 200_000),
@@ -199,7 +194,7 @@ fn a_model_of_another_size_is_unknown() {
 }
 
 #[test]
-fn a_name_on_which_all_agree_is_known_anywhere() {
+fn a_window_on_which_all_providers_agree_is_known_by_name() {
     let context =
         |model: &str| look_up_window_by_name(built_in_table(), model).map(|entry| entry.tokens);
     assert_eq!(context("gpt-4o"), Some(128_000));
@@ -209,7 +204,7 @@ fn a_name_on_which_all_agree_is_known_anywhere() {
     assert_eq!(context("claude-3-5-sonnet-latest"), Some(200_000));
     assert_eq!(context("gpt-4o-mine"), None);
     assert_eq!(context(""), None);
-    // Azure's window is another one, and a shorter name would be another model.
+    // Azure's window differs, and a shorter name would be another model.
     assert_eq!(context("gpt-5"), None);
     assert_eq!(context("gpt-5-2025-08-07"), None);
     assert_eq!(context("gpt-3.5-turbo-0613"), None);
@@ -269,11 +264,8 @@ fn the_host_decides_before_the_name() {
         ("simulated", None, "simulated"),
         ("", None, ""),
     ] {
-        assert_eq!(
-            find_provider_name(name, base_url),
-            provider,
-            "{name} {base_url:?}"
-        );
+        let found = find_provider_name(name, base_url);
+        assert_eq!(found, provider, "{name} {base_url:?}");
     }
     for unknown in ["mine", "ollama", "simulated", ""] {
         assert!(!built_in_table().has_provider(unknown), "{unknown}");
@@ -282,7 +274,7 @@ fn the_host_decides_before_the_name() {
 
 proptest! {
     #[test]
-    fn no_name_makes_it_panic(provider in ".*", model in ".*", url in ".*") {
+    fn any_name_is_looked_up_without_a_panic(provider in ".*", model in ".*", url in ".*") {
         let _ = lookup(&provider, &model);
         let _ = lookup("openai", &model);
         let _ = look_up_window_by_name(built_in_table(), &model);

@@ -1,21 +1,21 @@
-//! What a provider says in an error, in any shape its body has.
+//! Parses the codes and sentences of a provider's error, in any shape of its body.
 //!
-//! Objects are walked by the names of fields that hold a provider's own words; all other fields,
-//! such as the `input` that validators repeat, are skipped unread. What was read before a body
-//! breaks off, or is cut off at the limit, counts. JSON inside a text is walked like the rest.
+//! Only fields that hold a provider's own text are read; all others, such as the `input` that validators
+//! repeat, are skipped. Everything before the point where a body breaks off, or is cut off at the limit,
+//! counts. JSON inside a text is read like the rest.
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::spelling::{begins_json, normalize_text};
 use crate::format::refusal::{ANSWER_MEMBER, REQUEST_ECHOES};
 
-/// How much of a body is read.
+/// Of a body.
 const MAX_BYTES: usize = 64 * 1024;
-/// How many codes and sentences.
+/// Codes and sentences.
 const MAX_TEXTS: usize = 32;
-/// How deep errors are wrapped into errors.
+/// Errors inside errors.
 const MAX_DEPTH: u8 = 12;
-/// How deep JSON is wrapped into texts.
+/// JSON inside texts.
 const MAX_QUOTED: u8 = 3;
 
 /// Fields that hold codes.
@@ -28,7 +28,7 @@ const CODE_FIELDS: &[&str] = &[
     "reason",
     "__type",
 ];
-/// Fields that hold sentences, or errors in their turn.
+/// Fields that hold sentences or inner errors.
 const TEXT_FIELDS: &[&str] = &[
     "error",
     "errors",
@@ -46,7 +46,7 @@ const TEXT_FIELDS: &[&str] = &[
     "inner_error",
     "cause",
 ];
-/// The same, but only inside an error: elsewhere these names are the client's.
+/// The same, but only inside an error: elsewhere these names may belong to the request.
 const INNER_FIELDS: &[&str] = &["metadata", "raw", "previous_errors"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +63,6 @@ pub(super) struct ErrorText {
     pub(super) text: String,
 }
 
-/// What an error says.
 #[derive(Debug, Default)]
 pub(super) struct ParsedError {
     /// The outermost first, codes before sentences.
@@ -74,12 +73,13 @@ pub(super) struct ParsedError {
     pub(super) error: bool,
     /// The body has `choices`.
     pub(super) choices: bool,
-    /// What the body as a whole is, by its `type` or `object`, is an error.
+    /// The `type` or `object` of the body is an error.
     named_error: bool,
     has_code: bool,
     has_message: bool,
-    /// There is no body to speak of.
+    /// The body is blank, or an empty JSON value.
     pub(super) empty: bool,
+    /// The depth of JSON inside texts.
     quoted: u8,
 }
 
@@ -87,17 +87,17 @@ impl ParsedError {
     pub(super) fn from_body(body: &[u8]) -> Self {
         let body = body.trim_ascii();
         let body = &body[..body.len().min(MAX_BYTES)];
-        let mut reading = Self {
+        let mut parsed = Self {
             empty: matches!(body, b"" | b"{}" | b"[]" | b"null" | b"\"\""),
             ..Self::default()
         };
         if begins_json(body) || body.starts_with(b"\"") {
-            reading.walk_json(body, ErrorLocation::Body, 0);
+            parsed.walk_json(body, ErrorLocation::Body, 0);
         } else {
-            reading.add_sentence(&String::from_utf8_lossy(body), 0);
+            parsed.add_sentence(&String::from_utf8_lossy(body), 0);
         }
-        reading.texts.sort_by_key(|said| (said.depth, said.kind));
-        reading
+        parsed.texts.sort_by_key(|text| (text.depth, text.kind));
+        parsed
     }
 
     /// The body is the event of a stream that failed.
@@ -106,53 +106,46 @@ impl ParsedError {
     }
 
     /// Walks JSON as far as it is whole.
-    fn walk_json(&mut self, json: &[u8], place: ErrorLocation, depth: u8) {
+    fn walk_json(&mut self, json: &[u8], location: ErrorLocation, depth: u8) {
         let mut json = serde_json::Deserializer::from_slice(json);
+        let parsed = self;
         let node = Node {
-            reading: self,
-            location: place,
+            parsed,
+            location,
             depth,
         };
-        // What was understood before an error is kept, and there is nothing to say about the rest.
+        // A body that breaks off is expected; the texts before that point are kept.
         let _ = node.deserialize(&mut json);
     }
 
-    /// A sentence, and the errors that are quoted in it as JSON.
+    /// Adds a sentence, and the errors that it quotes as JSON.
     fn add_sentence(&mut self, text: &str, depth: u8) {
-        let quoted = text
-            .match_indices(['{', '['])
-            .map(|(place, _)| place)
-            .find(|&place| begins_json(&text.as_bytes()[place..]));
-        let own = quoted.map_or(text, |place| &text[..place]);
-        let echo = REQUEST_ECHOES
-            .iter()
-            .filter_map(|echo| own.find(echo))
-            .min();
-        let own = &own[..echo.unwrap_or(own.len())];
-        self.add_text(ErrorTextKind::Sentence, own, depth);
-        if let Some(place) = quoted
+        let mut braces = text.match_indices(['{', '[']).map(|(start, _)| start);
+        let quoted = braces.find(|&start| begins_json(&text.as_bytes()[start..]));
+        let sentence = &text[..quoted.unwrap_or(text.len())];
+        let echoes = REQUEST_ECHOES.iter();
+        let echo = echoes.filter_map(|echo| sentence.find(echo)).min();
+        let sentence = &sentence[..echo.unwrap_or(sentence.len())];
+        self.add_text(ErrorTextKind::Sentence, sentence, depth);
+        if let Some(start) = quoted
             && echo.is_none()
             && self.quoted < MAX_QUOTED
         {
             self.quoted += 1;
-            self.walk_json(&text.as_bytes()[place..], ErrorLocation::Error, depth + 1);
+            self.walk_json(&text.as_bytes()[start..], ErrorLocation::Error, depth + 1);
             self.quoted -= 1;
         }
     }
 
-    fn add_text(&mut self, what: ErrorTextKind, text: &str, depth: u8) {
+    fn add_text(&mut self, kind: ErrorTextKind, text: &str, depth: u8) {
         let text = normalize_text(text);
         if !text.is_empty() && self.texts.len() < MAX_TEXTS {
-            self.texts.push(ErrorText {
-                depth,
-                kind: what,
-                text,
-            });
+            self.texts.push(ErrorText { depth, kind, text });
         }
     }
 }
 
-/// Where in a body a value is.
+/// The location of a value in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ErrorLocation {
     Body,
@@ -162,18 +155,19 @@ enum ErrorLocation {
     Code,
 }
 
-/// One value of an error. What it gives is whether there was anything.
+/// Visits one value of an error; its own value is whether that was not empty.
 struct Node<'r> {
-    reading: &'r mut ParsedError,
+    parsed: &'r mut ParsedError,
     location: ErrorLocation,
     depth: u8,
 }
 
 impl Node<'_> {
-    fn inner_node(&mut self, place: ErrorLocation, depth: u8) -> Node<'_> {
+    fn inner_node(&mut self, location: ErrorLocation, depth: u8) -> Node<'_> {
+        let parsed = &mut *self.parsed;
         Node {
-            reading: self.reading,
-            location: place,
+            parsed,
+            location,
             depth,
         }
     }
@@ -183,7 +177,7 @@ impl Node<'_> {
         name: &str,
         map: &mut A,
     ) -> Result<(), A::Error> {
-        let is_one_of = |names: &[&str]| names.iter().any(|one| one.eq_ignore_ascii_case(name));
+        let is_one_of = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
         let body = self.location == ErrorLocation::Body;
         let skipped = match self.location {
             ErrorLocation::Code => true,
@@ -196,25 +190,25 @@ impl Node<'_> {
             map.next_value_seed(self.inner_node(ErrorLocation::Response, self.depth))?;
         } else if name == ANSWER_MEMBER && body {
             let choices: Option<Vec<IgnoredAny>> = map.next_value()?;
-            self.reading.choices |= choices.is_some_and(|choices| !choices.is_empty());
+            self.parsed.choices |= choices.is_some_and(|choices| !choices.is_empty());
         } else if name == "object" && body {
             map.next_value_seed(self.inner_node(ErrorLocation::Code, self.depth))?;
         } else if is_one_of(CODE_FIELDS) {
             let any = map.next_value_seed(self.inner_node(ErrorLocation::Code, self.depth))?;
-            self.reading.has_code |= body && any && name == "code";
+            self.parsed.has_code |= body && any && name == "code";
         } else if name == "n_ctx" || name == "n_prompt_tokens" {
             let number = map.next_value::<serde_json::Value>()?.as_u64();
             let number = number.and_then(|number| u32::try_from(number).ok());
             let known = match name {
-                "n_ctx" => &mut self.reading.n_ctx,
-                _ => &mut self.reading.n_prompt_tokens,
+                "n_ctx" => &mut self.parsed.n_ctx,
+                _ => &mut self.parsed.n_prompt_tokens,
             };
             *known = known.or(number);
         } else if is_one_of(TEXT_FIELDS) || !body && is_one_of(INNER_FIELDS) {
-            // A sentence belongs to the error that has it, not to one below.
+            // `visit_str` subtracts this level: a sentence belongs to the error that has it.
             let any = map.next_value_seed(self.inner_node(ErrorLocation::Error, self.depth + 1))?;
-            self.reading.error |= body && any && name == "error";
-            self.reading.has_message |= body && any && name == "message";
+            self.parsed.error |= body && any && name == "error";
+            self.parsed.has_message |= body && any && name == "message";
         } else {
             map.next_value::<IgnoredAny>()?;
         }
@@ -233,20 +227,20 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
 impl<'de> Visitor<'de> for Node<'_> {
     type Value = bool;
 
-    fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.write_str("an error")
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("an error")
     }
 
     fn visit_str<E>(self, text: &str) -> Result<bool, E> {
         match self.location {
             ErrorLocation::Code => {
                 let error = matches!(text, "error" | "response.failed");
-                self.reading.named_error |= error && self.depth == 0;
-                self.reading.add_text(ErrorTextKind::Code, text, self.depth);
+                self.parsed.named_error |= error && self.depth == 0;
+                self.parsed.add_text(ErrorTextKind::Code, text, self.depth);
             }
-            ErrorLocation::Body | ErrorLocation::Error => self
-                .reading
-                .add_sentence(text, self.depth.saturating_sub(1)),
+            ErrorLocation::Body | ErrorLocation::Error => {
+                self.parsed.add_sentence(text, self.depth.saturating_sub(1));
+            }
             ErrorLocation::Response => {}
         }
         Ok(!text.is_empty())
@@ -260,20 +254,18 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<bool, A::Error> {
+        let (location, depth) = (self.location, self.depth);
         let mut any = false;
-        loop {
-            let (place, depth) = (self.location, self.depth);
-            match list.next_element_seed(self.inner_node(place, depth))? {
-                Some(one) => any |= one,
-                None => return Ok(any),
-            }
+        while let Some(element) = list.next_element_seed(self.inner_node(location, depth))? {
+            any |= element;
         }
+        Ok(any)
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<bool, E> {
         if self.location == ErrorLocation::Code {
-            self.reading
-                .add_text(ErrorTextKind::Code, &number.to_string(), self.depth);
+            let code = number.to_string();
+            self.parsed.add_text(ErrorTextKind::Code, &code, self.depth);
         }
         Ok(true)
     }

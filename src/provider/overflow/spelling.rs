@@ -1,10 +1,10 @@
-//! Texts in the spelling of the table of wordings.
+//! Normalizes texts to the spelling of the table of wordings.
 
-/// How much of one sentence is; after that come stack traces and repeated requests.
+/// Of one sentence; longer ones hold stack traces and repeated requests.
 const MAX_TEXT_BYTES: usize = 4 * 1024;
 
-/// Whether this is the beginning of a JSON object, or of an array of such. A Python dictionary in a
-/// text is none, nor is `[1, 6000]`.
+/// Whether a JSON object, or an array of objects, begins here. A Python dictionary is none, nor is
+/// `[1, 6000]`.
 pub(super) fn begins_json(text: &[u8]) -> bool {
     match text.split_first() {
         Some((b'{', rest)) => matches!(rest.trim_ascii_start().first(), Some(b'"' | b'}')),
@@ -13,21 +13,21 @@ pub(super) fn begins_json(text: &[u8]) -> bool {
     }
 }
 
-/// A text in the spelling of the table: small letters, single spaces, no quotes.
+/// Lower case, single spaces, no quotes.
 pub(super) fn normalize_text(text: &str) -> String {
-    let mut spelt = String::with_capacity(text.len().min(MAX_TEXT_BYTES));
+    let mut normalized = String::with_capacity(text.len().min(MAX_TEXT_BYTES));
     let letters = text.char_indices();
-    for (_, letter) in letters.take_while(|(place, _)| *place < MAX_TEXT_BYTES) {
+    for (_, letter) in letters.take_while(|(start, _)| *start < MAX_TEXT_BYTES) {
         match letter {
             '\'' | '"' | '`' | '\\' | '’' | '‘' | '“' | '”' => {}
             space if space.is_whitespace() => {
-                if !spelt.is_empty() && !spelt.ends_with(' ') {
-                    spelt.push(' ');
+                if !normalized.is_empty() && !normalized.ends_with(' ') {
+                    normalized.push(' ');
                 }
             }
-            letter => spelt.push(letter.to_ascii_lowercase()),
+            letter => normalized.push(letter.to_ascii_lowercase()),
         }
     }
-    spelt.truncate(spelt.trim_end().len());
-    spelt
+    normalized.truncate(normalized.trim_end().len());
+    normalized
 }

@@ -1,7 +1,7 @@
 //! Finds a wording in a text, and reads the numbers in it.
 //!
-//! A template is text with holes: `maximum context length is {window} tokens`. It begins with a
-//! text of its own; a hole takes one whole number. `{_}` takes a number that means nothing to us.
+//! A template is text with holes: `maximum context length is {window} tokens`. It begins with text; a
+//! hole takes one whole number, which `{_}` ignores.
 
 use super::Overflow;
 
@@ -10,7 +10,7 @@ pub(super) fn is_in_text(template: &str, text: &str) -> bool {
     find_first_match(template, text).is_some()
 }
 
-/// Takes over those numbers of the wording that are not known yet.
+/// Records the numbers of the wording that are not known yet.
 pub(super) fn read_numbers(template: &str, text: &str, known: &mut Overflow) {
     for (name, number) in find_first_match(template, text).into_iter().flatten() {
         if let Some(figure) = known.figure_mut(name) {
@@ -19,17 +19,17 @@ pub(super) fn read_numbers(template: &str, text: &str, known: &mut Overflow) {
     }
 }
 
-/// A hole's name, and what stands in its place.
+/// A hole's name and its number.
 type Hole<'t> = (&'t str, Option<u32>);
 
-/// The holes of the wording where it is first found.
+/// The holes of the wording's first match in the text.
 fn find_first_match<'t>(template: &'t str, text: &str) -> Option<Vec<Hole<'t>>> {
     let head = template.split('{').next()?;
-    let mut places = text.match_indices(head);
-    places.find_map(|(place, _)| match_at_start(template, text.get(place..)?))
+    let mut starts = text.match_indices(head);
+    starts.find_map(|(start, _)| match_at_start(template, text.get(start..)?))
 }
 
-/// The wording at the very start of a text.
+/// The holes where the text begins with the wording.
 fn match_at_start<'t>(mut template: &'t str, mut text: &str) -> Option<Vec<Hole<'t>>> {
     let mut holes = Vec::new();
     while let Some((literal, rest)) = template.split_once('{') {
@@ -41,8 +41,8 @@ fn match_at_start<'t>(mut template: &'t str, mut text: &str) -> Option<Vec<Hole<
     text.starts_with(template).then_some(holes)
 }
 
-/// A whole number at the start of a text, `1234` or `1,234`, and what comes after it. One too large
-/// to be a count of tokens is read, but is none.
+/// A whole number at the start of a text, `1234` or `1,234`, and the rest. A number too large for a
+/// count of tokens is read as `None`.
 fn parse_number(text: &str) -> Option<(Option<u32>, &str)> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let mut end = digits(text);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_must_be_filled_where_they_are() {
+    fn every_hole_must_match() {
         let row = "length {prompt} exceeds {limit} tokens";
         let text = "the length 12 exceeds the length 13 exceeds 10 tokens";
         let mut found = Overflow::default();

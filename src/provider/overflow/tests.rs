@@ -17,8 +17,8 @@ fn is_overflow(status: u16, body: &str) -> bool {
 const OVERFLOW: &str = "This model's maximum context length is 8000 tokens.";
 
 #[test]
-fn words_of_the_request_are_never_read() {
-    // The words of an overflow, in every field where validators and proxies repeat a request.
+fn a_repeated_request_is_never_read() {
+    // An overflow, in every field where validators and proxies repeat a request.
     for body in [
         json!({ "detail": [{ "type": "string_type", "loc": ["body", "messages", 0], "msg": "Input should be a valid string", "input": OVERFLOW, "ctx": { "error": OVERFLOW } }] }),
         json!({ "error": { "message": "Bad request", "code": 400 }, "request": { "message": OVERFLOW } }),
@@ -36,18 +36,16 @@ fn words_of_the_request_are_never_read() {
         assert_eq!(found, OverflowVerdict::Other, "{body}");
         // The same body, when it breaks off somewhere.
         for end in 0..body.len() {
-            let cut = detect_overflow(StatusCode::BAD_REQUEST, &body.as_bytes()[..end]);
-            assert!(
-                !matches!(cut, OverflowVerdict::Overflow(_)),
-                "{}",
-                &body[..end]
-            );
+            let cut = &body.as_bytes()[..end];
+            let found = detect_overflow(StatusCode::BAD_REQUEST, cut);
+            let is_overflow = matches!(found, OverflowVerdict::Overflow(_));
+            assert!(!is_overflow, "{}", &body[..end]);
         }
     }
 }
 
 #[test]
-fn a_rate_limit_in_the_request_silences_nothing() {
+fn a_rate_limit_in_a_repeated_request_is_not_read() {
     let body = json!({
         "error": { "message": OVERFLOW, "code": 400 },
         "input": "rate limit, per minute, quota",
@@ -57,7 +55,7 @@ fn a_rate_limit_in_the_request_silences_nothing() {
 }
 
 #[test]
-fn what_a_gateway_quotes_is_read() {
+fn an_error_that_a_gateway_quotes_is_read() {
     let inner = json!({ "error": { "message": OVERFLOW, "code": 400 } }).to_string();
     for body in [
         json!({ "error": { "message": "Provider returned error", "metadata": { "raw": inner } } }),
@@ -92,7 +90,7 @@ fn the_outer_error_decides() {
 }
 
 #[test]
-fn statuses_narrow_what_is_believed() {
+fn the_status_decides_which_wordings_are_believed() {
     let code = r#"{"error":{"message":"no","code":"context_length_exceeded"}}"#;
     let sure = json!({ "error": { "message": OVERFLOW } }).to_string();
     let vague = r#"{"error":{"message":"Too many tokens"}}"#;
@@ -107,17 +105,14 @@ fn statuses_narrow_what_is_believed() {
     }
     for status in [301, 401, 402, 403, 404, 409] {
         for body in [code, &sure, vague] {
-            assert_eq!(
-                judged(status, body),
-                OverflowVerdict::Other,
-                "{status} {body}"
-            );
+            let found = judged(status, body);
+            assert_eq!(found, OverflowVerdict::Other, "{status} {body}");
         }
     }
 }
 
 #[test]
-fn silence_is_no_overflow_by_itself() {
+fn an_empty_refusal_is_no_overflow_by_itself() {
     for body in ["", " \r\n", "{}", "null", "\"\""] {
         assert_eq!(judged(400, body), OverflowVerdict::Wordless, "{body:?}");
         assert_eq!(judged(413, body), OverflowVerdict::Wordless, "{body:?}");
@@ -128,7 +123,7 @@ fn silence_is_no_overflow_by_itself() {
     assert_eq!(judged(500, said), OverflowVerdict::Other);
     assert_eq!(judged(200, ""), OverflowVerdict::Wordless);
     assert_eq!(judged(200, "{}"), OverflowVerdict::Other);
-    // 413 is about bytes where it says anything.
+    // A 413 with a text is about bytes.
     let bytes = r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#;
     assert_eq!(judged(413, bytes), OverflowVerdict::Other);
     let page = "<html><head><title>413 Request Entity Too Large</title></head></html>";
@@ -138,7 +133,7 @@ fn silence_is_no_overflow_by_itself() {
 }
 
 #[test]
-fn a_success_is_an_error_only_where_it_is_nothing_else() {
+fn a_success_is_an_error_only_without_choices() {
     let error = json!({ "message": OVERFLOW });
     assert!(is_overflow(200, &json!({ "error": error }).to_string()));
     let choice = json!([{ "message": { "content": OVERFLOW } }]);
@@ -148,11 +143,8 @@ fn a_success_is_an_error_only_where_it_is_nothing_else() {
         json!({ "error": null, "message": OVERFLOW }),
         json!({ "message": OVERFLOW }),
     ] {
-        assert_eq!(
-            judged(200, &body.to_string()),
-            OverflowVerdict::Other,
-            "{body}"
-        );
+        let found = judged(200, &body.to_string());
+        assert_eq!(found, OverflowVerdict::Other, "{body}");
     }
     assert_eq!(judged(200, OVERFLOW), OverflowVerdict::Other);
 }
@@ -188,36 +180,33 @@ fn the_first_event_of_a_stream_may_be_an_error() {
         assert_eq!(found, OverflowVerdict::Other, "{event}");
     }
     for data in ["", "[DONE]", OVERFLOW] {
-        assert_eq!(
-            detect_overflow_in_event(data.as_bytes()),
-            OverflowVerdict::Other,
-            "{data}"
-        );
+        let found = detect_overflow_in_event(data.as_bytes());
+        assert_eq!(found, OverflowVerdict::Other, "{data}");
     }
 }
 
 #[test]
-fn a_long_body_is_read_as_far_as_its_beginning() {
+fn only_the_beginning_of_a_long_body_is_read() {
     let long = "x".repeat(1 << 20);
     let body = json!({ "error": { "message": OVERFLOW, "request": long } }).to_string();
     assert!(is_overflow(400, &body));
     let body = format!("{long}{OVERFLOW}");
     assert_eq!(judged(400, &body), OverflowVerdict::Other);
-    // Lone surrogates are no obstacle where they stand in a field that is not read.
+    // A lone surrogate in a skipped field does no harm.
     let body = format!(r#"{{"input":"\ud83d","error":{{"message":"{OVERFLOW}"}}}}"#);
     assert!(is_overflow(400, &body));
 }
 
 #[test]
-fn an_answer_that_fills_the_window_is_known() {
-    let alone = |prompt: u32, requested: u32| Overflow {
+fn an_answer_that_fills_the_window_is_detected() {
+    let sizes = |prompt: u32, requested: u32| Overflow {
         window: Some(8_000),
         prompt_tokens: Some(prompt),
         requested: Some(requested),
         ..Overflow::default()
     };
-    assert!(alone(100, 8_100).is_filled_by_answer());
-    assert!(!alone(5_000, 9_000).is_filled_by_answer());
+    assert!(sizes(100, 8_100).is_filled_by_answer());
+    assert!(!sizes(5_000, 9_000).is_filled_by_answer());
     assert!(!Overflow::default().is_filled_by_answer());
     // The prompt is counted in characters, so only the answer is known.
     let body = "You passed 900 input characters and requested 8000 output tokens. However, the \
@@ -230,7 +219,7 @@ fn an_answer_that_fills_the_window_is_known() {
 }
 
 #[test]
-fn the_classic_error_says_only_what_is_known() {
+fn the_error_for_clients_leaves_unknown_numbers_out() {
     let message = |window, prompt| make_overflow_fault(window, prompt).message;
     assert_eq!(
         message(Some(4_097), Some(4_294)),
@@ -248,7 +237,7 @@ fn the_classic_error_says_only_what_is_known() {
 
 proptest! {
     #[test]
-    fn the_classic_error_is_read_back(window: Option<u32>, prompt: Option<u32>) {
+    fn the_error_for_clients_is_detected_as_an_overflow(window: Option<u32>, prompt: Option<u32>) {
         let mut fault = make_overflow_fault(window, prompt);
         for code in [fault.code.clone(), None] {
             fault.code = code;
@@ -265,7 +254,7 @@ proptest! {
         detect_overflow_in_event(&body);
     }
 
-    /// Pieces of what errors are made of, in any order.
+    /// Pieces of errors in any order.
     #[test]
     fn no_pieces_panic(pieces in prop::collection::vec(
         prop::sample::select(vec![

@@ -1,10 +1,9 @@
-//! The wordings, as data. A new provider is a new row here, never a new branch somewhere else.
+//! The wordings, as data. A new provider is a new row here, never a new branch elsewhere.
 //!
-//! Texts are compared in small letters, without quotes and backslashes, with single spaces. In
-//! braces is what a number means: `window` holds prompt and answer, `limit` the prompt alone;
-//! `prompt` and `answer` are what was sent and asked for, `requested` is both; by `excess` the
-//! prompt was too long. `{_}` is a number that is not to be trusted with any of these, such as a
-//! lower bound.
+//! Texts are compared in lower case, without quotes and backslashes, with single spaces. Braces name the
+//! meaning of a number: `window` is for prompt and answer, `limit` for the prompt alone; `prompt` and
+//! `answer` are the sent and the requested tokens, `requested` is their sum; `excess` is the prompt less
+//! its limit. `{_}` is a number without such a meaning, such as a lower bound.
 
 /// Values of `code` and `type` that mean an overflow.
 pub(super) const CODES: &[&str] = &[
@@ -99,7 +98,7 @@ pub(super) const SURE: &[&str] = &[
     "number of input tokens exceeds maximum length",
 ];
 
-/// Sentences that mean an overflow only with a status that says that the request is at fault.
+/// Sentences that mean an overflow only with a status of a bad request.
 pub(super) const VAGUE: &[&str] = &[
     // vLLM, once: what the prompt left for the answer.
     "max_tokens must be at least 1, got -{excess}",
@@ -133,7 +132,7 @@ pub(super) const VAGUE: &[&str] = &[
     "token limit exceeded",
 ];
 
-/// What else names a number in such an error. By themselves these mean nothing.
+/// Other wordings of numbers in an overflow. Alone they do not mean an overflow.
 pub(super) const FIGURES: &[&str] = &[
     "you requested {requested} tokens",
     "you requested about {requested} tokens",
@@ -173,7 +172,7 @@ pub(super) const FIGURES: &[&str] = &[
     "max size: {limit} tokens",
 ];
 
-/// What is about something else, however much it sounds like an overflow: money, pace, one text.
+/// Wordings that rule an overflow out: money, rates, a single long text.
 pub(super) const VETOES: &[&str] = &[
     "rate limit",
     "rate-limit",
@@ -205,5 +204,5 @@ pub(super) const VETOES: &[&str] = &[
     "must be at least 1, got -1.",
 ];
 
-/// What libraries of gateways write for an error without a body.
+/// Texts by which libraries of gateways replace an empty body.
 pub(super) const WORDLESS: &[&str] = &["400 status code (no body)", "413 status code (no body)"];

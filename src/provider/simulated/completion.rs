@@ -1,4 +1,4 @@
-//! Answers as OpenAI writes them: one JSON body, or a stream of events.
+//! Answers in OpenAI's form: one JSON body, or a stream of events.
 
 use std::io;
 
@@ -13,11 +13,10 @@ use super::{scripted_agent::Reply, token_count::TokenPieces};
 
 pub(super) type SimulatedBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Answers carry no clock, so that the same request has the same answer: seconds since 1970 at which
-/// all models were made.
+/// Seconds since 1970, fixed so that the same request has the same answer.
 pub(super) const CREATED: u64 = 1_740_000_000;
 
-/// An answer with all that stands around it.
+/// An answer with its ids and usage.
 #[derive(Debug)]
 pub(super) struct Completion {
     pub(super) id: String,
@@ -29,7 +28,6 @@ pub(super) struct Completion {
     pub(super) cached_tokens: u32,
 }
 
-/// A JSON answer with this status.
 pub(super) fn json_response(status: StatusCode, body: &Value) -> Response<SimulatedBody> {
     let body = Full::new(Bytes::from(body.to_string())).map_err(|never| match never {});
     write_response(status, "application/json", body.boxed_unsync())
@@ -50,11 +48,11 @@ fn write_response(
 impl Completion {
     /// The whole answer in one body.
     pub(super) fn write_whole(&self) -> Response<SimulatedBody> {
-        let said = &self.reply.content;
+        let content = &self.reply.content;
         let mut message = json!({"role": "assistant", "content": null, "refusal": null});
-        match &said.tool {
-            None => message["content"] = said.text.as_str().into(),
-            Some(name) => message["tool_calls"] = json!([self.write_call(name, &said.text)]),
+        match &content.tool {
+            None => message["content"] = content.text.as_str().into(),
+            Some(name) => message["tool_calls"] = json!([self.write_call(name, &content.text)]),
         }
         let choice = json!({"index": 0, "message": message, "logprobs": null,
             "finish_reason": self.reply.finish});
@@ -63,7 +61,7 @@ impl Completion {
         json_response(StatusCode::OK, &body)
     }
 
-    /// The answer as server-sent events, each a frame of its own.
+    /// The answer as server-sent events, one in a frame.
     pub(super) fn write_events(&self, include_usage: bool) -> Response<SimulatedBody> {
         let write_chunk = |choices| self.write_head("chat.completion.chunk", choices);
         let write_choice = |delta: Value, finish: Option<&str>| {
@@ -83,30 +81,27 @@ impl Completion {
         }
         let events = chunks.into_iter().map(|chunk| format!("data: {chunk}\n\n"));
         let events = events.chain(["data: [DONE]\n\n".to_owned()]);
-        let frames: Vec<_> = events
-            .map(|event| Ok(Frame::data(Bytes::from(event))))
-            .collect();
+        let frames = events.map(|event| Ok(Frame::data(Bytes::from(event))));
+        let frames: Vec<_> = frames.collect();
         let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
         let kind = "text/event-stream; charset=utf-8";
         let mut response = write_response(StatusCode::OK, kind, body);
-        let no_cache = HeaderValue::from_static("no-cache");
-        response
-            .headers_mut()
-            .insert(header::CACHE_CONTROL, no_cache);
+        let (name, value) = (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        response.headers_mut().insert(name, value);
         response
     }
 
-    /// All that is said before the finish, in order: the role, then the text or the call.
+    /// The deltas before the finish: the role, then the text or the call.
     fn write_deltas(&self) -> Vec<Value> {
-        let said = &self.reply.content;
-        let opening = said.tool.is_none().then_some("");
+        let content = &self.reply.content;
+        let opening = content.tool.is_none().then_some("");
         let mut deltas = vec![json!({"role": "assistant", "content": opening, "refusal": null})];
-        if let Some(name) = &said.tool {
+        if let Some(name) = &content.tool {
             let mut call = self.write_call(name, "");
             call["index"] = json!(0);
             deltas.push(json!({"tool_calls": [call]}));
         }
-        deltas.extend(TokenPieces(&said.text).map(|piece| match said.tool {
+        deltas.extend(TokenPieces(&content.text).map(|piece| match content.tool {
             None => json!({"content": piece}),
             Some(_) => json!({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}),
         }));

@@ -1,5 +1,4 @@
-//! The client of the demo, on the other side of the wire: an agent that calls tools and keeps its whole history,
-//! as agents do.
+//! The client of the demo: an agent that calls tools and keeps its whole history.
 //!
 //! Tasks and results are fixed texts, cycled by counters, so that every run is the same.
 
@@ -34,7 +33,7 @@ const CODE: &str = "pub fn level_at(&self, time: Instant) -> Option<Level> {
     self.cache.insert(station.id, forecast.clone());
 }
 ";
-/// The agent's side of the session.
+
 #[derive(Clone, Debug)]
 pub struct DemoAgent {
     model: String,
@@ -67,13 +66,13 @@ impl DemoAgent {
         body.to_string().into_bytes()
     }
 
-    /// Forgets the session: an agent whose request is refused cannot go on with it.
+    /// Begins a new session, as an agent does after a refusal.
     pub fn start_over(&mut self) {
         self.messages = vec![json!({"role": "system", "content": SYSTEM})];
         self.add_task();
     }
 
-    /// Keeps the message of an answer and does what it asks for.
+    /// Appends the answer's message and the results of its calls, else the next task.
     pub fn take_answer(&mut self, answer: &Value) {
         let message = &answer["choices"][0]["message"];
         self.messages.push(message.clone());

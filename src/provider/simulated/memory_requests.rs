@@ -1,7 +1,7 @@
-//! What the newest words ask of the model beside its work: notes for itself, a new course, a summary.
+//! Follows the proxy's requests in the newest messages: reminders, a new course, a summary.
 //!
-//! Read as a model would: from the newest words, whoever they are from, and only where the tools
-//! that they name are offered. What stands before the model's own last answer is history.
+//! As a model would, it reads everything after its last answer, in messages of any role, and uses only
+//! tools that are offered.
 
 use serde_json::{Value, json};
 
@@ -13,18 +13,18 @@ use super::{
 const ADD: &str = "add_reminder";
 const UPDATE: &str = "update_reminder";
 const CLEAR: &str = "clear_mind";
-/// Tools for the model's own memory; it calls them only when asked to.
+/// Tools for the model's memory; it calls them only on request.
 const TOOLS: &[&str] = &[ADD, UPDATE, "delete_reminder", CLEAR];
 
 const PACKAGE: [&str; 2] = ["<continuation_package>", "</continuation_package>"];
-/// What opens the block of a summary that is asked for; its key follows.
+/// Opens the block of a requested summary; its key follows.
 const SUMMARY: &str = "<summary key=\"";
-/// What stands before the number of answers that remain.
+/// Stands before the number of answers that remain.
 const REMAINING: [&str; 2] = ["this reply included: ", "（含本次）："];
 /// With so few answers left the model begins the new course itself.
 const FEW_REMAINING: u32 = 2;
-/// How the first note begins where all are shown.
-const FIRST_NOTE: &str = "<reminder id=\"r1\"";
+/// The beginning of the first reminder in a list of reminders.
+const FIRST_REMINDER: &str = "<reminder id=\"r1\"";
 /// Characters of one quotation.
 const QUOTED: usize = 100;
 
@@ -32,70 +32,61 @@ pub(super) fn is_memory_tool(name: &str) -> bool {
     TOOLS.contains(&name)
 }
 
-/// What the request asks for, if the model can do it.
+/// The requested reply, where the offered tools permit it.
 pub(super) fn find_requested_reply(request: &SimulatedRequest<'_>) -> Option<ReplyContent> {
     let messages = request.messages;
     let is_text = request.answer_schema().is_none();
     if let Some(summary) = write_summary(messages).filter(|_| is_text) {
         return Some(ReplyContent::from_text(summary));
     }
+    let is_notice = |text: &&String| text.contains(ADD) || text.contains(PACKAGE[0]);
     let texts = newest_texts(messages);
-    let notice = texts.iter().rev().find(|text| is_notice(text))?;
-    let note = write_note(messages, notice);
-    let free = {
-        let choice = request.tool_choice();
-        choice != "none" && !choice["function"]["name"].is_string()
+    let notice = texts.iter().rfind(is_notice)?;
+    let reminder = write_reminder(messages, notice);
+    let choice = request.tool_choice();
+    let is_free = choice != "none" && !choice["function"]["name"].is_string();
+    let can_call = |name: &str| {
+        is_free && notice.contains(name) && request.tools().any(|tool| tool["name"] == name)
     };
-    let can = |name: &str| {
-        free && notice.contains(name) && request.tools().any(|tool| tool["name"] == name)
-    };
-    if !can(ADD) {
-        let asked = is_text && notice.contains(PACKAGE[0]);
+    if !can_call(ADD) {
         let [start, end] = PACKAGE;
-        return asked.then(|| ReplyContent::from_text(format!("{TEXT}\n\n{start}\n{note}\n{end}")));
+        let text = format!("{TEXT}\n\n{start}\n{reminder}\n{end}");
+        return (is_text && notice.contains(start)).then(|| ReplyContent::from_text(text));
     }
     let few = read_remaining(notice).is_some_and(|left| left <= FEW_REMAINING);
-    // Notes of an earlier course are brought up to date, so that they do not grow in number.
-    let has_note = messages
-        .iter()
-        .any(|one| message_text(one).contains(FIRST_NOTE));
-    Some(match few && can(CLEAR) {
-        true if has_note => ReplyContent::from_call(CLEAR, &json!({})),
-        true => ReplyContent::from_call(CLEAR, &json!({"reminder_content": note})),
-        false if has_note && can(UPDATE) => {
-            ReplyContent::from_call(UPDATE, &json!({"id": "r1", "content": note}))
+    // A reminder of an earlier course is updated, so that their number does not grow.
+    let mut texts = messages.iter().map(message_text);
+    let has_reminder = texts.any(|text| text.contains(FIRST_REMINDER));
+    let (tool, arguments) = match few && can_call(CLEAR) {
+        true if has_reminder => (CLEAR, json!({})),
+        true => (CLEAR, json!({"reminder_content": reminder})),
+        false if has_reminder && can_call(UPDATE) => {
+            (UPDATE, json!({"id": "r1", "content": reminder}))
         }
-        false => ReplyContent::from_call(ADD, &json!({"content": note})),
-    })
-}
-
-fn is_notice(text: &str) -> bool {
-    text.contains(ADD) || text.contains(PACKAGE[0])
-}
-
-/// All that was said since the model's last answer, but for results of its own memory's calls.
-fn newest_texts(messages: &[Value]) -> Vec<String> {
-    let last = messages
-        .iter()
-        .rposition(|one| message_role(one) == "assistant");
-    let (before, newest) = messages.split_at(last.map_or(0, |at| at + 1));
-    let calls = before.last().and_then(|one| one["tool_calls"].as_array());
-    let is_own = |call: &&Value| {
-        call["function"]["name"]
-            .as_str()
-            .is_some_and(is_memory_tool)
+        false => (ADD, json!({"content": reminder})),
     };
-    let own = calls.into_iter().flatten().filter(is_own);
-    let own: Vec<&Value> = own.map(|call| &call["id"]).collect();
-    let said = newest.iter().filter(|one| match message_role(one) {
+    Some(ReplyContent::from_call(tool, &arguments))
+}
+
+/// The texts after the model's last answer, without results of its memory tools.
+fn newest_texts(messages: &[Value]) -> Vec<String> {
+    let mut roles = messages.iter().map(message_role);
+    let last = roles.rposition(|role| role == "assistant");
+    let (before, newest) = messages.split_at(last.map_or(0, |last| last + 1));
+    let calls = before.last().and_then(|last| last["tool_calls"].as_array());
+    let calls = calls.into_iter().flatten();
+    let is_memory_call = |call: &&Value| TOOLS.iter().any(|name| call["function"]["name"] == *name);
+    let memory_calls = calls.filter(is_memory_call);
+    let memory_ids: Vec<&Value> = memory_calls.map(|call| &call["id"]).collect();
+    let texts = newest.iter().filter(|message| match message_role(message) {
         "user" => true,
-        "tool" => !own.contains(&&one["tool_call_id"]),
+        "tool" => !memory_ids.contains(&&message["tool_call_id"]),
         _ => false,
     });
-    said.map(message_text).collect()
+    texts.map(message_text).collect()
 }
 
-/// The text of a message, its parts with a space between.
+/// The text of a message, its parts joined by spaces.
 fn message_text(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),
@@ -107,28 +98,29 @@ fn message_text(message: &Value) -> String {
     }
 }
 
-/// The first words of a user.
+/// The first user message.
 fn find_task(messages: &[Value]) -> String {
-    let task = messages.iter().find(|one| message_role(one) == "user");
+    let mut messages = messages.iter();
+    let task = messages.find(|message| message_role(message) == "user");
     task.map(message_text).unwrap_or_default()
 }
 
-/// The answers that remain, as the notice tells them.
+/// The number of remaining answers in the notice.
 fn read_remaining(notice: &str) -> Option<u32> {
     let (_, after) = REMAINING.iter().find_map(|mark| notice.rsplit_once(mark))?;
-    let end = after.find(|it: char| !it.is_ascii_digit());
+    let end = after.find(|character: char| !character.is_ascii_digit());
     after[..end.unwrap_or(after.len())].parse().ok()
 }
 
-/// A note from which the work can go on, in the language of the notice.
-fn write_note(messages: &[Value], notice: &str) -> String {
+/// A reminder from which the work can go on, in the language of the notice.
+fn write_reminder(messages: &[Value], notice: &str) -> String {
     let mut newest = messages.iter().rev();
-    let call = newest
-        .clone()
-        .find_map(|one| one["tool_calls"][0]["function"]["arguments"].as_str());
-    let result = newest
-        .find(|one| message_role(one) == "tool")
-        .map(message_text);
+    let arguments = "/tool_calls/0/function/arguments";
+    let call = newest.find_map(|message| message.pointer(arguments)?.as_str());
+    let result = messages
+        .iter()
+        .rfind(|message| message_role(message) == "tool");
+    let result = result.map(message_text);
     let line = result.as_deref().and_then(|text| text.lines().next());
     let [first, pointers, detail] = match notice.contains('【') {
         true => ["第一步：继续", "线索：", "细节："],
@@ -142,29 +134,27 @@ fn write_note(messages: &[Value], notice: &str) -> String {
     )
 }
 
-/// The summary that the last message asks for, from the conversation before it or from the record
-/// in it.
+/// The summary that the last message requests, of the transcript in it or of the messages before it.
 fn write_summary(messages: &[Value]) -> Option<String> {
     let (last, before) = messages.split_last()?;
-    let asked = message_text(last);
-    let (_, after) = asked
-        .rsplit_once(SUMMARY)
+    let request = message_text(last);
+    let (_, after) = request.rsplit_once(SUMMARY)?;
+    let (key, _) = after
+        .split_once('"')
         .filter(|_| message_role(last) == "user")?;
-    let (key, _) = after.split_once('"')?;
-    let record = asked.rsplit_once("\n</transcript>");
-    let record = record.and_then(|(record, _)| Some(record.split_once("\n<transcript")?.1));
-    let (task, newest) = match record {
-        Some(record) => {
+    let transcript = request.rsplit_once("\n</transcript>");
+    let transcript = transcript.and_then(|(start, _)| Some(start.split_once("\n<transcript")?.1));
+    let (task, newest) = match transcript {
+        Some(transcript) => {
             // The first line ends the tag, and each message begins with a line in brackets.
-            let mut lines = record.lines().skip(1).filter(|line| !line.starts_with('['));
+            let lines = transcript.lines().skip(1);
+            let mut lines = lines.filter(|line| !line.starts_with('['));
             let task = lines.next().unwrap_or_default().to_owned();
             (task, lines.last().unwrap_or_default().to_owned())
         }
         None => {
-            let newest = before
-                .iter()
-                .map(message_text)
-                .rfind(|text| !text.is_empty());
+            let mut texts = before.iter().map(message_text);
+            let newest = texts.rfind(|text| !text.is_empty());
             (find_task(before), newest.unwrap_or_default())
         }
     };
@@ -176,15 +166,10 @@ fn write_summary(messages: &[Value]) -> Option<String> {
     ))
 }
 
-/// The beginning of a text in one line, without what could look like a tag.
+/// The beginning of a text in one line, without tags.
 fn quote_start(text: &str) -> String {
-    let start = text.trim().chars().take(QUOTED);
-    start
-        .map(|it| match it {
-            '<' | '>' | '\n' => ' ',
-            it => it,
-        })
-        .collect()
+    let start: String = text.trim().chars().take(QUOTED).collect();
+    start.replace(['<', '>', '\n'], " ")
 }
 
 #[cfg(test)]
@@ -218,8 +203,8 @@ mod tests {
     }
 
     fn find_call(messages: &[Value]) -> Option<String> {
-        let said = find(messages, &json!({}))?;
-        Some(said.tool.expect("a call"))
+        let reply = find(messages, &json!({}))?;
+        Some(reply.tool.expect("a call"))
     }
 
     #[test]
@@ -238,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_is_history_and_nothing_is_done_that_cannot_be_done() {
+    fn an_answered_notice_is_ignored_and_only_offered_tools_are_called() {
         let answered = [user(NOTICE), calling(ADD), result("Noted. add_reminder")];
         assert_eq!(find_call(&answered), None);
         assert_eq!(find_call(&[user("Mend it")]), None);
@@ -249,39 +234,36 @@ mod tests {
     }
 
     #[test]
-    fn the_mind_is_cleared_when_few_answers_remain() {
+    fn a_new_course_begins_when_few_answers_remain() {
         for (left, expected) in [("5", ADD), ("3", ADD), ("2", CLEAR), ("1", CLEAR)] {
             let english = NOTICE.replace('4', left);
             let chinese =
                 format!("还有回复（含本次）：{left} 次。请用 add_reminder 或 clear_mind。");
             for text in [english, chinese] {
-                assert_eq!(
-                    find_call(&[user(&text)]).as_deref(),
-                    Some(expected),
-                    "{text}"
-                );
+                let found = find_call(&[user(&text)]);
+                assert_eq!(found.as_deref(), Some(expected), "{text}");
             }
         }
     }
 
     #[test]
-    fn a_note_of_an_earlier_course_is_brought_up_to_date() {
-        let kept = user("<reminder id=\"r1\">x</reminder>");
-        let find_said = |notice: &str| find(&[kept.clone(), user(notice)], &json!({})).unwrap();
-        let said = find_said(NOTICE);
-        assert_eq!(said.tool.as_deref(), Some(UPDATE));
-        assert!(said.text.contains("\"id\":\"r1\""), "{}", said.text);
-        let said = find_said(&NOTICE.replace('4', "1"));
-        assert_eq!((said.tool.as_deref(), &*said.text), (Some(CLEAR), "{}"));
+    fn a_reminder_of_an_earlier_course_is_updated() {
+        let reminder = user("<reminder id=\"r1\">x</reminder>");
+        let reply_to = |notice: &str| find(&[reminder.clone(), user(notice)], &json!({})).unwrap();
+        let reply = reply_to(NOTICE);
+        assert_eq!(reply.tool.as_deref(), Some(UPDATE));
+        assert!(reply.text.contains("\"id\":\"r1\""), "{}", reply.text);
+        let reply = reply_to(&NOTICE.replace('4', "1"));
+        assert_eq!((reply.tool.as_deref(), &*reply.text), (Some(CLEAR), "{}"));
     }
 
     #[test]
-    fn without_tools_a_block_is_asked_for() {
-        let asks =
+    fn without_tools_the_answer_ends_with_the_requested_block() {
+        let notice =
             user("Please end your answer with <continuation_package>…</continuation_package>");
-        let said = find(&[user("Mend it"), asks], &json!({"tools": null})).unwrap();
-        assert_eq!(said.tool, None);
-        let block = said.text.strip_prefix(TEXT).unwrap().trim_start();
+        let reply = find(&[user("Mend it"), notice], &json!({"tools": null})).unwrap();
+        assert_eq!(reply.tool, None);
+        let block = reply.text.strip_prefix(TEXT).unwrap().trim_start();
         assert!(block.starts_with(PACKAGE[0]) && block.ends_with(PACKAGE[1]));
         assert!(block.contains("First step: go on with Mend it"));
     }
@@ -289,17 +271,17 @@ mod tests {
     #[test]
     fn a_summary_has_the_key_and_every_section() {
         let ask = "Answer with <summary key=\"ab12\">";
-        let said = [user("Mend the <lights>"), result("all good"), user(ask)];
-        let summary = write_summary(&said).unwrap();
+        let messages = [user("Mend the <lights>"), result("all good"), user(ask)];
+        let summary = write_summary(&messages).unwrap();
         assert!(summary.starts_with("<summary key=\"ab12\">\n<done>Worked on: Mend the  lights <"));
         assert!(summary.contains("<current_state>all good<"), "{summary}");
-        let record = format!(
+        let transcript = format!(
             "Between the <transcript> tags it is.\n\n<transcript key=\"abc\">\n[abc user]\nMend \
              the lights\n[abc tool result]\nall good\n</transcript>\n\n{ask}"
         );
-        let summary = write_summary(&[user(&record)]).unwrap();
+        let summary = write_summary(&[user(&transcript)]).unwrap();
         assert!(summary.contains("<to_do>Mend the lights<"), "{summary}");
         assert!(summary.contains("<current_state>all good<"), "{summary}");
-        assert_eq!(write_summary(&said[..1]), None);
+        assert_eq!(write_summary(&messages[..1]), None);
     }
 }

@@ -1,9 +1,9 @@
 //! The built-in provider: chat completions without a network, for a first look and for tests.
 //!
-//! It counts tokens by a rule of its own, has a window and a prefix cache, and refuses an overlong or
-//! invalid conversation in OpenAI's words. Its answers are those of one scripted agent, which also
-//! does what a notice of recovery or a request for a summary asks. Nothing of `wire`, `guard` or
-//! `recovery` is used here, so that their mistakes cannot hide behind the same mistake on this side.
+//! It counts tokens, has a window and a prefix cache, and refuses an overlong or invalid conversation in
+//! OpenAI's words. A scripted agent answers, and follows a notice of recovery or a request for a summary.
+//! Nothing of `wire`, `guard` or `recovery` is used here, so that a mistake there cannot hide behind the
+//! same mistake here.
 //!
 //! The same request always gets the same answer, cached tokens apart. No clock, no I/O.
 
@@ -36,7 +36,7 @@ pub const MODELS: &[(&str, u32)] = &[
 
 /// Answers one request. The path may have any prefix before `/chat/completions` or `/models`.
 ///
-/// Never fails: whatever is wrong with the request is said in a 4xx, as OpenAI would.
+/// Never fails: an invalid request gets a 4xx, as from OpenAI.
 pub async fn answer_request(request: Request<Bytes>) -> Response<SimulatedBody> {
     let id = format!("req_{:016x}", xxh3_64(request.body()));
     let mut response = route_request(&request)
@@ -67,23 +67,22 @@ fn route_request(request: &Request<Bytes>) -> Result<Response<SimulatedBody>, Si
     Ok(json_response(StatusCode::OK, &list))
 }
 
-/// The model of that name, with or without its provider's before a slash.
+/// The model of that name, also with `simulated/` before it.
 fn find_model(name: &str) -> Result<(&'static str, u32), SimulatedRefusal> {
     let bare = name.strip_prefix("simulated/").unwrap_or(name);
     let found = MODELS.iter().find(|(name, _)| *name == bare);
+    let message = || format!("The model `{name}` does not exist or you do not have access to it.");
     found.copied().ok_or_else(|| SimulatedRefusal {
         status: StatusCode::NOT_FOUND,
         code: Some("model_not_found"),
-        ..SimulatedRefusal::new(format!(
-            "The model `{name}` does not exist or you do not have access to it."
-        ))
+        ..SimulatedRefusal::new(message())
     })
 }
 
 fn complete_chat(request: &Request<Bytes>) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
     let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let chat = SimulatedRequest::from_body(&body)?;
-    // SECURITY: a cache shared between keys would tell one client what another has sent.
+    // SECURITY: a cache shared between keys would show one client what another has sent.
     let owner = request.headers().get(header::AUTHORIZATION);
     let owner = xxh3_64(owner.map_or(b"", HeaderValue::as_bytes));
     let seed = xxh3_64_with_seed(chat.model.as_bytes(), owner);
@@ -106,7 +105,7 @@ fn complete_chat(request: &Request<Bytes>) -> Result<Response<SimulatedBody>, Si
     })
 }
 
-/// Refuses what does not fit the window, in the sentence that every client looks for.
+/// Refuses a prompt that does not fit the window, in the sentence that every client looks for.
 fn check_window(window: u32, prompt: u32, limit: Option<u32>) -> Result<(), SimulatedRefusal> {
     let total = prompt.saturating_add(limit.unwrap_or(0));
     if total <= window {

@@ -1,6 +1,6 @@
-//! What a request asks for, and whether OpenAI would take it.
+//! Parses a request, and refuses it where OpenAI would.
 //!
-//! Calls and answers are paired by position, never by a map of ids: clients use ids again. Legacy
+//! Calls and results are paired by position, never by a map of ids: clients use ids again. Legacy
 //! `function` messages are not paired at all, as at OpenAI.
 
 use http::StatusCode;
@@ -17,7 +17,7 @@ const ROLES: &[&str] = &[
     "developer",
 ];
 
-/// A refused request. `code` and `param` are what clients branch on; the sentence is for people.
+/// Clients branch on `code` and `param`; the message is for people.
 #[derive(Debug)]
 pub(super) struct SimulatedRefusal {
     pub(super) status: StatusCode,
@@ -45,7 +45,6 @@ impl SimulatedRefusal {
         }
     }
 
-    /// The body of the answer.
     pub(super) fn to_body(&self) -> Value {
         json!({"error": {"message": self.message, "type": "invalid_request_error",
             "param": self.param, "code": self.code}})
@@ -57,7 +56,7 @@ impl SimulatedRefusal {
 pub(super) struct SimulatedRequest<'a> {
     body: &'a Value,
     pub(super) model: &'static str,
-    /// Of the model, in tokens.
+    /// In tokens.
     pub(super) window: u32,
     pub(super) messages: &'a [Value],
 }
@@ -66,16 +65,14 @@ impl<'a> SimulatedRequest<'a> {
     /// Parameters of a wrong type count as absent.
     ///
     /// # Errors
-    /// The first thing that OpenAI would refuse about the conversation and what goes with it.
+    /// The first reason why OpenAI would refuse the request.
     pub(super) fn from_body(body: &'a Value) -> Result<Self, SimulatedRefusal> {
         if !body.is_object() {
             let message = "We could not parse the JSON body of your request.";
             return Err(SimulatedRefusal::new(message));
         }
-        let name = body["model"].as_str();
-        let name =
-            name.ok_or_else(|| SimulatedRefusal::new("you must provide a model parameter"))?;
-        let (model, window) = find_model(name)?;
+        let missing = || SimulatedRefusal::new("you must provide a model parameter");
+        let (model, window) = find_model(body["model"].as_str().ok_or_else(missing)?)?;
         Ok(Self {
             body,
             model,
@@ -84,7 +81,7 @@ impl<'a> SimulatedRequest<'a> {
         })
     }
 
-    /// The functions that are offered as tools.
+    /// The offered functions.
     pub(super) fn tools(&self) -> impl Iterator<Item = &'a Value> + Clone + use<'a> {
         let tools = self.body["tools"].as_array().into_iter().flatten();
         tools.filter_map(|tool| tool.get("function"))
@@ -95,16 +92,14 @@ impl<'a> SimulatedRequest<'a> {
         &self.body["tool_choice"]
     }
 
-    /// All that is counted beside the messages: tools, legacy functions, the response format.
+    /// Counted beside the messages: tools, legacy functions, the response format.
     pub(super) fn schemas(&self) -> impl Iterator<Item = &'a Value> + use<'a> {
         let body = self.body;
-        let schemas = ["tools", "functions", "response_format"].into_iter();
-        schemas
-            .map(|name| &body[name])
-            .filter(|schema| !schema.is_null())
+        let names = ["tools", "functions", "response_format"].into_iter();
+        names.filter_map(|name| body.get(name).filter(|schema| !schema.is_null()))
     }
 
-    /// What the answer's text must fit.
+    /// The schema for the answer's text.
     pub(super) fn answer_schema(&self) -> Option<Value> {
         let format = &self.body["response_format"];
         match format["type"].as_str()? {
@@ -114,10 +109,10 @@ impl<'a> SimulatedRequest<'a> {
         }
     }
 
-    /// Tokens that the answer may have.
+    /// The answer cap in tokens.
     pub(super) fn answer_limit(&self) -> Option<u32> {
-        let limits = ["max_completion_tokens", "max_tokens"].into_iter();
-        let limit = limits.filter_map(|name| self.body[name].as_u64()).next()?;
+        let mut names = ["max_completion_tokens", "max_tokens"].into_iter();
+        let limit = names.find_map(|name| self.body[name].as_u64())?;
         Some(u32::try_from(limit).unwrap_or(u32::MAX))
     }
 
@@ -130,7 +125,7 @@ impl<'a> SimulatedRequest<'a> {
     }
 }
 
-/// The role of a message, where it has one.
+/// Empty for a message without a role.
 pub(super) fn message_role(message: &Value) -> &str {
     message["role"].as_str().unwrap_or_default()
 }
@@ -139,58 +134,49 @@ pub(super) fn message_role(message: &Value) -> &str {
 fn check_messages(messages: &Value) -> Result<&[Value], SimulatedRefusal> {
     let messages = messages.as_array().filter(|messages| !messages.is_empty());
     let messages = messages.ok_or_else(|| invalid_type("messages", "an array of objects"))?;
-    let mut waiting: Vec<&Value> = Vec::new();
-    for (at, message) in messages.iter().enumerate() {
-        check_message(message, &format!("messages[{at}]"))?;
+    let mut open_calls: Vec<&Value> = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        check_message(message, &format!("messages[{index}]"))?;
         if message_role(message) == "tool" {
-            let answered = waiting
-                .iter()
-                .position(|id| **id == message["tool_call_id"]);
-            let answered = answered.ok_or_else(|| {
-                SimulatedRefusal::for_parameter(
-                    format!("messages.[{at}].role"),
+            let id = &message["tool_call_id"];
+            let Some(call) = open_calls.iter().position(|open| *open == id) else {
+                return Err(SimulatedRefusal::for_parameter(
+                    format!("messages.[{index}].role"),
                     "Invalid parameter: messages with role 'tool' must be a response to a \
                      preceding message with 'tool_calls'.",
-                )
-            })?;
-            waiting.remove(answered);
+                ));
+            };
+            open_calls.remove(call);
         } else {
-            check_answered(&waiting, at)?;
+            check_results(&open_calls, index)?;
             let calls = message["tool_calls"].as_array().into_iter().flatten();
-            waiting = calls.map(|call| &call["id"]).collect();
+            open_calls = calls.map(|call| &call["id"]).collect();
         }
     }
-    check_answered(&waiting, messages.len())?;
+    check_results(&open_calls, messages.len())?;
     Ok(messages)
 }
 
 fn check_message(message: &Value, path: &str) -> Result<(), SimulatedRefusal> {
     let role = message_role(message);
     if !ROLES.contains(&role) {
-        let message = format!(
-            "Invalid value: '{role}'. Supported values are: {}.",
-            ROLES.join(", ")
-        );
-        return Err(SimulatedRefusal::for_parameter(
-            format!("{path}.role"),
-            message,
-        ));
+        let roles = ROLES.join(", ");
+        let message = format!("Invalid value: '{role}'. Supported values are: {roles}.");
+        let param = format!("{path}.role");
+        return Err(SimulatedRefusal::for_parameter(param, message));
     }
-    let spoken = ["tool_calls", "function_call", "refusal", "audio"];
-    let spoken = role == "assistant" && spoken.iter().any(|name| !message[name].is_null());
-    let is_sound = match &message["content"] {
+    // Agents write an answer of calls alone with null, or with an empty list.
+    let others = ["tool_calls", "function_call", "refusal", "audio"];
+    let may_be_empty = role == "assistant" && others.iter().any(|name| !message[name].is_null());
+    let is_valid = match &message["content"] {
         Value::String(_) => true,
-        // Agents write nothing to say beside a call as an empty list, too.
-        Value::Array(parts) => parts.iter().all(Value::is_object) && (spoken || !parts.is_empty()),
-        content => content.is_null() && (spoken || role == "function"),
+        Value::Array(parts) if parts.is_empty() => may_be_empty,
+        Value::Array(parts) => parts.iter().all(Value::is_object),
+        content => content.is_null() && (may_be_empty || role == "function"),
     };
-    match is_sound {
-        true => Ok(()),
-        false => Err(invalid_type(
-            &format!("{path}.content"),
-            "one of a string or array of objects",
-        )),
-    }
+    let expected = "one of a string or array of objects";
+    let error = || invalid_type(&format!("{path}.content"), expected);
+    is_valid.then_some(()).ok_or_else(error)
 }
 
 fn invalid_type(param: &str, expected: &str) -> SimulatedRefusal {
@@ -201,18 +187,17 @@ fn invalid_type(param: &str, expected: &str) -> SimulatedRefusal {
     }
 }
 
-/// Every call is answered before anything else is said.
-fn check_answered(waiting: &[&Value], at: usize) -> Result<(), SimulatedRefusal> {
-    if waiting.is_empty() {
+/// Every call has its result before the next message of another role.
+fn check_results(open_calls: &[&Value], index: usize) -> Result<(), SimulatedRefusal> {
+    if open_calls.is_empty() {
         return Ok(());
     }
-    let ids: Vec<&str> = waiting.iter().filter_map(|id| id.as_str()).collect();
-    Err(SimulatedRefusal::for_parameter(
-        format!("messages.[{at}].role"),
-        format!(
-            "An assistant message with 'tool_calls' must be followed by tool messages responding \
-             to each 'tool_call_id'. The following tool_call_ids did not have response messages: {}",
-            ids.join(", ")
-        ),
-    ))
+    let ids: Vec<&str> = open_calls.iter().filter_map(|id| id.as_str()).collect();
+    let message = format!(
+        "An assistant message with 'tool_calls' must be followed by tool messages responding \
+         to each 'tool_call_id'. The following tool_call_ids did not have response messages: {}",
+        ids.join(", ")
+    );
+    let param = format!("messages.[{index}].role");
+    Err(SimulatedRefusal::for_parameter(param, message))
 }

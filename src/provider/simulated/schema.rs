@@ -1,10 +1,8 @@
-//! A value that fits a JSON schema: arguments of calls, and structured answers.
-//!
-//! Covers types, `enum`, `const`, `default` and `required`. References, alternatives and bounds are not read.
+//! Makes a value that fits a JSON schema: arguments of calls, and structured answers. Reads types,
+//! `enum`, `const`, `default` and `required`, but no references, alternatives and bounds.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-/// A value that fits `schema`.
 pub(super) fn make_value(schema: &Value) -> Value {
     let fixed = [&schema["const"], &schema["default"], &schema["enum"][0]];
     if let Some(value) = fixed.into_iter().find(|value| !value.is_null()) {
@@ -13,13 +11,9 @@ pub(super) fn make_value(schema: &Value) -> Value {
     match find_type(schema) {
         "object" => {
             let required = schema["required"].as_array().into_iter().flatten();
-            let member = |name: &str| {
-                let value = make_value(&schema["properties"][name]);
-                (name.to_owned(), value)
-            };
-            let members: Map<String, Value> =
-                required.filter_map(Value::as_str).map(member).collect();
-            members.into()
+            let make = |name| make_value(&schema["properties"][name]);
+            let names = required.filter_map(Value::as_str);
+            names.map(|name| (name, make(name))).collect()
         }
         "array" => json!([make_value(&schema["items"])]),
         "integer" => json!(10),
@@ -30,7 +24,7 @@ pub(super) fn make_value(schema: &Value) -> Value {
     }
 }
 
-/// The first type that is not null; of a schema without one, what its other members tell.
+/// The first type that is not null, else the one that the other members imply.
 fn find_type(schema: &Value) -> &str {
     match &schema["type"] {
         Value::String(name) => name,

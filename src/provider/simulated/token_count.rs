@@ -1,9 +1,9 @@
-//! Tokens by a rule of the simulated provider's own, and its prefix cache.
+//! The simulated provider's token count and prefix cache.
 //!
-//! Text is split the way a byte-pair encoder splits it first: words with the space before them,
-//! groups of up to three digits, runs of punctuation, runs of white space, single CJK characters.
-//! A long word is several pieces, and each piece is a token. Deliberately not the guard's estimate, which goes by
-//! characters per kind of text, so that a mistake in the estimate shows here.
+//! Text is split like the first step of a byte-pair encoder: words with the space before them, groups of
+//! up to three digits, runs of punctuation or white space, single CJK characters. Long words are split
+//! again, and each piece is a token. The guard's estimate counts characters per kind of text instead, so
+//! that its mistakes show here.
 
 use std::{
     num::NonZeroUsize,
@@ -18,19 +18,19 @@ use crate::provider::lock;
 
 /// Tokens of one block of the prefix cache.
 const BLOCK: u32 = 128;
-/// What the format around one message costs.
+/// Tokens of the format around one message.
 const PER_MESSAGE: u32 = 4;
-/// The start of the answer, counted with the prompt.
+/// Tokens of the start of the answer, counted with the prompt.
 const PRIMING: u32 = 3;
-/// An image.
+/// Tokens of an image.
 const IMAGE: u32 = 765;
 /// Prompts with fewer cached tokens are billed in full.
 const LEAST_CACHED: u32 = 1024;
-/// Blocks that are remembered: eight million tokens in a few megabytes of memory.
+/// Eight million tokens in a few megabytes of memory.
 const CACHED_BLOCKS: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 
-/// The least recently used blocks are dropped first. A block's key is the hash of everything before
-/// its end, so that an early change loses all that follows, as at a real provider.
+/// A block's key is the hash of everything before its end, so that an early change loses all later
+/// blocks, as at a real provider.
 static CACHE: LazyLock<Mutex<LruCache<u64, ()>>> =
     LazyLock::new(|| Mutex::new(LruCache::new(CACHED_BLOCKS)));
 
@@ -49,8 +49,7 @@ const READ_MEMBERS: &[&str] = &[
     "input",
 ];
 
-/// All that a model reads of a request, counted and hashed in one pass: schemas first, then
-/// messages, the order in which a prefix cache sees them.
+/// The prompt, counted and hashed in one pass: schemas first, then messages, as a prefix cache sees them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SimulatedPrompt {
     pub(super) tokens: u32,
@@ -61,7 +60,7 @@ pub(super) struct SimulatedPrompt {
 }
 
 impl SimulatedPrompt {
-    /// `seed`: of the model, and of whose cache it is.
+    /// `seed`: of the model and the owner of the cache.
     pub(super) fn count_prompt<'a>(
         seed: u64,
         schemas: impl IntoIterator<Item = &'a Value>,
@@ -104,27 +103,29 @@ impl SimulatedPrompt {
             Value::Null => {}
             Value::String(text) => self.add_text(text),
             Value::Bool(_) | Value::Number(_) => self.add_text(&value.to_string()),
-            Value::Array(list) => list.iter().for_each(|one| self.add_value(one)),
+            Value::Array(list) => list.iter().for_each(|element| self.add_value(element)),
             Value::Object(fields) => match value["type"].as_str() {
                 Some(kind @ ("text" | "function")) => self.add_value(&value[kind]),
                 Some("image_url") => self.add_piece(&value["image_url"].to_string(), IMAGE),
-                _ => fields
-                    .iter()
-                    .filter(|(key, _)| READ_MEMBERS.contains(&key.as_str()))
-                    .for_each(|(_, one)| self.add_value(one)),
+                _ => {
+                    let read = fields
+                        .iter()
+                        .filter(|(key, _)| READ_MEMBERS.contains(&key.as_str()));
+                    read.for_each(|(_, member)| self.add_value(member));
+                }
             },
         }
     }
 
-    /// How many tokens of this prompt were cached; all of it is from now on.
+    /// The number of cached tokens; afterwards the whole prompt is cached.
     pub(super) fn read_cache(&self) -> u32 {
         let mut cache = lock(&CACHE);
-        // The last token is always computed, so a block that ends with the prompt is none.
+        // The last token is always computed, so a block that ends with the prompt is not cached.
         let whole = (self.tokens.saturating_sub(1) / BLOCK) as usize;
         let blocks = self.blocks.iter().take(whole);
         let hits = blocks.clone().take_while(|block| cache.contains(block));
         let cached = hits.map(|_| BLOCK).sum();
-        // From the end, so that what all continuations share is dropped last.
+        // From the end, so that the blocks that continuations share are dropped last.
         for block in blocks.rev() {
             cache.put(*block, ());
         }
@@ -132,24 +133,23 @@ impl SimulatedPrompt {
     }
 }
 
-/// Tokens of a text.
 pub(super) fn count_tokens(text: &str) -> u32 {
     TokenPieces(text).map(|_| 1).sum()
 }
 
-/// Where a text ends that may have `limit` tokens: a byte index at a piece's boundary.
+/// The byte index after the first `limit` tokens.
 pub(super) fn find_end(text: &str, limit: u32) -> usize {
     let pieces = (0..limit).zip(TokenPieces(text));
     pieces.map(|(_, piece)| piece.len()).sum()
 }
 
-/// The pieces of a text, in order and without gaps, each a token.
+/// The tokens of a text, in order and without gaps.
 pub(super) struct TokenPieces<'a>(pub(super) &'a str);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CharacterClass {
     Letter,
-    /// Of an alphabet that the vocabulary knows less of.
+    /// Of other alphabets: more tokens than for Latin.
     ForeignLetter,
     Digit,
     Space,
@@ -162,24 +162,27 @@ impl<'a> Iterator for TokenPieces<'a> {
     type Item = &'a str;
 
     fn next(&mut self) -> Option<&'a str> {
+        use CharacterClass::{Digit, ForeignLetter, Ideograph, Letter, Mark, Space};
         let mut class = classify_character(self.0.chars().next()?);
         // One space belongs to the word or mark after it.
-        let mut after_space = self.0.strip_prefix(' ').into_iter().flat_map(str::chars);
-        if let Some(
-            after @ (CharacterClass::Letter | CharacterClass::ForeignLetter | CharacterClass::Mark),
-        ) = after_space.next().map(classify_character)
+        if let Some(next) = self
+            .0
+            .strip_prefix(' ')
+            .and_then(|rest| rest.chars().next())
+            && let after @ (Letter | ForeignLetter | Mark) = classify_character(next)
         {
             class = after;
         }
         let longest = match class {
-            CharacterClass::Letter => 6,
-            CharacterClass::ForeignLetter | CharacterClass::Digit | CharacterClass::Mark => 3,
-            CharacterClass::Space => 16,
-            CharacterClass::Ideograph => 1,
+            Letter => 6,
+            ForeignLetter | Digit | Mark => 3,
+            Space => 16,
+            Ideograph => 1,
         };
         let mut rest = self.0.char_indices().enumerate().skip(1);
-        let end = rest.find(|(nth, (_, it))| *nth >= longest || classify_character(*it) != class);
-        let end = end.map_or(self.0.len(), |(_, (at, _))| at);
+        let end =
+            rest.find(|(nth, (_, next))| *nth >= longest || classify_character(*next) != class);
+        let end = end.map_or(self.0.len(), |(_, (index, _))| index);
         let (piece, rest) = self.0.split_at(end);
         self.0 = rest;
         Some(piece)
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn text_falls_into_words_digits_marks_and_characters() {
+    fn text_is_split_into_words_digits_marks_and_characters() {
         assert_eq!(
             pieces("Hello world, 12345!"),
             ["Hello", " world", ",", " ", "123", "45", "!"]
@@ -231,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_counts_what_a_model_reads() {
+    fn only_known_members_are_counted() {
         let count = |message: Value| SimulatedPrompt::count_prompt(0, [], &[message]).tokens;
         let plain = count(json!({"role": "user", "content": "hello there"}));
         assert_eq!(plain, PER_MESSAGE + PRIMING + 1 + 2);
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_per_owner_and_has_no_short_prompts() {
+    fn the_cache_is_per_owner_and_ignores_short_prompts() {
         let message = json!({"role": "user", "content": "alpha beta ".repeat(800)});
         let prompt =
             |owner| SimulatedPrompt::count_prompt(owner, [], std::slice::from_ref(&message));

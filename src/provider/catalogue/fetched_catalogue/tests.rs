@@ -54,15 +54,15 @@ fn open(folder: &Path) -> Arc<FetchedCatalogue> {
     FetchedCatalogue::open(&config, folder).unwrap()
 }
 
-/// What a process has fetched at some second, as another finds it.
-fn kept(folder: &Path, fetched_at: u64) -> String {
+/// The file after a fetch at that second.
+fn write_fetched(folder: &Path, fetched_at: u64) -> String {
     let now = UNIX_EPOCH + Duration::from_secs(fetched_at);
-    assert_eq!(open(folder).adopt_list(LIST.as_bytes(), now).unwrap(), 3);
+    assert_eq!(open(folder).store_list(LIST.as_bytes(), now).unwrap(), 3);
     fs::read_to_string(folder.join(FILE)).unwrap()
 }
 
 #[test]
-fn rows_that_cannot_be_true_are_left_out() {
+fn impossible_rows_are_left_out() {
     let table = parse_table(LIST.as_bytes()).unwrap();
     let found = |provider: &str, model: &str| table.find_exact(provider, model);
     assert_eq!(found("openai", "gpt-4o"), entry(222_222, None));
@@ -73,7 +73,7 @@ fn rows_that_cannot_be_true_are_left_out() {
 }
 
 #[test]
-fn what_is_no_list_is_refused() {
+fn an_answer_that_is_no_list_is_refused() {
     for none in [
         "",
         "<html>",
@@ -89,56 +89,49 @@ fn what_is_no_list_is_refused() {
 }
 
 #[test]
-fn newer_rows_come_before_those_of_the_binary() {
+fn fetched_rows_replace_the_built_in_ones() {
     let newer = parse_table(LIST.as_bytes()).unwrap();
     let found = |provider, model| look_up_window(&newer, provider, model);
     let shipped = |provider, model| look_up_window(built_in_table(), provider, model);
     assert_eq!(found("openai", "gpt-4o").unwrap().tokens, 222_222);
     let dated = found("openai", "gpt-4o-2031-01-01");
     assert_eq!(dated.unwrap().tokens, 222_222);
-    // A longer name of the binary's is nearer than a shorter one of the list.
-    assert_eq!(
-        found("openai", "gpt-4o-mini"),
-        shipped("openai", "gpt-4o-mini")
-    );
-    assert_eq!(found("openai", "gpt-4"), shipped("openai", "gpt-4"));
+    // A longer built-in name goes before a shorter one of the list.
+    for model in ["gpt-4o-mini", "gpt-4"] {
+        assert_eq!(found("openai", model), shipped("openai", model));
+    }
     assert_eq!(found("mine", "M").unwrap().tokens, 5_000);
     assert_eq!(found("other", "m"), None);
     assert_eq!(found("openai", "m"), None);
 }
 
 #[test]
-fn what_was_fetched_is_there_after_a_restart() {
+fn the_fetched_catalogue_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let text = kept(&data, 500);
+    let text = write_fetched(&data, 500);
     assert!(!text.contains("key=k"), "the address may hold a key");
     let again = open(&data);
-    assert_eq!(
-        *again.table().unwrap(),
-        parse_table(LIST.as_bytes()).unwrap()
-    );
-    let at = |second| {
-        let now = UNIX_EPOCH + Duration::from_secs(second);
-        again.time_until_stale(now)
-    };
-    assert_eq!(at(500), Duration::from_secs(1_000));
-    assert_eq!(at(1_400), Duration::from_secs(100));
-    assert_eq!(at(1_500), Duration::ZERO);
-    assert_eq!(at(499), Duration::ZERO, "fetched in the future");
+    let expected = parse_table(LIST.as_bytes()).unwrap();
+    assert_eq!(*again.table().unwrap(), expected);
+    let fresh_at = |second| again.time_until_stale(UNIX_EPOCH + Duration::from_secs(second));
+    assert_eq!(fresh_at(500), Duration::from_secs(1_000));
+    assert_eq!(fresh_at(1_400), Duration::from_secs(100));
+    assert_eq!(fresh_at(1_500), Duration::ZERO);
+    assert_eq!(fresh_at(499), Duration::ZERO, "fetched in the future");
     let files = fs::read_dir(&data).unwrap().count();
-    assert_eq!(files, 1, "nothing is left behind");
+    assert_eq!(files, 1, "no temporary file is left");
 }
 
 #[test]
-fn a_damaged_or_foreign_copy_is_passed_over() {
+fn a_damaged_or_foreign_file_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
-    let sound = kept(folder.path(), 500);
+    let sound = write_fetched(folder.path(), 500);
     let path = folder.path().join(FILE);
     let check = |text: &str, problem: Option<&str>| {
         fs::write(&path, text).unwrap();
         let fetched = open(folder.path());
-        assert_eq!(fetched.read_copy().err(), problem, "{text}");
+        assert_eq!(fetched.read_file().err(), problem, "{text}");
         assert_eq!(fetched.table().is_none(), problem.is_some(), "{text}");
     };
     check(&sound, None);
@@ -154,12 +147,12 @@ fn a_damaged_or_foreign_copy_is_passed_over() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     let unreadable = open(folder.path());
-    assert_eq!(unreadable.read_copy().err(), Some("it cannot be read"));
+    assert_eq!(unreadable.read_file().err(), Some("it cannot be read"));
 }
 
 #[test]
-fn without_an_address_nothing_is_read() {
+fn without_an_address_the_file_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
-    kept(folder.path(), to_unix_seconds(std::time::SystemTime::now()));
+    write_fetched(folder.path(), to_unix_seconds(std::time::SystemTime::now()));
     assert!(FetchedCatalogue::open(&config(None), folder.path()).is_none());
 }
