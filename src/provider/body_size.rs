@@ -20,9 +20,8 @@ fn largest_window(config: &Config) -> u32 {
     let configured = names.list_configured_names().into_iter();
     let deployments = configured.flat_map(|(name, provider)| {
         let name = names.resolve_aliases(name, None);
-        names
-            .resolve_deployments(&name, provider)
-            .unwrap_or_default()
+        let found = names.resolve_deployments(&name, provider);
+        found.unwrap_or_default()
     });
     let known = deployments.filter_map(|deployment| {
         let served = &deployment.served_model;
@@ -33,9 +32,7 @@ fn largest_window(config: &Config) -> u32 {
         })
     });
     // Patterns spell out no name, but may have a window.
-    let of_patterns = config
-        .models
-        .values()
-        .filter_map(|model| model.context_length);
+    let models = config.models.values();
+    let of_patterns = models.filter_map(|model| model.context_length);
     known.chain(of_patterns).max().unwrap_or(0)
 }

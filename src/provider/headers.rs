@@ -100,14 +100,12 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 /// Headers that `Connection` names are hop-by-hop too. `Authorization` and `Content-Type` are named
 /// there only by mistake, and are forwarded: no request works without them.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
-    headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .filter(|name| *name != AUTHORIZATION && *name != http::header::CONTENT_TYPE)
-        .collect()
+    let values = headers.get_all(CONNECTION).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    let names = values.flat_map(|value| value.split(','));
+    let mut names: Vec<HeaderName> = names.filter_map(|name| name.trim().parse().ok()).collect();
+    names.retain(|name| *name != AUTHORIZATION && *name != http::header::CONTENT_TYPE);
+    names
 }
 
 #[cfg(test)]

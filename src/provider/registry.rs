@@ -117,9 +117,8 @@ impl Registry {
         chosen: Option<&str>,
     ) -> Result<ModelCandidates, ModelNameError> {
         let choice = self.look_up_candidates(model, chosen)?;
-        choice
-            .targets()
-            .for_each(|target| self.warn_unknown_window(target));
+        let targets = choice.targets();
+        targets.for_each(|target| self.warn_unknown_window(target));
         Ok(choice)
     }
 
@@ -140,9 +139,8 @@ impl Registry {
             None => self.names.resolve_deployments(&name, chosen)?,
         };
         let (mut taken, mut lent) = (HashSet::new(), None);
-        let fallbacks = deployments
-            .first()
-            .map(|first| first.settings.fallback.clone());
+        let first = deployments.first();
+        let fallbacks = first.map(|first| first.settings.fallback.clone());
         let fallbacks = fallbacks.into_iter().flatten().filter_map(|name| {
             // The configuration check refuses a fallback that no provider serves.
             let name = self.names.resolve_aliases(&name, None);
@@ -240,10 +238,8 @@ impl Registry {
 
     /// Asks every remote provider for its list of models now.
     pub async fn ask_for_lists(&self) -> Vec<ModelListResult> {
-        let remote = self
-            .providers
-            .values()
-            .filter(|provider| provider.is_remote());
+        let providers = self.providers.values();
+        let remote = providers.filter(|provider| provider.is_remote());
         let asked = remote.map(|provider| async {
             let listed = self.listed.ask_provider(provider, self.client_keys).await;
             (Arc::clone(&provider.name), listed)

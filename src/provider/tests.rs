@@ -45,14 +45,14 @@ fn config(default: Option<&str>) -> Config {
         config.providers.insert(name.to_owned(), provider);
     }
     config.default_provider = default.map(str::to_owned);
-    tell(&mut config, "org/told", |told| {
-        told.provider = Some("local".to_owned());
-        told.context_length = Some(4_096);
+    configure(&mut config, "org/told", |settings| {
+        settings.provider = Some("local".to_owned());
+        settings.context_length = Some(4_096);
     });
     config
 }
 
-fn tell(config: &mut Config, name: &str, set: impl FnOnce(&mut ModelConfig)) {
+fn configure(config: &mut Config, name: &str, set: impl FnOnce(&mut ModelConfig)) {
     set(config.models.entry(name.to_owned()).or_default());
 }
 
@@ -72,7 +72,7 @@ fn registry(default: Option<&str>) -> Registry {
     Registry::new(&config(default)).unwrap()
 }
 
-/// Who is tried for a model, in order.
+/// The candidates for a model, in order.
 fn order(registry: &Registry, model: &str, chosen: Option<&str>, seed: u64) -> Vec<String> {
     let choice = registry.choose_candidates(model, chosen).unwrap();
     choice.order_by_seed(seed).iter().map(Target::id).collect()
@@ -110,7 +110,7 @@ fn a_model_finds_its_provider() {
 }
 
 #[test]
-fn a_window_comes_from_config_then_catalogue_then_a_name_then_nowhere() {
+fn a_window_comes_from_settings_then_catalogue_then_name() {
     let registry = registry(None);
     let window = |model: &str| {
         let window = registry.resolve_target(model, None).unwrap().window;
@@ -141,7 +141,7 @@ fn a_window_comes_from_config_then_catalogue_then_a_name_then_nowhere() {
 }
 
 #[test]
-fn who_gets_what_names_no_model() {
+fn a_request_without_a_model_goes_to_the_default_provider() {
     assert!(matches!(
         registry(None).find_default_provider(),
         Err(ModelNameError::Model { .. })
@@ -195,18 +195,18 @@ fn an_alias_stands_for_a_model() {
 }
 
 #[test]
-fn a_name_for_everything_ends_where_it_leads() {
+fn an_alias_for_every_name_is_followed_once() {
     let mut config = config(Some("openai"));
     alias(&mut config, "*", "local/one");
     let registry = Registry::new(&config).unwrap();
     assert_eq!(order(&registry, "gpt-4o", None, 0), ["local/one"]);
     assert_eq!(order(&registry, "local/one", None, 0), ["local/one"]);
-    // A path without a model is no model's.
+    // The alias does not match a missing model.
     assert_eq!(registry.resolve_target("", None).unwrap().id(), "openai/");
 }
 
 #[test]
-fn aliases_that_never_end_come_to_an_end() {
+fn circular_aliases_are_bounded() {
     let mut config = config(Some("openai"));
     alias(&mut config, "a", "b");
     alias(&mut config, "b", "a");
@@ -226,11 +226,13 @@ fn settings_are_found_by_name_and_then_by_pattern() {
         ("gpt-5", 40_000),
         ("*", 5_000),
     ] {
-        tell(&mut config, name, |told| told.context_length = Some(tokens));
+        configure(&mut config, name, |settings| {
+            settings.context_length = Some(tokens)
+        });
     }
-    tell(&mut config, "mistral-*", |told| {
-        told.provider = Some("local".to_owned());
-        told.context_length = Some(50_000);
+    configure(&mut config, "mistral-*", |settings| {
+        settings.provider = Some("local".to_owned());
+        settings.context_length = Some(50_000);
     });
     let registry = Registry::new(&config).unwrap();
     let check = |model: &str, id: &str, tokens: u32| {
@@ -247,37 +249,37 @@ fn settings_are_found_by_name_and_then_by_pattern() {
     check("local/llama", "local/llama", 5_000);
     check("mistral-small", "local/mistral-small", 50_000);
     check("org/told", "local/org/told", 4_096);
-    // What is told of another provider's model of that name is not told of this one.
+    // Settings of another provider's model of that name do not apply.
     check("openai/mistral-small", "openai/mistral-small", 5_000);
     check("openai/org/told", "openai/org/told", 5_000);
 }
 
 #[test]
-fn a_model_has_places_and_fallbacks_and_nobody_comes_twice() {
+fn deployments_come_before_fallbacks_and_none_twice() {
     let mut config = config(None);
     alias(&mut config, "fast", "openai/gpt-4o-mini");
-    tell(&mut config, "balanced", |told| {
-        told.deployments = deployments(&[("openai/gpt-4o", 1), ("local/a", 1), ("gpt-4o", 5)]);
-        told.fallback = ["fast", "spread", "local/a", "nobody/here", "local/last"]
+    configure(&mut config, "balanced", |settings| {
+        settings.deployments = deployments(&[("openai/gpt-4o", 1), ("local/a", 1), ("gpt-4o", 5)]);
+        settings.fallback = ["fast", "spread", "local/a", "nobody/here", "local/last"]
             .map(str::to_owned)
             .into();
-        told.critical_max_tokens = Some(7);
+        settings.critical_max_tokens = Some(7);
     });
-    tell(&mut config, "spread", |told| {
-        told.deployments = deployments(&[("local/b", 1), ("local/c", 1), ("local/a", 1)]);
-        told.fallback = vec!["local/never".to_owned()];
+    configure(&mut config, "spread", |settings| {
+        settings.deployments = deployments(&[("local/b", 1), ("local/c", 1), ("local/a", 1)]);
+        settings.fallback = vec!["local/never".to_owned()];
     });
-    tell(&mut config, "local/a", |told| {
-        told.context_length = Some(9_000);
-        told.fallback = vec!["local/never".to_owned()];
+    configure(&mut config, "local/a", |settings| {
+        settings.context_length = Some(9_000);
+        settings.fallback = vec!["local/never".to_owned()];
     });
     let registry = Registry::new(&config).unwrap();
     for seed in 0..100 {
         let order = order(&registry, "balanced", None, seed);
         let mut parts = [&order[..2], &order[2..3], &order[3..5], &order[5..]].map(<[_]>::to_vec);
         parts.iter_mut().for_each(|part| part.sort());
-        let [places, fast, spread, last] = parts;
-        assert_eq!(places, ["local/a", "openai/gpt-4o"]);
+        let [direct, fast, spread, last] = parts;
+        assert_eq!(direct, ["local/a", "openai/gpt-4o"]);
         assert_eq!(fast, ["openai/gpt-4o-mini"]);
         assert_eq!(spread, ["local/b", "local/c"]);
         assert_eq!(last, ["local/last"]);
@@ -286,14 +288,14 @@ fn a_model_has_places_and_fallbacks_and_nobody_comes_twice() {
     assert!(choice.asked_is_configured);
     let first = &choice.targets().next().unwrap().settings;
     assert_eq!(first.critical_max_tokens, Some(7));
-    let places: HashMap<_, _> = choice
+    let targets: HashMap<_, _> = choice
         .deployments()
         .iter()
         .map(|(t, _)| (t.id(), t))
         .collect();
-    assert_eq!(places["local/a"].window.tokens, 9_000);
-    assert_eq!(places["openai/gpt-4o"].window.tokens, 128_000);
-    // Of the others, only who was chosen.
+    assert_eq!(targets["local/a"].window.tokens, 9_000);
+    assert_eq!(targets["openai/gpt-4o"].window.tokens, 128_000);
+    // Only fallbacks at the chosen provider.
     let chosen = order(&registry, "balanced", Some("openai"), 1);
     assert_eq!(chosen, ["openai/gpt-4o", "openai/gpt-4o-mini"]);
     let chosen = order(&registry, "balanced", Some("simulated"), 1);
@@ -305,21 +307,21 @@ fn a_model_has_places_and_fallbacks_and_nobody_comes_twice() {
 }
 
 #[test]
-fn the_first_by_weight_stands_for_all() {
+fn the_heaviest_deployment_stands_for_a_model() {
     let mut config = config(None);
-    tell(&mut config, "m", |told| {
-        told.deployments = deployments(&[("local/a", 1), ("local/b", 3), ("local/c", 3)]);
+    configure(&mut config, "m", |settings| {
+        settings.deployments = deployments(&[("local/a", 1), ("local/b", 3), ("local/c", 3)]);
     });
     let registry = Registry::new(&config).unwrap();
     assert_eq!(registry.resolve_target("m", None).unwrap().id(), "local/b");
 }
 
 #[test]
-fn a_place_of_a_model_is_still_a_model_of_its_own() {
+fn a_deployment_is_also_a_model_by_its_full_name() {
     let mut config = config(None);
-    tell(&mut config, "gpt-4o", |told| {
-        told.deployments = deployments(&[("openai/gpt-4o", 1), ("local/gpt-4o", 1)]);
-        told.fallback = vec!["local/last".to_owned()];
+    configure(&mut config, "gpt-4o", |settings| {
+        settings.deployments = deployments(&[("openai/gpt-4o", 1), ("local/gpt-4o", 1)]);
+        settings.fallback = vec!["local/last".to_owned()];
     });
     let registry = Registry::new(&config).unwrap();
     assert_eq!(order(&registry, "gpt-4o", None, 0).len(), 3);
@@ -330,12 +332,12 @@ fn a_place_of_a_model_is_still_a_model_of_its_own() {
 }
 
 #[test]
-fn a_larger_model_is_one_that_holds_more() {
+fn a_larger_model_has_a_larger_window() {
     let mut config = config(None);
     let mut larger = |name: &str, tokens: u32, to: &str| {
-        tell(&mut config, name, |told| {
-            told.context_length = Some(tokens);
-            told.larger = Some(to.to_owned());
+        configure(&mut config, name, |settings| {
+            settings.context_length = Some(tokens);
+            settings.larger = Some(to.to_owned());
         });
     };
     larger("local/small", 8_000, "openai/gpt-4o");
@@ -371,8 +373,8 @@ fn credentials_of_a_client_are_for_one_provider_only() {
     config
         .providers
         .insert("free".to_owned(), provider("http://127.0.0.1:7/v1", &[]));
-    tell(&mut config, "openai/m", |told| {
-        told.fallback = ["local/m", "twin/m", "free/m"].map(str::to_owned).into();
+    configure(&mut config, "openai/m", |settings| {
+        settings.fallback = ["local/m", "twin/m", "free/m"].map(str::to_owned).into();
     });
     let registry = Registry::new(&config).unwrap();
     let found = order(&registry, "openai/m", None, 0);
@@ -382,8 +384,8 @@ fn credentials_of_a_client_are_for_one_provider_only() {
 #[test]
 fn weights_are_shares_of_the_seeds() {
     let mut config = config(None);
-    tell(&mut config, "m", |told| {
-        told.deployments = deployments(&[("local/a", 5), ("local/b", 3), ("local/c", 2)]);
+    configure(&mut config, "m", |settings| {
+        settings.deployments = deployments(&[("local/a", 5), ("local/b", 3), ("local/c", 2)]);
     });
     let registry = Registry::new(&config).unwrap();
     let mut firsts: BTreeMap<String, u32> = BTreeMap::new();
@@ -405,7 +407,7 @@ fn weights_are_shares_of_the_seeds() {
 
 proptest! {
     #[test]
-    fn without_a_place_only_its_own_seeds_move(
+    fn without_a_deployment_only_its_own_seeds_move(
         seed: u64,
         weights in proptest::collection::vec(1u32..=1_000, 2..6),
         gone: prop::sample::Index,
@@ -416,8 +418,8 @@ proptest! {
         let mut fewer = all.clone();
         fewer.remove(gone);
         let mut config = config(None);
-        tell(&mut config, "all", |told| told.deployments = deployments(&all));
-        tell(&mut config, "fewer", |told| told.deployments = deployments(&fewer));
+        configure(&mut config, "all", |settings| settings.deployments = deployments(&all));
+        configure(&mut config, "fewer", |settings| settings.deployments = deployments(&fewer));
         let registry = Registry::new(&config).unwrap();
         let mut before = order(&registry, "all", None, seed);
         prop_assert_eq!(&before, &order(&registry, "all", None, seed));
@@ -431,12 +433,12 @@ fn every_name_that_is_spelt_out_is_offered() {
     let mut config = config(None);
     alias(&mut config, "fast", "openai/gpt-4o-mini");
     alias(&mut config, "router-*", "openai/*");
-    tell(&mut config, "balanced", |told| {
-        told.deployments = deployments(&[("openai/gpt-4o", 1), ("local/a", 1)]);
-        told.larger = Some("openai/gpt-4.1".to_owned());
+    configure(&mut config, "balanced", |settings| {
+        settings.deployments = deployments(&[("openai/gpt-4o", 1), ("local/a", 1)]);
+        settings.larger = Some("openai/gpt-4.1".to_owned());
     });
-    tell(&mut config, "local/a", |told| {
-        told.context_length = Some(9_000)
+    configure(&mut config, "local/a", |settings| {
+        settings.context_length = Some(9_000)
     });
     let registry = Registry::new(&config).unwrap();
     let offered = registry.list_offered_models();
@@ -456,13 +458,13 @@ fn every_name_that_is_spelt_out_is_offered() {
         ids.iter().partition(|id| id.starts_with("simulated/"));
     assert_eq!(others, expected);
     assert!(simulated.len() >= 3, "{simulated:?}");
-    // What fits into the smallest fits everywhere.
+    // The deployment with the smallest window.
     assert_eq!(offered[0].target.id(), "local/a");
     assert!(offered[0].is_configured && offered[1].is_configured && !offered[2].is_configured);
 }
 
 #[test]
-fn a_model_is_found_where_something_is_known_of_it() {
+fn an_unknown_model_is_not_offered() {
     let mut config = config(Some("local"));
     alias(&mut config, "router-*", "local/*");
     let registry = Registry::new(&config).unwrap();

@@ -18,36 +18,14 @@ const MAX_DEPTH: u8 = 12;
 /// JSON inside texts.
 const MAX_QUOTED: u8 = 3;
 
-/// Fields that hold codes.
-const CODE_FIELDS: &[&str] = &[
-    "code",
-    "type",
-    "error_type",
-    "error_code",
-    "status",
-    "reason",
-    "__type",
-];
-/// Fields that hold sentences or inner errors.
-const TEXT_FIELDS: &[&str] = &[
-    "error",
-    "errors",
-    "message",
-    "msg",
-    "detail",
-    "details",
-    "error_message",
-    "error_description",
-    "error_msg",
-    "errormessage",
-    "status_msg",
-    "base_resp",
-    "innererror",
-    "inner_error",
-    "cause",
-];
+/// Names of fields that hold codes, separated by spaces.
+const CODE_FIELDS: &str = "code type error_type error_code status reason __type";
+/// The same of fields that hold sentences or inner errors.
+const TEXT_FIELDS: &str = "error errors message msg detail details \
+    error_message error_description error_msg errormessage \
+    status_msg base_resp innererror inner_error cause";
 /// The same, but only inside an error: elsewhere these names may belong to the request.
-const INNER_FIELDS: &[&str] = &["metadata", "raw", "previous_errors"];
+const INNER_FIELDS: &str = "metadata raw previous_errors";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ErrorTextKind {
@@ -177,7 +155,10 @@ impl Node<'_> {
         name: &str,
         map: &mut A,
     ) -> Result<(), A::Error> {
-        let is_one_of = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let is_one_of = |names: &str| {
+            let mut names = names.split(' ');
+            names.any(|known| known.eq_ignore_ascii_case(name))
+        };
         let body = self.location == ErrorLocation::Body;
         let skipped = match self.location {
             ErrorLocation::Code => true,

@@ -69,9 +69,8 @@ impl Registry {
         let found = self.offer_name(id)?;
         let is_known = found.is_configured || found.target.window.source != WindowSource::Assumed;
         let is_listed = || {
-            self.list_offered_by_all_names()
-                .iter()
-                .any(|model| model.id == id)
+            let all = self.list_offered_by_all_names();
+            all.iter().any(|model| model.id == id)
         };
         (is_known || is_listed()).then_some(found)
     }

@@ -55,10 +55,8 @@ impl Registry {
             self.start_catalogue_refresh();
         }
         self.learnt.set_max_age(config.catalogue.learnt_max_age);
-        let kept: Vec<_> = self
-            .providers()
-            .map(|provider| &provider.endpoint)
-            .collect();
+        let providers = self.providers();
+        let kept: Vec<_> = providers.map(|provider| &provider.endpoint).collect();
         for provider in before.providers() {
             if !kept.contains(&&provider.endpoint) {
                 self.learnt.forget_endpoint(&provider.endpoint);

@@ -117,9 +117,8 @@ fn write_reminder(messages: &[Value], notice: &str) -> String {
     let mut newest = messages.iter().rev();
     let arguments = "/tool_calls/0/function/arguments";
     let call = newest.find_map(|message| message.pointer(arguments)?.as_str());
-    let result = messages
-        .iter()
-        .rfind(|message| message_role(message) == "tool");
+    let mut backwards = messages.iter().rev();
+    let result = backwards.find(|message| message_role(message) == "tool");
     let result = result.map(message_text);
     let line = result.as_deref().and_then(|text| text.lines().next());
     let [first, pointers, detail] = match notice.contains('【') {
@@ -138,10 +137,9 @@ fn write_reminder(messages: &[Value], notice: &str) -> String {
 fn write_summary(messages: &[Value]) -> Option<String> {
     let (last, before) = messages.split_last()?;
     let request = message_text(last);
-    let (_, after) = request.rsplit_once(SUMMARY)?;
-    let (key, _) = after
-        .split_once('"')
-        .filter(|_| message_role(last) == "user")?;
+    let is_user = message_role(last) == "user";
+    let (_, after) = request.rsplit_once(SUMMARY).filter(|_| is_user)?;
+    let (key, _) = after.split_once('"')?;
     let transcript = request.rsplit_once("\n</transcript>");
     let transcript = transcript.and_then(|(start, _)| Some(start.split_once("\n<transcript")?.1));
     let (task, newest) = match transcript {

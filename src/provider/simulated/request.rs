@@ -8,14 +8,7 @@ use serde_json::{Value, json};
 
 use super::find_model;
 
-const ROLES: &[&str] = &[
-    "system",
-    "assistant",
-    "user",
-    "function",
-    "tool",
-    "developer",
-];
+const ROLES: &str = "system, assistant, user, function, tool, developer";
 
 /// Clients branch on `code` and `param`; the message is for people.
 #[derive(Debug)]
@@ -159,9 +152,8 @@ fn check_messages(messages: &Value) -> Result<&[Value], SimulatedRefusal> {
 
 fn check_message(message: &Value, path: &str) -> Result<(), SimulatedRefusal> {
     let role = message_role(message);
-    if !ROLES.contains(&role) {
-        let roles = ROLES.join(", ");
-        let message = format!("Invalid value: '{role}'. Supported values are: {roles}.");
+    if !ROLES.split(", ").any(|known| known == role) {
+        let message = format!("Invalid value: '{role}'. Supported values are: {ROLES}.");
         let param = format!("{path}.role");
         return Err(SimulatedRefusal::for_parameter(param, message));
     }

@@ -82,9 +82,8 @@ fn call_tool(request: &SimulatedRequest<'_>, seed: u64) -> Option<ReplyContent> 
     let (memory_tools, others): (Vec<_>, Vec<_>) = request.tools().partition(is_memory_tool);
     let seed = usize::try_from(seed).unwrap_or(usize::MAX);
     let pick = |tools: &[&'_ Value]| {
-        tools
-            .get(seed % tools.len().max(1))
-            .map(|&tool| tool.clone())
+        let index = seed % tools.len().max(1);
+        tools.get(index).copied().cloned()
     };
     let choice = request.tool_choice();
     let tool = match (choice.as_str(), choice["function"]["name"].as_str()) {

@@ -1,4 +1,4 @@
-//! The provider as its clients meet it.
+//! The simulated provider, through its requests.
 
 use http_body_util::BodyExt as _;
 
@@ -64,15 +64,15 @@ async fn a_completion_has_its_shape_and_is_the_same_again() {
 }
 
 #[tokio::test]
-async fn a_stream_says_the_same_as_a_completion() {
+async fn a_stream_has_the_same_text_as_a_completion() {
     let (_, whole) = ask(json!({})).await;
     let events = events(json!({})).await;
     assert_eq!(events[0]["choices"][0]["delta"]["role"], "assistant");
-    let said: String = events
+    let text: String = events
         .iter()
         .filter_map(|event| event["choices"][0]["delta"]["content"].as_str())
         .collect();
-    assert_eq!(whole["choices"][0]["message"]["content"], said);
+    assert_eq!(whole["choices"][0]["message"]["content"], text);
     assert_eq!(
         events.last().unwrap()["choices"][0]["finish_reason"],
         "stop"
@@ -127,7 +127,7 @@ async fn calls_are_streamed_in_fragments() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_refused_as_openai_does() {
+async fn an_overlong_prompt_is_refused_as_at_openai() {
     let long = json!([{"role": "user", "content": "tide table ".repeat(5_000)}]);
     for (more, expected) in [
         (
@@ -167,8 +167,8 @@ async fn what_does_not_fit_is_refused_as_openai_does() {
 
 #[tokio::test]
 async fn the_start_of_a_grown_conversation_is_cached() {
-    let said = "The rudder of this test is its own. ".repeat(300);
-    let mut messages = vec![json!({"role": "user", "content": said})];
+    let text = "The rudder of this test is its own. ".repeat(300);
+    let mut messages = vec![json!({"role": "user", "content": text})];
     let cached = |body: Value| body["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
     let (_, first) = ask(json!({"messages": messages, "tools": tools()})).await;
     let prompt = first["usage"]["prompt_tokens"].as_u64().unwrap();
@@ -185,7 +185,7 @@ async fn the_start_of_a_grown_conversation_is_cached() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_json_are_refused() {
+async fn invalid_json_is_refused() {
     for body in [
         "",
         "{",
@@ -196,9 +196,9 @@ async fn bodies_that_are_no_json_are_refused() {
         "\\u",
         "\"\\",
     ] {
-        let (status, said) = post(body.as_bytes().to_vec()).await;
+        let (status, text) = post(body.as_bytes().to_vec()).await;
         assert_eq!(status, 400, "{body:?}");
-        assert!(said.contains("could not parse the JSON body"), "{said}");
+        assert!(text.contains("could not parse the JSON body"), "{text}");
     }
     assert_eq!(post(vec![b'['; 100_000]).await.0, 400);
 }

@@ -34,20 +34,9 @@ const CACHED_BLOCKS: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero")
 static CACHE: LazyLock<Mutex<LruCache<u64, ()>>> =
     LazyLock::new(|| Mutex::new(LruCache::new(CACHED_BLOCKS)));
 
-/// Members of a message that reach the model.
-const READ_MEMBERS: &[&str] = &[
-    "role",
-    "content",
-    "name",
-    "tool_calls",
-    "tool_call_id",
-    "function_call",
-    "arguments",
-    "reasoning_content",
-    "refusal",
-    "custom",
-    "input",
-];
+/// Members of a message that reach the model, separated by spaces.
+const READ_MEMBERS: &str = "role content name tool_calls tool_call_id function_call \
+    arguments reasoning_content refusal custom input";
 
 /// The prompt, counted and hashed in one pass: schemas first, then messages, as a prefix cache sees them.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +99,7 @@ impl SimulatedPrompt {
                 _ => {
                     let read = fields
                         .iter()
-                        .filter(|(key, _)| READ_MEMBERS.contains(&key.as_str()));
+                        .filter(|(key, _)| READ_MEMBERS.split(' ').any(|name| name == *key));
                     read.for_each(|(_, member)| self.add_value(member));
                 }
             },
@@ -165,13 +154,10 @@ impl<'a> Iterator for TokenPieces<'a> {
         use CharacterClass::{Digit, ForeignLetter, Ideograph, Letter, Mark, Space};
         let mut class = classify_character(self.0.chars().next()?);
         // One space belongs to the word or mark after it.
-        if let Some(next) = self
-            .0
-            .strip_prefix(' ')
-            .and_then(|rest| rest.chars().next())
-            && let after @ (Letter | ForeignLetter | Mark) = classify_character(next)
-        {
-            class = after;
+        let after_space = self.0.strip_prefix(' ');
+        let next = after_space.and_then(|rest| rest.chars().next());
+        if let Some(next @ (Letter | ForeignLetter | Mark)) = next.map(classify_character) {
+            class = next;
         }
         let longest = match class {
             Letter => 6,
