@@ -81,7 +81,7 @@ async fn proxy_of(up: &ScriptedProvider) -> RunningProxy {
 }
 
 #[tokio::test]
-async fn the_plain_body_goes_on() {
+async fn a_compressed_request_is_sent_on_decompressed() {
     let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     let mut count = 0;
@@ -109,7 +109,7 @@ async fn the_plain_body_goes_on() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_unpacked_says_why() {
+async fn a_body_that_cannot_be_decompressed_is_refused_with_its_reason() {
     let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     for client in [proxy.client(), proxy.client_h2()] {
@@ -143,7 +143,7 @@ async fn what_cannot_be_unpacked_says_why() {
 }
 
 #[tokio::test]
-async fn bombs_are_refused_and_leave_nothing_behind() {
+async fn decompression_bombs_are_refused_and_free_their_bytes() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -193,7 +193,7 @@ async fn bombs_are_refused_and_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn what_came_packed_takes_no_room_beside_what_comes_out() {
+async fn compressed_bytes_are_not_counted_beside_the_decompressed() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -230,7 +230,7 @@ async fn what_came_packed_takes_no_room_beside_what_comes_out() {
 }
 
 #[tokio::test]
-async fn the_size_that_counts_is_the_one_that_comes_out() {
+async fn the_size_limit_is_of_the_decompressed_body() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -256,7 +256,7 @@ async fn the_size_that_counts_is_the_one_that_comes_out() {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_first_is_told_to_go_on() {
+async fn expect_continue_is_answered() {
     let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     up.script_next([answer("200 OK", "", COMPLETION)]);
@@ -281,7 +281,7 @@ async fn a_client_that_asks_first_is_told_to_go_on() {
 }
 
 #[tokio::test]
-async fn other_paths_keep_their_encoding() {
+async fn unguarded_paths_keep_their_content_encoding() {
     let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     up.script_next([answer("200 OK", "", "{}")]);

@@ -48,7 +48,7 @@ async fn many(proxy: &RunningProxy, what: fn(usize) -> &'static str) -> HashMap<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_announces_keep_alive_and_closes_costs_no_request() {
+async fn a_provider_that_closes_kept_connections_costs_no_request() {
     let up = ScriptedProvider::start_answering(|_| {
         vec![answer("200 OK", "", COMPLETION), ProviderStep::Close]
     })
@@ -62,7 +62,7 @@ async fn who_announces_keep_alive_and_closes_costs_no_request() {
 /// Every other request is read and gets no answer: it may be sent again only where the connection
 /// had brought an answer before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_was_read_on_a_new_connection_is_never_sent_again() {
+async fn a_request_on_a_new_connection_is_never_resent() {
     let dies = |seen: &ReceivedRequest| String::from_utf8_lossy(&seen.body).contains("dies");
     let up = ScriptedProvider::start_answering(move |seen| match dies(seen) {
         true => vec![ProviderStep::Close],
@@ -97,7 +97,7 @@ async fn what_was_read_on_a_new_connection_is_never_sent_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_stops_in_the_middle_is_told_as_a_timeout() {
+async fn an_answer_that_stalls_is_reported_as_a_timeout() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -136,7 +136,7 @@ async fn over_tls(listener: &TcpListener) -> RunningProxy {
 }
 
 #[tokio::test]
-async fn a_connection_that_never_stands_is_told_as_a_timeout() {
+async fn a_connection_that_is_never_established_is_reported_as_a_timeout() {
     // The kernel takes the connection, and nobody answers the handshake.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = over_tls(&silent).await;
@@ -147,7 +147,7 @@ async fn a_connection_that_never_stands_is_told_as_a_timeout() {
 }
 
 #[tokio::test]
-async fn who_speaks_no_tls_could_not_be_reached() {
+async fn a_provider_without_tls_is_unreachable() {
     let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = over_tls(&plain).await;
     let mut tasks = JoinSet::new();

@@ -56,7 +56,7 @@ async fn a_providers_errors_pass_with_status_body_and_headers() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_a_502() {
+async fn an_invalid_http_answer_is_a_502() {
     let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     for (steps, code) in [
@@ -105,7 +105,7 @@ async fn what_is_no_answer_is_a_502() {
 }
 
 #[tokio::test]
-async fn a_length_beside_a_transfer_coding_is_not_passed_on() {
+async fn a_content_length_beside_a_transfer_encoding_is_dropped() {
     let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 3\r\n\
@@ -125,7 +125,7 @@ async fn a_length_beside_a_transfer_coding_is_not_passed_on() {
 }
 
 #[tokio::test]
-async fn a_provider_that_leaves_http_unasked_gave_no_answer() {
+async fn an_unasked_protocol_switch_is_a_502() {
     let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     for path in ["/v1/chat/completions", "/v1/realtime"] {
@@ -155,7 +155,7 @@ async fn an_answer_may_begin_with_a_byte_order_mark() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_stays_in_flight() {
+async fn an_unread_answer_stays_counted_as_in_flight() {
     const ROOM: usize = 24 << 20;
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
@@ -190,7 +190,7 @@ async fn an_answer_that_nobody_reads_stays_in_flight() {
 }
 
 #[tokio::test]
-async fn a_provider_is_waited_for_between_two_bytes_only() {
+async fn the_idle_timeout_counts_between_two_bytes() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -214,7 +214,7 @@ async fn a_provider_is_waited_for_between_two_bytes_only() {
 }
 
 #[tokio::test]
-async fn half_a_stream_ends_with_an_error_and_abnormally() {
+async fn a_cut_stream_ends_with_an_error_event_and_abnormally() {
     let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     for client in [proxy.client(), proxy.client_h2()] {
@@ -272,7 +272,7 @@ async fn a_pooled_connection_that_dies_is_replaced_once() {
 }
 
 #[tokio::test]
-async fn a_fresh_connection_that_dies_is_not_tried_again() {
+async fn a_fresh_connection_that_dies_is_not_retried() {
     let up = ScriptedProvider::start().await;
     let proxy = proxy_of(&up).await;
     up.script_next([ProviderStep::Close]);
@@ -336,7 +336,7 @@ async fn bodies_are_read_within_limits() {
 }
 
 #[tokio::test]
-async fn who_writes_before_reading_gets_the_refusal_and_no_reset() {
+async fn a_client_that_writes_first_gets_the_refusal_and_no_reset() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -443,7 +443,7 @@ async fn heads_are_bounded_in_size_and_time() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_outlives_the_time_for_a_head() {
+async fn an_idle_connection_outlives_the_head_timeout() {
     let proxy = ProxyBuilder::new().set(limit_heads).start().await;
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     let head = b"HEAD /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";

@@ -204,7 +204,7 @@ async fn a_model_in_a_form_finds_its_provider_however_the_form_comes() {
 }
 
 #[tokio::test]
-async fn a_form_whose_model_is_not_near_its_beginning_goes_on_as_it_came() {
+async fn a_form_with_its_model_far_in_is_forwarded_unchanged() {
     let (up, default, proxy) = two().await;
     let client = proxy.client();
     let late = form(&[("file", "", &[b'x'; 70_000]), ("model", "", b"up/whisper")]);
@@ -218,7 +218,7 @@ async fn a_form_whose_model_is_not_near_its_beginning_goes_on_as_it_came() {
 }
 
 #[tokio::test]
-async fn a_large_upload_takes_no_room() {
+async fn a_large_upload_is_not_buffered() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -291,7 +291,7 @@ async fn an_upload_waits_for_a_provider_that_does_not_read() {
 }
 
 #[tokio::test]
-async fn answers_come_back_as_they_are() {
+async fn answers_of_forwarded_paths_are_unchanged() {
     let (up, _default, proxy) = two().await;
     let client = proxy.client();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -401,7 +401,7 @@ async fn trailers_of_a_request_go_no_further() {
 }
 
 #[tokio::test]
-async fn a_compressed_body_goes_on_as_it_came() {
+async fn a_compressed_body_is_forwarded_unchanged() {
     let (_up, default, proxy) = two().await;
     let client = proxy.client();
     let body = b"\x1f\x8bnot looked at".to_vec();
@@ -417,7 +417,7 @@ async fn a_compressed_body_goes_on_as_it_came() {
 }
 
 #[tokio::test]
-async fn a_key_for_some_models_opens_those_alone_on_every_path() {
+async fn a_key_for_some_models_is_limited_on_every_path() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -528,7 +528,7 @@ async fn a_key_for_some_models_opens_those_alone_on_every_path() {
 }
 
 #[tokio::test]
-async fn a_name_of_any_length_is_not_kept() {
+async fn an_overlong_model_name_is_refused() {
     let (_, one, proxy) = two().await;
     let client = proxy.client();
     let name = "m".repeat(1_025);

@@ -22,7 +22,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn bodies_are_valid_for_whom_they_are_made(case in any_conversation(40)) {
+    fn generated_bodies_are_valid_for_their_profiles(case in any_conversation(40)) {
         for profile in profile::PROFILES {
             if case.recipe.strict || profile.name == "openai" {
                 prop_assert_eq!(find_violations(&case.body(), profile), vec![], "{}", profile.name);
@@ -43,7 +43,7 @@ proptest! {
     }
 
     #[test]
-    fn a_spelling_changes_no_meaning(case in any_conversation(12)) {
+    fn another_json_spelling_keeps_the_meaning(case in any_conversation(12)) {
         let plain = Recipe { spelling: JsonSpelling::PLAIN, ..case.recipe };
         let plain = Session::from_units(case.seed, plain, &case.units).whole();
         let (spelt, plain) = (parse::parse_value(&case.body()).unwrap(), parse::parse_value(&plain).unwrap());
@@ -74,7 +74,7 @@ fn the_same_seed_gives_the_same_bytes_everywhere() {
 }
 
 #[test]
-fn bodies_have_the_size_that_was_asked_for() {
+fn generated_bodies_have_the_requested_size() {
     for bytes in [1_000, 10_000, 100_000, 1_000_000] {
         for heavy in [false, true] {
             let body = generate::body_for_measuring(bytes, heavy);
@@ -101,7 +101,7 @@ fn bodies_have_the_size_that_was_asked_for() {
 }
 
 #[test]
-fn the_figures_are_those_of_recorded_sessions() {
+fn generated_sessions_have_the_figures_of_recorded_ones() {
     let (mut results, mut steps) = (Vec::new(), Vec::new());
     let (mut arguments, mut system, mut all) = (0, 0, 0);
     for seed in 0..60 {
@@ -165,7 +165,7 @@ fn chars(content: &Value) -> usize {
 }
 
 #[test]
-fn what_is_rare_does_occur() {
+fn rare_shapes_are_generated() {
     let mut seen = String::new();
     for seed in 0..12 {
         for &shape in SHAPES {
@@ -208,7 +208,7 @@ fn what_is_rare_does_occur() {
 }
 
 #[test]
-fn all_spellings_are_met() {
+fn every_json_spelling_is_generated() {
     let mut random = generate::Random::new(1);
     let all: Vec<JsonSpelling> = (0..200).map(|_| JsonSpelling::any(&mut random)).collect();
     for space in [

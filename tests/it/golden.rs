@@ -20,7 +20,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn golden_requests() {
+fn golden_requests_are_guarded_as_recorded() {
     let settings = GuardConfig::default();
     let mut names: Vec<String> = fs::read_dir(folder())
         .unwrap()

@@ -43,7 +43,7 @@ proptest! {
     }
 
     #[test]
-    fn every_plan_keeps_the_invariants_whatever_answer_is_asked_for(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..]), asked in any_answer_share()) {
+    fn every_plan_keeps_the_invariants_for_any_answer_cap(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..]), asked in any_answer_share()) {
         let asked = (f64::from(window) * asked) as u32;
         let body = case.session.asking_for(asked).whole();
         for profile in profiles_of(&case) {
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn growing_changes_the_prefix_only_at_cuts_whatever_answer_is_asked_for(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>(), asked in any_answer_share()) {
+    fn growing_changes_the_prefix_only_at_cuts_for_any_answer_cap(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>(), asked in any_answer_share()) {
         let profiles = profiles_of(&case);
         let profile = profiles[profile.index(profiles.len())];
         let asked = (f64::from(window) * asked) as u32;
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn every_line_of_defence_keeps_the_prefix_but_for_cuts(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
+    fn every_line_of_defence_changes_the_prefix_only_at_cuts(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
         CHAT.grow(&case.session, window, profiles[profile.index(profiles.len())], &any_settings(seed), Some(seed));
     }
@@ -93,7 +93,7 @@ fn long_sessions_are_cut_seldom() {
 }
 
 #[test]
-fn a_system_message_that_comes_and_goes_moves_no_cut() {
+fn a_changing_system_message_moves_no_cut() {
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     let turns: Vec<_> = (0..60)
@@ -131,7 +131,7 @@ fn a_system_message_that_comes_and_goes_moves_no_cut() {
 }
 
 #[test]
-fn two_thousand_messages() {
+fn two_thousand_messages_are_guarded_fast() {
     for shape in [Shape::Agent, Shape::Chat, Shape::Mixed] {
         let session = Session::new(3, Recipe::new(shape), ConversationSize::Messages(2_000));
         for window in [8_192, 128_000] {
@@ -177,7 +177,7 @@ fn wide_step(calls: usize, result: &str) -> Vec<u8> {
 
 /// Looking each result up among all calls of its step took minutes here.
 #[test]
-fn a_step_of_very_many_calls_is_guarded_in_no_time() {
+fn a_step_of_very_many_calls_is_guarded_fast() {
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), 32_000, &settings);
     let body = index_conversation(&wide_step(30_000, &"word ".repeat(60)));
@@ -194,7 +194,7 @@ fn a_step_of_very_many_calls_is_guarded_in_no_time() {
 }
 
 #[test]
-fn the_name_of_a_tool_is_shown_up_to_a_bound() {
+fn tool_names_in_placeholders_are_bounded() {
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), 4_096, &settings);
     let name = "n".repeat(1_000_000);
@@ -246,7 +246,7 @@ fn a_result_whose_ends_are_denser_than_its_middle_is_cut_once() {
 }
 
 #[test]
-fn what_stands_beside_a_cut_text_still_counts() {
+fn content_beside_a_cut_text_is_still_counted() {
     let other = format!(
         r#"{{"type":"refusal","refusal":"{}"}}"#,
         "no ".repeat(1_000)
@@ -273,7 +273,7 @@ fn of(messages: &[serde_json::Value]) -> Conversation {
 }
 
 #[test]
-fn a_reminder_behind_the_newest_question_does_not_push_it_out() {
+fn a_reminder_after_the_newest_question_does_not_displace_it() {
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), 4_096, &settings);
     let filler = "why is that so? ".repeat(300);
@@ -306,7 +306,7 @@ fn a_reminder_behind_the_newest_question_does_not_push_it_out() {
 }
 
 #[test]
-fn more_tokens_than_can_be_counted_are_as_many_as_can() {
+fn token_counts_saturate() {
     let mut settings = settings();
     settings.chars_per_token = 1e-7;
     let policy = make_policy(find_profile("openai").unwrap(), 4_096, &settings);
@@ -363,7 +363,7 @@ fn a_recorded_cut_stays_where_calibration_would_move_it() {
 }
 
 #[test]
-fn a_cut_for_a_small_window_does_not_bind_in_a_large_one() {
+fn a_cut_for_a_small_window_is_undone_in_a_large_one() {
     let settings = settings();
     let profile = find_profile("openai").unwrap();
     let conversation = long_chat();
@@ -400,7 +400,7 @@ fn worked(steps: usize) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn a_question_that_comes_late_does_not_undo_the_fold() {
+fn a_late_question_keeps_the_fold() {
     let settings = settings();
     for profile in ["openai", "anthropic"] {
         let policy = make_policy(find_profile(profile).unwrap(), 8_192, &settings);
@@ -427,7 +427,7 @@ fn a_question_that_comes_late_does_not_undo_the_fold() {
 }
 
 #[test]
-fn what_lies_at_a_boundary_of_the_rounding_moves_no_cut() {
+fn a_size_at_a_rounding_boundary_moves_no_cut() {
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     // The fixed part crosses a sixteenth of the window back and forth.

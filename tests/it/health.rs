@@ -36,7 +36,7 @@ fn asks(model: &str, stream: bool) -> String {
 }
 
 #[tokio::test]
-async fn without_a_count_of_the_prompt_the_level_is_unknown() {
+async fn without_prompt_tokens_the_level_is_unknown() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     for usage in [
@@ -59,7 +59,7 @@ async fn without_a_count_of_the_prompt_the_level_is_unknown() {
 /// A stream's headers tell of the answer before: its limit and its share, whatever model is asked
 /// now.
 #[tokio::test]
-async fn the_share_of_the_window_is_that_of_the_window_shown() {
+async fn utilisation_is_of_the_window_in_the_header() {
     let up = ScriptedProvider::start().await;
     let window = |tokens| ModelConfig {
         context_length: Some(tokens),

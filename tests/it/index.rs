@@ -76,7 +76,7 @@ proptest! {
 
     /// A digest is the same exactly where role, text, media, ids, names and arguments are.
     #[test]
-    fn a_digest_tells_what_was_said(case in any_conversation(12)) {
+    fn equal_digests_mean_equal_content(case in any_conversation(12)) {
         let body = case.body();
         let value = parse::parse_value(&body).unwrap();
         // Lone surrogates are one character to the parser of the test.
@@ -104,14 +104,14 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_body_is_no_json(case in any_conversation(8), at in any::<prop::sample::Index>()) {
+    fn a_cut_body_is_invalid_json(case in any_conversation(8), at in any::<prop::sample::Index>()) {
         let body = case.body();
         let cut = &body[..at.index(body.len())];
         prop_assert!(matches!(index_conversation(cut), Err(IndexError::NotJson(_))));
     }
 
     #[test]
-    fn soup_never_panics(body in "[\\[\\]{}\",:\\\\u0dDmessages roltn1e.-]{0,200}") {
+    fn json_like_bytes_never_panic(body in "[\\[\\]{}\",:\\\\u0dDmessages roltn1e.-]{0,200}") {
         damaged(body.as_bytes());
     }
 }
@@ -181,7 +181,7 @@ fn essence(message: &Value) -> String {
 }
 
 #[test]
-fn only_what_is_said_changes_a_digest() {
+fn only_content_changes_a_digest() {
     let body = |message: &str| format!(r#"{{"messages":[{message}]}}"#);
     let one = |message: &str| digests(body(message).as_bytes())[0];
     let plain = one(r#"{"role":"tool","tool_call_id":"c","content":"a b"}"#);
@@ -207,7 +207,7 @@ fn only_what_is_said_changes_a_digest() {
 
 /// A key in disguise must not be overlooked: what we read and what the provider reads differ.
 #[test]
-fn an_escaped_key_is_no_way_around() {
+fn an_escaped_json_key_is_recognised() {
     let whole = r#"{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}],"content":[{"type":"text","text":"t"}]}"#;
     for key in [
         "role",
@@ -237,7 +237,7 @@ fn an_escaped_key_is_no_way_around() {
 }
 
 #[test]
-fn no_length_of_a_small_body_is_taken_for_a_whole() {
+fn no_prefix_of_a_body_is_taken_for_the_whole() {
     #[derive(Deserialize)]
     struct Any {}
     let body = generate::conversation(5, generate::Shape::Chinese);

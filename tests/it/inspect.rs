@@ -86,7 +86,7 @@ fn adds_up(report: &Value) {
 }
 
 #[tokio::test]
-async fn it_writes_what_the_proxy_sends() {
+async fn inspect_writes_what_the_proxy_sends() {
     let folder = tempfile::tempdir().unwrap();
     let mut edited = 0;
     for (seed, &shape) in (1..).zip(SHAPES) {

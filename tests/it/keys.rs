@@ -20,7 +20,7 @@ fn asked(client: &TestClient, name: &str, value: &str) -> Request<TestUpload> {
 }
 
 #[tokio::test]
-async fn a_key_is_taken_from_where_clients_put_it_and_goes_no_further() {
+async fn a_key_is_read_from_every_usual_header_and_never_forwarded() {
     let up = ScriptedProvider::start().await;
     let key = format!("{SECRET}-theirs");
     let ours = format!("{SECRET}-ours");
@@ -78,7 +78,7 @@ async fn a_key_is_taken_from_where_clients_put_it_and_goes_no_further() {
 }
 
 #[tokio::test]
-async fn a_missing_or_wrong_key_is_refused_as_openai_does() {
+async fn a_missing_or_wrong_key_is_refused_as_by_openai() {
     let proxy = ProxyBuilder::new()
         .client("alice", SECRET, &["*"])
         .start()
@@ -103,7 +103,7 @@ async fn a_missing_or_wrong_key_is_refused_as_openai_does() {
 }
 
 #[tokio::test]
-async fn a_key_opens_the_paths_of_its_list() {
+async fn a_key_is_limited_to_its_paths() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -158,7 +158,7 @@ async fn a_key_opens_the_paths_of_its_list() {
 }
 
 #[tokio::test]
-async fn only_so_many_requests_of_a_client_run_at_one_time() {
+async fn concurrent_requests_of_a_client_are_limited() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)

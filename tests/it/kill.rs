@@ -270,7 +270,7 @@ async fn talk(talks: Vec<Talk>, proxy: Proxy, answers: usize) -> (Vec<Talk>, Vec
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_again_and_again_nothing_answered_is_lost() {
+async fn no_answered_request_is_lost_by_repeated_kills() {
     let folder = tempfile::tempdir().unwrap();
     let mut talks: Vec<_> = (0..SESSIONS).map(|number| Talk::new(number, 0)).collect();
     let (mut checked, mut ahead) = (0_u64, 0);
@@ -325,7 +325,7 @@ async fn killed_again_and_again_nothing_answered_is_lost() {
 
 /// Two processes, one directory: the second says why it does not start, and what to do.
 #[tokio::test]
-async fn a_second_process_is_refused() {
+async fn a_second_process_on_one_data_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let up = ScriptedProvider::start_answering(reply).await;
     let first = Proxy::start(folder.path(), &up).await;

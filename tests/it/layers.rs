@@ -94,7 +94,7 @@ const KEYS: [&str; 17] = [
 ];
 
 #[test]
-fn keys_of_wire_formats_stand_in_the_folder_format_alone() {
+fn keys_of_wire_formats_are_in_the_folder_format_only() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (mut astray, mut simulated) = (BTreeSet::new(), 0);
     // The page and its API speak of a format; the simulated provider speaks it.
@@ -197,7 +197,7 @@ fn name(path: &str) -> String {
 }
 
 #[test]
-fn names_are_found_in_braces_and_without() {
+fn imports_are_found_with_and_without_braces() {
     let code = "use crate::{a::{b, c}, d,\n e::f};\nfn x() { crate::g::h(); }";
     let found: Vec<_> = imported(code).into_iter().collect();
     assert_eq!(found, ["a", "d", "e", "g"]);

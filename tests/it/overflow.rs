@@ -30,7 +30,7 @@ fn body(value: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn every_wording_is_read() {
+fn every_overflow_wording_is_recognised() {
     for (status, value, numbers) in overflows() {
         let [window, prompt_limit, prompt_tokens, requested, excess] =
             numbers.map(|number| Some(number).filter(|&number| number > 0));
@@ -61,7 +61,7 @@ fn every_wording_is_read() {
 }
 
 #[test]
-fn no_near_miss_is_taken_for_one() {
+fn similar_errors_are_no_overflow() {
     for (status, value) in near_misses() {
         let status = StatusCode::from_u16(status).unwrap();
         assert_eq!(
@@ -128,7 +128,7 @@ fn noticed_in_silence(name: &str) -> bool {
 }
 
 #[test]
-fn recorded_errors() {
+fn recorded_errors_are_recognised() {
     let errors = data::errors();
     println!(
         "{:<38} {:<26} {:>4}  {:<9} {:>8} {:>8} {:>8} {:>8} {:>8}  {:<20} {:<20}",
@@ -188,7 +188,7 @@ fn recorded_errors() {
 
 /// No provider that counts what it was sent is ever taken for one that cuts.
 #[test]
-fn honest_counts_are_no_cap() {
+fn honest_token_counts_are_not_taken_for_silent_cuts() {
     let Some(truth) = data::token_truth() else {
         return;
     };

@@ -98,7 +98,7 @@ async fn only_the_models_name_is_edited() {
 }
 
 #[tokio::test]
-async fn json_that_is_no_conversation_goes_on_as_it_came() {
+async fn json_without_a_conversation_is_forwarded_unchanged() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     for (count, body) in [
@@ -237,7 +237,7 @@ async fn without_keys_only_this_machine_is_served() {
 }
 
 #[tokio::test]
-async fn client_keys_open_their_models_and_stay_here() {
+async fn client_keys_are_limited_to_their_models_and_never_forwarded() {
     let up = ScriptedProvider::start().await;
     let key = format!("{SECRET}-theirs");
     let ours = format!("{SECRET}-ours");
@@ -288,7 +288,7 @@ async fn client_keys_open_their_models_and_stay_here() {
 }
 
 #[tokio::test]
-async fn a_key_for_one_provider_opens_no_model_of_that_name_at_another() {
+async fn a_key_for_one_provider_opens_no_other_providers_model() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)

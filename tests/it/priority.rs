@@ -91,7 +91,7 @@ async fn annotations_reach_no_provider_whatever_the_guard_does() {
 }
 
 #[tokio::test]
-async fn annotations_are_no_part_of_what_was_said() {
+async fn annotations_do_not_change_the_session() {
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let proxy = before(&up, 100_000).start().await;
     let mut talk = Talk::new(&proxy);
@@ -108,7 +108,7 @@ async fn annotations_are_no_part_of_what_was_said() {
 }
 
 #[tokio::test]
-async fn caps_and_shares_are_told_in_the_header() {
+async fn caps_and_shares_are_reported_in_the_header() {
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let proxy = before(&up, 16_384).set(|config| {
         config.guard.caps.insert("schema".into(), 300);
@@ -143,7 +143,7 @@ async fn caps_and_shares_are_told_in_the_header() {
 }
 
 #[tokio::test]
-async fn the_log_tells_what_caps_take_once() {
+async fn the_log_reports_each_cap_once() {
     let folder = tempfile::tempdir().unwrap();
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let settings = Settings::new(folder.path(), &up);
@@ -205,7 +205,7 @@ fn texts(up: &ScriptedProvider, at: usize) -> Vec<String> {
 const GONE: &str = "[Left out by the context guard: context]";
 
 #[tokio::test]
-async fn a_low_part_of_a_question_goes_where_the_window_is_too_small_for_it() {
+async fn a_low_priority_part_is_cut_where_the_window_is_too_small() {
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let proxy = before(&up, 12_000).start().await;
     let (large, small) = ("words of it ".repeat(5_900), "a few facts ".repeat(400));
@@ -231,7 +231,7 @@ async fn a_low_part_of_a_question_goes_where_the_window_is_too_small_for_it() {
 }
 
 #[tokio::test]
-async fn annotated_parts_go_before_an_unannotated_turn_is_folded_and_critical_ones_stay() {
+async fn annotated_parts_are_cut_before_a_fold_and_critical_ones_stay() {
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let proxy = before(&up, 16_384).start().await;
     let text = |word: &str, tokens: usize| format!("{word} ").repeat(tokens * 3 / (word.len() + 1));

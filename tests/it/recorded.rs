@@ -5,7 +5,7 @@ use plimsoll::guard::profile;
 use crate::support::{count::TokenCounter, data, strict};
 
 #[test]
-fn recordings_are_found_whole_or_not_at_all() {
+fn recordings_are_complete_or_absent() {
     let requests = data::requests();
     if requests.is_empty() {
         return;
@@ -28,7 +28,7 @@ fn recordings_are_found_whole_or_not_at_all() {
 }
 
 #[test]
-fn the_foreign_count_is_near_what_providers_reported() {
+fn the_test_token_count_is_near_the_reported_usage() {
     let Some(truth) = data::token_truth() else {
         return;
     };

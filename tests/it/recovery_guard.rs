@@ -52,7 +52,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_plan_is_valid_whatever_of_ours_it_carries(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
+    fn every_plan_is_valid_with_any_injections(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
         let body = case.body();
         let ours = make_injected(&index_conversation(&body), seed);
         for profile in profiles_of(&case) {
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn every_line_of_defence_is_valid_beside_what_is_ours(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
+    fn every_line_of_defence_is_valid_with_injections(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
         let body = annotate_randomly(&index_conversation(&case.body()), seed);
         let recall = Recall { injections: make_injected(&index_conversation(&body), seed), ..Recall::default() };
         for profile in profiles_of(&case) {
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn every_prefix_has_a_tail_for_a_new_course(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..])) {
+    fn every_prefix_can_begin_a_new_course(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..])) {
         let settings = GuardConfig::default();
         for profile in profiles_of(&case) {
             let policy = make_policy(profile, window, &settings);
@@ -91,13 +91,13 @@ proptest! {
     }
 
     #[test]
-    fn growing_keeps_the_prefix_but_for_cuts(case in any_conversation(30), window in prop::sample::select(&WINDOWS[..]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
+    fn growing_changes_the_prefix_only_at_cuts_with_injections(case in any_conversation(30), window in prop::sample::select(&WINDOWS[..]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
         grow(&case, window, profiles[profile.index(profiles.len())], seed, &GuardConfig::default());
     }
 
     #[test]
-    fn every_line_of_defence_keeps_the_prefix_beside_what_is_ours(case in any_conversation(30), window in prop::sample::select(&WINDOWS[..]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
+    fn every_line_of_defence_keeps_the_prefix_with_injections(case in any_conversation(30), window in prop::sample::select(&WINDOWS[..]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
         grow(&case, window, profiles[profile.index(profiles.len())], seed, &any_settings(seed));
     }

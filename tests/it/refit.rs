@@ -244,7 +244,7 @@ async fn no_overflow_reaches_a_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_refusal_says_it_is_healed() {
+async fn an_overflow_of_any_wording_is_fitted_and_retried() {
     let tales = tales(MOST_REQUESTS);
     for way in &WAYS[1..] {
         heal(16_384, false, *way, &tales).await;
@@ -272,7 +272,7 @@ fn strict_tales() -> Vec<Tale> {
 }
 
 #[tokio::test]
-async fn an_error_in_the_first_event_of_a_stream_is_healed() {
+async fn an_overflow_in_the_first_event_of_a_stream_is_retried() {
     let tales = strict_tales();
     let (up, proxy) = before(16_384, "template", inside, &tales).await;
     let client = proxy.client();
@@ -305,7 +305,7 @@ fn long() -> String {
 }
 
 #[tokio::test]
-async fn what_cannot_be_healed_is_the_classic_error() {
+async fn an_overflow_that_cannot_be_fitted_is_context_length_exceeded() {
     let pinned = "words that must stay ".repeat(9_000);
     let body = json!({"model": "up/m", "messages": [
         {"role": "system", "content": pinned},
@@ -339,7 +339,7 @@ async fn what_cannot_be_healed_is_the_classic_error() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_to_be_touched_gets_the_refusal_as_it_came() {
+async fn an_unguarded_request_gets_the_overflow_unchanged() {
     for wish in ["off", "dry-run"] {
         let (up, proxy) = before(8_192, "openai", wordy, &[]).await;
         let client = proxy.client();
@@ -355,7 +355,7 @@ async fn a_request_that_is_not_to_be_touched_gets_the_refusal_as_it_came() {
 }
 
 #[tokio::test]
-async fn two_refits_at_most_and_what_was_learnt_is_kept() {
+async fn at_most_two_refits_and_the_learnt_window_is_kept() {
     let (up, proxy) = before(8_192, "openai", refuse_as_openai, &[]).await;
     let client = proxy.client();
     let got = client.chat(long()).await;

@@ -65,7 +65,7 @@ async fn a_provider_is_asked_for_its_windows_once() {
 }
 
 #[tokio::test]
-async fn a_provider_without_a_list_harms_nobody() {
+async fn a_provider_without_a_model_list_fails_no_request() {
     for steps in [
         vec![answer("500 Internal Server Error", "", "{}")],
         vec![answer("200 OK", "", "<html>")],
@@ -82,7 +82,7 @@ async fn a_provider_without_a_list_harms_nobody() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_list() {
+async fn no_request_waits_for_a_model_list() {
     let up = ScriptedProvider::start().await;
     up.script_next(vec![ProviderStep::Stall]);
     let proxy = asking(&up).start().await;
@@ -94,7 +94,7 @@ async fn nobody_waits_for_a_list() {
 }
 
 #[tokio::test]
-async fn a_list_is_asked_for_only_where_it_is_wanted() {
+async fn a_model_list_is_asked_for_only_where_it_is_enabled() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", LIST)]).await;
     for (auth, ask) in [
         (Auth::Client, None),
@@ -117,7 +117,7 @@ async fn a_list_is_asked_for_only_where_it_is_wanted() {
 }
 
 #[tokio::test]
-async fn the_command_asks_at_once() {
+async fn the_models_command_asks_providers_at_once() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", LIST)]).await;
     let registry = Registry::new(&settings(&up, Path::new("nowhere"))).unwrap();
     let before = registry.resolve_target("up/org/m", None).unwrap();
@@ -153,7 +153,7 @@ impl Write for Lines {
 }
 
 #[tokio::test]
-async fn an_unknown_window_is_said_once_in_the_log() {
+async fn an_unknown_window_is_logged_once() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", LIST)]).await;
     let registry = Registry::new(&settings(&up, Path::new("nowhere"))).unwrap();
     crate::support::log::every_line_is_wanted();
@@ -179,7 +179,7 @@ async fn an_unknown_window_is_said_once_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_server_of_one_model_tells_its_window_under_any_name() {
+async fn the_window_of_a_single_model_server_holds_for_any_name() {
     const ONE: &str = r#"{"data":[{"id":"noise.gguf","meta":{"n_ctx":4096}}]}"#;
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", ONE)]).await;
     let mut config = settings(&up, Path::new("nowhere"));
@@ -207,7 +207,7 @@ async fn a_server_of_one_model_tells_its_window_under_any_name() {
 
 /// Behind a gateway that lists no windows, whatever its host is called.
 #[tokio::test]
-async fn a_known_model_behind_an_unknown_host_has_its_window_and_says_from_where() {
+async fn a_known_model_at_an_unknown_host_has_its_window_and_source() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
     let proxy = ProxyBuilder::new().provider("work", &up).start().await;
     let client = proxy.client();
@@ -239,7 +239,7 @@ async fn a_known_model_behind_an_unknown_host_has_its_window_and_says_from_where
 
 /// A server that drops the front of a long prompt in silence would never correct what others say.
 #[tokio::test]
-async fn no_name_is_believed_where_an_overflow_is_not_refused() {
+async fn no_window_by_name_where_overflows_are_cut_silently() {
     let up = ScriptedProvider::start().await;
     let mut config = settings(&up, Path::new("nowhere"));
     let window = |config: &Config| {
@@ -269,7 +269,7 @@ fn settings(up: &ScriptedProvider, data: &Path) -> Config {
 }
 
 #[tokio::test]
-async fn the_catalogue_is_fetched_and_kept() {
+async fn the_catalogue_is_fetched_and_stored() {
     let data = tempfile::tempdir().unwrap();
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", CATALOGUE)]).await;
     let config = settings(&up, data.path());
@@ -293,7 +293,7 @@ async fn the_catalogue_is_fetched_and_kept() {
 }
 
 #[tokio::test]
-async fn a_proxy_fetches_the_catalogue_by_itself_and_again_after_a_damage() {
+async fn a_proxy_fetches_the_catalogue_again_when_it_is_damaged() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", CATALOGUE)]).await;
     let url = format!("http://{}/api.json", up.address);
     let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
@@ -351,7 +351,7 @@ async fn a_catalogue_that_cannot_be_fetched_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_list_shows_names_of_the_settings_to_whom_they_were_given() {
+async fn the_model_list_shows_configured_names_to_their_keys_only() {
     let up = ScriptedProvider::start().await;
     let key = |name: &str| format!("{SECRET}-{name}");
     let proxy = ProxyBuilder::new()
@@ -421,7 +421,7 @@ async fn the_list_shows_names_of_the_settings_to_whom_they_were_given() {
 
 /// Clients look for the name in their settings, which is the one that they would use without a proxy.
 #[tokio::test]
-async fn the_list_has_the_name_that_a_client_would_use_direct() {
+async fn the_model_list_has_the_providers_own_names() {
     let up = ScriptedProvider::start_answering(|seen| {
         let body = if seen.line.starts_with("GET") {
             LIST
@@ -475,7 +475,7 @@ async fn the_list_has_the_name_that_a_client_would_use_direct() {
 }
 
 #[tokio::test]
-async fn a_model_can_stand_in_the_address() {
+async fn a_model_may_be_named_in_the_path() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)

@@ -84,7 +84,7 @@ async fn a_stream_ends_under_the_settings_it_began_with() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_removed_opens_nothing_more_on_an_open_connection() {
+async fn a_removed_key_is_refused_on_an_open_connection() {
     let up = ScriptedProvider::start().await;
     let (alice, bob) = (format!("{SECRET}-alice"), format!("{SECRET}-bob"));
     let proxy = ProxyBuilder::new()
@@ -123,7 +123,7 @@ async fn a_key_that_is_removed_opens_nothing_more_on_an_open_connection() {
 }
 
 #[tokio::test]
-async fn what_runs_counts_whatever_key_and_limit_it_began_with() {
+async fn running_requests_count_across_key_and_limit_changes() {
     let up = ScriptedProvider::start().await;
     let (old, new) = (format!("{SECRET}-old"), format!("{SECRET}-new"));
     let proxy = ProxyBuilder::new()
@@ -247,7 +247,7 @@ async fn limits_of_bodies_and_connections_change() {
 }
 
 #[tokio::test]
-async fn what_a_provider_says_is_not_held_against_the_next_one_of_its_name() {
+async fn answers_of_a_replaced_provider_do_not_count_for_the_new_one() {
     let (up, other) = (
         ScriptedProvider::start().await,
         ScriptedProvider::start().await,
@@ -289,7 +289,7 @@ async fn what_a_provider_says_is_not_held_against_the_next_one_of_its_name() {
 }
 
 #[tokio::test]
-async fn what_was_before_a_reload_is_gone_after_it() {
+async fn old_settings_are_freed_after_a_reload() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let client = proxy.client();
@@ -328,7 +328,7 @@ async fn what_was_before_a_reload_is_gone_after_it() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_no_more_is_shown_no_more() {
+async fn a_removed_provider_is_no_longer_shown() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let client = proxy.client();

@@ -72,7 +72,7 @@ async fn told(story: &Story, count: usize) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn several_tell_every_story_as_one_does() {
+async fn several_replicas_answer_every_story_like_one() {
     for story in &STORIES {
         let one = told(story, 1).await;
         for count in [2, 3] {
@@ -106,7 +106,7 @@ async fn begun(proxies: &[RunningProxy], up: &RunningModel) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_new_session_begins_with_what_another_replica_learnt() {
+async fn a_new_session_uses_the_window_another_replica_learnt() {
     let story = &STORIES[0];
     let up = ModelSetup::new(1_000_000)
         .start(|_| ModelReply::text("Well."))
@@ -126,7 +126,7 @@ async fn a_new_session_begins_with_what_another_replica_learnt() {
 }
 
 #[tokio::test]
-async fn what_a_store_shares_can_be_anything() {
+async fn damaged_shared_records_fail_no_request() {
     let story = STORIES
         .iter()
         .find(|story| story.claimed == CLAIMED)

@@ -341,7 +341,7 @@ fn requests(client: &TestClient, markers: &Markers) -> Vec<Request<TestUpload>> 
 }
 
 #[tokio::test]
-async fn nothing_that_is_said_holds_a_key_or_a_prompt() {
+async fn no_log_header_or_error_holds_a_key_or_a_prompt() {
     let folder = tempfile::tempdir().unwrap();
     let markers = Markers::new();
     let up = ScriptedProvider::start_answering(answers).await;

@@ -65,7 +65,7 @@ async fn recorded_conversations_count_every_answer() {
 }
 
 #[tokio::test]
-async fn a_long_made_up_conversation_counts_every_answer() {
+async fn a_long_generated_conversation_counts_every_answer() {
     let mut messages = vec![json!({ "role": "system", "content": "s" })];
     for turn in 0..40 {
         messages.push(json!({ "role": "user", "content": "go on" }));

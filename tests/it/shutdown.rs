@@ -29,7 +29,7 @@ use crate::support::{
 const ASK: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
 
 #[tokio::test]
-async fn running_answers_may_end() {
+async fn a_drain_lets_running_answers_end() {
     let up = ScriptedProvider::start().await;
     let mut proxy = ProxyBuilder::new().provider("up", &up).start().await;
     for (client, idle) in [(proxy.client(), proxy.client_h2())] {
@@ -60,7 +60,7 @@ async fn running_answers_may_end() {
 }
 
 #[tokio::test]
-async fn answers_that_do_not_end_are_cut_off() {
+async fn a_drain_cuts_endless_answers_off() {
     let up = ScriptedProvider::start().await;
     let mut proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -86,7 +86,7 @@ async fn answers_that_do_not_end_are_cut_off() {
 }
 
 #[tokio::test]
-async fn connections_without_a_request_hold_nothing_up() {
+async fn idle_connections_do_not_delay_a_drain() {
     let up = ScriptedProvider::start().await;
     let mut proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -114,7 +114,7 @@ async fn connections_without_a_request_hold_nothing_up() {
 }
 
 #[tokio::test]
-async fn what_ends_during_a_drain_is_stored_and_what_is_cut_is_not() {
+async fn an_answer_that_ends_during_a_drain_is_stored_and_a_cut_one_is_not() {
     let up = ScriptedProvider::start().await;
     let data = tempfile::tempdir().unwrap();
     let store = Arc::new(Closing::default());
@@ -162,7 +162,7 @@ async fn what_ends_during_a_drain_is_stored_and_what_is_cut_is_not() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn told_to_stop_it_ends_a_stream_and_itself() {
+async fn a_signal_lets_a_stream_end_and_then_exits() {
     let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
@@ -207,7 +207,7 @@ async fn a_stream_that_does_not_end_is_reset_and_the_exit_is_clean() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn told_twice_it_waits_for_no_answer() {
+async fn a_second_signal_waits_for_no_answer() {
     let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
@@ -231,7 +231,7 @@ async fn told_twice_it_waits_for_no_answer() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_ends_while_it_stops_is_in_the_file_at_the_next_start() {
+async fn an_answer_that_ends_during_a_shutdown_is_in_the_file() {
     let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);

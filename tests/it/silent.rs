@@ -57,7 +57,7 @@ fn growing(nth: usize) -> Value {
 }
 
 #[tokio::test]
-async fn a_provider_that_cuts_in_silence_is_found_out() {
+async fn a_provider_that_cuts_silently_is_detected() {
     for streams in [false, true] {
         let up = ollama(streams).await;
         let settings = ModelConfig {
@@ -123,7 +123,7 @@ async fn a_provider_that_cuts_in_silence_is_found_out() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_leaves_no_room_for_an_answer_is_critical_whatever_the_limits_are() {
+async fn a_prompt_that_leaves_no_room_for_an_answer_is_always_critical() {
     const WINDOW: u32 = 8_192;
     for streams in [false, true] {
         let up = ScriptedProvider::start().await;

@@ -140,7 +140,7 @@ fn holds(state: &Bytes, text: &str) -> bool {
 }
 
 #[tokio::test]
-async fn nothing_of_an_ordinary_conversation_is_stored() {
+async fn no_text_of_an_ordinary_conversation_is_stored() {
     let states = states(200_000, 12, None).await;
     println!(
         "bytes of a state: {} after the first answer",
@@ -167,7 +167,7 @@ const NOTE: &str = "the datum is in metres";
 const PROMPT: &str = "[Context notice, ";
 
 #[tokio::test]
-async fn what_is_stored_of_a_session_that_recovers_is_readable_to_nobody_without_the_key() {
+async fn stored_reminders_are_encrypted() {
     let plain = states(20_000, 48, None).await;
     let sealed = states(20_000, 48, Some(SecretKey::new([7; 32]))).await;
     let last = plain.last().unwrap();
@@ -231,7 +231,7 @@ async fn left_on_disk(store: &str) -> Bytes {
 }
 
 #[tokio::test]
-async fn the_file_of_a_process_with_a_key_cannot_be_read() {
+async fn the_file_of_a_process_with_a_key_is_encrypted() {
     let plain = left_on_disk("").await;
     assert!(holds(&plain, NOTE) && holds(&plain, PROMPT));
     let sealed = left_on_disk("encrypt_key_env = \"STORED_KEY\"").await;

@@ -64,13 +64,13 @@ async fn go_on(url: &str, files: &[(&str, &str)], session: &str) {
 }
 
 #[tokio::test]
-async fn the_file_of_a_release_before_is_read() {
+async fn the_file_of_an_earlier_release_is_read() {
     let files = [("sessions.db", "sessions.db"), ("secret", "file.secret")];
     go_on("file", &files, SESSIONS[0]).await;
 }
 
 #[tokio::test]
-async fn the_values_that_a_release_before_left_in_redis_are_read() {
+async fn redis_values_of_an_earlier_release_are_read() {
     for program in programs() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("dump.rdb"), stored("redis.rdb")).unwrap();

@@ -16,7 +16,7 @@ use crate::support::{
 const ASK: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
 
 #[tokio::test]
-async fn every_piece_goes_on_at_once() {
+async fn every_piece_is_relayed_at_once() {
     let up = ScriptedProvider::start().await;
     up.script_next([
         stream_head(),
@@ -49,7 +49,7 @@ async fn every_piece_goes_on_at_once() {
 }
 
 #[tokio::test]
-async fn usage_is_asked_for_and_its_chunk_taken_out_again() {
+async fn usage_is_requested_and_its_chunk_removed() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let all = format!("{TEXT}{FINISH}{USAGE}{DONE}");
@@ -78,7 +78,7 @@ async fn usage_is_asked_for_and_its_chunk_taken_out_again() {
 }
 
 #[tokio::test]
-async fn a_compressed_stream_is_relayed_as_it_is() {
+async fn a_compressed_stream_is_relayed_unchanged() {
     use std::io::Write;
 
     let up = ScriptedProvider::start().await;
@@ -112,7 +112,7 @@ async fn a_compressed_stream_is_relayed_as_it_is() {
 }
 
 #[tokio::test]
-async fn our_own_chunk_is_taken_out_of_a_compressed_stream_too() {
+async fn the_usage_chunk_is_removed_from_a_compressed_stream() {
     use std::io::Write;
 
     let up = ScriptedProvider::start().await;
@@ -145,7 +145,7 @@ async fn our_own_chunk_is_taken_out_of_a_compressed_stream_too() {
 }
 
 #[tokio::test]
-async fn recorded_streams_pass_over_sockets() {
+async fn recorded_streams_pass_unchanged() {
     let recorded = data::responses();
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
@@ -168,7 +168,7 @@ async fn recorded_streams_pass_over_sockets() {
 }
 
 #[tokio::test]
-async fn a_hundred_streams_at_once() {
+async fn a_hundred_streams_run_at_once() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     for _ in 0..100 {
@@ -197,7 +197,7 @@ async fn a_hundred_streams_at_once() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_the_providers_request() {
+async fn a_client_that_disconnects_ends_the_providers_request() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let phases: [&[ProviderStep]; 3] = [

@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn the_request_to_the_own_model_is_what_was_sent_and_valid(case in any_conversation(24)) {
+    fn a_summary_request_to_the_same_model_extends_what_was_sent(case in any_conversation(24)) {
         for profile in PROFILES {
             for window in [4_096, 128_000] {
                 check_own(&case.body(), profile, window);
@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn a_record_fits_and_leaves_nothing_out(case in any_conversation(40), room in 2_500u32..40_000) {
+    fn a_transcript_fits_and_omits_no_message(case in any_conversation(40), room in 2_500u32..40_000) {
         for name in ["openai", "template"] {
             check_record(&case.body(), find_profile(name).unwrap(), room);
         }
@@ -278,7 +278,7 @@ async fn the_simulated_model_summarises_when_asked() {
 /// Golden requests: `tests/data/summary/NAME.json` is what goes in, `NAME.FORM.json` what is asked.
 /// `UPDATE_GOLDEN=1` writes the second anew.
 #[test]
-fn golden_requests_for_a_summary() {
+fn golden_summary_requests_are_as_recorded() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/summary");
     for (name, language) in [("en", Language::English), ("zh", Language::Chinese)] {
         let body = std::fs::read(folder.join(format!("{name}.json"))).unwrap();

@@ -227,7 +227,7 @@ async fn retries_and_fallbacks_are_attempts_of_one_request() {
 }
 
 #[tokio::test]
-async fn what_fails_and_who_leaves_is_said() {
+async fn failures_and_disconnects_are_recorded() {
     let (up, collector) = (
         ScriptedProvider::start().await,
         TestCollector::start().await,

@@ -46,7 +46,7 @@ fn was_cut(got: &ClientAnswer) {
 }
 
 #[tokio::test]
-async fn as_sent_is_what_the_provider_said() {
+async fn usage_as_sent_is_the_providers() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up).start().await;
     let client = proxy.client();
@@ -78,7 +78,7 @@ fn tokens(usage: &serde_json::Value) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn as_received_has_what_was_left_out_and_health_does_not() {
+async fn usage_as_received_adds_the_omitted_tokens_but_health_does_not() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up).set(|config| config.guard.usage = UsageMode::AsReceived);
     let proxy = proxy.start().await;

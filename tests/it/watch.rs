@@ -41,7 +41,7 @@ async fn readiness_lists_the_breakers() {
 }
 
 #[tokio::test]
-async fn metrics_are_there_for_every_provider_before_anything_happened() {
+async fn metrics_of_every_provider_exist_from_the_start() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let got = ask(&proxy, "/metrics", &[]).await;
@@ -94,7 +94,7 @@ async fn a_request_is_in_flight_until_its_answer_ends() {
 }
 
 #[tokio::test]
-async fn with_client_keys_the_metrics_need_one_for_all_models() {
+async fn with_client_keys_metrics_need_a_key_for_all_models() {
     let all = format!("{SECRET}-all");
     let some = format!("{SECRET}-some");
     let admin = format!("{SECRET}-admin");
@@ -165,7 +165,7 @@ async fn session(
 }
 
 #[tokio::test]
-async fn messages_that_folds_leave_out_are_counted_once() {
+async fn folded_messages_are_counted_once() {
     let (proxy, last) = session(60, |config| config.guard.clear.enabled = false).await;
     let dropped: usize = last.action("dropped").unwrap().parse().unwrap();
     assert_eq!(
@@ -178,7 +178,7 @@ async fn messages_that_folds_leave_out_are_counted_once() {
 }
 
 #[tokio::test]
-async fn messages_that_are_cleared_are_counted_once() {
+async fn cleared_messages_are_counted_once() {
     let (proxy, last) = session(30, |config| config.guard.clear.at = 0.2).await;
     let cleared: usize = last.action("cleared").unwrap().parse().unwrap();
     assert!(last.action("dropped").is_none() && cleared > 5);
@@ -189,7 +189,7 @@ async fn messages_that_are_cleared_are_counted_once() {
 }
 
 #[tokio::test]
-async fn results_that_are_truncated_are_counted_once() {
+async fn truncated_results_are_counted_once() {
     let up = ScriptedProvider::start_answering(|_: &ReceivedRequest| {
         vec![answer("200 OK", "", COMPLETION)]
     })

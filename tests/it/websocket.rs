@@ -173,7 +173,7 @@ async fn a_close_and_its_code_reach_the_other_side() {
 }
 
 #[tokio::test]
-async fn who_is_gone_is_gone_for_the_other_side_too() {
+async fn a_disconnect_reaches_the_other_side() {
     let (listener, proxy) = proxied(|proxy| proxy).await;
     let (client, mut server, ..) = connected(&listener, &proxy, "/v1/realtime", &[]).await;
     drop(client);
@@ -192,7 +192,7 @@ async fn who_is_gone_is_gone_for_the_other_side_too() {
 }
 
 #[tokio::test]
-async fn silence_ends_a_websocket() {
+async fn an_idle_websocket_is_closed() {
     let (listener, proxy) =
         proxied(|proxy| proxy.providers(|provider| provider.idle_timeout = SOON)).await;
     let (mut client, mut server, ..) = connected(&listener, &proxy, "/v1/realtime", &[]).await;
@@ -209,7 +209,7 @@ async fn silence_ends_a_websocket() {
 }
 
 #[tokio::test]
-async fn a_refusal_passes_as_it_is() {
+async fn a_refused_upgrade_passes_unchanged() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let refusal = r#"{"error":{"message":"no such model"}}"#;
@@ -233,7 +233,7 @@ async fn a_refusal_passes_as_it_is() {
 }
 
 #[tokio::test]
-async fn only_websockets_leave_http() {
+async fn only_websocket_upgrades_are_forwarded() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     up.script_next([answer("200 OK", "", "{}")]);
@@ -273,7 +273,7 @@ async fn only_websockets_leave_http() {
 }
 
 #[tokio::test]
-async fn a_browsers_key_opens_its_way_and_stays_here() {
+async fn a_browsers_key_is_accepted_and_never_forwarded() {
     let (listener, proxy) = proxied(|proxy| {
         let ours = Auth::Key(Secret::new("ours"));
         proxy
@@ -353,7 +353,7 @@ async fn a_drain_waits_for_a_websocket_and_then_cuts_it() {
 }
 
 #[tokio::test]
-async fn bytes_that_come_with_the_providers_answer_are_not_lost() {
+async fn bytes_after_the_upgrade_answer_are_relayed() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();

@@ -78,7 +78,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn what_alternates_does_so_for_every_profile(case in any_alternating(), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
+    fn alternating_roles_still_alternate_after_a_cut_for_every_profile(case in any_alternating(), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
         let body = case.body();
         let of_ours = make_injected(&index_conversation(&body), seed);
         for profile in PROFILES {
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn what_alternates_grows_with_the_same_prefix(case in any_alternating(), window in prop::sample::select(&WINDOWS[..]), profile in prop::sample::select(PROFILES)) {
+    fn an_alternating_conversation_grows_with_the_same_prefix(case in any_alternating(), window in prop::sample::select(&WINDOWS[..]), profile in prop::sample::select(PROFILES)) {
         let profile = find_profile(profile.name).unwrap();
         let mut recall = Recall::default();
         let mut last = Vec::new();
@@ -127,7 +127,7 @@ fn exchanges(count: usize) -> Vec<Value> {
 }
 
 #[test]
-fn a_later_double_question_moves_no_prefix() {
+fn two_user_messages_in_a_row_do_not_change_the_sent_prefix() {
     let settings = GuardConfig::default();
     let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     let mut messages = exchanges(50);
@@ -154,7 +154,7 @@ fn a_later_double_question_moves_no_prefix() {
 }
 
 #[test]
-fn a_conversation_that_does_not_alternate_gets_its_note_as_a_message() {
+fn without_alternating_roles_the_preface_is_a_message() {
     let settings = GuardConfig::default();
     let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     let mut messages = exchanges(50);
@@ -177,7 +177,7 @@ fn a_conversation_that_does_not_alternate_gets_its_note_as_a_message() {
 }
 
 #[test]
-fn nothing_is_judged_while_nothing_is_cut_or_put_in() {
+fn alternation_is_not_judged_while_nothing_is_edited() {
     let settings = GuardConfig::default();
     let policy = make_policy(find_profile("openai").unwrap(), 200_000, &settings);
     let conversation = index_conversation(&body(&exchanges(5)));

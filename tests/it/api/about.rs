@@ -7,7 +7,7 @@ use super::{ADMIN, Api, keyed};
 use crate::support::{client::full_body, proxy::ProxyBuilder};
 
 #[tokio::test]
-async fn readers_are_told_who_they_are() {
+async fn the_api_names_the_client_of_the_key() {
     let proxy = ProxyBuilder::new().start().await;
     let expected = json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -36,7 +36,7 @@ async fn readers_are_told_who_they_are() {
 }
 
 #[tokio::test]
-async fn every_path_that_is_described_is_answered() {
+async fn every_path_in_the_api_description_is_served() {
     let proxy = ProxyBuilder::new().start().await;
     let api = Api::new(&proxy);
     let session = api.begins("Who answers?").await;
@@ -62,7 +62,7 @@ async fn every_path_that_is_described_is_answered() {
 }
 
 #[tokio::test]
-async fn the_strategy_stands_beside_the_threshold() {
+async fn a_session_shows_strategy_and_threshold() {
     let proxy = ProxyBuilder::new().start().await;
     let cases = [(0.6, "cost"), (0.75, "balanced"), (0.8, "information")];
     for (threshold, strategy) in cases {
@@ -74,7 +74,7 @@ async fn the_strategy_stands_beside_the_threshold() {
 }
 
 #[tokio::test]
-async fn the_description_is_there() {
+async fn the_api_description_is_served() {
     let proxy = ProxyBuilder::new().start().await;
     let api = Api::new(&proxy);
     let told = api.json("openapi.json").await;

@@ -155,7 +155,7 @@ fn anonymous(proxy: &RunningProxy) -> Account {
 }
 
 #[tokio::test]
-async fn what_happens_here_is_told_at_once() {
+async fn events_of_this_replica_arrive_at_once() {
     let proxy = ProxyBuilder::new()
         .store(Arc::new(Blind(memory())))
         .start()
@@ -186,7 +186,7 @@ async fn what_happens_here_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn each_hears_of_its_own_account() {
+async fn each_listener_gets_events_of_its_account_only() {
     let proxy = keyed(ProxyBuilder::new().store(Arc::new(memory())))
         .start()
         .await;
@@ -217,7 +217,7 @@ async fn each_hears_of_its_own_account() {
 }
 
 #[tokio::test]
-async fn what_other_replicas_do_is_found_and_told_once() {
+async fn changes_by_other_replicas_are_sent_once() {
     let store: Arc<dyn Store> = Arc::new(memory());
     let data = tempfile::tempdir().unwrap();
     let replica = async || {
@@ -246,7 +246,7 @@ async fn what_other_replicas_do_is_found_and_told_once() {
 }
 
 #[tokio::test]
-async fn who_falls_behind_is_told_to_read_anew() {
+async fn a_listener_that_falls_behind_is_told_to_reload() {
     let proxy = ProxyBuilder::new()
         .store(Arc::new(Blind(memory())))
         .start()
@@ -279,7 +279,7 @@ fn hex(bytes: [u8; 16]) -> String {
 }
 
 #[tokio::test]
-async fn providers_are_told_where_they_change() {
+async fn a_change_of_a_provider_is_an_event() {
     let proxy = ProxyBuilder::new().start().await;
     let api = Api::new(&proxy);
     let mut events = Events::of(&api).await;
@@ -291,7 +291,7 @@ async fn providers_are_told_where_they_change() {
 }
 
 #[tokio::test]
-async fn a_drain_and_new_settings_end_it() {
+async fn event_streams_end_at_a_drain_and_a_reload() {
     let proxy = ProxyBuilder::new().set(|config| {
         config.server.drain_timeout = Duration::from_secs(600);
     });
@@ -307,7 +307,7 @@ async fn a_drain_and_new_settings_end_it() {
 }
 
 #[tokio::test]
-async fn listeners_are_bounded_and_leave_room_behind() {
+async fn listeners_are_limited_and_free_their_place() {
     let proxy = keyed(ProxyBuilder::new()).start().await;
     let alice = Api::keyed(&proxy, "sk-secret-alice");
     let mut open = Vec::new();

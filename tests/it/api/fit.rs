@@ -56,7 +56,7 @@ fn inspected(body: &str) -> Value {
 }
 
 #[tokio::test]
-async fn it_gives_what_the_provider_gets() {
+async fn fit_returns_the_request_that_the_provider_would_get() {
     let mut edited = 0;
     for (seed, &shape) in (1..).zip(SHAPES) {
         let session = Session::new(seed, Recipe::new(shape), ConversationSize::Bytes(150_000));
@@ -92,7 +92,7 @@ async fn it_gives_what_the_provider_gets() {
 }
 
 #[tokio::test]
-async fn nothing_is_stored_and_nobody_is_asked() {
+async fn fit_stores_nothing_and_asks_no_provider() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up).await;
     let api = Api::new(&proxy);
@@ -121,7 +121,7 @@ async fn nothing_is_stored_and_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn what_is_no_conversation_comes_back_as_it_is() {
+async fn fit_returns_other_json_unchanged() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up).await;
     let api = Api::new(&proxy);
@@ -148,7 +148,7 @@ async fn what_is_no_conversation_comes_back_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_no_chat_could_be_is_refused() {
+async fn fit_refuses_invalid_requests() {
     let up = ScriptedProvider::start().await;
     let proxy = keyed(ProxyBuilder::new().provider("up", &up))
         .set(|config| config.server.max_body_bytes = 10_000)

@@ -53,17 +53,17 @@ async fn many(proxy: &RunningProxy) {
 }
 
 #[tokio::test]
-async fn pages_hold_each_session_once_from_a_file() {
+async fn pages_list_each_session_once_from_the_file_store() {
     many(&ProxyBuilder::new().start().await).await;
 }
 
 #[tokio::test]
-async fn pages_hold_each_session_once_from_memory() {
+async fn pages_list_each_session_once_from_memory() {
     many(&ProxyBuilder::new().store(memory()).start().await).await;
 }
 
 #[tokio::test]
-async fn each_client_has_a_list_of_its_own() {
+async fn each_client_lists_its_sessions_only() {
     let proxy = keyed(ProxyBuilder::new()).start().await;
     let alice = Api::keyed(&proxy, "sk-secret-alice");
     let bob = Api::keyed(&proxy, "sk-secret-bob");
@@ -81,7 +81,7 @@ async fn each_client_has_a_list_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_left_out() {
+async fn unreadable_states_are_left_out_of_the_list() {
     let store = memory();
     let data = tempfile::tempdir().unwrap();
     let proxy = async |key: u8| {
@@ -102,7 +102,7 @@ async fn what_cannot_be_read_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_page_that_cannot_be_is_refused() {
+async fn an_invalid_page_cursor_is_refused() {
     let proxy = ProxyBuilder::new().start().await;
     let api = Api::new(&proxy);
     for (query, code, word) in [

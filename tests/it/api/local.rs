@@ -49,7 +49,7 @@ async fn the_list_says_how_many_sessions_other_keys_have_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn with_client_keys_nobody_is_told_of_others() {
+async fn with_client_keys_sessions_of_others_are_not_counted() {
     let proxy = keyed(ProxyBuilder::new()).start().await;
     let (alice, bob) = (
         Api::keyed(&proxy, "sk-secret-alice"),
@@ -113,7 +113,7 @@ async fn admin_local_changes_nothing_of_another_key() {
 }
 
 #[tokio::test]
-async fn admin_local_is_of_no_use_to_pages_of_elsewhere_or_through_another_proxy() {
+async fn admin_local_refuses_foreign_origins_and_forwarded_requests() {
     let proxy = local().await;
     let id = Api::keyed(&proxy, KEY).begins("a task of the sdk").await;
     let port = proxy.address.port();

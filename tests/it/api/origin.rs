@@ -52,7 +52,7 @@ async fn check(proxy: &RunningProxy, api: fn(&RunningProxy) -> Api) {
 }
 
 #[tokio::test]
-async fn without_keys_only_pages_of_ours_come_in() {
+async fn without_keys_foreign_origins_are_refused() {
     let proxy = ProxyBuilder::new().start().await;
     check(&proxy, Api::new).await;
     // A name that was made to lead here is none of this machine's, whatever the page says.
@@ -74,7 +74,7 @@ async fn without_keys_only_pages_of_ours_come_in() {
 }
 
 #[tokio::test]
-async fn with_keys_only_pages_of_ours_come_in() {
+async fn with_keys_foreign_origins_are_refused() {
     let proxy = keyed(ProxyBuilder::new()).start().await;
     check(&proxy, |proxy| Api::keyed(proxy, "sk-secret-alice")).await;
     // Behind a name of its own, and TLS that somebody else takes away.

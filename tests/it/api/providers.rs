@@ -34,7 +34,7 @@ fn small(config: &mut plimsoll::config::Config) {
 }
 
 #[tokio::test]
-async fn a_provider_shows_what_it_did() {
+async fn a_provider_shows_its_requests_and_breaker() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("up", &up)
@@ -78,7 +78,7 @@ async fn a_provider_shows_what_it_did() {
 }
 
 #[tokio::test]
-async fn a_limited_key_sees_what_it_may_use() {
+async fn a_limited_key_sees_only_providers_it_may_use() {
     let up = ScriptedProvider::start().await;
     let proxy = keyed(ProxyBuilder::new().provider("up", &up)).set(small);
     let proxy = proxy.start().await;

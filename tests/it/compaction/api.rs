@@ -20,7 +20,7 @@ async fn patch(agent: &Agent, id: &str, body: impl Into<bytes::Bytes>) -> Client
 }
 
 #[tokio::test]
-async fn what_is_no_switch_is_refused() {
+async fn an_invalid_compaction_switch_is_refused() {
     let pair = Pair::new(good).await;
     let proxy = pair.proxy().start().await;
     let mut agent = Agent::new(&proxy);
@@ -79,7 +79,7 @@ async fn the_report_says_that_the_switch_waits_for_a_running_summary() {
 }
 
 #[tokio::test]
-async fn nobody_else_switches_or_orders_or_reads() {
+async fn other_keys_cannot_read_switch_or_order_compaction() {
     let pair = Pair::new(good).await;
     let proxy = pair.proxy().start().await;
     let mut agent = late(&proxy).with("authorization", "Bearer sk-secret-a");

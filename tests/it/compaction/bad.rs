@@ -70,7 +70,7 @@ pub(super) const BAD: [(&str, Bad); 14] = [
 ];
 
 #[tokio::test]
-async fn none_is_adopted() {
+async fn no_bad_summary_is_adopted() {
     for (name, bad) in BAD {
         let pair = Pair::new(move |heard, _| bad(heard)).await;
         let proxy = pair
@@ -105,7 +105,7 @@ async fn long(agent: &mut Agent, generations: usize) -> Value {
 }
 
 #[tokio::test]
-async fn five_hundred_generations_ask_a_few_times() {
+async fn failing_summaries_are_asked_for_a_few_times_only() {
     let pair = Pair::new(|heard, nth| BAD[nth % (BAD.len() - 1)].1(heard)).await;
     let proxy = pair
         .proxy()
@@ -129,7 +129,7 @@ async fn five_hundred_generations_ask_a_few_times() {
 }
 
 #[tokio::test]
-async fn after_a_failure_one_may_succeed() {
+async fn a_summary_may_succeed_after_a_failure() {
     let pair = Pair::new(|heard, nth| match nth {
         0 => ModelReply::Fails(500, "internal_error"),
         _ => super::good(heard, nth),
@@ -143,7 +143,7 @@ async fn after_a_failure_one_may_succeed() {
 }
 
 #[tokio::test]
-async fn a_model_that_fails_everybody_is_left_alone() {
+async fn a_summary_model_that_fails_every_session_is_no_longer_asked() {
     let pair = Pair::new(|_, _| ModelReply::Fails(500, "internal_error")).await;
     let proxy = pair.proxy().start().await;
     for nth in 0..8 {
@@ -175,7 +175,7 @@ fn forgetful(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
 }
 
 #[tokio::test]
-async fn a_summary_without_its_key_counts_where_none_could_be_planted() {
+async fn a_summary_without_its_key_is_accepted_where_no_key_was_planted() {
     let planted: fn(usize) -> String = |nth| format!("<summary>{}</summary>", words(500, nth));
     let escaped: fn(usize) -> String = |nth| format!("\\u003cSummary> {}", words(500, nth));
     let plain: fn(usize) -> String = |nth| words(500, nth);
@@ -194,7 +194,7 @@ async fn a_summary_without_its_key_counts_where_none_could_be_planted() {
 }
 
 #[tokio::test]
-async fn every_summary_without_its_key_counts_where_only_an_earlier_one_stands() {
+async fn a_summary_without_its_key_is_accepted_beside_an_earlier_key() {
     let pair = Pair::new(forgetful).await;
     let proxy = pair.proxy().start().await;
     let session = long(&mut busy(&proxy), 60).await;

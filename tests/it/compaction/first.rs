@@ -96,7 +96,7 @@ async fn a_stream_has_its_head_and_comments_at_once() {
 }
 
 #[tokio::test]
-async fn one_that_fails_leaves_the_request_to_be_trimmed() {
+async fn a_failed_summary_leaves_the_request_to_be_trimmed() {
     for stream in [false, true] {
         let pair = Pair::new(|_, _| ModelReply::Fails(500, "internal_error")).await;
         let proxy = waiting(&pair, LONG).start().await;
@@ -113,7 +113,7 @@ async fn one_that_fails_leaves_the_request_to_be_trimmed() {
 }
 
 #[tokio::test]
-async fn one_that_is_late_is_taken_over_later() {
+async fn a_late_summary_is_used_by_a_later_request() {
     for stream in [false, true] {
         let pair = Pair::new(held).await;
         let proxy = waiting(&pair, SOON).start().await;
@@ -132,7 +132,7 @@ async fn one_that_is_late_is_taken_over_later() {
 }
 
 #[tokio::test]
-async fn one_that_is_made_already_is_waited_for() {
+async fn a_running_summary_is_waited_for() {
     let pair = Pair::new(held).await;
     let proxy = waiting(&pair, SOON).start().await;
     let mut agent = late(&proxy);
@@ -150,7 +150,7 @@ async fn one_that_is_made_already_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_finds_its_summary_when_it_comes_again() {
+async fn a_client_that_disconnects_finds_its_summary_at_the_next_request() {
     let pair = Pair::new(held).await;
     let proxy = waiting(&pair, LONG).start().await;
     let mut agent = over(&proxy).set("stream", true);
@@ -223,7 +223,7 @@ async fn an_error_after_the_head_is_an_event_and_an_abnormal_end() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_gone_after_the_head_is_an_error_event() {
+async fn a_provider_that_disconnects_after_the_head_is_an_error_event() {
     let pair = Pair::new(good).await;
     // Everything but the summary is answered by nobody.
     let proxy = before(&pair.up, |config| {
@@ -265,7 +265,7 @@ async fn the_same_request_sent_again_has_the_same_summary() {
 }
 
 #[tokio::test]
-async fn a_summary_that_ends_while_an_answer_runs_is_followed_by_no_second() {
+async fn a_summary_that_ends_during_an_answer_starts_no_second() {
     for stream in [false, true] {
         let pair = Pair::new(held).await;
         let proxy = waiting(&pair, SOON).start().await;
@@ -311,7 +311,7 @@ async fn a_request_past_the_threshold_waits_before_it_would_be_cut() {
 }
 
 #[tokio::test]
-async fn below_the_budget_one_that_was_late_is_not_waited_for_again() {
+async fn below_the_budget_a_late_summary_is_not_waited_for_again() {
     let pair = Pair::new(held).await;
     let proxy = waiting(&pair, SOON).start().await;
     let mut agent = late(&proxy).set("stream", true);

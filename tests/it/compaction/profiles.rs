@@ -37,7 +37,7 @@ async fn play(profile: &'static Profile, stream: bool) -> u64 {
 }
 
 #[tokio::test]
-async fn every_profile_takes_what_goes_out() {
+async fn requests_with_a_summary_are_valid_for_every_profile() {
     let mut made = 0;
     for profile in PROFILES {
         made += play(profile, false).await;

@@ -29,7 +29,7 @@ async fn over(pair: &Pair, store: &Arc<dyn Store>, data: &tempfile::TempDir) -> 
 }
 
 #[tokio::test]
-async fn what_one_replica_made_another_uses() {
+async fn a_summary_is_shared_between_replicas() {
     let pair = Pair::new(good).await;
     let (store, data) = (store(), tempfile::tempdir().unwrap());
     let (one, other) = (
@@ -56,7 +56,7 @@ async fn what_one_replica_made_another_uses() {
 }
 
 #[tokio::test]
-async fn a_job_that_was_lost_with_its_process_is_asked_for_again() {
+async fn a_summary_lost_with_its_process_is_asked_for_again() {
     let pair = Pair::new(|heard, nth| match nth {
         0 => held(heard, nth),
         _ => good(heard, nth),
@@ -91,7 +91,7 @@ async fn a_job_that_was_lost_with_its_process_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn without_a_store_none_is_begun() {
+async fn while_the_store_is_down_no_summary_begins() {
     let pair = Pair::new(good).await;
     for wait in [Duration::ZERO, Duration::from_secs(10)] {
         let proxy = pair.proxy().store(Arc::new(Down));
@@ -109,7 +109,7 @@ async fn without_a_store_none_is_begun() {
 }
 
 #[tokio::test]
-async fn a_drain_ends_what_is_being_made() {
+async fn a_drain_cancels_running_summaries() {
     let pair = Pair::new(held).await;
     let mut proxy = pair.proxy().start().await;
     let mut agent = late(&proxy);

@@ -28,7 +28,7 @@ impl Log {
 }
 
 #[tokio::test]
-async fn the_log_tells_numbers_only() {
+async fn the_log_of_summaries_has_no_text() {
     every_line_is_wanted();
     let log = Log::default();
     let writer = log.clone();

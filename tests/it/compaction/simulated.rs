@@ -31,7 +31,7 @@ async fn check(stream: bool, task: &str) {
 }
 
 #[tokio::test]
-async fn its_model_summarises() {
+async fn the_simulated_provider_summarises() {
     for stream in [false, true] {
         check(stream, "Find every leak in the hull and mend it.").await;
         check(stream, "请把船底的每一个漏洞都找出来并修好。").await;

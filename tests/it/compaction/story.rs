@@ -145,7 +145,7 @@ async fn a_later_summary_folds_the_earlier_in() {
 }
 
 #[tokio::test]
-async fn edits_of_the_history_find_what_was_true_then() {
+async fn an_edited_history_continues_from_its_earlier_state() {
     let pair = Pair::new(good).await;
     let proxy = pair.proxy().start().await;
     let mut agent = busy(&proxy);
@@ -179,7 +179,7 @@ fn of_its_branch(heard: &ModelRequest<'_>, _nth: usize) -> ModelReply {
 }
 
 #[tokio::test]
-async fn every_branch_has_its_own() {
+async fn every_branch_has_its_own_summary() {
     let pair = Pair::new(of_its_branch).await;
     let proxy = pair.proxy().start().await;
     let trunk = busy(&proxy);
@@ -204,7 +204,7 @@ async fn every_branch_has_its_own() {
 }
 
 #[tokio::test]
-async fn one_answer_given_twice_is_summarised_once() {
+async fn an_answer_given_twice_is_summarised_once() {
     let pair = Pair::new(held).await;
     let proxy = pair.proxy().start().await;
     let mut agent = late(&proxy);
@@ -221,7 +221,7 @@ async fn one_answer_given_twice_is_summarised_once() {
 }
 
 #[tokio::test]
-async fn another_model_may_summarise() {
+async fn a_configured_model_summarises() {
     let pair = Pair::new(|_, _| ModelReply::text("not asked")).await;
     let fast = Pair::new(good).await;
     let proxy = pair
@@ -263,7 +263,7 @@ async fn another_model_may_summarise() {
 }
 
 #[tokio::test]
-async fn the_clients_credentials_go_to_its_own_provider_only() {
+async fn client_credentials_go_to_their_provider_only() {
     let pair = Pair::new(good).await;
     let fast = Pair::new(|_, _| ModelReply::text(&completion("not asked"))).await;
     let proxy = pair.proxy().provider("fast", &fast.up.provider);

@@ -46,7 +46,7 @@ fn on(word: &str) -> Option<bool> {
 }
 
 #[tokio::test]
-async fn the_request_decides_before_the_session_and_that_before_the_settings() {
+async fn the_request_overrides_the_session_and_the_session_the_settings() {
     let pair = Pair::new(good).await;
     for setting in [true, false] {
         let proxy = before(&pair.up, |config| config.compaction.auto = setting);
@@ -74,7 +74,7 @@ async fn the_request_decides_before_the_session_and_that_before_the_settings() {
 }
 
 #[tokio::test]
-async fn an_unknown_window_is_summarised_only_where_it_is_asked_for() {
+async fn with_an_unknown_window_summaries_need_a_switch() {
     let pair = Pair::new(good).await;
     let proxy = pair.proxy().set(|config| {
         config.models.insert("m".into(), ModelConfig::default());
@@ -117,7 +117,7 @@ async fn an_order_is_carried_out_once() {
 }
 
 #[tokio::test]
-async fn an_order_is_carried_out_first_where_requests_wait() {
+async fn an_order_is_carried_out_before_a_waiting_request() {
     for stream in [false, true] {
         let pair = Pair::new(good).await;
         let proxy = before(&pair.up, |config| {
@@ -137,7 +137,7 @@ async fn an_order_is_carried_out_first_where_requests_wait() {
 }
 
 #[tokio::test]
-async fn an_order_for_too_little_comes_to_nothing() {
+async fn an_order_with_too_little_to_summarise_does_nothing() {
     let pair = Pair::new(good).await;
     let proxy = before(&pair.up, |_| {}).start().await;
     let mut agent = Agent::new(&proxy);
@@ -159,7 +159,7 @@ async fn begins_nothing(pair: &Pair, agent: &mut Agent, why: &str) {
 }
 
 #[tokio::test]
-async fn what_is_not_guarded_is_not_summarised() {
+async fn unguarded_requests_are_not_summarised() {
     let pair = Pair::new(good).await;
     let proxy: RunningProxy = pair.proxy().start().await;
     for wish in ["off", "dry-run"] {
@@ -174,7 +174,7 @@ async fn what_is_not_guarded_is_not_summarised() {
 }
 
 #[tokio::test]
-async fn what_is_beyond_the_bound_is_left_for_later() {
+async fn summaries_beyond_max_running_wait() {
     let pair = Pair::new(super::held).await;
     let proxy = pair.proxy().set(|config| config.compaction.max_running = 1);
     let proxy = proxy.start().await;
@@ -193,7 +193,7 @@ async fn what_is_beyond_the_bound_is_left_for_later() {
 }
 
 #[tokio::test]
-async fn a_client_that_rewrites_its_history_is_not_summarised_for_ever() {
+async fn a_rewritten_history_is_not_summarised_for_ever() {
     for wait in [Duration::ZERO, Duration::from_secs(10)] {
         let pair = Pair::new(good).await;
         let proxy = pair.proxy();

@@ -133,7 +133,7 @@ async fn a_key_sees_its_own_sessions() {
 }
 
 #[tokio::test]
-async fn without_keys_a_credential_is_an_account() {
+async fn without_keys_sessions_belong_to_the_credential() {
     let up = counting().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy).with("authorization", "Bearer sk-secret-a");

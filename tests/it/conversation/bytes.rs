@@ -54,7 +54,7 @@ async fn ask(text: &str) -> (String, usize) {
 }
 
 #[tokio::test]
-async fn a_tool_message_of_more_bytes_than_its_provider_takes_is_truncated() {
+async fn a_tool_message_over_the_providers_byte_limit_is_truncated() {
     for (text, bytes) in [("a", 1), ("\"", 2), ("中", 3), ("\u{1}", 6), ("🙂", 4)] {
         let text = text.repeat(MOST / bytes + 1);
         let (actions, sent) = ask(&text).await;
@@ -64,7 +64,7 @@ async fn a_tool_message_of_more_bytes_than_its_provider_takes_is_truncated() {
 }
 
 #[tokio::test]
-async fn a_tool_message_within_the_bytes_goes_on_as_it_is() {
+async fn a_tool_message_within_the_byte_limit_is_unchanged() {
     for (text, bytes) in [("a", 1), ("中", 3)] {
         let text = text.repeat((MOST - 100) / bytes);
         assert_eq!(ask(&text).await.0, "none");

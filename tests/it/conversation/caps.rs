@@ -98,7 +98,7 @@ async fn a_cap_past_the_window_is_lowered_and_nothing_is_cut() {
 }
 
 #[tokio::test]
-async fn where_caps_are_left_alone_the_history_is_cut_for_them() {
+async fn with_unchanged_caps_the_history_is_cut_instead() {
     let up = strict(3.0, "stop").await;
     let proxy = before(&up, 65_536).set(|config| config.guard.clamp_max_tokens = false);
     let proxy = proxy.start().await;
@@ -127,7 +127,7 @@ async fn a_refusal_that_counts_prompt_and_cap_lowers_the_cap() {
 }
 
 #[tokio::test]
-async fn a_cap_as_large_as_a_window_that_nobody_knew_is_lowered_after_a_refusal() {
+async fn a_cap_as_large_as_an_unknown_window_is_lowered_after_a_refusal() {
     let up = strict(3.0, "stop").await;
     let proxy = before(&up, 200_000).start().await;
     let talk = long(&proxy, 60_000, 70_000);

@@ -26,7 +26,7 @@ async fn post(proxy: &RunningProxy, path: &str, headers: HeaderMap, body: Bytes)
 }
 
 #[tokio::test]
-async fn a_clear_is_asked_for_and_shown() {
+async fn a_requested_clear_is_shown() {
     let up = counting().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
@@ -143,7 +143,7 @@ async fn other_pages_methods_and_paths_are_refused() {
 }
 
 #[tokio::test]
-async fn a_body_is_passed_over_unless_it_is_too_large() {
+async fn a_body_of_a_clear_is_ignored_unless_it_is_too_large() {
     let up = counting().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);

@@ -200,7 +200,7 @@ async fn a_long_history_is_folded_at_a_few_places() {
 }
 
 #[tokio::test]
-async fn old_rounds_are_cleared_a_few_times_and_each_time_told() {
+async fn old_tool_rounds_are_cleared_seldom_and_each_clear_is_logged() {
     let (log, _guard) = Log::begin();
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", None)]).await;
     let proxy = before(&up, 16_384).start().await;
@@ -249,7 +249,7 @@ async fn old_rounds_are_cleared_a_few_times_and_each_time_told() {
 }
 
 #[tokio::test]
-async fn a_result_that_was_tightened_stays_so() {
+async fn a_tightened_tool_result_stays_tightened() {
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(5_000))]).await;
     let proxy = before(&up, 8_192).start().await;
     let mut talk = Talk::new(&proxy);

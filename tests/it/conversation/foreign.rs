@@ -106,30 +106,30 @@ async fn made(seeds: RangeInclusive<u64>, shape: Shape) {
 }
 
 #[tokio::test]
-async fn an_agent_s_session() {
+async fn a_foreign_count_of_an_agent_session_is_survived() {
     made(1..=2, Shape::Agent).await;
 }
 
 #[tokio::test]
-async fn a_long_task() {
+async fn a_foreign_count_of_a_long_task_is_survived() {
     made(3..=4, Shape::OneTurn).await;
 }
 
 #[tokio::test]
-async fn chats() {
+async fn a_foreign_count_of_chats_is_survived() {
     made(2..=2, Shape::Chat).await;
     made(5..=5, Shape::TextOnly).await;
 }
 
 /// Where a light text goes and a dense one comes at once, their difference tells nothing.
 #[tokio::test]
-async fn texts_of_every_density() {
+async fn a_foreign_count_of_every_density_is_survived() {
     made(12..=12, Shape::Mixed).await;
     made(23..=23, Shape::Chinese).await;
 }
 
 #[tokio::test]
-async fn recorded_sessions() {
+async fn a_foreign_count_of_recorded_sessions_is_survived() {
     for name in [
         "coding-pi-899-messages",
         "service-tau-airline-52",

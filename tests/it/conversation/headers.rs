@@ -28,7 +28,7 @@ async fn check(
 }
 
 #[tokio::test]
-async fn every_level_with_its_numbers() {
+async fn every_health_level_has_its_headers() {
     let up = ScriptedProvider::start().await;
     // A quarter of the window is kept free, and a margin: caution begins over 60 % of the rest,
     // critical over 90 % of it.
@@ -60,7 +60,7 @@ async fn an_assumed_window_is_no_limit() {
 }
 
 #[tokio::test]
-async fn configured_limits_decide() {
+async fn configured_limits_decide_the_health_level() {
     let up = ScriptedProvider::start().await;
     for (used, expected) in [
         (100, "healthy response 100 10000 0.010 1.000"),
@@ -79,7 +79,7 @@ async fn configured_limits_decide() {
 }
 
 #[tokio::test]
-async fn what_was_done_by_whom_and_how_long_it_took() {
+async fn headers_of_the_provider_never_replace_the_proxys() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let theirs = "x-plimsoll-health: forged\r\nx-plimsoll-session: forged\r\nx-plimsoll-countdown: 3\r\nx-request-id: r1\r\nserver-timing: db;dur=1\r\n";
@@ -110,7 +110,7 @@ async fn what_was_done_by_whom_and_how_long_it_took() {
 }
 
 #[tokio::test]
-async fn provider_errors_pass_and_say_what_we_did() {
+async fn provider_errors_pass_with_the_proxys_headers() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);

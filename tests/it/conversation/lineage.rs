@@ -40,7 +40,7 @@ async fn a_retry_does_not_count_twice() {
 }
 
 #[tokio::test]
-async fn regenerating_editing_and_branching_go_on_from_their_ancestor() {
+async fn regenerating_editing_and_branching_continue_their_ancestor() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
@@ -75,7 +75,7 @@ async fn regenerating_editing_and_branching_go_on_from_their_ancestor() {
 }
 
 #[tokio::test]
-async fn another_beginning_is_another_session() {
+async fn a_different_first_message_is_a_new_session() {
     let up = counting().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
@@ -126,7 +126,7 @@ async fn identical_conversations_of_two_clients_never_share() {
 }
 
 #[tokio::test]
-async fn users_behind_one_credential_are_kept_apart() {
+async fn users_of_one_credential_have_separate_sessions() {
     let up = ScriptedProvider::start_answering(|_| vec![says("the same", Some(9))]).await;
     let proxy = before(&up, 10_000).start().await;
     let mut ids = Vec::new();
@@ -142,7 +142,7 @@ async fn users_behind_one_credential_are_kept_apart() {
 }
 
 #[tokio::test]
-async fn a_hint_groups_and_hands_nothing_on() {
+async fn a_session_header_groups_but_shares_no_state() {
     let up = counting().await;
     let proxy = before(&up, 10_000).start().await;
     let mut one = Talk::new(&proxy).with("x-plimsoll-session", "my session");
@@ -190,7 +190,7 @@ async fn echo(answered: Value, echoed: Value) {
 }
 
 #[tokio::test]
-async fn an_answer_spelt_otherwise_is_found() {
+async fn an_answer_in_another_json_spelling_is_recognised() {
     let call = |arguments: &str| json!([{"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}]);
     let parts = json!([{"type": "text", "text": "said"}]);
     let plain = json!({"content": "said"});

@@ -63,7 +63,7 @@ async fn two_hundred_sessions_never_mix() {
 }
 
 #[tokio::test]
-async fn what_is_remembered_is_bounded() {
+async fn remembered_sessions_are_bounded() {
     let up = repeating().await;
     let proxy = before(&up, 100_000).set(|config| config.store.max_sessions = 20);
     let proxy = proxy.start().await;

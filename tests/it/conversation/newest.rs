@@ -27,7 +27,7 @@ fn arguments(message: &Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn three_parallel_edits_too_long_for_the_window_are_shortened_and_not_refused() {
+async fn parallel_edits_too_long_for_the_window_are_shortened() {
     let up = refusing(16_384).await;
     let proxy = before(&up, 16_384).start().await;
     let mut talk = Talk::new(&proxy);

@@ -100,7 +100,7 @@ async fn pass(
 }
 
 #[tokio::test]
-async fn in_a_huge_window_every_byte_stays() {
+async fn in_a_huge_window_recorded_requests_are_unchanged() {
     let up = ScriptedProvider::start().await;
     let bodies = bodies();
     let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
@@ -118,7 +118,7 @@ async fn in_a_huge_window_every_byte_stays() {
 }
 
 #[tokio::test]
-async fn in_small_windows_what_goes_out_is_valid() {
+async fn in_small_windows_recorded_requests_stay_valid() {
     let up = ScriptedProvider::start().await;
     let bodies = bodies();
     let mut cut = 0;

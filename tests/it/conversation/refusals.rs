@@ -33,7 +33,7 @@ fn streaming(proxy: &RunningProxy) -> Talk {
 }
 
 #[tokio::test]
-async fn it_is_asked_again_without_and_remembered() {
+async fn refused_stream_options_are_left_out_and_remembered() {
     for (status, body) in [
         ("422 Unprocessable Entity", REFUSAL),
         (
@@ -62,7 +62,7 @@ async fn it_is_asked_again_without_and_remembered() {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_gets_the_refusal() {
+async fn a_client_that_sets_stream_options_gets_the_refusal() {
     let up = refusing("422 Unprocessable Entity", REFUSAL).await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = streaming(&proxy);
@@ -99,7 +99,7 @@ async fn other_errors_pass_as_they_came() {
 }
 
 #[tokio::test]
-async fn an_error_that_stays_teaches_nothing() {
+async fn an_error_that_persists_without_stream_options_is_not_remembered() {
     let up =
         ScriptedProvider::start_answering(|_| vec![answer("400 Bad Request", "", REFUSAL)]).await;
     let proxy = before(&up, 10_000).start().await;

@@ -21,7 +21,7 @@ fn round(number: usize) -> [Value; 4] {
 }
 
 #[tokio::test]
-async fn a_waiting_question_takes_no_completed_rounds_place_and_zero_clears_always() {
+async fn a_pending_tool_round_does_not_count_as_kept_and_zero_always_clears() {
     let folder = tempfile::tempdir().unwrap();
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let settings = Settings::new(folder.path(), &up);

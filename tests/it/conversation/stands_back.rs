@@ -36,7 +36,7 @@ async fn untouched(up: &ScriptedProvider, talk: &Talk, actions: &str) {
 }
 
 #[tokio::test]
-async fn off_and_dry_run_and_what_would_be_done() {
+async fn guard_off_changes_nothing_and_a_dry_run_reports() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 8_192).start().await;
     let plain = long(&proxy);
@@ -55,7 +55,7 @@ async fn off_and_dry_run_and_what_would_be_done() {
 
 /// The guard forgets nothing while it is off, and what it does after is what it does with no state.
 #[tokio::test]
-async fn off_for_a_while_moves_no_cut() {
+async fn a_guard_switched_off_for_a_while_keeps_its_cuts() {
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", None)]).await;
     let proxy = before(&up, 8_192).start().await;
     let whole = long(&proxy);
@@ -89,7 +89,7 @@ async fn off_for_a_while_moves_no_cut() {
 }
 
 #[tokio::test]
-async fn a_guard_that_is_not_enabled() {
+async fn a_disabled_guard_changes_nothing() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 8_192).set(|config| config.guard.enabled = false);
     let proxy = proxy.start().await;
@@ -97,7 +97,7 @@ async fn a_guard_that_is_not_enabled() {
 }
 
 #[tokio::test]
-async fn providers_that_are_asked_to_manage_the_context() {
+async fn requests_with_provider_side_context_management_are_left_alone() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 8_192).start().await;
     for fields in [
@@ -113,7 +113,7 @@ async fn providers_that_are_asked_to_manage_the_context() {
 }
 
 #[tokio::test]
-async fn invalid_conversations() {
+async fn invalid_conversations_are_forwarded_unchanged() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 8_192).start().await;
     let orphan = json!({"role": "tool", "tool_call_id": "nobody", "content": "x"});
@@ -134,7 +134,7 @@ async fn invalid_conversations() {
 }
 
 #[tokio::test]
-async fn json_that_is_no_conversation_is_answered() {
+async fn json_without_a_conversation_is_forwarded() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     let deep = format!("{}1{}", "[".repeat(600), "]".repeat(600));
@@ -165,7 +165,7 @@ async fn json_that_is_no_conversation_is_answered() {
 }
 
 #[tokio::test]
-async fn lone_surrogates_pass_both_ways_and_are_found_again() {
+async fn lone_surrogates_pass_and_keep_their_session() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let ask = r#"{"model":"m","messages":[{"role":"user","content":"a \ud800 b"}]}"#;

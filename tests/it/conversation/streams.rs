@@ -28,7 +28,7 @@ fn streaming(proxy: &RunningProxy, client: TestClient) -> Talk {
 }
 
 #[tokio::test]
-async fn the_head_of_a_stream_tells_of_the_answer_before() {
+async fn the_head_of_a_stream_has_the_health_of_the_previous_answer() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let mut talk = streaming(&proxy, proxy.client());
@@ -76,7 +76,7 @@ async fn check(proxy: &RunningProxy, client: TestClient, up: &ScriptedProvider) 
 }
 
 #[tokio::test]
-async fn the_end_of_a_stream_tells_of_itself() {
+async fn the_end_of_a_stream_has_its_own_health() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     check(&proxy, proxy.client(), &up).await;
@@ -84,7 +84,7 @@ async fn the_end_of_a_stream_tells_of_itself() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_without_done_is_told_of_too() {
+async fn a_stream_without_done_has_its_health_too() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let talk = streaming(&proxy, proxy.client()).with("x-plimsoll-stream-health", "comment");
@@ -102,7 +102,7 @@ async fn a_stream_that_ends_without_done_is_told_of_too() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_leaves_no_state() {
+async fn a_client_that_disconnects_leaves_no_state() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let talk = streaming(&proxy, proxy.client());
@@ -125,7 +125,7 @@ async fn a_client_that_leaves_leaves_no_state() {
 }
 
 #[tokio::test]
-async fn without_usage_the_end_says_unknown() {
+async fn a_stream_without_usage_ends_with_unknown_health() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     up.script_next(streams(&hello(), None));
@@ -195,7 +195,7 @@ async fn found_again(deltas: &[Value], made: Value, results: &[Value]) {
 }
 
 #[tokio::test]
-async fn text_in_pieces_is_found_again() {
+async fn text_streamed_in_pieces_is_recognised() {
     let deltas = [
         json!({"role": "assistant", "content": ""}),
         json!({"content": "h\u{e9}"}),
@@ -207,7 +207,7 @@ async fn text_in_pieces_is_found_again() {
 }
 
 #[tokio::test]
-async fn calls_in_fragments_are_found_again() {
+async fn calls_streamed_in_fragments_are_recognised() {
     let piece = |index: u32, call: Value| {
         let mut call = call;
         call["index"] = index.into();

@@ -33,7 +33,7 @@ async fn ready() -> (ScriptedProvider, ScriptedProvider) {
 }
 
 #[tokio::test]
-async fn what_the_client_caused_opens_no_breaker_and_goes_nowhere_else() {
+async fn errors_caused_by_the_client_open_no_breaker_and_try_no_fallback() {
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &["other/b"]).set(retries).start().await;
     let client = proxy.client();
@@ -62,7 +62,7 @@ async fn what_the_client_caused_opens_no_breaker_and_goes_nowhere_else() {
 }
 
 #[tokio::test]
-async fn an_open_breaker_is_passed_over_where_somebody_else_answers() {
+async fn a_provider_with_an_open_breaker_is_passed_over() {
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &["other/b"]);
     let proxy = proxy.providers(|provider| provider.breaker_open = Duration::from_millis(300));
@@ -89,7 +89,7 @@ async fn an_open_breaker_is_passed_over_where_somebody_else_answers() {
 }
 
 #[tokio::test]
-async fn who_is_alone_is_asked_all_the_same() {
+async fn the_only_candidate_is_asked_despite_an_open_breaker() {
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &[]).start().await;
     let client = proxy.client();
@@ -113,7 +113,7 @@ async fn who_is_alone_is_asked_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_breaker_that_opens_ends_the_retries_where_somebody_else_can_answer() {
+async fn an_opened_breaker_ends_retries_where_a_fallback_exists() {
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &["other/b"]).set(retries).start().await;
     let client = proxy.client();
@@ -132,7 +132,7 @@ async fn a_breaker_that_opens_ends_the_retries_where_somebody_else_can_answer() 
 }
 
 #[tokio::test]
-async fn a_client_that_retries_by_itself_gets_no_retries_of_ours() {
+async fn a_client_that_retries_gets_no_retries_by_the_proxy() {
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &[]).set(retries).start().await;
     let client = proxy.client();
@@ -183,7 +183,7 @@ async fn a_client_that_leaves_ends_the_wait_for_a_retry() {
 
 /// The limit of one client's account says nothing of another's.
 #[tokio::test]
-async fn a_limit_of_a_clients_own_account_is_no_rest_for_the_others() {
+async fn a_rate_limit_of_one_clients_account_spares_other_clients() {
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &["other/b"]);
     let proxy = proxy.set(|config| {
@@ -206,7 +206,7 @@ async fn a_limit_of_a_clients_own_account_is_no_rest_for_the_others() {
 }
 
 #[tokio::test]
-async fn a_limit_of_our_account_is_a_rest_for_all() {
+async fn a_rate_limit_of_the_proxys_account_pauses_the_provider_for_all() {
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &["other/b"]).start().await;
     let client = proxy.client();
@@ -221,7 +221,7 @@ async fn a_limit_of_our_account_is_a_rest_for_all() {
 
 /// Where answers are looked into before they go on, one that began is still nobody else's.
 #[tokio::test]
-async fn an_answer_that_began_is_not_asked_for_elsewhere() {
+async fn an_answer_that_began_is_never_retried_elsewhere() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
     for steps in [
         vec![send_bytes(head), ProviderStep::Close],

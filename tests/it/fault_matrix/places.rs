@@ -51,7 +51,7 @@ fn who(got: &ClientAnswer) -> &str {
 }
 
 #[tokio::test]
-async fn who_stands_in_gets_what_fits_its_window_and_its_grammar() {
+async fn a_fallback_gets_a_request_that_fits_its_window_and_profile() {
     let template = find_profile("template").unwrap();
     for streams in [false, true] {
         let up = ScriptedProvider::start_answering(|_| vec![answer("500 No", "", "{}")]).await;
@@ -83,7 +83,7 @@ async fn who_stands_in_gets_what_fits_its_window_and_its_grammar() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_healed_goes_to_a_larger_window_and_to_no_other() {
+async fn an_overflow_that_cannot_be_fitted_goes_to_a_larger_window_only() {
     let pinned = "words that must stay ".repeat(9_000);
     let body = json!({"model": "m", "messages": [
         {"role": "system", "content": pinned},
@@ -138,7 +138,7 @@ async fn a_larger_model_answers_instead_of_a_cut() {
 }
 
 #[tokio::test]
-async fn where_the_larger_model_fails_the_conversation_is_cut_after_all() {
+async fn if_the_larger_model_fails_the_conversation_is_cut() {
     let small = ModelSetup::new(8_192)
         .start(|_| ModelReply::text("Well."))
         .await;

@@ -30,7 +30,7 @@ async fn goes_on(up: &ScriptedProvider, proxy: &RunningProxy) {
 }
 
 #[tokio::test]
-async fn heads_without_an_end_or_a_meaning_are_a_502() {
+async fn endless_and_malformed_answer_heads_are_a_502() {
     let (up, proxy) = pair().await;
     let many: String = (0..100_000).map(|at| format!("x-{at}: y\r\n")).collect();
     let rest = format!("content-length: {}\r\n\r\n{COMPLETION}", COMPLETION.len());
@@ -64,7 +64,7 @@ async fn heads_without_an_end_or_a_meaning_are_a_502() {
 
 /// Early answers are passed over, a flood of them within the time for the first byte.
 #[tokio::test]
-async fn a_flood_of_early_answers_ends() {
+async fn a_flood_of_informational_answers_is_ended() {
     let (up, proxy) = pair().await;
     let early = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
     let head = format!(
@@ -90,7 +90,7 @@ async fn a_flood_of_early_answers_ends() {
 
 /// Ids and texts of an error are the provider's own, and stay where they belong.
 #[tokio::test]
-async fn what_a_provider_says_becomes_no_header() {
+async fn error_texts_of_a_provider_become_no_header() {
     let (up, proxy) = pair().await;
     let text = r#"{"error":{"message":"no\r\nset-cookie: a=b\r\n\r\n<script>","type":"x\r\ny","code":"a\nx-evil: 1"}}"#;
     let odd = "x-request-id: caf\u{e9}\u{6f22}\r\nset-cookie: a=b\r\nx-plimsoll-session: theirs\r\nx-plimsoll-health: healthy\r\n";
@@ -136,7 +136,7 @@ async fn an_event_of_any_length_is_relayed() {
 
 /// An answer that unpacks to a multiple of itself goes on packed, and nothing is known of it.
 #[tokio::test]
-async fn a_bomb_is_relayed_as_it_came() {
+async fn a_compressed_bomb_is_relayed_unchanged() {
     let (up, proxy) = pair().await;
     let zeros = vec![b' '; 64 << 20];
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());

@@ -4,7 +4,7 @@ use super::{ASK, pair};
 
 /// What we cannot follow, or what only looks odd, reaches the provider as it came.
 #[tokio::test]
-async fn odd_json_goes_on_as_it_came() {
+async fn odd_json_is_forwarded_unchanged() {
     let (up, proxy) = pair().await;
     let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let talk = |text: &str| {
@@ -70,7 +70,7 @@ async fn odd_json_goes_on_as_it_came() {
 
 /// What is no JSON is told so, with the place.
 #[tokio::test]
-async fn what_is_no_json_is_refused() {
+async fn invalid_json_is_refused() {
     let (up, proxy) = pair().await;
     for body in [
         b"".to_vec(),

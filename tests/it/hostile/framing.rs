@@ -8,7 +8,7 @@ const SMUGGLED: &str = "POST /v1/files HTTP/1.1\r\nhost: localhost\r\ncontent-le
 
 /// Refused by its head alone.
 #[tokio::test]
-async fn what_could_be_read_in_two_ways_reaches_nobody() {
+async fn ambiguous_framing_reaches_no_provider() {
     let (up, proxy) = pair().await;
     let length = ASK.len();
     let mut wrong = Vec::new();
@@ -51,7 +51,7 @@ async fn what_could_be_read_in_two_ways_reaches_nobody() {
 
 /// Two lengths that agree, and codings in another spelling, are one request.
 #[tokio::test]
-async fn what_can_be_read_in_one_way_is_one_request() {
+async fn unambiguous_framing_is_one_request() {
     let (up, proxy) = pair().await;
     let length = ASK.len();
     let close = "connection: close\r\n";
@@ -82,7 +82,7 @@ async fn what_can_be_read_in_one_way_is_one_request() {
 /// A length beside a coding is how requests are smuggled past a server that reads the other one: the coding
 /// counts, the length goes no further, and what follows on the connection is not read at all.
 #[tokio::test]
-async fn a_length_beside_a_coding_hides_no_second_request() {
+async fn a_content_length_beside_an_encoding_smuggles_no_request() {
     let (up, proxy) = pair().await;
     let whole = chunked(ASK);
     let mut count = 0;
@@ -102,7 +102,7 @@ async fn a_length_beside_a_coding_hides_no_second_request() {
 }
 
 #[tokio::test]
-async fn damaged_chunks_are_no_body() {
+async fn damaged_chunks_are_refused() {
     let (up, proxy) = pair().await;
     let lines = "transfer-encoding: chunked\r\n";
     let length = ASK.len();
@@ -138,7 +138,7 @@ async fn damaged_chunks_are_no_body() {
 
 /// Two requests in one packet are two answers, in their order.
 #[tokio::test]
-async fn requests_in_a_row_are_answered_in_their_order() {
+async fn pipelined_requests_are_answered_in_order() {
     let (up, proxy) = pair().await;
     let ask = |close: &str| chat(&format!("content-length: {}\r\n{close}", ASK.len()), ASK);
     let row = [

@@ -13,7 +13,7 @@ use crate::support::{client::full_body, proxy::within_time};
 
 /// A byte now and then keeps no connection, and holds up nobody else.
 #[tokio::test]
-async fn a_head_that_drips_is_cut_off_and_others_are_served() {
+async fn a_slow_head_is_cut_off_and_others_are_served() {
     let (up, proxy) = pair().await;
     let began = Instant::now();
     let mut slow = Vec::new();
@@ -93,7 +93,7 @@ async fn heads_beyond_a_bound_are_refused() {
 
 /// No HTTP, or none that we speak: an answer without a body, and the end of the connection.
 #[tokio::test]
-async fn what_is_no_request_ends_the_connection() {
+async fn an_invalid_request_ends_the_connection() {
     let (up, proxy) = pair().await;
     for (bytes, expected) in [
         ("GET /healthz\r\n\r\n", &[400][..]),
@@ -123,7 +123,7 @@ async fn what_is_no_request_ends_the_connection() {
 
 /// Requests that are HTTP and ask for what is not here.
 #[tokio::test]
-async fn odd_targets_are_answered_by_us() {
+async fn odd_targets_are_answered_by_the_proxy() {
     let (up, proxy) = pair().await;
     let close = "host: localhost\r\nconnection: close\r\n\r\n";
     for (line, expected) in [
@@ -149,7 +149,7 @@ async fn odd_targets_are_answered_by_us() {
 
 /// Who asks to leave HTTP for anything but a websocket is answered in HTTP.
 #[tokio::test]
-async fn an_upgrade_that_is_none_is_a_request() {
+async fn an_unknown_upgrade_is_answered_in_http() {
     let (up, proxy) = pair().await;
     for (count, upgrade) in ["h2c", "TLS/1.0", "x\u{7f}"].into_iter().enumerate() {
         let lines = format!(
@@ -175,7 +175,7 @@ async fn an_upgrade_that_is_none_is_a_request() {
 
 /// What a client calls itself, its session or its model never becomes a line of a head.
 #[tokio::test]
-async fn ids_of_a_client_break_no_head() {
+async fn client_ids_inject_no_header() {
     let (up, proxy) = pair().await;
     let client = proxy.client();
     let odd: &[&[u8]] = &[
@@ -227,7 +227,7 @@ async fn ids_of_a_client_break_no_head() {
 
 /// A body that stops half way is no request, and its connection is not used again.
 #[tokio::test]
-async fn half_a_body_reaches_nobody() {
+async fn an_incomplete_body_reaches_no_provider() {
     let (up, proxy) = pair().await;
     for lines in [
         format!("content-length: {}\r\n", ASK.len() + 10),

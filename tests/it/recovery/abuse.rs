@@ -21,7 +21,7 @@ fn own(heard: &ModelRequest<'_>, name: &str, arguments: &str) -> ModelReply {
 }
 
 #[tokio::test]
-async fn a_model_that_adds_reminders_for_ever() {
+async fn a_model_that_adds_reminders_for_ever_is_stopped() {
     for stream in [false, true] {
         let (proxy, up) = pair(|heard| match heard.offers_tool("add_reminder") {
             true => own(heard, "add_reminder", r#"{"content":"again"}"#),
@@ -85,7 +85,7 @@ fn arguments_of(body: &Value) -> String {
 }
 
 #[tokio::test]
-async fn broken_arguments_are_answered_with_what_is_wrong() {
+async fn broken_arguments_get_an_error_that_names_the_fault() {
     let wrong = [
         "error", "invalid", "not", "must", "missing", "required", "expected",
     ];
@@ -142,7 +142,7 @@ async fn an_unknown_id_is_answered_with_an_error() {
 }
 
 #[tokio::test]
-async fn calls_without_an_id_do_not_harm() {
+async fn calls_without_an_id_are_executed() {
     for stream in [false, true] {
         let model = ModelSetup::new(WINDOW);
         let up = model
@@ -166,7 +166,7 @@ async fn calls_without_an_id_do_not_harm() {
 }
 
 #[tokio::test]
-async fn reminders_are_bounded_in_number() {
+async fn the_number_of_reminders_is_limited() {
     // Twenty reminders at every notice, over a whole countdown.
     let (proxy, up) = pair(|heard| {
         let asked = heard.notice.as_ref().is_some_and(|it| it.notes);

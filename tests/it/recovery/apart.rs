@@ -52,7 +52,7 @@ async fn sent(agent: &mut Agent, up: &crate::support::model::RunningModel) -> Ve
 }
 
 #[tokio::test]
-async fn a_branch_has_exactly_what_its_prefix_had() {
+async fn a_branch_has_the_reminders_of_its_prefix() {
     let (proxy, up) = pair(obliging).await;
     let mut agent = deep(&proxy);
     let first = agent.step().await;
@@ -89,7 +89,7 @@ async fn a_branch_has_exactly_what_its_prefix_had() {
 }
 
 #[tokio::test]
-async fn a_retry_is_the_same_again() {
+async fn a_client_retry_sends_the_same_request() {
     let (proxy, up) = pair(obliging).await;
     let mut agent = deep(&proxy);
     agent.step().await;

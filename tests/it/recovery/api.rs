@@ -22,7 +22,7 @@ async fn newest(up: &RunningModel) -> Value {
 }
 
 #[tokio::test]
-async fn reminders_and_prompts_are_shown() {
+async fn the_api_shows_reminders_and_prompts() {
     let (proxy, _up) = pair(obliging).await;
     let mut agent = deep(&proxy);
     let generation = prompted(&mut agent).await;
@@ -35,7 +35,7 @@ async fn reminders_and_prompts_are_shown() {
 }
 
 #[tokio::test]
-async fn a_clear_from_outside_begins_a_course_with_the_next_request() {
+async fn a_clear_by_the_api_begins_a_course_at_the_next_request() {
     for stream in [false, true] {
         let (proxy, up) = pair(obliging).await;
         let mut agent = deep(&proxy).set("stream", stream);

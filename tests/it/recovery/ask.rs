@@ -39,7 +39,7 @@ async fn played(
 }
 
 #[tokio::test]
-async fn our_tools_come_with_the_first_prompt_and_stay() {
+async fn injected_tools_come_with_the_first_prompt_and_stay() {
     let (generations, bodies, _) = played(false, &[]).await;
     assert_eq!(generations[0].injected(), None);
     assert_eq!(generations[1].injected(), Some("caution"));
@@ -58,7 +58,7 @@ async fn our_tools_come_with_the_first_prompt_and_stay() {
 }
 
 #[tokio::test]
-async fn a_choice_of_none_stays_none() {
+async fn tool_choice_none_is_kept() {
     for stream in [false, true] {
         let (generations, bodies, _) = played(stream, &[("tool_choice", "none".into())]).await;
         assert!(generations.iter().all(|it| it.called().is_empty()));
@@ -67,7 +67,7 @@ async fn a_choice_of_none_stays_none() {
 }
 
 #[tokio::test]
-async fn a_demanded_call_is_one_of_the_clients() {
+async fn tool_choice_required_is_met_by_a_client_tool() {
     let named = json!({"type": "function", "function": {"name": "read_file"}});
     for choice in [json!("required"), named] {
         for stream in [false, true] {
@@ -81,7 +81,7 @@ async fn a_demanded_call_is_one_of_the_clients() {
 }
 
 #[tokio::test]
-async fn calls_one_after_another() {
+async fn parallel_tool_calls_false_is_kept() {
     for stream in [false, true] {
         let (generations, bodies, _) =
             played(stream, &[("parallel_tool_calls", false.into())]).await;
@@ -96,7 +96,7 @@ async fn calls_one_after_another() {
 }
 
 #[tokio::test]
-async fn several_answers_are_all_the_clients() {
+async fn with_several_choices_all_answers_are_the_clients() {
     let (proxy, up) = pair(obliging).await;
     let mut agent = deep(&proxy).set("n", 2);
     for _ in 0..5 {
@@ -113,7 +113,7 @@ async fn several_answers_are_all_the_clients() {
 }
 
 #[tokio::test]
-async fn strict_schemas_are_strict_throughout() {
+async fn injected_tools_are_strict_beside_strict_tools() {
     let mut strict = tool("read_file");
     strict["function"]["strict"] = true.into();
     strict["function"]["parameters"]["additionalProperties"] = false.into();
@@ -138,7 +138,7 @@ async fn strict_schemas_are_strict_throughout() {
 }
 
 #[tokio::test]
-async fn legacy_functions_get_ours_as_functions() {
+async fn injected_tools_are_functions_beside_legacy_functions() {
     for stream in [false, true] {
         let (proxy, up) = pair(obliging).await;
         let mut agent = deep(&proxy).set("stream", stream);
@@ -160,7 +160,7 @@ async fn legacy_functions_get_ours_as_functions() {
 }
 
 #[tokio::test]
-async fn a_client_with_a_tool_of_that_name_keeps_its_own() {
+async fn a_client_tool_of_the_same_name_is_kept() {
     for name in PROXY_TOOLS {
         for stream in [false, true] {
             // The model calls the client's tool of that name all the time.
@@ -186,7 +186,7 @@ async fn a_client_with_a_tool_of_that_name_keeps_its_own() {
 }
 
 #[tokio::test]
-async fn auxiliary_requests_get_nothing_of_ours() {
+async fn nothing_is_injected_into_auxiliary_requests() {
     let (proxy, up) = pair(obliging).await;
     let mut agent = deep(&proxy);
     agent.steps(2).await;
@@ -204,7 +204,7 @@ async fn auxiliary_requests_get_nothing_of_ours() {
 }
 
 #[tokio::test]
-async fn an_unasked_call_of_ours_is_executed_all_the_same() {
+async fn an_unprompted_reminder_call_is_executed() {
     // The tools stay, so the model may think of them by itself.
     let (proxy, up) = pair(|heard| match heard.nth {
         4 if heard.offers_tool("add_reminder") => ModelReply::calls([ModelCall::new(

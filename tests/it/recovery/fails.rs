@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_provider_that_refuses_our_tools_is_asked_without_them() {
+async fn a_provider_that_refuses_the_injected_tools_is_asked_without_them() {
     for stream in [false, true] {
         let (proxy, up) = pair(|heard| match heard.offers_tool("add_reminder") {
             true => ModelReply::Fails(400, "invalid_value"),
@@ -36,7 +36,7 @@ async fn a_provider_that_refuses_our_tools_is_asked_without_them() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_too_long_with_ours_is_fitted_anew_and_goes_without() {
+async fn a_request_too_long_with_the_injected_text_is_sent_without_it() {
     for stream in [false, true] {
         // The window turns out to be smaller than anyone said, for once.
         let (proxy, up) = pair(
@@ -61,7 +61,7 @@ async fn a_request_that_is_too_long_with_ours_is_fitted_anew_and_goes_without() 
 }
 
 #[tokio::test]
-async fn a_request_that_fails_with_us_and_without_fails_in_the_providers_words() {
+async fn a_request_that_fails_either_way_gets_the_providers_error() {
     let (proxy, up) = pair(|heard| match heard.nth {
         0 => work(heard),
         _ => ModelReply::Fails(400, "of_its_own"),
@@ -76,7 +76,7 @@ async fn a_request_that_fails_with_us_and_without_fails_in_the_providers_words()
 }
 
 #[tokio::test]
-async fn a_continuation_that_fails_falls_back_to_the_request() {
+async fn a_failed_tool_round_falls_back_to_the_request() {
     for stream in [false, true] {
         for status in [400, 429, 500, 503] {
             let (proxy, up) = pair(move |heard| match heard.follows_proxy_call() {
@@ -96,7 +96,7 @@ async fn a_continuation_that_fails_falls_back_to_the_request() {
 }
 
 #[tokio::test]
-async fn errors_before_any_answer_pass_as_they_are() {
+async fn errors_before_any_answer_pass_unchanged() {
     for status in [401, 429, 500] {
         let (proxy, up) = pair(move |heard| match heard.nth {
             0 => work(heard),
@@ -115,7 +115,7 @@ async fn errors_before_any_answer_pass_as_they_are() {
 
 /// A task that leaves next to nothing of the window: what is ours would be what is too much.
 #[tokio::test]
-async fn a_request_that_fits_alone_goes_through_in_a_nearly_full_window() {
+async fn a_request_that_fits_without_prompts_passes_in_a_nearly_full_window() {
     let mut close = 0;
     for tokens in (16_000..18_000).step_by(150) {
         let (proxy, up) = pair(obliging).await;

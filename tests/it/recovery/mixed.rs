@@ -79,7 +79,7 @@ fn has(body: &Value, id: &str) -> bool {
 }
 
 #[tokio::test]
-async fn calls_of_ours_are_taken_out_from_between_the_clients() {
+async fn proxy_executed_calls_are_removed_from_between_client_calls() {
     const MIXES: &[(Calls, &[&str])] = &[
         (&[("o1", "add_reminder"), ("t1", "read_file")], &["t1"]),
         (&[("t1", "read_file"), ("o1", "add_reminder")], &["t1"]),
@@ -144,7 +144,7 @@ async fn calls_of_ours_are_taken_out_from_between_the_clients() {
 }
 
 #[tokio::test]
-async fn calls_of_ours_alone_go_on_within_the_request() {
+async fn proxy_executed_calls_alone_continue_within_the_request() {
     for (stream, fragment) in [(false, 5), (true, 1), (true, 3), (true, 1_000)] {
         for calls in [
             &[("o1", "add_reminder")][..],
@@ -173,7 +173,7 @@ async fn calls_of_ours_alone_go_on_within_the_request() {
 }
 
 #[tokio::test]
-async fn clear_mind_alone_goes_on_in_the_new_course() {
+async fn clear_mind_alone_continues_in_the_new_course() {
     for stream in [false, true] {
         let answered = answered(&[("c1", "clear_mind")], stream, 5).await;
         assert_eq!(answered.took.len(), 2);
@@ -190,7 +190,7 @@ async fn clear_mind_alone_goes_on_in_the_new_course() {
 }
 
 #[tokio::test]
-async fn clear_mind_beside_a_call_of_the_clients_waits_for_its_result() {
+async fn clear_mind_beside_a_client_call_waits_for_its_result() {
     for stream in [false, true] {
         for calls in [
             &[("t1", "read_file"), ("c1", "clear_mind")],
@@ -216,7 +216,7 @@ fn result<'a>(body: &'a Value, id: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn clear_mind_beside_a_call_of_ours_that_failed_clears_nothing() {
+async fn clear_mind_beside_a_failed_reminder_call_clears_nothing() {
     // It deletes a reminder without saying which.
     const ALONE: [Calls; 2] = [
         &[("d1", "delete_reminder"), ("c1", "clear_mind")],

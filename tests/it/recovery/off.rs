@@ -34,7 +34,7 @@ async fn untouched(agent: &mut Agent, up: &RunningModel) {
 }
 
 #[tokio::test]
-async fn a_request_that_wants_none_gets_none() {
+async fn a_request_with_recovery_off_gets_no_prompt() {
     for (name, value) in [
         ("x-plimsoll-recovery", "off"),
         ("x-plimsoll-guard", "off"),
@@ -49,7 +49,7 @@ async fn a_request_that_wants_none_gets_none() {
 }
 
 #[tokio::test]
-async fn one_request_without_is_an_exception() {
+async fn recovery_off_for_one_request_is_an_exception() {
     let (proxy, up) = pair(obliging).await;
     let mut agent = deep(&proxy);
     agent.step().await;
@@ -98,19 +98,19 @@ fn off(config: &mut Config, model: &str) {
 }
 
 #[tokio::test]
-async fn switched_off_there_is_none_for_anybody() {
+async fn recovery_off_in_the_settings_is_off_for_all() {
     let (proxy, up) = with(|proxy| proxy.set(|config| config.recovery.enabled = false)).await;
     untouched(&mut deep(&proxy), &up).await;
 }
 
 #[tokio::test]
-async fn a_model_without_recovery_gets_none() {
+async fn a_model_without_recovery_gets_no_prompt() {
     let (proxy, up) = with(|proxy| proxy.set(|config| off(config, "m"))).await;
     untouched(&mut deep(&proxy), &up).await;
 }
 
 #[tokio::test]
-async fn a_client_key_without_recovery_gets_none() {
+async fn a_client_key_without_recovery_gets_no_prompt() {
     let keys = |proxy: ProxyBuilder| {
         let proxy = proxy.client("alice", "key-of-alice", &["*"]);
         let proxy = proxy.client("bob", "key-of-bob", &["*"]);
@@ -127,7 +127,7 @@ async fn a_client_key_without_recovery_gets_none() {
 /// A session comes to a model without recovery, or wants none from here on: what it has stays where
 /// it is, so that its prefix does, and nothing is added.
 #[tokio::test]
-async fn what_a_session_has_stays_when_no_more_is_wanted() {
+async fn reminders_of_a_session_stay_when_recovery_is_switched_off() {
     for header in [false, true] {
         let (proxy, up) = with(|proxy| proxy.set(|config| off(config, "quiet"))).await;
         let mut agent = deep(&proxy);

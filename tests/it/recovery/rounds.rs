@@ -69,7 +69,7 @@ async fn ask(
 }
 
 #[tokio::test]
-async fn what_is_billed_is_what_the_provider_was_asked() {
+async fn billed_tokens_count_every_provider_request() {
     let (answer, calls) = ask(false, |_| own(false, "tool_calls")).await;
     assert_eq!(answer.json()["choices"][0]["finish_reason"], "stop");
     let billed = &answer.headers["x-plimsoll-billed-tokens"];
@@ -77,7 +77,7 @@ async fn what_is_billed_is_what_the_provider_was_asked() {
 }
 
 #[tokio::test]
-async fn a_model_that_calls_what_it_was_not_offered_is_not_asked_again_and_again() {
+async fn repeated_calls_of_tools_not_offered_end_the_rounds() {
     for stream in [false, true] {
         let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
             true => fails("500 Internal Server Error"),
@@ -93,7 +93,7 @@ async fn a_model_that_calls_what_it_was_not_offered_is_not_asked_again_and_again
 }
 
 #[tokio::test]
-async fn a_model_that_clears_its_mind_in_a_new_course_is_answered() {
+async fn clear_mind_in_a_new_course_is_answered() {
     for stream in [false, true] {
         let clear = OWN.replace("add_reminder", "clear_mind");
         let clear = format!(r#""tool_calls":[{clear}]"#);
@@ -108,7 +108,7 @@ async fn a_model_that_clears_its_mind_in_a_new_course_is_answered() {
 }
 
 #[tokio::test]
-async fn rounds_end_in_the_shape_that_they_began_in() {
+async fn tool_rounds_end_as_a_stream_where_they_began_as_one() {
     for came_as_stream in [false, true] {
         let asked = !came_as_stream;
         let (answer, _) = ask(asked, move |_| own(came_as_stream, "tool_calls")).await;
@@ -119,7 +119,7 @@ async fn rounds_end_in_the_shape_that_they_began_in() {
 }
 
 #[tokio::test]
-async fn a_round_answered_in_another_shape_falls_back_to_the_request() {
+async fn a_tool_round_with_another_content_type_falls_back_to_the_request() {
     for stream in [false, true] {
         for shape in ["other", "204 No Content", "302 Found"] {
             let odd = move || match shape {
@@ -149,7 +149,7 @@ async fn a_round_answered_in_another_shape_falls_back_to_the_request() {
 }
 
 #[tokio::test]
-async fn a_refusal_in_a_round_of_a_stream_is_said_in_the_providers_words() {
+async fn a_refusal_in_a_streamed_tool_round_keeps_the_providers_words() {
     let asked = std::sync::atomic::AtomicUsize::new(0);
     let (answer, calls) = ask(true, move |_| {
         match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
@@ -164,7 +164,7 @@ async fn a_refusal_in_a_round_of_a_stream_is_said_in_the_providers_words() {
 }
 
 #[tokio::test]
-async fn an_unusual_finish_reason_does_not_end_a_loop() {
+async fn an_unusual_finish_reason_does_not_end_tool_rounds() {
     for stream in [false, true] {
         for finish in ["TOOL_CALLS", "tool_use", "STOP", "end_turn", "eos"] {
             let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
@@ -181,7 +181,7 @@ async fn an_unusual_finish_reason_does_not_end_a_loop() {
 }
 
 #[tokio::test]
-async fn half_an_event_at_the_end_holds_nothing_of_ours() {
+async fn an_incomplete_last_event_leaks_no_injected_text() {
     let (answer, _) = ask(true, |_| {
         let half = format!(
             "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"tool_calls\":[{}",

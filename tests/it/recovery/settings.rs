@@ -70,7 +70,7 @@ fn injected(generations: &[AgentGeneration], word: &str) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn tools_may_always_be_there() {
+async fn tools_always_offers_the_tools_from_the_start() {
     let (proxy, up) = with(written(r#"tools = "always""#), obliging).await;
     let mut agent = Agent::new(&proxy);
     agent.steps(3).await;
@@ -89,7 +89,7 @@ async fn tools_may_always_be_there() {
 }
 
 #[tokio::test]
-async fn without_the_tools_nothing_is_asked_and_facts_go_over() {
+async fn tools_never_sends_no_prompt_and_carries_facts() {
     assert_eq!(written(r#"tools = "never""#).tools, AddTools::Never);
     let (proxy, up) = with(written(r#"tools = "never""#), obliging).await;
     let mut agent = striding(&proxy);
@@ -104,7 +104,7 @@ async fn without_the_tools_nothing_is_asked_and_facts_go_over() {
 }
 
 #[tokio::test]
-async fn texts_of_ones_own_reach_the_model() {
+async fn configured_prompt_texts_reach_the_model() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("en")).unwrap();
     let write =
@@ -142,7 +142,7 @@ const CHINESE: &str = "【上下文吃紧】";
 const ENGLISH: &str = "[Context notice, caution.";
 
 #[tokio::test]
-async fn the_model_is_spoken_to_in_its_language() {
+async fn prompts_are_in_the_configured_language() {
     for (language, speaks_chinese, expected) in [
         ("auto", true, CHINESE),
         ("auto", false, ENGLISH),
@@ -173,7 +173,7 @@ async fn the_model_is_spoken_to_in_its_language() {
 }
 
 #[tokio::test]
-async fn a_caution_prompt_names_every_tool_and_updates_before_it_adds() {
+async fn a_caution_prompt_names_every_tool_and_update_first() {
     for language in ["en", "zh"] {
         let settings = written(&format!("language = {language:?}"));
         let (proxy, up) = with(settings, obliging).await;
@@ -199,7 +199,7 @@ async fn a_caution_prompt_names_every_tool_and_updates_before_it_adds() {
 }
 
 #[tokio::test]
-async fn a_model_has_a_cadence_of_its_own() {
+async fn a_model_may_have_its_own_cadence() {
     for cadence in [1, 3] {
         let up = ModelSetup::new(WINDOW).start(work).await;
         let proxy = before(&up, &Shape::default());
@@ -231,7 +231,7 @@ async fn a_countdown_of_one_is_one_prompt() {
 }
 
 #[tokio::test]
-async fn one_round_is_one_round() {
+async fn max_rounds_limits_tool_rounds() {
     // It would go on for ever.
     let (proxy, up) = with(written("max_rounds = 1"), |heard: &ModelRequest<'_>| {
         let note = json!({"content": "again"});

@@ -106,7 +106,7 @@ async fn check(spoken: &Spoken, tools: bool, stream: bool) {
 }
 
 #[tokio::test]
-async fn its_model_follows_the_prompts_by_tools() {
+async fn the_simulated_provider_follows_prompts_by_tools() {
     for spoken in &SPOKEN {
         for stream in [false, true] {
             check(spoken, true, stream).await;
@@ -115,7 +115,7 @@ async fn its_model_follows_the_prompts_by_tools() {
 }
 
 #[tokio::test]
-async fn its_model_follows_the_prompts_in_text() {
+async fn the_simulated_provider_follows_prompts_in_text() {
     for spoken in &SPOKEN {
         for stream in [false, true] {
             check(spoken, false, stream).await;

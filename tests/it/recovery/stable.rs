@@ -127,7 +127,7 @@ proptest! {
     })]
 
     #[test]
-    fn the_prefix_changes_only_where_something_begins(case in any_case()) {
+    fn the_prefix_changes_only_at_prompts_and_new_courses(case in any_case()) {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(check(case));
     }

@@ -154,16 +154,16 @@ async fn check(manner: NoticeManner, name: &str) {
 }
 
 #[tokio::test]
-async fn a_model_that_follows() {
+async fn recovery_with_a_model_that_follows_the_prompts() {
     check(NoticeManner::Follows, "follows").await;
 }
 
 #[tokio::test]
-async fn a_model_that_ignores_everything() {
+async fn recovery_with_a_model_that_ignores_the_prompts() {
     check(NoticeManner::Ignores, "ignores").await;
 }
 
 #[tokio::test]
-async fn a_model_that_half_follows() {
+async fn recovery_with_a_model_that_half_follows_the_prompts() {
     check(NoticeManner::HalfFollows, "half").await;
 }

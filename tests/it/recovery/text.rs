@@ -38,7 +38,7 @@ fn chat(proxy: &RunningProxy) -> Agent {
 }
 
 #[tokio::test]
-async fn a_block_is_taken_out_and_the_rest_reaches_the_client() {
+async fn a_reminder_block_is_removed_from_the_answer() {
     for (stream, fragment) in [(false, 7), (true, 1), (true, 3), (true, 7), (true, 1_000)] {
         for text in [[PLAIN, ""], ["", PLAIN], ["One. ", " Two."]] {
             let (proxy, up) = pair(text, fragment).await;
@@ -65,7 +65,7 @@ async fn a_block_is_taken_out_and_the_rest_reaches_the_client() {
 }
 
 #[tokio::test]
-async fn a_block_alone_is_gone_on_from() {
+async fn an_answer_of_a_reminder_block_alone_is_continued() {
     for stream in [false, true] {
         let (proxy, up) = pair(["", ""], 5).await;
         let mut agent = chat(&proxy).set("stream", stream);
@@ -78,7 +78,7 @@ async fn a_block_alone_is_gone_on_from() {
 }
 
 #[tokio::test]
-async fn a_block_is_not_asked_for_where_it_would_break_the_answer() {
+async fn a_reminder_block_is_not_asked_for_with_a_response_format() {
     let fields = [
         ("response_format", json!({"type": "json_object"})),
         ("n", json!(2)),
@@ -109,7 +109,7 @@ async fn a_block_is_not_asked_for_where_it_would_break_the_answer() {
 }
 
 #[tokio::test]
-async fn the_story_goes_on_in_a_second_course() {
+async fn reminder_blocks_survive_into_a_second_course() {
     for stream in [false, true] {
         let (proxy, up) = pair([PLAIN, ""], 5).await;
         let mut agent = chat(&proxy).set("stream", stream);

@@ -3,7 +3,7 @@
 use super::{deep, obliging, pair, prompted};
 
 #[tokio::test]
-async fn the_last_prompt_and_the_sum_of_the_answers() {
+async fn usage_of_tool_rounds_is_the_last_prompt_and_all_output() {
     for stream in [false, true] {
         let (proxy, up) = pair(obliging).await;
         let mut agent = deep(&proxy).set("stream", stream);

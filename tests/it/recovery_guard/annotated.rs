@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn annotations_leave_no_trace_whatever_is_done_to_a_request(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
+    fn annotations_never_reach_a_provider_after_any_edit(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
         let plain = index_conversation(&case.body());
         let noted = index_conversation(&annotated(&plain, seed));
         let settings = GuardConfig::default();

@@ -61,7 +61,7 @@ fn planned(messages: &[Value], window: u32, profile: &str, recall: &Recall) -> (
 }
 
 #[test]
-fn a_block_stands_at_the_end_of_a_truncated_result() {
+fn a_prompt_is_at_the_end_of_a_truncated_result() {
     let long = "word ".repeat(20_000);
     let parts = json!([{"type": "text", "text": long}, {"type": "text", "text": long}]);
     for content in [json!(long), parts] {
@@ -93,7 +93,7 @@ fn a_block_stands_at_the_end_of_a_truncated_result() {
 
 /// A result that is just within its limit would be over it with the block, and be cut again.
 #[test]
-fn a_block_counts_with_the_result_that_it_stands_at() {
+fn a_prompt_is_counted_with_the_result_it_is_added_to() {
     for chars in [49_700, 49_900, 50_000] {
         let mut messages = vec![by("user", "the task")];
         messages.extend(step("a", &json!("x".repeat(chars))));
@@ -131,7 +131,7 @@ fn a_paragraph_and_a_preface_share_the_first_question() {
 }
 
 #[test]
-fn whole_rounds_stand_between_the_question_and_its_answer() {
+fn reinserted_tool_rounds_are_between_question_and_answer() {
     let messages = [
         by("user", "the task"),
         by("assistant", "Let me note that. Done."),
@@ -167,7 +167,7 @@ fn whole_rounds_stand_between_the_question_and_its_answer() {
 }
 
 #[test]
-fn records_go_with_the_messages_around_them() {
+fn injections_are_folded_with_the_messages_around_them() {
     let messages = loop_of(100);
     let records = vec![
         at(1, InjectionContent::Prompt("first".into())),
@@ -193,7 +193,7 @@ fn records_go_with_the_messages_around_them() {
 }
 
 #[test]
-fn a_record_that_cannot_stand_is_left_out_alone() {
+fn an_injection_that_would_be_invalid_is_left_out_alone() {
     let messages = loop_of(3);
     let records = vec![
         at(0, InjectionContent::Prompt("before all".into())),
@@ -210,7 +210,7 @@ fn a_record_that_cannot_stand_is_left_out_alone() {
 }
 
 #[test]
-fn the_grid_goes_on_from_a_course_and_never_back() {
+fn the_fold_grid_moves_forward_from_a_course_only() {
     let settings = GuardConfig::default();
     for profile in PROFILES {
         let policy = make_policy(profile, 8_192, &settings);
@@ -259,7 +259,7 @@ fn the_grid_goes_on_from_a_course_and_never_back() {
 }
 
 #[test]
-fn what_a_prompt_weighs_counts_at_the_end_too() {
+fn a_prompt_at_the_end_is_counted() {
     let settings = GuardConfig::default();
     for profile in ["openai", "template"] {
         let policy = make_policy(find_profile(profile).unwrap(), 8_192, &settings);
@@ -278,7 +278,7 @@ fn what_a_prompt_weighs_counts_at_the_end_too() {
 }
 
 #[test]
-fn tools_are_added_and_move_no_grid() {
+fn injected_tools_do_not_move_the_fold_grid() {
     let messages = loop_of(100);
     let own = InjectedTools {
         field: "tools",
@@ -314,7 +314,7 @@ fn tools_are_added_and_move_no_grid() {
 }
 
 #[test]
-fn new_results_are_held_to_the_tighter_limit_ever_after() {
+fn new_tool_results_stay_at_the_tighter_limit() {
     let says = "the context window is nearly full, read smaller parts";
     let mut messages = vec![by("user", "the task")];
     messages.extend(step("a", &json!("old ".repeat(1_500))));
@@ -359,7 +359,7 @@ fn new_results_are_held_to_the_tighter_limit_ever_after() {
 
 /// Limits are remembered by digest, and some agents count their call ids anew in every turn.
 #[test]
-fn a_result_that_was_sent_whole_before_stays_whole_when_its_twin_comes() {
+fn a_result_sent_whole_stays_whole_when_an_equal_one_follows() {
     let long = json!("same ".repeat(1_500));
     let mut messages = vec![by("user", "the task")];
     for (id, content) in [("a", &long), ("b", &json!("x"))] {
@@ -388,7 +388,7 @@ fn a_result_that_was_sent_whole_before_stays_whole_when_its_twin_comes() {
 
 /// Recovery prunes its records by the boundary, so it must be none where the record still stands.
 #[test]
-fn a_boundary_that_leaves_nothing_out_is_none() {
+fn a_boundary_without_a_fold_is_not_reported() {
     let mut messages = vec![by("user", "the task"), by("developer", "s")];
     let mut recall = with(vec![at(1, InjectionContent::Prompt(PROMPT.into()))]);
     recall.injections.course = Some(make_course(1));
@@ -403,7 +403,7 @@ fn a_boundary_that_leaves_nothing_out_is_none() {
 
 /// The server then sends it without what is ours.
 #[test]
-fn a_request_that_is_too_large_with_what_is_ours_is_told_from_one_that_is_too_large() {
+fn a_request_too_large_only_by_injections_is_distinguished() {
     let mut recall = with(vec![at(
         3,
         InjectionContent::Prompt("word ".repeat(600).into()),
@@ -428,7 +428,7 @@ fn postcard_of(memory: &guard::GuardMemory) -> guard::GuardMemory {
 }
 
 #[test]
-fn a_result_of_the_first_line_keeps_the_tighter_of_both() {
+fn a_truncated_result_keeps_the_tighter_of_two_limits() {
     let mut messages = vec![by("user", "the task")];
     messages.extend(step("a", &json!("word ".repeat(20_000))));
     for (tight, says) in [(10_000, false), (1_000, true)] {
@@ -446,7 +446,7 @@ fn a_result_of_the_first_line_keeps_the_tighter_of_both() {
 
 proptest! {
     #[test]
-    fn tighter_cuts_are_made_once(text in "[a-z中😀\n]{0,3000}", window in 1_024u32..20_000, tight in 0usize..2_000, parts in any::<bool>()) {
+    fn cutting_a_result_twice_changes_nothing_more(text in "[a-z中😀\n]{0,3000}", window in 1_024u32..20_000, tight in 0usize..2_000, parts in any::<bool>()) {
         let content = if parts {
             json!([{"type": "text", "text": text}, {"type": "text", "text": "end"}])
         } else {

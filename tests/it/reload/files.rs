@@ -28,7 +28,7 @@ async fn limit(client: &TestClient, up: &ScriptedProvider) -> String {
 }
 
 #[tokio::test]
-async fn a_bad_file_is_refused_with_its_reasons_and_a_good_one_taken_after_it() {
+async fn a_bad_file_is_refused_with_reasons_and_a_good_one_replaces_it() {
     let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
@@ -76,7 +76,7 @@ async fn a_bad_file_is_refused_with_its_reasons_and_a_good_one_taken_after_it() 
 }
 
 #[tokio::test]
-async fn what_needs_a_restart_is_named_and_the_rest_is_taken() {
+async fn settings_that_need_a_restart_are_named_and_others_apply() {
     let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
@@ -95,7 +95,7 @@ async fn what_needs_a_restart_is_named_and_the_rest_is_taken() {
 }
 
 #[tokio::test]
-async fn the_last_key_goes_with_a_restart_only() {
+async fn removing_the_last_key_needs_a_restart() {
     for address in ["127.0.0.1:0", "0.0.0.0:0"] {
         let up = ScriptedProvider::start().await;
         let folder = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ async fn the_last_key_goes_with_a_restart_only() {
 }
 
 #[tokio::test]
-async fn settings_from_a_pipe_are_those_that_came_out_of_it() {
+async fn settings_are_read_from_a_pipe_once() {
     let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
@@ -143,7 +143,7 @@ fn of_alice() -> String {
 }
 
 #[tokio::test]
-async fn a_link_that_is_turned_and_a_text_that_is_written_are_changes() {
+async fn a_changed_link_and_a_changed_prompt_file_are_reloaded() {
     let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -186,7 +186,7 @@ async fn a_link_that_is_turned_and_a_text_that_is_written_are_changes() {
 }
 
 #[tokio::test]
-async fn a_file_that_appears_is_read_and_one_that_goes_is_missed() {
+async fn a_new_file_is_read_and_a_missing_one_is_reported() {
     let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let mut proxy = Process::run(|command| {
@@ -209,7 +209,7 @@ async fn a_file_that_appears_is_read_and_one_that_goes_is_missed() {
 }
 
 #[tokio::test]
-async fn a_doubt_is_told_when_it_is_new() {
+async fn a_warning_is_logged_only_when_it_is_new() {
     let up = ScriptedProvider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);

@@ -108,7 +108,7 @@ async fn ask(client: &TestClient, stream: bool, number: usize) -> Result<usize, 
 }
 
 #[tokio::test]
-async fn no_request_fails() {
+async fn no_request_fails_during_reloads() {
     let up = ScriptedProvider::start_answering(answers).await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);

@@ -198,7 +198,7 @@ async fn bodies(up: &RunningModel) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_behind_a_balancer_tell_every_story_as_one_does() {
+async fn two_processes_behind_a_balancer_answer_like_one() {
     let (alone, together) = (ups().await, ups().await);
     let one = Replica::start(&alone, "memory", None);
     let redis = Redis::start();

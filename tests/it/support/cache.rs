@@ -70,7 +70,7 @@ mod tests {
     use super::{PromptCache, TokenCounter};
 
     #[test]
-    fn only_the_beginning_in_common_is_cached() {
+    fn only_the_common_prefix_is_cached() {
         let counter = TokenCounter::o200k();
         let mut cache = PromptCache::new(&counter);
         let long = "word ".repeat(3_000);

@@ -177,7 +177,7 @@ mod tests {
     use super::{TokenCounter, image};
 
     #[test]
-    fn text_is_counted_and_counted_once() {
+    fn text_is_counted_once() {
         let counter = TokenCounter::o200k();
         let hello = br#"{"messages":[{"role":"user","content":"hello world"}]}"#;
         assert_eq!(counter.request(hello), 4 + 2);
@@ -194,13 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn an_older_vocabulary_takes_more_for_chinese() {
+    fn an_older_vocabulary_counts_more_for_chinese() {
         let text = "上下文窗口已经超过限制，请检查服务器返回的结果。";
         assert!(TokenCounter::cl100k().text(text) > TokenCounter::o200k().text(text));
     }
 
     #[test]
-    fn images_count_by_the_published_rule() {
+    fn images_are_counted_by_the_published_rule() {
         assert_eq!(
             image(&json!({"url": "https://x/y.png", "detail": "low"})),
             85

@@ -16,7 +16,7 @@ async fn answering() -> ScriptedProvider {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_gone_is_warned_of_once() {
+async fn a_collector_that_is_down_is_logged_once() {
     let up = answering().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
@@ -109,7 +109,7 @@ async fn a_collector_that_never_answers_holds_up_no_request() {
 }
 
 #[tokio::test]
-async fn one_that_refuses_redirects_or_says_too_much_is_no_better() {
+async fn a_collector_that_refuses_redirects_or_floods_costs_nothing() {
     let answers: [(&str, &str); 3] = [
         ("500 Internal Server Error", ""),
         (
@@ -135,7 +135,7 @@ async fn one_that_refuses_redirects_or_says_too_much_is_no_better() {
 }
 
 #[tokio::test]
-async fn what_waits_is_sent_before_the_end_with_the_headers_of_the_settings() {
+async fn queued_spans_are_sent_at_shutdown_with_configured_headers() {
     let (up, collector) = (answering().await, TestCollector::start().await);
     let headers = [("authorization", "Bearer c"), ("x-team", "t")];
     let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));

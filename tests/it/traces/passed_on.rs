@@ -28,7 +28,7 @@ async fn ask(
 const CHAT: &str = "/v1/chat/completions";
 
 #[tokio::test]
-async fn a_trace_of_the_client_goes_on_through_the_proxy() {
+async fn a_client_trace_continues_through_the_proxy() {
     let (up, collector) = (
         ScriptedProvider::start().await,
         TestCollector::start().await,
@@ -57,7 +57,7 @@ async fn a_trace_of_the_client_goes_on_through_the_proxy() {
 }
 
 #[tokio::test]
-async fn what_the_client_does_not_record_is_not_recorded() {
+async fn a_trace_the_client_does_not_sample_is_not_recorded() {
     let (up, collector) = (
         ScriptedProvider::start().await,
         TestCollector::start().await,
@@ -77,7 +77,7 @@ async fn what_the_client_does_not_record_is_not_recorded() {
 }
 
 #[tokio::test]
-async fn a_share_of_nothing_records_what_its_client_wants_recorded() {
+async fn with_sample_zero_a_sampled_client_trace_is_recorded() {
     let (up, collector) = (
         ScriptedProvider::start().await,
         TestCollector::start().await,
@@ -97,7 +97,7 @@ async fn a_share_of_nothing_records_what_its_client_wants_recorded() {
 }
 
 #[tokio::test]
-async fn what_is_no_trace_begins_a_new_one() {
+async fn an_invalid_traceparent_begins_a_new_trace() {
     let (up, collector) = (
         ScriptedProvider::start().await,
         TestCollector::start().await,
@@ -124,7 +124,7 @@ async fn what_is_no_trace_begins_a_new_one() {
 }
 
 #[tokio::test]
-async fn without_traces_what_the_client_says_passes_untouched() {
+async fn without_traces_the_traceparent_passes_unchanged() {
     let up = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new().provider("up", &up).start().await;
     for path in [CHAT, "/v1/embeddings"] {

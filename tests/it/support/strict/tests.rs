@@ -27,7 +27,7 @@ fn check(name: &str, messages: &[&str], rules: &[u8]) {
 }
 
 #[test]
-fn plain_conversations_pass_everywhere() {
+fn plain_conversations_are_valid_for_every_profile() {
     for profile in profile::PROFILES {
         check(profile.name, &[S, U, A, U, C, T, A, U], &[]);
         check(profile.name, &[U, C, T, CC, TY, T], &[]);
@@ -36,7 +36,7 @@ fn plain_conversations_pass_everywhere() {
 }
 
 #[test]
-fn results_stand_after_their_call() {
+fn results_must_follow_their_call() {
     check("openai", &[U, T], &[1]);
     check("openai", &[U, C, T, U, T], &[1]);
     check("openai", &[U, C, T, C, TY, T], &[1]);
@@ -45,7 +45,7 @@ fn results_stand_after_their_call() {
 }
 
 #[test]
-fn every_call_is_answered_in_its_own_step() {
+fn every_call_must_be_answered_in_its_step() {
     check("openai", &[U, C, U], &[2]);
     check("openai", &[U, CC, T], &[2]);
     check("openai", &[U, CC, T, U], &[2]);
@@ -57,7 +57,7 @@ fn every_call_is_answered_in_its_own_step() {
 }
 
 #[test]
-fn system_messages_come_first_where_the_template_says_so() {
+fn system_messages_must_come_first_where_the_profile_says_so() {
     check("template", &[S, U, A, S, U], &[5]);
     check("template", &[S, S, U], &[]);
     check("anthropic", &[S, U, A, S, U], &[]);
@@ -65,14 +65,14 @@ fn system_messages_come_first_where_the_template_says_so() {
 }
 
 #[test]
-fn the_first_word_is_the_users() {
+fn the_first_message_must_be_the_users() {
     check("gemini", &[S, C, T, A, U], &[6]);
     check("mistral", &[A, U], &[6]);
     check("openai", &[S, C, T], &[]);
 }
 
 #[test]
-fn roles_alternate_where_the_template_says_so() {
+fn roles_must_alternate_where_the_profile_says_so() {
     check("template", &[U, U], &[7]);
     check("template", &[U, A, A, U], &[7]);
     check("template", &[U, C, T, A, U], &[]);
@@ -81,14 +81,14 @@ fn roles_alternate_where_the_template_says_so() {
 }
 
 #[test]
-fn no_user_after_a_tool_where_it_is_refused() {
+fn no_user_message_after_a_tool_result_where_it_is_refused() {
     check("mistral", &[U, C, T, U], &[8, 7]);
     check("gemini", &[U, C, T, U], &[]);
     check("kimi", &[U, F, R, U], &[]);
 }
 
 #[test]
-fn the_last_word_is_not_the_assistants() {
+fn the_last_message_must_not_be_the_assistants() {
     check("mistral", &[U, A], &[9]);
     check("kimi", &[U, A], &[9]);
     check("openai", &[U, A], &[]);
@@ -97,7 +97,7 @@ fn the_last_word_is_not_the_assistants() {
 }
 
 #[test]
-fn content_is_missing_only_where_something_stands_for_it() {
+fn content_may_be_missing_only_beside_calls() {
     check("openai", &[r#"{"role":"user","content":null}"#], &[10]);
     check("openai", &[U, r#"{"role":"assistant"}"#, U], &[10]);
     check("openai", &[r#"{"role":"user","content":[]}"#], &[10]);
@@ -114,7 +114,7 @@ fn content_is_missing_only_where_something_stands_for_it() {
 }
 
 #[test]
-fn what_is_no_conversation_is_said_so() {
+fn other_json_is_reported_as_no_conversation() {
     let profile = &profile::PROFILES[0];
     for text in ["", "{", "[]", r#"{"messages":{}}"#] {
         assert_eq!(
@@ -126,7 +126,7 @@ fn what_is_no_conversation_is_said_so() {
 }
 
 #[test]
-fn only_what_the_edit_broke_is_its_fault() {
+fn only_faults_new_after_an_edit_are_reported() {
     let profile = profile::find_profile("template").unwrap();
     let whole = body(&[U, C, T, U, U]);
     assert_eq!(
