@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::run_state::RedisEpoch;
-use crate::support::agent::AgentGeneration;
+use crate::support::AgentGeneration;
 
 /// What the proxy told of a session, and what it must therefore know.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use super::{
     faults::ProviderFault,
     run_state::RunState,
 };
-use crate::support::{agent, client::ClientAnswer};
+use crate::support::{ClientAnswer, agent};
 
 /// How an answer is to be taken.
 pub(crate) enum CheckedAnswer {

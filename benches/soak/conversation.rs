@@ -11,7 +11,7 @@ use super::{
     assertions::ExpectedSession,
     run_state::{RedisEpoch, RunState},
 };
-use crate::support::{agent::tool, generate::Random};
+use crate::support::{generate::Random, tool};
 
 /// A model: what the settings say of its window, and what its providers take.
 pub(crate) struct SoakModel {

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{
-    generate::Random,
-    provider::{ProviderStep, answer},
-};
+use crate::support::{ProviderStep, answer, generate::Random};
 
 /// Failures in a thousand requests while there is no storm.
 const USUAL: usize = 30;

@@ -4,10 +4,7 @@
 use serde_json::json;
 
 use super::{conversation::provider_text, provider::ProviderRequest};
-use crate::support::{
-    generate::Random,
-    model::{ModelCall, PROXY_TOOLS},
-};
+use crate::support::{ModelCall, PROXY_TOOLS, generate::Random};
 
 impl ProviderRequest<'_> {
     /// Text, calls, and whether anything in them is for the proxy.

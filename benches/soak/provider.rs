@@ -14,15 +14,13 @@ use serde_json::{Value, json};
 
 use super::{checks, conversation::MODELS, faults::PlannedReply, run_state::RunState};
 use crate::support::{
+    ProviderStep, ReceivedRequest, ScriptedProvider, answer, find_tool_faults,
     generate::Random,
     model::{
-        self,
         notice::{self, Notice, summary_key},
         render::AnswerWriter,
     },
-    parse,
-    provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer},
-    strict,
+    parse, refuse, strict,
 };
 
 /// The profiles of the two, which the proxy is told.
@@ -106,7 +104,7 @@ fn answer_request(
         Ok(ask) => ask,
         Err(why) => {
             world.report_failure(format!("provider {which} got what it should not: {why}"));
-            return model::refuse(400, "invalid", "not as it should be");
+            return refuse(400, "invalid", "not as it should be");
         }
     };
     world.count_event("provider: requests");
@@ -147,7 +145,7 @@ impl<'a> ProviderRequest<'a> {
             .iter()
             .map(|found| format!("{found:?}"))
             .collect();
-        faults.extend(model::find_tool_faults(&body));
+        faults.extend(find_tool_faults(&body));
         let summary = summary_key(&body);
         faults.extend(checks::find_foreign_text(&seen.body, marker));
         if summary.is_none() {

@@ -23,7 +23,7 @@ use super::{
     redis::SoakRedis,
     run_state::RunState,
 };
-use crate::support::{client::TestClient, process::Process};
+use crate::support::{Process, TestClient};
 
 const SECRET: &str = "5eaf000000000000000000000000000000000000000000000000000000005eaf";
 

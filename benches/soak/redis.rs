@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{pause, run_state::RunState};
-use crate::support::redis::Redis;
+use crate::support::Redis;
 
 /// What replicas may take to find it again, and to store what was said meanwhile.
 const FOUND_WITHIN_MS: u64 = 8_000;

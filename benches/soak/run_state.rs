@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::{
     faults::FaultWeather,
     pause,
-    support::{agent::AgentGeneration, generate::Random},
+    support::{AgentGeneration, generate::Random},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,9 +18,7 @@ use super::{
     pause,
 };
 use crate::support::{
-    client::{ClientAnswer, TestClient, TestUpload, full_body, read_answer},
-    generate::Random,
-    proxy::within_time,
+    ClientAnswer, TestClient, TestUpload, full_body, generate::Random, read_answer, within_time,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

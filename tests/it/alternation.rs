@@ -9,17 +9,12 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use plimsoll::config::ModelConfig;
 use serde_json::Value;
 
 use crate::support::{
-    agent::{Agent, AgentGeneration},
-    model::{
-        ModelReply, ModelRequest, ModelSetup, RunningModel,
-        manner::{Mixing, NoticeManner, Worker},
-        notice::summary_key,
-    },
-    proxy::{ProxyBuilder, RunningProxy, within_time},
+    Agent, AgentGeneration, Mixing, ModelReply, ModelRequest, ModelSetup, NoticeManner,
+    RunningModel, RunningProxy, Worker, model::notice::summary_key, model_with_window, within_time,
+    words,
 };
 
 const WINDOW: u32 = 20_000;
@@ -61,29 +56,14 @@ async fn strict(
 
 /// A proxy before it that knows nothing of the template.
 async fn before(up: &RunningModel, threshold: f64) -> RunningProxy {
-    let settings = ModelConfig {
-        context_length: Some(WINDOW),
-        ..ModelConfig::default()
-    };
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up.provider)
-        .set(|config| {
-            config.models.insert("m".into(), settings);
-            config.guard.clear.enabled = false;
-            config.compaction.auto = threshold < 1.0;
-            config.compaction.threshold = threshold;
-            config.compaction.max_summary_tokens = 1_000;
-        });
+    let proxy = up.provider.proxy().set(|config| {
+        config.models.insert("m".into(), model_with_window(WINDOW));
+        config.guard.clear.enabled = false;
+        config.compaction.auto = threshold < 1.0;
+        config.compaction.threshold = threshold;
+        config.compaction.max_summary_tokens = 1_000;
+    });
     proxy.start().await
-}
-
-fn words(tokens: usize, nth: usize) -> String {
-    let mut text = format!("part {nth}:");
-    for word in 0..tokens / 2 {
-        text.push_str([" keel", " mast", " sail", " rope", " deck"][(word + nth) % 5]);
-        text.push_str(" of");
-    }
-    text
 }
 
 /// Works, and summarises when it is asked to.

@@ -16,10 +16,7 @@ use plimsoll::config::Auth;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::{
-    client::{ClientAnswer, TestClient, full_body},
-    proxy::{ProxyBuilder, RunningProxy},
-};
+use crate::support::{ClientAnswer, ProxyBuilder, RunningProxy, TestClient, full_body};
 
 const ADMIN: &str = "sk-secret-admin";
 

@@ -18,14 +18,13 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use plimsoll::config::{Config, ModelConfig};
+use plimsoll::config::Config;
 use serde_json::{Value, json};
 
 use crate::support::{
-    agent::{Agent, AgentGeneration},
-    model::{ModelCall, ModelReply, ModelRequest, ModelSetup, RunningModel, notice::summary_key},
-    provider::{ProviderStep, answer},
-    proxy::{ProxyBuilder, RunningProxy, within_time},
+    Agent, AgentGeneration, ModelCall, ModelReply, ModelRequest, ModelSetup, ProviderStep,
+    ProxyBuilder, RunningModel, RunningProxy, answer, model::notice::summary_key,
+    model_with_window, within_time, words,
 };
 
 /// A window in which an older part is there after a dozen steps.
@@ -70,19 +69,13 @@ impl Pair {
 
 /// Recovery and clearing have tests of their own.
 fn before(up: &RunningModel, set: impl FnOnce(&mut Config)) -> ProxyBuilder {
-    let settings = ModelConfig {
-        context_length: Some(WINDOW),
-        ..ModelConfig::default()
-    };
-    ProxyBuilder::new()
-        .provider("up", &up.provider)
-        .set(|config| {
-            config.models.insert("m".into(), settings);
-            config.recovery.enabled = false;
-            config.guard.clear.enabled = false;
-            config.compaction.max_summary_tokens = 1_000;
-            set(config);
-        })
+    up.provider.proxy().set(|config| {
+        config.models.insert("m".into(), model_with_window(WINDOW));
+        config.recovery.enabled = false;
+        config.guard.clear.enabled = false;
+        config.compaction.max_summary_tokens = 1_000;
+        set(config);
+    })
 }
 
 /// A summary as it should be, that tells which it is.
@@ -126,16 +119,6 @@ fn work(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
         }
         None => ModelReply::text(&format!("Done with {nth}.")),
     }
-}
-
-/// Text of about so many tokens, each time another.
-fn words(tokens: usize, nth: usize) -> String {
-    let mut text = format!("part {nth}:");
-    for word in 0..tokens / 2 {
-        text.push_str([" keel", " mast", " sail", " rope", " deck"][(word + nth) % 5]);
-        text.push_str(" of");
-    }
-    text
 }
 
 /// An agent whose tool gives out a few hundred tokens each time.

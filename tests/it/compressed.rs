@@ -12,9 +12,8 @@ use tokio::{
 };
 
 use crate::support::{
-    client::{TestClient, TestUpload, full_body},
-    provider::{COMPLETION, ScriptedProvider, answer},
-    proxy::{ProxyBuilder, RunningProxy, within_time},
+    COMPLETION, RunningProxy, ScriptedProvider, TestClient, TestUpload, answer, full_body,
+    within_time,
 };
 
 const ASK: &str = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"h\\u00e9 \\/ é 漢\"}], \"n\":1}\n";
@@ -77,7 +76,7 @@ async fn arrives(
 }
 
 async fn proxy_of(up: &ScriptedProvider) -> RunningProxy {
-    ProxyBuilder::new().provider("up", up).start().await
+    up.proxy().start().await
 }
 
 #[tokio::test]
@@ -145,8 +144,8 @@ async fn a_body_that_cannot_be_decompressed_is_refused_with_its_reason() {
 #[tokio::test]
 async fn decompression_bombs_are_refused_and_free_their_bytes() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .set(|config| config.server.max_bytes_in_flight = 40 << 20)
         .start()
         .await;
@@ -172,8 +171,8 @@ async fn decompression_bombs_are_refused_and_free_their_bytes() {
         .send(request(&client, &["zstd"], full_body(large.clone())))
         .await;
     assert_eq!(got.status, 200, "{}", got.text());
-    let small = ProxyBuilder::new()
-        .provider("up", &up)
+    let small = up
+        .proxy()
         .set(|config| config.server.max_bytes_in_flight = 3 << 20)
         .start()
         .await;
@@ -195,8 +194,8 @@ async fn decompression_bombs_are_refused_and_free_their_bytes() {
 #[tokio::test]
 async fn compressed_bytes_are_not_counted_beside_the_decompressed() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .set(|config| config.server.max_bytes_in_flight = 5 << 19)
         .start()
         .await;
@@ -232,8 +231,8 @@ async fn compressed_bytes_are_not_counted_beside_the_decompressed() {
 #[tokio::test]
 async fn the_size_limit_is_of_the_decompressed_body() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .set(|config| config.server.max_body_bytes = ASK.len())
         .start()
         .await;

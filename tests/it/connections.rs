@@ -12,10 +12,8 @@ use tokio::{
 };
 
 use crate::support::{
-    provider::{
-        COMPLETION, ProviderStep, ReceivedRequest, SOON, ScriptedProvider, answer, send_bytes,
-    },
-    proxy::{ProxyBuilder, RunningProxy},
+    COMPLETION, ProviderStep, ReceivedRequest, RunningProxy, SOON, ScriptedProvider, answer,
+    send_bytes,
 };
 
 const TASKS: usize = 20;
@@ -53,7 +51,7 @@ async fn a_provider_that_closes_kept_connections_costs_no_request() {
         vec![answer("200 OK", "", COMPLETION), ProviderStep::Close]
     })
     .await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let statuses = many(&proxy, |_| "lives").await;
     assert_eq!(statuses, HashMap::from([(200, TASKS * EACH)]));
     assert_eq!(up.count_requests(), TASKS * EACH, "none was read twice");
@@ -69,7 +67,7 @@ async fn a_request_on_a_new_connection_is_never_resent() {
         false => vec![answer("200 OK", "", COMPLETION)],
     })
     .await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let what = |number| ["lives", "dies"][number % 2];
     let statuses = many(&proxy, what).await;
     let half = TASKS * EACH / 2;
@@ -99,8 +97,8 @@ async fn a_request_on_a_new_connection_is_never_resent() {
 #[tokio::test]
 async fn an_answer_that_stalls_is_reported_as_a_timeout() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .providers(|provider| provider.idle_timeout = SOON)
         .start()
         .await;
@@ -111,8 +109,8 @@ async fn an_answer_that_stalls_is_reported_as_a_timeout() {
     assert!(got.text().contains("idle_timeout_ms"), "{}", got.text());
     up.closed(0).await;
 
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .providers(|provider| provider.first_byte_timeout = SOON)
         .start()
         .await;
@@ -127,8 +125,8 @@ async fn an_answer_that_stalls_is_reported_as_a_timeout() {
 async fn over_tls(listener: &TcpListener) -> RunningProxy {
     let url = format!("https://{}/v1", listener.local_addr().unwrap());
     let nobody = ScriptedProvider::start().await;
-    ProxyBuilder::new()
-        .provider("up", &nobody)
+    nobody
+        .proxy()
         .providers(|provider| provider.connect_timeout = SOON)
         .set(|config| config.providers.get_mut("up").unwrap().base_url = Some(url))
         .start()

@@ -20,26 +20,19 @@ mod streams;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::{HeaderMap, Method, Request};
-use plimsoll::config::ModelConfig;
 use serde_json::{Value, json};
 
 use crate::support::{
-    client::{ClientAnswer, TestClient, TestUpload, full_body},
-    provider::{
-        DONE, ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes, stream_head,
-    },
-    proxy::{ProxyBuilder, RunningProxy},
+    ClientAnswer, DONE, ProviderStep, ProxyBuilder, ReceivedRequest, RunningProxy,
+    ScriptedProvider, TestClient, TestUpload, answer, full_body, model_with_window, send_bytes,
+    stream_head,
 };
 
 /// A proxy before `up`, whose model `m` has that window.
 pub(super) fn before(up: &ScriptedProvider, window: u32) -> ProxyBuilder {
-    let model = ModelConfig {
-        context_length: Some(window),
-        ..ModelConfig::default()
-    };
-    let proxy = ProxyBuilder::new().provider("up", up);
+    let proxy = up.proxy();
     proxy.set(|config| {
-        config.models.insert("m".into(), model);
+        config.models.insert("m".into(), model_with_window(window));
         // What recovery adds has tests of its own.
         config.recovery.enabled = false;
     })

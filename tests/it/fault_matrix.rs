@@ -21,12 +21,8 @@ use tokio::{
 };
 
 use crate::support::{
-    client::{ClientAnswer, TestClient},
-    provider::{
-        COMPLETION, DONE, FINISH, ProviderStep, SOON, ScriptedProvider, TEXT, answer, send_bytes,
-        stream_head,
-    },
-    proxy::{ProxyBuilder, RunningProxy},
+    COMPLETION, ClientAnswer, DONE, FINISH, ProviderStep, RunningProxy, SOON, ScriptedProvider,
+    TEXT, TestClient, answer, send_bytes, stream_head,
 };
 
 /// Requests in a row that a cell's breaker lets fail: as many as one request with its retries makes.
@@ -287,8 +283,7 @@ async fn start(
 ) -> RunningProxy {
     // Where nothing is to be late, nothing is, however busy the machine.
     let silent = row.name.starts_with("silent");
-    ProxyBuilder::new()
-        .provider("up", up)
+    up.proxy()
         .provider("other", other)
         .providers(|provider| {
             provider.auth = Auth::None;

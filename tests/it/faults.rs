@@ -11,19 +11,15 @@ use tokio::{
 };
 
 use crate::support::{
-    client::full_body,
-    provider::{
-        COMPLETION, DONE, FINISH, ProviderStep, SOON, ScriptedProvider, TEXT, answer, send_bytes,
-        stream_head,
-    },
-    proxy::{ProxyBuilder, RunningProxy, within_time},
+    COMPLETION, DONE, FINISH, ProviderStep, ProxyBuilder, RunningProxy, SOON, ScriptedProvider,
+    TEXT, answer, endless_stream, full_body, send_bytes, stream_head, within_time,
 };
 
 const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
 const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
 
 async fn proxy_of(up: &ScriptedProvider) -> RunningProxy {
-    ProxyBuilder::new().provider("up", up).start().await
+    up.proxy().start().await
 }
 
 /// That the proxy still works.
@@ -91,8 +87,8 @@ async fn an_invalid_http_answer_is_a_502() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = nobody.local_addr().unwrap();
     drop(nobody);
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .set(|config| {
             let url = format!("http://{address}/v1");
             config.providers.get_mut("up").unwrap().base_url = Some(url);
@@ -158,8 +154,8 @@ async fn an_answer_may_begin_with_a_byte_order_mark() {
 async fn an_unread_answer_stays_counted_as_in_flight() {
     const ROOM: usize = 24 << 20;
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .set(|config| config.server.max_bytes_in_flight = ROOM)
         .start()
         .await;
@@ -192,8 +188,8 @@ async fn an_unread_answer_stays_counted_as_in_flight() {
 #[tokio::test]
 async fn the_idle_timeout_counts_between_two_bytes() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .providers(|provider| {
             provider.first_byte_timeout = SOON;
             provider.idle_timeout = SOON;
@@ -207,7 +203,7 @@ async fn the_idle_timeout_counts_between_two_bytes() {
         .await
         .is_error(504, "provider_timeout");
     up.closed(0).await;
-    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
+    up.script_next(endless_stream());
     let got = proxy.client().chat(STREAM).await;
     assert!(!got.whole && got.text().starts_with(TEXT));
     up.closed(1).await;
@@ -288,8 +284,8 @@ async fn a_fresh_connection_that_dies_is_not_retried() {
 #[tokio::test]
 async fn bodies_are_read_within_limits() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .set(|config| {
             config.server.max_body_bytes = 1_000;
             config.server.body_timeout = SOON;
@@ -338,8 +334,8 @@ async fn bodies_are_read_within_limits() {
 #[tokio::test]
 async fn a_client_that_writes_first_gets_the_refusal_and_no_reset() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .providers(|provider| provider.auth = plimsoll::config::Auth::None)
         .client("alice", "alice", &["m"])
         .set(|config| config.server.max_bytes_in_flight = 2 << 20)
@@ -390,8 +386,8 @@ async fn a_client_that_writes_first_gets_the_refusal_and_no_reset() {
 #[tokio::test]
 async fn bytes_in_flight_are_bounded() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .set(|config| config.server.max_bytes_in_flight = ASK.len() + 10)
         .start()
         .await;

@@ -24,21 +24,18 @@ use tokio::{
 };
 
 use crate::support::{
-    client::{SECRET, TestClient, TestUpload, full_body, next},
-    provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes, stream_head},
-    proxy::{ProxyBuilder, RunningProxy, within_time},
+    ProviderStep, ProxyBuilder, ReceivedRequest, RunningProxy, SECRET, ScriptedProvider,
+    TestClient, TestUpload, answer, full_body, next, send_bytes, stream_head, within_time,
 };
 
 const VECTORS: &str = "{ \"unknown\":[ 1.0e0 ],\t\"input\":\"h\\u00e9\", \"model\" : \"NAME\" ,\"x\":{\"model\":\"NAME\"}}\n";
 
 /// Two providers; `default` gets what names nobody.
 async fn two() -> (ScriptedProvider, ScriptedProvider, RunningProxy) {
-    let (up, default) = (
-        ScriptedProvider::start().await,
-        ScriptedProvider::start().await,
-    );
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let up = ScriptedProvider::start().await;
+    let default = ScriptedProvider::start().await;
+    let proxy = up
+        .proxy()
         .provider("default", &default)
         .set(|config| {
             config.default_provider = Some("default".into());
@@ -220,8 +217,8 @@ async fn a_form_with_its_model_far_in_is_forwarded_unchanged() {
 #[tokio::test]
 async fn a_large_upload_is_not_buffered() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .set(|config| {
             config.server.max_bytes_in_flight = 256 << 10;
             config.server.max_body_bytes = 128 << 10;
@@ -246,8 +243,8 @@ async fn an_upload_waits_for_a_provider_that_does_not_read() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let up = ScriptedProvider::start().await;
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .providers(move |provider| {
             if provider.base_url.is_some() {
                 provider.base_url = Some(url.clone());
@@ -419,8 +416,8 @@ async fn a_compressed_body_is_forwarded_unchanged() {
 #[tokio::test]
 async fn a_key_for_some_models_is_limited_on_every_path() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .provider("other", &up)
         .client("alice", SECRET, &["up/good*"])
         .providers(|provider| provider.auth = Auth::None)
@@ -545,10 +542,8 @@ async fn an_overlong_model_name_is_refused() {
 
 #[tokio::test]
 async fn a_compressed_body_finds_the_provider_of_its_model() {
-    let (one, two) = (
-        ScriptedProvider::start().await,
-        ScriptedProvider::start().await,
-    );
+    let one = ScriptedProvider::start().await;
+    let two = ScriptedProvider::start().await;
     let proxy = ProxyBuilder::new()
         .provider("one", &one)
         .provider("two", &two);

@@ -4,11 +4,8 @@ use plimsoll::config::ModelConfig;
 use serde_json::{Value, json};
 
 use crate::support::{
-    client::ClientAnswer,
-    provider::{
-        DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, answer, send_bytes, stream_head,
-    },
-    proxy::ProxyBuilder,
+    ClientAnswer, DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, answer, model_with_window,
+    send_bytes, stream_head,
 };
 
 const JSON: &str = "content-type: application/json\r\n";
@@ -38,7 +35,7 @@ fn asks(model: &str, stream: bool) -> String {
 #[tokio::test]
 async fn without_prompt_tokens_the_level_is_unknown() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     for usage in [
         Value::Null,
         json!({}),
@@ -61,12 +58,9 @@ async fn without_prompt_tokens_the_level_is_unknown() {
 #[tokio::test]
 async fn utilisation_is_of_the_window_in_the_header() {
     let up = ScriptedProvider::start().await;
-    let window = |tokens| ModelConfig {
-        context_length: Some(tokens),
-        ..ModelConfig::default()
-    };
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let window = |tokens| model_with_window(tokens);
+    let proxy = up
+        .proxy()
         .set(|config| {
             config.models.insert("small".into(), window(10_000));
             config.models.insert("large".into(), window(100_000));
@@ -97,7 +91,7 @@ async fn utilisation_is_of_the_window_in_the_header() {
 #[tokio::test]
 async fn an_assumed_window_gives_neither_a_level_nor_a_prompt() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     up.script_next([says(&json!({ "prompt_tokens": 60_000 }))]);
     let first = proxy.client().chat(asks("m", false)).await;
     assert_eq!(shown(&first, "health"), Some("healthy"));
@@ -124,7 +118,7 @@ async fn an_assumed_window_gives_neither_a_level_nor_a_prompt() {
 #[tokio::test]
 async fn configured_limits_of_an_unknown_window_give_caution_at_most() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
+    let proxy = up.proxy().set(|config| {
         let told = ModelConfig {
             optimal_max_tokens: Some(40_000),
             critical_max_tokens: Some(50_000),

@@ -5,10 +5,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::support::{
-    provider::{COMPLETION, SOON, ScriptedProvider, answer},
-    proxy::{ProxyBuilder, RunningProxy, within_time},
-};
+use crate::support::{COMPLETION, RunningProxy, SOON, ScriptedProvider, answer, within_time};
 
 mod answers;
 mod bodies;
@@ -20,7 +17,7 @@ const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
 /// A provider that answers everything, and a proxy before it that waits for nothing long.
 async fn pair() -> (ScriptedProvider, RunningProxy) {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
-    let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
+    let proxy = up.proxy().set(|config| {
         config.server.max_header_bytes = 16_384;
         config.server.header_timeout = SOON;
         config.server.body_timeout = SOON;

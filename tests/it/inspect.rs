@@ -3,12 +3,12 @@
 use std::{fs, path::Path, process::Command};
 
 use crate::support::{
+    COMPLETION, ScriptedProvider, answer,
     generate::{ConversationSize, Recipe, SHAPES, Session},
-    provider::{COMPLETION, ScriptedProvider, answer},
-    proxy::ProxyBuilder,
+    model_with_window,
 };
 use http::HeaderValue;
-use plimsoll::{config::ModelConfig, format::chat::index_body};
+use plimsoll::format::chat::index_body;
 use serde_json::Value;
 
 const WINDOW: u32 = 16_384;
@@ -37,14 +37,12 @@ fn inspect(body: &[u8], folder: &Path) -> (Value, Vec<u8>) {
 async fn sent(body: &[u8], model: &str) -> (Vec<u8>, String) {
     let up = ScriptedProvider::start().await;
     up.script_next([answer("200 OK", "", COMPLETION)]);
-    let window = ModelConfig {
-        context_length: Some(WINDOW),
-        ..ModelConfig::default()
-    };
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .set(|config| {
-            config.models.insert(model.to_owned(), window);
+            config
+                .models
+                .insert(model.to_owned(), model_with_window(WINDOW));
         })
         .start()
         .await;

@@ -5,9 +5,8 @@ use http_body_util::BodyExt;
 use plimsoll::config::{Auth, secret::Secret};
 
 use crate::support::{
-    client::{SECRET, TestClient, TestUpload, full_body},
-    provider::{COMPLETION, ProviderStep, ScriptedProvider, TEXT, answer, send_bytes, stream_head},
-    proxy::{ProxyBuilder, within_time},
+    COMPLETION, ProviderStep, ProxyBuilder, SECRET, ScriptedProvider, TEXT, TestClient, TestUpload,
+    answer, endless_stream, full_body, send_bytes, stream_head, within_time,
 };
 
 const CHAT: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"x"}]}"#;
@@ -25,8 +24,8 @@ async fn a_key_is_read_from_every_usual_header_and_never_forwarded() {
     let key = format!("{SECRET}-theirs");
     let ours = format!("{SECRET}-ours");
     for auth in [Auth::Key(Secret::new(ours.clone())), Auth::None] {
-        let proxy = ProxyBuilder::new()
-            .provider("up", &up)
+        let proxy = up
+            .proxy()
             .client("alice", &key, &["*"])
             .providers(|provider| provider.auth = auth.clone())
             .start()
@@ -105,8 +104,8 @@ async fn a_missing_or_wrong_key_is_refused_as_by_openai() {
 #[tokio::test]
 async fn a_key_is_limited_to_its_paths() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .client("usual", "usual", &["*"])
         .client("some", "some", &["*"])
         .client("all", "all", &["*"])
@@ -160,8 +159,8 @@ async fn a_key_is_limited_to_its_paths() {
 #[tokio::test]
 async fn concurrent_requests_of_a_client_are_limited() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .client("alice", "alice", &["*"])
         .client("bob", "bob", &["*"])
         .providers(|provider| provider.auth = Auth::None)
@@ -199,7 +198,7 @@ async fn concurrent_requests_of_a_client_are_limited() {
     let again = within_time(async {
         let mut running = Vec::new();
         while running.len() < 2 {
-            up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
+            up.script_next(endless_stream());
             let answer = client.begin(ask("alice")).await;
             if answer.status() == 200 {
                 running.push(answer);

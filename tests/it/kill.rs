@@ -27,11 +27,8 @@ use tokio::{
 };
 
 use crate::support::{
-    provider::{
-        DONE, FINISH, ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes,
-        stream_head,
-    },
-    proxy::within_time,
+    DONE, FINISH, ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes, stream_head,
+    within_time,
 };
 
 const SESSIONS: usize = 200;

@@ -4,9 +4,7 @@ use http::Method;
 use plimsoll::config::{Auth, ModelConfig, secret::Secret};
 
 use crate::support::{
-    client::{SECRET, full_body},
-    provider::{COMPLETION, ScriptedProvider, answer},
-    proxy::{ProxyBuilder, within_time},
+    COMPLETION, ProxyBuilder, SECRET, ScriptedProvider, answer, full_body, within_time,
 };
 
 const BODY: &str = "{ \"temperature\":1.0e0,\t\"unknown\":{\"z\":1,\"a\":[ ]}, \"messages\" : [ {\"role\":\"user\" ,\"content\":\"h\\u00e9 \\/ é 漢\"} ]\n,\"model\":\"org/m\",\"seed\":12345678901234567890 }\n";
@@ -20,7 +18,7 @@ async fn a_request_and_its_answer_are_the_same_byte_for_byte() {
         "x-request-id: r\r\nX-Many: 1\r\nX-Many: 2\r\nset-cookie: a=b\r\nx-plimsoll-fake: 1\r\n",
         &odd,
     )]);
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let client = proxy.client();
     let request = client
         .request(Method::POST, "/v1/chat/completions?beta=true")
@@ -64,8 +62,8 @@ async fn a_request_and_its_answer_are_the_same_byte_for_byte() {
 #[tokio::test]
 async fn only_the_models_name_is_edited() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .provider("other", &up)
         .set(|config| {
             config.default_provider = Some("up".into());
@@ -100,7 +98,7 @@ async fn only_the_models_name_is_edited() {
 #[tokio::test]
 async fn json_without_a_conversation_is_forwarded_unchanged() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     for (count, body) in [
         "{}",
         "[1]",
@@ -127,7 +125,7 @@ async fn json_without_a_conversation_is_forwarded_unchanged() {
 #[tokio::test]
 async fn other_paths_are_forwarded_whole() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let client = proxy.client_h2();
     up.script_next([answer("200 OK", "", "\u{0}not json")]);
     let upload = vec![7; 300_000];
@@ -162,8 +160,8 @@ async fn other_paths_are_forwarded_whole() {
 #[tokio::test]
 async fn models_are_listed_with_their_providers() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .set(|config| {
             config.providers.get_mut("up").unwrap().models = vec!["exact".into(), "pre*".into()];
             let model = ModelConfig {
@@ -241,8 +239,8 @@ async fn client_keys_are_limited_to_their_models_and_never_forwarded() {
     let up = ScriptedProvider::start().await;
     let key = format!("{SECRET}-theirs");
     let ours = format!("{SECRET}-ours");
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .client("alice", &key, &["up/a*"])
         .providers(|provider| provider.auth = Auth::Key(Secret::new(ours.clone())))
         .start()
@@ -290,8 +288,8 @@ async fn client_keys_are_limited_to_their_models_and_never_forwarded() {
 #[tokio::test]
 async fn a_key_for_one_provider_opens_no_other_providers_model() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .client("alice", SECRET, &["simulated/*", "bare", "org/*"])
         .providers(|provider| provider.auth = Auth::None)
         .start()
@@ -324,7 +322,7 @@ async fn a_key_for_one_provider_opens_no_other_providers_model() {
 #[tokio::test]
 async fn both_protocols_are_spoken_on_one_port() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     for client in [proxy.client(), proxy.client_h2()] {
         up.script_next([answer("200 OK", "", COMPLETION)]);
         let got = within_time(client.chat(BODY)).await;

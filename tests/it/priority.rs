@@ -5,10 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     conversation::{Talk, before, header, says, user},
-    support::{
-        process::{Process, Settings},
-        provider::{COMPLETION, ScriptedProvider, answer},
-    },
+    support::{COMPLETION, Process, ScriptedProvider, Settings, answer},
 };
 
 fn note(name: &str, priority: &str) -> Value {
@@ -144,9 +141,8 @@ async fn caps_and_shares_are_reported_in_the_header() {
 
 #[tokio::test]
 async fn the_log_reports_each_cap_once() {
-    let folder = tempfile::tempdir().unwrap();
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     settings.write(
         "[models.m]\nprovider = \"up\"\ncontext_length = 100000\n[recovery]\nenabled = false\n\
          [guard]\npreset = \"light\"\n[guard.caps]\nschema = 500",
@@ -269,9 +265,8 @@ async fn annotated_parts_are_cut_before_a_fold_and_critical_ones_stay() {
 
 #[tokio::test]
 async fn the_third_layer_of_a_preset_bounds_the_whole_prompt() {
-    let folder = tempfile::tempdir().unwrap();
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", None)]).await;
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     settings.write(
         "[models.m]\nprovider = \"up\"\ncontext_length = 200000\n[recovery]\nenabled = false\n\
          [guard]\npreset = \"standard\"",

@@ -18,13 +18,11 @@ mod text;
 mod thresholds;
 mod usage;
 
-use plimsoll::config::ModelConfig;
 use serde_json::{Value, json};
 
 use crate::support::{
-    agent::{Agent, AgentGeneration},
-    model::{ModelCall, ModelReply, ModelRequest, ModelSetup, PROXY_TOOLS, RunningModel},
-    proxy::{ProxyBuilder, RunningProxy},
+    Agent, AgentGeneration, ModelCall, ModelReply, ModelRequest, ModelSetup, PROXY_TOOLS,
+    ProxyBuilder, RunningModel, RunningProxy, model_with_window, words,
 };
 
 /// A window in which a session is over after a few dozen steps.
@@ -33,18 +31,14 @@ const WINDOW: u32 = 20_000;
 /// A proxy before the model `m`, whose profile and window are those of `model`.
 fn before(up: &RunningModel, model: &Shape) -> ProxyBuilder {
     let (window, profile) = (model.window, model.profile);
-    let settings = ModelConfig {
-        context_length: Some(window),
-        ..ModelConfig::default()
-    };
-    let proxy = ProxyBuilder::new().provider("up", &up.provider);
+    let proxy = up.provider.proxy();
     let proxy = proxy.providers(|provider| {
         if provider.base_url.is_some() {
             provider.profile = profile;
         }
     });
     proxy.set(|config| {
-        config.models.insert("m".into(), settings);
+        config.models.insert("m".into(), model_with_window(window));
         // It would keep these sessions from filling up, and has tests of its own.
         config.guard.clear.enabled = false;
     })
@@ -72,16 +66,6 @@ async fn pair(
 ) -> (RunningProxy, RunningModel) {
     let up = ModelSetup::new(WINDOW).start(mind).await;
     (before(&up, &Shape::default()).start().await, up)
-}
-
-/// Text of about so many tokens, each time another.
-fn words(tokens: usize, nth: usize) -> String {
-    let mut text = format!("part {nth}:");
-    for word in 0..tokens / 2 {
-        text.push_str([" keel", " mast", " sail", " rope", " deck"][(word + nth) % 5]);
-        text.push_str(" of");
-    }
-    text
 }
 
 /// An agent whose first question alone is past the optimal line, so that its second request

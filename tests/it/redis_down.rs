@@ -11,15 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll::config::{Config, ModelConfig, RedisConfig, StoreConfig, StorePlace, secret::Secret};
+use plimsoll::config::{Config, RedisConfig, StoreConfig, StorePlace, secret::Secret};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::support::{
-    client::TestClient,
-    provider::{DONE, ProviderStep, ScriptedProvider, answer, send_bytes, stream_head},
-    proxy::{ProxyBuilder, within_time},
-    redis::Redis,
+    DONE, ProviderStep, Redis, ScriptedProvider, TestClient, answer, model_with_window, send_bytes,
+    stream_head, within_time,
 };
 
 const CLIENTS: usize = 16;
@@ -55,11 +53,7 @@ fn stored_in(redis: &Redis) -> impl FnOnce(&mut Config) {
     |config| {
         config.store.timeout = StoreConfig::default().timeout;
         config.store.place = StorePlace::Redis(Box::new(server));
-        let model = ModelConfig {
-            context_length: Some(100_000),
-            ..ModelConfig::default()
-        };
-        config.models.insert("m".into(), model);
+        config.models.insert("m".into(), model_with_window(100_000));
     }
 }
 
@@ -193,11 +187,7 @@ async fn within_long<F: Future>(wait: F) -> F::Output {
 async fn no_request_fails_while_the_store_is_killed_stalled_and_restarted() {
     let mut redis = Redis::start();
     let up = provider().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
-        .set(stored_in(&redis))
-        .start()
-        .await;
+    let proxy = up.proxy().set(stored_in(&redis)).start().await;
     let tally = Arc::<Tally>::default();
     let mut clients = JoinSet::new();
     for number in 0..CLIENTS {
@@ -234,11 +224,7 @@ async fn a_proxy_starts_without_its_store() {
     let mut redis = Redis::start();
     redis.kill();
     let up = provider().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
-        .set(stored_in(&redis))
-        .start()
-        .await;
+    let proxy = up.proxy().set(stored_in(&redis)).start().await;
     let first = json!({ "role": "user", "content": "x" });
     let body = json!({ "model": "m", "messages": [first] }).to_string();
     let client = proxy.client();

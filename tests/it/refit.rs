@@ -5,14 +5,13 @@
 //! reaches the client, streaming or not, but where nothing could have helped.
 
 use crate::support::{
-    client::ClientAnswer,
+    ClientAnswer, DONE, ModelReply, ModelSetup, ProviderStep, RefusalWriter, RunningModel,
+    RunningProxy,
     count::TokenCounter,
     data,
     drive::{GuardedSession, TokenMeter, make_policy, settings},
     generate::{ConversationSize, Recipe, SHAPES, Session},
-    model::{ModelReply, ModelSetup, RefusalWriter, RunningModel, refuse, refuse_as_openai},
-    provider::{DONE, ProviderStep, stream_head},
-    proxy::{ProxyBuilder, RunningProxy},
+    refuse, refuse_as_openai, stream_head,
 };
 use bytes::Bytes;
 use plimsoll::{
@@ -203,7 +202,7 @@ async fn before(
     let mut model = ModelSetup::new(window).profile(profile);
     model.refusal = refusal;
     let up = model.start(|_| ModelReply::text("Well.")).await;
-    let proxy = ProxyBuilder::new().provider("up", &up.provider);
+    let proxy = up.provider.proxy();
     let proxy = proxy.providers(|provider| provider.profile = profile);
     let proxy = proxy.set(|config| claims(config, tales)).start().await;
     (up, proxy)

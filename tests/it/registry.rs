@@ -14,9 +14,8 @@ use plimsoll::{
 use serde_json::Value;
 
 use super::support::{
-    client::{SECRET, full_body},
-    provider::{COMPLETION, ProviderStep, ScriptedProvider, answer, send_bytes},
-    proxy::{ProxyBuilder, within_time},
+    COMPLETION, ProviderStep, ProxyBuilder, SECRET, ScriptedProvider, answer, full_body,
+    model_with_window, send_bytes, within_time,
 };
 
 const LIST: &str = r#"{"object":"list","data":[{"id":"org/m","context_length":4096,"max_input_tokens":4000},{"id":"plain"}]}"#;
@@ -24,15 +23,13 @@ const CATALOGUE: &str = r#"{"up":{"id":"up","models":{"new":{"id":"new","limit":
 
 /// A proxy with one provider, which may be asked for its list.
 fn asking(up: &ScriptedProvider) -> ProxyBuilder {
-    ProxyBuilder::new()
-        .provider("up", up)
-        .providers(|provider| {
-            provider.auth = Auth::None;
-            provider.ask_models = None;
-        })
+    up.proxy().providers(|provider| {
+        provider.auth = Auth::None;
+        provider.ask_models = None;
+    })
 }
 
-async fn models(proxy: &super::support::proxy::RunningProxy) -> Vec<Value> {
+async fn models(proxy: &super::support::RunningProxy) -> Vec<Value> {
     let list = proxy.client().get("/v1/models").await.json();
     list["data"].as_array().unwrap().clone()
 }
@@ -186,10 +183,7 @@ async fn the_window_of_a_single_model_server_holds_for_any_name() {
     // One that the catalogue knows has many models, whatever it lists.
     let known = config.providers["up"].clone();
     config.providers.insert("openai".into(), known);
-    let told = ModelConfig {
-        context_length: Some(128_000),
-        ..ModelConfig::default()
-    };
+    let told = model_with_window(128_000);
     config.models.insert("up/told".into(), told);
     let registry = Registry::new(&config).unwrap();
     let _ = within_time(registry.ask_for_lists()).await;
@@ -296,7 +290,7 @@ async fn the_catalogue_is_fetched_and_stored() {
 async fn a_proxy_fetches_the_catalogue_again_when_it_is_damaged() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", CATALOGUE)]).await;
     let url = format!("http://{}/api.json", up.address);
-    let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
+    let proxy = up.proxy().set(|config| {
         config.catalogue.url = Some(url);
         std::fs::write(config.server.data_dir.join("catalogue.json"), "{\"damaged").unwrap();
     });
@@ -354,8 +348,8 @@ async fn a_catalogue_that_cannot_be_fetched_changes_nothing() {
 async fn the_model_list_shows_configured_names_to_their_keys_only() {
     let up = ScriptedProvider::start().await;
     let key = |name: &str| format!("{SECRET}-{name}");
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .client("all", &key("all"), &["*"])
         .client("alias", &key("alias"), &["fast", "balanced"])
         .client("one", &key("one"), &["up/large"])
@@ -363,10 +357,7 @@ async fn the_model_list_shows_configured_names_to_their_keys_only() {
         .set(|config| {
             config.aliases.insert("fast".into(), "up/small".into());
             config.aliases.insert("any-*".into(), "up/*".into());
-            let told = |tokens| ModelConfig {
-                context_length: Some(tokens),
-                ..ModelConfig::default()
-            };
+            let told = |tokens| model_with_window(tokens);
             config.models.insert("up/small".into(), told(8_000));
             config.models.insert("up/large".into(), told(90_000));
             let place = |model: &str| Deployment {
@@ -453,9 +444,7 @@ async fn the_model_list_has_the_providers_own_names() {
         bare.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()
     };
     let two = || {
-        let proxy = ProxyBuilder::new()
-            .provider("up", &up)
-            .provider("other", &up);
+        let proxy = up.proxy().provider("other", &up);
         proxy.providers(|provider| {
             provider.auth = Auth::None;
             provider.ask_models = None;
@@ -477,15 +466,13 @@ async fn the_model_list_has_the_providers_own_names() {
 #[tokio::test]
 async fn a_model_may_be_named_in_the_path() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
-        .providers(|provider| {
-            provider.ask_models = None;
-            provider.auth = Auth::None;
-            if let Some(base_url) = &mut provider.base_url {
-                *base_url = base_url.replace("/v1", "/deployments/{model}");
-            }
-        });
+    let proxy = up.proxy().providers(|provider| {
+        provider.ask_models = None;
+        provider.auth = Auth::None;
+        if let Some(base_url) = &mut provider.base_url {
+            *base_url = base_url.replace("/v1", "/deployments/{model}");
+        }
+    });
     let proxy = proxy.start().await;
     let client = proxy.client();
     let body = r#"{"model":"up/a/b c","messages":[{"role":"user","content":"hi"}]}"#;

@@ -8,19 +8,13 @@ mod load;
 use std::sync::Weak;
 
 use crate::support::{
-    client::{SECRET, TestClient, TestUpload, full_body, next},
-    provider::{
-        COMPLETION, DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, answer, send_bytes,
-        stream_head,
-    },
-    proxy::{ProxyBuilder, RunningProxy, within_time},
+    COMPLETION, DONE, FINISH, ProviderStep, RunningProxy, SECRET, ScriptedProvider, TEXT,
+    TestClient, TestUpload, answer, full_body, model_with_window, next, send_bytes, stalled_stream,
+    stream_head, wait_until, within_time,
 };
 use http::{HeaderValue, Method, Request};
 use http_body_util::BodyExt;
-use plimsoll::{
-    config::{Config, ModelConfig},
-    proxy::App,
-};
+use plimsoll::{config::Config, proxy::App};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -29,11 +23,9 @@ const ASK_STREAM: &str =
     r#"{"model":"up/m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
 
 fn window(config: &mut Config, tokens: u32) {
-    let model = ModelConfig {
-        context_length: Some(tokens),
-        ..ModelConfig::default()
-    };
-    config.models.insert("up/m".into(), model);
+    config
+        .models
+        .insert("up/m".into(), model_with_window(tokens));
 }
 
 fn keyed(client: &TestClient, body: &'static str, key: &str) -> Request<TestUpload> {
@@ -51,19 +43,8 @@ async fn breaker(proxy: &RunningProxy) -> Value {
 #[tokio::test]
 async fn a_stream_ends_under_the_settings_it_began_with() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
-        .set(|config| window(config, 8_000))
-        .start()
-        .await;
-    up.script_next([
-        stream_head(),
-        send_bytes(TEXT),
-        ProviderStep::Stall,
-        send_bytes(FINISH),
-        send_bytes(DONE),
-        ProviderStep::Close,
-    ]);
+    let proxy = up.proxy().set(|config| window(config, 8_000)).start().await;
+    up.script_next(stalled_stream());
     let client = proxy.client();
     let answered = client.begin(client.chat_request(ASK_STREAM)).await;
     assert_eq!(answered.headers()["x-plimsoll-context-limit"], "8000");
@@ -87,8 +68,8 @@ async fn a_stream_ends_under_the_settings_it_began_with() {
 async fn a_removed_key_is_refused_on_an_open_connection() {
     let up = ScriptedProvider::start().await;
     let (alice, bob) = (format!("{SECRET}-alice"), format!("{SECRET}-bob"));
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .providers(|provider| provider.auth = plimsoll::config::Auth::None)
         .client("alice", &alice, &["*"])
         .client("bob", &bob, &["*"])
@@ -126,8 +107,8 @@ async fn a_removed_key_is_refused_on_an_open_connection() {
 async fn running_requests_count_across_key_and_limit_changes() {
     let up = ScriptedProvider::start().await;
     let (old, new) = (format!("{SECRET}-old"), format!("{SECRET}-new"));
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .providers(|provider| provider.auth = plimsoll::config::Auth::None)
         .client("alice", &old, &["*"])
         .start()
@@ -166,13 +147,13 @@ async fn running_requests_count_across_key_and_limit_changes() {
 #[tokio::test]
 async fn breakers_connections_and_sessions_outlive_a_reload() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .providers(|provider| provider.breaker_failures = 2)
         .start()
         .await;
     let client = proxy.client();
-    let session = |answer: &crate::support::client::ClientAnswer| -> HeaderValue {
+    let session = |answer: &crate::support::ClientAnswer| -> HeaderValue {
         answer.headers["x-plimsoll-session"].clone()
     };
     up.script_next([answer("200 OK", "", COMPLETION)]);
@@ -210,7 +191,7 @@ async fn breakers_connections_and_sessions_outlive_a_reload() {
 #[tokio::test]
 async fn limits_of_bodies_and_connections_change() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let client = proxy.client();
     proxy.reload(|config| config.server.max_body_bytes = 20);
     client.chat(ASK).await.is_error(413, "body_too_large");
@@ -248,15 +229,9 @@ async fn limits_of_bodies_and_connections_change() {
 
 #[tokio::test]
 async fn answers_of_a_replaced_provider_do_not_count_for_the_new_one() {
-    let (up, other) = (
-        ScriptedProvider::start().await,
-        ScriptedProvider::start().await,
-    );
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
-        .set(|config| window(config, 8_000))
-        .start()
-        .await;
+    let up = ScriptedProvider::start().await;
+    let other = ScriptedProvider::start().await;
+    let proxy = up.proxy().set(|config| window(config, 8_000)).start().await;
     let client = proxy.client();
     let too_long = "This model's maximum context length is 4097 tokens. However, your messages \
                     resulted in 5000 tokens.";
@@ -291,7 +266,7 @@ async fn answers_of_a_replaced_provider_do_not_count_for_the_new_one() {
 #[tokio::test]
 async fn old_settings_are_freed_after_a_reload() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let client = proxy.client();
     let metrics = tokio::runtime::Handle::current().metrics();
     let mut tasks = 0;
@@ -316,12 +291,7 @@ async fn old_settings_are_freed_after_a_reload() {
     for connection in 0..100 {
         up.closed(connection).await;
     }
-    within_time(async {
-        while metrics.num_alive_tasks() > tasks {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    wait_until(|| metrics.num_alive_tasks() <= tasks).await;
     let got = client.get("/metrics").await;
     let line = r#"plimsoll_config_reloads_total{result="ok"} 100"#;
     assert!(got.text().contains(line), "{}", got.text());
@@ -330,7 +300,7 @@ async fn old_settings_are_freed_after_a_reload() {
 #[tokio::test]
 async fn a_removed_provider_is_no_longer_shown() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let client = proxy.client();
     let shown = async || {
         let got = client.get("/metrics").await;
@@ -352,10 +322,5 @@ async fn a_removed_provider_is_no_longer_shown() {
 
 /// Waits until nobody has it any more.
 async fn gone(app: &Weak<App>) {
-    within_time(async {
-        while app.strong_count() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    wait_until(|| app.strong_count() == 0).await;
 }

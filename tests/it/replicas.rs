@@ -6,22 +6,13 @@ mod story;
 
 use std::sync::Arc;
 
-use plimsoll::{
-    config::{ModelConfig, StoreConfig},
-    store::{Store, memory::MemoryStore},
-};
 use serde_json::json;
 
 use self::story::{CLAIMED, STORIES, Story};
 use crate::support::{
-    agent::Agent,
-    model::{ModelReply, ModelSetup, RunningModel},
-    proxy::{ProxyBuilder, RunningProxy},
+    Agent, ModelReply, ModelSetup, ProxyBuilder, RunningModel, RunningProxy, memory_store,
+    model_with_window,
 };
-
-fn store() -> Arc<dyn Store> {
-    Arc::new(MemoryStore::new(&StoreConfig::default()))
-}
 
 /// So many proxies with one store and one secret.
 async fn replicas(
@@ -29,17 +20,16 @@ async fn replicas(
     up: &RunningModel,
     story: &Story,
 ) -> (Vec<RunningProxy>, tempfile::TempDir) {
-    let (store, data) = (store(), tempfile::tempdir().unwrap());
+    let (store, data) = (memory_store(), tempfile::tempdir().unwrap());
     let mut running = Vec::new();
     for _ in 0..count {
-        let settings = ModelConfig {
-            context_length: Some(story.claimed),
-            ..ModelConfig::default()
-        };
         let proxy = ProxyBuilder::new()
             .provider(story.name, &up.provider)
             .set(|config| {
-                config.models.insert(format!("{}/m", story.name), settings);
+                config.models.insert(
+                    format!("{}/m", story.name),
+                    model_with_window(story.claimed),
+                );
                 // It would keep these sessions from filling up, and what is told is how they do.
                 config.guard.clear.enabled = false;
                 config.server.data_dir = data.path().into();
@@ -132,7 +122,7 @@ async fn damaged_shared_records_fail_no_request() {
         .find(|story| story.claimed == CLAIMED)
         .unwrap();
     let up = story.up().await;
-    let store = store();
+    let store = memory_store();
     for name in ["", "w", "r", "w12345678\0\0", "r12345678\u{7f}\u{7f}\u{7f}"] {
         for value in ["", "\u{1}", "\u{1}aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\u{2}"] {
             store

@@ -22,13 +22,8 @@ use tokio::{
 };
 
 use crate::support::{
-    client::{TestClient, TestUpload, full_body},
-    collector::TestCollector,
-    provider::{
-        COMPLETION, DONE, FINISH, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, USAGE,
-        answer, send_bytes, stream_head,
-    },
-    proxy::within_time,
+    COMPLETION, DONE, FINISH, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, TestClient,
+    TestCollector, TestUpload, USAGE, answer, full_body, send_bytes, stream_head, within_time,
 };
 
 /// What may be found nowhere, by what it is.

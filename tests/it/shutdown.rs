@@ -1,7 +1,5 @@
 //! The proxy ends when it is told to, and lets running answers end first.
 
-mod closing;
-
 use std::{sync::Arc, time::Duration};
 
 use http_body_util::BodyExt;
@@ -11,19 +9,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use self::closing::Closing;
 #[cfg(unix)]
 use crate::support::{
-    client::TestClient,
-    process::{Process, Settings},
-};
-use crate::support::{
-    client::next,
-    provider::{
-        COMPLETION, DONE, FINISH, ProviderStep, SOON, ScriptedProvider, TEXT, answer, send_bytes,
-        stream_head,
-    },
-    proxy::{ProxyBuilder, within_time},
+    COMPLETION, DONE, FINISH, Process, SOON, ScriptedProvider, Settings, TEXT, TestClient,
+    TestStore, answer, endless_stream, next, stalled_stream, within_time,
 };
 
 const ASK: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
@@ -31,16 +20,9 @@ const ASK: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","cont
 #[tokio::test]
 async fn a_drain_lets_running_answers_end() {
     let up = ScriptedProvider::start().await;
-    let mut proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let mut proxy = up.proxy().start().await;
     for (client, idle) in [(proxy.client(), proxy.client_h2())] {
-        up.script_next([
-            stream_head(),
-            send_bytes(TEXT),
-            ProviderStep::Stall,
-            send_bytes(FINISH),
-            send_bytes(DONE),
-            ProviderStep::Close,
-        ]);
+        up.script_next(stalled_stream());
         assert_eq!(idle.get("/readyz").await.status, 200);
         let mut body = client.begin(client.chat_request(ASK)).await.into_body();
         assert_eq!(next(&mut body).await, TEXT);
@@ -62,13 +44,13 @@ async fn a_drain_lets_running_answers_end() {
 #[tokio::test]
 async fn a_drain_cuts_endless_answers_off() {
     let up = ScriptedProvider::start().await;
-    let mut proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let mut proxy = up
+        .proxy()
         .set(|config| config.server.drain_timeout = SOON)
         .start()
         .await;
-    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
-    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
+    up.script_next(endless_stream());
+    up.script_next(endless_stream());
     let clients = [proxy.client(), proxy.client_h2()];
     let mut bodies = Vec::new();
     for client in &clients {
@@ -88,8 +70,8 @@ async fn a_drain_cuts_endless_answers_off() {
 #[tokio::test]
 async fn idle_connections_do_not_delay_a_drain() {
     let up = ScriptedProvider::start().await;
-    let mut proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let mut proxy = up
+        .proxy()
         .set(|config| config.server.drain_timeout = Duration::from_secs(600))
         .start()
         .await;
@@ -117,10 +99,9 @@ async fn idle_connections_do_not_delay_a_drain() {
 async fn an_answer_that_ends_during_a_drain_is_stored_and_a_cut_one_is_not() {
     let up = ScriptedProvider::start().await;
     let data = tempfile::tempdir().unwrap();
-    let store = Arc::new(Closing::default());
+    let store = Arc::new(TestStore::default());
     let start = async || {
-        ProxyBuilder::new()
-            .provider("up", &up)
+        up.proxy()
             .set(|config| {
                 config.server.drain_timeout = Duration::from_secs(2);
                 config.server.data_dir = data.path().into();
@@ -131,12 +112,12 @@ async fn an_answer_that_ends_during_a_drain_is_stored_and_a_cut_one_is_not() {
     };
     let mut proxy = start().await;
     let (ending, endless) = (proxy.client(), proxy.client());
-    up.script_next(stalling());
+    up.script_next(stalled_stream());
     let answered = ending.begin(ending.chat_request(ASK)).await;
     let session = answered.headers()["x-plimsoll-session"].clone();
     let mut whole = answered.into_body();
     assert_eq!(next(&mut whole).await, TEXT);
-    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
+    up.script_next(endless_stream());
     let asked = endless.chat_request(ASK.replace("\"x\"", "\"y\""));
     let mut cut = endless.begin(asked).await.into_body();
     assert_eq!(next(&mut cut).await, TEXT);
@@ -145,11 +126,14 @@ async fn an_answer_that_ends_during_a_drain_is_stored_and_a_cut_one_is_not() {
     up.release_stalled();
     let rest = within_time(whole.collect()).await.unwrap().to_bytes();
     assert_eq!(rest, format!("{FINISH}{DONE}"));
-    assert!(store.closed.lock().unwrap().is_none(), "one runs on");
+    assert!(
+        store.sessions_at_close.lock().unwrap().is_none(),
+        "one runs on"
+    );
     proxy.wait_until_gone().await;
     assert!(within_time(cut.collect()).await.is_err());
     assert_eq!(
-        *store.closed.lock().unwrap(),
+        *store.sessions_at_close.lock().unwrap(),
         Some(1),
         "sessions at the end"
     );
@@ -164,11 +148,10 @@ async fn an_answer_that_ends_during_a_drain_is_stored_and_a_cut_one_is_not() {
 #[tokio::test]
 async fn a_signal_lets_a_stream_end_and_then_exits() {
     let up = ScriptedProvider::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     settings.write("");
     let mut proxy = Process::start(&settings.file).await;
-    up.script_next(stalling());
+    up.script_next(stalled_stream());
     let (client, idle) = (proxy.client(), TestClient::new(proxy.address, true));
     assert_eq!(idle.get("/readyz").await.status, 200);
     let mut body = client.begin(client.chat_request(ASK)).await.into_body();
@@ -187,14 +170,10 @@ async fn a_signal_lets_a_stream_end_and_then_exits() {
 #[tokio::test]
 async fn a_stream_that_does_not_end_is_reset_and_the_exit_is_clean() {
     let up = ScriptedProvider::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up);
-    let short = settings
-        .with_lines("")
-        .replace("[server]\n", "[server]\ndrain_timeout_ms = 200\n");
-    std::fs::write(&settings.file, short).unwrap();
+    let settings = Settings::with_server(&up, "drain_timeout_ms = 200");
+    settings.write("");
     let mut proxy = Process::start(&settings.file).await;
-    up.script_next(stalling());
+    up.script_next(stalled_stream());
     let client = proxy.client();
     let mut body = client.begin(client.chat_request(ASK)).await.into_body();
     assert_eq!(next(&mut body).await, TEXT);
@@ -209,14 +188,10 @@ async fn a_stream_that_does_not_end_is_reset_and_the_exit_is_clean() {
 #[tokio::test]
 async fn a_second_signal_waits_for_no_answer() {
     let up = ScriptedProvider::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up);
-    let long = settings
-        .with_lines("")
-        .replace("[server]\n", "[server]\ndrain_timeout_ms = 600000\n");
-    std::fs::write(&settings.file, long).unwrap();
+    let settings = Settings::with_server(&up, "drain_timeout_ms = 600000");
+    settings.write("");
     let mut proxy = Process::start(&settings.file).await;
-    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
+    up.script_next(endless_stream());
     let client = proxy.client();
     let mut body = client.begin(client.chat_request(ASK)).await.into_body();
     assert_eq!(next(&mut body).await, TEXT);
@@ -233,11 +208,10 @@ async fn a_second_signal_waits_for_no_answer() {
 #[tokio::test]
 async fn an_answer_that_ends_during_a_shutdown_is_in_the_file() {
     let up = ScriptedProvider::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     settings.write("[store]\nurl = \"file\"\n");
     let mut proxy = Process::start(&settings.file).await;
-    up.script_next(stalling());
+    up.script_next(stalled_stream());
     let client = proxy.client();
     let asked = client.begin(client.chat_request(ASK)).await;
     let session = asked.headers()["x-plimsoll-session"].clone();
@@ -263,15 +237,4 @@ fn goes_on() -> String {
         "\"x\"}]",
         "\"x\"},{\"role\":\"assistant\",\"content\":\"hé\"},{\"role\":\"user\",\"content\":\"z\"}]",
     )
-}
-
-fn stalling() -> [ProviderStep; 6] {
-    [
-        stream_head(),
-        send_bytes(TEXT),
-        ProviderStep::Stall,
-        send_bytes(FINISH),
-        send_bytes(DONE),
-        ProviderStep::Close,
-    ]
 }

@@ -7,11 +7,7 @@ use plimsoll::{config::ModelConfig, guard::profile::find_profile};
 use serde_json::{Value, json};
 
 use crate::support::{
-    provider::{
-        DONE, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, answer, send_bytes,
-        stream_head,
-    },
-    proxy::ProxyBuilder,
+    DONE, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, answer, send_bytes, stream_head,
 };
 
 /// Tokens that the provider reads of a prompt, whatever it is sent; at first a few less, since it
@@ -67,8 +63,8 @@ async fn a_provider_that_cuts_silently_is_detected() {
             critical_max_tokens: Some(CAP - 4),
             ..ModelConfig::default()
         };
-        let proxy = ProxyBuilder::new()
-            .provider("up", &up)
+        let proxy = up
+            .proxy()
             .providers(|provider| provider.profile = find_profile("ollama").unwrap())
             .set(|config| drop(config.models.insert("m".into(), settings)))
             .start()
@@ -133,8 +129,8 @@ async fn a_prompt_that_leaves_no_room_for_an_answer_is_always_critical() {
             critical_max_tokens: Some(9_000),
             ..ModelConfig::default()
         };
-        let proxy = ProxyBuilder::new()
-            .provider("up", &up)
+        let proxy = up
+            .proxy()
             .set(|config| drop(config.models.insert("m".into(), settings)))
             .start()
             .await;

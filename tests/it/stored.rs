@@ -1,92 +1,14 @@
 //! What a store is given of a conversation: as much as is needed, and nothing that was said.
 
-use std::{
-    fs,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{fs, path::Path, sync::Arc};
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use plimsoll::{
-    config::{ModelConfig, StoreConfig, secret::SecretKey},
-    session::{Account, SessionId, Tenant, state_cipher::ADDED_BYTES},
-    store::{
-        FoundState, Page, SessionRow, SharedValues, StateKey, StateToSave, Store, StoreError,
-        memory::MemoryStore,
-    },
-};
+use plimsoll::{config::secret::SecretKey, session::state_cipher::ADDED_BYTES, store::Store};
 
 use crate::support::{
-    agent::{Agent, AgentGeneration},
-    client::TestClient,
-    model::{
-        ModelSetup,
-        manner::{Mixing, NoticeManner, Worker},
-    },
-    process::{Process, Settings},
-    proxy::ProxyBuilder,
+    Agent, AgentGeneration, Mixing, ModelSetup, NoticeManner, Process, Settings, TestClient,
+    TestStore, Worker, model_with_window,
 };
-
-/// A store in memory that keeps a copy of every state and order.
-struct Recorder {
-    inner: MemoryStore,
-    given: Mutex<Vec<Bytes>>,
-}
-
-impl Recorder {
-    fn note(&self, bytes: &Bytes) {
-        self.given.lock().unwrap().push(bytes.clone());
-    }
-}
-
-#[async_trait]
-impl Store for Recorder {
-    async fn find_state(
-        &self,
-        tenant: &Tenant,
-        opening: u64,
-        keys: &[StateKey],
-    ) -> Result<Option<FoundState>, StoreError> {
-        self.inner.find_state(tenant, opening, keys).await
-    }
-    async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
-        self.note(&saved.state);
-        self.inner.save_state(saved).await
-    }
-    async fn load_session(
-        &self,
-        account: Option<&Account>,
-        id: SessionId,
-    ) -> Result<Option<SessionRow>, StoreError> {
-        self.inner.load_session(account, id).await
-    }
-    async fn put_commands(
-        &self,
-        account: Option<&Account>,
-        id: SessionId,
-        orders: Bytes,
-    ) -> Result<bool, StoreError> {
-        self.note(&orders);
-        self.inner.put_commands(account, id, orders).await
-    }
-    async fn list_sessions(
-        &self,
-        account: Option<&Account>,
-        page: Page,
-    ) -> Result<Vec<SessionRow>, StoreError> {
-        self.inner.list_sessions(account, page).await
-    }
-    async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
-        self.inner.publish_shared(name, value).await
-    }
-    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
-        self.inner.read_shared().await
-    }
-    fn shared_version(&self) -> u64 {
-        self.inner.shared_version()
-    }
-}
 
 /// A client in whose conversation everybody says who they are.
 fn speaker(proxy: impl Into<TestClient>) -> Agent {
@@ -100,24 +22,15 @@ fn speaker(proxy: impl Into<TestClient>) -> Agent {
 
 /// The states of a session of so many generations, in a window of so many tokens.
 async fn states(window: u32, generations: usize, key: Option<SecretKey>) -> Vec<Bytes> {
-    let store = Arc::new(Recorder {
-        inner: MemoryStore::new(&StoreConfig::default()),
-        given: Mutex::default(),
-    });
+    let store = Arc::new(TestStore::default());
     let worker = Worker::new(NoticeManner::Follows, Mixing::Never);
     let up = ModelSetup::new(window)
         .start(move |heard| worker.compose_reply(heard))
         .await;
-    let settings = ModelConfig {
-        context_length: Some(window),
-        ..ModelConfig::default()
-    };
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up.provider)
-        .set(|config| {
-            config.models.insert("m".into(), settings);
-            config.store.encrypt_key = key;
-        });
+    let proxy = up.provider.proxy().set(|config| {
+        config.models.insert("m".into(), model_with_window(window));
+        config.store.encrypt_key = key;
+    });
     let proxy = proxy
         .store(Arc::clone(&store) as Arc<dyn Store>)
         .start()
@@ -128,9 +41,9 @@ async fn states(window: u32, generations: usize, key: Option<SecretKey>) -> Vec<
         told.iter()
             .all(|it| it.header("session") == told[0].header("session"))
     );
-    let given = store.given.lock().unwrap();
-    assert_eq!(given.len(), generations);
-    given.clone()
+    let written = store.written.lock().unwrap();
+    assert_eq!(written.len(), generations);
+    written.clone()
 }
 
 fn holds(state: &Bytes, text: &str) -> bool {
@@ -210,8 +123,7 @@ async fn left_on_disk(store: &str) -> Bytes {
     let worker = Worker::new(NoticeManner::Follows, Mixing::Never);
     let model = ModelSetup::new(20_000);
     let up = model.start(move |heard| worker.compose_reply(heard)).await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up.provider);
+    let settings = Settings::new(&up.provider);
     settings.write(&format!(
         "profile = \"openai\"\n[models.m]\ncontext_length = 20000\n[store]\nurl = \"file\"\n{store}"
     ));
@@ -227,7 +139,7 @@ async fn left_on_disk(store: &str) -> Bytes {
     let (status, log) = process.wait_for_end().await;
     assert!(status.success(), "{log}");
     assert!(!log.contains(NOTE) && !log.contains(&"7e".repeat(32)));
-    all_of(&folder.path().join("data"))
+    all_of(&settings.folder.path().join("data"))
 }
 
 #[tokio::test]

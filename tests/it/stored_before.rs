@@ -8,10 +8,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::support::{
-    process::Process,
-    redis::{Redis, programs},
-};
+use crate::support::{Process, Redis, programs};
 
 const SESSIONS: [&str; 2] = [
     "192280724254b6cc7f6cdc8696259aa2",

@@ -5,12 +5,8 @@ use futures_util::future::join_all;
 use http_body_util::BodyExt;
 
 use crate::support::{
-    client::next,
-    data,
-    provider::{
-        DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, USAGE, send_bytes, stream_head,
-    },
-    proxy::{ProxyBuilder, within_time},
+    DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, USAGE, data, endless_stream, next,
+    send_bytes, stalled_stream, stream_head, within_time,
 };
 
 const ASK: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
@@ -28,7 +24,7 @@ async fn every_piece_is_relayed_at_once() {
         send_bytes(DONE),
         ProviderStep::Close,
     ]);
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     // An explicit `false` is respected, so nothing is held that may be usage.
     let ask = ASK.replace(
         "\"stream\"",
@@ -51,7 +47,7 @@ async fn every_piece_is_relayed_at_once() {
 #[tokio::test]
 async fn usage_is_requested_and_its_chunk_removed() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let all = format!("{TEXT}{FINISH}{USAGE}{DONE}");
     let stream = [
         stream_head(),
@@ -82,7 +78,7 @@ async fn a_compressed_stream_is_relayed_unchanged() {
     use std::io::Write;
 
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed
         .write_all(format!("{TEXT}{FINISH}{DONE}").as_bytes())
@@ -116,7 +112,7 @@ async fn the_usage_chunk_is_removed_from_a_compressed_stream() {
     use std::io::Write;
 
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed
         .write_all(format!("{TEXT}{FINISH}{USAGE}{DONE}").as_bytes())
@@ -148,7 +144,7 @@ async fn the_usage_chunk_is_removed_from_a_compressed_stream() {
 async fn recorded_streams_pass_unchanged() {
     let recorded = data::responses();
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let ask = ASK.replace("]}", "],\"stream_options\":{\"include_usage\":true}}");
     let streams = recorded
         .into_iter()
@@ -170,16 +166,9 @@ async fn recorded_streams_pass_unchanged() {
 #[tokio::test]
 async fn a_hundred_streams_run_at_once() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     for _ in 0..100 {
-        up.script_next([
-            stream_head(),
-            send_bytes(TEXT),
-            ProviderStep::Stall,
-            send_bytes(FINISH),
-            send_bytes(DONE),
-            ProviderStep::Close,
-        ]);
+        up.script_next(stalled_stream());
     }
     let client = proxy.client();
     let begun = (0..100).map(|_| async {
@@ -199,7 +188,7 @@ async fn a_hundred_streams_run_at_once() {
 #[tokio::test]
 async fn a_client_that_disconnects_ends_the_providers_request() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let phases: [&[ProviderStep]; 3] = [
         // Waiting for the head.
         &[ProviderStep::Stall],
@@ -211,7 +200,7 @@ async fn a_client_that_disconnects_ends_the_providers_request() {
             ProviderStep::Stall,
         ],
         // Streaming.
-        &[stream_head(), send_bytes(TEXT), ProviderStep::Stall],
+        &endless_stream(),
     ];
     let mut count = 0;
     for http2 in [false, true] {

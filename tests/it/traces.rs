@@ -7,16 +7,12 @@ mod passed_on;
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
-use plimsoll::config::{Config, ModelConfig};
+use plimsoll::config::Config;
 
 use crate::support::{
-    client::{TestClient, next},
-    collector::{ReceivedSpan, TestCollector, now_ns, only_span},
-    provider::{
-        COMPLETION, DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, USAGE, answer, send_bytes,
-        stream_head,
-    },
-    proxy::{ProxyBuilder, RunningProxy},
+    COMPLETION, DONE, FINISH, ProviderStep, ProxyBuilder, ReceivedSpan, RunningProxy,
+    ScriptedProvider, TEXT, TestClient, TestCollector, USAGE, answer, endless_stream,
+    model_with_window, next, now_ns, only_span, send_bytes, stream_head,
 };
 
 const ASK: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"a prompt"}]}"#;
@@ -29,15 +25,9 @@ const PARENT: &str = "b7ad6b7169203331";
 /// A proxy that is traced.
 fn traced(up: &ScriptedProvider, collector: &TestCollector) -> ProxyBuilder {
     let endpoint = collector.endpoint();
-    ProxyBuilder::new().provider("up", up).set(|config| {
+    up.proxy().set(|config| {
         config.traces.endpoint = Some(endpoint);
-        config.models.insert(
-            "up/m".into(),
-            ModelConfig {
-                context_length: Some(100),
-                ..ModelConfig::default()
-            },
-        );
+        config.models.insert("up/m".into(), model_with_window(100));
     })
 }
 
@@ -82,10 +72,8 @@ fn attempts(spans: &[ReceivedSpan]) -> Vec<&ReceivedSpan> {
 
 #[tokio::test]
 async fn a_whole_answer_is_a_span_with_its_children() {
-    let (up, collector) = (
-        ScriptedProvider::start().await,
-        TestCollector::start().await,
-    );
+    let up = ScriptedProvider::start().await;
+    let collector = TestCollector::start().await;
     up.script_next([answer("200 OK", "", COMPLETION)]);
     let proxy = traced(&up, &collector).start().await;
     let answer = proxy.client().chat(ASK).await;
@@ -129,10 +117,8 @@ async fn a_whole_answer_is_a_span_with_its_children() {
 
 #[tokio::test]
 async fn a_stream_is_a_span_until_its_last_byte() {
-    let (up, collector) = (
-        ScriptedProvider::start().await,
-        TestCollector::start().await,
-    );
+    let up = ScriptedProvider::start().await;
+    let collector = TestCollector::start().await;
     up.script_next([
         stream_head(),
         send_bytes(TEXT),
@@ -171,17 +157,13 @@ async fn a_stream_is_a_span_until_its_last_byte() {
 
 async fn next_or_end(body: &mut hyper::body::Incoming) -> bool {
     use http_body_util::BodyExt;
-    crate::support::proxy::within_time(body.frame())
-        .await
-        .is_some()
+    crate::support::within_time(body.frame()).await.is_some()
 }
 
 #[tokio::test]
 async fn retries_and_fallbacks_are_attempts_of_one_request() {
-    let (up, other) = (
-        ScriptedProvider::start().await,
-        ScriptedProvider::start().await,
-    );
+    let up = ScriptedProvider::start().await;
+    let other = ScriptedProvider::start().await;
     let collector = TestCollector::start().await;
     for _ in 0..2 {
         up.script_next([answer("500 Internal Server Error", "", "{}")]);
@@ -228,10 +210,8 @@ async fn retries_and_fallbacks_are_attempts_of_one_request() {
 
 #[tokio::test]
 async fn failures_and_disconnects_are_recorded() {
-    let (up, collector) = (
-        ScriptedProvider::start().await,
-        TestCollector::start().await,
-    );
+    let up = ScriptedProvider::start().await;
+    let collector = TestCollector::start().await;
     let gone = |config: &mut Config| {
         let gone = plimsoll::config::ProviderConfig {
             base_url: Some("http://127.0.0.1:1/v1".into()),
@@ -244,7 +224,7 @@ async fn failures_and_disconnects_are_recorded() {
     let answer = client.chat(ASK.replace("up/m", "gone/m")).await;
     answer.is_error(502, "provider_unreachable");
     // Half a stream, whose client leaves.
-    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Stall]);
+    up.script_next(endless_stream());
     let leaving = TestClient::new(proxy.address, false);
     let mut body = leaving
         .begin(leaving.chat_request(STREAM))

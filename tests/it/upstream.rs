@@ -3,11 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use plimsoll::config::{Auth, secret::Secret};
 
-use crate::support::{
-    client::{SECRET, full_body},
-    provider::{COMPLETION, ScriptedProvider, answer},
-    proxy::ProxyBuilder,
-};
+use crate::support::{COMPLETION, SECRET, ScriptedProvider, answer, full_body};
 
 const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
 
@@ -15,8 +11,8 @@ const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
 async fn a_provider_gets_its_key_its_headers_and_its_query() {
     let up = ScriptedProvider::start().await;
     let ours = format!("{SECRET}-ours");
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .providers(|provider| {
             provider.auth = Auth::Key(Secret::new(ours.clone()));
             provider.key_header = Some(HeaderName::from_static("x-own-key"));

@@ -1,15 +1,11 @@
 //! Which prompt tokens a client reads in `usage`, of a request that was cut.
 
-use plimsoll::config::{ModelConfig, UsageMode};
+use plimsoll::config::UsageMode;
 use serde_json::json;
 
 use crate::support::{
-    client::ClientAnswer,
-    provider::{
-        COMPLETION, DONE, ProviderStep, ScriptedProvider, TEXT, USAGE, answer, send_bytes,
-        stream_head,
-    },
-    proxy::ProxyBuilder,
+    COMPLETION, ClientAnswer, DONE, ProviderStep, ProxyBuilder, ScriptedProvider, TEXT, USAGE,
+    answer, model_with_window, send_bytes, stream_head,
 };
 
 const FINISH: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1,\"total_tokens\":8},\"x_groq\":{\"usage\":{\"prompt_tokens\":7,\"total_tokens\": 8}}}\n\n";
@@ -31,12 +27,8 @@ fn long(stream: bool) -> String {
 }
 
 fn before(up: &ScriptedProvider) -> ProxyBuilder {
-    let small = ModelConfig {
-        context_length: Some(4_096),
-        ..ModelConfig::default()
-    };
-    ProxyBuilder::new()
-        .provider("up", up)
+    let small = model_with_window(4_096);
+    up.proxy()
         .set(|config| drop(config.models.insert("small".into(), small)))
 }
 

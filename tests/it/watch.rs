@@ -1,16 +1,14 @@
 //! What whoever watches the process is told.
 
 use http::Method;
-use plimsoll::config::{Auth, ModelConfig};
+use plimsoll::config::Auth;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::support::{
-    agent::{Agent, AgentGeneration},
-    client::{ClientAnswer, SECRET, full_body},
-    model::{ModelCall, ModelReply, ModelSetup},
-    provider::{COMPLETION, ProviderStep, ReceivedRequest, ScriptedProvider, answer},
-    proxy::{ProxyBuilder, RunningProxy},
+    Agent, AgentGeneration, COMPLETION, ClientAnswer, ModelCall, ModelReply, ModelSetup,
+    ProviderStep, ProxyBuilder, ReceivedRequest, RunningProxy, SECRET, ScriptedProvider, answer,
+    full_body, model_with_window,
 };
 
 const ASK: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"a prompt"}]}"#;
@@ -32,7 +30,7 @@ fn says(metrics: &ClientAnswer, line: &str) {
 #[tokio::test]
 async fn readiness_lists_the_breakers() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let got = ask(&proxy, "/readyz", &[]).await;
     assert_eq!(got.status, 200);
     let closed = json!({"breaker": "closed"});
@@ -43,7 +41,7 @@ async fn readiness_lists_the_breakers() {
 #[tokio::test]
 async fn metrics_of_every_provider_exist_from_the_start() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let got = ask(&proxy, "/metrics", &[]).await;
     assert_eq!(got.status, 200);
     let kind = "text/plain; version=0.0.4; charset=utf-8";
@@ -67,7 +65,7 @@ async fn metrics_of_every_provider_exist_from_the_start() {
 #[tokio::test]
 async fn a_request_is_in_flight_until_its_answer_ends() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     up.script_next([ProviderStep::Stall, answer("200 OK", "", COMPLETION)]);
     let client = proxy.client();
     let chat = client.chat(ASK);
@@ -82,7 +80,7 @@ async fn a_request_is_in_flight_until_its_answer_ends() {
     up.release_stalled();
     assert_eq!(chat.await.status, 200);
     // The answer's last byte may be read before the proxy has put the request down.
-    crate::support::proxy::within_time(async {
+    crate::support::within_time(async {
         loop {
             let got = ask(&proxy, "/metrics", &[]).await;
             if got.text().contains("plimsoll_requests_in_flight 0") {
@@ -143,17 +141,11 @@ async fn session(
         ModelReply::calls([ModelCall::new(&format!("call_{}", heard.nth), name, &path)])
     });
     let up = up.await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up.provider)
-        .set(|config| {
-            let window = ModelConfig {
-                context_length: Some(20_000),
-                ..ModelConfig::default()
-            };
-            config.models.insert("m".into(), window);
-            config.recovery.enabled = false;
-            set(config);
-        });
+    let proxy = up.provider.proxy().set(|config| {
+        config.models.insert("m".into(), model_with_window(20_000));
+        config.recovery.enabled = false;
+        set(config);
+    });
     let proxy = proxy.start().await;
     let mut agent = Agent::new(&proxy);
     agent.result = |nth| format!("plank {nth} of oak, tarred and nailed; ").repeat(50);
@@ -194,7 +186,7 @@ async fn truncated_results_are_counted_once() {
         vec![answer("200 OK", "", COMPLETION)]
     })
     .await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
     let mut messages = vec![
         json!({"role": "user", "content": "go"}),

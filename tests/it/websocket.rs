@@ -21,9 +21,7 @@ use tokio_tungstenite::{
 };
 
 use crate::support::{
-    client::SECRET,
-    provider::{SOON, ScriptedProvider, answer},
-    proxy::{ProxyBuilder, RunningProxy, within_time},
+    ProxyBuilder, RunningProxy, SECRET, SOON, ScriptedProvider, answer, within_time,
 };
 
 type Client = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -33,13 +31,11 @@ async fn proxied(set: impl FnOnce(ProxyBuilder) -> ProxyBuilder) -> (TcpListener
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let up = ScriptedProvider::start().await;
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
-        .providers(|provider| {
-            if provider.base_url.is_some() {
-                provider.base_url = Some(url.clone());
-            }
-        });
+    let proxy = up.proxy().providers(|provider| {
+        if provider.base_url.is_some() {
+            provider.base_url = Some(url.clone());
+        }
+    });
     (listener, set(proxy).start().await)
 }
 
@@ -211,7 +207,7 @@ async fn an_idle_websocket_is_closed() {
 #[tokio::test]
 async fn a_refused_upgrade_passes_unchanged() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let refusal = r#"{"error":{"message":"no such model"}}"#;
     up.script_next([answer("404 Not Found", "x-request-id: r\r\n", refusal)]);
     let refused = within_time(connect_async(ask(&proxy, "/v1/realtime", &[]))).await;
@@ -235,7 +231,7 @@ async fn a_refused_upgrade_passes_unchanged() {
 #[tokio::test]
 async fn only_websocket_upgrades_are_forwarded() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     up.script_next([answer("200 OK", "", "{}")]);
     let client = proxy.client();
     let request = client
@@ -244,7 +240,7 @@ async fn only_websocket_upgrades_are_forwarded() {
         .header("upgrade", "h2c")
         .header("http2-settings", "AAMAAABkAAQCAAAAAAIAAAAA");
     let got = client
-        .send(request.body(crate::support::client::full_body("")).unwrap())
+        .send(request.body(crate::support::full_body("")).unwrap())
         .await;
     assert_eq!(got.status, 200);
     let seen = up.request().await;
@@ -258,11 +254,7 @@ async fn only_websocket_upgrades_are_forwarded() {
         .header("connection", "upgrade")
         .header("upgrade", "websocket");
     let got = client
-        .send(
-            request
-                .body(crate::support::client::full_body("abc"))
-                .unwrap(),
-        )
+        .send(request.body(crate::support::full_body("abc")).unwrap())
         .await;
     assert_eq!(got.status, 200);
     let seen = up.requests(2).await.pop().unwrap();
@@ -355,16 +347,16 @@ async fn a_drain_waits_for_a_websocket_and_then_cuts_it() {
 #[tokio::test]
 async fn bytes_after_the_upgrade_answer_are_relayed() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     let request = "GET /v1/realtime HTTP/1.1\r\nhost: localhost\r\nconnection: keep-alive, Upgrade\r\n\
                    upgrade: WebSocket\r\nsec-websocket-key: x\r\nsec-websocket-version: 13\r\n\r\n";
     // An unmasked text frame of two bytes.
     up.script_next([
-        crate::support::provider::send_bytes(
+        crate::support::send_bytes(
             b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n\x81\x02hi",
         ),
-        crate::support::provider::ProviderStep::Stall,
+        crate::support::ProviderStep::Stall,
     ]);
     tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes())
         .await

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use super::{ADMIN, Api, keyed};
-use crate::support::{client::full_body, proxy::ProxyBuilder};
+use crate::support::{ProxyBuilder, full_body};
 
 #[tokio::test]
 async fn the_api_names_the_client_of_the_key() {

@@ -4,85 +4,24 @@ use std::{sync::Arc, time::Duration};
 
 use super::{ADMIN, Api, keyed};
 use crate::support::{
-    client::full_body,
-    proxy::{ProxyBuilder, RunningProxy, within_time},
+    ProxyBuilder, RunningProxy, TestStore, full_body, memory_store, wait_until, within_time,
 };
-use async_trait::async_trait;
-use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use plimsoll::{
-    config::StoreConfig,
     proxy::session_events::MAX_LISTENERS_PER_ACCOUNT,
-    session::{
-        Account, ClientIdentity, SessionCommands, SessionId, SessionState, SessionView, Tenant,
-    },
-    store::{
-        FoundState, Page, SessionRow, SharedValues, StateKey, StateToSave, Store, StoreError,
-        memory::MemoryStore,
-    },
+    session::{Account, ClientIdentity, SessionCommands, SessionId, SessionState, SessionView},
 };
 use serde_json::Value;
 
-/// A store that lists nothing: what is told with it was not found by looking.
-struct Blind(MemoryStore);
-
-#[async_trait]
-impl Store for Blind {
-    async fn find_state(
-        &self,
-        tenant: &Tenant,
-        opening: u64,
-        keys: &[StateKey],
-    ) -> Result<Option<FoundState>, StoreError> {
-        self.0.find_state(tenant, opening, keys).await
-    }
-
-    async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
-        self.0.save_state(saved).await
-    }
-
-    async fn load_session(
-        &self,
-        account: Option<&Account>,
-        id: SessionId,
-    ) -> Result<Option<SessionRow>, StoreError> {
-        self.0.load_session(account, id).await
-    }
-
-    async fn put_commands(
-        &self,
-        account: Option<&Account>,
-        id: SessionId,
-        orders: Bytes,
-    ) -> Result<bool, StoreError> {
-        self.0.put_commands(account, id, orders).await
-    }
-
-    async fn list_sessions(
-        &self,
-        _: Option<&Account>,
-        _: Page,
-    ) -> Result<Vec<SessionRow>, StoreError> {
-        Err(StoreError::Down)
-    }
-
-    async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
-        self.0.publish_shared(name, value).await
-    }
-
-    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
-        self.0.read_shared().await
-    }
-
-    fn shared_version(&self) -> u64 {
-        self.0.shared_version()
-    }
-}
-
-fn memory() -> MemoryStore {
-    MemoryStore::new(&StoreConfig::default())
+/// A proxy whose store lists nothing: events with it were not found by listing.
+async fn without_listing() -> RunningProxy {
+    let store = TestStore {
+        fails_to_list: true,
+        ..TestStore::default()
+    };
+    ProxyBuilder::new().store(Arc::new(store)).start().await
 }
 
 /// One who reads events.
@@ -156,10 +95,7 @@ fn anonymous(proxy: &RunningProxy) -> Account {
 
 #[tokio::test]
 async fn events_of_this_replica_arrive_at_once() {
-    let proxy = ProxyBuilder::new()
-        .store(Arc::new(Blind(memory())))
-        .start()
-        .await;
+    let proxy = without_listing().await;
     let api = Api::new(&proxy);
     let mut events = Events::of(&api).await;
     let id = api.begins("x").await;
@@ -187,7 +123,7 @@ async fn events_of_this_replica_arrive_at_once() {
 
 #[tokio::test]
 async fn each_listener_gets_events_of_its_account_only() {
-    let proxy = keyed(ProxyBuilder::new().store(Arc::new(memory())))
+    let proxy = keyed(ProxyBuilder::new().store(memory_store()))
         .start()
         .await;
     let (alice, bob) = (
@@ -218,7 +154,7 @@ async fn each_listener_gets_events_of_its_account_only() {
 
 #[tokio::test]
 async fn changes_by_other_replicas_are_sent_once() {
-    let store: Arc<dyn Store> = Arc::new(memory());
+    let store = memory_store();
     let data = tempfile::tempdir().unwrap();
     let replica = async || {
         let proxy = ProxyBuilder::new().store(Arc::clone(&store));
@@ -247,10 +183,7 @@ async fn changes_by_other_replicas_are_sent_once() {
 
 #[tokio::test]
 async fn a_listener_that_falls_behind_is_told_to_reload() {
-    let proxy = ProxyBuilder::new()
-        .store(Arc::new(Blind(memory())))
-        .start()
-        .await;
+    let proxy = without_listing().await;
     let api = Api::new(&proxy);
     let mut events = Events::of(&api).await;
     let (account, app) = (anonymous(&proxy), proxy.live.app());
@@ -335,10 +268,5 @@ async fn listeners_are_limited_and_free_their_place() {
     });
     open.push(again.await);
     drop(open);
-    within_time(async {
-        while proxy.live.app().session_events.has_listeners() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    wait_until(|| !proxy.live.app().session_events.has_listeners()).await;
 }

@@ -3,26 +3,23 @@
 use std::{fs, process::Command};
 
 use http::Method;
-use plimsoll::config::ModelConfig;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{ADMIN, Api, keyed};
 use crate::support::{
+    COMPLETION, RunningProxy, ScriptedProvider, answer,
     generate::{ConversationSize, Recipe, SHAPES, Session},
-    provider::{COMPLETION, ScriptedProvider, answer},
-    proxy::{ProxyBuilder, RunningProxy},
+    model_with_window,
 };
 
 const WINDOW: u32 = 16_384;
 
 /// A proxy before `up`, of whose models each has that window.
 async fn before(up: &ScriptedProvider) -> RunningProxy {
-    let window = ModelConfig {
-        context_length: Some(WINDOW),
-        ..ModelConfig::default()
-    };
-    let proxy = ProxyBuilder::new().provider("up", up).set(|config| {
-        config.models.insert("*".to_owned(), window);
+    let proxy = up.proxy().set(|config| {
+        config
+            .models
+            .insert("*".to_owned(), model_with_window(WINDOW));
     });
     proxy.start().await
 }
@@ -150,7 +147,7 @@ async fn fit_returns_other_json_unchanged() {
 #[tokio::test]
 async fn fit_refuses_invalid_requests() {
     let up = ScriptedProvider::start().await;
-    let proxy = keyed(ProxyBuilder::new().provider("up", &up))
+    let proxy = keyed(up.proxy())
         .set(|config| config.server.max_body_bytes = 10_000)
         .start()
         .await;

@@ -2,19 +2,12 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use plimsoll::{
-    config::{StoreConfig, secret::SecretKey},
-    store::{Store, memory::MemoryStore},
-};
+use plimsoll::config::secret::SecretKey;
 
 use super::{ADMIN, Api, keyed};
-use crate::support::proxy::{ProxyBuilder, RunningProxy};
+use crate::support::{ProxyBuilder, RunningProxy, memory_store};
 
 const SESSIONS: usize = 207;
-
-fn memory() -> Arc<dyn Store> {
-    Arc::new(MemoryStore::new(&StoreConfig::default()))
-}
 
 /// The ids on a page, and what to skip for the next.
 async fn page(api: &Api, query: &str) -> (Vec<String>, Option<u64>) {
@@ -59,7 +52,7 @@ async fn pages_list_each_session_once_from_the_file_store() {
 
 #[tokio::test]
 async fn pages_list_each_session_once_from_memory() {
-    many(&ProxyBuilder::new().store(memory()).start().await).await;
+    many(&ProxyBuilder::new().store(memory_store()).start().await).await;
 }
 
 #[tokio::test]
@@ -82,7 +75,7 @@ async fn each_client_lists_its_sessions_only() {
 
 #[tokio::test]
 async fn unreadable_states_are_left_out_of_the_list() {
-    let store = memory();
+    let store = memory_store();
     let data = tempfile::tempdir().unwrap();
     let proxy = async |key: u8| {
         let key = SecretKey::new([key; 32]);

@@ -4,11 +4,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::{ADMIN, Api, keyed};
-use crate::support::{
-    process::{Process, Settings},
-    provider::ScriptedProvider,
-    proxy::{ProxyBuilder, RunningProxy},
-};
+use crate::support::{Process, ProxyBuilder, RunningProxy, ScriptedProvider, Settings};
 
 const KEY: &str = "sk-secret-of-an-sdk";
 
@@ -166,8 +162,7 @@ async fn admin_local_refuses_foreign_origins_and_forwarded_requests() {
 #[tokio::test]
 async fn a_start_without_client_keys_says_whose_sessions_the_page_shows() {
     let up = ScriptedProvider::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     settings.write("");
     let mut process = Process::start(&settings.file).await;
     let line = process.wait_for_line("there are no client keys").await;

@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::{Api, keyed};
-use crate::support::proxy::{ProxyBuilder, RunningProxy};
+use crate::support::{ProxyBuilder, RunningProxy};
 
 /// The port of the next one is another origin.
 async fn check(proxy: &RunningProxy, api: fn(&RunningProxy) -> Api) {

@@ -4,10 +4,7 @@ use plimsoll::config::ModelConfig;
 use serde_json::{Value, json};
 
 use super::{ADMIN, Api, keyed};
-use crate::support::{
-    provider::{COMPLETION, ScriptedProvider, answer},
-    proxy::ProxyBuilder,
-};
+use crate::support::{COMPLETION, ScriptedProvider, answer};
 
 async fn provider(api: &Api, name: &str) -> Value {
     let told = api.json("providers").await;
@@ -36,8 +33,8 @@ fn small(config: &mut plimsoll::config::Config) {
 #[tokio::test]
 async fn a_provider_shows_its_requests_and_breaker() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .providers(|provider| provider.breaker_failures = 2)
         .set(small)
         .start()
@@ -80,7 +77,7 @@ async fn a_provider_shows_its_requests_and_breaker() {
 #[tokio::test]
 async fn a_limited_key_sees_only_providers_it_may_use() {
     let up = ScriptedProvider::start().await;
-    let proxy = keyed(ProxyBuilder::new().provider("up", &up)).set(small);
+    let proxy = keyed(up.proxy()).set(small);
     let proxy = proxy.start().await;
     let alice = Api::keyed(&proxy, "sk-secret-alice");
     up.script_next([answer("200 OK", "", COMPLETION)]);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{ADMIN, Api, keyed};
-use crate::support::proxy::ProxyBuilder;
+use crate::support::ProxyBuilder;
 
 fn setting<'a>(told: &'a Value, key: &str) -> &'a Value {
     let mut all = told["settings"].as_array().unwrap().iter();

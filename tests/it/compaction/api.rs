@@ -3,10 +3,7 @@
 use http::Method;
 
 use super::{Pair, good, held, late, settled, switches::switch};
-use crate::support::{
-    agent::Agent,
-    client::{ClientAnswer, full_body},
-};
+use crate::support::{Agent, ClientAnswer, full_body};
 
 async fn patch(agent: &Agent, id: &str, body: impl Into<bytes::Bytes>) -> ClientAnswer {
     let path = format!("/plimsoll/api/sessions/{id}");

@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Pair, begun, busy, completion, sections, settled, summary_key, words};
 use crate::support::{
-    agent::Agent,
-    model::{ModelCall, ModelReply, ModelRequest},
-    provider::{ProviderStep, answer, send_bytes},
+    Agent, ModelCall, ModelReply, ModelRequest, ProviderStep, answer, send_bytes,
 };
 
 /// Long enough for every answer that comes, and short enough to be waited for.

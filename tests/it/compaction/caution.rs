@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use super::{Pair, before, begun, busy, good, held, past, settled};
-use crate::support::{
-    agent::AgentGeneration,
-    model::{ModelReply, PROXY_TOOLS},
-    proxy::RunningProxy,
-};
+use crate::support::{AgentGeneration, ModelReply, PROXY_TOOLS, RunningProxy};
 
 /// A proxy with automatic compaction and recovery.
 async fn with_recovery(pair: &Pair) -> RunningProxy {

@@ -11,11 +11,8 @@ use super::{
     sections, settled, summary_key, words,
 };
 use crate::support::{
-    agent::Agent,
-    client::next,
-    model::{ModelReply, ModelSetup},
-    provider::{ProviderStep, SOON, answer},
-    proxy::{ProxyBuilder, RunningProxy, within_time},
+    Agent, ModelReply, ModelSetup, ProviderStep, ProxyBuilder, RunningProxy, SOON, answer,
+    model_with_window, next, within_time,
 };
 
 const LONG: Duration = Duration::from_secs(15);
@@ -172,7 +169,7 @@ async fn a_client_that_disconnects_finds_its_summary_at_the_next_request() {
 
 /// An answer of the provider's own to everything but summaries.
 async fn refusing(stream: bool) -> (Vec<u8>, bool, u16) {
-    let up = crate::support::provider::ScriptedProvider::start_answering(|seen| {
+    let up = crate::support::ScriptedProvider::start_answering(|seen| {
         let body: Value = serde_json::from_slice(&seen.body).unwrap();
         match summary_key(&body) {
             Some(key) => vec![answer("200 OK", "", completion(&sections(&key, 0)))],
@@ -187,12 +184,8 @@ async fn refusing(stream: bool) -> (Vec<u8>, bool, u16) {
         }
     })
     .await;
-    let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
-        let model = plimsoll::config::ModelConfig {
-            context_length: Some(WINDOW),
-            ..Default::default()
-        };
-        config.models.insert("m".into(), model);
+    let proxy = up.proxy().set(|config| {
+        config.models.insert("m".into(), model_with_window(WINDOW));
         config.recovery.enabled = false;
         // Else it fits by clearing alone, and waits for nothing.
         config.guard.clear.enabled = false;

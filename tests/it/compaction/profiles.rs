@@ -4,7 +4,7 @@
 use plimsoll::guard::profile::{PROFILES, Profile};
 
 use super::{Pair, WINDOW, busy, good, settled, words};
-use crate::support::model::ModelSetup;
+use crate::support::ModelSetup;
 
 /// Goes on for so long that there are several summaries, prompts, and a course.
 async fn play(profile: &'static Profile, stream: bool) -> u64 {

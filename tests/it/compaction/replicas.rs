@@ -3,23 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use plimsoll::{
-    config::StoreConfig,
-    session::{Account, SessionId, Tenant},
-    store::{
-        FoundState, Page, SessionRow, SharedValues, StateKey, StateToSave, Store, StoreError,
-        memory::MemoryStore,
-    },
-};
+use plimsoll::store::Store;
 
 use super::{Pair, carries, good, held, late, newest, past, settled, words};
-use crate::support::proxy::{RunningProxy, within_time};
-
-fn store() -> Arc<dyn Store> {
-    Arc::new(MemoryStore::new(&StoreConfig::default()))
-}
+use crate::support::{RunningProxy, TestStore, memory_store, within_time};
 
 /// A proxy over that store, with the secret in that folder.
 async fn over(pair: &Pair, store: &Arc<dyn Store>, data: &tempfile::TempDir) -> RunningProxy {
@@ -31,7 +18,7 @@ async fn over(pair: &Pair, store: &Arc<dyn Store>, data: &tempfile::TempDir) -> 
 #[tokio::test]
 async fn a_summary_is_shared_between_replicas() {
     let pair = Pair::new(good).await;
-    let (store, data) = (store(), tempfile::tempdir().unwrap());
+    let (store, data) = (memory_store(), tempfile::tempdir().unwrap());
     let (one, other) = (
         over(&pair, &store, &data).await,
         over(&pair, &store, &data).await,
@@ -62,7 +49,7 @@ async fn a_summary_lost_with_its_process_is_asked_for_again() {
         _ => good(heard, nth),
     })
     .await;
-    let (store, data) = (store(), tempfile::tempdir().unwrap());
+    let (store, data) = (memory_store(), tempfile::tempdir().unwrap());
     let mut one = over(&pair, &store, &data).await;
     let mut agent = late(&one);
     agent.result = |nth| words(100, nth);
@@ -94,7 +81,10 @@ async fn a_summary_lost_with_its_process_is_asked_for_again() {
 async fn while_the_store_is_down_no_summary_begins() {
     let pair = Pair::new(good).await;
     for wait in [Duration::ZERO, Duration::from_secs(10)] {
-        let proxy = pair.proxy().store(Arc::new(Down));
+        let proxy = pair.proxy().store(Arc::new(TestStore {
+            down: true,
+            ..TestStore::default()
+        }));
         let proxy = proxy.set(move |config| config.compaction.wait = wait);
         let proxy = proxy.start().await;
         let mut agent = late(&proxy);
@@ -120,60 +110,4 @@ async fn a_drain_cancels_running_summaries() {
     within_time(proxy.wait_until_gone()).await;
     // Nobody reads that answer any more.
     pair.up.provider.closed(seen[1].connection).await;
-}
-
-/// A store that is down.
-struct Down;
-
-#[async_trait]
-impl Store for Down {
-    async fn find_state(
-        &self,
-        _: &Tenant,
-        _: u64,
-        _: &[StateKey],
-    ) -> Result<Option<FoundState>, StoreError> {
-        Err(StoreError::Down)
-    }
-
-    async fn save_state(&self, _: StateToSave) -> Result<(), StoreError> {
-        Err(StoreError::Down)
-    }
-
-    async fn load_session(
-        &self,
-        _: Option<&Account>,
-        _: SessionId,
-    ) -> Result<Option<SessionRow>, StoreError> {
-        Err(StoreError::Down)
-    }
-
-    async fn put_commands(
-        &self,
-        _: Option<&Account>,
-        _: SessionId,
-        _: Bytes,
-    ) -> Result<bool, StoreError> {
-        Err(StoreError::Down)
-    }
-
-    async fn list_sessions(
-        &self,
-        _: Option<&Account>,
-        _: Page,
-    ) -> Result<Vec<SessionRow>, StoreError> {
-        Err(StoreError::Down)
-    }
-
-    async fn publish_shared(&self, _: &[u8], _: Bytes) -> Result<(), StoreError> {
-        Err(StoreError::Down)
-    }
-
-    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
-        Err(StoreError::Down)
-    }
-
-    fn shared_version(&self) -> u64 {
-        0
-    }
 }

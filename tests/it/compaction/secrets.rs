@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Pair, bad, good, late, settled};
-use crate::support::{log::every_line_is_wanted, model::ModelReply, redis::wait_until};
+use crate::support::{ModelReply, log::every_line_is_wanted, wait_until};
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);

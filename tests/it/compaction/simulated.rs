@@ -2,7 +2,7 @@
 //! all of compaction.
 
 use super::settled;
-use crate::support::{agent::Agent, proxy::ProxyBuilder};
+use crate::support::{Agent, ProxyBuilder};
 
 async fn check(stream: bool, task: &str) {
     let proxy = ProxyBuilder::new().set(|config| {

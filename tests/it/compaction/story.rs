@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     recovery::{story::is_kept_in, tale::Tale},
-    support::model::{ModelReply, ModelRequest, ModelSetup},
+    support::{ModelReply, ModelRequest, ModelSetup},
 };
 
 const GENERATIONS: usize = 60;

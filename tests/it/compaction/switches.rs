@@ -8,11 +8,7 @@ use plimsoll::config::ModelConfig;
 use serde_json::json;
 
 use super::{Pair, before, begun, busy, carries, good, late, newest, past, settled};
-use crate::support::{
-    agent::{Agent, AgentGeneration},
-    client::full_body,
-    proxy::RunningProxy,
-};
+use crate::support::{Agent, AgentGeneration, RunningProxy, full_body};
 
 /// Sets the switch of the session of an answer.
 pub(super) async fn switch(agent: &Agent, generation: &AgentGeneration, to: &str) {

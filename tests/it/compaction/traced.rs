@@ -3,7 +3,7 @@
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use super::{Pair, good, late, settled, summary_key};
-use crate::support::collector::{TestCollector, only_span};
+use crate::support::{TestCollector, only_span};
 
 #[tokio::test]
 async fn a_summary_is_a_trace_of_its_own_linked_to_its_request() {

@@ -5,11 +5,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Talk, before, counting, header, says};
-use crate::support::{
-    client::{ClientAnswer, full_body},
-    provider::ScriptedProvider,
-    proxy::RunningProxy,
-};
+use crate::support::{ClientAnswer, RunningProxy, ScriptedProvider, full_body};
 
 /// Asks with these headers, and without any of the client's own.
 pub(super) async fn ask(

@@ -4,7 +4,7 @@ use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};
 
 use super::{Talk, before, header, says, user};
-use crate::support::provider::{ProviderStep, ScriptedProvider, answer};
+use crate::support::{ProviderStep, ScriptedProvider, answer};
 
 const MOST: usize = 204_800;
 

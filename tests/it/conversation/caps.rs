@@ -2,9 +2,7 @@
 
 use super::{Talk, before, completion, header, user};
 use crate::support::{
-    client::full_body,
-    provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer},
-    proxy::RunningProxy,
+    ProviderStep, ReceivedRequest, RunningProxy, ScriptedProvider, answer, full_body,
 };
 use http::Method;
 use plimsoll::format::chat;

@@ -6,10 +6,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{Talk, api::ask, before, counting, header};
-use crate::support::{
-    client::{ClientAnswer, full_body},
-    proxy::RunningProxy,
-};
+use crate::support::{ClientAnswer, RunningProxy, full_body};
 
 /// Where the session of this answer is cleared.
 fn path(answer: &ClientAnswer) -> String {

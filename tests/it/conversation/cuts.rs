@@ -10,11 +10,7 @@ use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
 
 use super::{Talk, before, header, says, user};
-use crate::support::{
-    log::every_line_is_wanted,
-    provider::{ReceivedRequest, ScriptedProvider},
-    strict,
-};
+use crate::support::{ReceivedRequest, ScriptedProvider, log::every_line_is_wanted, strict};
 
 /// What is logged in this thread, where the proxy of the test runs too.
 #[derive(Clone, Default)]

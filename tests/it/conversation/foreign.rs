@@ -5,11 +5,11 @@ use std::{ops::RangeInclusive, sync::Arc};
 
 use super::{before, completion};
 use crate::support::{
+    ReceivedRequest, ScriptedProvider, answer,
     count::TokenCounter,
     data,
     drive::{GuardedSession, TokenMeter, make_policy, settings},
     generate::{ConversationSize, Recipe, Session, Shape},
-    provider::{ReceivedRequest, ScriptedProvider, answer},
     strict,
 };
 use plimsoll::{format::chat, guard::profile::find_profile};

@@ -4,10 +4,7 @@ use plimsoll::config::ModelConfig;
 use serde_json::json;
 
 use super::{Talk, before, completion, header, health, says, user};
-use crate::support::{
-    provider::{ProviderStep, ScriptedProvider, answer},
-    proxy::ProxyBuilder,
-};
+use crate::support::{ProviderStep, ProxyBuilder, ScriptedProvider, answer};
 
 /// The health headers of an answer for which the provider reported so much.
 async fn check(
@@ -55,7 +52,7 @@ async fn an_assumed_window_is_no_limit() {
         (Some(10), "healthy response 10 unknown - 0.000"),
         (None, "unknown response unknown unknown - -"),
     ] {
-        check(ProxyBuilder::new().provider("up", &up), &up, used, expected).await;
+        check(up.proxy(), &up, used, expected).await;
     }
 }
 
@@ -146,7 +143,7 @@ async fn provider_errors_pass_with_the_proxys_headers() {
 
 impl Talk {
     /// One answered turn, and the next thing to say.
-    async fn say_once(&mut self, up: &ScriptedProvider) -> crate::support::client::ClientAnswer {
+    async fn say_once(&mut self, up: &ScriptedProvider) -> crate::support::ClientAnswer {
         up.script_next([says("hi", Some(500))]);
         let answer = self.say("x").await;
         self.messages.push(user("y"));

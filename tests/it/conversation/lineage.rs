@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Talk, before, completion, counting, header, says, user};
-use crate::support::provider::{ScriptedProvider, answer};
+use crate::support::{ScriptedProvider, answer};
 
 #[tokio::test]
 async fn a_growing_conversation_is_one_session() {

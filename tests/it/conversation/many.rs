@@ -6,11 +6,7 @@ use futures_util::future::join_all;
 use serde_json::Value;
 
 use super::{Talk, before, header, says};
-use crate::support::{
-    client::ClientAnswer,
-    provider::{ReceivedRequest, ScriptedProvider},
-    proxy::RunningProxy,
-};
+use crate::support::{ClientAnswer, ReceivedRequest, RunningProxy, ScriptedProvider};
 
 const SESSIONS: usize = 200;
 const REQUESTS: usize = 10;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Talk, before, header, says, user};
-use crate::support::provider::{ReceivedRequest, ScriptedProvider, answer};
+use crate::support::{ReceivedRequest, ScriptedProvider, answer};
 
 /// A provider that refuses what is too long for the window, by a rule of its own.
 async fn refusing(window: usize) -> ScriptedProvider {

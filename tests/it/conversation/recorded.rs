@@ -6,14 +6,9 @@ use plimsoll::{
 };
 
 use crate::support::{
-    data,
+    COMPLETION, DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, USAGE, answer, data,
     generate::{self, SHAPES},
-    parse,
-    provider::{
-        COMPLETION, DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, USAGE, answer, stream_head,
-    },
-    proxy::ProxyBuilder,
-    strict,
+    parse, stream_head, strict,
 };
 
 const ASKED: &str = ",\"stream_options\":{\"include_usage\":true}";
@@ -66,11 +61,7 @@ fn windows(config: &mut Config, bodies: &[Body], window: u32) {
 }
 
 /// Sends a body, and gives what the provider got of it; the answer comes back as it was.
-async fn pass(
-    up: &ScriptedProvider,
-    proxy: &crate::support::proxy::RunningProxy,
-    body: &Body,
-) -> Vec<u8> {
+async fn pass(up: &ScriptedProvider, proxy: &crate::support::RunningProxy, body: &Body) -> Vec<u8> {
     let stream = format!("{TEXT}{FINISH}{USAGE}{DONE}");
     if body.streams {
         up.script_next([
@@ -103,7 +94,7 @@ async fn pass(
 async fn in_a_huge_window_recorded_requests_are_unchanged() {
     let up = ScriptedProvider::start().await;
     let bodies = bodies();
-    let proxy = ProxyBuilder::new().provider("up", &up).set(|config| {
+    let proxy = up.proxy().set(|config| {
         windows(config, &bodies, 100_000_000);
         config.guard.max_tool_result_chars = usize::MAX;
     });
@@ -123,7 +114,7 @@ async fn in_small_windows_recorded_requests_stay_valid() {
     let bodies = bodies();
     let mut cut = 0;
     for window in [8_192, 32_768] {
-        let proxy = ProxyBuilder::new().provider("up", &up);
+        let proxy = up.proxy();
         let proxy = proxy
             .set(|config| windows(config, &bodies, window))
             .start()

@@ -3,10 +3,7 @@
 use serde_json::json;
 
 use super::{Talk, before, header, streams, user};
-use crate::support::{
-    provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer},
-    proxy::RunningProxy,
-};
+use crate::support::{ProviderStep, ReceivedRequest, RunningProxy, ScriptedProvider, answer};
 
 const REFUSAL: &str = r#"{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted","input":{"include_usage":true}}]}"#;
 

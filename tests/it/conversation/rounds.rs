@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{says, user};
-use crate::support::{
-    process::{Process, Settings},
-    provider::ScriptedProvider,
-};
+use crate::support::{Process, ScriptedProvider, Settings};
 
 /// A question, a tool call with its result, and the model's answer.
 fn round(number: usize) -> [Value; 4] {
@@ -22,9 +19,8 @@ fn round(number: usize) -> [Value; 4] {
 
 #[tokio::test]
 async fn a_pending_tool_round_does_not_count_as_kept_and_zero_always_clears() {
-    let folder = tempfile::tempdir().unwrap();
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     settings.write(
         "[models.m]\nprovider = \"up\"\ncontext_length = 100000\n[recovery]\nenabled = false\n\
          [guard]\nclear_tools_at = 0\nkeep_tool_rounds = 2",

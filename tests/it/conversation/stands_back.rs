@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Talk, before, completion, header, says, user};
-use crate::support::{
-    provider::{COMPLETION, ScriptedProvider, answer},
-    proxy::{ProxyBuilder, RunningProxy},
-};
+use crate::support::{COMPLETION, RunningProxy, ScriptedProvider, answer};
 
 /// A conversation that is far too long for 8,192 tokens.
 fn long(proxy: &RunningProxy) -> Talk {
@@ -136,7 +133,7 @@ async fn invalid_conversations_are_forwarded_unchanged() {
 #[tokio::test]
 async fn json_without_a_conversation_is_forwarded() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     let deep = format!("{}1{}", "[".repeat(600), "]".repeat(600));
     for body in [
         "[]".to_owned(),

@@ -5,11 +5,8 @@ use serde_json::{Value, json};
 
 use super::{Talk, before, counting, header, health, says, streams, user};
 use crate::support::{
-    client::{ClientAnswer, TestClient, next},
-    provider::{
-        DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, USAGE, answer, send_bytes, stream_head,
-    },
-    proxy::RunningProxy,
+    ClientAnswer, DONE, FINISH, ProviderStep, RunningProxy, ScriptedProvider, TEXT, TestClient,
+    USAGE, answer, next, send_bytes, stream_head,
 };
 
 fn hello() -> Vec<Value> {

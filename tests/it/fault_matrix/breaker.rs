@@ -6,17 +6,13 @@ use plimsoll::{config::Auth, guard::profile::find_profile};
 
 use super::{ask, breaker, counted, falls_back, good, retries};
 use crate::support::{
-    client::SECRET,
-    model::refuse_as_openai,
-    provider::{COMPLETION, ProviderStep, ScriptedProvider, answer, send_bytes},
-    proxy::{ProxyBuilder, within_time},
+    COMPLETION, ProviderStep, ProxyBuilder, SECRET, ScriptedProvider, answer, refuse_as_openai,
+    send_bytes, within_time,
 };
 
 /// Two providers with nobody's key; one failure opens a breaker.
 fn pair(up: &ScriptedProvider, other: &ScriptedProvider, fallback: &[&str]) -> ProxyBuilder {
-    let proxy = ProxyBuilder::new()
-        .provider("up", up)
-        .provider("other", other);
+    let proxy = up.proxy().provider("other", other);
     proxy
         .providers(|provider| {
             provider.auth = Auth::None;

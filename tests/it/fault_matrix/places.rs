@@ -8,10 +8,8 @@ use serde_json::{Value, json};
 
 use super::good;
 use crate::support::{
-    client::{ClientAnswer, SECRET, TestClient},
-    model::{ModelReply, ModelSetup},
-    provider::{ScriptedProvider, answer},
-    proxy::ProxyBuilder,
+    ClientAnswer, ModelReply, ModelSetup, ProxyBuilder, SECRET, ScriptedProvider, TestClient,
+    answer,
 };
 
 /// A conversation of about 60,000 tokens that every template takes.
@@ -37,9 +35,7 @@ fn model(config: &mut Config, name: &str, window: u32, set: impl FnOnce(&mut Mod
 }
 
 fn pair(up: &ScriptedProvider, other: &ScriptedProvider) -> ProxyBuilder {
-    let proxy = ProxyBuilder::new()
-        .provider("up", up)
-        .provider("other", other);
+    let proxy = up.proxy().provider("other", other);
     proxy.providers(|provider| {
         provider.auth = Auth::None;
         provider.breaker_failures = 1;
@@ -164,8 +160,8 @@ async fn a_clients_credentials_reach_one_base_url_only() {
         .await;
     let far = ScriptedProvider::start_answering(|_| good(false)).await;
     let ours = "our own key";
-    let proxy = ProxyBuilder::new()
-        .provider("up", &up)
+    let proxy = up
+        .proxy()
         .provider("other", &keyed.provider)
         .provider("far", &far)
         .set(|config| {

@@ -4,18 +4,15 @@ use std::io::Write as _;
 
 use super::ASK;
 use crate::support::{
-    provider::{
-        COMPLETION, DONE, FINISH, ProviderStep, SOON, ScriptedProvider, answer, send_bytes,
-        stream_head,
-    },
-    proxy::{ProxyBuilder, RunningProxy},
+    COMPLETION, DONE, FINISH, ProviderStep, RunningProxy, SOON, ScriptedProvider, answer,
+    send_bytes, stream_head,
 };
 
 const STREAM: &str = r#"{"model":"m","stream":true,"stream_options":{"include_usage":false},"messages":[{"role":"user","content":"x"}]}"#;
 
 async fn pair() -> (ScriptedProvider, RunningProxy) {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up);
+    let proxy = up.proxy();
     let proxy = proxy.set(|config| config.server.max_bytes_in_flight = 4 << 20);
     let proxy = proxy.providers(|provider| {
         provider.first_byte_timeout = 10 * SOON;

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{ASK, chat, pair, raw, statuses};
-use crate::support::{client::full_body, proxy::within_time};
+use crate::support::{full_body, within_time};
 
 /// A byte now and then keeps no connection, and holds up nobody else.
 #[tokio::test]

@@ -4,10 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{Shape, WINDOW, before, deep, obliging, pair, prompted, work};
-use crate::support::{
-    agent::Agent,
-    model::{ModelCall, ModelReply, ModelRequest, ModelSetup},
-};
+use crate::support::{Agent, ModelCall, ModelReply, ModelRequest, ModelSetup};
 
 /// Requests that one request of a client may take, whatever the model does.
 const MOST: usize = 24;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{deep, obliging, pair, prompted, prompts};
-use crate::support::agent::Agent;
+use crate::support::Agent;
 
 #[tokio::test]
 async fn tenants_with_the_same_conversation_share_nothing() {

@@ -4,10 +4,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::{deep, obliging, pair, prompted, prompts, words};
-use crate::support::{
-    agent::{Agent, AgentGeneration},
-    model::RunningModel,
-};
+use crate::support::{Agent, AgentGeneration, RunningModel};
 
 async fn clear(agent: &Agent, generation: &AgentGeneration) {
     let id = generation.header("session").unwrap();

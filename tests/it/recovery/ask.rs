@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Shape, WINDOW, before, deep, obliging, pair, prompts, work};
 use crate::support::{
-    agent::{Agent, AgentGeneration, tool},
-    model::{ModelCall, ModelReply, ModelSetup, PROXY_TOOLS, RunningModel},
+    Agent, AgentGeneration, ModelCall, ModelReply, ModelSetup, PROXY_TOOLS, RunningModel, tool,
 };
 
 fn offers(body: &Value) -> Vec<&str> {

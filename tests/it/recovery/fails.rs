@@ -3,10 +3,7 @@
 use serde_json::Value;
 
 use super::{deep, obliging, pair, words, work};
-use crate::support::{
-    agent::Agent,
-    model::{ModelReply, PROXY_TOOLS},
-};
+use crate::support::{Agent, ModelReply, PROXY_TOOLS};
 
 #[tokio::test]
 async fn a_provider_that_refuses_the_injected_tools_is_asked_without_them() {

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Shape, WINDOW, before, deep, prompted, work};
 use crate::support::{
-    agent::AgentGeneration,
-    model::{ModelCall, ModelReply, ModelRequest, ModelSetup, RunningModel},
+    AgentGeneration, ModelCall, ModelReply, ModelRequest, ModelSetup, RunningModel,
 };
 
 /// Ids and names.

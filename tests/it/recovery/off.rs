@@ -3,11 +3,7 @@
 use plimsoll::config::{Auth, Config, ModelConfig};
 
 use super::{Shape, WINDOW, before, deep, obliging, pair, prompted, prompts};
-use crate::support::{
-    agent::Agent,
-    model::{ModelSetup, PROXY_TOOLS, RunningModel},
-    proxy::{ProxyBuilder, RunningProxy},
-};
+use crate::support::{Agent, ModelSetup, PROXY_TOOLS, ProxyBuilder, RunningModel, RunningProxy};
 
 /// That requests went upstream as they came, but for the model's name.
 async fn untouched(agent: &mut Agent, up: &RunningModel) {

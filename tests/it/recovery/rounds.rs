@@ -3,11 +3,8 @@
 use plimsoll::config::AddTools;
 
 use crate::support::{
-    client::ClientAnswer,
-    provider::{
-        DONE, ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes, stream_head,
-    },
-    proxy::ProxyBuilder,
+    ClientAnswer, DONE, ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes,
+    stream_head,
 };
 
 const OWN: &str = r#"{"index":0,"id":"own_1","type":"function","function":{"name":"add_reminder","arguments":"{\"content\":\"note\"}"}}"#;
@@ -57,7 +54,7 @@ async fn ask(
     answers: impl Fn(&ReceivedRequest) -> Vec<ProviderStep> + Send + Sync + 'static,
 ) -> (ClientAnswer, usize) {
     let provider = ScriptedProvider::start_answering(answers).await;
-    let proxy = ProxyBuilder::new().provider("up", &provider);
+    let proxy = provider.proxy();
     let proxy = proxy.set(|config| config.recovery.tools = AddTools::Always);
     let proxy = proxy.start().await;
     let body = serde_json::json!({

@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 
 use super::{Shape, WINDOW, before, deep, obliging, prompted, words, work};
 use crate::support::{
-    agent::{Agent, AgentGeneration},
-    model::{ModelCall, ModelReply, ModelRequest, ModelSetup, PROXY_TOOLS, RunningModel},
-    proxy::RunningProxy,
+    Agent, AgentGeneration, ModelCall, ModelReply, ModelRequest, ModelSetup, PROXY_TOOLS,
+    RunningModel, RunningProxy,
 };
 
 /// A proxy with such settings of recovery before a model of that mind.

@@ -3,10 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::{
-    agent::{Agent, AgentGeneration},
-    proxy::ProxyBuilder,
-};
+use crate::support::{Agent, AgentGeneration, ProxyBuilder};
 
 struct Spoken {
     task: &'static str,

@@ -5,13 +5,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{Shape, WINDOW, before, words};
-use crate::support::{
-    agent::{Agent, AgentGeneration},
-    model::{
-        ModelSetup,
-        manner::{Mixing, NoticeManner, Worker},
-    },
-};
+use crate::support::{Agent, AgentGeneration, Mixing, ModelSetup, NoticeManner, Worker};
 
 fn messages(body: &Value) -> &[Value] {
     body["messages"].as_array().unwrap()

@@ -7,13 +7,7 @@ use std::{fs, path::PathBuf};
 use plimsoll::guard::profile::{PROFILES, Profile};
 
 use super::{Shape, WINDOW, before, tale::Tale, words};
-use crate::support::{
-    agent::{Agent, AgentGeneration},
-    model::{
-        ModelSetup,
-        manner::{Mixing, NoticeManner, Worker},
-    },
-};
+use crate::support::{Agent, AgentGeneration, Mixing, ModelSetup, NoticeManner, Worker};
 
 const GENERATIONS: usize = 100;
 /// Profiles whose story is kept in a file: one that takes everything, and the strictest.

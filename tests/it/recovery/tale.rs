@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::support::{agent::AgentGeneration, model::notice::message_text};
+use crate::support::{AgentGeneration, model::notice::message_text};
 
 #[derive(Default)]
 pub(crate) struct Tale {

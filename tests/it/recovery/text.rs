@@ -3,11 +3,7 @@
 use serde_json::json;
 
 use super::{Shape, WINDOW, before, prompts, words};
-use crate::support::{
-    agent::Agent,
-    model::{ModelReply, ModelSetup, RunningModel},
-    proxy::RunningProxy,
-};
+use crate::support::{Agent, ModelReply, ModelSetup, RunningModel, RunningProxy};
 
 const PLAIN: &str = "The plan holds. 顺风 < 5 knots; a <continuation is no tag.";
 

@@ -6,10 +6,7 @@
 use std::fmt::Write as _;
 
 use super::{Shape, before};
-use crate::support::{
-    client::{ClientAnswer, TestClient},
-    model::{ModelReply, ModelRequest, ModelSetup},
-};
+use crate::support::{ClientAnswer, ModelReply, ModelRequest, ModelSetup, TestClient};
 
 const HEAD: &str = r#"{"model":"m","tools":[{"type":"function","function":{"name":"read_file","parameters":{"type":"object"}}}],"#;
 

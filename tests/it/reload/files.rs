@@ -5,11 +5,7 @@ use std::{fs, os::unix::fs::symlink, process::Command, thread};
 use sha2::{Digest, Sha256};
 
 use super::ASK;
-use crate::support::{
-    client::{SECRET, TestClient},
-    process::{Process, Settings},
-    provider::{COMPLETION, ScriptedProvider, answer},
-};
+use crate::support::{COMPLETION, Process, SECRET, ScriptedProvider, Settings, TestClient, answer};
 
 const IN_FORCE: &str = "new settings are in force";
 const REFUSED: &str = "the new settings cannot be used";
@@ -30,8 +26,7 @@ async fn limit(client: &TestClient, up: &ScriptedProvider) -> String {
 #[tokio::test]
 async fn a_bad_file_is_refused_with_reasons_and_a_good_one_replaces_it() {
     let up = ScriptedProvider::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     settings.write(&window(8_000));
     let mut proxy = Process::start(&settings.file).await;
     let client = proxy.client();
@@ -78,8 +73,7 @@ async fn a_bad_file_is_refused_with_reasons_and_a_good_one_replaces_it() {
 #[tokio::test]
 async fn settings_that_need_a_restart_are_named_and_others_apply() {
     let up = ScriptedProvider::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     settings.write("");
     let mut proxy = Process::start(&settings.file).await;
     let other = settings
@@ -98,8 +92,7 @@ async fn settings_that_need_a_restart_are_named_and_others_apply() {
 async fn removing_the_last_key_needs_a_restart() {
     for address in ["127.0.0.1:0", "0.0.0.0:0"] {
         let up = ScriptedProvider::start().await;
-        let folder = tempfile::tempdir().unwrap();
-        let settings = Settings::new(folder.path(), &up);
+        let settings = Settings::new(&up);
         let keyed = settings
             .with_lines(&of_alice())
             .replace("127.0.0.1:0", address);
@@ -119,8 +112,7 @@ async fn removing_the_last_key_needs_a_restart() {
 #[tokio::test]
 async fn settings_are_read_from_a_pipe_once() {
     let up = ScriptedProvider::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     let made = Command::new("mkfifo").arg(&settings.file).status();
     assert!(made.unwrap().success());
     let (pipe, text) = (settings.file.clone(), settings.with_lines(&of_alice()));
@@ -145,9 +137,8 @@ fn of_alice() -> String {
 #[tokio::test]
 async fn a_changed_link_and_a_changed_prompt_file_are_reloaded() {
     let up = ScriptedProvider::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
+    let at = |name: &str| settings.folder.path().join(name);
     for (name, tokens) in [("one", 8_000), ("two", 16_000)] {
         fs::create_dir(at(name)).unwrap();
         let text = settings.with_lines(&window(tokens));
@@ -188,15 +179,14 @@ async fn a_changed_link_and_a_changed_prompt_file_are_reloaded() {
 #[tokio::test]
 async fn a_new_file_is_read_and_a_missing_one_is_reported() {
     let up = ScriptedProvider::start().await;
-    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(&up);
     let mut proxy = Process::run(|command| {
-        let here = command.current_dir(folder.path());
+        let here = command.current_dir(settings.folder.path());
         here.args(["--listen", "127.0.0.1:0"])
     })
     .await;
-    let settings = Settings::new(folder.path(), &up);
     let relative = settings.with_lines(&window(8_000));
-    let data = format!("{:?}", folder.path().join("data"));
+    let data = format!("{:?}", settings.folder.path().join("data"));
     fs::write(&settings.file, relative.replace(&data, "\"data\"")).unwrap();
     proxy.wait_for_line(IN_FORCE).await;
     let client = proxy.client();
@@ -211,8 +201,7 @@ async fn a_new_file_is_read_and_a_missing_one_is_reported() {
 #[tokio::test]
 async fn a_warning_is_logged_only_when_it_is_new() {
     let up = ScriptedProvider::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     let doubtful = "[clients.a]\nmodels = []\nkey_sha256 = \
                     \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
     settings.write(doubtful);

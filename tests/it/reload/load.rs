@@ -18,13 +18,8 @@ use tokio::{
 };
 
 use crate::support::{
-    client::{ClientAnswer, TestClient},
-    process::{Process, Settings},
-    provider::{
-        COMPLETION, DONE, FINISH, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, USAGE,
-        answer,
-    },
-    proxy::within_time,
+    COMPLETION, ClientAnswer, DONE, FINISH, Process, ProviderStep, ReceivedRequest,
+    ScriptedProvider, Settings, TEXT, TestClient, USAGE, answer, within_time,
 };
 
 const CLIENTS: usize = 16;
@@ -110,8 +105,7 @@ async fn ask(client: &TestClient, stream: bool, number: usize) -> Result<usize, 
 #[tokio::test]
 async fn no_request_fails_during_reloads() {
     let up = ScriptedProvider::start_answering(answers).await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     settings.write(&KINDS[0].lines());
     let mut proxy = Process::start(&settings.file).await;
     let done = Arc::new(AtomicBool::new(false));
@@ -148,7 +142,7 @@ async fn no_request_fails_during_reloads() {
             settings.write(&KINDS[kind].lines());
             proxy.signal("HUP");
         } else {
-            let next = folder.path().join("next");
+            let next = settings.folder.path().join("next");
             fs::write(&next, settings.with_lines(&KINDS[kind].lines())).unwrap();
             fs::rename(&next, &settings.file).unwrap();
         }

@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use tempfile::TempDir;
 
 use super::story::{STORIES, Story};
-use crate::support::{client::TestClient, model::RunningModel, proxy::within_time, redis::Redis};
+use crate::support::{Redis, RunningModel, TestClient, within_time};
 
 /// How often a port that was free may turn out to be taken.
 const ATTEMPTS: usize = 20;

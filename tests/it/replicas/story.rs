@@ -2,12 +2,7 @@
 //! window than anybody says.
 
 use crate::support::{
-    agent::Agent,
-    client::TestClient,
-    model::{
-        ModelSetup, RunningModel,
-        manner::{Mixing, NoticeManner, Worker},
-    },
+    Agent, Mixing, ModelSetup, NoticeManner, RunningModel, TestClient, Worker, words,
 };
 
 /// What is said of a window that is smaller.
@@ -108,14 +103,4 @@ impl Story {
         let follows = self.manner == NoticeManner::Follows;
         assert_eq!(said("the datum is in metres") > 0, follows, "{}", self.name);
     }
-}
-
-/// Text of about so many tokens, each time another.
-fn words(tokens: usize, nth: usize) -> String {
-    let mut text = format!("part {nth}:");
-    for word in 0..tokens / 2 {
-        text.push_str([" keel", " mast", " sail", " rope", " deck"][(word + nth) % 5]);
-        text.push_str(" of");
-    }
-    text
 }

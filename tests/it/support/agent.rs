@@ -102,6 +102,16 @@ pub(crate) fn tool(name: &str) -> Value {
             "required": ["path"]}}})
 }
 
+/// Text of about so many tokens, another for each `nth`.
+pub(crate) fn words(tokens: usize, nth: usize) -> String {
+    let mut text = format!("part {nth}:");
+    for word in 0..tokens / 2 {
+        text.push_str([" keel", " mast", " sail", " rope", " deck"][(word + nth) % 5]);
+        text.push_str(" of");
+    }
+    text
+}
+
 impl Agent {
     /// With a tool, a system message, and a first question.
     pub(crate) fn new(proxy: impl Into<TestClient>) -> Self {

@@ -22,8 +22,13 @@ pub(crate) mod provider;
 pub(crate) mod proxy;
 pub(crate) mod reading;
 pub(crate) mod redis;
+pub(crate) mod store;
 pub(crate) mod strict;
 
+pub(crate) use self::{
+    agent::*, client::*, collector::*, model::*, process::*, provider::*, proxy::*, redis::*,
+    store::*,
+};
 pub(crate) use lines::{
     annotate_randomly, any_settings, settings_once_applied, without_annotations,
 };

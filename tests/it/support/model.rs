@@ -8,6 +8,8 @@ pub(crate) mod manner;
 pub(crate) mod notice;
 pub(crate) mod render;
 
+pub(crate) use manner::{Mixing, NoticeManner, Worker};
+
 use std::sync::{
     Arc, Mutex, OnceLock,
     atomic::{AtomicUsize, Ordering},

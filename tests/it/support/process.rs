@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{client::TestClient, provider::ScriptedProvider, proxy::within_time};
@@ -21,23 +22,32 @@ pub(crate) struct Process {
     reader: Option<JoinHandle<()>>,
 }
 
-/// The settings of a process, in a directory of their own: `start`, then `sections`.
+/// The settings file of a process, in a directory of its own that also has the data.
 pub(crate) struct Settings {
+    pub(crate) folder: TempDir,
     pub(crate) file: PathBuf,
     start: String,
 }
 
 impl Settings {
     /// A proxy on a free port of this machine in front of `up`, which has the settings `rest` also.
-    pub(crate) fn new(folder: &Path, up: &ScriptedProvider) -> Self {
+    pub(crate) fn new(up: &ScriptedProvider) -> Self {
+        Self::with_server(up, "")
+    }
+
+    /// The same with more lines in its `[server]`.
+    pub(crate) fn with_server(up: &ScriptedProvider, server: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let start = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\ndata_dir = {:?}\n{server}\n\
+             [providers.up]\nbase_url = \"http://{}/v1\"\nauth = \"none\"\nask_models = false\n",
+            folder.path().join("data"),
+            up.address
+        );
         Self {
-            file: folder.join("config.toml"),
-            start: format!(
-                "[server]\nlisten = \"127.0.0.1:0\"\ndata_dir = {:?}\n\
-                 [providers.up]\nbase_url = \"http://{}/v1\"\nauth = \"none\"\nask_models = false\n",
-                folder.join("data"),
-                up.address
-            ),
+            file: folder.path().join("config.toml"),
+            folder,
+            start,
         }
     }
 

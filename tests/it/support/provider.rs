@@ -346,6 +346,23 @@ pub(crate) fn stream_head() -> ProviderStep {
     )
 }
 
+/// A stream that stalls after [`TEXT`], and ends as it should once it is released.
+pub(crate) fn stalled_stream() -> [ProviderStep; 6] {
+    [
+        stream_head(),
+        send_bytes(TEXT),
+        ProviderStep::Stall,
+        send_bytes(FINISH),
+        send_bytes(DONE),
+        ProviderStep::Close,
+    ]
+}
+
+/// A stream that stalls after [`TEXT`] and has no end.
+pub(crate) fn endless_stream() -> [ProviderStep; 3] {
+    [stream_head(), send_bytes(TEXT), ProviderStep::Stall]
+}
+
 pub(crate) fn send_bytes(bytes: impl AsRef<[u8]>) -> ProviderStep {
     ProviderStep::Send(bytes.as_ref().to_vec())
 }

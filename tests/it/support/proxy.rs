@@ -4,7 +4,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use plimsoll::{
     CurrentConfig,
-    config::{Auth, Change, ClientConfig, Config, ProviderConfig},
+    config::{Auth, Change, ClientConfig, Config, ModelConfig, ProviderConfig},
     guard::profile,
     store::Store,
 };
@@ -16,9 +16,16 @@ use super::{client::TestClient, provider::ScriptedProvider};
 
 /// Bounds every wait of a test.
 pub(crate) async fn within_time<F: Future>(wait: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(20), wait)
-        .await
-        .expect("what was waited for came in time")
+    let waited = tokio::time::timeout(Duration::from_secs(20), wait).await;
+    waited.expect("the wait ends within 20 s")
+}
+
+/// Settings of a model with that window, and defaults for the rest.
+pub(crate) fn model_with_window(tokens: u32) -> ModelConfig {
+    ModelConfig {
+        context_length: Some(tokens),
+        ..ModelConfig::default()
+    }
 }
 
 pub(crate) struct ProxyBuilder {
@@ -71,6 +78,12 @@ impl ProxyBuilder {
         self
     }
 
+    /// Settings of a model; `*` is for all that have none.
+    pub(crate) fn model(mut self, name: &str, settings: ModelConfig) -> Self {
+        self.config.models.insert(name.into(), settings);
+        self
+    }
+
     pub(crate) fn set(mut self, set: impl FnOnce(&mut Config)) -> Self {
         set(&mut self.config);
         self
@@ -108,6 +121,13 @@ impl ProxyBuilder {
             task,
             _data: self.data,
         }
+    }
+}
+
+impl ScriptedProvider {
+    /// A proxy before this provider, which it calls `up`.
+    pub(crate) fn proxy(&self) -> ProxyBuilder {
+        ProxyBuilder::new().provider("up", self)
     }
 }
 

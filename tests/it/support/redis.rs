@@ -212,15 +212,15 @@ impl Cluster {
     }
 }
 
-/// Waits for what nobody tells.
-pub(crate) async fn wait_until(mut so: impl FnMut() -> bool) {
+/// Waits for a condition that nothing announces.
+pub(crate) async fn wait_until(mut holds: impl FnMut() -> bool) {
     let wait = async {
-        while !so() {
+        while !holds() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let waited = tokio::time::timeout(Duration::from_secs(20), wait).await;
-    waited.expect("what was waited for came in time");
+    waited.expect("the wait ends within 20 s");
 }
 
 /// A port that nobody listens on now; somebody else may be faster.

@@ -4,10 +4,8 @@ use std::time::Instant;
 
 use super::{ASK, TestCollector, exported, traced};
 use crate::support::{
-    client::ClientAnswer,
-    process::{Process, Settings},
-    provider::{COMPLETION, ProviderStep, ReceivedRequest, ScriptedProvider, answer},
-    proxy::RunningProxy,
+    COMPLETION, ClientAnswer, Process, ProviderStep, ReceivedRequest, RunningProxy,
+    ScriptedProvider, Settings, answer,
 };
 
 async fn answering() -> ScriptedProvider {
@@ -18,8 +16,7 @@ async fn answering() -> ScriptedProvider {
 #[tokio::test]
 async fn a_collector_that_is_down_is_logged_once() {
     let up = answering().await;
-    let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::new(folder.path(), &up);
+    let settings = Settings::new(&up);
     settings.write(
         "[traces]\nendpoint = \"http://127.0.0.1:1/v1/traces?token=sk-secret\"\n\
          headers_env = \"OTLP_HEADERS\"",
@@ -62,7 +59,7 @@ async fn a_collector_that_is_down_is_logged_once() {
 
 /// Waits until spans of both batches are counted as lost.
 async fn failed(process: &Process) {
-    crate::support::proxy::within_time(async {
+    crate::support::within_time(async {
         loop {
             let metrics = process.client().get("/metrics").await;
             let failed = metrics

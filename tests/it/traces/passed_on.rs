@@ -2,10 +2,7 @@
 
 use super::{ASK, PARENT, TRACE, attempts, exported, root, traced};
 use crate::support::{
-    client::ClientAnswer,
-    collector::TestCollector,
-    provider::{COMPLETION, ScriptedProvider, answer},
-    proxy::{ProxyBuilder, RunningProxy},
+    COMPLETION, ClientAnswer, RunningProxy, ScriptedProvider, TestCollector, answer,
 };
 
 async fn ask(
@@ -29,10 +26,8 @@ const CHAT: &str = "/v1/chat/completions";
 
 #[tokio::test]
 async fn a_client_trace_continues_through_the_proxy() {
-    let (up, collector) = (
-        ScriptedProvider::start().await,
-        TestCollector::start().await,
-    );
+    let up = ScriptedProvider::start().await;
+    let collector = TestCollector::start().await;
     let proxy = traced(&up, &collector).start().await;
     let parent = format!("00-{TRACE}-{PARENT}-01");
     let said = [("traceparent", &*parent), ("tracestate", "a=b,c=d")];
@@ -58,10 +53,8 @@ async fn a_client_trace_continues_through_the_proxy() {
 
 #[tokio::test]
 async fn a_trace_the_client_does_not_sample_is_not_recorded() {
-    let (up, collector) = (
-        ScriptedProvider::start().await,
-        TestCollector::start().await,
-    );
+    let up = ScriptedProvider::start().await;
+    let collector = TestCollector::start().await;
     let proxy = traced(&up, &collector).start().await;
     up.script_next([answer("200 OK", "", COMPLETION)]);
     let parent = format!("00-{TRACE}-{PARENT}-00");
@@ -78,10 +71,8 @@ async fn a_trace_the_client_does_not_sample_is_not_recorded() {
 
 #[tokio::test]
 async fn with_sample_zero_a_sampled_client_trace_is_recorded() {
-    let (up, collector) = (
-        ScriptedProvider::start().await,
-        TestCollector::start().await,
-    );
+    let up = ScriptedProvider::start().await;
+    let collector = TestCollector::start().await;
     let none = |config: &mut plimsoll::config::Config| config.traces.sample = 0.0;
     let proxy = traced(&up, &collector).set(none).start().await;
     for headers in [
@@ -98,10 +89,8 @@ async fn with_sample_zero_a_sampled_client_trace_is_recorded() {
 
 #[tokio::test]
 async fn an_invalid_traceparent_begins_a_new_trace() {
-    let (up, collector) = (
-        ScriptedProvider::start().await,
-        TestCollector::start().await,
-    );
+    let up = ScriptedProvider::start().await;
+    let collector = TestCollector::start().await;
     let proxy = traced(&up, &collector).start().await;
     let bad = [
         "",
@@ -126,7 +115,7 @@ async fn an_invalid_traceparent_begins_a_new_trace() {
 #[tokio::test]
 async fn without_traces_the_traceparent_passes_unchanged() {
     let up = ScriptedProvider::start().await;
-    let proxy = ProxyBuilder::new().provider("up", &up).start().await;
+    let proxy = up.proxy().start().await;
     for path in [CHAT, "/v1/embeddings"] {
         for parent in [format!("00-{TRACE}-{PARENT}-01"), "what is this".to_owned()] {
             up.script_next([answer("200 OK", "", COMPLETION)]);
