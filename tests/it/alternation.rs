@@ -1,6 +1,6 @@
-//! A provider whose template demands that user and assistant alternate, behind the profile `openai`: as
-//! vLLM and llama.cpp are with many models. A conversation that alternates as it comes does so as it
-//! goes out, whatever is cut from it or put into it.
+//! A provider with a template that requires alternating roles, behind the profile `openai`, as vLLM
+//! and llama.cpp are with many models. A conversation that alternates still does after cuts and
+//! injections.
 
 mod plans;
 
@@ -20,7 +20,7 @@ use crate::support::{
 const WINDOW: u32 = 20_000;
 const REFUSAL: &str = "Conversation roles must alternate user/assistant/user/assistant/...";
 
-/// Whether two messages of the user, or two of the assistant, stand in a row, system messages apart.
+/// Whether two user or two assistant messages are adjacent, system messages aside.
 fn alternate(messages: &[Value]) -> bool {
     let roles = messages.iter().map(|message| &message["role"]);
     let roles: Vec<_> = roles.filter(|role| *role != "system").collect();
@@ -30,14 +30,14 @@ fn alternate(messages: &[Value]) -> bool {
             .all(|pair| pair[0] != pair[1] || pair[0] == "tool")
 }
 
-/// Whether user and assistant alternate where the template leaves out steps of tool calls.
+/// Whether user and assistant alternate in a template that leaves out tool steps.
 fn alternate_without_steps(messages: &[Value]) -> bool {
     let calls = |message: &&Value| message["tool_calls"].is_array() || message["role"] == "tool";
     let said: Vec<Value> = messages.iter().filter(|it| !calls(it)).cloned().collect();
     alternate(&said)
 }
 
-/// A model behind such a template, and how many requests it refused.
+/// A model behind such a template, and the number of requests that it refused.
 async fn strict(
     template: fn(&[Value]) -> bool,
     mind: impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync + 'static,
@@ -54,7 +54,7 @@ async fn strict(
     (up.await, refused)
 }
 
-/// A proxy before it that knows nothing of the template.
+/// A proxy that does not know the template.
 async fn before(up: &RunningModel, threshold: f64) -> RunningProxy {
     let proxy = up.provider.proxy().set(|config| {
         config.models.insert("m".into(), model_with_window(WINDOW));
@@ -66,7 +66,7 @@ async fn before(up: &RunningModel, threshold: f64) -> RunningProxy {
     proxy.start().await
 }
 
-/// Works, and summarises when it is asked to.
+/// Works, and summarises on request.
 fn worker(
     manner: NoticeManner,
     turn: u32,
@@ -79,7 +79,7 @@ fn worker(
     }
 }
 
-/// What the generations of a session told, and the number of refused requests.
+/// The generations of a session, and the number of refused requests.
 struct Played {
     told: Vec<AgentGeneration>,
     refused: usize,
@@ -95,7 +95,7 @@ impl Played {
     }
 }
 
-/// A long session: with a tool and turns of three steps, or in words alone.
+/// A long session: with a tool and turns of three steps, or as chat only.
 async fn play(
     template: fn(&[Value]) -> bool,
     manner: NoticeManner,
@@ -140,7 +140,7 @@ async fn an_alternating_conversation_is_never_refused_by_a_strict_template() {
                 let case = format!("{manner:?}, chats: {chats}, stream: {stream}, {threshold}");
                 assert_eq!((played.refused, played.overflows), (0, 0), "{case}");
                 let met = match threshold < 1.0 {
-                    // A caution prompt waits for the summary, which makes it needless.
+                    // A caution prompt waits for the summary, which makes it unnecessary.
                     true => &["compacted"][..],
                     false => &["caution", "critical", "course"],
                 };

@@ -1,6 +1,6 @@
-//! Our own API over real sockets: lists, events, providers, fitting, and who is told what.
+//! The session API over real sockets: lists, events, providers, fitting, and access to them.
 //!
-//! One session by itself is in `conversation/api.rs`, what is asked of it in `compaction/api.rs`.
+//! A single session is in `conversation/api.rs`, its compaction in `compaction/api.rs`.
 
 mod about;
 mod events;
@@ -20,7 +20,7 @@ use crate::support::{ClientAnswer, ProxyBuilder, RunningProxy, TestClient, full_
 
 const ADMIN: &str = "sk-secret-admin";
 
-/// Whoever asks, with headers of its own in every request.
+/// A client of the API with its own headers.
 struct Api {
     client: TestClient,
     headers: HeaderMap,
@@ -73,7 +73,7 @@ impl Api {
         self.send(Method::POST, &path, body).await
     }
 
-    /// Begins a conversation with the simulated provider; the id of its session.
+    /// Begins a conversation with the simulated provider; returns its session id.
     async fn begins(&self, text: &str) -> String {
         let messages = json!([{"role": "user", "content": text}]);
         let body = json!({"model": "simulated/plimsoll-8k", "messages": messages});
@@ -87,8 +87,7 @@ impl Api {
     }
 }
 
-/// With keys for alice and bob, who may use all models, and carol, who may use some of `up`; and for
-/// the administrator.
+/// With keys for alice and bob (all models), carol (some models of `up`), and the administrator.
 fn keyed(proxy: ProxyBuilder) -> ProxyBuilder {
     proxy
         .client("alice", "sk-secret-alice", &["*"])

@@ -1,5 +1,5 @@
-//! Summaries over real sockets: made in the background, or waited for, by a model that the test
-//! scripts, and used by the next request of the branch that they were made for.
+//! Summaries over real sockets: made in the background or waited for, by a scripted model, and used
+//! by the next request of the same branch.
 
 mod api;
 mod bad;
@@ -27,16 +27,16 @@ use crate::support::{
     model_with_window, within_time, words,
 };
 
-/// A window in which an older part is there after a dozen steps.
+/// A window that a dozen steps fill far enough for a summary.
 const WINDOW: u32 = 20_000;
 
-/// A model that works, and summarises as it is told to; and how often it was asked to.
+/// A model that works and summarises by rule, and the number of its summaries.
 struct Pair {
     up: RunningModel,
     asked: Arc<AtomicUsize>,
 }
 
-/// What a summary model does with its request, by the number of those before it.
+/// The reply of a summary model to its `nth` request.
 type Summarises = Box<dyn Fn(&ModelRequest<'_>, usize) -> ModelReply + Send + Sync>;
 
 impl Pair {
@@ -61,13 +61,13 @@ impl Pair {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// A proxy before it, with automatic compaction and nothing else that cuts.
+    /// A proxy with automatic compaction, and no other way to cut.
     fn proxy(&self) -> ProxyBuilder {
         before(&self.up, |config| config.compaction.auto = true)
     }
 }
 
-/// Recovery and clearing have tests of their own.
+/// Recovery and clearing are tested elsewhere.
 fn before(up: &RunningModel, set: impl FnOnce(&mut Config)) -> ProxyBuilder {
     up.provider.proxy().set(|config| {
         config.models.insert("m".into(), model_with_window(WINDOW));
@@ -78,7 +78,7 @@ fn before(up: &RunningModel, set: impl FnOnce(&mut Config)) -> ProxyBuilder {
     })
 }
 
-/// A summary as it should be, that tells which it is.
+/// A valid summary that contains its number.
 pub(crate) fn sections(key: &str, nth: usize) -> String {
     format!(
         "<summary key=\"{key}\">\n<done>Leaks up to {nth} were mended.</done>\n\
@@ -92,7 +92,7 @@ fn good(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
     ModelReply::text(&sections(&summary_key(heard.body).unwrap(), nth))
 }
 
-/// The same, held back until it is released.
+/// The same, stalled until released.
 fn held(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
     let text = sections(&summary_key(heard.body).unwrap(), nth);
     ModelReply::Raw(vec![
@@ -101,7 +101,7 @@ fn held(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
     ])
 }
 
-/// A completion that says this.
+/// A completion with this text.
 fn completion(text: &str) -> String {
     json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text},
@@ -110,7 +110,7 @@ fn completion(text: &str) -> String {
     .to_string()
 }
 
-/// One call of the client's tool, whatever is asked.
+/// A call of the client's tool as the answer to any request.
 fn work(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
     match heard.offered_tools().first() {
         Some(name) => {
@@ -121,14 +121,14 @@ fn work(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
     }
 }
 
-/// An agent whose tool gives out a few hundred tokens each time.
+/// An agent whose tool returns a few hundred tokens each time.
 fn busy(proxy: &RunningProxy) -> Agent {
     let mut agent = Agent::new(proxy);
     agent.result = |nth| words(500, nth);
     agent
 }
 
-/// So many steps of work as a client may have had them elsewhere.
+/// Steps of work that another client did.
 fn past(steps: usize) -> Vec<Value> {
     let step = |nth: usize| {
         let id = format!("past_{nth}");
@@ -141,15 +141,14 @@ fn past(steps: usize) -> Vec<Value> {
     (0..steps).flat_map(step).collect()
 }
 
-/// An agent that has done so much that the first answer is past the threshold.
+/// An agent whose first answer is past the threshold.
 fn late(proxy: &RunningProxy) -> Agent {
     let mut agent = busy(proxy);
     agent.messages.extend(past(20));
     agent
 }
 
-/// Waits until no summary is being made for the session of this answer, and gives what the API
-/// tells of it then.
+/// Waits until no summary is running for the session of this answer; returns the session.
 async fn settled(agent: &Agent, generation: &AgentGeneration) -> Value {
     within_time(async {
         loop {
@@ -163,12 +162,12 @@ async fn settled(agent: &Agent, generation: &AgentGeneration) -> Value {
     .await
 }
 
-/// Goes on until one says that a summary is being made for it.
+/// Runs generations until one starts a summary.
 async fn begun(agent: &mut Agent) -> AgentGeneration {
     agent.until(40, |it| it.has_action("compacting")).await
 }
 
-/// Whether a request went out with a summary of [`sections`].
+/// Whether a request contains a summary of [`sections`].
 fn carries(body: &Value, nth: usize) -> bool {
     body["messages"]
         .to_string()

@@ -1,4 +1,4 @@
-//! Compressed requests: what comes out of them is what goes on, within the bounds of any other.
+//! Compressed requests: the decompressed body is sent on, within the usual limits.
 
 use std::io::Write;
 
@@ -48,7 +48,7 @@ fn request(client: &TestClient, encodings: &[&str], body: TestUpload) -> Request
     request.body(body).unwrap()
 }
 
-/// A body of unknown length, in pieces.
+/// A chunked body in pieces.
 fn pieces(bytes: &[u8], size: usize) -> TestUpload {
     let pieces: Vec<_> = bytes
         .chunks(size)
@@ -57,7 +57,7 @@ fn pieces(bytes: &[u8], size: usize) -> TestUpload {
     StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync()
 }
 
-/// What reached the provider is the plain body, and speaks of no encoding.
+/// The provider gets the plain body, without `content-encoding`.
 async fn arrives(
     up: &ScriptedProvider,
     client: &TestClient,
@@ -97,7 +97,7 @@ async fn a_compressed_request_is_sent_on_decompressed() {
         let packed = full_body(pack("gzip", ASK.as_bytes()));
         arrives(&up, &client, &["identity,GZip"], packed, count).await;
     }
-    // What is in no encoding has nothing taken from its headers.
+    // An uncompressed request keeps its headers.
     up.script_next([answer("200 OK", "", COMPLETION)]);
     let client = proxy.client();
     client
@@ -129,7 +129,7 @@ async fn a_body_that_cannot_be_decompressed_is_refused_with_its_reason() {
                     got.is_error(400, "invalid_content_encoding");
                 }
             }
-            // Nothing at all is an empty body, and that is no JSON.
+            // An empty body is invalid JSON.
             for empty in [Vec::new(), pack(coding, b"")] {
                 let got = client
                     .send(request(&client, &[coding], full_body(empty)))
@@ -164,7 +164,7 @@ async fn decompression_bombs_are_refused_and_free_their_bytes() {
             got.is_error(413, "body_too_large");
         }
     }
-    // Less suspicious ones, within the size of a body, find the room bounded.
+    // Milder ones, within the body limit, meet the limit of bytes in flight.
     let large = pack("zstd", &[ASK.as_bytes(), &zeros[..3 << 20]].concat());
     up.script_next([answer("200 OK", "", COMPLETION)]);
     let got = client
@@ -200,7 +200,7 @@ async fn compressed_bytes_are_not_counted_beside_the_decompressed() {
         .start()
         .await;
     let client = proxy.client();
-    // Letters in no order hardly get smaller.
+    // Random letters hardly compress.
     let mut number = 1_u64;
     let noise = (0..2 << 20).map(|_| {
         number = number

@@ -1,4 +1,4 @@
-//! Connections to a provider: which of them may be tried again, and how long they are waited for.
+//! Connections to a provider: which requests may be resent, and timeouts.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,12 +19,12 @@ use crate::support::{
 const TASKS: usize = 20;
 const EACH: usize = 50;
 
-/// A request that can be told from all others.
+/// A request with its own number.
 fn ask(what: &str, task: usize, number: usize) -> String {
     format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{what} {task} {number}."}}]}}"#)
 }
 
-/// What becomes of many requests at a time, as status and number of requests.
+/// Sends many requests at once; counts them by status.
 async fn many(proxy: &RunningProxy, what: fn(usize) -> &'static str) -> HashMap<u16, usize> {
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
@@ -57,8 +57,8 @@ async fn a_provider_that_closes_kept_connections_costs_no_request() {
     assert_eq!(up.count_requests(), TASKS * EACH, "none was read twice");
 }
 
-/// Every other request is read and gets no answer: it may be sent again only where the connection
-/// had brought an answer before.
+/// Every other request is read and gets no answer. It may be resent only where the connection
+/// delivered an answer before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_request_on_a_new_connection_is_never_resent() {
     let dies = |seen: &ReceivedRequest| String::from_utf8_lossy(&seen.body).contains("dies");
@@ -121,7 +121,7 @@ async fn an_answer_that_stalls_is_reported_as_a_timeout() {
     assert!(text.contains("first_byte_timeout_ms"), "{text}");
 }
 
-/// A proxy whose provider is to speak TLS at that address.
+/// A proxy whose provider at this address should speak TLS.
 async fn over_tls(listener: &TcpListener) -> RunningProxy {
     let url = format!("https://{}/v1", listener.local_addr().unwrap());
     let nobody = ScriptedProvider::start().await;
@@ -135,7 +135,7 @@ async fn over_tls(listener: &TcpListener) -> RunningProxy {
 
 #[tokio::test]
 async fn a_connection_that_is_never_established_is_reported_as_a_timeout() {
-    // The kernel takes the connection, and nobody answers the handshake.
+    // The kernel accepts the connection, and nobody answers the handshake.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = over_tls(&silent).await;
     let got = proxy.client().chat(ask("waits", 0, 0)).await;
@@ -154,7 +154,7 @@ async fn a_provider_without_tls_is_unreachable() {
         let _ = stream.read(&mut [0; 8]).await;
         let refusal = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
         let _ = stream.write_all(refusal).await;
-        // Open until the proxy has read it.
+        // Stays open until the proxy has read it.
         let _ = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut [0; 8])).await;
     });
     let got = proxy.client().chat(ask("waits", 0, 0)).await;

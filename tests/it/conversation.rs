@@ -1,5 +1,5 @@
-//! Whole conversations over real sockets: what the client is told, what the provider sees, and
-//! that each request finds the state of the one before.
+//! Whole conversations over real sockets: the client's answers, the provider's requests, and the
+//! state that each request finds.
 
 mod api;
 mod bytes;
@@ -28,17 +28,17 @@ use crate::support::{
     stream_head,
 };
 
-/// A proxy before `up`, whose model `m` has that window.
+/// A proxy before `up` with this window for model `m`.
 pub(super) fn before(up: &ScriptedProvider, window: u32) -> ProxyBuilder {
     let proxy = up.proxy();
     proxy.set(|config| {
         config.models.insert("m".into(), model_with_window(window));
-        // What recovery adds has tests of its own.
+        // Recovery is tested elsewhere.
         config.recovery.enabled = false;
     })
 }
 
-/// A completion; `message` is what it has beside its role.
+/// A completion; `message` has the fields beside the role.
 pub(super) fn completion(message: &Value, prompt_tokens: Option<u32>) -> String {
     let usage = prompt_tokens.map(|prompt| {
         json!({"prompt_tokens": prompt, "completion_tokens": 3, "total_tokens": prompt + 3})
@@ -53,7 +53,7 @@ pub(super) fn completion(message: &Value, prompt_tokens: Option<u32>) -> String 
     body.to_string()
 }
 
-/// An answer of this text.
+/// A completion with this text.
 pub(super) fn says(text: &str, prompt_tokens: Option<u32>) -> ProviderStep {
     answer(
         "200 OK",
@@ -62,7 +62,7 @@ pub(super) fn says(text: &str, prompt_tokens: Option<u32>) -> ProviderStep {
     )
 }
 
-/// A provider that numbers its answers, and reports 1,000 tokens and their number.
+/// A provider that numbers its answers, and reports 1,000 tokens plus the number.
 pub(super) async fn counting() -> ScriptedProvider {
     let made = AtomicU32::new(0);
     ScriptedProvider::start_answering(move |_: &ReceivedRequest| {
@@ -72,7 +72,7 @@ pub(super) async fn counting() -> ScriptedProvider {
     .await
 }
 
-/// A stream of these deltas, with the usage that was asked for.
+/// A stream of these deltas, with usage as asked.
 pub(super) fn streams(deltas: &[Value], prompt_tokens: Option<u32>) -> Vec<ProviderStep> {
     let mut events = String::new();
     let mut event = |choices: Value, usage: Option<Value>| {
@@ -105,7 +105,7 @@ pub(super) fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-/// What a client keeps of a conversation, and sends again every time.
+/// A client's conversation, sent again with every request.
 pub(super) struct Talk {
     client: TestClient,
     pub(super) messages: Vec<Value>,
@@ -124,7 +124,7 @@ impl Talk {
         }
     }
 
-    /// With a header in every request.
+    /// Adds a header to every request.
     pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.headers.insert(name, value.parse().unwrap());
         self
@@ -148,12 +148,12 @@ impl Talk {
         request
     }
 
-    /// Asks with what was said so far, and keeps nothing of the answer.
+    /// Asks with the conversation so far, and keeps nothing of the answer.
     pub(super) async fn ask(&self) -> ClientAnswer {
         self.client.send(self.request()).await
     }
 
-    /// Says something, asks, and keeps the answer as it came.
+    /// Adds a message, asks, and keeps the answer as it came.
     pub(super) async fn say(&mut self, text: &str) -> ClientAnswer {
         self.messages.push(user(text));
         let answer = self.ask().await;
@@ -163,7 +163,7 @@ impl Talk {
         answer
     }
 
-    /// What the API tells of the session of this answer; `null` where it knows none.
+    /// The session of this answer from the API; `null` where there is none.
     pub(super) async fn session(&self, answer: &ClientAnswer) -> Value {
         let path = format!("/plimsoll/api/sessions/{}", header(answer, "session"));
         let mut request = self.client.request(Method::GET, &path);
@@ -178,14 +178,14 @@ impl Talk {
     }
 }
 
-/// The value of a header of ours.
+/// The value of a `x-plimsoll-` header.
 pub(super) fn header<'a>(answer: &'a ClientAnswer, name: &str) -> &'a str {
     let value = answer.headers.get(format!("x-plimsoll-{name}"));
     let value = value.unwrap_or_else(|| panic!("no {name} in {:?}", answer.headers));
     value.to_str().unwrap()
 }
 
-/// The health headers, in the order of the design; `-` for one that is not there.
+/// The health headers in one line; `-` for a missing one.
 pub(super) fn health(headers: &HeaderMap) -> String {
     let names = [
         "health",

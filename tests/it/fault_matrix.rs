@@ -1,5 +1,5 @@
-//! Every way in which a provider fails, and what comes of it: for the client, for the provider, for
-//! the one that stands in for it, for the breaker and the counters. Printed as a table.
+//! Every failure of a provider and its effect on the client, the provider, the fallback, the
+//! breaker and the counters. Prints a table.
 
 mod breaker;
 mod places;
@@ -25,22 +25,22 @@ use crate::support::{
     TEXT, TestClient, answer, send_bytes, stream_head,
 };
 
-/// Requests in a row that a cell's breaker lets fail: as many as one request with its retries makes.
+/// Failures in a row before a cell's breaker opens: as many as one request with its retries makes.
 const FAILURES: u32 = 3;
 
-/// What a provider does, and what is to come of it.
+/// A provider's failure, and its expected effect.
 struct Row {
     name: &'static str,
     does: Does,
-    /// Whether the request may be sent again: to the same place, and to another.
+    /// Whether the request may be resent: to the same provider, and to another.
     retried: bool,
     goes_on: bool,
-    /// As the counter of attempts calls it.
+    /// The label of the attempts counter.
     outcome: &'static str,
-    /// What the client sees where nobody stands in: status, code of ours, how it ends, who answered.
+    /// Without a fallback: status, error code of the proxy, ending, and the provider that answered.
     whole: &'static str,
     streamed: &'static str,
-    /// The least that two retries take.
+    /// The least time of two retries.
     waits: Duration,
 }
 
@@ -48,7 +48,7 @@ struct Row {
 enum Does {
     /// Nobody listens.
     Refuses,
-    /// Speaks no TLS where TLS is spoken.
+    /// Does not speak TLS where it should.
     NoTls,
     Steps(fn(bool) -> Vec<ProviderStep>),
 }
@@ -61,7 +61,7 @@ struct Cell {
 }
 
 impl Row {
-    /// A failure before an answer: told by an error of ours.
+    /// A failure before an answer: an error of the proxy.
     const fn unsent(name: &'static str, does: Does, seen: &'static str) -> Self {
         Self {
             name,
@@ -75,7 +75,7 @@ impl Row {
         }
     }
 
-    /// An error of the provider, with its status.
+    /// An error of the provider with its status.
     const fn status(
         name: &'static str,
         outcome: &'static str,
@@ -88,7 +88,7 @@ impl Row {
         }
     }
 
-    /// An answer that began, and is none: nobody is asked again.
+    /// A bad answer that began: no provider is asked again.
     const fn began(
         name: &'static str,
         whole: &'static str,
@@ -189,7 +189,7 @@ fn busy(headers: &str) -> Vec<ProviderStep> {
     vec![answer("429 Too Many Requests", headers, theirs)]
 }
 
-/// Half an answer, and then that.
+/// Half an answer, then this step.
 fn half(streams: bool, then: ProviderStep) -> Vec<ProviderStep> {
     if streams {
         return vec![stream_head(), send_bytes(TEXT), then];
@@ -216,7 +216,7 @@ fn ask(streams: bool) -> String {
     format!(r#"{{"model":"m","stream":{streams},"messages":[{{"role":"user","content":"x"}}]}}"#)
 }
 
-/// `m` of `up`, and in this order where that fails.
+/// `m` of `up`, with these fallbacks.
 fn falls_back(config: &mut Config, fallback: &[&str]) {
     let settings = ModelConfig {
         provider: Some("up".into()),
@@ -234,14 +234,14 @@ fn retries(config: &mut Config) {
     config.retry.max_delay = Duration::from_secs(5);
 }
 
-/// What `/readyz` says of a breaker.
+/// The state of a breaker in `/readyz`.
 async fn breaker(client: &TestClient, provider: &str) -> String {
     let ready = client.get("/readyz").await.json();
     let state = &ready["providers"][provider]["breaker"];
     state.as_str().unwrap_or_default().to_owned()
 }
 
-/// A counter of `/metrics`, by its whole name.
+/// A counter of `/metrics` by its full name with labels.
 async fn counted(client: &TestClient, name: &str) -> usize {
     let got = client.get("/metrics").await;
     let found = got
@@ -251,7 +251,7 @@ async fn counted(client: &TestClient, name: &str) -> usize {
     found.unwrap_or_else(|| panic!("{name}")).parse().unwrap()
 }
 
-/// Listens, and answers a handshake with something else. Counts connections.
+/// Listens, and answers a TLS handshake with something else. Counts connections.
 async fn no_tls() -> (String, Arc<AtomicUsize>, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/v1", listener.local_addr().unwrap());
@@ -267,7 +267,7 @@ async fn no_tls() -> (String, Arc<AtomicUsize>, JoinSet<()>) {
     (url, count, task)
 }
 
-/// Status, code of ours, how it ended, who answered.
+/// Status, error code of the proxy, ending, and the provider that answered.
 fn seen(got: &ClientAnswer) -> String {
     let header = |name: &str| got.headers.get(name).map_or("-", |it| it.to_str().unwrap());
     let ended = if got.whole { "whole" } else { "broken" };
@@ -281,7 +281,7 @@ async fn start(
     other: &ScriptedProvider,
     (row, cell): (&Row, Cell),
 ) -> RunningProxy {
-    // Where nothing is to be late, nothing is, however busy the machine.
+    // Only rows about timeouts have short ones, however slow the machine is.
     let silent = row.name.starts_with("silent");
     up.proxy()
         .provider("other", other)
@@ -306,14 +306,14 @@ async fn start(
         .await
 }
 
-/// Gives the line of the table.
+/// Runs one cell; returns its line of the table.
 async fn check(row: &Row, cell: Cell) -> String {
     let up = match row.does {
         Does::Steps(steps) => ScriptedProvider::start_answering(move |_| steps(cell.streams)).await,
         _ => ScriptedProvider::start().await,
     };
     let other = ScriptedProvider::start_answering(move |_| good(cell.streams)).await;
-    // Bound, and so nobody else's; but nobody listens.
+    // A bound port that nobody listens on.
     let nobody = TcpSocket::new_v4().unwrap();
     nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let (tls, connections, _task) = no_tls().await;
@@ -333,7 +333,7 @@ async fn check(row: &Row, cell: Cell) -> String {
     let arrived = match row.does {
         Does::Refuses => calls,
         Does::NoTls => connections.load(Ordering::SeqCst),
-        // What was given up on may be read late.
+        // An abandoned request may be read late.
         Does::Steps(_) => up.requests(calls).await.len(),
     };
     let attempts = got.headers.get("x-plimsoll-attempts");
@@ -357,7 +357,7 @@ async fn check(row: &Row, cell: Cell) -> String {
     assert_eq!(seen(&got), expected, "{line}");
     assert_eq!(arrived, calls, "{line}");
     assert_eq!(other.count_requests(), stands_in, "{line}");
-    // An error of ours is nobody's answer.
+    // An error of the proxy names no provider.
     let answered = !got.headers.contains_key("x-plimsoll-error");
     let told = answered.then(|| (calls + stands_in).to_string());
     assert_eq!(attempts, told.unwrap_or_else(|| "-".into()), "{line}");

@@ -1,4 +1,4 @@
-//! What a provider, or a client, may do wrong, and what the other sees of it.
+//! Faults of a provider or a client, and what the other side sees.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn proxy_of(up: &ScriptedProvider) -> RunningProxy {
     up.proxy().start().await
 }
 
-/// That the proxy still works.
+/// Asserts that the proxy still works.
 async fn goes_on(up: &ScriptedProvider, proxy: &RunningProxy) {
     up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(proxy.client().chat(ASK).await.text(), COMPLETION);
@@ -76,7 +76,7 @@ async fn an_invalid_http_answer_is_a_502() {
         up.script_next(steps);
         proxy.client().chat(ASK).await.is_error(502, code);
     }
-    // What a laxer parser may read goes on, and nothing is known of it.
+    // An answer that a lenient parser may read is relayed, with unknown health.
     let lax = r#"{"choices":[{"message":{"content":"x"},"logprobs":NaN}]}"#;
     up.script_next([answer("200 OK", "", lax)]);
     let got = proxy.client().chat(ASK).await;
@@ -161,7 +161,7 @@ async fn an_unread_answer_stays_counted_as_in_flight() {
         .await;
     let large = COMPLETION.replace("hi", &"x".repeat(16 << 20));
     up.script_next([answer("200 OK", "", &large)]);
-    // The kernel must not take it all: what it does not take waits in the proxy.
+    // More than the kernel buffers: the rest waits in the proxy.
     let slow = TcpSocket::new_v4().unwrap();
     slow.set_recv_buffer_size(64 << 10).unwrap();
     let mut slow = slow.connect(proxy.address).await.unwrap();
@@ -177,7 +177,7 @@ async fn an_unread_answer_stays_counted_as_in_flight() {
         .chat(other.clone())
         .await
         .is_error(503, "overloaded");
-    // Read to its end, it gives its room back.
+    // Once read to its end, it frees its bytes.
     within_time(slow.read_to_end(&mut Vec::new()))
         .await
         .unwrap();
@@ -239,7 +239,7 @@ async fn a_cut_stream_ends_with_an_error_event_and_abnormally() {
         let got = proxy.client().chat(STREAM).await;
         assert!(got.whole && got.text() == whole, "{whole}");
     }
-    // A chunked answer that is cut off.
+    // A truncated chunked answer.
     let head =
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunk = format!("{:x}\r\n{TEXT}\r\n", TEXT.len());
@@ -297,7 +297,7 @@ async fn bodies_are_read_within_limits() {
         let refused = client.chat(large.clone()).await;
         refused.is_error(413, "body_too_large");
         assert!(refused.text().contains("raise server.max_body_bytes"));
-        // Without a length the limit holds all the same.
+        // The limit holds without a content length too.
         let pieces = futures_util::stream::iter(
             large
                 .clone()
@@ -315,7 +315,7 @@ async fn bodies_are_read_within_limits() {
             .body(StreamBody::new(pieces).boxed_unsync())
             .unwrap();
         client.send(request).await.is_error(413, "body_too_large");
-        // A body that stops coming.
+        // A body that stalls.
         let never = StreamBody::new(futures_util::stream::pending()).boxed_unsync();
         let request = client.request(Method::POST, "/v1/chat/completions");
         client
@@ -360,7 +360,7 @@ async fn a_client_that_writes_first_gets_the_refusal_and_no_reset() {
         );
         let mut stream = TcpStream::connect(proxy.address).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
-        // All of it is taken, so that a client which reads only after it wrote is well.
+        // All of it is read, for clients that read only after writing.
         within_time(stream.write_all(&vec![b' '; 4_000_000]))
             .await
             .unwrap();
@@ -370,7 +370,7 @@ async fn a_client_that_writes_first_gets_the_refusal_and_no_reset() {
             .unwrap();
         assert_eq!(&answer[9..12], status, "{path}: {answer}");
 
-        // Who asks first is told at once, and not to go on.
+        // With `expect: 100-continue` the refusal comes first.
         let head = head.replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
         let mut stream = TcpStream::connect(proxy.address).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -410,7 +410,7 @@ async fn bytes_in_flight_are_bounded() {
     assert_eq!(got.headers["retry-after"], "1");
     up.release_stalled();
     assert_eq!(first.await.status, 200);
-    // An answer that does not fit any more goes on without being looked at.
+    // An answer beyond the limit is relayed without being read.
     up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(client.chat(ASK).await.text(), COMPLETION);
 }
@@ -423,7 +423,7 @@ async fn heads_are_bounded_in_size_and_time() {
         "GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n",
         "x".repeat(20_000)
     );
-    // The answer may come before all was written.
+    // The answer may come before everything was written.
     let _ = stream.write_all(head.as_bytes()).await;
     let mut answer = vec![0; 12];
     within_time(stream.read_exact(&mut answer)).await.unwrap();
@@ -433,7 +433,7 @@ async fn heads_are_bounded_in_size_and_time() {
         let mut stream = TcpStream::connect(proxy.address).await.unwrap();
         stream.write_all(begun.as_bytes()).await.unwrap();
         let mut rest = Vec::new();
-        // Closed or reset: the point is that it ends.
+        // Closed or reset: either ends it.
         let _ = within_time(stream.read_to_end(&mut rest)).await;
     }
 }

@@ -1,5 +1,5 @@
-//! Every path but chat completions: to the provider of the model that is named, untouched both ways
-//! but for that name.
+//! Every path other than chat completions: forwarded to the provider of the named model, unchanged
+//! in both directions but for the model's name.
 
 use std::{
     convert::Infallible,
@@ -30,7 +30,7 @@ use crate::support::{
 
 const VECTORS: &str = "{ \"unknown\":[ 1.0e0 ],\t\"input\":\"h\\u00e9\", \"model\" : \"NAME\" ,\"x\":{\"model\":\"NAME\"}}\n";
 
-/// Two providers; `default` gets what names nobody.
+/// Two providers; `default` gets requests without a model.
 async fn two() -> (ScriptedProvider, ScriptedProvider, RunningProxy) {
     let up = ScriptedProvider::start().await;
     let default = ScriptedProvider::start().await;
@@ -64,7 +64,7 @@ fn post(
     request.body(full_body(body)).unwrap()
 }
 
-/// A body in pieces, of a length that is not told.
+/// A chunked body in pieces.
 fn pieces(parts: Vec<Bytes>) -> TestUpload {
     let frames = stream::iter(parts).map(|part| Ok::<_, Infallible>(Frame::data(part)));
     StreamBody::new(frames).boxed_unsync()
@@ -267,7 +267,7 @@ async fn an_upload_waits_for_a_provider_that_does_not_read() {
     let silent = async {
         let (_connection, _) = within_time(listener.accept()).await.unwrap();
         let mut before = 0;
-        // Until nothing more is taken: what is under way is in the kernel's buffers.
+        // Until the socket accepts nothing more; the rest is in kernel buffers.
         within_time(async {
             loop {
                 let now = taken.load(SeqCst);
@@ -354,7 +354,7 @@ async fn events_of_other_apis_pass_one_by_one() {
     assert_eq!(next(&mut body).await, first);
     up.release_stalled();
     assert_eq!(next(&mut body).await, "data: 2\n\n");
-    // Its connection ends without a word of ours.
+    // Its connection ends without an error of the proxy.
     up.requests(1).await;
 }
 
@@ -468,7 +468,7 @@ async fn a_key_for_some_models_is_limited_on_every_path() {
         let got = client.send(request).await;
         got.is_error(404, "model_not_found");
     }
-    // Gateways that prefer the query's model, or try further ones of a list.
+    // For gateways that prefer the query's model, or try the models of a list.
     let chat = "/v1/chat/completions";
     let one = br#"{"model":"good","messages":[{"role":"user","content":"x"}]}"#;
     let list = br#"{"model":"good","models":["bad"],"messages":[{"role":"user","content":"x"}]}"#;
@@ -513,7 +513,7 @@ async fn a_key_for_some_models_is_limited_on_every_path() {
         .await;
     got.is_error(404, "model_not_found");
     assert_eq!(up.count_requests(), count);
-    // One text, and not what an encoding hides from some readers and shows to others.
+    // One spelling, so that no encoding hides the name from some readers.
     let plain = br#"{"model":"good"}"#;
     let packed = zstd::encode_all(&plain[..], 1).unwrap();
     let mut request = keyed(post(&client, "/v1/embeddings", json, packed));

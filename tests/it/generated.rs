@@ -1,4 +1,4 @@
-//! The generator keeps what it promises.
+//! Properties of the conversation generator.
 
 use plimsoll::guard::profile;
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
-//! Golden pairs: what goes out for small conversations, for a person to read.
+//! Golden pairs: guarded requests of small conversations, for a person to read.
 //!
-//! `tests/data/guard/NAME.json` is a request, `NAME.PROFILE.json` what the guard makes of it at a
-//! window of 1,024 tokens. `UPDATE_GOLDEN=1` writes the second anew.
+//! `tests/data/guard/NAME.json` is a request, `NAME.PROFILE.json` the guarded request at a window
+//! of 1,024 tokens, rewritten by `UPDATE_GOLDEN=1`.
 
 use std::{fs, path::PathBuf};
 

@@ -158,7 +158,7 @@ fn every_recorded_request_is_guarded() {
     }
 }
 
-/// A step of so many calls, answered in reverse.
+/// A step of `calls` calls, answered in reverse order.
 fn wide_step(calls: usize, result: &str) -> Vec<u8> {
     let asked: Vec<_> = (0..calls)
         .map(|at| format!(r#"{{"id":"c{at}","function":{{"name":"f{at}","arguments":"{{}}"}}}}"#))
@@ -175,7 +175,7 @@ fn wide_step(calls: usize, result: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Looking each result up among all calls of its step took minutes here.
+/// Searching all calls of the step for each result would take minutes.
 #[test]
 fn a_step_of_very_many_calls_is_guarded_fast() {
     let settings = settings();
@@ -210,7 +210,7 @@ fn tool_names_in_placeholders_are_bounded() {
     assert_eq!(plan.report.truncated[0].tool, "n".repeat(64));
 }
 
-/// The body with one tool result of this content, guarded; and guarded once more.
+/// A body with one tool result of this content, guarded once and twice.
 fn twice(content: &str, window: u32) -> (Plan, Bytes, Bytes) {
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), window, &settings);
@@ -412,7 +412,7 @@ fn a_late_question_keeps_the_fold() {
         let after = guard::plan(&conversation, &policy, &Recall::default());
         let now = after.report.folded.expect("a fold");
         assert!(now.messages >= folded, "{now:?}");
-        // The question stays, also once it lies before the cut.
+        // The question stays, also once it is before the cut.
         messages.extend(worked(60).split_off(1));
         let conversation = talk(&messages);
         let last = guard::plan(&conversation, &policy, &Recall::default());
@@ -430,7 +430,7 @@ fn a_late_question_keeps_the_fold() {
 fn a_size_at_a_rounding_boundary_moves_no_cut() {
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
-    // The fixed part crosses a sixteenth of the window back and forth.
+    // The fixed part crosses a sixteenth of the window in both directions.
     let body = |system: usize| {
         let mut messages = worked(240);
         messages[0] = serde_json::json!({"role": "system", "content": "x".repeat(system)});
@@ -448,7 +448,7 @@ fn a_size_at_a_rounding_boundary_moves_no_cut() {
     assert_eq!(first.memory, second.memory);
     assert_eq!(first.memory, third.memory);
     assert!(!second.report.folded.expect("a fold").new);
-    // The grid is another one without what is remembered: the test tests something.
+    // Without state the grid differs, so the test is not vacuous.
     let alone = guard::plan(&body(1_560), &policy, &Recall::default());
     assert_ne!(alone.memory, first.memory);
 }

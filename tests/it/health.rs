@@ -53,7 +53,7 @@ async fn without_prompt_tokens_the_level_is_unknown() {
     }
 }
 
-/// A stream's headers tell of the answer before: its limit and its share, whatever model is asked
+/// A stream's headers have the limit and share of the previous answer, whichever model is asked
 /// now.
 #[tokio::test]
 async fn utilisation_is_of_the_window_in_the_header() {
@@ -87,7 +87,7 @@ async fn utilisation_is_of_the_window_in_the_header() {
     }
 }
 
-/// What is assumed is there to cut by; a level that rested on it would be a guess.
+/// An assumed window is good enough to cut by; a level from it would be a guess.
 #[tokio::test]
 async fn an_assumed_window_gives_neither_a_level_nor_a_prompt() {
     let up = ScriptedProvider::start().await;
@@ -109,12 +109,11 @@ async fn an_assumed_window_gives_neither_a_level_nor_a_prompt() {
     assert_eq!(shown(&next, "actions"), Some("none"));
     let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     assert_eq!(sent["messages"].as_array().unwrap().len(), 3, "{sent}");
-    // A stream's headers tell of the answer before.
+    // A stream's headers have the health of the previous answer.
     assert_eq!(shown(&next, "health"), Some("healthy"));
 }
 
-/// A configured optimal limit holds whether or not the window is known; a configured critical one
-/// has no window to be critical of.
+/// A configured optimal limit holds without a known window; a configured critical limit needs one.
 #[tokio::test]
 async fn configured_limits_of_an_unknown_window_give_caution_at_most() {
     let up = ScriptedProvider::start().await;

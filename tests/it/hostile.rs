@@ -1,4 +1,5 @@
-//! Requests and answers that mean harm, over real sockets: what each side gets, and what reaches nobody.
+//! Hostile requests and answers over real sockets: what each side gets, and what reaches no
+//! provider.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -14,7 +15,7 @@ mod heads;
 
 const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
 
-/// A provider that answers everything, and a proxy before it that waits for nothing long.
+/// A provider that answers every request, and a proxy with short timeouts.
 async fn pair() -> (ScriptedProvider, RunningProxy) {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
     let proxy = up.proxy().set(|config| {
@@ -29,14 +30,14 @@ async fn pair() -> (ScriptedProvider, RunningProxy) {
 /// Writes the bytes, and reads until the proxy closes.
 async fn raw(proxy: &RunningProxy, bytes: impl AsRef<[u8]>) -> String {
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
-    // The answer may come, and the connection end, before all was written.
+    // The answer and the end of the connection may come before everything was written.
     let _ = stream.write_all(bytes.as_ref()).await;
     let mut answer = Vec::new();
     let _ = within_time(stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The statuses of all answers of a connection.
+/// The statuses of all answers on a connection.
 fn statuses(text: &str) -> Vec<u16> {
     let heads = text.match_indices("HTTP/1.").map(|(at, _)| &text[at + 9..]);
     heads

@@ -1,4 +1,4 @@
-//! The index of a body: right for every spelling, calm about every damage.
+//! The index of a body: right for every spelling, and no panic on damaged bodies.
 
 use std::collections::BTreeMap;
 
@@ -74,12 +74,12 @@ proptest! {
         }
     }
 
-    /// A digest is the same exactly where role, text, media, ids, names and arguments are.
+    /// Digests are equal exactly where role, text, media, ids, names and arguments are.
     #[test]
     fn equal_digests_mean_equal_content(case in any_conversation(12)) {
         let body = case.body();
         let value = parse::parse_value(&body).unwrap();
-        // Lone surrogates are one character to the parser of the test.
+        // serde_json reads every lone surrogate as the same character.
         prop_assume!(!String::from_utf8_lossy(&body).contains("\\ud8"));
         let mut seen: BTreeMap<String, u128> = BTreeMap::new();
         let mut back: BTreeMap<u128, String> = BTreeMap::new();
@@ -116,7 +116,7 @@ proptest! {
     }
 }
 
-/// A body that may be anything: where it is indexed, all that the index says can be asked for.
+/// Any body: where it can be indexed, every accessor of the index works.
 fn damaged(body: &[u8]) {
     let Ok(found) = index_conversation(body) else {
         return;
@@ -139,7 +139,7 @@ fn damaged(body: &[u8]) {
     let _ = edits.apply(&found.body).to_bytes();
 }
 
-/// What a digest should depend on, written down in full.
+/// Everything a digest depends on, written out.
 fn essence(message: &Value) -> String {
     let content = match &message["content"] {
         Value::String(text) if text.is_empty() => Value::Array(vec![]),
@@ -205,7 +205,7 @@ fn only_content_changes_a_digest() {
     }
 }
 
-/// A key in disguise must not be overlooked: what we read and what the provider reads differ.
+/// An escaped key must be recognised, or proxy and provider would read different conversations.
 #[test]
 fn an_escaped_json_key_is_recognised() {
     let whole = r#"{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}],"content":[{"type":"text","text":"t"}]}"#;

@@ -1,4 +1,4 @@
-//! `plimsoll inspect` beside the proxy itself: what it writes is what the proxy sends.
+//! `plimsoll inspect` compared with the proxy: it writes what the proxy sends.
 
 use std::{fs, path::Path, process::Command};
 
@@ -33,7 +33,7 @@ fn inspect(body: &[u8], folder: &Path) -> (Value, Vec<u8>) {
     (report, fs::read(&output).unwrap())
 }
 
-/// What a proxy sends of the same request, and what it says it did.
+/// The request that a proxy sends, and the actions in its header.
 async fn sent(body: &[u8], model: &str) -> (Vec<u8>, String) {
     let up = ScriptedProvider::start().await;
     up.script_next([answer("200 OK", "", COMPLETION)]);
@@ -48,7 +48,7 @@ async fn sent(body: &[u8], model: &str) -> (Vec<u8>, String) {
         .await;
     let client = proxy.client();
     let mut request = client.chat_request(body.to_vec());
-    // Whatever the model is called, it is this provider's, and its name stays as it is.
+    // Every model belongs to this provider, and its name is unchanged.
     let chosen = HeaderValue::from_static("up");
     request.headers_mut().insert("x-plimsoll-provider", chosen);
     let got = client.send(request).await;
@@ -57,7 +57,7 @@ async fn sent(body: &[u8], model: &str) -> (Vec<u8>, String) {
     (up.request().await.body, actions.to_owned())
 }
 
-/// The report agrees with itself.
+/// Asserts that the report is consistent.
 fn adds_up(report: &Value) {
     let number = |value: &Value| value.as_u64().unwrap();
     let budget = number(&report["budget_tokens"]);
@@ -90,7 +90,7 @@ async fn inspect_writes_what_the_proxy_sends() {
     for (seed, &shape) in (1..).zip(SHAPES) {
         let session = Session::new(seed, Recipe::new(shape), ConversationSize::Bytes(150_000));
         let body = session.whole();
-        // A stream is asked for its usage too, which is none of the guard's doing.
+        // The proxy also asks a stream for its usage, which the guard does not do.
         let text = String::from_utf8(body).unwrap();
         let body = text.replace("\"stream\": true", "\"stream\": false");
         let body = body.replace("\"stream\":true", "\"stream\":false");

@@ -1,4 +1,4 @@
-//! Client keys: where they may stand, which paths they open, how many requests may run.
+//! Client keys: where they are read, which paths they open, how many requests may run.
 
 use http::{Method, Request};
 use http_body_util::BodyExt;
@@ -190,7 +190,7 @@ async fn concurrent_requests_of_a_client_are_limited() {
     up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(client.send(ask("bob")).await.status, 200);
 
-    // One ends, and one is left by its client.
+    // One ends, and the client of another disconnects.
     up.release_stalled();
     let mut first = streams.remove(0);
     while let Some(Ok(_)) = within_time(first.frame()).await {}
@@ -210,7 +210,7 @@ async fn concurrent_requests_of_a_client_are_limited() {
     let got = client.send(ask("alice")).await;
     got.is_error(429, "too_many_requests");
     drop(again);
-    // What is refused runs no longer.
+    // A refused request does not count as running.
     let refused = async || {
         let request = client
             .request(Method::GET, "/nobody/v1/models")

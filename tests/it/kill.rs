@@ -1,4 +1,4 @@
-//! Killed in the midst of its work, the proxy has lost nothing of what it had answered.
+//! A proxy that is killed at work loses nothing that it answered.
 
 use std::{
     collections::HashSet,
@@ -33,9 +33,9 @@ use crate::support::{
 
 const SESSIONS: usize = 200;
 const ROUNDS: usize = 50;
-/// Answers of one round after which the proxy may be killed: from one for some, to several for all.
+/// Answers of a round before the proxy may be killed: from one for some clients to several for all.
 const ANSWERS: std::ops::Range<usize> = 50..500;
-/// A conversation longer than this begins again as another one.
+/// A longer conversation is replaced by a new one.
 const LONG: u32 = 40;
 
 type Http = legacy::Client<HttpConnector, Full<Bytes>>;
@@ -44,7 +44,7 @@ type Http = legacy::Client<HttpConnector, Full<Bytes>>;
 struct Talk {
     number: usize,
     messages: Vec<Value>,
-    /// What the last whole answer told.
+    /// Health and session of the last whole answer.
     told: Option<Told>,
     stream: bool,
 }
@@ -68,7 +68,7 @@ impl Talk {
         }
     }
 
-    /// One generation. `false`: the proxy is gone.
+    /// Runs one generation; `false` where the proxy is gone.
     async fn step(&mut self, http: &Http, address: SocketAddr) -> bool {
         let body = json!({"model": "m", "stream": self.stream, "messages": self.messages});
         let request = Request::post(format!("http://{address}/v1/chat/completions"))
@@ -127,7 +127,7 @@ fn says(messages: usize) -> String {
     format!("answer to {messages} messages")
 }
 
-/// The same answer to the same request, and usage that grows with what is sent.
+/// Equal answers to equal requests, with usage that grows with the request.
 fn reply(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     let body: Value = serde_json::from_slice(&seen.body).unwrap();
     let messages = body["messages"].as_array().unwrap();
@@ -155,7 +155,7 @@ fn reply(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     vec![answer("200 OK", "", body.to_string())]
 }
 
-/// The real thing, on a data directory that others had before.
+/// The real binary, on a data directory that earlier processes used.
 struct Proxy {
     child: Child,
     address: SocketAddr,
@@ -209,7 +209,7 @@ impl Proxy {
         }
     }
 
-    /// Ends it as nothing can be ended against; gives what it had to warn of.
+    /// Kills it with SIGKILL; returns the warnings in its log.
     fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -224,7 +224,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What the API tells of a session; `None` where there is none.
+/// The session from the API; `None` where there is none.
 async fn look(http: &Http, address: SocketAddr, session: &str) -> Option<Told> {
     let path = format!("http://{address}/plimsoll/api/sessions/{session}");
     let answer = within_time(http.request(Request::get(path).body(Full::default()).unwrap())).await;
@@ -242,7 +242,7 @@ async fn look(http: &Http, address: SocketAddr, session: &str) -> Option<Told> {
     })
 }
 
-/// Lets all talk until so many answers came, and kills the proxy then. Gives back the talks.
+/// Runs all clients until `answers` were answered, then kills the proxy. Returns the conversations.
 async fn talk(talks: Vec<Talk>, proxy: Proxy, answers: usize) -> (Vec<Talk>, Vec<String>) {
     let (count, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let mut running = JoinSet::new();
@@ -284,7 +284,7 @@ async fn no_answered_request_is_lost_by_repeated_kills() {
             let found = found.unwrap_or_else(|| panic!("round {round}: {told:?} is gone"));
             checked += u64::from(told.generations);
             seen.insert((told.health.clone(), told.countdown));
-            // One more may be there: the kill came between storing it and its answer's end.
+            // There may be one more: killed between storing and the end of the answer.
             match found.generations.checked_sub(told.generations) {
                 Some(0) => assert_eq!(found, told),
                 Some(1) => ahead += 1,
@@ -320,7 +320,7 @@ async fn no_answered_request_is_lost_by_repeated_kills() {
     assert!(seen.iter().any(|(_, countdown)| countdown.is_some()));
 }
 
-/// Two processes, one directory: the second says why it does not start, and what to do.
+/// Two processes, one directory: the second exits with the reason and the remedy.
 #[tokio::test]
 async fn a_second_process_on_one_data_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -333,11 +333,8 @@ async fn a_second_process_on_one_data_folder_is_refused() {
         .unwrap();
     let said = String::from_utf8(second.stderr).unwrap();
     assert!(!second.status.success());
-    assert!(
-        said.contains("sessions.db is in use by another process"),
-        "{said}"
-    );
-    // The first has not noticed; and once it is gone, its place is free.
+    assert!(said.contains("sessions.db is in use by another process"), "{said}");
+    // The first is unaffected; after its end the directory is free.
     let http: Http = legacy::Client::builder(TokioExecutor::new()).build_http();
     let mut talk = Talk::new(0, 0);
     assert!(talk.step(&http, first.address).await);

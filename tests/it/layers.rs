@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// The folders (and files) of `src/`, from the outermost. Each may import those below it, and nothing above.
+/// The folders (and files) of `src/`, outermost first. Each may import those below it only.
 const LAYERS: [&str; 22] = [
     "cli",
     "server",
@@ -72,7 +72,7 @@ fn the_table_of_layers_in_the_architecture_is_in_this_order() {
     assert_eq!(rows, LAYERS);
 }
 
-/// Keys of the formats' JSON that no other JSON has.
+/// JSON keys that only the formats have.
 const KEYS: [&str; 17] = [
     "role",
     "tool_calls",
@@ -97,7 +97,7 @@ const KEYS: [&str; 17] = [
 fn keys_of_wire_formats_are_in_the_folder_format_only() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (mut astray, mut simulated) = (BTreeSet::new(), 0);
-    // The page and its API speak of a format; the simulated provider speaks it.
+    // The dashboard and its API describe a format; the simulated provider implements it.
     for layer in LAYERS.iter().filter(|it| !["format", "admin"].contains(it)) {
         for file in files(&source, layer) {
             let name = file.strip_prefix(&source).unwrap().display().to_string();
@@ -114,7 +114,7 @@ fn keys_of_wire_formats_are_in_the_folder_format_only() {
     assert!(simulated > 2, "keys are not found where they stand");
 }
 
-/// Whether one of the keys stands between quotes, escaped ones too.
+/// Whether one of the keys is in quotes, escaped quotes included.
 fn has_key(code: &str) -> bool {
     let is_key = |(at, _): (usize, _)| {
         let rest = &code[at + 1..];
@@ -127,7 +127,7 @@ fn has_key(code: &str) -> bool {
     code.match_indices('"').any(is_key)
 }
 
-/// The source files of a layer, without those of tests.
+/// The source files of a layer without its tests.
 fn files(source: &Path, layer: &str) -> Vec<std::path::PathBuf> {
     let alone = source.join(format!("{layer}.rs"));
     if alone.exists() {
@@ -152,7 +152,7 @@ fn files(source: &Path, layer: &str) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// A source without its comments and its inline test module.
+/// A source without comments and inline tests.
 fn code(text: &str) -> String {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let lines = text.lines().map(|line| match line.find("//") {
@@ -162,7 +162,7 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The names that follow `crate::`, also where several stand in braces.
+/// The names after `crate::`, also those in braces.
 fn imported(code: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {

@@ -1,4 +1,4 @@
-//! The one integration binary: a list of modules.
+//! The only integration binary: a list of modules.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

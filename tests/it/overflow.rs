@@ -1,5 +1,5 @@
-//! Errors about the length of a conversation, and what sounds like them: recognised or not, numbers
-//! read, windows learnt or refused. A table of our own, and all recorded ones.
+//! Overflow errors and errors that resemble them: recognised or not, numbers read, windows learnt
+//! or refused. From a table and from all recorded errors.
 
 use std::time::{Duration, SystemTime};
 
@@ -47,7 +47,7 @@ fn every_overflow_wording_is_recognised() {
             panic!("{value}");
         };
         assert_eq!(found, expected(found.answer), "{value}");
-        // A rate limit of the same words is none.
+        // A rate limit with the same words is no overflow.
         if status == StatusCode::BAD_REQUEST && value["error"]["message"].is_string() {
             let mut limited = value;
             limited["error"]["code"] = json!("rate_limit_exceeded");
@@ -72,7 +72,7 @@ fn similar_errors_are_no_overflow() {
     }
 }
 
-/// What an overflow teaches where so much was claimed.
+/// The window learnt from an overflow where the settings claim this one.
 fn taught(overflow: Overflow, claimed: u32) -> String {
     let learnt = LearntWindows::new(Duration::from_secs(86_400));
     let now = SystemTime::now();
@@ -111,8 +111,8 @@ fn taught(overflow: Overflow, claimed: u32) -> String {
     }
 }
 
-/// Whether an overflow without an error is noticed: by an answer that counts more than the window
-/// holds, or the same twice. An answer of nothing at all is left to `judge`.
+/// Whether a silent cut is noticed: by an answer that counts more tokens than the window, or the
+/// same count twice. An answer without usage is left to `judge`.
 fn noticed_in_silence(name: &str) -> bool {
     let sample = |raw_sent, prompt_tokens| UsageSample {
         raw_sent,
@@ -186,7 +186,7 @@ fn recorded_errors_are_recognised() {
     println!("{} recorded errors", errors.len());
 }
 
-/// No provider that counts what it was sent is ever taken for one that cuts.
+/// No provider with honest counts is taken for one that cuts silently.
 #[test]
 fn honest_token_counts_are_not_taken_for_silent_cuts() {
     let Some(truth) = data::token_truth() else {
@@ -205,7 +205,7 @@ fn honest_token_counts_are_not_taken_for_silent_cuts() {
             (&pair.provider, &pair.model, sample)
         })
         .collect();
-    // Every two requests of a model, as if one had followed on the other.
+    // Every two requests of a model, as if one followed the other.
     let mut followed = 0;
     for (provider, model, before) in &samples {
         for (_, _, now) in samples
@@ -232,7 +232,7 @@ fn honest_token_counts_are_not_taken_for_silent_cuts() {
             prompt_tokens: u32::try_from(step.prompt_tokens).unwrap(),
         })
         .collect();
-    // Also as if there had been none in between.
+    // Also as if there were none in between.
     for apart in [1, 2, 10, 50] {
         for (before, now) in steps.iter().zip(&steps[apart..]) {
             for counts_missed_only in [false, true] {
@@ -243,7 +243,7 @@ fn honest_token_counts_are_not_taken_for_silent_cuts() {
     }
     println!("{followed} pairs and {} steps", steps.len());
     assert!(followed > 1_000 && steps.len() > 300);
-    // A server that keeps 8,000 tokens of the same session is noticed, and soon.
+    // A server that keeps 8,000 tokens of a session is noticed soon.
     let mut capped = steps.iter().map(|step| UsageSample {
         raw_sent: step.raw_sent,
         prompt_tokens: step.prompt_tokens.min(8_000),

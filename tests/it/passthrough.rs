@@ -1,4 +1,4 @@
-//! What goes through goes through untouched.
+//! Forwarded bytes are unchanged.
 
 use http::Method;
 use plimsoll::config::{Auth, ModelConfig, secret::Secret};
@@ -259,7 +259,7 @@ async fn client_keys_are_limited_to_their_models_and_never_forwarded() {
         .await
         .is_error(401, "invalid_api_key");
     chat("up/b", &key).await.is_error(404, "model_not_found");
-    // Another parser may take the other name.
+    // A parser that reads the other duplicate sees the other name.
     for twice in [r#"up/b","model":"up/abc"#, r#"up/abc","Model":"up/b"#] {
         chat(twice, &key).await.is_error(404, "model_not_found");
     }

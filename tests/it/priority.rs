@@ -1,4 +1,4 @@
-//! Annotated requests over sockets: what the provider gets, what the client and the log are told.
+//! Annotated requests over sockets: the provider's request, the client's headers and the log.
 
 use plimsoll::config::Config;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn note(name: &str, priority: &str) -> Value {
     json!({"name": name, "priority": priority})
 }
 
-/// Every message and part annotated, and what is to go out.
+/// Every message and part annotated, and the expected request.
 fn annotated() -> (Vec<Value>, Vec<Value>) {
     let with = vec![
         json!({"role": "system", "content": "rules", "plimsoll": note("rules", "critical")}),
@@ -55,7 +55,7 @@ async fn annotations_reach_no_provider_whatever_the_guard_does() {
         ),
         ("on", json!({}), true, false, "invalid-as-sent"),
         ("on", json!({}), false, true, "guard-off"),
-        // A title, of which no session is filed.
+        // A title request, which has no session.
         (
             "on",
             json!({"max_tokens": 8, "stream": true}),
@@ -81,7 +81,7 @@ async fn annotations_reach_no_provider_whatever_the_guard_does() {
         let got = talk.ask().await;
         assert_eq!(header(&got, "actions"), actions, "{wish} {fields}");
         let mut sent = String::from_utf8(up.last_request().body).unwrap();
-        // Where usage is asked for, it stands at the end.
+        // With usage requested, its chunk is at the end.
         sent = sent.replace(r#","stream_options":{"include_usage":true}"#, "");
         assert_eq!(sent, body(&fields, &without));
     }
@@ -129,7 +129,7 @@ async fn caps_and_shares_are_reported_in_the_header() {
     assert!(text(0).len() <= 900 && text(0).contains("characters truncated"));
     assert_eq!(text(1), "[Left out by the context guard: examples]");
     assert!(text(0).len() + text(1).len() + text(2).len() <= 3 * 1_200);
-    // The next request has the same beginning.
+    // The next request has the same prefix.
     talk.say("on").await;
     let again: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     let first = sent["messages"].as_array().unwrap();
@@ -177,7 +177,7 @@ async fn the_log_reports_each_cap_once() {
     assert!(!log.contains("sk-secret"), "{log}");
 }
 
-/// A user message of parts: each a text with a priority or none.
+/// A user message of text parts, with or without a priority.
 fn asks(parts: &[(&str, &str)]) -> Value {
     let part = |(text, priority): &(&str, &str)| {
         let mut part = json!({"type": "text", "text": text});
@@ -205,7 +205,7 @@ async fn a_low_priority_part_is_cut_where_the_window_is_too_small() {
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
     let proxy = before(&up, 12_000).start().await;
     let (large, small) = ("words of it ".repeat(5_900), "a few facts ".repeat(400));
-    // Which of the two stands first makes no difference.
+    // The order of the two does not matter.
     for (parts, kept) in [
         ([(&*large, "low"), (&*small, "low")], 1),
         ([(&*small, "low"), (&*large, "low")], 0),
@@ -218,7 +218,7 @@ async fn a_low_priority_part_is_cut_where_the_window_is_too_small() {
         let mut expected = [GONE, "what is it?", GONE].map(str::to_owned);
         expected[kept * 2] = small.clone();
         assert_eq!(sent, expected);
-        // What went stays gone while the conversation goes on.
+        // A cut part stays cut while the conversation grows.
         talk.messages
             .push(json!({"role": "assistant", "content": "hi"}));
         talk.say("and now?").await;
@@ -244,14 +244,14 @@ async fn annotated_parts_are_cut_before_a_fold_and_critical_ones_stay() {
             .push(asks(&[(&marked, priority), (priority, "")]));
     }
     let at = |place: usize| texts(&up, place)[0].clone();
-    // 13,500 tokens of 12,096: the low one goes.
+    // 13,500 tokens of 12,096: the low part is cut.
     let got = talk.ask().await;
     assert_eq!(header(&got, "actions"), "left-out=1");
     assert_eq!(
         [at(3), at(5), at(7)],
         [marked.clone(), marked.clone(), GONE.to_owned()]
     );
-    // 14,500 with one more question: the low one and the medium one.
+    // 14,500 with one more question: the low and the medium part are cut.
     talk.messages
         .push(json!({"role": "assistant", "content": plain}));
     talk.messages.push(user("go on"));
@@ -292,10 +292,10 @@ async fn the_third_layer_of_a_preset_bounds_the_whole_prompt() {
             [length(0), length(1), length(2)].map(|chars| chars / 3),
         )
     };
-    // All layers hold: nothing is done, though system text has more than a third.
+    // All layers hold: nothing is cut, though system text exceeds a third.
     let (actions, sent) = ask(3_900, 5_000, 2_000).await;
     assert_eq!((actions.as_str(), sent), ("none", [3_900, 5_000, 2_000]));
-    // The whole is over 12,000: the low part goes, and the rest is within its layers.
+    // The whole exceeds 12,000: the low part is cut, and the rest is within its layers.
     let (actions, sent) = ask(20_000, 7_000, 30_000).await;
     assert_eq!(actions, "capped=1, left-out=1");
     assert!(

@@ -1,4 +1,4 @@
-//! The recordings are as described, so that tests over them do not run on nothing.
+//! The recordings are as described, so that no test over them runs on nothing.
 
 use plimsoll::guard::profile;
 

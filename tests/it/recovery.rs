@@ -1,5 +1,5 @@
-//! Recovery over real sockets: the model is warned, writes down what matters, and goes on in a new
-//! course, and the client sees nothing of it but its own answers.
+//! Recovery over real sockets: the model is prompted, writes reminders, and continues in a new
+//! course; the client sees only its own answers.
 
 mod abuse;
 mod apart;
@@ -25,10 +25,10 @@ use crate::support::{
     ProxyBuilder, RunningModel, RunningProxy, model_with_window, words,
 };
 
-/// A window in which a session is over after a few dozen steps.
+/// A window that a few dozen steps fill.
 const WINDOW: u32 = 20_000;
 
-/// A proxy before the model `m`, whose profile and window are those of `model`.
+/// A proxy before model `m`, with the profile and window of `model`.
 fn before(up: &RunningModel, model: &Shape) -> ProxyBuilder {
     let (window, profile) = (model.window, model.profile);
     let proxy = up.provider.proxy();
@@ -39,12 +39,12 @@ fn before(up: &RunningModel, model: &Shape) -> ProxyBuilder {
     });
     proxy.set(|config| {
         config.models.insert("m".into(), model_with_window(window));
-        // It would keep these sessions from filling up, and has tests of its own.
+        // Clearing would keep these sessions from filling up, and is tested elsewhere.
         config.guard.clear.enabled = false;
     })
 }
 
-/// What a proxy is told of a model.
+/// Window and profile of a model.
 #[derive(Clone, Copy)]
 struct Shape {
     window: u32,
@@ -60,7 +60,7 @@ impl Default for Shape {
     }
 }
 
-/// A proxy and a model of the usual shape, whose mind is given.
+/// A proxy, and a model of the usual shape with this reply rule.
 async fn pair(
     mind: impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync + 'static,
 ) -> (RunningProxy, RunningModel) {
@@ -68,8 +68,8 @@ async fn pair(
     (before(&up, &Shape::default()).start().await, up)
 }
 
-/// An agent whose first question alone is past the optimal line, so that its second request
-/// carries the first prompt.
+/// An agent whose first question exceeds the optimal limit, so that its second request carries the
+/// first prompt.
 fn deep(proxy: &RunningProxy) -> Agent {
     Agent::new(proxy).says(&words(10_500, 0))
 }
@@ -88,8 +88,8 @@ fn prompts(upstream: &Value) -> usize {
         .count()
 }
 
-/// A mind that writes a reminder whenever a notice asks for one, and else works: with the client's
-/// tool where there is one, in words where there is none.
+/// A reply rule that writes a reminder at every notice, and otherwise works: with the client's tool
+/// where there is one, otherwise in text.
 fn obliging(heard: &ModelRequest<'_>) -> ModelReply {
     let nth = heard.nth;
     let asked = heard.notice.as_ref().is_some_and(|it| it.notes);

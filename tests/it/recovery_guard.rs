@@ -1,5 +1,5 @@
-//! What is ours in a conversation: records, courses, tools and tighter results, at random places
-//! of generated conversations, for every profile.
+//! Injections in a conversation: records, courses, tools and tighter results, at random places of
+//! generated conversations, for every profile.
 
 use crate::support::{
     annotate_randomly, any_settings,
@@ -38,7 +38,7 @@ fn messages(body: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Everything that must hold of one plan with something of ours.
+/// All properties of one plan with injections.
 fn check(body: &[u8], window: u32, profile: &Profile, recall: &Recall) -> Option<Plan> {
     check_plan_unless_stood_back(body, window, profile, recall, &GuardConfig::default())
 }
@@ -69,8 +69,8 @@ proptest! {
         }
     }
 
-    /// Also where the profile is stricter than the conversation: what is ours then stays out, or all goes
-    /// as it came.
+    /// Also where the profile is stricter than the conversation: injections are left out, or the
+    /// request is sent unchanged.
     #[test]
     fn a_profile_that_does_not_fit_breaks_nothing_new(case in any_conversation(30), window in prop::sample::select(&WINDOWS[..]), profile in prop::sample::select(PROFILES), seed in any::<u64>()) {
         let body = case.body();
@@ -103,7 +103,7 @@ proptest! {
     }
 }
 
-/// A course that begins with this request keeps what it should, and is valid.
+/// A course that begins with this request keeps what it must, and is valid.
 fn begins(body: &[u8], policy: &Policy<'_>) {
     let conversation = index_conversation(body);
     let boundary =
@@ -131,7 +131,7 @@ fn begins(body: &[u8], policy: &Policy<'_>) {
     let said = non_system_indices(&conversation);
     let newest = said.last().is_some_and(|newest| !gone.contains(newest));
     assert!(newest, "the newest message is kept");
-    // The preface stands wherever the profile has a place for it.
+    // The preface is there wherever the profile has a place for it.
     let task = conversation
         .items
         .iter()
@@ -146,8 +146,8 @@ fn begins(body: &[u8], policy: &Policy<'_>) {
     );
 }
 
-/// A session step by step, with records that are added as it grows and at times a course: the
-/// prefix holds but for new cuts.
+/// A session step by step, with new records and sometimes a course: the prefix changes only at new
+/// cuts.
 fn grow(
     case: &GeneratedCase,
     window: u32,
@@ -160,7 +160,7 @@ fn grow(
     let all = random_records(&whole, non_system_indices(&whole).len(), seed);
     let mut random = Random::for_part(seed, 3);
     let mut recall = Recall::default();
-    // Where the running course began: what was before it is none of its records.
+    // The start of the current course; earlier messages have no records of it.
     let mut began = 0;
     let mut last: Option<(Vec<Vec<u8>>, Option<u32>)> = None;
     for body in case.session.steps() {
@@ -183,10 +183,10 @@ fn grow(
         let clears = clears || plan.report.texts.cut;
         let new = clears || plan.report.folded.is_some_and(|folded| folded.new);
         if let Some((last, boundary)) = &last {
-            // Cuts never go back, and without one the prefix stands.
+            // Cuts never move back, and without a new one the prefix is kept.
             assert!(cleared || plan.memory.boundary() >= *boundary);
-            // A prompt after a result does not stand before a question, where user and assistant are
-            // to alternate: the answer to it is not there. What is the client's stands all the same.
+            // A prompt after a result cannot precede a question where roles must alternate: its
+            // answer is missing. The client's messages are kept nevertheless.
             let out =
                 plan.memory.alternates == Some(true) && asked_again(&conversation, recall.messages);
             let same = now.iter().zip(last).take_while(|(a, b)| a == b).count();
@@ -204,7 +204,7 @@ fn grow(
     }
 }
 
-/// Whether a question follows a result that was the newest of so many messages.
+/// Whether a question follows a result that was the newest of `count` messages.
 fn asked_again(conversation: &Conversation, before: usize) -> bool {
     let roles: Vec<_> = non_system_indices(conversation)
         .iter()
@@ -213,7 +213,7 @@ fn asked_again(conversation: &Conversation, before: usize) -> bool {
     before > 0 && roles[before - 1].is_tool() && roles.get(before) == Some(&Author::User)
 }
 
-/// A prompt at the end of the request leaves the prefix as it is.
+/// A prompt at the end of the request leaves the prefix unchanged.
 fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
     let place = non_system_indices(conversation).len() as u32;
     let mut recall = recall.clone();
@@ -245,7 +245,7 @@ fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
             policy.settings,
         );
         let asked = asked.expect("a valid conversation");
-        // The first that is put in decides it.
+        // The first injection decides it.
         let alternates = plan.memory.alternates.or(asked.memory.alternates);
         plan.memory.alternates = alternates;
         if asked.memory != plan.memory {

@@ -1,7 +1,7 @@
 //! The proxy under load while its Redis is killed, stalled and restarted: no request fails, and
-//! afterwards sessions go on by themselves.
+//! sessions continue afterwards.
 //!
-//! `STORE_SECONDS` makes each phase longer, for figures worth printing.
+//! `STORE_SECONDS` lengthens each phase, for meaningful figures.
 
 use std::{
     sync::{
@@ -25,7 +25,7 @@ const CLIENTS: usize = 16;
 /// Turns of a conversation before a client begins another.
 const TURNS: usize = 8;
 
-/// What the clients met, phase by phase.
+/// Counts of the clients, by phase.
 #[derive(Default)]
 struct Tally {
     phase: AtomicUsize,
@@ -36,7 +36,7 @@ struct Tally {
 struct Met {
     phase: usize,
     took: Duration,
-    /// Whether the answer is in the session of the one before, where there was one.
+    /// Whether the answer is in the session of the previous one, if any.
     follows: Option<bool>,
 }
 
@@ -57,7 +57,7 @@ fn stored_in(redis: &Redis) -> impl FnOnce(&mut Config) {
     }
 }
 
-/// A provider that answers everything, streamed where asked, with the conversation's length.
+/// A provider that answers every request, streamed where asked, with the conversation's length.
 async fn provider() -> ScriptedProvider {
     ScriptedProvider::start_answering(|seen| {
         let asked: Value = serde_json::from_slice(&seen.body).unwrap();
@@ -86,7 +86,7 @@ async fn provider() -> ScriptedProvider {
     .await
 }
 
-/// One client: conversations of a few turns, one after another, until told to end.
+/// A client with conversations of a few turns, one after another, until stopped.
 async fn converse(client: TestClient, number: usize, tally: Arc<Tally>) {
     let stream = number.is_multiple_of(2);
     for conversation in 0.. {
@@ -121,7 +121,7 @@ async fn converse(client: TestClient, number: usize, tally: Arc<Tally>) {
 }
 
 impl Tally {
-    /// Lets clients go on for so long, as one phase, or until so many were answered in it.
+    /// Runs clients for this time as one phase, or until so many of its requests were answered.
     async fn phase(&self, number: usize, least: usize) {
         self.phase.store(number, Relaxed);
         let seconds = std::env::var("STORE_SECONDS").ok();
@@ -140,7 +140,7 @@ impl Tally {
         answers.iter().filter(|met| met.phase == phase).count()
     }
 
-    /// Waits until new turns are in the session of those before again.
+    /// Waits until new turns continue their sessions again.
     async fn followed(&self) {
         let seen = self.answers.lock().unwrap().len();
         let followed = || {
@@ -218,7 +218,7 @@ async fn no_request_fails_while_the_store_is_killed_stalled_and_restarted() {
     assert!(longest < Some(Duration::from_secs(5)), "{longest:?}");
 }
 
-/// The proxy starts without its store, says so, and finds it later.
+/// The proxy starts without its store, logs that, and connects later.
 #[tokio::test]
 async fn a_proxy_starts_without_its_store() {
     let mut redis = Redis::start();
@@ -235,7 +235,7 @@ async fn a_proxy_starts_without_its_store() {
     next.push(json!({ "role": "assistant", "content": "answer 1" }));
     next.push(json!({ "role": "user", "content": "y" }));
     let next = json!({ "model": "m", "stream": true, "messages": next }).to_string();
-    // A stream's headers tell of the answer before, which nobody remembers.
+    // A stream's headers have the health of the previous answer, which is lost.
     let lost = client.chat(next.clone()).await;
     assert_eq!(lost.headers["x-plimsoll-health"], "unknown");
     redis.restart();

@@ -1,8 +1,8 @@
-//! Windows smaller than anybody says: overflows healed before the client sees them.
+//! Windows smaller than configured: overflows are fitted and retried before the client sees them.
 //!
-//! A strict provider keeps its real window to itself, behind settings that claim 128,000 tokens, and
-//! says in many ways that a request is too long. All transcripts, grown step by step: no error
-//! reaches the client, streaming or not, but where nothing could have helped.
+//! A strict provider has a smaller window than the 128,000 tokens of the settings, and refuses in
+//! many wordings. All transcripts, step by step: no error reaches the client, streaming or not,
+//! except where no cut could help.
 
 use crate::support::{
     ClientAnswer, DONE, ModelReply, ModelSetup, ProviderStep, RefusalWriter, RunningModel,
@@ -21,13 +21,13 @@ use plimsoll::{
 };
 use serde_json::{Value, json};
 
-/// What the settings say of every window.
+/// The window of the settings.
 const CLAIMED: u32 = 128_000;
 
-/// Requests of one session where it need not be whole; longer ones are thinned out evenly.
+/// Requests of one session, evenly thinned where not all are needed.
 const MOST_REQUESTS: usize = 60;
 
-/// Ways of refusing, by what they tell.
+/// Wordings of refusals, by what they contain.
 const WAYS: [(&str, RefusalWriter); 5] = [
     ("window and tokens", refuse_as_openai),
     ("an answer counted in", asked_in_all),
@@ -48,7 +48,7 @@ fn wordy(_: u32, _: u64) -> Vec<ProviderStep> {
     refuse(400, "invalid_request", "context window exceeds limit")
 }
 
-/// A server that prints what is left beside the answer as its window.
+/// A server that reports the room beside the answer as its window.
 fn wrong(_: u32, tokens: u64) -> Vec<ProviderStep> {
     let message = format!(
         "This model's maximum context length is 3 tokens. However, you requested {tokens} tokens \
@@ -62,7 +62,7 @@ fn wordless(_: u32, _: u64) -> Vec<ProviderStep> {
     vec![ProviderStep::Send(empty.into())]
 }
 
-/// An error as the first event of a stream that began as a success.
+/// An error as the first event of a stream with status 200.
 fn inside(window: u32, tokens: u64) -> Vec<ProviderStep> {
     let message = format!(
         "The input ({tokens} tokens) is longer than the model's context length ({window} tokens)."
@@ -83,7 +83,7 @@ struct Tale {
     steps: Vec<Vec<u8>>,
 }
 
-/// All recorded sessions, or made-up ones; of each so many requests at most.
+/// All recorded sessions, or generated ones, with at most `most` requests each.
 fn tales(most: usize) -> Vec<Tale> {
     let recorded = data::requests().into_iter();
     let recorded =
@@ -123,7 +123,7 @@ fn claims(config: &mut Config, tales: &[Tale]) {
     config.providers.remove("simulated");
 }
 
-/// The body with `stream` as wanted, unless it says itself.
+/// The body with `stream` as wanted, unless the body has it.
 fn streaming(body: &[u8], streams: bool) -> Vec<u8> {
     if crate::support::parse::parse_value(body)
         .unwrap()
@@ -146,7 +146,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Whether the answer is one; an error only where nothing could have helped.
+    /// Whether it is an answer; an error is allowed only where no cut could help.
     fn take(&mut self, tale: &Tale, body: &[u8], window: u32, got: &ClientAnswer) {
         self.requests += 1;
         if got.status == 200 {
@@ -208,7 +208,7 @@ async fn before(
     (up, proxy)
 }
 
-/// Every session through a proxy of its own window and way.
+/// Every session through its own proxy, window and wording.
 async fn heal(window: u32, streams: bool, way: (&str, RefusalWriter), tales: &[Tale]) -> Tally {
     let (up, proxy) = before(window, "openai", way.1, tales).await;
     let client = proxy.client();
@@ -230,13 +230,13 @@ async fn heal(window: u32, streams: bool, way: (&str, RefusalWriter), tales: &[T
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_overflow_reaches_a_client() {
-    // Step by step, all of them.
+    // Every step of it.
     let tales = tales(usize::MAX);
     for window in [8_192, 16_384, 32_768] {
         for streams in [false, true] {
             let tally = heal(window, streams, WAYS[0], &tales).await;
             assert!(tally.refits > 0);
-            // What one refusal taught holds for all that follow.
+            // The window learnt from one refusal holds for all later requests.
             assert!(tally.refits * 10 < tally.requests, "{tally:?}");
         }
     }
@@ -250,7 +250,7 @@ async fn an_overflow_of_any_wording_is_fitted_and_retried() {
     }
 }
 
-/// Two sessions that every template takes.
+/// Two sessions that are valid for every template.
 fn strict_tales() -> Vec<Tale> {
     let recipe = |shape| Recipe {
         strict: true,
@@ -288,7 +288,7 @@ async fn an_overflow_in_the_first_event_of_a_stream_is_retried() {
     up.assert_no_faults();
 }
 
-/// One long conversation, and a model that takes none of it.
+/// A long conversation, and a model that refuses all of it.
 fn long() -> String {
     let text = "some words to fill the window ".repeat(4_000);
     let turns: Vec<_> = (0..8)
@@ -316,7 +316,7 @@ async fn an_overflow_that_cannot_be_fitted_is_context_length_exceeded() {
         assert_eq!(got.status, 400, "{name}");
         assert!(up.count() <= 3, "{name}: asked {} times", up.count());
         if name == "nothing at all" {
-            // It may have been for something else.
+            // The error may have had another cause.
             assert!(got.body.is_empty());
             let metrics = proxy.client().get("/metrics").await;
             for result in ["healed", "unhealed"] {
@@ -363,7 +363,7 @@ async fn at_most_two_refits_and_the_learnt_window_is_kept() {
     assert!(actions.contains("refitted=1"), "{actions}");
     assert_eq!(got.headers["x-plimsoll-attempts"], "2");
     assert_eq!(got.headers["x-plimsoll-context-limit"], "8192");
-    // The next one fits at once.
+    // The next one fits at the first attempt.
     let got = client.chat(long()).await;
     assert_eq!(got.status, 200);
     assert_eq!(got.headers["x-plimsoll-attempts"], "1");

@@ -1,4 +1,4 @@
-//! Names of models, and what is learnt of their windows in the background.
+//! Model names, and windows learnt in the background.
 
 use std::{
     io::{self, Write},
@@ -21,7 +21,7 @@ use super::support::{
 const LIST: &str = r#"{"object":"list","data":[{"id":"org/m","context_length":4096,"max_input_tokens":4000},{"id":"plain"}]}"#;
 const CATALOGUE: &str = r#"{"up":{"id":"up","models":{"new":{"id":"new","limit":{"context":50000,"output":8000}}}},"openai":{"models":{"tiny":{"limit":{"context":5}}}}}"#;
 
-/// A proxy with one provider, which may be asked for its list.
+/// A proxy with one provider, whose model list may be asked for.
 fn asking(up: &ScriptedProvider) -> ProxyBuilder {
     up.proxy().providers(|provider| {
         provider.auth = Auth::None;
@@ -180,7 +180,7 @@ async fn the_window_of_a_single_model_server_holds_for_any_name() {
     const ONE: &str = r#"{"data":[{"id":"noise.gguf","meta":{"n_ctx":4096}}]}"#;
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", ONE)]).await;
     let mut config = settings(&up, Path::new("nowhere"));
-    // One that the catalogue knows has many models, whatever it lists.
+    // A model of the catalogue: such a server may have many, whatever it lists.
     let known = config.providers["up"].clone();
     config.providers.insert("openai".into(), known);
     let told = model_with_window(128_000);
@@ -199,7 +199,7 @@ async fn the_window_of_a_single_model_server_holds_for_any_name() {
     }
 }
 
-/// Behind a gateway that lists no windows, whatever its host is called.
+/// Behind a gateway that lists no windows, whatever its host name.
 #[tokio::test]
 async fn a_known_model_at_an_unknown_host_has_its_window_and_source() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
@@ -210,7 +210,7 @@ async fn a_known_model_at_an_unknown_host_has_its_window_and_source() {
         ("claude-3-5-sonnet-latest", Some(200_000)),
         ("gemini-1.5-pro-002", Some(2_097_152)),
         ("gpt-4-32k", Some(32_768)),
-        // Its sources disagree.
+        // The sources of its window disagree.
         ("gpt-5", None),
         ("gpt-4o-huge", None),
     ] {
@@ -231,7 +231,7 @@ async fn a_known_model_at_an_unknown_host_has_its_window_and_source() {
     }
 }
 
-/// A server that drops the front of a long prompt in silence would never correct what others say.
+/// A server that silently drops the front of a long prompt would never correct a wrong window.
 #[tokio::test]
 async fn no_window_by_name_where_overflows_are_cut_silently() {
     let up = ScriptedProvider::start().await;
@@ -250,7 +250,7 @@ async fn no_window_by_name_where_overflows_are_cut_silently() {
     assert_eq!(window(&config), WindowSource::Assumed);
 }
 
-/// Settings with a catalogue at that provider.
+/// Settings with a catalogue at this provider.
 fn settings(up: &ScriptedProvider, data: &Path) -> Config {
     let mut config = Config::default();
     config.server.data_dir = data.into();
@@ -276,7 +276,7 @@ async fn the_catalogue_is_fetched_and_stored() {
     assert_eq!(window(&registry, "up/new").source, WindowSource::Catalogue);
     let kept = std::fs::read_to_string(data.path().join("catalogue.json")).unwrap();
     assert!(!kept.contains(SECRET), "{kept}");
-    // Another process finds it, and has nothing to fetch.
+    // Another process finds the stored catalogue and fetches nothing.
     let again = Registry::new(&config).unwrap();
     assert_eq!(window(&again, "up/new").tokens, 50_000);
     again.start();
@@ -410,7 +410,8 @@ async fn the_model_list_shows_configured_names_to_their_keys_only() {
     assert_eq!(up.count_requests(), 0);
 }
 
-/// Clients look for the name in their settings, which is the one that they would use without a proxy.
+/// Clients look for the model name of their settings, which is the one they would use without a
+/// proxy.
 #[tokio::test]
 async fn the_model_list_has_the_providers_own_names() {
     let up = ScriptedProvider::start_answering(|seen| {

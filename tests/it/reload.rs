@@ -1,4 +1,4 @@
-//! New settings while requests run: whatever began goes on as it began.
+//! New settings while requests run: a running request keeps the settings that it began with.
 
 #[cfg(unix)]
 mod files;
@@ -78,7 +78,7 @@ async fn a_removed_key_is_refused_on_an_open_connection() {
     for client in [proxy.client(), proxy.client_h2()] {
         up.script_next([answer("200 OK", "", COMPLETION)]);
         assert_eq!(client.send(keyed(&client, ASK, &alice)).await.status, 200);
-        // One of hers runs on while her key goes.
+        // One of alice's requests runs while her key is removed.
         up.script_next([
             stream_head(),
             send_bytes(TEXT),
@@ -204,7 +204,7 @@ async fn limits_of_bodies_and_connections_change() {
     up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(client.chat(ASK).await.status, 200);
 
-    // The client's connection is open, and the place of the next one is taken for whoever comes.
+    // The client's connection is open, and the next connection gets the free place.
     proxy.reload(|config| config.server.max_connections = 1);
     let second = proxy.client();
     assert_eq!(second.get("/healthz").await.status, 200);
@@ -212,7 +212,7 @@ async fn limits_of_bodies_and_connections_change() {
     let waits = third.get("/healthz");
     let mut waits = std::pin::pin!(waits);
     let more = async {
-        // It gets no answer for as long as the first two get theirs.
+        // It gets no answer while the first two get theirs.
         for _ in 0..20 {
             assert_eq!(client.get("/healthz").await.status, 200);
             assert_eq!(second.get("/healthz").await.status, 200);
@@ -258,7 +258,7 @@ async fn answers_of_a_replaced_provider_do_not_count_for_the_new_one() {
     };
     tokio::join!(refused, moved);
     assert_eq!(limit(&other).await, "8000");
-    // It was learnt, of the one who said it.
+    // The window was learnt for the provider that reported it.
     move_to(&up);
     assert_eq!(limit(&up).await, "4097");
 }
@@ -287,7 +287,7 @@ async fn old_settings_are_freed_after_a_reload() {
     for app in &apps {
         gone(app).await;
     }
-    // Each had a provider, and so a connection, of its own.
+    // Each had its own provider, and so its own connection.
     for connection in 0..100 {
         up.closed(connection).await;
     }
@@ -320,7 +320,7 @@ async fn a_removed_provider_is_no_longer_shown() {
     );
 }
 
-/// Waits until nobody has it any more.
+/// Waits until the old settings are freed.
 async fn gone(app: &Weak<App>) {
     wait_until(|| app.strong_count() == 0).await;
 }

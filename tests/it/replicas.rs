@@ -1,5 +1,5 @@
-//! Several proxies over one store: whoever of them gets the next request, the provider gets the same
-//! bytes as from one.
+//! Several proxies over one store: the provider gets the same bytes as from one proxy, whichever
+//! replica gets a request.
 
 mod balanced;
 mod story;
@@ -14,7 +14,7 @@ use crate::support::{
     model_with_window,
 };
 
-/// So many proxies with one store and one secret.
+/// `count` proxies with one store and one secret.
 async fn replicas(
     count: usize,
     up: &RunningModel,
@@ -30,7 +30,7 @@ async fn replicas(
                     format!("{}/m", story.name),
                     model_with_window(story.claimed),
                 );
-                // It would keep these sessions from filling up, and what is told is how they do.
+                // Clearing would keep these sessions from filling up.
                 config.guard.clear.enabled = false;
                 config.server.data_dir = data.path().into();
             });
@@ -39,7 +39,7 @@ async fn replicas(
     (running, data)
 }
 
-/// A story told by that many replicas, turn by turn: all that went upstream.
+/// Plays a story over that many replicas in turn; returns all upstream requests.
 async fn told(story: &Story, count: usize) -> Vec<Vec<u8>> {
     let up = story.up().await;
     let (proxies, _data) = replicas(count, &up, story).await;
@@ -77,13 +77,13 @@ async fn several_replicas_answer_every_story_like_one() {
     }
 }
 
-/// What the first request of a new session looks like upstream, after another session taught the
-/// first of the proxies how many tokens there are in such a text. It goes to the last.
+/// The first upstream request of a new session at the last proxy, after another session taught the
+/// first proxy the tokens of such text.
 async fn begun(proxies: &[RunningProxy], up: &RunningModel) -> Vec<u8> {
     let ask = async |proxy: &RunningProxy, from: usize, turns: usize| {
         let mut agent = Agent::bare(proxy).set("model", format!("{}/m", STORIES[0].name));
         for turn in from..from + turns {
-            // Far fewer tokens than a text of that length has.
+            // Far fewer tokens than text of this length usually has.
             agent = agent.says(&format!("{turn}: {}", "-".repeat(3_000)));
             let answer = json!({"role": "assistant", "content": format!("Well, {turn}.")});
             agent.messages.push(answer);
@@ -107,7 +107,7 @@ async fn a_new_session_uses_the_window_another_replica_learnt() {
         all.push(begun(&proxies, &up).await);
     }
     assert!(all[0] == all[1]);
-    // One that was told nothing cuts elsewhere.
+    // A proxy that was not taught cuts elsewhere.
     let (taught, _data) = replicas(1, &up, story).await;
     let (apart, _other) = replicas(1, &up, story).await;
     let apart: Vec<_> = taught.into_iter().chain(apart).collect();

@@ -1,5 +1,5 @@
-//! No key and no prompt in anything that the proxy says: its log at the lowest level, its errors,
-//! its commands, its files, its metrics, its traces.
+//! No key and no prompt in any output of the proxy: its log at the lowest level, errors, commands,
+//! files, metrics, traces.
 
 use std::{
     fmt::Write as _,
@@ -26,7 +26,7 @@ use crate::support::{
     TestCollector, TestUpload, USAGE, answer, full_body, send_bytes, stream_head, within_time,
 };
 
-/// What may be found nowhere, by what it is.
+/// Secrets by name; none may be found.
 struct Markers {
     provider_key: String,
     client_key: String,
@@ -64,14 +64,14 @@ impl Markers {
         ]
     }
 
-    /// That none of them stands in a text, plain or as a part of something in base64.
+    /// Asserts that a text contains none of them, plain or inside base64.
     fn are_absent(&self, place: &str, text: &str) {
         for marker in self.all() {
             assert!(!text.contains(marker), "{marker} in {place}: {text}");
             for before in 0..3usize {
                 let coded = STANDARD_NO_PAD
                     .encode(["x".repeat(before).as_bytes(), marker.as_bytes()].concat());
-                // Its ends depend on what stands around it.
+                // The ends of its base64 depend on the bytes around it.
                 let middle = &coded[before.div_ceil(3) * 4..coded.len() - 4];
                 assert!(!text.contains(middle), "{marker} in base64 in {place}");
             }
@@ -79,7 +79,7 @@ impl Markers {
     }
 }
 
-/// What the provider does, by a header of the request.
+/// The provider's behaviour, chosen by a header of the request.
 fn answers(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     let error = |status: &str, code: &str, message: &str| {
         let body = format!(r#"{{"error":{{"message":"{message}","type":"x","code":"{code}"}}}}"#);
@@ -136,7 +136,7 @@ fn plimsoll(folder: &Path, markers: &Markers) -> Command {
     command
 }
 
-/// Where somebody answers who does not speak TLS.
+/// A server that does not speak TLS.
 async fn no_tls(tasks: &mut JoinSet<()>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -171,7 +171,7 @@ fn write_config(folder: &Path, markers: &Markers, up: &ScriptedProvider, (gone, 
     std::fs::write(folder.join("config.toml"), config).unwrap();
 }
 
-/// Starts the proxy, and waits until it listens.
+/// Starts the proxy and waits until it listens.
 async fn start(
     folder: &Path,
     markers: &Markers,
@@ -340,7 +340,7 @@ async fn no_log_header_or_error_holds_a_key_or_a_prompt() {
     let folder = tempfile::tempdir().unwrap();
     let markers = Markers::new();
     let up = ScriptedProvider::start_answering(answers).await;
-    // The port of a listener that is closed by now.
+    // The port of a closed listener.
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr();
     let gone = gone.unwrap().port();
     let mut tasks = JoinSet::new();
@@ -399,7 +399,7 @@ async fn no_log_header_or_error_holds_a_key_or_a_prompt() {
     }
     let log = proxy.log.lock().unwrap().clone();
     markers.are_absent("the log", &log);
-    // It was listened to closely, and only to us.
+    // The log is at its lowest level, for the proxy's modules only.
     for word in ["request answered", "\"DEBUG\"", "gave no answer", "stopped"] {
         assert!(log.contains(word), "{word} in {log}");
     }
@@ -424,7 +424,7 @@ async fn no_log_header_or_error_holds_a_key_or_a_prompt() {
         files += 1;
     }
     assert!(files > 0);
-    // And yet all of them were there: the provider got what it was to get, and no more.
+    // All secrets were in use: the provider got those meant for it, and no others.
     let got = format!(
         "{:?}",
         up.requests(1)

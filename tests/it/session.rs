@@ -1,4 +1,4 @@
-//! Sessions over recorded conversations: every answer is found again by the next request.
+//! Sessions over recorded conversations: the next request finds every answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use plimsoll::{
 };
 use serde_json::{Value, json};
 
-/// Of each conversation; what comes later is more of the same.
+/// Answers played of each conversation; later ones add nothing.
 const MAX_MESSAGES: usize = 60;
 
 fn index(messages: &[Value]) -> Conversation {
@@ -22,7 +22,7 @@ fn index(messages: &[Value]) -> Conversation {
     chat::index_body(Bytes::from(body)).unwrap()
 }
 
-/// Plays a conversation answer by answer; each must count one more than the one before.
+/// Plays a conversation; each answer must count one more than the previous one.
 async fn check(name: &str, messages: &[Value]) {
     let store = MemoryStore::new(&StoreConfig {
         max_sessions: 100,
@@ -70,7 +70,7 @@ async fn a_long_generated_conversation_counts_every_answer() {
     for turn in 0..40 {
         messages.push(json!({ "role": "user", "content": "go on" }));
         for step in 0..turn % 3 {
-            // Ids are used again, as some clients do.
+            // Ids are reused, as by some clients.
             let function = json!({ "name": "f", "arguments": "{}" });
             let calls = json!([{ "id": "c", "type": "function", "function": function }]);
             messages.push(json!({ "role": "assistant", "content": null, "tool_calls": calls }));

@@ -1,4 +1,4 @@
-//! The proxy ends when it is told to, and lets running answers end first.
+//! On a signal the proxy lets running answers end, and then exits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ async fn a_drain_lets_running_answers_end() {
         let mut body = client.begin(client.chat_request(ASK)).await.into_body();
         assert_eq!(next(&mut body).await, TEXT);
         proxy.stop();
-        // The listener is closed before anything else.
+        // The listener is closed first.
         within_time(async {
             while TcpStream::connect(proxy.address).await.is_ok() {
                 tokio::task::yield_now().await;
@@ -76,7 +76,7 @@ async fn idle_connections_do_not_delay_a_drain() {
         .start()
         .await;
     let begun = [
-        // A head that does not go on, and an HTTP/2 client that is dead.
+        // An incomplete head, and an HTTP/2 client that is silent.
         &b"POST /v1/chat/completions HTTP/1.1\r\nhost: loc"[..],
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
     ];
@@ -86,7 +86,7 @@ async fn idle_connections_do_not_delay_a_drain() {
         connection.write_all(bytes).await.unwrap();
         connections.push(connection);
     }
-    // What the server says first of all in HTTP/2: it has read what came.
+    // The server's first HTTP/2 frame: it has read the preface.
     let said = connections[1].read_u8();
     within_time(said).await.unwrap();
     let idle = proxy.client();
@@ -122,7 +122,7 @@ async fn an_answer_that_ends_during_a_drain_is_stored_and_a_cut_one_is_not() {
     let mut cut = endless.begin(asked).await.into_body();
     assert_eq!(next(&mut cut).await, TEXT);
     proxy.stop();
-    // One that has begun to stall, and it is the first.
+    // Releases the stream that stalled first.
     up.release_stalled();
     let rest = within_time(whole.collect()).await.unwrap().to_bytes();
     assert_eq!(rest, format!("{FINISH}{DONE}"));

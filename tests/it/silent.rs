@@ -1,4 +1,4 @@
-//! Providers that cut a prompt, or fill up, without a word.
+//! Providers that cut a prompt, or fill up, without an error.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,8 +10,8 @@ use crate::support::{
     DONE, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, answer, send_bytes, stream_head,
 };
 
-/// Tokens that the provider reads of a prompt, whatever it is sent; at first a few less, since it
-/// drops whole messages.
+/// Tokens that the provider reads of any prompt; at first a few less, since it drops whole
+/// messages.
 const CAP: u32 = 4_096;
 
 /// An answer with this finish reason and usage.
@@ -29,7 +29,7 @@ fn reports(streams: bool, finish: &str, prompt: u32, completion: u32) -> Vec<Pro
     vec![answer("200 OK", "", body.to_string())]
 }
 
-/// Counts a token for three bytes, and no more than it reads.
+/// Counts a token for three bytes, up to its limit.
 async fn ollama(streams: bool) -> ScriptedProvider {
     let asked = AtomicU32::new(0);
     ScriptedProvider::start_answering(move |seen: &ReceivedRequest| {
@@ -41,7 +41,7 @@ async fn ollama(streams: bool) -> ScriptedProvider {
     .await
 }
 
-/// What the end of an answer tells: its headers, or its trailers.
+/// Health at the end of an answer, from its headers or its trailers.
 fn word<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let value = headers.get(format!("x-plimsoll-{name}"))?;
     value.to_str().ok()
@@ -58,7 +58,7 @@ async fn a_provider_that_cuts_silently_is_detected() {
         let up = ollama(streams).await;
         let settings = ModelConfig {
             context_length: Some(32_768),
-            // Were it believed, the second answer would be critical.
+            // With these tokens the second answer would be critical.
             optimal_max_tokens: Some(CAP - 4),
             critical_max_tokens: Some(CAP - 4),
             ..ModelConfig::default()

@@ -1,4 +1,4 @@
-//! What a store is given of a conversation: as much as is needed, and nothing that was said.
+//! What is stored of a conversation: no more than needed, and no text of an ordinary one.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::support::{
     TestStore, Worker, model_with_window,
 };
 
-/// A client in whose conversation everybody says who they are.
+/// A client whose messages all contain `SAID`.
 fn speaker(proxy: impl Into<TestClient>) -> Agent {
     let mut agent = Agent::new(proxy);
     agent.messages[0]["content"] = format!("SAID by the system. {}", "keel ".repeat(6_000)).into();
@@ -20,7 +20,7 @@ fn speaker(proxy: impl Into<TestClient>) -> Agent {
     agent
 }
 
-/// The states of a session of so many generations, in a window of so many tokens.
+/// The states of a session of so many generations in this window.
 async fn states(window: u32, generations: usize, key: Option<SecretKey>) -> Vec<Bytes> {
     let store = Arc::new(TestStore::default());
     let worker = Worker::new(NoticeManner::Follows, Mixing::Never);
@@ -60,7 +60,7 @@ async fn no_text_of_an_ordinary_conversation_is_stored() {
         states[0].len()
     );
     println!("bytes of a state: {} after 8", states[7].len());
-    // Neither what anybody said, nor what the model answered or called.
+    // Neither messages nor the model's texts and calls.
     for text in [
         "SAID",
         "keel",
@@ -88,12 +88,12 @@ async fn stored_reminders_are_encrypted() {
         "bytes of a state: {} after 48, with prompts and reminders",
         last.len()
     );
-    // Of what was said only what is put back or carried over,
+    // Of the texts only what is put back or carried over is stored,
     assert!(holds(last, NOTE) && holds(last, PROMPT));
     for text in ["SAID", "keel", "mast"] {
         assert!(!plain.iter().any(|state| holds(state, text)), "{text}");
     }
-    // and of that nothing that can be read.
+    // and encryption makes it unreadable.
     for text in [NOTE, PROMPT, "metres", "reminder"] {
         assert!(!sealed.iter().any(|state| holds(state, text)), "{text}");
     }
@@ -101,11 +101,11 @@ async fn stored_reminders_are_encrypted() {
     let lengths: Vec<_> = lengths
         .map(|(plain, sealed)| sealed.len().abs_diff(plain.len() + ADDED_BYTES))
         .collect();
-    // A second more or less in a date.
+    // A date may differ by a second.
     assert!(lengths.iter().all(|by| *by <= 8), "{lengths:?}");
 }
 
-/// Everything that stands in a directory.
+/// The content of every file in a directory.
 fn all_of(folder: &Path) -> Bytes {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -118,7 +118,7 @@ fn all_of(folder: &Path) -> Bytes {
     all.into()
 }
 
-/// What a process leaves in its data directory after a session that recovers.
+/// The data directory of a process after a session with recovery.
 async fn left_on_disk(store: &str) -> Bytes {
     let worker = Worker::new(NoticeManner::Follows, Mixing::Never);
     let model = ModelSetup::new(20_000);

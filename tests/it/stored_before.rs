@@ -1,8 +1,8 @@
-//! A session that a release from before there were several wire formats has stored goes on.
+//! A session stored by an earlier release, from before there were several wire formats, continues.
 //!
-//! `tests/data/stored/` holds what that release left after 31 generations of one agent's session with the
-//! simulated provider, in its countdown: the file, the keys of a Redis server (made permanent), the secrets
-//! beside them, and the request that came next.
+//! `tests/data/stored/` has the data of that release after 31 generations of an agent's session
+//! with the simulated provider, during its countdown: the file, the keys of a Redis server (made
+//! permanent), the secrets, and the next request.
 
 use std::{fs, path::Path};
 
@@ -29,7 +29,7 @@ async fn go_on(url: &str, files: &[(&str, &str)], session: &str) {
         fs::write(data.join(name), stored(from)).unwrap();
     }
     let settings = folder.path().join("config.toml");
-    // What was stored is as old as this test.
+    // The states are as old as this test.
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndata_dir = {data:?}\n\
          [store]\nurl = \"{url}\"\nmax_age_s = 315360000\n"

@@ -1,4 +1,4 @@
-//! Streams, as they come and to their end.
+//! Streams from their first byte to their end.
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -25,7 +25,7 @@ async fn every_piece_is_relayed_at_once() {
         ProviderStep::Close,
     ]);
     let proxy = up.proxy().start().await;
-    // An explicit `false` is respected, so nothing is held that may be usage.
+    // An explicit `false` is respected, so no chunk is held as possible usage.
     let ask = ASK.replace(
         "\"stream\"",
         "\"stream_options\":{\"include_usage\":false},\"stream\"",
@@ -85,7 +85,7 @@ async fn a_compressed_stream_is_relayed_unchanged() {
         .unwrap();
     let packed = packed.finish().unwrap();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n";
-    // The client asked for the usage itself: there is nothing to take out.
+    // The client asked for the usage, so nothing is removed.
     let asks = ASK.replace("]}", "],\"stream_options\":{\"include_usage\":true}}");
     up.script_next([
         send_bytes(head),
@@ -96,7 +96,7 @@ async fn a_compressed_stream_is_relayed_unchanged() {
     assert_eq!(got.body, packed);
     assert_eq!(got.headers["content-encoding"], "gzip");
     assert!(got.whole);
-    // Half of it is no whole answer, compressed or not.
+    // Half a stream is incomplete, compressed or not.
     up.script_next([
         send_bytes(head),
         send_bytes(&packed[..packed.len() / 2]),
@@ -129,7 +129,7 @@ async fn the_usage_chunk_is_removed_from_a_compressed_stream() {
     assert_eq!(String::from_utf8_lossy(&got.body), expected);
     assert!(!got.headers.contains_key("content-encoding"));
     assert!(got.whole);
-    // Damaged on the way: no clean end.
+    // Damaged in transit: no clean end.
     up.script_next([
         send_bytes(head),
         send_bytes(&packed[..packed.len() / 2]),

@@ -1,4 +1,4 @@
-//! Requests for summaries: valid, cheap for a cache, within the room, and complete.
+//! Requests for summaries: valid, cacheable, within the room, and complete.
 
 use crate::support::{
     drive::{apply_plan, make_policy, raw_tokens, settings},
@@ -50,7 +50,7 @@ fn planned(conversation: &Conversation, profile: &'static Profile, window: u32) 
     }
 }
 
-/// Every boundary between two units after what is pinned and what was left out.
+/// Every boundary between two units after the pinned start and the fold.
 fn boundaries(conversation: &Conversation, plan: &Plan) -> Vec<u32> {
     let units = units::split_units(conversation).unwrap();
     let mut said = 0;
@@ -78,7 +78,7 @@ fn messages(body: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The own form: valid, and what was sent to the cut with a message or two of ours.
+/// The form for the same model: valid, and the sent request up to the cut plus one or two messages.
 fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
     let conversation = index_body(Bytes::copy_from_slice(body)).unwrap();
     let Some(plan) = planned(&conversation, profile, window) else {
@@ -111,7 +111,7 @@ fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
             text.contains(&format!("<summary key=\"{KEY}\">")),
             "{context}"
         );
-        // What is cut off is what the boundary says, system messages apart.
+        // The messages cut off are those that the boundary names, except system messages.
         let cut = index_body(request).unwrap();
         let folded = plan.memory.boundary().unwrap_or(0);
         assert!(shared <= before.len(), "{context}");
@@ -126,7 +126,7 @@ fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
     }
 }
 
-/// The record: every request within the room, and every message in exactly one of them.
+/// The transcript form: every request is within the room, and every message is in exactly one.
 fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
     let conversation = index_body(Bytes::copy_from_slice(body)).unwrap();
     let Some(plan) = planned(&conversation, profile, 32_768) else {
@@ -219,9 +219,9 @@ proptest! {
     }
 }
 
-/// A whole summary as the simulated provider makes it.
+/// A whole summary by the simulated provider.
 async fn made(conversation: &Conversation, asked: Summariser) -> (usize, String) {
-    // What is cleared would be too little to be worth a summary.
+    // Too little would be left for a summary if results were cleared.
     let mut settings = GuardConfig::default();
     settings.clear.enabled = false;
     let policy = make_policy(asked.profile, 32_768, &settings);
@@ -275,8 +275,8 @@ async fn the_simulated_model_summarises_when_asked() {
     }
 }
 
-/// Golden requests: `tests/data/summary/NAME.json` is what goes in, `NAME.FORM.json` what is asked.
-/// `UPDATE_GOLDEN=1` writes the second anew.
+/// Golden requests: `tests/data/summary/NAME.json` is the conversation, `NAME.FORM.json` the
+/// request, rewritten by `UPDATE_GOLDEN=1`.
 #[test]
 fn golden_summary_requests_are_as_recorded() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/summary");

@@ -1,5 +1,5 @@
-//! Traces, as a collector gets them: which spans there are, whose children they are, what they say;
-//! and that no collector holds anything up.
+//! Traces as a collector receives them: spans, parents and attributes; and no collector delays a
+//! request.
 
 mod collector_down;
 mod passed_on;
@@ -22,7 +22,7 @@ const STREAM: &str =
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
-/// A proxy that is traced.
+/// A proxy with traces.
 fn traced(up: &ScriptedProvider, collector: &TestCollector) -> ProxyBuilder {
     let endpoint = collector.endpoint();
     up.proxy().set(|config| {
@@ -31,14 +31,14 @@ fn traced(up: &ScriptedProvider, collector: &TestCollector) -> ProxyBuilder {
     })
 }
 
-/// What it exported by its end.
+/// The spans that it exported by its end.
 async fn exported(mut proxy: RunningProxy, collector: &TestCollector) -> Vec<ReceivedSpan> {
     proxy.stop();
     proxy.wait_until_gone().await;
     collector.received_spans().await
 }
 
-/// That these are the request's own children, in the order in which they began.
+/// Asserts that these are the request's children, in the order of their start.
 #[track_caller]
 fn children(spans: &[ReceivedSpan], root: &ReceivedSpan, names: &[&str]) {
     let mut found: Vec<_> = spans.iter().filter(|it| it.parent == root.id).collect();
@@ -143,7 +143,7 @@ async fn a_stream_is_a_span_until_its_last_byte() {
     root.assert_attribute("plimsoll.health", "healthy");
     root.assert_attribute("gen_ai.response.finish_reasons", vec!["stop"]);
     let first = root.attributes["gen_ai.response.time_to_first_chunk"].as_f64();
-    // By the test's own clock: the proxy's two are not read in one moment.
+    // The test has its own clock, and the proxy reads its two clocks at different moments.
     let until_middle = Duration::from_nanos(middle - begun).as_secs_f64();
     assert!(first.is_some_and(|first| 0.0 < first && first <= until_middle));
     let names = [
@@ -198,7 +198,7 @@ async fn retries_and_fallbacks_are_attempts_of_one_request() {
     let failed = ("chat m".to_owned(), 500, true, "500".into());
     let answered = ("chat b".to_owned(), 200, false, serde_json::Value::Null);
     assert_eq!(told, [failed.clone(), failed, answered]);
-    // Each place has a plan of its own.
+    // Each candidate has its own plan.
     let guards = spans.iter().filter(|span| span.name == "plimsoll.guard");
     assert_eq!(guards.count(), 2);
     let parents: Vec<_> = [up.requests(2).await, other.requests(1).await].concat();
@@ -223,7 +223,7 @@ async fn failures_and_disconnects_are_recorded() {
     let client = proxy.client();
     let answer = client.chat(ASK.replace("up/m", "gone/m")).await;
     answer.is_error(502, "provider_unreachable");
-    // Half a stream, whose client leaves.
+    // Half a stream whose client disconnects.
     up.script_next(endless_stream());
     let leaving = TestClient::new(proxy.address, false);
     let mut body = leaving

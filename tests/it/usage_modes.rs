@@ -1,4 +1,4 @@
-//! Which prompt tokens a client reads in `usage`, of a request that was cut.
+//! Which prompt tokens a client reads in the `usage` of a cut request.
 
 use plimsoll::config::UsageMode;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::support::{
 
 const FINISH: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1,\"total_tokens\":8},\"x_groq\":{\"usage\":{\"prompt_tokens\":7,\"total_tokens\": 8}}}\n\n";
 
-/// A conversation that is longer than the window of `small`.
+/// A conversation that exceeds the window of `small`.
 fn long(stream: bool) -> String {
     let mut messages = Vec::new();
     for turn in 0..40 {
@@ -56,7 +56,7 @@ async fn usage_as_sent_is_the_providers() {
     let got = client.chat(long(true)).await;
     was_cut(&got);
     assert_eq!(got.text(), stream);
-    // The last chunk is ours where the client did not ask; the others are as they came.
+    // The last chunk is the proxy's where the client did not ask; the others are unchanged.
     up.script_next([stream_head(), send_bytes(&stream), ProviderStep::Close]);
     let unasked = long(true).replace("\"stream_options\":{\"include_usage\":true}", "\"n\":1");
     let got = client.chat(unasked).await;
@@ -79,7 +79,7 @@ async fn usage_as_received_adds_the_omitted_tokens_but_health_does_not() {
     let got = client.chat(long(false)).await;
     was_cut(&got);
     let (prompt, total) = tokens(&got.json()["usage"]);
-    // Some 3,000 tokens of 40 questions went out of some 10,000.
+    // About 3,000 tokens of 40 questions were sent of about 10,000.
     assert!((3_000..20_000).contains(&prompt), "{prompt}");
     assert_eq!(got.headers["x-plimsoll-prompt-tokens"], "7");
     let (sent, all) =
@@ -108,7 +108,7 @@ async fn usage_as_received_adds_the_omitted_tokens_but_health_does_not() {
         got.text()
     );
     assert!(got.text().starts_with(TEXT) && got.text().ends_with(DONE));
-    // Nothing was left out of a short one.
+    // Nothing was cut from a short one.
     up.script_next([answer("200 OK", "", COMPLETION)]);
     let short = r#"{"model":"small","messages":[{"role":"user","content":"Hello"}]}"#;
     assert_eq!(client.chat(short).await.text(), COMPLETION);

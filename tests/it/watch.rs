@@ -1,4 +1,4 @@
-//! What whoever watches the process is told.
+//! Readiness and metrics.
 
 use http::Method;
 use plimsoll::config::Auth;
@@ -79,7 +79,7 @@ async fn a_request_is_in_flight_until_its_answer_ends() {
     assert!(!got.text().contains("a prompt"));
     up.release_stalled();
     assert_eq!(chat.await.status, 200);
-    // The answer's last byte may be read before the proxy has put the request down.
+    // The last byte may be read before the proxy has ended the request.
     crate::support::within_time(async {
         loop {
             let got = ask(&proxy, "/metrics", &[]).await;
@@ -118,7 +118,7 @@ async fn with_client_keys_metrics_need_a_key_for_all_models() {
     assert_eq!(ask(&proxy, "/readyz", &[]).await.status, 200);
 }
 
-/// What a counter without labels is at.
+/// The value of a counter without labels.
 async fn counted(proxy: &RunningProxy, name: &str) -> usize {
     let got = ask(proxy, "/metrics", &[]).await;
     let name = format!("{name} ");
@@ -129,8 +129,8 @@ async fn counted(proxy: &RunningProxy, name: &str) -> usize {
     line.unwrap().parse().unwrap()
 }
 
-/// A session of so many steps before a window of 20,000 tokens, each with a result of some hundred;
-/// what the client was told of its last one.
+/// A session of so many steps with a window of 20,000 tokens and results of some hundred; returns
+/// the actions of its last answer.
 async fn session(
     steps: usize,
     set: impl FnOnce(&mut plimsoll::config::Config),
@@ -206,6 +206,6 @@ async fn truncated_results_are_counted_once() {
     let told = told.rsplit('[').next().unwrap();
     let cut: usize = told.parse().unwrap();
     let counted = counted(&proxy, "plimsoll_cut_characters_total").await;
-    // The marker takes some room of its own.
+    // The marker takes some room.
     assert!((cut - 100..=cut).contains(&counted), "{counted} of {cut}");
 }

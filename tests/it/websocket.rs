@@ -1,4 +1,4 @@
-//! Websockets are passed through: every message, and every end.
+//! Websockets are relayed: every message and every kind of end.
 
 use futures_util::{SinkExt, StreamExt};
 use http::HeaderMap;
@@ -26,7 +26,7 @@ use crate::support::{
 
 type Client = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// A proxy before a websocket server, and where that listens.
+/// A proxy before a websocket server, and the server's listener.
 async fn proxied(set: impl FnOnce(ProxyBuilder) -> ProxyBuilder) -> (TcpListener, RunningProxy) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let up = ScriptedProvider::start().await;
@@ -39,7 +39,7 @@ async fn proxied(set: impl FnOnce(ProxyBuilder) -> ProxyBuilder) -> (TcpListener
     (listener, set(proxy).start().await)
 }
 
-/// Takes the next websocket, and gives what was asked for.
+/// Accepts the next websocket; returns its request.
 async fn accepted(listener: &TcpListener) -> (WebSocketStream<TcpStream>, String, HeaderMap) {
     let (stream, _) = within_time(listener.accept()).await.unwrap();
     let (mut path, mut headers) = (String::new(), HeaderMap::new());
@@ -118,7 +118,7 @@ async fn messages_of_every_kind_pass_both_ways() {
         let (sent, got) = tokio::join!(server.send(message.clone()), async {
             loop {
                 match within_time(client.next()).await.unwrap().unwrap() {
-                    // The answer to the ping, beside what is waited for.
+                    // The answer to the ping, beside the expected message.
                     Message::Pong(_) => {}
                     got => return got,
                 }
@@ -158,7 +158,7 @@ async fn a_close_and_its_code_reach_the_other_side() {
     assert!(within_time(server.next()).await.is_none());
     let got = within_time(client.next()).await.unwrap().unwrap();
     assert!(got.is_close());
-    // It is the server's to close.
+    // The server closes it.
     drop(server);
     assert!(within_time(client.next()).await.is_none());
 
@@ -220,7 +220,7 @@ async fn a_refused_upgrade_passes_unchanged() {
     let seen = up.request().await;
     assert_eq!(seen.line, "GET /v1/realtime HTTP/1.1");
 
-    // The script is at its end, so the connection is closed without an answer.
+    // The provider has no more steps, so it closes without an answer.
     let refused = within_time(connect_async(ask(&proxy, "/v1/realtime", &[]))).await;
     let Err(Error::Http(answer)) = refused else {
         panic!("{refused:?}")
@@ -247,7 +247,7 @@ async fn only_websocket_upgrades_are_forwarded() {
     for gone in ["upgrade", "connection", "http2-settings"] {
         assert_eq!(seen.header(gone), None);
     }
-    // Nor does what has a body, of which nobody could tell the end.
+    // Nor is a request with a body, whose end nobody could find.
     up.script_next([answer("200 OK", "", "{}")]);
     let request = client
         .request(http::Method::GET, "/v1/realtime")
@@ -299,7 +299,7 @@ async fn a_browsers_key_is_accepted_and_never_forwarded() {
         }
     };
     let is = |status: u16, code: &str| (status, code.to_owned());
-    // A websocket is a running request until its end.
+    // A websocket counts as a running request until its end.
     assert_eq!(refused(path, SECRET).await, is(429, "too_many_requests"));
     assert_eq!(refused(path, "wrong").await, is(401, "invalid_api_key"));
     drop(server);
@@ -320,7 +320,7 @@ async fn a_browsers_key_is_accepted_and_never_forwarded() {
     })
     .await;
     assert_eq!(last, is(404, "model_not_found"));
-    // Nobody reads the models that messages name.
+    // Model names inside messages are not read.
     for path in ["/v1/realtime", "/v1/responses", "/v1/responses?model=up/rt"] {
         let got = Box::pin(refused(path, SECRET)).await;
         assert_eq!(got, is(404, "model_not_found"), "{path}");

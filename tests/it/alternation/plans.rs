@@ -1,4 +1,4 @@
-//! What the guard makes of a conversation that alternates, for every profile.
+//! Plans for alternating conversations, for every profile.
 
 use plimsoll::{
     config::GuardConfig,
@@ -25,7 +25,7 @@ fn messages(body: &[u8]) -> Vec<Value> {
     body["messages"].as_array().unwrap().clone()
 }
 
-/// As a template judges it: results belong to the assistant, and a system message stands at the start.
+/// As a template checks it: results count as the assistant's, and a system message is first.
 fn alternates(body: &[u8]) -> bool {
     let messages = messages(body);
     let known = [
@@ -50,7 +50,7 @@ fn alternates(body: &[u8]) -> bool {
     })
 }
 
-/// The plan of a request, which alternates; where the guard stood back nothing is to be held to it.
+/// The plan of a request, checked for alternation; where the guard stands back, nothing is checked.
 fn check(body: &[u8], window: u32, profile: &'static Profile, recall: &Recall) -> Option<Vec<u8>> {
     let settings = GuardConfig::default();
     check_plan_unless_stood_back(body, window, profile, recall, &settings)?;
@@ -117,7 +117,7 @@ fn body(messages: &[Value]) -> Vec<u8> {
     json!({ "messages": messages }).to_string().into_bytes()
 }
 
-/// So many exchanges, and a question.
+/// `count` exchanges and a question.
 fn exchanges(count: usize) -> Vec<Value> {
     let mut messages = vec![json!({"role": "system", "content": "s"}), by("user", 0)];
     for nth in 1..=count {
@@ -160,7 +160,7 @@ fn without_alternating_roles_the_preface_is_a_message() {
     let mut messages = exchanges(50);
     let double = by("user", 99);
     messages.insert(2, double);
-    // A greeting is no turn that such a template takes, nor is an answer in two messages.
+    // A greeting first, or an answer in two messages, does not alternate for such a template.
     let greeted = [vec![by("assistant", 0)], exchanges(50)].concat();
     let mut halved = exchanges(50);
     halved.insert(3, by("assistant", 99));

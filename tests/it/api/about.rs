@@ -1,4 +1,4 @@
-//! What a reader is told of the proxy and of itself, and the description of it all.
+//! What the API says of the proxy and of the reader, and its description.
 
 use http::Method;
 use serde_json::json;
@@ -49,7 +49,7 @@ async fn every_path_in_the_api_description_is_served() {
         for method in methods.filter(|it| ["get", "post", "patch"].contains(&it.as_str())) {
             let method = method.to_uppercase().parse().unwrap();
             let request = api.client.request(method, &format!("/plimsoll/api/{path}"));
-            // A stream of events has no end, so the head alone is looked at.
+            // An event stream has no end, so only its head is read.
             let answer = api
                 .client
                 .begin(request.body(full_body("{}")).unwrap())

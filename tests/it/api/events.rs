@@ -1,4 +1,4 @@
-//! `GET events`: what is told, to whom, and how it ends.
+//! `GET events`: what is sent, to which account, and how a stream ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use plimsoll::{
 };
 use serde_json::Value;
 
-/// A proxy whose store lists nothing: events with it were not found by listing.
+/// A proxy whose store cannot list: its events were not found by listing.
 async fn without_listing() -> RunningProxy {
     let store = TestStore {
         fails_to_list: true,
@@ -24,7 +24,7 @@ async fn without_listing() -> RunningProxy {
     ProxyBuilder::new().store(Arc::new(store)).start().await
 }
 
-/// One who reads events.
+/// A listener.
 struct Events {
     body: Incoming,
     text: String,
@@ -49,7 +49,7 @@ impl Events {
             body,
             text: String::new(),
         };
-        // It is written at once that somebody is there.
+        // A comment is sent at once.
         assert_eq!(events.block().await.as_deref(), Some(": still here"));
         Ok(events)
     }
@@ -68,7 +68,7 @@ impl Events {
         }
     }
 
-    /// The data of the next event of that name; events of other names are passed over.
+    /// The data of the next event of that name; other events are skipped.
     async fn next(&mut self, name: &str) -> Value {
         loop {
             let block = self.block().await.expect("it goes on");
@@ -104,7 +104,7 @@ async fn events_of_this_replica_arrive_at_once() {
         (&told["id"], &told["generations"]),
         (&Value::from(id.clone()), &1.into())
     );
-    // It is what a list would show.
+    // The event has the fields of the list.
     let shown = api.json(&format!("sessions/{id}")).await;
     for (field, value) in told.as_object().unwrap() {
         assert_eq!(&shown[field], value, "{field}");
@@ -139,7 +139,7 @@ async fn each_listener_gets_events_of_its_account_only() {
     assert_eq!(to_bob.next("session").await["id"], other);
     assert_eq!(to_admin.next("session").await["id"], own);
     assert_eq!(to_admin.next("session").await["id"], other);
-    // An order of the administrator's is told to whose session it is, and to nobody else.
+    // A command of the administrator is sent to the session's account only.
     let admin = Api::keyed(&proxy, ADMIN);
     let got = admin.post(&format!("sessions/{own}/clear"), "").await;
     assert_eq!(got.status, 200);
@@ -163,13 +163,13 @@ async fn changes_by_other_replicas_are_sent_once() {
     };
     let (here, there) = (replica().await, replica().await);
     let other = Api::new(&there);
-    // What happened just before is told as well.
+    // A change shortly before is sent too.
     let before = other.begins("before").await;
     let mut events = Events::of(&Api::new(&here)).await;
     assert_eq!(events.next("session").await["id"], before);
     let first = other.begins("first").await;
     assert_eq!(events.next("session").await["id"], first);
-    // The next look finds the others as they were.
+    // The next poll finds the others unchanged.
     let second = other.begins("second").await;
     assert_eq!(events.next("session").await["id"], second);
     let got = other.post(&format!("sessions/{first}/clear"), "").await;
@@ -197,10 +197,10 @@ async fn a_listener_that_falls_behind_is_told_to_reload() {
             &SessionCommands::default(),
         ));
     };
-    // All of it before the listener's turn comes.
+    // All of them before the listener is scheduled.
     (0..2_000).for_each(tell);
     assert_eq!(events.next("resync").await, serde_json::json!({}));
-    // And on it goes, with the newest of them.
+    // Events continue, with the newest last.
     let mut last = String::new();
     while last != hex([0x07, 0xcf, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]) {
         last = events.next("session").await["id"].as_str().unwrap().into();
@@ -250,12 +250,12 @@ async fn listeners_are_limited_and_free_their_place() {
     let refused = alice.get("events").await;
     refused.is_error(429, "too_many_listeners");
     assert!(refused.headers.contains_key("retry-after"));
-    // The others have places of their own, and a look at the head takes none.
+    // Other accounts have their own limit, and HEAD takes no place.
     let bob = Api::keyed(&proxy, "sk-secret-bob");
     let head = bob.send(Method::HEAD, "/plimsoll/api/events", "").await;
     assert!(head.status == 200 && head.body.is_empty());
     drop(Events::of(&bob).await);
-    // A listener is no request that anybody waits for.
+    // A listener does not count as a request in flight.
     let metrics = alice.send(Method::GET, "/metrics", "").await;
     assert!(metrics.text().contains("plimsoll_requests_in_flight 0\n"));
     open.pop();

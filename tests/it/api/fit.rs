@@ -1,4 +1,4 @@
-//! `POST fit`: what it gives is what a provider would get, and nobody is asked for it.
+//! `POST fit`: it returns what a provider would get, and asks no provider.
 
 use std::{fs, process::Command};
 
@@ -14,7 +14,7 @@ use crate::support::{
 
 const WINDOW: u32 = 16_384;
 
-/// A proxy before `up`, of whose models each has that window.
+/// A proxy before `up` with this window for every model.
 async fn before(up: &ScriptedProvider) -> RunningProxy {
     let proxy = up.proxy().set(|config| {
         config
@@ -24,10 +24,10 @@ async fn before(up: &ScriptedProvider) -> RunningProxy {
     proxy.start().await
 }
 
-/// The bytes of the fitted request, and the report.
+/// The fitted request and the report.
 fn parts(body: &[u8]) -> (&[u8], Value) {
     let rest = body.strip_prefix(b"{\"request\":").unwrap();
-    // What escapes say is not looked at: real conversations hold halves of characters.
+    // Escapes are not decoded: recorded conversations contain lone surrogates.
     let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
     let request = values.next().unwrap().unwrap().get();
     let report = rest[request.len()..].strip_prefix(b",\"report\":");
@@ -35,7 +35,7 @@ fn parts(body: &[u8]) -> (&[u8], Value) {
     (request.as_bytes(), serde_json::from_slice(report).unwrap())
 }
 
-/// The report of the command for the same request.
+/// The report of `plimsoll inspect` for the same request.
 fn inspected(body: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("in.json");
@@ -58,7 +58,7 @@ async fn fit_returns_the_request_that_the_provider_would_get() {
     for (seed, &shape) in (1..).zip(SHAPES) {
         let session = Session::new(seed, Recipe::new(shape), ConversationSize::Bytes(150_000));
         let body = String::from_utf8(session.whole()).unwrap();
-        // A stream is asked for its usage too, which is none of the guard's doing.
+        // The proxy also asks a stream for its usage, which the guard does not do.
         let body = body.replace("\"stream\": true", "\"stream\": false");
         let body = body.replace("\"stream\":true", "\"stream\":false");
         let up = ScriptedProvider::start().await;
@@ -171,7 +171,7 @@ async fn fit_refuses_invalid_requests() {
     let none = Api::new(&proxy).post("fit", body("up/m")).await;
     none.is_error(401, "invalid_api_key");
     alice.get("fit").await.is_error(405, "method_not_allowed");
-    // A key for some models fits to these.
+    // A key for some models can fit for these only.
     let carol = Api::keyed(&proxy, "sk-secret-carol");
     assert_eq!(carol.post("fit", body("up/small-one")).await.status, 200);
     for hidden in ["up/large", "simulated/plimsoll-8k"] {

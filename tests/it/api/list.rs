@@ -1,4 +1,4 @@
-//! `GET sessions`: pages of them, and whose.
+//! `GET sessions`: its pages, and whose sessions they list.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::support::{ProxyBuilder, RunningProxy, memory_store};
 
 const SESSIONS: usize = 207;
 
-/// The ids on a page, and what to skip for the next.
+/// The ids on a page, and `skip` of the next.
 async fn page(api: &Api, query: &str) -> (Vec<String>, Option<u64>) {
     let told = api.json(&format!("sessions{query}")).await;
     let sessions = told["sessions"].as_array().unwrap();
@@ -40,7 +40,7 @@ async fn many(proxy: &RunningProxy) {
     assert_eq!((&last[..], next), (&made[200..], None));
     let (none, next) = page(&api, "?skip=5000").await;
     assert_eq!((none.len(), next), (0, None));
-    // What goes on comes first.
+    // The session with the newest generation is first.
     let again = api.begins("task 3").await;
     assert_eq!(page(&api, "?take=1").await, (vec![again], Some(1)));
 }
@@ -60,7 +60,7 @@ async fn each_client_lists_its_sessions_only() {
     let proxy = keyed(ProxyBuilder::new()).start().await;
     let alice = Api::keyed(&proxy, "sk-secret-alice");
     let bob = Api::keyed(&proxy, "sk-secret-bob");
-    // The same words are no bridge.
+    // The same messages under another key are another session.
     let (own, other) = (alice.begins("x").await, bob.begins("x").await);
     assert_ne!(own, other);
     assert_eq!(page(&alice, "").await, (vec![own.clone()], None));

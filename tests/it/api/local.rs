@@ -1,4 +1,5 @@
-//! Without client keys: how many sessions other keys have is told, and `admin.local` shows them to read.
+//! Without client keys: the number of sessions of other keys is shown, and `admin.local` makes them
+//! readable.
 
 use http::Method;
 use serde_json::Value;
@@ -33,7 +34,7 @@ async fn the_list_says_how_many_sessions_other_keys_have_and_what_to_do() {
     assert_eq!(listed["of_other_keys"], 1);
     let hint = listed["hint"].as_str().unwrap();
     assert!(hint.contains("Bearer KEY") && hint.contains("admin.local = true"));
-    // Only the number is told.
+    // Only the number is shown.
     assert!(!listed.to_string().contains(&id));
     let other = page.get(&format!("sessions/{id}")).await;
     other.is_error(404, "session_not_found");
@@ -73,11 +74,11 @@ async fn admin_local_lists_the_sessions_of_all_keys_without_their_texts() {
     for text in ["reminders", "prompts", "summary"] {
         assert!(shown[text].is_null(), "{text}");
     }
-    // What whoever asks did itself is its own, as ever.
+    // The reader's own sessions are listed as always.
     let shown = page.json(&format!("sessions/{own}")).await;
     assert_eq!(shown["read_only"], false);
     assert!(shown["reminders"].is_array());
-    // A key sees what is its own.
+    // A key sees its own sessions.
     let listed = sdk.json("sessions").await;
     assert_eq!(
         (ids(&listed), &listed["of_other_keys"]),
@@ -143,7 +144,7 @@ async fn admin_local_refuses_foreign_origins_and_forwarded_requests() {
         let other = through.get(&format!("sessions/{id}")).await;
         other.is_error(404, "session_not_found");
     }
-    // A key that is set has the last word, whatever the settings in memory say.
+    // Client keys override `admin.local`.
     proxy.reload(|config| {
         let keyed = ProxyBuilder::new().client("alice", "sk-secret-alice", &["*"]);
         keyed.set(|with| config.clients = with.clients.clone());

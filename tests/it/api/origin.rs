@@ -1,11 +1,11 @@
-//! Pages of another origin: none of them comes to anything under `/plimsoll/`.
+//! Pages of another origin get nothing under `/plimsoll/`.
 
 use http::Method;
 
 use super::{Api, keyed};
 use crate::support::{ProxyBuilder, RunningProxy};
 
-/// The port of the next one is another origin.
+/// Another port is another origin.
 async fn check(proxy: &RunningProxy, api: fn(&RunningProxy) -> Api) {
     let port = proxy.address.port();
     let (own, other) = (
@@ -55,7 +55,7 @@ async fn check(proxy: &RunningProxy, api: fn(&RunningProxy) -> Api) {
 async fn without_keys_foreign_origins_are_refused() {
     let proxy = ProxyBuilder::new().start().await;
     check(&proxy, Api::new).await;
-    // A name that was made to lead here is none of this machine's, whatever the page says.
+    // A rebound DNS name is refused, whatever origin the page has.
     for headers in [
         &[("host", "rebound.example:1876")][..],
         &[
@@ -68,7 +68,7 @@ async fn without_keys_foreign_origins_are_refused() {
             .fold(Api::new(&proxy), |api, (name, value)| api.with(name, value));
         asks.get("sessions").await.is_error(403, "foreign_host");
     }
-    // Other paths are as they were: a page of this machine may use the API of the models.
+    // Other paths are unaffected: a local page may use the models' API.
     let page = Api::new(&proxy).with("origin", "http://localhost:5173");
     assert_eq!(page.send(Method::GET, "/v1/models", "").await.status, 200);
 }
@@ -77,7 +77,7 @@ async fn without_keys_foreign_origins_are_refused() {
 async fn with_keys_foreign_origins_are_refused() {
     let proxy = keyed(ProxyBuilder::new()).start().await;
     check(&proxy, |proxy| Api::keyed(proxy, "sk-secret-alice")).await;
-    // Behind a name of its own, and TLS that somebody else takes away.
+    // Behind its own name and a TLS terminator.
     let asks = |host: &str, origin: &str| {
         Api::keyed(&proxy, "sk-secret-alice")
             .with("host", host)
@@ -96,7 +96,7 @@ async fn with_keys_foreign_origins_are_refused() {
             false => got.is_error(403, "foreign_origin"),
         }
     }
-    // A rebound name has no key to send, and gets nothing without.
+    // A rebound name has no key to send, and is refused without one.
     let rebound = Api::new(&proxy).with("host", "rebound.example");
     let rebound = rebound.with("origin", "http://rebound.example");
     rebound

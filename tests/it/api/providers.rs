@@ -1,4 +1,4 @@
-//! `GET providers`: how they do, and to whom that is told.
+//! `GET providers`: the figures of providers, and who may read them.
 
 use plimsoll::config::ModelConfig;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ async fn a_provider_shows_its_requests_and_breaker() {
     assert_eq!(fresh, expected);
     up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(chat(&api, "up/small").await, 200);
-    // A model that nobody spelt out, and whose window nobody knows.
+    // A model without settings and with an unknown window.
     up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(chat(&api, "up/odd").await, 200);
     for _ in 0..2 {

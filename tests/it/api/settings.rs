@@ -1,4 +1,4 @@
-//! `GET settings`: who is shown them, and what.
+//! `GET settings`: its content, and who may read it.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The session API's part: what is refused, and to whom.
+//! Compaction in the session API: refusals, and access by other keys.
 
 use http::Method;
 
@@ -47,7 +47,7 @@ async fn an_invalid_compaction_switch_is_refused() {
         switch(&agent, &generation, to).await;
         assert_eq!(agent.session(&generation).await["auto_compact"], to);
     }
-    // Methods and paths that are none.
+    // Methods and paths that do not exist.
     let path = format!("sessions/{id}/compact");
     let answer = agent.api(Method::GET, &path).await;
     answer.is_error(405, "method_not_allowed");
@@ -90,7 +90,7 @@ async fn other_keys_cannot_read_switch_or_order_compaction() {
     answer.is_error(404, "session_not_found");
     let answer = patch(&thief, id, r#"{"auto_compact":"off"}"#).await;
     answer.is_error(404, "session_not_found");
-    // The owner reads what the model reads.
+    // The owner can read what the model reads.
     assert!(
         session["summary"]
             .as_str()

@@ -1,5 +1,4 @@
-//! Summaries that are none: whatever comes back, the conversation goes on as it was, and the next one
-//! is not asked for soon.
+//! Bad summaries: the conversation continues as it was, and the next summary is not asked for soon.
 
 use std::time::Duration;
 
@@ -10,12 +9,12 @@ use crate::support::{
     Agent, ModelCall, ModelReply, ModelRequest, ProviderStep, answer, send_bytes,
 };
 
-/// Long enough for every answer that comes, and short enough to be waited for.
+/// Long enough for every answer, and short enough to wait for.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
 pub(super) type Bad = fn(&ModelRequest<'_>) -> ModelReply;
 
-/// One that ended for another reason than its end.
+/// An answer with another finish reason than `stop`.
 fn ended(heard: &ModelRequest<'_>, finish: &str) -> ModelReply {
     let text = sections(&summary_key(heard.body).unwrap(), 0);
     let mut body: Value = serde_json::from_str(&completion(&text)).unwrap();
@@ -41,7 +40,7 @@ pub(super) const BAD: [(&str, Bad); 14] = [
         ModelReply::text(&format!("<summary key=\"{key}\">All is well.</summary>"))
     }),
     ("as long as what it replaces", |heard| {
-        // It is cut to what it may be, and then says nothing that is worth it.
+        // It is cut to the allowed length, and then has too little content.
         let key = summary_key(heard.body).unwrap();
         ModelReply::text(&format!(
             "<summary key=\"{key}\">{}</summary>",
@@ -86,13 +85,13 @@ async fn no_bad_summary_is_adopted() {
             assert!(!generation.has_action("compacting"), "{name}");
         }
         assert_eq!(pair.asked(), 1, "{name}");
-        // What the client asked for was answered all the while.
+        // All the client's requests were answered meanwhile.
         pair.up.assert_no_faults();
         assert_eq!(pair.up.overflows(), 0, "{name}");
     }
 }
 
-/// So many generations, each after whatever the one before began.
+/// Runs `count` generations, each after the summary that the previous one started.
 async fn long(agent: &mut Agent, generations: usize) -> Value {
     let mut session = Value::Null;
     for _ in 0..generations {
@@ -113,7 +112,7 @@ async fn failing_summaries_are_asked_for_a_few_times_only() {
     agent.result = |nth| words(700, nth);
     let session = long(&mut agent, 500).await;
     let asked = pair.asked();
-    // Eight generations after the first failure, then twice as many each time, 256 at most.
+    // Eight generations after the first failure, then twice as many each time, at most 256.
     assert!((4..=7).contains(&asked), "{asked} in 500 generations");
     assert_eq!(session["summary_failures"], asked);
     assert_eq!(session["summaries"], 0);
@@ -151,7 +150,7 @@ async fn a_summary_model_that_fails_every_session_is_no_longer_asked() {
         settled(&agent, &generation).await;
     }
     assert_eq!(pair.asked(), 5);
-    // The provider is the conversations' too, and is not passed over for it.
+    // The provider also serves the conversations, and is not passed over for them.
     let metrics = proxy.client().get("/metrics").await;
     let text = metrics.text();
     assert!(
@@ -164,7 +163,7 @@ async fn a_summary_model_that_fails_every_session_is_no_longer_asked() {
     );
 }
 
-/// A summary whose tag has no key, as weak models write it.
+/// A summary whose tag lacks the key, as weak models write it.
 fn forgetful(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
     let key = summary_key(heard.body).unwrap();
     let text = sections(&key, nth).replace(&format!(" key=\"{key}\""), "");

@@ -1,4 +1,4 @@
-//! Recovery beside compaction: a caution prompt waits for a summary that may make it needless.
+//! Recovery with compaction: a caution prompt waits for a summary that may make it unnecessary.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_caution_prompt_and_a_summary_do_not_come_in_one_generation() {
             assert_eq!(generation.injected(), None, "{nth}");
         }
         assert!(pair.asked() >= 2, "{}", pair.asked());
-        // Nor are there tools for an answer to a prompt.
+        // Nor are the tools for an answer to a prompt injected.
         for body in pair.up.bodies().await {
             let tools = body["tools"].to_string();
             assert!(
@@ -58,7 +58,7 @@ async fn a_caution_prompt_waits_no_longer_than_a_summary_may_take() {
     let waits = agent.step().await;
     assert!(waits.has_action("compacting") && waits.injected().is_none());
     assert_eq!(waits.header("health"), Some("caution"));
-    // The summary is still being made, under the settings it began with.
+    // The summary is still running, under the settings it began with.
     proxy.reload(|config| config.compaction.timeout = Duration::ZERO);
     let late = agent.step().await;
     assert!(late.has_action("compacting"));
@@ -71,7 +71,7 @@ async fn a_critical_prompt_waits_for_no_summary() {
     let proxy = with_recovery(&pair).await;
     let mut agent = busy(&proxy);
     begun(&mut agent).await;
-    // Close to the level, and not over the budget.
+    // Near the level, and within the budget.
     agent.messages.extend(past(4));
     let critical = |it: &AgentGeneration| it.header("health") == Some("critical");
     let critical = agent.until(6, critical).await;

@@ -1,4 +1,4 @@
-//! Waiting within a request: a request that would be cut has its summary made first.
+//! Waiting within a request: before a request is cut, its summary is made.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::support::{
 
 const LONG: Duration = Duration::from_secs(15);
 
-/// A proxy whose requests wait so long.
+/// A proxy with this `wait`.
 fn waiting(pair: &Pair, wait: Duration) -> ProxyBuilder {
     pair.proxy()
         .set(move |config| config.compaction.wait = wait)
@@ -48,7 +48,7 @@ async fn a_request_over_its_budget_goes_out_with_its_summary() {
         assert_eq!(waits(&generation.answer.body), stream);
         let body = newest(&pair.up).await;
         assert!(carries(&body, 0), "{body:#}");
-        // It is the session's from here on.
+        // From here on the session has it.
         let next = agent.step().await;
         assert!(!next.has_action("compacted"));
         assert!(carries(&newest(&pair.up).await, 0));
@@ -74,7 +74,7 @@ async fn a_stream_has_its_head_and_comments_at_once() {
     assert!(answer.headers().contains_key("x-plimsoll-session"));
     let mut body = answer.into_body();
     assert_eq!(next(&mut body).await, ": plimsoll compacting\n\n");
-    // Nobody but the summary model was asked up to now.
+    // Up to now only the summary model was asked.
     pair.up.provider.requests(1).await;
     assert_eq!(pair.asked(), 1);
     pair.up.provider.release_stalled();
@@ -101,7 +101,7 @@ async fn a_failed_summary_leaves_the_request_to_be_trimmed() {
         let generation = agent.step().await;
         assert!(!generation.has_action("compacted") && !generation.has_action("compacting"));
         assert!(generation.action("dropped").is_some(), "{generation:?}");
-        // Nor is another one asked for after the answer, or by the next request.
+        // No second one is asked for after the answer, or by the next request.
         agent.steps(3).await;
         assert_eq!(pair.asked(), 1);
         assert_eq!(agent.session(&generation).await["summary_failures"], 1);
@@ -167,7 +167,7 @@ async fn a_client_that_disconnects_finds_its_summary_at_the_next_request() {
     assert_eq!((pair.asked(), pair.up.count()), (1, 2));
 }
 
-/// An answer of the provider's own to everything but summaries.
+/// The provider's answer to every request but those for summaries.
 async fn refusing(stream: bool) -> (Vec<u8>, bool, u16) {
     let up = crate::support::ScriptedProvider::start_answering(|seen| {
         let body: Value = serde_json::from_slice(&seen.body).unwrap();
@@ -187,7 +187,7 @@ async fn refusing(stream: bool) -> (Vec<u8>, bool, u16) {
     let proxy = up.proxy().set(|config| {
         config.models.insert("m".into(), model_with_window(WINDOW));
         config.recovery.enabled = false;
-        // Else it fits by clearing alone, and waits for nothing.
+        // Otherwise clearing alone makes it fit, and it does not wait.
         config.guard.clear.enabled = false;
         config.compaction.auto = true;
         config.compaction.wait = LONG;
@@ -209,7 +209,7 @@ async fn an_error_after_the_head_is_an_event_and_an_abnormal_end() {
     let event: Value = serde_json::from_str(event.unwrap()).unwrap();
     assert_eq!(event["error"]["message"], "Not for you.");
     assert!(!text.contains("[DONE]"));
-    // Without a stream it is what it always was.
+    // Without a stream the error is the usual one.
     let (body, whole, status) = refusing(false).await;
     assert_eq!((status, whole), (403, true));
     assert!(String::from_utf8(body).unwrap().contains("Not for you."));
@@ -218,7 +218,7 @@ async fn an_error_after_the_head_is_an_event_and_an_abnormal_end() {
 #[tokio::test]
 async fn a_provider_that_disconnects_after_the_head_is_an_error_event() {
     let pair = Pair::new(good).await;
-    // Everything but the summary is answered by nobody.
+    // Only requests for summaries are answered.
     let proxy = before(&pair.up, |config| {
         config.compaction.auto = true;
         config.compaction.wait = LONG;
@@ -263,7 +263,7 @@ async fn a_summary_that_ends_during_an_answer_starts_no_second() {
         let pair = Pair::new(held).await;
         let proxy = waiting(&pair, SOON).start().await;
         let mut agent = busy(&proxy).set("stream", stream);
-        // Two steps are more than the tenth of the budget that is worth a summary.
+        // Two steps exceed the tenth of the budget that is worth a summary.
         agent.result = |nth| words(1_250, nth);
         begun(&mut agent).await;
         let running = agent.step().await;
@@ -312,7 +312,7 @@ async fn below_the_budget_a_late_summary_is_not_waited_for_again() {
     assert!(waits(&first.answer.body) && first.action("dropped").is_none());
     let second = agent.step().await;
     assert!(second.has_action("compacting") && !waits(&second.answer.body));
-    // Over it, it is.
+    // Over the budget it waits.
     agent.messages.extend(past(40).split_off(40));
     let third = agent.step().await;
     assert!(waits(&third.answer.body) && third.action("dropped").is_some());

@@ -1,12 +1,12 @@
-//! Summaries beside everything else that the proxy does, for every profile: all that goes out is held
-//! to a checker of its grammar, the requests for summaries too.
+//! Summaries together with every other edit, for every profile: all requests are checked against
+//! its grammar, those for summaries too.
 
 use plimsoll::guard::profile::{PROFILES, Profile};
 
 use super::{Pair, WINDOW, busy, good, settled, words};
 use crate::support::ModelSetup;
 
-/// Goes on for so long that there are several summaries, prompts, and a course.
+/// Runs long enough for several summaries, prompts, and a new course.
 async fn play(profile: &'static Profile, stream: bool) -> u64 {
     let model = ModelSetup::new(WINDOW).profile(profile);
     let pair = Pair::of(model, Box::new(good)).await;
@@ -18,7 +18,7 @@ async fn play(profile: &'static Profile, stream: bool) -> u64 {
     let proxy = proxy.set(|config| {
         config.recovery.enabled = true;
         config.guard.clear.enabled = true;
-        // Clearing, prompts and summaries take turns.
+        // Clearing, prompts and summaries alternate.
         config.compaction.threshold = 0.6;
     });
     let proxy = proxy.start().await;

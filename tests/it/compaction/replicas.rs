@@ -1,5 +1,5 @@
-//! What outlives a process: a summary is the session's, whoever made it, and one that was lost on the
-//! way is asked for again.
+//! Summaries and processes: a summary belongs to the session, whichever replica made it, and a lost
+//! one is asked for again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use plimsoll::store::Store;
 use super::{Pair, carries, good, held, late, newest, past, settled, words};
 use crate::support::{RunningProxy, TestStore, memory_store, within_time};
 
-/// A proxy over that store, with the secret in that folder.
+/// A proxy over this store, with the secret in this folder.
 async fn over(pair: &Pair, store: &Arc<dyn Store>, data: &tempfile::TempDir) -> RunningProxy {
     let data_dir = data.path().to_owned();
     let proxy = pair.proxy().set(|config| config.server.data_dir = data_dir);
@@ -31,7 +31,7 @@ async fn a_summary_is_shared_between_replicas() {
     assert!(agent.step().await.has_action("compacted"));
     let there = newest(&pair.up).await;
     assert!(carries(&there, 0));
-    // And back: the same bytes as if nothing had changed hands.
+    // Back at the first: the same bytes as without the change of replica.
     agent.client = one.client();
     assert!(!agent.step().await.has_action("compacted"));
     let back = newest(&pair.up).await["messages"]
@@ -55,7 +55,7 @@ async fn a_summary_lost_with_its_process_is_asked_for_again() {
     agent.result = |nth| words(100, nth);
     assert!(agent.step().await.has_action("compacting"));
     pair.up.provider.requests(2).await;
-    // A process that ends does not wait for it.
+    // A process that ends does not wait for its summaries.
     agent.client = one.client();
     one.stop();
     one.wait_until_gone().await;
@@ -70,7 +70,7 @@ async fn a_summary_lost_with_its_process_is_asked_for_again() {
             break generation;
         }
     };
-    // Eight for the answer, and eight more since it failed.
+    // Eight for the answer, and eight more after the failure.
     assert!((16..=18).contains(&generations), "{generations}");
     let session = settled(&agent, &again).await;
     assert_eq!((&session["summaries"], pair.asked()), (&1.into(), 2));
@@ -108,6 +108,6 @@ async fn a_drain_cancels_running_summaries() {
     agent.client = proxy.client();
     proxy.stop();
     within_time(proxy.wait_until_gone()).await;
-    // Nobody reads that answer any more.
+    // Nobody waits for that answer any more.
     pair.up.provider.closed(seen[1].connection).await;
 }

@@ -1,4 +1,4 @@
-//! Nothing of a summary, nor of what it was made of, in the log or in the metrics.
+//! No text of a summary or of its messages in the log or the metrics.
 
 use std::{
     io::{self, Write},
@@ -51,7 +51,7 @@ async fn the_log_of_summaries_has_no_text() {
         let generation = agent.step().await;
         settled(&agent, &generation).await;
     }
-    // Said once it is left beside the session, which is what was waited for.
+    // Logged after the summary is stored with the session, which the test waits for.
     let told = |word: &str| {
         let text = log.text();
         text.lines().filter(|line| line.contains(word)).count()

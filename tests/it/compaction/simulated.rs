@@ -1,5 +1,4 @@
-//! The simulated provider summarises its own conversations: whoever tries Plimsoll without a key sees
-//! all of compaction.
+//! The simulated provider summarises its conversations, so compaction can be tried without a key.
 
 use super::settled;
 use crate::support::{Agent, ProxyBuilder};

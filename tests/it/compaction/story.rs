@@ -1,5 +1,5 @@
-//! A long session whose older part is summarised again and again, as golden files of what went
-//! upstream: `tests/data/compaction/NAME.golden`; `UPDATE_GOLDEN=1` writes them anew.
+//! A long session with repeated summaries; the requests are golden files
+//! `tests/data/compaction/NAME.golden`, rewritten by `UPDATE_GOLDEN=1`.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::{
 
 const GENERATIONS: usize = 60;
 
-/// What was asked with a key that is another each time.
+/// The request with its random key replaced.
 fn without_keys(mut body: Value) -> Value {
     let Some(key) = summary_key(&body) else {
         return body;
@@ -43,7 +43,7 @@ async fn play(stream: bool) {
                 made < 2 || !carries(asked, made - 2),
                 "two summaries at once"
             );
-            // What stays is the start that is pinned, with the summary at its end.
+            // The pinned start is kept, with the summary at its end.
             assert_eq!(messages[0], kept[0]);
             let task = messages[1]["content"].as_str().unwrap();
             assert!(task.starts_with(sent[1]["content"].as_str().unwrap()));
@@ -51,7 +51,7 @@ async fn play(stream: bool) {
             assert!(messages.starts_with(&kept), "the prefix changed at {nth}");
         }
         kept = messages;
-        // Only after the answer, and then one request.
+        // After the answer, and in one request.
         let summaries = upstream.len() - 1;
         assert_eq!(
             summaries,
@@ -82,12 +82,12 @@ async fn nobody_waits_for_a_summary() {
         let pair = Pair::new(held).await;
         let proxy = pair.proxy().start().await;
         let mut agent = busy(&proxy).set("stream", stream);
-        // Its answer is complete, and the summary's has not begun.
+        // The answer is complete, and the summary has not begun.
         let generation = begun(&mut agent).await;
         let asked = pair.up.count() + 1 - pair.asked();
         pair.up.provider.requests(asked).await;
         assert_eq!(agent.session(&generation).await["compacting"], true);
-        // Nor does the next one wait, and none is asked for twice.
+        // The next request does not wait either, and no second summary is asked for.
         let next = agent.step().await;
         assert!(next.has_action("compacting") && !next.has_action("compacted"));
         assert_eq!(pair.asked(), 1);
@@ -99,7 +99,7 @@ async fn nobody_waits_for_a_summary() {
             "{after:?}"
         );
         assert!(carries(&newest(&pair.up).await, 0));
-        // The part that came while it was made is there as it was.
+        // Messages that came during the summary are sent unchanged.
         let again = agent.step().await;
         assert!(!again.has_action("compacted"), "once is once");
         assert!(carries(&newest(&pair.up).await, 0));
@@ -118,7 +118,7 @@ async fn without_usage_a_conversation_is_summarised_by_the_estimate() {
         let proxy = pair.proxy().start().await;
         let mut agent = busy(&proxy).set("stream", stream);
         let generation = begun(&mut agent).await;
-        // Before anything was cut; the level is not guessed.
+        // Before any cut; the level stays unknown.
         assert!(generation.action("dropped").is_none(), "{generation:?}");
         assert_eq!(generation.header("health"), Some("unknown"));
         settled(&agent, &generation).await;
@@ -153,14 +153,14 @@ async fn an_edited_history_continues_from_its_earlier_state() {
     settled(&agent, &generation).await;
     let steps = agent.steps(3).await;
     assert!(steps[0].has_action("compacted"));
-    // After the boundary: the summary still tells of what comes before.
+    // After the boundary: the summary still covers what precedes it.
     let mut messages = agent.messages.clone();
     let last = messages.len() - 1;
     messages[last]["content"] = "Otherwise, after all.".into();
     let mut after = agent.branch(&proxy, &messages);
     after.step().await;
     assert!(carries(&newest(&pair.up).await, 0));
-    // Before it: that is another conversation, of which nobody made a summary.
+    // Before the boundary: another conversation, without a summary.
     let mut messages = agent.messages.clone();
     messages[3]["content"] = "Otherwise, from the start.".into();
     let mut other = agent.branch(&proxy, &messages);
@@ -171,7 +171,7 @@ async fn an_edited_history_continues_from_its_earlier_state() {
     pair.up.assert_no_faults();
 }
 
-/// A summary that tells what stands in the newest step of its request.
+/// A summary that names the newest step of its request.
 fn of_its_branch(heard: &ModelRequest<'_>, _nth: usize) -> ModelReply {
     let text = heard.body["messages"].to_string();
     let nth = if text.contains("larboard") { 1 } else { 2 };
@@ -231,13 +231,13 @@ async fn a_configured_model_summarises() {
             config.compaction.model = Some("fast/tiny".into());
             config.default_provider = Some("up".into());
             let fast = config.providers.get_mut("fast").unwrap();
-            // It is paid for by whoever runs the proxy.
+            // The operator pays for it.
             let key = plimsoll::config::secret::Secret::new("sk-secret-fast");
             fast.auth = plimsoll::config::Auth::Key(key);
         });
     let proxy = proxy.start().await;
     let mut agent = busy(&proxy).with("authorization", "Bearer sk-secret-own");
-    // Known to its own provider alone.
+    // Known to its provider only.
     agent
         .headers
         .insert("x-own-token", "sk-secret-too".parse().unwrap());

@@ -1,5 +1,5 @@
-//! Who decides whether a conversation is summarised by itself: the request, else its session, else
-//! the settings; and what an order from outside does.
+//! Who decides on automatic compaction: the request, then its session, then the settings; and the
+//! effect of an order through the API.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn with_an_unknown_window_summaries_need_a_switch() {
     let pair = Pair::new(good).await;
     let proxy = pair.proxy().set(|config| {
         config.models.insert("m".into(), ModelConfig::default());
-        // So that there is something to summarise in what is assumed.
+        // Gives the assumed window something to summarise.
         config.guard.max_prompt_tokens = Some(15_000);
     });
     let proxy = proxy.start().await;
@@ -145,7 +145,7 @@ async fn an_order_with_too_little_to_summarise_does_nothing() {
     assert_eq!(pair.asked(), 0);
 }
 
-/// One that begins nothing, whatever is switched on.
+/// A generation that starts no summary, whatever is switched on.
 async fn begins_nothing(pair: &Pair, agent: &mut Agent, why: &str) {
     let answer = agent.send().await;
     assert_eq!(answer.status, 200, "{why}");
@@ -198,7 +198,7 @@ async fn a_rewritten_history_is_not_summarised_for_ever() {
         for nth in 0..20 {
             let mut agent = late(&proxy);
             if !wait.is_zero() {
-                // Over its budget, and still one request to summarise.
+                // Over the budget, with one summary still running.
                 agent.messages.extend(past(24).split_off(40));
             }
             agent.messages[1]["content"] = format!("It is {nth} o'clock. Caulk her.").into();
@@ -206,13 +206,13 @@ async fn a_rewritten_history_is_not_summarised_for_ever() {
             settled(&agent, &generation).await;
         }
         assert_eq!(pair.asked(), 8, "{wait:?}");
-        // What goes on from one of its generations has its summary.
+        // A request that continues one of its generations has its summary.
         let mut agent = busy(&proxy);
         if wait.is_zero() {
             let generation = begun(&mut agent).await;
             settled(&agent, &generation).await;
         }
-        // Where requests wait for it, the one that passes the threshold has it.
+        // Where requests wait, the one that passes the threshold has the summary.
         agent.until(40, |it| it.has_action("compacted")).await;
         assert_eq!(pair.asked(), 9);
         pair.up.assert_no_faults();

@@ -1,4 +1,4 @@
-//! A summary in traces: one of its own, for the sake of a request's.
+//! A summary has its own trace, linked to its request.
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
@@ -14,7 +14,7 @@ async fn a_summary_is_a_trace_of_its_own_linked_to_its_request() {
     let mut proxy = proxy
         .set(|config| {
             config.traces.endpoint = Some(endpoint);
-            // Its request came with a decision, which holds for the summary.
+            // The sampling decision of its request holds for the summary.
             config.traces.sample = 0.0;
         })
         .start()

@@ -1,4 +1,4 @@
-//! `GET /plimsoll/api/sessions/{id}`: what it tells, and whom. Clearing is in `clear.rs`.
+//! `GET /plimsoll/api/sessions/{id}`: its content and access. Clearing is in `clear.rs`.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::{Talk, before, counting, header, says};
 use crate::support::{ClientAnswer, RunningProxy, ScriptedProvider, full_body};
 
-/// Asks with these headers, and without any of the client's own.
+/// Sends these headers, and none of the conversation's.
 pub(super) async fn ask(
     proxy: &RunningProxy,
     method: Method,
@@ -79,7 +79,7 @@ async fn a_session_counts_up() {
             "prompts": [],
             "updated_s": shown["updated_s"],
         });
-        // Reading a number from JSON may miss its last bit, so both are read.
+        // A number parsed from JSON may differ in its last bit, so both are parsed.
         let expected: Value = serde_json::from_str(&expected.to_string()).unwrap();
         assert_eq!(shown, expected);
         let point = json!({
@@ -116,13 +116,13 @@ async fn a_key_sees_its_own_sessions() {
     bearer("sk-secret-x").await.is_error(401, "invalid_api_key");
     let none = ask(&proxy, Method::GET, &path, &[]).await;
     none.is_error(401, "invalid_api_key");
-    // What does not exist looks the same as what is another's.
+    // A session of another client looks like one that does not exist.
     let missing = format!("/plimsoll/api/sessions/{}", "0".repeat(32));
     let auth = [("authorization", "Bearer sk-secret-b")];
     let missing = ask(&proxy, Method::GET, &missing, &auth).await;
     assert_eq!(missing.body, other.body);
     assert_eq!(missing.headers.len(), other.headers.len());
-    // The administrator's key opens nothing else.
+    // The administrator's key opens no other path.
     let models = [("authorization", "Bearer sk-secret-admin")];
     let models = ask(&proxy, Method::GET, "/v1/models", &models).await;
     models.is_error(401, "invalid_api_key");
@@ -138,7 +138,7 @@ async fn without_keys_sessions_belong_to_the_credential() {
     let other = Talk::new(&proxy).with("authorization", "Bearer sk-secret-b");
     assert_eq!(other.session(&answer).await, Value::Null);
     assert_eq!(Talk::new(&proxy).session(&answer).await, Value::Null);
-    // Nobody is an account too.
+    // Without a credential there is one anonymous account.
     let mut nobody = Talk::new(&proxy);
     let answer = nobody.say("x").await;
     assert_eq!(nobody.session(&answer).await["generations"], 1);

@@ -1,4 +1,4 @@
-//! A provider that takes tool messages of so many bytes only.
+//! A provider with a byte limit on tool messages.
 
 use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ async fn refusing_large_tool_messages() -> ScriptedProvider {
     .await
 }
 
-/// A result of characters of so many bytes each in JSON, with limits on characters that let it pass.
+/// A result of characters of so many JSON bytes each, within the limits on characters.
 async fn ask(text: &str) -> (String, usize) {
     let up = refusing_large_tool_messages().await;
     let proxy = before(&up, 1_000_000).providers(|provider| {

@@ -1,4 +1,4 @@
-//! Answer caps that reach past the window: lowered before anything of the conversation is cut.
+//! Answer caps beyond the window: lowered before anything of the conversation is cut.
 
 use super::{Talk, before, completion, header, user};
 use crate::support::{
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 const WINDOW: u64 = 65_536;
 
-/// An engine that refuses prompt and answer cap together where they pass its window, as vLLM does. It counts
-/// a token for so many bytes, and stops each answer for `stops`.
+/// An engine that refuses prompt plus answer cap over its window, as vLLM does. It counts a token
+/// for `bytes` bytes, and finishes each answer with `stops`.
 async fn strict(bytes_a_token: f64, stops: &'static str) -> ScriptedProvider {
     ScriptedProvider::start_answering(move |seen| {
         let body: Value = serde_json::from_slice(&seen.body).unwrap();
@@ -43,12 +43,12 @@ fn refusal(prompt: u64, asked: u64) -> Vec<ProviderStep> {
     vec![answer("400 Bad Request", "", error.to_string())]
 }
 
-/// Turns of plain words, of so many bytes in all, and a question.
+/// Turns of plain words with so many bytes in all, and a question.
 fn long(proxy: &RunningProxy, bytes: usize, asked: u32) -> Talk {
     turns(proxy, 10, bytes / 10, asked)
 }
 
-/// So many turns of so many bytes each, and a question.
+/// Turns of so many bytes each, and a question.
 fn turns(proxy: &RunningProxy, count: usize, bytes: usize, asked: u32) -> Talk {
     let mut talk = Talk::new(proxy);
     talk.fields = json!({ "max_tokens": asked });
@@ -78,7 +78,7 @@ async fn a_cap_past_the_window_is_lowered_and_nothing_is_cut() {
         let seen = up.last_request();
         let sent = cap(&seen);
         assert_eq!(header(&came, "actions"), format!("clamped={sent}"));
-        // What is left beside the prompt, but for a margin.
+        // The room left beside the prompt, less a margin.
         assert!((4_000..16_000).contains(&sent), "{sent}");
         let number = format!("\"max_tokens\":{sent}");
         let only = talk.body().replace("\"max_tokens\":65535", &number);
@@ -109,7 +109,7 @@ async fn with_unchanged_caps_the_history_is_cut_instead() {
 
 #[tokio::test]
 async fn a_refusal_that_counts_prompt_and_cap_lowers_the_cap() {
-    // Half as many bytes a token as the guard thinks.
+    // Half as many bytes a token as the guard estimates.
     let up = strict(2.0, "stop").await;
     let proxy = before(&up, 65_536).start().await;
     let mut talk = long(&proxy, 120_000, 30_000);
@@ -118,7 +118,7 @@ async fn a_refusal_that_counts_prompt_and_cap_lowers_the_cap() {
     let sent = cap(&up.last_request());
     assert_eq!(actions, format!("clamped={sent}, refitted=1"));
     assert_eq!(header(&came, "attempts"), "2");
-    // It taught nothing of how long a prompt may be.
+    // It taught nothing about the length of prompts.
     let came = talk.say("And now?").await;
     assert_eq!(header(&came, "attempts"), "1");
     assert!(header(&came, "actions").starts_with("clamped="));
@@ -164,7 +164,7 @@ async fn after_a_cut_off_answer_a_cap_near_the_window_keeps_half_of_it_free() {
         assert_eq!(header(&came, "attempts"), "1");
         let seen = up.last_request();
         assert!((WINDOW / 2..WINDOW).contains(&cap(&seen)), "{}", cap(&seen));
-        // A cut goes on by whole steps of the grid, and turns stay.
+        // A cut moves by whole grid steps, and keeps turns.
         assert!(seen.body.len() > 10_000, "{}", seen.body.len());
     }
 }

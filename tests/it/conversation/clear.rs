@@ -1,4 +1,4 @@
-//! `POST /plimsoll/api/sessions/{id}/clear`: who may ask for a new course, and how.
+//! `POST /plimsoll/api/sessions/{id}/clear`: who may request a new course, and how.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 use super::{Talk, api::ask, before, counting, header};
 use crate::support::{ClientAnswer, RunningProxy, full_body};
 
-/// Where the session of this answer is cleared.
+/// The path that clears the session of this answer.
 fn path(answer: &ClientAnswer) -> String {
     let id = header(answer, "session");
     format!("/plimsoll/api/sessions/{id}/clear")
 }
 
-/// Asks for a clear with this body.
+/// Requests a clear with this body.
 async fn post(proxy: &RunningProxy, path: &str, headers: HeaderMap, body: Bytes) -> ClientAnswer {
     let client = proxy.client();
     let mut request = client.request(Method::POST, path);
@@ -43,7 +43,7 @@ async fn a_requested_clear_is_shown() {
         );
         assert_eq!(talk.session(&answer).await, told);
     }
-    // Another conversation of the same client has nothing to do with it.
+    // Another conversation of the same client is unaffected.
     let mut other = Talk::new(&proxy);
     let answer = other.say("z").await;
     assert_eq!(other.session(&answer).await["clear_pending"], false);
@@ -70,7 +70,7 @@ async fn a_key_clears_its_own_sessions() {
     bearer("sk-secret-x").await.is_error(401, "invalid_api_key");
     let none = ask(&proxy, Method::POST, &path, &[]).await;
     none.is_error(401, "invalid_api_key");
-    // The very conversation of another client is another session.
+    // The same conversation of another client is another session.
     let mut same = Talk::new(&proxy).with("authorization", "Bearer sk-secret-b");
     let theirs = same.say("x").await;
     assert_eq!(talk.session(&answer).await["clear_pending"], false);
@@ -103,7 +103,7 @@ async fn other_pages_methods_and_paths_are_refused() {
         ("origin", "null", "foreign_origin"),
         ("sec-fetch-site", "cross-site", "foreign_origin"),
     ] {
-        // As a page's form would send it.
+        // As a page's form sends it.
         let form = ("content-type", "text/plain");
         let got = ask(&proxy, Method::POST, &path, &[(name, value), form]).await;
         got.is_error(403, code);
@@ -129,7 +129,7 @@ async fn other_pages_methods_and_paths_are_refused() {
     let got = ask(&proxy, Method::POST, &below, &[]).await;
     got.is_error(404, "session_not_found");
     assert_eq!(talk.session(&answer).await["clear_pending"], false);
-    // A page of another port of this machine is another's; ours is the one that we serve.
+    // A page of another local port is foreign; the proxy's own page is not.
     let other = [("origin", "http://localhost:1876")];
     let got = ask(&proxy, Method::POST, &path, &other).await;
     got.is_error(403, "foreign_origin");
@@ -161,7 +161,7 @@ async fn a_body_of_a_clear_is_ignored_unless_it_is_too_large() {
     }
     assert_eq!(send(64 << 10, &[]).await.status, 200);
     assert_eq!(talk.session(&answer).await["clear_pending"], true);
-    // A large body in the wrong place is turned away with the answer that tells so.
+    // A large body on an invalid path is refused with the error for the path.
     let wrong = path.replace("sessions", "other");
     let got = post(
         &proxy,

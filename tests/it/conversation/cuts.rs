@@ -1,4 +1,4 @@
-//! Cuts over sockets: what the provider sees, what the client and the log are told.
+//! Cuts over sockets: the provider's requests, the client's headers and the log.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use tracing::subscriber::DefaultGuard;
 use super::{Talk, before, header, says, user};
 use crate::support::{ReceivedRequest, ScriptedProvider, log::every_line_is_wanted, strict};
 
-/// What is logged in this thread, where the proxy of the test runs too.
+/// The log of this thread, on which the test's proxy runs too.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -40,7 +40,7 @@ impl Log {
         (log, tracing::subscriber::set_default(lines))
     }
 
-    /// The fields of all lines whose message has these words.
+    /// The fields of all lines whose message contains these words.
     fn lines(&self, words: &str) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines().map(|line| {
@@ -106,7 +106,7 @@ async fn a_big_result_is_truncated_and_logged_once() {
     assert_eq!(lines[0]["after_chars"], cut.chars().count());
     assert_eq!(lines[0]["session"], header(&first, "session"));
 
-    // Later it is cut to the same bytes, and not logged again.
+    // Later it is cut to the same bytes, without another log line.
     talk.messages
         .push(json!({"role": "assistant", "content": "hi"}));
     talk.messages.push(user("y"));
@@ -119,13 +119,13 @@ async fn a_big_result_is_truncated_and_logged_once() {
 #[tokio::test]
 async fn a_long_history_is_folded_at_a_few_places() {
     let (log, _guard) = Log::begin();
-    // Roughly what the body is: a quarter of its bytes.
+    // Roughly a quarter of the body's bytes.
     let up = ScriptedProvider::start_answering(|seen| {
         let used = u32::try_from(seen.body.len() / 4).unwrap();
         vec![says("done, what next?", Some(used))]
     })
     .await;
-    // Folds alone: what is cleared has a test of its own.
+    // Folds only; clearing has its own test.
     let proxy = before(&up, 8_192).set(|config| config.guard.clear.enabled = false);
     let proxy = proxy.start().await;
     let mut talk = Talk::new(&proxy);
@@ -153,7 +153,7 @@ async fn a_long_history_is_folded_at_a_few_places() {
             "{context}"
         );
         let sent = messages(&seen);
-        // The task takes the note of what was left out, so that user and assistant alternate.
+        // The preface is put into the task, so that user and assistant alternate.
         assert_eq!(sent[0], system, "{context}");
         let task = sent[1]["content"].as_str().unwrap();
         assert!(task.starts_with("the task"), "{context}: {task}");

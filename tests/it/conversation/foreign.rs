@@ -1,5 +1,5 @@
-//! Providers that count by themselves, more or less than we expect, and refuse what is over their
-//! window: a growing session is never refused once its first answer taught how they count.
+//! Providers that count more or fewer tokens than estimated, and refuse what exceeds their window:
+//! after the first answer of a session no request is refused.
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -37,7 +37,7 @@ fn asked(body: &[u8]) -> u64 {
     conversation.max_answer_tokens().unwrap_or(0)
 }
 
-/// Whether nothing could have helped: what may not be cut is over the window by itself.
+/// Whether no guard could fit it: what must be kept exceeds the window.
 fn hopeless(counter: &TokenCounter, factor: f64, window: u32, body: Vec<u8>) -> bool {
     let settings = settings();
     let drive = GuardedSession {
@@ -51,8 +51,7 @@ fn hopeless(counter: &TokenCounter, factor: f64, window: u32, body: Vec<u8>) -> 
     drive.is_hopeless(&conversation, (limit as f64 / factor) as u64)
 }
 
-/// Drives a session, and gives the numbers of its requests that were refused though they could
-/// have been made to fit.
+/// Drives a session; returns the numbers of the refused requests that could have been fitted.
 async fn refused(
     session: &Session,
     counter: &Arc<TokenCounter>,
@@ -82,7 +81,7 @@ async fn refused(
     refused
 }
 
-/// The first request is sent with nothing known of how this provider counts.
+/// Nothing is known of the provider's count at the first request.
 async fn never_refused(name: &str, session: &Session) {
     let counter = Arc::new(TokenCounter::o200k());
     for window in [16_384, 32_768] {
@@ -121,7 +120,7 @@ async fn a_foreign_count_of_chats_is_survived() {
     made(5..=5, Shape::TextOnly).await;
 }
 
-/// Where a light text goes and a dense one comes at once, their difference tells nothing.
+/// Where light text is replaced by dense text at once, the difference says nothing about the count.
 #[tokio::test]
 async fn a_foreign_count_of_every_density_is_survived() {
     made(12..=12, Shape::Mixed).await;

@@ -1,4 +1,4 @@
-//! Every header of an answer in one piece.
+//! Every header of a buffered answer.
 
 use plimsoll::config::ModelConfig;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Talk, before, completion, header, health, says, user};
 use crate::support::{ProviderStep, ProxyBuilder, ScriptedProvider, answer};
 
-/// The health headers of an answer for which the provider reported so much.
+/// The health headers of an answer with this reported usage.
 async fn check(
     proxy: ProxyBuilder,
     up: &ScriptedProvider,
@@ -27,8 +27,8 @@ async fn check(
 #[tokio::test]
 async fn every_health_level_has_its_headers() {
     let up = ScriptedProvider::start().await;
-    // A quarter of the window is kept free, and a margin: caution begins over 60 % of the rest,
-    // critical over 90 % of it.
+    // A quarter of the window and a margin are kept free: caution is over 60 % of the rest,
+    // critical over 90 %.
     for (used, expected) in [
         (Some(1), "healthy response 1 10000 0.000 0.000"),
         (Some(1_234), "healthy response 1234 10000 0.123 0.279"),
@@ -129,7 +129,7 @@ async fn provider_errors_pass_with_the_proxys_headers() {
         assert_eq!(header(&got, "session"), header(&first, "session"));
         assert_eq!(header(&got, "actions"), "none");
         assert_eq!(header(&got, "provider"), "up");
-        // What is known is the health of the answer before.
+        // The health of the previous answer is known.
         assert_eq!(
             health(&got.headers),
             "healthy previous 500 10000 0.050 0.113"
@@ -142,7 +142,7 @@ async fn provider_errors_pass_with_the_proxys_headers() {
 }
 
 impl Talk {
-    /// One answered turn, and the next thing to say.
+    /// Runs one turn, and adds the next question.
     async fn say_once(&mut self, up: &ScriptedProvider) -> crate::support::ClientAnswer {
         up.script_next([says("hi", Some(500))]);
         let answer = self.say("x").await;

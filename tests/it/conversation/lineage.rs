@@ -20,7 +20,7 @@ async fn a_growing_conversation_is_one_session() {
         let shown = talk.session(&answer).await;
         assert_eq!(shown["generations"], generation);
         assert_eq!(shown["prompt_tokens"], 999 + generation);
-        // The time of day in a system prompt changes nothing.
+        // A changed time of day in the system prompt does not matter.
         talk.messages[0] = json!({"role": "system", "content": format!("s {generation}")});
     }
 }
@@ -50,16 +50,16 @@ async fn regenerating_editing_and_branching_continue_their_ancestor() {
         last = Some(talk.say(&format!("turn {turn}")).await);
     }
     let last = last.unwrap();
-    // Each as a stream, whose head tells of the state that was found.
+    // Each as a stream, whose head shows the state that was found.
     talk.fields = json!({"stream": true});
     for (kept, added, inherited, generations) in [
-        // The last answer once more.
+        // The last answer again.
         (7, None, "300", 4),
-        // The third user message put otherwise.
+        // The third user message rewritten.
         (4, Some("otherwise"), "200", 3),
         // A branch from the first answer.
         (2, Some("another way"), "100", 2),
-        // And the main line goes on all the same.
+        // The main line continues nevertheless.
         (8, Some("turn 5"), "400", 5),
     ] {
         let mut branch = Talk::new(&proxy);
@@ -106,7 +106,7 @@ async fn identical_conversations_of_two_clients_never_share() {
         }
         assert_ne!(ids[0], ids[1]);
         assert!(ids.chunks(2).all(|pair| pair == &ids[..2]));
-        // One that takes over the other's whole conversation begins anew.
+        // A client that copies the whole conversation of another begins a new session.
         let theirs = a.messages.clone();
         let mut thief = Talk::new(&proxy).with("authorization", "Bearer sk-secret-b");
         thief.messages = [vec![user("only hers")], theirs].concat();
@@ -116,7 +116,7 @@ async fn identical_conversations_of_two_clients_never_share() {
         let stolen = thief.say("and more").await;
         assert!(!ids.contains(&header(&stolen, "session").to_owned()));
         assert_eq!(thief.session(&stolen).await["generations"], 1);
-        // Nor does a hint open it.
+        // A session header does not open it either.
         let mut hinting = Talk::new(&proxy)
             .with("authorization", "Bearer sk-secret-b")
             .with("x-plimsoll-session", &ids[0]);
@@ -155,7 +155,7 @@ async fn a_session_header_groups_but_shares_no_state() {
         header(&one.say("y").await, "session"),
         header(&first, "session")
     );
-    // An id of ours is taken as it is by those who have it.
+    // A session id of the proxy is accepted from its own client.
     let id = header(&first, "session");
     let mut three = Talk::new(&proxy).with("x-plimsoll-session", id);
     assert_eq!(header(&three.say("a third").await, "session"), id);
@@ -164,7 +164,7 @@ async fn a_session_header_groups_but_shares_no_state() {
     assert_ne!(header(&four.say("a fourth").await, "session"), made_up);
 }
 
-/// An answer, the message a client makes of it, and whether it is found again.
+/// Sends an answer and the client's message of it, and checks that the session is found.
 async fn echo(answered: Value, echoed: Value) {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
@@ -199,7 +199,7 @@ async fn an_answer_in_another_json_spelling_is_recognised() {
         json!({"role": "assistant", "content": parts}),
     )
     .await;
-    // Text that a client trims is known by what it answers.
+    // Text trimmed by a client is found by the question it answers.
     echo(
         json!({"content": " said\n"}),
         json!({"role": "assistant", "content": "said"}),

@@ -1,4 +1,4 @@
-//! Many sessions at once: none is taken for another, and what is remembered is bounded.
+//! Many sessions at once: none is mistaken for another, and memory is bounded.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::support::{ClientAnswer, ReceivedRequest, RunningProxy, ScriptedProvid
 const SESSIONS: usize = 200;
 const REQUESTS: usize = 10;
 
-/// The provider repeats the number of the session and of the turn.
+/// The provider echoes the numbers of session and turn.
 async fn repeating() -> ScriptedProvider {
     ScriptedProvider::start_answering(|seen: &ReceivedRequest| {
         let body: Value = serde_json::from_slice(&seen.body).unwrap();
@@ -74,7 +74,7 @@ async fn remembered_sessions_are_bounded() {
         }
     }
     assert_eq!(left, (40..60).collect::<Vec<_>>(), "the oldest went");
-    // A session that was forgotten goes on as a new one.
+    // A forgotten session continues as a new one.
     let (id, talk, _) = &mut known[0];
     let answer = talk.say("session 0").await;
     assert_ne!(header(&answer, "session"), id);

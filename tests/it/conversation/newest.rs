@@ -1,11 +1,11 @@
-//! The newest step over sockets, where it alone is too large.
+//! A newest step that alone exceeds the window, over sockets.
 
 use serde_json::{Value, json};
 
 use super::{Talk, before, header, says, user};
 use crate::support::{ReceivedRequest, ScriptedProvider, answer};
 
-/// A provider that refuses what is too long for the window, by a rule of its own.
+/// A provider that refuses what exceeds the window, by its own count.
 async fn refusing(window: usize) -> ScriptedProvider {
     ScriptedProvider::start_answering(move |seen: &ReceivedRequest| {
         if seen.body.len() / 3 <= window {
@@ -61,7 +61,7 @@ async fn parallel_edits_too_long_for_the_window_are_shortened() {
         assert!(new.contains(" characters truncated] ...\n"), "{new}");
         assert!(new.starts_with(id) && new.len() > 1_000 && new.len() < text(id).len());
     }
-    // With more room the next request sends the same bytes all the same.
+    // With more room the next request sends the same bytes.
     talk.fields = json!({"max_tokens": 1_000});
     talk.messages
         .push(json!({"role": "assistant", "content": "done"}));
@@ -75,7 +75,7 @@ async fn parallel_edits_too_long_for_the_window_are_shortened() {
     );
 }
 
-/// One step of a call with these arguments, in a window that they alone fill. Gives them as they went out.
+/// One call with these arguments, which alone fill the window; returns the arguments as sent.
 async fn sent_of(arguments: &str) -> String {
     let up = refusing(16_384).await;
     let proxy = before(&up, 16_384).start().await;

@@ -1,4 +1,4 @@
-//! Recorded conversations over sockets: untouched where they fit, and valid where they were cut.
+//! Recorded conversations over sockets: unchanged where they fit, valid where they were cut.
 
 use plimsoll::{
     config::{Config, ModelConfig},
@@ -20,7 +20,7 @@ struct Body {
     streams: bool,
 }
 
-/// All recorded bodies, or made-up ones.
+/// All recorded bodies, or generated ones.
 fn bodies() -> Vec<Body> {
     let recorded = data::requests().into_iter().chain(data::unusual());
     let mut bodies: Vec<_> = recorded.map(|file| (file.name, file.body)).collect();
@@ -45,7 +45,7 @@ fn bodies() -> Vec<Body> {
     bodies.collect()
 }
 
-/// Every model of the bodies has that window.
+/// Every model of the bodies gets this window.
 fn windows(config: &mut Config, bodies: &[Body], window: u32) {
     for body in bodies {
         let model = ModelConfig {
@@ -56,11 +56,11 @@ fn windows(config: &mut Config, bodies: &[Body], window: u32) {
         config.models.insert(body.model.clone(), model);
     }
     config.default_provider = Some("up".into());
-    // Made-up bodies name its models, and all are to come here.
+    // Generated bodies name simulated models, and all must go to `up`.
     config.providers.remove("simulated");
 }
 
-/// Sends a body, and gives what the provider got of it; the answer comes back as it was.
+/// Sends a body, and returns what the provider got; the answer is unchanged.
 async fn pass(up: &ScriptedProvider, proxy: &crate::support::RunningProxy, body: &Body) -> Vec<u8> {
     let stream = format!("{TEXT}{FINISH}{USAGE}{DONE}");
     if body.streams {

@@ -1,4 +1,4 @@
-//! Providers that refuse to be asked for the usage of a stream.
+//! Providers that refuse the request for a stream's usage.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ fn asks(seen: &ReceivedRequest) -> bool {
     String::from_utf8_lossy(&seen.body).contains("stream_options")
 }
 
-/// A provider that refuses with that status and body, and streams without usage otherwise.
+/// A provider that refuses it with this status and body, and streams without usage otherwise.
 async fn refusing(status: &'static str, body: &'static str) -> ScriptedProvider {
     ScriptedProvider::start_answering(move |seen| {
         if asks(seen) {
@@ -107,7 +107,7 @@ async fn an_error_that_persists_without_stream_options_is_not_remembered() {
         assert_eq!(header(&got, "attempts"), "2");
         assert_eq!(up.count_requests(), count);
     }
-    // Half an error is none.
+    // Half an error is not recognised.
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let half = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 100\r\n\r\n{\"stream_options".to_vec();

@@ -1,4 +1,4 @@
-//! Requests that the guard leaves alone: the provider gets their very bytes.
+//! Requests that the guard does not edit: the provider gets the same bytes.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn long(proxy: &RunningProxy) -> Talk {
     talk
 }
 
-/// That the body goes on as it is, with these actions told.
+/// Asserts that the body is sent unchanged, with these actions in the header.
 async fn untouched(up: &ScriptedProvider, talk: &Talk, actions: &str) {
     up.script_next([says("hi", Some(9_000))]);
     let answer = talk.ask().await;
@@ -27,7 +27,7 @@ async fn untouched(up: &ScriptedProvider, talk: &Talk, actions: &str) {
         talk.body()
     );
     assert_eq!(header(&answer, "actions"), actions);
-    // It is measured all the same.
+    // Usage is read nevertheless.
     assert_eq!(header(&answer, "health"), "critical");
     assert_eq!(talk.session(&answer).await["prompt_tokens"], 9_000);
 }
@@ -42,7 +42,7 @@ async fn guard_off_changes_nothing_and_a_dry_run_reports() {
     let actions = header(&guarded, "actions").to_owned();
     assert!(actions.starts_with("dropped="), "{actions}");
     assert!(up.last_request().body.len() < plain.body().len() / 2);
-    // Begun anew, so that no calibration of the first moves the plan of the second.
+    // A new session, so that no calibration of the first moves the plan of the second.
     let proxy = before(&up, 8_192).start().await;
     let dry = long(&proxy).with("x-plimsoll-guard", "dry-run");
     untouched(&up, &dry, &format!("dry-run, {actions}")).await;
@@ -50,7 +50,7 @@ async fn guard_off_changes_nothing_and_a_dry_run_reports() {
     untouched(&up, &off, "guard-off").await;
 }
 
-/// The guard forgets nothing while it is off, and what it does after is what it does with no state.
+/// The guard keeps its state while it is off, and plans afterwards as without state.
 #[tokio::test]
 async fn a_guard_switched_off_for_a_while_keeps_its_cuts() {
     let up = ScriptedProvider::start_answering(|_| vec![says("hi", None)]).await;
@@ -120,7 +120,7 @@ async fn invalid_conversations_are_forwarded_unchanged() {
         talk.messages.insert(at, message.clone());
         untouched(&up, &talk, "invalid-as-sent").await;
     }
-    // The provider's own words are the truth.
+    // The window in the provider's error holds.
     let mut talk = long(&proxy);
     talk.messages.insert(0, orphan);
     let error = r#"{"error":{"message":"messages with role 'tool' must be a response"}}"#;

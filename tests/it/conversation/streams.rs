@@ -1,4 +1,4 @@
-//! What a stream tells: at its head of the answer before, at its end of itself.
+//! Health of a stream: the previous answer's at its head, its own at its end.
 
 use http::HeaderMap;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ async fn the_head_of_a_stream_has_the_health_of_the_previous_answer() {
     }
 }
 
-/// The end of a stream, and its trailers.
+/// The last comment of a stream, and its trailers.
 async fn check(proxy: &RunningProxy, client: TestClient, up: &ScriptedProvider) {
     let talk = streaming(proxy, client)
         .with("te", "trailers")
@@ -146,7 +146,7 @@ async fn a_broken_stream_leaves_no_state() {
     let got = talk.ask().await;
     assert!(!got.whole && got.trailers.is_none());
     assert_eq!(talk.session(&got).await, Value::Null);
-    // Neither does an answer that is an error inside.
+    // An answer that is an error leaves none either.
     let error = "data: {\"error\":{\"message\":\"overloaded\"}}\n\n";
     up.script_next([
         stream_head(),
@@ -161,7 +161,7 @@ async fn a_broken_stream_leaves_no_state() {
     assert_eq!(talk.session(&got).await["generations"], 1);
 }
 
-/// A streamed answer, the message an SDK makes of it, and that it is found again.
+/// A streamed answer and the message an SDK makes of it; checks that the session is found.
 async fn found_again(deltas: &[Value], made: Value, results: &[Value]) {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
@@ -169,7 +169,7 @@ async fn found_again(deltas: &[Value], made: Value, results: &[Value]) {
     let mut other = streaming(&proxy, proxy.client());
     up.script_next(streams(deltas, Some(77)));
     let first = talk.ask().await;
-    // A second answer to the same request, so that only the answer itself tells them apart.
+    // A second answer to the same request, so that only the answer distinguishes them.
     up.script_next(streams(&[json!({"content": "something else"})], Some(5)));
     let second = other.ask().await;
     assert_ne!(header(&first, "session"), header(&second, "session"));
@@ -221,7 +221,7 @@ async fn calls_streamed_in_fragments_are_recognised() {
         piece(1, more("{}")),
     ];
     let call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}});
-    // The arguments as some SDKs write them anew, and no text as an empty one.
+    // Arguments as some SDKs rewrite them, and missing text as an empty string.
     let made = json!({"role": "assistant", "content": "", "tool_calls": [call("a1", "{\"x\": 1}"), call("a2", "{ }")]});
     let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "ok"});
     found_again(&deltas, made, &[result("a1"), result("a2")]).await;
@@ -237,7 +237,7 @@ async fn a_stream_answered_in_one_piece_is_judged_at_once() {
         health(&got.headers),
         "healthy response 1000 10000 0.100 0.226"
     );
-    // And the other way round: a stream that nobody asked for.
+    // The reverse: a stream for a request without `stream`.
     let mut talk = Talk::new(&proxy);
     talk.messages.push(user("z"));
     up.script_next(streams(&hello(), Some(9)));

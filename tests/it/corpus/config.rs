@@ -1,4 +1,4 @@
-//! Any settings file: settings, or a list of what is wrong.
+//! Any bytes as a settings file: either valid settings, or a list of problems.
 
 use std::{fs, path::PathBuf};
 
@@ -27,7 +27,7 @@ pub(super) fn check(data: &[u8]) {
     }
 }
 
-/// A file of this thread's own, gone at the end.
+/// A file for this thread only, removed at the end.
 struct File(PathBuf);
 
 impl File {

@@ -1,5 +1,5 @@
-//! Index, plan and edits of anything: what was JSON stays JSON, what was valid stays valid, and what no
-//! edit touches stays as it is.
+//! Index, plan and edits of any bytes: JSON stays JSON, what is valid stays valid, and bytes
+//! outside the edits stay as they are.
 
 use super::{split, talk::talk};
 use crate::support::{
@@ -19,8 +19,8 @@ use serde::de::IgnoredAny;
 
 const WINDOWS: [u32; 8] = [0, 64, 700, 1_024, 2_048, 4_096, 8_192, 200_000];
 
-/// The first three bytes choose window, profile and settings, the fourth what is ours; a fourth below 64
-/// takes the rest for a body, any other makes a conversation of it.
+/// The first three bytes choose window, profile and settings. The fourth chooses the injections:
+/// below 64 the rest is the body, otherwise the rest makes a conversation.
 pub(super) fn check(data: &[u8]) {
     let (head, rest) = split(data, 4);
     let made;
@@ -82,11 +82,11 @@ fn holds(before: &Conversation, policy: &Policy<'_>, ours: Injections) {
     assert!(is_json(&after), "no JSON any more: {}", shown());
     let sound = is_clean(&before.body, policy.profile);
     let mut broken = plans::broken_rules(&before.body, &after, policy.profile);
-    // What breaks a rule of order already may come to break another one at the same place.
+    // A conversation that already breaks a rule of order may break another one at the same place.
     broken.retain(|it| sound || !(5..=9).contains(&it.rule));
     assert_eq!(broken, [], "{}: {}", policy.profile.name, shown());
     let edited = chat::index_body(after.clone()).expect("a conversation, as it was one");
-    // What the provider gets has no annotations any more.
+    // The provider's request has no annotations.
     let after = without_annotations(&edited);
     let shown = || String::from_utf8_lossy(&after).into_owned();
     let edited = chat::index_body(after.clone()).expect("a conversation, as it was one");

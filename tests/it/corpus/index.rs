@@ -1,4 +1,4 @@
-//! The index of any body: spans that nest, JSON told from what is none, the body left as it is.
+//! The index of any body: spans nest, invalid JSON is refused, and the body is unchanged.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ fn without_mark(data: &[u8]) -> &[u8] {
     data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data)
 }
 
-/// Whether serde_json takes it, or follows it no further.
+/// Whether serde_json accepts it, or stops at its nesting limit.
 fn deep_or_json(data: &[u8]) -> bool {
     match serde_json::from_slice::<IgnoredAny>(without_mark(data)) {
         Ok(_) => true,
@@ -62,7 +62,7 @@ fn text_within(found: &Conversation, text: Option<JsonString>, outer: Span) {
     let _ = found.decode_text(text);
 }
 
-/// One after the other, none in another.
+/// The spans follow each other, and none overlaps another.
 fn in_order(spans: impl Iterator<Item = Span>, outer: Span) {
     let mut end = outer.start;
     for span in spans {
@@ -108,7 +108,7 @@ fn message_nests(found: &Conversation, message: &Item) {
     }
 }
 
-/// Where it is JSON to serde_json as well, members and messages lie where that finds them.
+/// Where serde_json reads it too, members and messages are at the places that serde_json finds.
 fn as_serde_finds(found: &Conversation) {
     type Members<'a> = BTreeMap<String, &'a RawValue>;
     let Ok(text) = std::str::from_utf8(without_mark(&found.body)) else {

@@ -1,7 +1,7 @@
-//! Any bytes at all: what must hold of each reader of bytes from outside, one file each.
+//! Checks of every reader of outside bytes, one file each, for any bytes.
 //!
-//! The fuzz targets of `fuzz/` give these functions whatever they come upon, and the test at the foot
-//! gives them every file that fuzzing left in `fuzz/corpus`. A check that fails panics.
+//! The fuzz targets of `fuzz/` call these functions with generated inputs; the test below calls
+//! them with every file of `fuzz/corpus`. A check that fails panics.
 
 mod config;
 mod edit;
@@ -26,7 +26,7 @@ pub(crate) const TARGETS: &[(&str, Check)] = &[
     ("config", config::check),
 ];
 
-/// The first bytes of an input decide how the rest is used; what is not there is 0.
+/// The first bytes of an input, which decide how the rest is used; a missing byte is 0.
 fn split(data: &[u8], first: usize) -> (Vec<u8>, &[u8]) {
     let (head, rest) = data.split_at(first.min(data.len()));
     let mut head = head.to_vec();
@@ -34,7 +34,7 @@ fn split(data: &[u8], first: usize) -> (Vec<u8>, &[u8]) {
     (head, rest)
 }
 
-/// The same bytes in pieces, of lengths that follow from `seed`.
+/// The same bytes in pieces whose lengths follow from `seed`.
 fn pieces(bytes: &[u8], seed: u8) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     let (mut rest, mut step) = (bytes, usize::from(seed));

@@ -1,4 +1,4 @@
-//! What an error says, whatever its status and body.
+//! What an error response is read as, for any status and body.
 
 use super::split;
 use http::StatusCode;
@@ -31,7 +31,7 @@ pub(super) fn check(data: &[u8]) {
     }
 }
 
-/// Numbers that agree with each other, and an error that every client can read.
+/// The numbers agree with each other, and every client can parse the error.
 fn told(verdict: OverflowVerdict) {
     let OverflowVerdict::Overflow(found) = verdict else {
         return;

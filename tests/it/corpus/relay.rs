@@ -1,5 +1,5 @@
-//! A stream through the relay: what reaches the client depends on no cut, and is what came but for
-//! what is ours.
+//! A stream through the relay: the client gets the same bytes however the input is cut, and the
+//! provider's bytes but for the proxy's own.
 
 use std::{cell::RefCell, convert::Infallible, sync::mpsc};
 
@@ -21,7 +21,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::pieces;
 
 thread_local! {
-    /// Time stands still in it but where everything waits.
+    /// A runtime with a paused clock, which advances only while every task waits.
     static RUNTIME: RefCell<Runtime> = RefCell::new(
         Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
     );
@@ -30,7 +30,7 @@ thread_local! {
 const TOOLS: &[&str] = &["add_reminder", "clear_mind"];
 const NEXT: &[u8] = b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"z\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// What came out of the relay, and what it heard.
+/// What the relay sent, and what it read.
 #[derive(Debug, PartialEq)]
 struct Came {
     bytes: Vec<u8>,
@@ -49,7 +49,7 @@ pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
     let mut whole = run(&[stream]);
     let mut cut = run(&pieces(stream, cut));
     for came in [&mut whole, &mut cut] {
-        // What a provider says behind its last word is heard only where it came at the same time.
+        // Bytes behind the final event are read only where they arrive together with it.
         if came.heard.take_if(|heard| heard.done).is_some() {
             came.spoken.clear();
         }
@@ -134,7 +134,7 @@ enum Told {
     Ended(Box<ResponseSummary>),
 }
 
-/// Goes on once.
+/// Continues once.
 struct Turns {
     tell: mpsc::Sender<Told>,
     left: usize,

@@ -1,5 +1,5 @@
-//! The scanner against a reading byte by byte, and the sizes and digests of texts against themselves
-//! in other words.
+//! The scanner compared with a byte-by-byte reading; sizes and digests of texts compared over other
+//! spellings of the same text.
 
 use super::split;
 use plimsoll::json::{
@@ -8,7 +8,7 @@ use plimsoll::json::{
 };
 use serde::de::IgnoredAny;
 
-/// The first byte says how far the text stands from the beginning of a block, the second how a text is cut.
+/// The first byte is the offset of the text in its block, the second says how a text is cut.
 pub(super) fn check(data: &[u8]) {
     let (head, rest) = split(data, 2);
     let before = usize::from(head[0] % 65);
@@ -19,7 +19,7 @@ pub(super) fn check(data: &[u8]) {
     members(&text, before);
 }
 
-/// What a string is, read as one would.
+/// A string, read byte by byte.
 fn plainly(text: &[u8], start: usize) -> Option<JsonString> {
     let (mut at, mut escapes) = (start, 0);
     let (mut ascii, mut unicode, mut slashes) = (true, false, false);
@@ -59,7 +59,7 @@ fn string(body: &[u8], at: usize, cut: u8) {
     let described = measure_and_digest(body, text);
     let quoted = std::str::from_utf8(&body[text.quoted_span().range()]).unwrap_or("");
     if serde_json::from_str::<IgnoredAny>(quoted).is_err() {
-        // No JSON: nothing is promised of it but to come back.
+        // Invalid JSON: the scanner need only return.
         let _ = (measure_text(raw), digest_text(raw));
         return;
     }
@@ -87,7 +87,7 @@ fn in_pieces(raw: &[u8], ends: &[usize], every: usize) {
     assert_eq!(digester.finish(), digest_text(raw));
 }
 
-/// The end and the kind of the value at a place, read as one would.
+/// End and kind of the value at a place, read byte by byte.
 fn plain_value(text: &[u8], at: usize) -> Result<(Span, JsonKind), ()> {
     let white = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
     let start = at + text[at..].iter().take_while(|byte| white(byte)).count();
@@ -115,7 +115,7 @@ fn plain_value(text: &[u8], at: usize) -> Result<(Span, JsonKind), ()> {
     Ok((Span::new(start, end), kind))
 }
 
-/// Behind the bracket that closes the one at `at`.
+/// The place after the bracket that closes the one at `at`.
 fn closing(text: &[u8], mut at: usize) -> Result<usize, ()> {
     let mut open = Vec::new();
     loop {
@@ -142,7 +142,7 @@ fn value(text: &[u8], at: usize) {
     }
 }
 
-/// Walked member by member, an object ends where it ends in one step, and its members lie in it.
+/// An object walked member by member ends where one step over it ends, and contains its members.
 fn members(text: &[u8], at: usize) {
     let mut last = at as u32;
     let walked = JsonScanner::new(text, at).walk_object(|scan, key| {

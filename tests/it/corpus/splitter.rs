@@ -1,11 +1,11 @@
-//! Event streams: the same events at every cut, and the same bytes out of the relay.
+//! Event streams: every cut gives the same events, and the relay sends the same bytes.
 
 use bytes::Bytes;
 use plimsoll::wire::sse::{SseMessage, SseSplitter};
 
 use super::{pieces, relay, split};
 
-/// Bytes of one event that are held; small, so that the bound is met.
+/// Bytes of one event that are buffered; small, so that inputs reach the limit.
 const LIMIT: usize = 64;
 
 /// The first byte says how the stream is cut, the second how it is relayed.
@@ -17,7 +17,7 @@ pub(super) fn check(data: &[u8]) {
         assert_eq!(cut, whole, "the cut {seed} changes what is read");
     }
     as_written(stream, &whole);
-    // With a bound no event is longer, and what is there are events of the stream.
+    // With a limit no event is longer, and every event is one of the stream.
     for message in read(&pieces(stream, head[0]), LIMIT) {
         assert!(message.data.len() <= LIMIT + LIMIT, "{message:?}");
     }
@@ -46,7 +46,7 @@ fn read(pieces: &[&[u8]], limit: usize) -> Vec<SseMessage> {
     messages
 }
 
-/// The events of a stream, as its standard says it is to be read.
+/// The events of a stream, read by the rules of the SSE standard.
 fn as_written(stream: &[u8], read: &[SseMessage]) {
     let stream = stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream);
     let mut lines = Vec::new();
@@ -61,7 +61,7 @@ fn as_written(stream: &[u8], read: &[SseMessage]) {
             line.push(byte);
         }
     }
-    // The rest, and the blank line that servers leave out.
+    // The rest, with the blank line that servers leave out.
     lines.extend([line, Vec::new()]);
     let (mut expected, mut name, mut data) = (Vec::new(), Vec::new(), None::<Vec<u8>>);
     for line in lines {

@@ -1,8 +1,8 @@
-//! A conversation out of any bytes, so that fuzzing changes what is said and not whether it is JSON.
+//! A conversation made of any bytes, so that fuzzing changes its texts and not whether it is JSON.
 
 use std::fmt::Write as _;
 
-/// Words to talk in: plain, escaped, long in bytes, and what the guard itself writes.
+/// Words for texts: plain, escaped, of many bytes, and those that the guard writes.
 const WORDS: [&str; 12] = [
     "word ",
     "line\\n",
@@ -18,7 +18,7 @@ const WORDS: [&str; 12] = [
     "\\/",
 ];
 
-/// Reads the bytes one after the other, and zeros behind the last.
+/// Reads the bytes in order, then zeros.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl Bytes<'_> {
@@ -31,7 +31,7 @@ impl Bytes<'_> {
     }
 }
 
-/// A request of some 40 messages; most of them are conversations that no provider refuses.
+/// A request of about 40 messages; most of them are valid for every provider.
 pub(super) fn talk(data: &[u8]) -> Vec<u8> {
     let mut bytes = Bytes(data);
     let fields = bytes.next();
@@ -113,7 +113,7 @@ fn content(bytes: &mut Bytes<'_>) -> String {
     }
 }
 
-/// From a word to some hundred of them.
+/// One word up to some hundred.
 fn text(bytes: &mut Bytes<'_>) -> String {
     let (word, many) = (bytes.next(), bytes.next());
     let count = match many {

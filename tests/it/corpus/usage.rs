@@ -1,4 +1,4 @@
-//! Usage in anything that calls itself an answer: a number that is reported stands there.
+//! Usage in any bytes that are read as an answer: every reported number is in the answer.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -11,7 +11,7 @@ use plimsoll::{
 use serde_json::Value;
 
 pub(super) fn check(data: &[u8]) {
-    // Spans are found in what is no JSON too: it goes on as it came.
+    // Spans are found in invalid JSON too, which is relayed unchanged.
     if let Ok(json) = serde_json::from_slice(data)
         && let Some(usage) = read(data)
     {
@@ -30,7 +30,7 @@ pub(super) fn check(data: &[u8]) {
     let _ = answer::read_answer(data);
 }
 
-/// The data as a `usage`.
+/// The input as the value of `usage`.
 fn read(data: &[u8]) -> Option<Usage> {
     let answer = answer::read_answer(&[b"{\"usage\":", data, b"}"].concat()).ok()?;
     answer.events.iter().find_map(|event| match event {
@@ -39,7 +39,7 @@ fn read(data: &[u8]) -> Option<Usage> {
     })
 }
 
-/// Each number is one of some usage, as serde_json reads it.
+/// Each number is one of the `usage` objects that serde_json finds.
 fn stands(usage: Usage, json: &Value) {
     let numbers = [
         Some(usage.prompt_tokens),
@@ -63,7 +63,7 @@ fn holds(json: &Value, wanted: f64) -> bool {
     }
 }
 
-/// A whole answer goes on as it came, and its summary agrees with it.
+/// A buffered answer is relayed unchanged, and what is read of it is in it.
 fn whole(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
     let read = relay::buffer_answer(Response::new(wire::whole_body(body)), "up", |_| true);
@@ -88,8 +88,8 @@ fn whole(data: &[u8]) {
     }
 }
 
-/// What a reading of some members passes over and a tree does not: numbers out of range, texts that are
-/// no UTF-8 or have half a surrogate pair, nesting.
+/// Input that the reader of some members accepts and a full parser refuses: numbers out of range,
+/// invalid UTF-8, half a surrogate pair, deep nesting.
 fn lax(error: &serde_json::Error) -> bool {
     let said = error.to_string();
     [
@@ -103,7 +103,7 @@ fn lax(error: &serde_json::Error) -> bool {
     .any(|it| said.contains(it))
 }
 
-/// What was left out is added to two numbers, and nothing else changes.
+/// The omitted tokens are added to two numbers, and nothing else changes.
 fn received(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
     let mut headers = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! What opens a breaker and what closes it, what is asked again and what is not.
+//! What opens and closes a breaker, and what is retried.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{
     send_bytes, within_time,
 };
 
-/// Two providers with nobody's key; one failure opens a breaker.
+/// Two providers without keys; one failure opens a breaker.
 fn pair(up: &ScriptedProvider, other: &ScriptedProvider, fallback: &[&str]) -> ProxyBuilder {
     let proxy = up.proxy().provider("other", other);
     proxy
@@ -40,7 +40,7 @@ async fn errors_caused_by_the_client_open_no_breaker_and_try_no_fallback() {
         let theirs = r#"{"error":{"message":"no such thing","code":"theirs"}}"#;
         vec![answer(status, "", theirs)]
     });
-    // A window that nothing can be fitted to, and nobody has a larger one.
+    // A window too small for any cut, and no candidate has a larger one.
     let steps: Vec<_> = steps.into_iter().chain([refuse_as_openai(5, 9)]).collect();
     for (count, steps) in steps.into_iter().enumerate() {
         up.script_next(steps);
@@ -73,7 +73,7 @@ async fn a_provider_with_an_open_breaker_is_passed_over() {
     assert_eq!(got.headers["x-plimsoll-attempts"], "1");
     assert_eq!(up.count_requests(), 1);
     within_time(async { while breaker(&client, "up").await != "half_open" {} }).await;
-    // The probe fails, and the client does not notice.
+    // The probe fails unnoticed by the client.
     up.script_next([ProviderStep::Close]);
     assert_eq!(client.chat(ask(false)).await.status, 200);
     assert_eq!(breaker(&client, "up").await, "open");
@@ -96,7 +96,7 @@ async fn the_only_candidate_is_asked_despite_an_open_breaker() {
     up.script_next([answer("200 OK", "", COMPLETION)]);
     assert_eq!(client.chat(ask(false)).await.status, 200);
     assert_eq!(other.count_requests(), 0);
-    // Where all are open, the first is asked, and then the others.
+    // Where all are open, they are asked in order.
     let proxy = pair(&up, &other, &["other/b"]).start().await;
     let client = proxy.client();
     for _ in 0..2 {
@@ -121,7 +121,7 @@ async fn an_opened_breaker_ends_retries_where_a_fallback_exists() {
         1,
         "it is not asked again once it is open"
     );
-    // Nobody else: all retries are made.
+    // Without a fallback all retries are made.
     let proxy = pair(&up, &other, &[]).set(retries).start().await;
     proxy.client().chat(ask(false)).await;
     assert_eq!(up.count_requests(), 4);
@@ -177,7 +177,7 @@ async fn a_client_that_leaves_ends_the_wait_for_a_retry() {
     assert_eq!(up.count_requests(), 1);
 }
 
-/// The limit of one client's account says nothing of another's.
+/// The limit of one client's account does not affect another's.
 #[tokio::test]
 async fn a_rate_limit_of_one_clients_account_spares_other_clients() {
     let (up, other) = ready().await;
@@ -215,7 +215,7 @@ async fn a_rate_limit_of_the_proxys_account_pauses_the_provider_for_all() {
     assert_eq!(breaker(&client, "up").await, "closed");
 }
 
-/// Where answers are looked into before they go on, one that began is still nobody else's.
+/// Where the head of an answer is inspected, an answer that began is still not retried elsewhere.
 #[tokio::test]
 async fn an_answer_that_began_is_never_retried_elsewhere() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
@@ -237,7 +237,7 @@ async fn an_answer_that_began_is_never_retried_elsewhere() {
         got.is_error(502, "provider_bad_answer");
         assert_eq!((up.count_requests(), other.count_requests()), (1, 0));
     }
-    // A failure is one, told to its end or not.
+    // A failure counts whether or not its body is read to the end.
     let (up, other) = ready().await;
     let proxy = pair(&up, &other, &["other/b"]).start().await;
     up.script_next([

@@ -1,4 +1,4 @@
-//! Who stands in for whom, and with what: each place gets a request of its own.
+//! Which candidate is asked, and the request that each gets.
 
 use plimsoll::{
     config::{Auth, Config, Deployment, ModelConfig, secret::Secret},
@@ -12,7 +12,7 @@ use crate::support::{
     answer,
 };
 
-/// A conversation of about 60,000 tokens that every template takes.
+/// A conversation of about 60,000 tokens that is valid for every template.
 fn long(model: &str, streams: bool) -> String {
     let words = "some words to fill the window ".repeat(500);
     let mut messages = vec![json!({"role": "user", "content": "Tell me all."})];
@@ -68,7 +68,7 @@ async fn a_fallback_gets_a_request_that_fits_its_window_and_profile() {
         assert_eq!(got.headers["x-plimsoll-context-limit"], "8192");
         let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
         assert!(actions.contains("dropped="), "{actions}");
-        // The first had it whole, the second once and at its first try.
+        // The first got it whole, the second got a fitted one at its first attempt.
         let first: Value = serde_json::from_slice(&up.last_request().body).unwrap();
         let sent: Value = serde_json::from_str(&asked).unwrap();
         assert_eq!(first["messages"], sent["messages"]);
@@ -108,7 +108,7 @@ async fn an_overflow_that_cannot_be_fitted_goes_to_a_larger_window_only() {
     }
 }
 
-/// `m`, and a larger model beside it.
+/// `m` and a larger model.
 fn with_larger(config: &mut Config) {
     model(config, "m", 8_192, |m| m.larger = Some("other/big".into()));
     model(config, "other/big", 128_000, |_| {});
@@ -128,7 +128,7 @@ async fn a_larger_model_answers_instead_of_a_cut() {
     let body: Value = serde_json::from_slice(&other.last_request().body).unwrap();
     assert_eq!(body["model"], "big");
     assert_eq!(body["messages"], sent["messages"]);
-    // What fits stays.
+    // A request that fits stays at its model.
     let got = proxy.client().chat(super::ask(false)).await;
     assert_eq!(who(&got), "up");
 }
@@ -141,7 +141,7 @@ async fn if_the_larger_model_fails_the_conversation_is_cut() {
     let other = ScriptedProvider::start_answering(|_| vec![answer("503 No", "", "")]).await;
     let proxy = pair(&small.provider, &other).set(with_larger);
     let proxy = proxy.start().await;
-    // The second finds the breaker of the larger one open.
+    // The second request finds the breaker of the larger model open.
     for attempts in ["2", "1"] {
         let got = proxy.client().chat(long("m", false)).await;
         assert_eq!(got.status, 200, "{}", got.text());
@@ -193,7 +193,7 @@ async fn a_clients_credentials_reach_one_base_url_only() {
     assert!(seen.header("authorization").unwrap().ends_with(ours));
 }
 
-/// The next request of a session; gives who answered.
+/// Sends the next request of a session; returns the provider that answered.
 async fn step(client: &TestClient, messages: &mut Vec<Value>) -> String {
     messages.push(json!({"role": "user", "content": "and now?"}));
     let body = json!({"model": "pool", "messages": messages});
@@ -225,7 +225,7 @@ async fn a_session_stays_with_one_of_several_deployments() {
             assert_eq!(step(&client, &mut messages).await, first);
         }
     }
-    // Both in 24 fair tosses, but for one run in eight million.
+    // Both are chosen within 24 fair tosses, except in one run of eight million.
     assert!(up.count_requests() > 0 && other.count_requests() > 0);
     assert_eq!(up.count_requests() + other.count_requests(), 96);
 }

@@ -1,4 +1,5 @@
-//! Answers of a provider that means harm: the client gets an answer or an error, and the proxy goes on.
+//! Answers of a hostile provider: the client gets an answer or an error, and the proxy keeps
+//! working.
 
 use std::io::Write as _;
 
@@ -59,7 +60,7 @@ async fn endless_and_malformed_answer_heads_are_a_502() {
     goes_on(&up, &proxy).await;
 }
 
-/// Early answers are passed over, a flood of them within the time for the first byte.
+/// Informational answers are skipped; a flood of them ends with the first-byte timeout.
 #[tokio::test]
 async fn a_flood_of_informational_answers_is_ended() {
     let (up, proxy) = pair().await;
@@ -85,7 +86,7 @@ async fn a_flood_of_informational_answers_is_ended() {
     goes_on(&up, &proxy).await;
 }
 
-/// Ids and texts of an error are the provider's own, and stay where they belong.
+/// Ids and texts of an error stay in its body.
 #[tokio::test]
 async fn error_texts_of_a_provider_become_no_header() {
     let (up, proxy) = pair().await;
@@ -110,7 +111,7 @@ async fn error_texts_of_a_provider_become_no_header() {
     goes_on(&up, &proxy).await;
 }
 
-/// One line without an end is passed on and never gathered.
+/// A line without an end is relayed and never buffered whole.
 #[tokio::test]
 async fn an_event_of_any_length_is_relayed() {
     const LINE: usize = 24 << 20;
@@ -131,7 +132,7 @@ async fn an_event_of_any_length_is_relayed() {
     goes_on(&up, &proxy).await;
 }
 
-/// An answer that unpacks to a multiple of itself goes on packed, and nothing is known of it.
+/// A decompression bomb is relayed compressed, with unknown usage.
 #[tokio::test]
 async fn a_compressed_bomb_is_relayed_unchanged() {
     let (up, proxy) = pair().await;

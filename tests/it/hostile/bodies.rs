@@ -1,8 +1,8 @@
-//! Bodies: JSON that is meant to cost, or to be read otherwise by us than by the provider.
+//! Hostile bodies: JSON that is expensive to read, or that proxy and provider may read differently.
 
 use super::{ASK, pair};
 
-/// What we cannot follow, or what only looks odd, reaches the provider as it came.
+/// A body that is not understood, or only looks odd, is forwarded unchanged.
 #[tokio::test]
 async fn odd_json_is_forwarded_unchanged() {
     let (up, proxy) = pair().await;
@@ -68,7 +68,7 @@ async fn odd_json_is_forwarded_unchanged() {
     }
 }
 
-/// What is no JSON is told so, with the place.
+/// Invalid JSON is refused with the position of the fault.
 #[tokio::test]
 async fn invalid_json_is_refused() {
     let (up, proxy) = pair().await;

@@ -1,9 +1,9 @@
-//! Where one request ends and the next begins: whatever could be read in two ways is refused, or read in
-//! the one way that leaves nothing over.
+//! Where a request ends: ambiguous framing is refused, or read in the one way that leaves no second
+//! request.
 
 use super::{ASK, chat, chunked, pair, raw, statuses};
 
-/// What a smuggler wants the provider to see as a request of its own.
+/// The request that an attacker wants the provider to see.
 const SMUGGLED: &str = "POST /v1/files HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n";
 
 /// Refused by its head alone.
@@ -49,7 +49,7 @@ async fn ambiguous_framing_reaches_no_provider() {
     assert_eq!(up.count_requests(), 0);
 }
 
-/// Two lengths that agree, and codings in another spelling, are one request.
+/// Two equal lengths, and transfer codings in another spelling, are one request.
 #[tokio::test]
 async fn unambiguous_framing_is_one_request() {
     let (up, proxy) = pair().await;
@@ -79,8 +79,9 @@ async fn unambiguous_framing_is_one_request() {
     assert_eq!(up.count_requests(), cases.len());
 }
 
-/// A length beside a coding is how requests are smuggled past a server that reads the other one: the coding
-/// counts, the length goes no further, and what follows on the connection is not read at all.
+/// SECURITY: a length beside a transfer coding smuggles a request past a server that reads the
+/// other one. The coding counts, the length is not forwarded, and the rest of the connection is not
+/// read.
 #[tokio::test]
 async fn a_content_length_beside_an_encoding_smuggles_no_request() {
     let (up, proxy) = pair().await;
@@ -136,7 +137,7 @@ async fn damaged_chunks_are_refused() {
     assert_eq!(up.count_requests(), 0);
 }
 
-/// Two requests in one packet are two answers, in their order.
+/// Two requests in one packet get two answers, in order.
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let (up, proxy) = pair().await;

@@ -1,4 +1,4 @@
-//! Heads of requests: too slow, too large, too old, too clever.
+//! Request heads that are slow, large, old or malformed.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use tokio::{
 use super::{ASK, chat, pair, raw, statuses};
 use crate::support::{full_body, within_time};
 
-/// A byte now and then keeps no connection, and holds up nobody else.
+/// A dripping head keeps no connection open, and delays no other.
 #[tokio::test]
 async fn a_slow_head_is_cut_off_and_others_are_served() {
     let (up, proxy) = pair().await;
@@ -91,7 +91,7 @@ async fn heads_beyond_a_bound_are_refused() {
     assert_eq!(proxy.client().get("/healthz").await.status, 200);
 }
 
-/// No HTTP, or none that we speak: an answer without a body, and the end of the connection.
+/// No HTTP, or an unsupported version: an answer without a body, and the connection closes.
 #[tokio::test]
 async fn an_invalid_request_ends_the_connection() {
     let (up, proxy) = pair().await;
@@ -121,7 +121,7 @@ async fn an_invalid_request_ends_the_connection() {
     assert_eq!(up.count_requests(), 0);
 }
 
-/// Requests that are HTTP and ask for what is not here.
+/// Valid requests for things that do not exist.
 #[tokio::test]
 async fn odd_targets_are_answered_by_the_proxy() {
     let (up, proxy) = pair().await;
@@ -147,7 +147,7 @@ async fn odd_targets_are_answered_by_the_proxy() {
     assert_eq!(up.count_requests(), 0);
 }
 
-/// Who asks to leave HTTP for anything but a websocket is answered in HTTP.
+/// An upgrade to anything but a websocket is answered in HTTP.
 #[tokio::test]
 async fn an_unknown_upgrade_is_answered_in_http() {
     let (up, proxy) = pair().await;
@@ -173,7 +173,7 @@ async fn an_unknown_upgrade_is_answered_in_http() {
     }
 }
 
-/// What a client calls itself, its session or its model never becomes a line of a head.
+/// SECURITY: client, session and model names never become a header line.
 #[tokio::test]
 async fn client_ids_inject_no_header() {
     let (up, proxy) = pair().await;
@@ -225,7 +225,7 @@ async fn client_ids_inject_no_header() {
     }
 }
 
-/// A body that stops half way is no request, and its connection is not used again.
+/// An incomplete body is not forwarded, and its connection is not used again.
 #[tokio::test]
 async fn an_incomplete_body_reaches_no_provider() {
     let (up, proxy) = pair().await;
@@ -244,7 +244,7 @@ async fn an_incomplete_body_reaches_no_provider() {
         let found = statuses(&text);
         assert!(matches!(found[..], [408 | 413 | 431]), "{lines}: {text}");
     }
-    // The client leaves in the middle.
+    // The client disconnects in the middle.
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     let half = chat(&format!("content-length: {}\r\n", ASK.len() + 10), ASK);
     stream.write_all(half.as_bytes()).await.unwrap();

@@ -1,8 +1,8 @@
-//! Errors as providers word them, with numbers of our own, and what sounds like them.
+//! Error wordings of providers with made-up numbers, and errors that resemble them.
 
 use serde_json::{Value, json};
 
-/// A body, and the numbers in it: window, limit of the prompt, prompt, prompt and answer, excess.
+/// A body and its numbers: window, prompt limit, prompt, prompt and answer, excess.
 pub(super) type Row = (u16, Value, [u32; 5]);
 
 /// An error of the usual shape.
@@ -15,13 +15,13 @@ fn flat(message: &str) -> Value {
     json!({ "object": "error", "message": message, "type": "BadRequestError", "param": null, "code": 400 })
 }
 
-/// Overflows in the wording of each provider. A text stands for a body that is no JSON; a zero for
-/// a number that is not named.
+/// Overflows in the wording of each provider. A string is a body that is not JSON; a zero is a
+/// number that is not in it.
 pub(super) fn overflows() -> Vec<Row> {
     let text = |text: &str| Value::String(text.to_owned());
     let classic = "This model's maximum context length is 16000 tokens.";
     vec![
-        // OpenAI and those that took over its words.
+        // OpenAI and those with its wording.
         (
             400,
             says(&format!(
@@ -315,7 +315,7 @@ pub(super) fn overflows() -> Vec<Row> {
     ]
 }
 
-/// What is about something else.
+/// Errors with another cause.
 pub(super) fn near_misses() -> Vec<(u16, Value)> {
     vec![
         (

@@ -1,12 +1,12 @@
-//! A model that makes the worst of the tools: bounded, told what is wrong, and no concern of the
-//! client's.
+//! A model that misuses the tools: it is limited, gets an error text, and the client is not
+//! affected.
 
 use serde_json::{Value, json};
 
 use super::{Shape, WINDOW, before, deep, obliging, pair, prompted, work};
 use crate::support::{Agent, ModelCall, ModelReply, ModelRequest, ModelSetup};
 
-/// Requests that one request of a client may take, whatever the model does.
+/// Upstream requests for one client request, whatever the model does.
 const MOST: usize = 24;
 
 fn own(heard: &ModelRequest<'_>, name: &str, arguments: &str) -> ModelReply {
@@ -33,13 +33,13 @@ async fn a_model_that_adds_reminders_for_ever_is_stopped() {
             assert!(now - before <= MOST, "{} requests", now - before);
             before = now;
         }
-        // A session that is over its bound still ends in something that the client can go on with.
+        // A session beyond its limit still ends in an answer that the client can use.
         assert!(agent.messages.len() > 6);
         up.assert_no_faults();
     }
 }
 
-/// A mind that makes this call at the first notice, and works ever after.
+/// A reply rule that makes this call at the first notice, and then works.
 async fn check(name: &'static str, arguments: String, tells: &[&str]) {
     for stream in [false, true] {
         let arguments = arguments.clone();
@@ -183,7 +183,7 @@ async fn the_number_of_reminders_is_limited() {
     let mut agent: Agent = deep(&proxy);
     agent.result = |nth| super::words(300, nth);
     let generations = agent.steps(30).await;
-    // So long notes bring cuts before any countdown; whatever comes, they stay within their bound.
+    // Notes this long cause cuts before any countdown; their number stays within the limit.
     let most = generations
         .iter()
         .filter_map(|it| it.number("reminders"))

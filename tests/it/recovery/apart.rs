@@ -1,4 +1,4 @@
-//! What one conversation did is nobody else's, and a branch has what its prefix had.
+//! Sessions are separate, and a branch has the injections of its prefix.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ async fn tenants_with_the_same_conversation_share_nothing() {
     prompted(&mut a).await;
     let generation = a.step().await;
     assert_eq!(generation.number("reminders"), Some(1));
-    // The very same words, from another.
+    // The same messages from another client.
     let mut b = a
         .branch(&proxy, &a.messages)
         .with("authorization", "Bearer sk-secret-b");
@@ -27,7 +27,7 @@ async fn tenants_with_the_same_conversation_share_nothing() {
     );
     assert_eq!(theirs.number("reminders").unwrap_or(0), 0);
     assert_ne!(theirs.header("session"), generation.header("session"));
-    // Nor with the session's name.
+    // Nor with the session's id.
     let id = generation.header("session").unwrap().to_owned();
     let mut hinted = a
         .branch(&proxy, &a.messages)
@@ -43,7 +43,7 @@ async fn tenants_with_the_same_conversation_share_nothing() {
     up.assert_no_faults();
 }
 
-/// All messages of the first request that a step takes.
+/// All messages of the first upstream request of a step.
 async fn sent(agent: &mut Agent, up: &crate::support::model::RunningModel) -> Vec<Value> {
     let before = up.count();
     agent.step().await;
@@ -65,11 +65,11 @@ async fn a_branch_has_the_reminders_of_its_prefix() {
     let warned = agent.messages.clone();
     agent.steps(3).await;
 
-    // Before the prompt: it is due there as it was.
+    // Before the prompt: it is due there as before.
     let mut early = agent.branch(&proxy, &calm).says("Otherwise.");
     let messages = sent(&mut early, &up).await;
     assert_eq!(prompts(&serde_json::json!({ "messages": messages })), 1);
-    // After it: it stands where it stood, and none is due.
+    // After the prompt: it is at its old place, and none is due.
     let before = up.count();
     let mut late = agent.branch(&proxy, &warned);
     late.messages
@@ -79,7 +79,7 @@ async fn a_branch_has_the_reminders_of_its_prefix() {
     assert_eq!(generation.number("reminders"), Some(1));
     let messages = up.bodies().await.swap_remove(before);
     assert_eq!(prompts(&messages), 1);
-    // A conversation that only begins alike has nothing of it.
+    // A conversation with the same beginning only has none of it.
     let mut other = agent
         .branch(&proxy, &calm[..2])
         .says("Something else entirely.");

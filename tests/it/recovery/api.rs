@@ -1,4 +1,4 @@
-//! What the session API shows and does.
+//! Recovery in the session API.
 
 use http::Method;
 use serde_json::Value;
@@ -38,7 +38,7 @@ async fn a_clear_by_the_api_begins_a_course_at_the_next_request() {
         let mut agent = deep(&proxy).set("stream", stream);
         agent.result = |nth| words(40, nth);
         agent.steps(4).await;
-        // In the middle of a tool loop: a result stands last.
+        // In the middle of a tool loop: a result is the last message.
         let generation = agent.step().await;
         assert_eq!(agent.messages.last().unwrap()["role"], "tool");
         clear(&agent, &generation).await;
@@ -52,7 +52,7 @@ async fn a_clear_by_the_api_begins_a_course_at_the_next_request() {
         );
         let last = sent["messages"].as_array().unwrap().last().unwrap();
         assert_eq!(last["role"], "tool");
-        // Once is once.
+        // The clear happens once.
         let next = agent.step().await;
         assert_eq!((next.action("course"), next.course()), (None, 2));
         up.assert_no_faults();

@@ -1,4 +1,4 @@
-//! What a request says about tools, and what becomes of it when ours stand beside them.
+//! Tool options of a request, and their effect on injected tools.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn with_ours(bodies: &[Value]) -> bool {
     bodies.iter().any(ours)
 }
 
-/// A few generations of an agent with these fields, and all that went upstream.
+/// A few generations of an agent with these fields, and all upstream requests.
 async fn played(
     stream: bool,
     fields: &[(&str, Value)],
@@ -162,7 +162,7 @@ async fn injected_tools_are_functions_beside_legacy_functions() {
 async fn a_client_tool_of_the_same_name_is_kept() {
     for name in PROXY_TOOLS {
         for stream in [false, true] {
-            // The model calls the client's tool of that name all the time.
+            // The model calls the client's tool of that name every time.
             let model = ModelSetup::new(WINDOW);
             let up = model
                 .start(move |heard| {
@@ -204,7 +204,7 @@ async fn nothing_is_injected_into_auxiliary_requests() {
 
 #[tokio::test]
 async fn an_unprompted_reminder_call_is_executed() {
-    // The tools stay, so the model may think of them by itself.
+    // The tools stay, so the model may call them without a prompt.
     let (proxy, up) = pair(|heard| match heard.nth {
         4 if heard.offers_tool("add_reminder") => ModelReply::calls([ModelCall::new(
             "own",

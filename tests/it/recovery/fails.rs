@@ -1,4 +1,4 @@
-//! Where something fails, the client gets what it would have got without us.
+//! Where recovery fails, the client gets what it would have got without the proxy.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ async fn a_provider_that_refuses_the_injected_tools_is_asked_without_them() {
         for generation in agent.steps(6).await {
             assert_eq!(generation.called(), ["read_file"]);
         }
-        // It is not asked for the same thing every time.
+        // Tools that were refused are not sent again every time.
         let refused = up.bodies().await;
         let refused = refused.iter().filter(|body| {
             let tools = body["tools"].as_array().unwrap();
@@ -35,7 +35,7 @@ async fn a_provider_that_refuses_the_injected_tools_is_asked_without_them() {
 #[tokio::test]
 async fn a_request_too_long_with_the_injected_text_is_sent_without_it() {
     for stream in [false, true] {
-        // The window turns out to be smaller than anyone said, for once.
+        // The window is smaller than configured, once.
         let (proxy, up) = pair(
             |heard| match heard.offers_tool("add_reminder") && heard.nth < 3 {
                 true => ModelReply::Fails(400, "context_length_exceeded"),
@@ -50,7 +50,7 @@ async fn a_request_too_long_with_the_injected_text_is_sent_without_it() {
             .iter()
             .find(|it| it.action("refitted").is_some());
         assert_eq!(healed.and_then(|it| it.number("attempts")), Some(3));
-        // It said nothing of a window, and most of what was sent had been answered before.
+        // The error names no window, and most of the request had been answered before.
         let last = generations.last().and_then(|it| it.number("context-limit"));
         assert_eq!(last, generations[0].number("context-limit"));
         up.assert_no_faults();
@@ -110,7 +110,7 @@ async fn errors_before_any_answer_pass_unchanged() {
     }
 }
 
-/// A task that leaves next to nothing of the window: what is ours would be what is too much.
+/// A task that nearly fills the window, so that any injection exceeds it.
 #[tokio::test]
 async fn a_request_that_fits_without_prompts_passes_in_a_nearly_full_window() {
     let mut close = 0;
@@ -122,7 +122,7 @@ async fn a_request_that_fits_without_prompts_passes_in_a_nearly_full_window() {
             continue;
         }
         close += usize::from(up.tokens()[0] > 17_300);
-        // Each has an answer, or this fails.
+        // `step` fails without an answer.
         agent.steps(8).await;
         assert_eq!(up.overflows(), 0, "a task of {tokens}");
         up.assert_no_faults();

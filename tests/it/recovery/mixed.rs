@@ -1,4 +1,4 @@
-//! Calls of ours beside the client's, in both orders, in parallel, in fragments.
+//! Proxy-executed calls beside client calls: in both orders, in parallel, in fragments.
 
 use serde_json::{Value, json};
 
@@ -23,13 +23,13 @@ fn call(id: &str, name: &str) -> ModelCall {
     ModelCall::new(id, name, &arguments)
 }
 
-/// What came of a prompt that was answered with these calls.
+/// The result of a prompt that was answered with these calls.
 struct Answered {
     up: RunningModel,
     generation: AgentGeneration,
-    /// Bodies that the generation took.
+    /// Upstream bodies of the generation.
     took: Vec<Value>,
-    /// The first body of the next one.
+    /// The first upstream body of the next generation.
     next: Value,
     after: AgentGeneration,
 }
@@ -67,7 +67,7 @@ async fn answered(calls: Calls, stream: bool, fragment: usize) -> Answered {
     }
 }
 
-/// Whether a conversation has this call, and an answer to it.
+/// Whether a conversation has this call and its result.
 fn has(body: &Value, id: &str) -> bool {
     let messages = body["messages"].as_array().unwrap();
     let called = |it: &Value| {
@@ -115,7 +115,7 @@ async fn proxy_executed_calls_are_removed_from_between_client_calls() {
                     json!({"path": path})
                 );
             }
-            // The model finds its own calls again, in the order in which it made them.
+            // The model finds its calls again, in their order.
             for (id, _) in *calls {
                 assert!(
                     has(&answered.next, id),
@@ -157,7 +157,7 @@ async fn proxy_executed_calls_alone_continue_within_the_request() {
             assert_eq!(answered.took.len(), 2);
             assert_eq!(answered.generation.called(), ["read_file"]);
             assert_eq!(answered.generation.finish, "tool_calls");
-            // What was said beside the calls reached the client once.
+            // Text beside the calls reached the client once.
             assert_eq!(answered.generation.text(), "Let me see.");
             for body in [&answered.took[1], &answered.next] {
                 for (id, _) in calls {
@@ -216,7 +216,7 @@ fn result<'a>(body: &'a Value, id: &str) -> &'a str {
 
 #[tokio::test]
 async fn clear_mind_beside_a_failed_reminder_call_clears_nothing() {
-    // It deletes a reminder without saying which.
+    // It deletes a reminder without its id.
     const ALONE: [Calls; 2] = [
         &[("d1", "delete_reminder"), ("c1", "clear_mind")],
         &[("c1", "clear_mind"), ("d1", "delete_reminder")],

@@ -1,11 +1,11 @@
-//! Where recovery is not wanted, nothing of it is there.
+//! Where recovery is off, nothing is injected.
 
 use plimsoll::config::{Auth, Config, ModelConfig};
 
 use super::{Shape, WINDOW, before, deep, obliging, pair, prompted, prompts};
 use crate::support::{Agent, ModelSetup, PROXY_TOOLS, ProxyBuilder, RunningModel, RunningProxy};
 
-/// That requests went upstream as they came, but for the model's name.
+/// Asserts that upstream requests are unchanged but for the model's name.
 async fn untouched(agent: &mut Agent, up: &RunningModel) {
     let mut sent = Vec::new();
     for _ in 0..5 {
@@ -57,7 +57,7 @@ async fn recovery_off_for_one_request_is_an_exception() {
     up.assert_no_faults();
 }
 
-/// It says what would be done; the headers of the session say what is.
+/// The actions report the dry run; the session's headers report the state.
 #[tokio::test]
 async fn a_dry_run_begins_no_course() {
     let (proxy, up) = pair(obliging).await;
@@ -86,7 +86,7 @@ async fn with(set: impl FnOnce(ProxyBuilder) -> ProxyBuilder) -> (RunningProxy, 
 fn off(config: &mut Config, model: &str) {
     let settings = config.models.entry(model.into()).or_default();
     *settings = ModelConfig {
-        // Nothing is learnt of another model yet, so what just fits one may be cut for it.
+        // No calibration for the other model yet, so a request that just fits may be cut for it.
         context_length: Some(2 * WINDOW),
         recovery: Some(false),
         ..ModelConfig::default()
@@ -120,8 +120,8 @@ async fn a_client_key_without_recovery_gets_no_prompt() {
     prompted(&mut bob).await;
 }
 
-/// A session comes to a model without recovery, or wants none from here on: what it has stays where
-/// it is, so that its prefix does, and nothing is added.
+/// A session moves to a model without recovery, or is switched off: its injections stay in place,
+/// so that its prefix is unchanged, and none is added.
 #[tokio::test]
 async fn reminders_of_a_session_stay_when_recovery_is_switched_off() {
     for header in [false, true] {
@@ -135,7 +135,7 @@ async fn reminders_of_a_session_stay_when_recovery_is_switched_off() {
             true => agent.with("x-plimsoll-recovery", "off"),
             false => agent.set("model", "quiet"),
         };
-        // Far beyond the cadence, and in the window of `m` beyond the load line.
+        // Far beyond the cadence, and in the window of `m` beyond the optimal limit.
         agent.result = |nth| super::words(250, nth);
         let count = up.count();
         let generations = agent.steps(14).await;

@@ -1,4 +1,4 @@
-//! Rounds of our own tools with a provider that does what it likes in them.
+//! Tool rounds with a provider that misbehaves in them.
 
 use plimsoll::config::AddTools;
 
@@ -10,7 +10,7 @@ use crate::support::{
 const OWN: &str = r#"{"index":0,"id":"own_1","type":"function","function":{"name":"add_reminder","arguments":"{\"content\":\"note\"}"}}"#;
 const USAGE: &str = r#""usage":{"prompt_tokens":100,"completion_tokens":5,"total_tokens":105}"#;
 
-/// An answer that calls our tool and nothing else.
+/// An answer with only a call of a proxy tool.
 fn own(stream: bool, finish: &str) -> Vec<ProviderStep> {
     said(stream, &format!(r#""tool_calls":[{OWN}]"#), finish)
 }
@@ -43,12 +43,12 @@ fn fails(status: &str) -> Vec<ProviderStep> {
     )]
 }
 
-/// Whether the request goes on from a round.
+/// Whether the request continues a tool round.
 fn is_round(seen: &ReceivedRequest) -> bool {
     String::from_utf8_lossy(&seen.body).contains(r#""tool_call_id""#)
 }
 
-/// What the client gets of such a provider, and how many requests it took.
+/// The client's answer, and the number of upstream requests.
 async fn ask(
     stream: bool,
     answers: impl Fn(&ReceivedRequest) -> Vec<ProviderStep> + Send + Sync + 'static,
@@ -123,7 +123,8 @@ async fn a_tool_round_with_another_content_type_falls_back_to_the_request() {
                 "other" => fine(!stream),
                 status => vec![answer(status, "", "")],
             };
-            // The first request calls our tool, the round is answered oddly, then all is well.
+            // The first request calls a proxy tool, the round gets an odd answer, later requests a
+            // normal one.
             let asked = std::sync::atomic::AtomicUsize::new(0);
             let (answer, calls) = ask(stream, move |seen| {
                 let nth = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

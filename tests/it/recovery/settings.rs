@@ -1,4 +1,4 @@
-//! Each setting of recovery does what it says.
+//! The effect of each recovery setting.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::support::{
     RunningModel, RunningProxy,
 };
 
-/// A proxy with such settings of recovery before a model of that mind.
+/// A proxy with these recovery settings before a model with this reply rule.
 async fn with(
     settings: RecoveryConfig,
     mind: impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync + 'static,
@@ -22,7 +22,7 @@ async fn with(
     (proxy.start().await, up)
 }
 
-/// Settings as a file has them.
+/// Settings parsed from a file.
 fn written(settings: &str) -> RecoveryConfig {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.toml");
@@ -81,7 +81,7 @@ async fn tools_always_offers_the_tools_from_the_start() {
             .windows(2)
             .all(|pair| pair[0]["tools"] == pair[1]["tools"])
     );
-    // Who has no tools gets none.
+    // A request without tools gets none.
     Agent::bare(&proxy).says("Is she sound?").step().await;
     assert!(!offers_ours(&up.bodies().await[3]));
     up.assert_no_faults();
@@ -231,7 +231,7 @@ async fn a_countdown_of_one_is_one_prompt() {
 
 #[tokio::test]
 async fn max_rounds_limits_tool_rounds() {
-    // It would go on for ever.
+    // Without the limit this would never end.
     let (proxy, up) = with(written("max_rounds = 1"), |heard: &ModelRequest<'_>| {
         let note = json!({"content": "again"});
         match heard.offers_tool("add_reminder") {

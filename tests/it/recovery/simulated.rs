@@ -1,5 +1,5 @@
-//! The simulated provider understands the prompts as they ship, in both languages, by tools and in
-//! text: whoever tries Plimsoll without a key sees all of recovery.
+//! The simulated provider follows the shipped prompts in both languages, by tools and in text, so
+//! recovery can be tried without a key.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ struct Spoken {
     task: &'static str,
     user: fn(usize) -> String,
     result: fn(usize) -> String,
-    /// How a notice begins, and how a note does.
+    /// The beginnings of a notice and of a note.
     notice: &'static str,
     note: &'static str,
 }
@@ -36,7 +36,7 @@ const SPOKEN: [Spoken; 2] = [
     },
 ];
 
-/// Goes on until the second course, and gives what the session told on the way, too.
+/// Runs until the second course; returns the session's headers on the way too.
 async fn played(mut agent: Agent) -> (Vec<AgentGeneration>, Vec<Value>, Agent) {
     let (mut generations, mut sessions) = (Vec::new(), Vec::new());
     for _ in 0..90 {
@@ -70,7 +70,7 @@ async fn check(spoken: &Spoken, tools: bool, stream: bool) {
     };
     let (caution, critical) = (at("caution").expect(&case), at("critical").expect(&case));
     assert!(caution < critical, "{case}");
-    // It obeyed the first prompt at once.
+    // It followed the first prompt at once.
     assert!(
         generations[caution].number("reminders") >= Some(1),
         "{case}"
@@ -87,8 +87,8 @@ async fn check(spoken: &Spoken, tools: bool, stream: bool) {
     let reminders = &sessions.last().unwrap()["reminders"];
     let first = reminders[0]["text"].as_str().unwrap();
     assert!(first.starts_with(spoken.note), "{case}: {reminders}");
-    // With tools it clears its mind by itself, with two left, or beside a call of the client's and
-    // so with the next request; in text it cannot, and is left to the countdown.
+    // With tools it calls `clear_mind` with two generations left, or beside a client call and so
+    // for the next request. In text it cannot, and the countdown runs out.
     let before = &generations[generations.len() - 2];
     let left = before.number("countdown");
     let expected = if tools { 1..=2 } else { 0..=0 };

@@ -1,4 +1,4 @@
-//! Between the few moments at which something new begins, what was sent stays sent.
+//! Between the few moments of a change, the sent prefix is stable.
 
 use plimsoll::guard::profile::PROFILES;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ fn messages(body: &Value) -> &[Value] {
     body["messages"].as_array().unwrap()
 }
 
-/// Whether a request of that generation may begin otherwise than the one before.
+/// Whether a request of this generation may change the prefix.
 fn turns(generation: &AgentGeneration) -> bool {
     let new = ["course", "dropped", "cleared", "truncated", "refitted"];
     new.iter().any(|name| generation.action(name).is_some())
@@ -77,7 +77,7 @@ async fn check(case: Case) {
         _ => |nth| words(1_500, nth),
     };
     agent.user = |nth| words(200, nth);
-    // What the newest request began with, and whether the client was told of a change.
+    // The prefix of the newest request, and whether the client was told of a change.
     let mut known: Option<Value> = None;
     let (mut told, mut changes, mut prefixes) = (false, 0, 0);
     for nth in 0..60 {
@@ -90,8 +90,8 @@ async fn check(case: Case) {
                 let same = now.len() >= before.len() && now[..before.len()] == *before;
                 prefixes += 1;
                 changes += usize::from(!same);
-                // A cut that was made stays, and is told of each time: what counts is that nothing
-                // changes where there is none.
+                // A cut is reported in every answer; the assertion is that nothing changes without
+                // one.
                 assert!(
                     same || changed || told,
                     "{case:?}: generation {nth} changed the prefix: {:?}",
@@ -102,7 +102,7 @@ async fn check(case: Case) {
         }
         told = changed;
     }
-    // Where a step is a tenth of the window, there is a cut at every few of them.
+    // With steps of a tenth of the window there is a cut every few steps.
     let often = if case.tokens < 500 { 10 } else { 2 };
     assert!(
         changes * often <= prefixes,
@@ -113,7 +113,7 @@ async fn check(case: Case) {
 }
 
 proptest! {
-    // Each is a session of its own over sockets; of one that fails little is tried to make it smaller.
+    // Each case is a session over sockets, so shrinking is limited.
     #![proptest_config(ProptestConfig {
         cases: 16,
         max_shrink_iters: 16,

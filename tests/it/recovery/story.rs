@@ -1,6 +1,6 @@
-//! The whole story over a hundred generations, as golden files of what went upstream.
+//! A hundred generations with recovery; the upstream requests are golden files.
 //!
-//! `tests/data/recovery/NAME.golden`; `UPDATE_GOLDEN=1` writes them anew.
+//! They are `tests/data/recovery/NAME.golden`, rewritten by `UPDATE_GOLDEN=1`.
 
 use std::{fs, path::PathBuf};
 
@@ -10,7 +10,7 @@ use super::{Shape, WINDOW, before, tale::Tale, words};
 use crate::support::{Agent, AgentGeneration, Mixing, ModelSetup, NoticeManner, Worker};
 
 const GENERATIONS: usize = 100;
-/// Profiles whose story is kept in a file: one that takes everything, and the strictest.
+/// Profiles with a golden file: the most lenient, and the strictest.
 const KEPT: [&str; 2] = ["openai", "template"];
 
 struct Played {
@@ -46,7 +46,7 @@ async fn play(profile: &'static Profile, manner: NoticeManner, stream: bool) -> 
     }
 }
 
-/// That the tale is the one of `tests/data/FOLDER/NAME.golden`.
+/// Compares with `tests/data/FOLDER/NAME.golden`.
 pub(crate) fn is_kept_in(folder: &str, name: &str, tale: &str) {
     let data = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let folder = data.join(folder);
@@ -65,14 +65,14 @@ pub(crate) fn is_kept_in(folder: &str, name: &str, tale: &str) {
     );
 }
 
-/// Generations that carried such a prompt, from 0.
+/// Numbers of the generations with such a prompt, from 0.
 fn places(generations: &[AgentGeneration], word: &str) -> Vec<usize> {
     let listed = generations.iter().enumerate();
     let found = listed.filter(|(_, it)| it.injected() == Some(word));
     found.map(|(at, _)| at).collect()
 }
 
-/// Caution on entry and again after ten, a countdown of five, and a second course in good health.
+/// Caution at once and again after ten, a countdown of five, and a healthy second course.
 #[track_caller]
 fn has_its_course(generations: &[AgentGeneration], manner: NoticeManner) {
     let (cautions, criticals) = (
@@ -99,7 +99,7 @@ fn has_its_course(generations: &[AgentGeneration], manner: NoticeManner) {
         down.windows(2).all(|pair| pair[1] - pair[0] == 1),
         "{criticals:?}"
     );
-    // The model clears its mind in the last of the five; left alone, the next request does it.
+    // The model calls `clear_mind` in the last of the five; otherwise the next request clears.
     let last = down[4];
     assert_eq!(
         began,
@@ -137,7 +137,7 @@ async fn check(manner: NoticeManner, name: &str) {
                 let name = format!("{name}.{}.{mode}", profile.name);
                 is_kept_in("recovery", &name, &played.tale);
             }
-            // Where a prompt waits for a place of its own, generations are counted otherwise.
+            // Where a prompt waits for its place, generations are counted differently.
             if profile.user_after_tool != plimsoll::guard::profile::Acceptance::No {
                 has_its_course(&played.generations, manner);
             }

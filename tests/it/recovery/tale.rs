@@ -1,7 +1,7 @@
-//! What went upstream in a session, written down for a person to read.
+//! Writes the upstream requests of a session in a readable form.
 //!
-//! The client's own messages stand there as ranges of their numbers; whatever is ours stands in
-//! full where it first appears, with a number by which it is named ever after.
+//! Client messages are ranges of their numbers; an injection is in full at its first occurrence,
+//! and by its number later.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub(crate) struct Tale {
 }
 
 impl Tale {
-    /// One generation: what the client was told, and each request that it took.
+    /// A generation: the client's headers, and its upstream requests.
     pub(crate) fn generation(
         &mut self,
         nth: usize,
@@ -90,7 +90,7 @@ impl Tale {
     }
 }
 
-/// A message of ours, in full.
+/// An injected message in full.
 fn told(message: &Value) -> String {
     let role = message["role"].as_str().unwrap_or("?");
     let calls = match &message["tool_calls"] {
@@ -101,8 +101,7 @@ fn told(message: &Value) -> String {
     format!("{role} {id}{calls}\n{}", message_text(message))
 }
 
-/// What was added to a message of the client: text at its end, or calls. `None` where this is
-/// another message.
+/// The addition to a client message: text at its end, or calls. `None` where it is another message.
 fn added(theirs: &Value, sent: &Value) -> Option<String> {
     if theirs["role"] != sent["role"] || theirs["tool_call_id"] != sent["tool_call_id"] {
         return None;
@@ -125,7 +124,7 @@ fn added(theirs: &Value, sent: &Value) -> Option<String> {
     }
 }
 
-/// Runs of the client's messages, and what stands between them.
+/// Runs of client messages, and the injections between them.
 #[derive(Default)]
 struct Line {
     text: String,

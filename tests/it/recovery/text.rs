@@ -1,4 +1,4 @@
-//! Requests without tools: the block in the answer.
+//! Requests without tools: reminder blocks in the answer.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::support::{Agent, ModelReply, ModelSetup, RunningModel, RunningProxy};
 
 const PLAIN: &str = "The plan holds. 顺风 < 5 knots; a <continuation is no tag.";
 
-/// A model that puts a block where it is asked for one: `before`, `after`, or alone.
+/// A model that writes a block on request: `before`, `after`, or alone.
 async fn pair(text: [&'static str; 2], fragment: usize) -> (RunningProxy, RunningModel) {
     let mut model = ModelSetup::new(WINDOW);
     model.fragment = fragment;
@@ -46,7 +46,7 @@ async fn a_reminder_block_is_removed_from_the_answer() {
             let said: String = text.concat().split_whitespace().collect();
             assert_eq!(seen, said);
             assert_eq!(asked.finish, "stop");
-            // The model finds its block again, and is asked no more for it.
+            // The model finds its block again, and is not asked for another.
             let next = agent.step().await;
             assert_eq!(next.number("reminders").unwrap_or(0), 1);
             let sent = up.bodies().await.pop().unwrap();
@@ -93,7 +93,7 @@ async fn a_reminder_block_is_not_asked_for_with_a_response_format() {
             "{name}"
         );
     }
-    // Nor beside the beginning of an answer.
+    // Nor where the answer's beginning is given.
     let (proxy, up) = pair([PLAIN, ""], 5).await;
     let mut agent = chat(&proxy);
     agent.step().await;

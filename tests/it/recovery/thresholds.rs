@@ -1,7 +1,7 @@
-//! At default thresholds the levels come in their order, before the guard cuts.
+//! At default thresholds the levels come in order, before the guard cuts.
 //!
-//! Requests of a megabyte and more are not worth reading each time: the model counts a token for
-//! four bytes here, and the body is put together from pieces.
+//! Requests of a megabyte are not parsed each time: the model counts a token for four bytes, and
+//! the body is joined from pieces.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use crate::support::{ClientAnswer, ModelReply, ModelRequest, ModelSetup, TestCli
 
 const HEAD: &str = r#"{"model":"m","tools":[{"type":"function","function":{"name":"read_file","parameters":{"type":"object"}}}],"#;
 
-/// Bytes of one result: while a session is not well, longer ones are truncated.
+/// Bytes of one result; longer ones are truncated while health is not good.
 const RESULT: usize = 8_000;
 
-/// A conversation of one long turn, written and never read.
+/// A conversation of one long turn, written and never parsed.
 struct Grown {
     body: String,
     /// The result of each call of a step.
@@ -68,7 +68,7 @@ fn header<'a>(answer: &'a ClientAnswer, name: &str) -> &'a str {
     value.map_or("", |value| value.to_str().unwrap())
 }
 
-/// What happened, in its order: levels and actions where they changed.
+/// The events in order: changes of level and action.
 async fn told(client: &TestClient, grown: &mut Grown, most: usize) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for _ in 0..most {
@@ -77,7 +77,7 @@ async fn told(client: &TestClient, grown: &mut Grown, most: usize) -> Vec<String
         let actions = header(&answer, "actions");
         let begins = actions.contains("course=");
         for action in actions.split(',').map(str::trim) {
-            // What a new course leaves out is no cut of the guard's.
+            // Messages that a new course leaves out are not cut by the guard.
             if begins && action.starts_with("dropped") {
                 continue;
             }
@@ -85,7 +85,7 @@ async fn told(client: &TestClient, grown: &mut Grown, most: usize) -> Vec<String
                 .iter()
                 .any(|it| action.starts_with(it))
             {
-                // Of a cut it is enough that there is one.
+                // Only the first cut is listed.
                 let word = match action.starts_with("dropped") {
                     true => "dropped",
                     false => action,
@@ -113,7 +113,7 @@ async fn check(window: u32, max_tokens: Option<u32>) {
     };
     let proxy = before(&up, &shape).start().await;
     let mut grown = Grown::new(max_tokens, window / 200);
-    // What lies far under the first line needs no request of its own.
+    // Requests far below the optimal limit are not sent.
     let start = if window >= 200_000 { 60 } else { 30 };
     for _ in 0..start {
         grown.grow();
@@ -163,7 +163,8 @@ async fn every_level_comes_before_a_cut_at_a_million() {
     }
 }
 
-/// With steps of a tenth of the window a cut may come first. It begins no countdown and ends none.
+/// With steps of a tenth of the window a cut may come first. It neither starts nor ends a
+/// countdown.
 #[tokio::test]
 async fn large_steps_neither_start_nor_end_a_countdown() {
     for (window, max_tokens) in [(32_768, None), (128_000, Some(4_096)), (200_000, None)] {
@@ -185,9 +186,9 @@ async fn large_steps_neither_start_nor_end_a_countdown() {
             let cleared = header(&answer, "actions").contains("course=");
             let countdown: Option<u32> = header(&answer, "countdown").parse().ok();
             match (left, countdown) {
-                // It begins where the provider's own count says so, and nowhere else.
+                // It starts only where the provider's count reaches critical.
                 (None, Some(_)) => assert!(critical, "{:?}", answer.headers),
-                // A clear ends it, or leaving critical with nothing cut.
+                // A clear ends it, or leaving critical without a cut.
                 (Some(_), None) => assert!(
                     cleared || !header(&answer, "actions").contains("dropped"),
                     "{:?}",

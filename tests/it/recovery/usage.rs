@@ -1,4 +1,4 @@
-//! What the client is told of tokens when one request took several.
+//! The client's usage where one request took several upstream.
 
 use super::{deep, obliging, pair, prompted};
 
@@ -27,10 +27,10 @@ async fn usage_of_tool_rounds_is_the_last_prompt_and_all_output() {
             let billed = generation.number("billed-tokens").unwrap();
             assert!(u64::from(billed) >= tokens[0], "{billed}");
         }
-        // The whole session counts one generation for it.
+        // It is one generation of the session.
         let shown = agent.session(&generation).await;
         assert_eq!(shown["generations"], 2);
-        // And what is plain is told plainly.
+        // A plain request has its plain usage.
         let plain = agent.step().await;
         assert_eq!(plain.usage["completion_tokens"], 11);
         assert_eq!(plain.header("billed-tokens"), None);

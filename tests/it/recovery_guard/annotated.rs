@@ -1,4 +1,5 @@
-//! Annotations among the guard's edits, and ours: what goes out is what goes out without them.
+//! Annotations with the guard's edits and injections: the sent request is the same as without
+//! annotations.
 
 use super::{WINDOWS, index_conversation, make_injected, make_policy, profiles_of};
 use crate::support::generate::{Random, any_conversation};
@@ -11,14 +12,14 @@ use plimsoll::{
 };
 use proptest::prelude::*;
 
-/// Critical ones, so that nothing goes for them.
+/// Critical ones, so that nothing is cut for them.
 const SAYS: &[&str] = &[
     r#""plimsoll":{"name":"x","priority":"critical"}"#,
     r#""plimsoll" : {"priority":"critical", "name":"a,}]"}"#,
     r#""plimsoll":null"#,
 ];
 
-/// Puts an annotation into an object, at one of its ends or between two members.
+/// Puts an annotation into an object, at an end or between two members.
 fn annotate(conversation: &Conversation, object: Span, random: &mut Random, edits: &mut Edits) {
     let (mut first, mut ends) = (None, Vec::new());
     JsonScanner::new(&conversation.body, object.start as usize)
@@ -81,7 +82,7 @@ proptest! {
                 prop_assert_eq!(sent(&plain), sent(&noted));
             }
         }
-        // Off, they go all the same.
+        // They are removed with the guard off too.
         let mut edits = Edits::default();
         noted.take_out_annotations(&mut edits);
         prop_assert_eq!(edits.apply(&noted.body).to_bytes(), plain.body);

@@ -1,4 +1,4 @@
-//! Each kind of record where it meets a truncation, a fold or a course.
+//! Each kind of record together with a truncation, a fold or a course.
 
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ fn with(records: Vec<InjectionRecord>) -> Recall {
     }
 }
 
-/// The plan, and the messages that go out; checked for all that must hold.
+/// The checked plan, and the messages that are sent.
 fn planned(messages: &[Value], window: u32, profile: &str, recall: &Recall) -> (Plan, Vec<Value>) {
     let body = body(messages);
     let plan = check(&body, window, find_profile(profile).unwrap(), recall).expect("a sound plan");
@@ -91,7 +91,7 @@ fn a_prompt_is_at_the_end_of_a_truncated_result() {
     }
 }
 
-/// A result that is just within its limit would be over it with the block, and be cut again.
+/// A result just within its limit must not exceed it by the prompt and be cut again.
 #[test]
 fn a_prompt_is_counted_with_the_result_it_is_added_to() {
     for chars in [49_700, 49_900, 50_000] {
@@ -227,7 +227,7 @@ fn the_fold_grid_moves_forward_from_a_course_only() {
         let (plan, sent) = planned(&before, 8_192, profile.name, &recall);
         assert_eq!(plan.memory.boundary(), Some(boundary));
         assert!(Value::from(sent).to_string().contains("r1: "));
-        // With no memory, or that of another grid, the course stands all the same.
+        // Without memory, or with that of another grid, the course is sent nevertheless.
         for memory in [
             guard::GuardMemory::default(),
             planned(&before, 16_384, profile.name, &Recall::default())
@@ -249,7 +249,7 @@ fn the_fold_grid_moves_forward_from_a_course_only() {
         assert!(moved > boundary && plan.report.folded.unwrap().new);
         let text = Value::from(sent).to_string();
         assert!(text.contains("r1: ") && !text.contains(guard::NOTE));
-        // The newer of both holds.
+        // The newer of both applies.
         recall.memory = plan.memory;
         recall.messages = after.len() - 1;
         let (plan, _) = planned(&after, 8_192, profile.name, &recall);
@@ -333,7 +333,7 @@ fn new_tool_results_stay_at_the_tighter_limit() {
         (plan.report.truncated.len(), plan.memory.count_tightened()),
         (1, 1)
     );
-    // Remembered, also where the session is healthy again, and in a stored state.
+    // The limit is remembered, also once the session is healthy, and in a stored state.
     let stored: guard::GuardMemory = postcard_of(&plan.memory);
     assert_eq!(stored, plan.memory);
     messages.extend(step("c", &json!("later ".repeat(1_500))));
@@ -345,7 +345,7 @@ fn new_tool_results_stay_at_the_tighter_limit() {
     let (_, second) = planned(&messages, 200_000, "openai", &recall);
     assert_eq!(&second[..5], &first[..]);
     assert_eq!(second[6], messages[6]);
-    // A small window allows less than the number says, but never next to nothing.
+    // A small window allows less than the setting, but a minimum is kept.
     let mut recall = Recall::default();
     recall.injections.tight_chars = Some(100_000);
     let (_, small) = planned(&messages[..3], 4_096, "openai", &recall);
@@ -357,7 +357,7 @@ fn new_tool_results_stay_at_the_tighter_limit() {
     assert!((100..=200).contains(&chars), "{chars}");
 }
 
-/// Limits are remembered by digest, and some agents count their call ids anew in every turn.
+/// Limits are remembered by digest, and some agents restart their call ids in every turn.
 #[test]
 fn a_result_sent_whole_stays_whole_when_an_equal_one_follows() {
     let long = json!("same ".repeat(1_500));
@@ -386,7 +386,7 @@ fn a_result_sent_whole_stays_whole_when_an_equal_one_follows() {
     assert_eq!(second[..first.len()], first[..]);
 }
 
-/// Recovery prunes its records by the boundary, so it must be none where the record still stands.
+/// Recovery prunes its records by the boundary, so there must be none while the record is in place.
 #[test]
 fn a_boundary_without_a_fold_is_not_reported() {
     let mut messages = vec![by("user", "the task"), by("developer", "s")];
@@ -401,7 +401,7 @@ fn a_boundary_without_a_fold_is_not_reported() {
     assert!(plan.report.folded.is_none());
 }
 
-/// The server then sends it without what is ours.
+/// The proxy then sends it without injections.
 #[test]
 fn a_request_too_large_only_by_injections_is_distinguished() {
     let mut recall = with(vec![at(
@@ -438,7 +438,7 @@ fn a_truncated_result_keeps_the_tighter_of_two_limits() {
         let text = sent[2]["content"].as_str().unwrap();
         assert!(text.chars().count() <= 4_060.min(tight));
         assert_eq!(text.contains("nearly full"), says);
-        // What was cut is not cut again.
+        // A cut result is not cut again.
         let (again, _) = planned(&sent, 200_000, "openai", &recall);
         assert!(again.report.truncated.is_empty());
     }

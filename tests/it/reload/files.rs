@@ -1,4 +1,4 @@
-//! Settings that are read again by the real binary: because their files changed, or on SIGHUP.
+//! Settings reloaded by the real binary: after a change of the files, or on SIGHUP.
 
 use std::{fs, os::unix::fs::symlink, process::Command, thread};
 
@@ -14,7 +14,7 @@ fn window(tokens: u32) -> String {
     format!("[models.\"up/m\"]\ncontext_length = {tokens}\n")
 }
 
-/// The window that an answer names.
+/// The window in an answer's header.
 async fn limit(client: &TestClient, up: &ScriptedProvider) -> String {
     up.script_next([answer("200 OK", "", COMPLETION)]);
     let answer = client.chat(ASK).await;
@@ -51,7 +51,7 @@ async fn a_bad_file_is_refused_with_reasons_and_a_good_one_replaces_it() {
     assert_eq!(line["level"], "ERROR");
     assert_eq!(limit(&client, &up).await, "8000");
 
-    // It is said once, until somebody asks.
+    // It is logged once, until a SIGHUP.
     proxy.signal("HUP");
     assert_eq!(proxy.wait_for_line(REFUSED).await["cause"], "SIGHUP");
     settings.write(&window(16_000));
@@ -98,7 +98,7 @@ async fn removing_the_last_key_needs_a_restart() {
             .replace("127.0.0.1:0", address);
         fs::write(&settings.file, keyed).unwrap();
         let mut proxy = Process::start(&settings.file).await;
-        // By itself this would be allowed. A file that is not written to its end looks like it.
+        // Valid in itself, but a file that is not completely written looks like this.
         settings.write("");
         let line = proxy.wait_for_line(REFUSED).await;
         let said = line["message"].as_str().unwrap();
@@ -116,7 +116,7 @@ async fn settings_are_read_from_a_pipe_once() {
     let made = Command::new("mkfifo").arg(&settings.file).status();
     assert!(made.unwrap().success());
     let (pipe, text) = (settings.file.clone(), settings.with_lines(&of_alice()));
-    // As of a program that decrypts them.
+    // As from a program that decrypts them.
     let writer = thread::spawn(move || fs::write(pipe, text).unwrap());
     let mut proxy = Process::start(&settings.file).await;
     writer.join().unwrap();
@@ -128,7 +128,7 @@ async fn settings_are_read_from_a_pipe_once() {
     got.is_error(401, "invalid_api_key");
 }
 
-/// A client.
+/// The settings of a client key.
 fn of_alice() -> String {
     let digest = hex::encode(Sha256::digest(format!("{SECRET}-alice")));
     format!("[clients.alice]\nkey_sha256 = {digest:?}\n")
@@ -144,7 +144,7 @@ async fn a_changed_link_and_a_changed_prompt_file_are_reloaded() {
         let text = settings.with_lines(&window(tokens));
         fs::write(at(name).join("config.toml"), text).unwrap();
     }
-    // As mounted config maps are.
+    // Like mounted config maps.
     symlink("one", at("data-now")).unwrap();
     symlink("data-now/config.toml", &settings.file).unwrap();
     let mut proxy = Process::start(&settings.file).await;
@@ -163,7 +163,7 @@ async fn a_changed_link_and_a_changed_prompt_file_are_reloaded() {
     );
     let next = at("next.toml");
     fs::write(&next, settings.with_lines(&with_texts)).unwrap();
-    // As editors do.
+    // Like editors.
     fs::rename(&next, &settings.file).unwrap();
     assert_eq!(proxy.wait_for_line(IN_FORCE).await["changed"], "recovery");
     fs::write(at("texts/en/caution-text.txt"), "Mind the line.").unwrap();

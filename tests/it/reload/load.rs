@@ -1,5 +1,4 @@
-//! A hundred reloads under load: no request fails, and none sees half of one file and half of the
-//! other.
+//! A hundred reloads under load: no request fails, and none sees a mix of two files.
 
 use std::{
     fs,
@@ -25,10 +24,10 @@ use crate::support::{
 const CLIENTS: usize = 16;
 const RELOADS: usize = 100;
 
-/// Load, and no race against a machine that does other things, too.
+/// Enough load for the test, and little enough for a busy machine.
 const PACE: Duration = Duration::from_millis(20);
 
-/// One of two files: an alias, a window and a header of the provider belong together.
+/// One of two files: its alias, window and provider header belong together.
 #[derive(Clone, Copy)]
 struct Kind {
     model: &'static str,
@@ -61,7 +60,7 @@ impl Kind {
     }
 }
 
-/// Says which model was asked for with which header. Streams come byte by byte.
+/// Answers with the model and header of the request. Streams are sent byte by byte.
 fn answers(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     let asked: Value = serde_json::from_slice(&seen.body).unwrap();
     let model = asked["model"].as_str().unwrap();
@@ -80,7 +79,7 @@ fn answers(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     vec![answer("200 OK", "", COMPLETION.replace("\"hi\"", &said))]
 }
 
-/// Which of the two files an answer was given under.
+/// The file under which an answer was given.
 fn kind_of(answer: &ClientAnswer) -> Option<usize> {
     let text = answer.text();
     let limit = answer.headers.get("x-plimsoll-context-limit")?;
@@ -109,7 +108,7 @@ async fn no_request_fails_during_reloads() {
     settings.write(&KINDS[0].lines());
     let mut proxy = Process::start(&settings.file).await;
     let done = Arc::new(AtomicBool::new(false));
-    // Answers under each of the files.
+    // Counts of answers under each file.
     let (under, mut counted) = watch::channel([0_usize; 2]);
     let mut clients = JoinSet::new();
     for number in 0..CLIENTS {
@@ -137,7 +136,7 @@ async fn no_request_fails_during_reloads() {
     for reload in 1..=RELOADS {
         let kind = reload % 2;
         let before = under.borrow()[kind];
-        // In turn written in place and announced, and put in the place of the file before.
+        // Alternates between writing in place with SIGHUP, and replacing the file.
         if reload % 2 == 0 {
             settings.write(&KINDS[kind].lines());
             proxy.signal("HUP");
@@ -147,7 +146,7 @@ async fn no_request_fails_during_reloads() {
             fs::rename(&next, &settings.file).unwrap();
         }
         proxy.wait_for_line("new settings are in force").await;
-        // Seen by requests before the next one.
+        // Requests see it before the next one is written.
         let some = before + 2 * CLIENTS;
         let seen = within_time(counted.wait_for(|counts| counts[kind] >= some)).await;
         drop(seen.unwrap());
@@ -169,6 +168,6 @@ async fn no_request_fails_during_reloads() {
         failed.len()
     );
     assert!(failed.is_empty(), "{}: {:?}", failed.len(), failed.first());
-    // Some connections more or less are open at any time; of a hundred providers there would be many.
+    // The number of open connections varies a little; a hundred leaked providers would add many.
     assert!(files() < open + 60, "{} open files, {open} before", files());
 }

@@ -1,4 +1,4 @@
-//! Two processes with a real Redis, behind HAProxy, turn by turn.
+//! Two processes with a real Redis behind HAProxy, turn by turn.
 
 use std::{
     fs,
@@ -15,10 +15,10 @@ use tempfile::TempDir;
 use super::story::{STORIES, Story};
 use crate::support::{Redis, RunningModel, TestClient, within_time};
 
-/// How often a port that was free may turn out to be taken.
+/// How often to try other ports when free ones are taken in the meantime.
 const ATTEMPTS: usize = 20;
 
-/// Does not outlive its test.
+/// Is killed when dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -28,7 +28,7 @@ impl Drop for Killed {
     }
 }
 
-/// The real binary, before the models of all stories.
+/// The real binary before the models of all stories.
 struct Replica {
     address: SocketAddr,
     folder: TempDir,
@@ -88,14 +88,14 @@ impl Replica {
         self.folder.path().join("data/secret")
     }
 
-    /// What it logged, once it was ended.
+    /// Ends it; returns its log.
     fn ended(mut self) -> String {
         self.process.0.kill().unwrap();
         self.log.take().unwrap().join().unwrap()
     }
 }
 
-/// HAProxy, with an address for each story, so that its turns take turns.
+/// HAProxy with an address for each story, so that each alternates by itself.
 struct Balancer {
     addresses: Vec<SocketAddr>,
     _process: Killed,
@@ -118,9 +118,9 @@ impl Balancer {
         panic!("haproxy did not start");
     }
 
-    /// `None` where somebody else was faster with one of the ports.
+    /// `None` where another process took one of the ports.
     async fn attempt(program: &str, replicas: &[Replica]) -> Option<Self> {
-        // All are held at one time, so that they differ.
+        // All are held at the same time, so that they differ.
         let ports: Vec<_> = STORIES
             .iter()
             .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
@@ -175,7 +175,7 @@ impl Balancer {
     }
 }
 
-/// Who answered each turn of a story that is told there.
+/// The process that answered each turn of a story.
 async fn tell(story: &Story, up: &RunningModel, address: SocketAddr) -> Vec<String> {
     let mut agent = story.agent(TestClient::new(address, false));
     let mut served = Vec::new();
@@ -224,7 +224,7 @@ async fn two_processes_behind_a_balancer_answer_like_one() {
         let differs = one.iter().zip(&both).position(|(one, both)| one != both);
         assert_eq!((differs, one.len()), (None, both.len()), "{}", story.name);
     }
-    // Not one look-up was without an answer.
+    // Every look-up was answered.
     for replica in replicas {
         let log = replica.ended();
         assert!(

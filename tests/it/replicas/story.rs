@@ -1,15 +1,15 @@
-//! Stories that are the same every time: a session that recovers, and one whose model has a smaller
-//! window than anybody says.
+//! Reproducible stories: a session with recovery, and one whose model has a smaller window than
+//! configured.
 
 use crate::support::{
     Agent, Mixing, ModelSetup, NoticeManner, RunningModel, TestClient, Worker, words,
 };
 
-/// What is said of a window that is smaller.
+/// The configured window, which is larger than the model's.
 pub(super) const CLAIMED: u32 = 128_000;
 
 pub(super) struct Story {
-    /// Also the provider's.
+    /// Also the provider's name.
     pub(super) name: &'static str,
     pub(super) claimed: u32,
     window: u32,
@@ -73,7 +73,8 @@ impl Story {
         let model = format!("{}/m", self.name);
         let mut agent = Agent::new(proxy)
             .set("stream", self.stream)
-            // Stories begin alike, and are told at the same time: each is somebody's own.
+            // Stories begin with the same messages and run at the same time, so each has its own
+            // session.
             .set("user", self.name)
             .set("model", model);
         agent.messages[0]["content"] = words(6_000, 0).into();
@@ -84,11 +85,11 @@ impl Story {
         agent
     }
 
-    /// That it went as it should.
+    /// Asserts that the story went as it should.
     pub(super) async fn is_told(&self, up: &RunningModel) {
         up.assert_no_faults();
         if self.claimed == CLAIMED {
-            // One request was refused, once; nobody had to learn it again.
+            // One request was refused, once; no replica had to learn it again.
             assert_eq!(up.overflows(), 1, "{}", self.name);
             return;
         }

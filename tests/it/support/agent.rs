@@ -1,6 +1,6 @@
-//! A client as agents are: it keeps its whole conversation, runs the tools it is asked to run, and
-//! echoes each answer as it was put together. It knows nothing of the proxy but its address, and
-//! fails where it sees a call or a block that is none of its own.
+//! An agent as a client: it keeps its conversation, runs the tools that the model calls, and echoes
+//! every answer. It knows only the proxy's address, and fails on a call or a block that is not its
+//! own.
 
 use http::{HeaderMap, Method};
 use serde_json::{Value, json};
@@ -26,18 +26,18 @@ pub(crate) struct Agent {
     turns: usize,
 }
 
-/// One answer, and the message that the client made of it.
+/// An answer, and the message that the client assembles from it.
 #[derive(Debug)]
 pub(crate) struct AgentGeneration {
     pub(crate) answer: ClientAnswer,
     pub(crate) message: Value,
     pub(crate) finish: String,
-    /// As the client was told; `null` where it was not.
+    /// As the client receives it; `null` where it is absent.
     pub(crate) usage: Value,
 }
 
 impl AgentGeneration {
-    /// The value of a header of ours; of a stream, what its end tells of itself.
+    /// The value of a `x-plimsoll-` header; of a stream, the value at its end.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         if let Some(value) = self.comment(name) {
             return Some(value);
@@ -48,32 +48,33 @@ impl AgentGeneration {
 
     fn comment(&self, name: &str) -> Option<&str> {
         let lines = std::str::from_utf8(&self.answer.body).ok()?.lines();
-        // What was said before it is of a request that still waited.
+        // Earlier comments belong to a request that was still waiting.
         let mut comments = lines.filter_map(|line| line.strip_prefix(": plimsoll "));
         let comment = comments.rfind(|comment| comment.contains('='))?;
         let mut words = comment.split(' ').filter_map(|word| word.split_once('='));
         words.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// A word of `x-plimsoll-actions`, as `injected`; `None` where it was not done.
+    /// The value of a word of `x-plimsoll-actions`, as of `injected`; `None` where the word is
+    /// absent.
     pub(crate) fn action(&self, name: &str) -> Option<&str> {
         let words = self.header("actions")?.split(',');
         let mut pairs = words.filter_map(|word| word.trim().split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// Whether `x-plimsoll-actions` has a word without a value, as `compacted`.
+    /// Whether `x-plimsoll-actions` has a word that has no value, as `compacted`.
     pub(crate) fn has_action(&self, word: &str) -> bool {
         let actions = self.header("actions").unwrap_or("");
         actions.split(',').any(|it| it.trim() == word)
     }
 
-    /// What was injected: `caution`, `critical`, or nothing.
+    /// Which prompt was injected: `caution`, `critical`, or none.
     pub(crate) fn injected(&self) -> Option<&str> {
         self.action("injected")
     }
 
-    /// The course that it belongs to; the first where no header tells.
+    /// Its course; 1 without the header.
     pub(crate) fn course(&self) -> u32 {
         self.number("course").unwrap_or(1)
     }
@@ -86,7 +87,7 @@ impl AgentGeneration {
         self.message["content"].as_str().unwrap_or("")
     }
 
-    /// Names of the calls that the client got.
+    /// Names of the calls that the client received.
     pub(crate) fn called(&self) -> Vec<&str> {
         let calls = self.message["tool_calls"].as_array().into_iter().flatten();
         calls
@@ -102,7 +103,7 @@ pub(crate) fn tool(name: &str) -> Value {
             "required": ["path"]}}})
 }
 
-/// Text of about so many tokens, another for each `nth`.
+/// About `tokens` tokens of text, different for each `nth`.
 pub(crate) fn words(tokens: usize, nth: usize) -> String {
     let mut text = format!("part {nth}:");
     for word in 0..tokens / 2 {
@@ -113,7 +114,7 @@ pub(crate) fn words(tokens: usize, nth: usize) -> String {
 }
 
 impl Agent {
-    /// With a tool, a system message, and a first question.
+    /// With a tool, a system message and a first question.
     pub(crate) fn new(proxy: impl Into<TestClient>) -> Self {
         let mut agent = Self::bare(proxy);
         agent.fields["tools"] = json!([tool("read_file")]);
@@ -124,7 +125,7 @@ impl Agent {
         agent
     }
 
-    /// With nothing said yet, and no tools.
+    /// Without messages and tools.
     pub(crate) fn bare(proxy: impl Into<TestClient>) -> Self {
         Self {
             client: proxy.into(),
@@ -143,7 +144,7 @@ impl Agent {
         self
     }
 
-    /// With a header in every request.
+    /// Adds a header to every request.
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.headers.insert(name, value.parse().unwrap());
         self
@@ -154,7 +155,7 @@ impl Agent {
         self
     }
 
-    /// The same client at another point: it keeps its settings, and is told what was said.
+    /// The same client with another conversation; settings and headers are copied.
     pub(crate) fn branch(&self, proxy: &RunningProxy, messages: &[Value]) -> Self {
         Self {
             client: proxy.client(),
@@ -171,7 +172,7 @@ impl Agent {
         body.to_string()
     }
 
-    /// Sends what was said, and keeps nothing of the answer.
+    /// Sends the conversation, and keeps nothing of the answer.
     pub(crate) async fn send(&self) -> ClientAnswer {
         let path = "/v1/chat/completions";
         let mut request = self.client.request(Method::POST, path);
@@ -184,7 +185,7 @@ impl Agent {
         self.client.send(request).await
     }
 
-    /// Sends what was said, and reads the answer; the conversation stays as it is.
+    /// Sends the conversation and reads the answer; the conversation is unchanged.
     pub(crate) async fn ask(&self) -> AgentGeneration {
         let answer = self.send().await;
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -197,7 +198,7 @@ impl Agent {
         generation
     }
 
-    /// One generation: asks, keeps the answer, runs the tools or goes on to the next question.
+    /// One generation: asks, keeps the answer, then runs the tools or asks the next question.
     pub(crate) async fn step(&mut self) -> AgentGeneration {
         let generation = self.ask().await;
         self.keep_answer(&generation);
@@ -227,7 +228,7 @@ impl Agent {
         }
     }
 
-    /// So many generations.
+    /// Runs `count` generations.
     pub(crate) async fn steps(&mut self, count: usize) -> Vec<AgentGeneration> {
         let mut generations = Vec::new();
         for _ in 0..count {
@@ -236,7 +237,7 @@ impl Agent {
         generations
     }
 
-    /// Goes on until one is as wanted; fails after `most`.
+    /// Runs generations until one is `wanted`; panics after `most`.
     pub(crate) async fn until(
         &mut self,
         most: usize,
@@ -251,7 +252,7 @@ impl Agent {
         panic!("not within {most} generations");
     }
 
-    /// What the API tells of the session of this answer.
+    /// The session of this answer, from the API.
     pub(crate) async fn session(&self, generation: &AgentGeneration) -> Value {
         let id = generation.header("session").unwrap();
         let answer = self.api(Method::GET, &format!("sessions/{id}")).await;
@@ -266,7 +267,7 @@ impl Agent {
         self.client.send(request.body(full_body("")).unwrap()).await
     }
 
-    /// Tools of the client that are named as the proxy's.
+    /// Tools of the client that have the name of a proxy tool.
     fn tools_named_like_proxy(&self) -> Vec<&str> {
         let tools = self.fields["tools"].as_array().into_iter().flatten();
         let names = tools.filter_map(|tool| tool["function"]["name"].as_str());
@@ -274,20 +275,20 @@ impl Agent {
     }
 }
 
-/// Puts a whole answer together, and the message that the client echoes.
+/// Assembles an answer, and the message that the client echoes.
 pub(crate) fn assemble_answer(answer: ClientAnswer, streams: bool) -> AgentGeneration {
     let mut generation = match streams {
         true => read_stream(answer),
         false => read_whole(answer),
     };
-    // Beside calls, agents echo no text as null.
+    // Agents echo empty text beside calls as null.
     if generation.text().is_empty() && !generation.called().is_empty() {
         generation.message["content"] = Value::Null;
     }
     generation
 }
 
-/// Nothing of the proxy's own reached the client.
+/// No call and no block of the proxy reached the client.
 #[track_caller]
 pub(crate) fn assert_nothing_of_proxy(generation: &AgentGeneration) {
     let text = generation.answer.text();
@@ -321,8 +322,8 @@ fn read_whole(answer: ClientAnswer) -> AgentGeneration {
     }
 }
 
-/// Puts a stream together, and holds it to what every stream is like: one id, one role, indices
-/// without gaps, one finish, `[DONE]` at the end.
+/// Assembles a stream, and checks what holds of every stream: one id, one role, indices without
+/// gaps, one finish reason, `[DONE]` at the end.
 fn read_stream(answer: ClientAnswer) -> AgentGeneration {
     let text = answer.text();
     let mut events: Vec<&str> = text

@@ -1,10 +1,10 @@
-//! A provider's prompt cache: what of a request it has read before.
+//! A provider's prompt cache: how much of a request it has read before.
 
 use super::count::TokenCounter;
 
-/// OpenAI caches from so many tokens on.
+/// OpenAI caches prompts from this many tokens on,
 const LEAST: u64 = 1_024;
-/// And in blocks of so many.
+/// in blocks of this many.
 const BLOCK: u64 = 128;
 
 /// Remembers the previous request of a session.
@@ -13,12 +13,12 @@ pub(crate) struct PromptCache<'a> {
     previous: Vec<u8>,
 }
 
-/// What of one request the cache held.
+/// How many tokens of a request the cache held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheHit {
     pub(crate) prompt: u64,
     pub(crate) cached: u64,
-    /// Whether the previous request as sent is not the beginning of this one.
+    /// Whether this request does not begin with the previous one.
     pub(crate) changed: bool,
 }
 
@@ -30,7 +30,7 @@ impl<'a> PromptCache<'a> {
         }
     }
 
-    /// The longest beginning in common with the previous request, in whole blocks.
+    /// The longest prefix in common with the previous request, in whole blocks.
     pub(crate) fn request(&mut self, body: &[u8]) -> CacheHit {
         let now = self.counter.pieces(body);
         let before = self.counter.pieces(&self.previous);

@@ -1,4 +1,5 @@
-//! A client that checks every answer against our promises.
+//! A client that checks what holds of every answer: known headers only, no secret, error bodies in
+//! shape.
 
 use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use super::proxy::within_time;
 
-/// Header names of ours that an answer may have.
+/// The `x-plimsoll-` headers that an answer may have.
 const OURS: &[&str] = &[
     "x-plimsoll-actions",
     "x-plimsoll-attempts",
@@ -33,7 +34,7 @@ const OURS: &[&str] = &[
     "x-plimsoll-session",
 ];
 
-/// Stands in every key of the tests, and may stand in no answer.
+/// Part of every key in the tests; no answer may contain it.
 pub(crate) const SECRET: &str = "sk-secret";
 
 pub(crate) type TestUpload = UnsyncBoxBody<Bytes, Infallible>;
@@ -50,7 +51,7 @@ pub(crate) struct ClientAnswer {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
-    /// Whether it ended as it should.
+    /// Whether the body ended normally.
     pub(crate) whole: bool,
 }
 
@@ -63,7 +64,7 @@ impl ClientAnswer {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// That it is an error of ours.
+    /// Asserts that the proxy made this error.
     pub(crate) fn is_error(&self, status: u16, code: &str) {
         assert_eq!(self.status, status, "{}", self.text());
         assert_eq!(self.headers["x-plimsoll-error"], code);
@@ -103,17 +104,17 @@ impl TestClient {
             .unwrap()
     }
 
-    /// Sends, and reads the answer to its end.
+    /// Sends a request and reads the whole answer.
     pub(crate) async fn send(&self, request: Request<TestUpload>) -> ClientAnswer {
         read_answer(self.begin(request).await, None).await
     }
 
-    /// Sends, and waits for the head of the answer only.
+    /// Sends a request and waits for the head of the answer.
     pub(crate) async fn begin(&self, request: Request<TestUpload>) -> Response<Incoming> {
         self.try_begin(request).await.unwrap()
     }
 
-    /// The same where there may be none.
+    /// The same for a request that may get no answer.
     pub(crate) async fn try_begin(
         &self,
         request: Request<TestUpload>,
@@ -126,12 +127,12 @@ pub(crate) fn full_body(body: impl Into<Bytes>) -> TestUpload {
     Full::new(body.into()).boxed_unsync()
 }
 
-/// Reads an answer to its end, and checks it. `pace`: between two pieces, for the first of them.
+/// Reads an answer to its end and checks it. `pace` is a pause after each of the first pieces.
 pub(crate) async fn read_answer(
     answer: Response<Incoming>,
     pace: Option<Duration>,
 ) -> ClientAnswer {
-    /// Pieces after which even a slow reader hurries.
+    /// Pieces after which the reader pauses no more.
     const SLOW: usize = 40;
     let (head, mut body) = answer.into_parts();
     let mut bytes = BytesMut::new();
@@ -162,7 +163,7 @@ pub(crate) async fn read_answer(
     answer
 }
 
-/// The next bytes of an answer.
+/// The next piece of an answer.
 pub(crate) async fn next(body: &mut Incoming) -> Bytes {
     let frame = within_time(body.frame()).await.unwrap().unwrap();
     frame.into_data().unwrap()

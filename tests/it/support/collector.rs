@@ -1,4 +1,4 @@
-//! A collector of traces on a real socket, which reads what it is sent.
+//! A collector of traces on a real socket, which parses what it receives.
 
 use std::{collections::BTreeMap, time::SystemTime};
 
@@ -19,15 +19,15 @@ pub(crate) struct TestCollector {
     pub(crate) server: ScriptedProvider,
 }
 
-/// A span as it arrived.
+/// A span as received.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedSpan {
     pub(crate) name: String,
     pub(crate) trace: String,
     pub(crate) id: String,
-    /// Empty: it has none.
+    /// Empty for a root span.
     pub(crate) parent: String,
-    /// Span ids of those that it is linked to, with their traces.
+    /// Trace and span ids of the linked spans.
     pub(crate) links: Vec<(String, String)>,
     pub(crate) kind: SpanKind,
     pub(crate) failed: bool,
@@ -48,7 +48,7 @@ impl TestCollector {
         format!("http://{}/v1/traces", self.server.address)
     }
 
-    /// Waits for so many spans at least, and gives all that came.
+    /// Waits for at least `count` spans, and returns all received ones.
     pub(crate) async fn spans(&self, count: usize) -> Vec<ReceivedSpan> {
         within_time(async {
             for requests in 1.. {
@@ -63,7 +63,7 @@ impl TestCollector {
         .await
     }
 
-    /// All that came up to now.
+    /// All spans received up to now.
     pub(crate) async fn received_spans(&self) -> Vec<ReceivedSpan> {
         let seen = self.server.requests(self.server.count_requests()).await;
         seen.iter().flat_map(read_spans).collect()

@@ -1,8 +1,8 @@
-//! A foreign token count: what a provider might report, by a tokenizer that is not ours.
+//! A foreign token count: what a provider might report, by a tokenizer that the proxy does not use.
 //!
-//! It counts all text that the model reads, 4 tokens a message, tools and response formats as
-//! their JSON, and images by the rule that OpenAI publishes. Counts of messages are kept, so that
-//! a session can be counted again at each of its steps.
+//! It counts all text that the model reads, 4 tokens a message, tools and response formats as their
+//! JSON, and images by OpenAI's published rule. Counts of messages are cached, so that every step
+//! of a session can be counted.
 
 use std::{borrow::Cow, collections::HashMap, sync::Mutex};
 
@@ -14,11 +14,11 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::parse;
 
-/// Tokens around each message: its role and its marks.
+/// Tokens for the role and the separators of a message.
 const PER_MESSAGE: u64 = 4;
-/// An image of which nothing is known but its address: one of 1,024 by 1,024.
+/// Tokens of an image of unknown size: as of 1,024 by 1,024 pixels.
 const UNKNOWN_IMAGE: u64 = 765;
-/// Audio, video and files, whose true count nothing here can know.
+/// Tokens of audio, video and files, whose true count is unknown here.
 const OTHER_MEDIA: u64 = 500;
 
 pub(crate) struct TokenCounter {
@@ -44,7 +44,7 @@ impl TokenCounter {
         Self::new(o200k_base_singleton())
     }
 
-    /// The vocabulary of older models, which takes twice as much for Chinese.
+    /// The vocabulary of older models, which needs twice the tokens for Chinese.
     pub(crate) fn cl100k() -> Self {
         Self::new(cl100k_base_singleton())
     }
@@ -56,7 +56,7 @@ impl TokenCounter {
         }
     }
 
-    /// Prompt tokens of a request body; 0 for what is no request.
+    /// Prompt tokens of a request body; 0 for other JSON.
     pub(crate) fn request(&self, body: &[u8]) -> u64 {
         let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
         let Ok(parsed) = serde_json::from_slice::<CountedBody<'_>>(body) else {
@@ -72,7 +72,7 @@ impl TokenCounter {
         beside + messages.map(|message| self.message(message)).sum::<u64>()
     }
 
-    /// The body in the order in which a provider reads it, tools first, each piece with its
+    /// The parts of a body in the order in which a provider reads them, tools first, each with its
     /// tokens.
     pub(crate) fn pieces<'a>(&self, body: &'a [u8]) -> Vec<(&'a [u8], u64)> {
         let Ok(parsed) = serde_json::from_slice::<CountedBody<'_>>(body) else {
@@ -140,8 +140,8 @@ impl TokenCounter {
     }
 }
 
-/// 85 tokens and 170 for each tile of 512 pixels, of the image fitted into 2,048 and a shorter
-/// side of 768; `low` is 85.
+/// 85 tokens, and 170 for each tile of 512 pixels after scaling to fit 2,048 and a shorter side of
+/// 768; `low` costs 85.
 fn image(image: &Value) -> u64 {
     if image["detail"] == "low" {
         return 85;

@@ -1,6 +1,6 @@
-//! Recorded requests, answers, errors and token counts. They are not part of the repository:
-//! they lie beside it, or where `PLIMSOLL_DATA` says. Where they are absent, everything here is
-//! empty and callers go on with generated conversations.
+//! Recorded requests, answers, errors and token counts. They are not part of the repository: they
+//! are beside it, or where `PLIMSOLL_DATA` points. Without them everything here is empty, and
+//! callers use generated conversations.
 
 use std::{
     fs,
@@ -19,16 +19,16 @@ pub(crate) struct RecordedFile {
     pub(crate) body: Vec<u8>,
 }
 
-/// A recorded answer of a provider, and what is known of it.
+/// A recorded answer of a provider with its metadata.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) name: String,
     pub(crate) body: Vec<u8>,
-    /// As the index of the recordings has it: `provider`, `status`, `stream`, `usage`.
+    /// From the index of the recordings: `provider`, `status`, `stream`, `usage`.
     pub(crate) about: Value,
 }
 
-/// A small request with the number of prompt tokens that the provider reported for it.
+/// A small request with the prompt tokens that the provider reported.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenPair {
     pub(crate) provider: String,
@@ -37,10 +37,10 @@ pub(crate) struct TokenPair {
     pub(crate) request: Vec<u8>,
 }
 
-/// One request of a long session, and what the provider counted for it.
+/// A request of a long session, with the provider's token count.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct MeasuredStep {
-    /// The request was `messages[..assistant_message]`, with a system prompt and tools beside them.
+    /// The request has `messages[..assistant_message]`, a system prompt and tools.
     pub(crate) assistant_message: usize,
     pub(crate) prompt_tokens: u64,
     pub(crate) completion_tokens: u64,
@@ -64,7 +64,7 @@ pub(crate) fn unusual() -> Vec<RecordedFile> {
     folder("requests/unusual", "json")
 }
 
-/// One request of that name, without its ending.
+/// The request of that name, given without its file ending.
 pub(crate) fn request(name: &str) -> Option<Vec<u8>> {
     let path = root()?.join("requests").join(name).with_extension("json");
     fs::read(path).ok()
@@ -133,7 +133,7 @@ pub(crate) fn token_truth() -> Option<TokenTruth> {
     })
 }
 
-/// Where the recordings are; says once where they were looked for in vain.
+/// The folder of the recordings; prints once where it was not found.
 fn root() -> Option<&'static Path> {
     static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = ROOT.get_or_init(|| {
@@ -151,7 +151,8 @@ fn root() -> Option<&'static Path> {
     found.as_deref()
 }
 
-/// The files of a folder with that ending, by name. A folder of the recordings is never empty.
+/// The files of a folder with that ending, sorted by name. A folder of the recordings must not be
+/// empty.
 fn folder(name: &str, ending: &str) -> Vec<RecordedFile> {
     let Some(root) = root() else {
         return Vec::new();

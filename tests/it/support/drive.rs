@@ -1,5 +1,5 @@
-//! A session driven through the guard request by request, as the proxy would drive it, against a
-//! provider that counts by itself, caches, and refuses what is invalid or too long.
+//! Drives a session through the guard, request by request, against a provider that counts tokens
+//! itself, caches, and refuses requests that are invalid or too long.
 
 use super::{cache::PromptCache, count::TokenCounter, generate::Session, strict};
 use bytes::Bytes;
@@ -12,12 +12,12 @@ use plimsoll::{
 
 pub(crate) use super::plans::{apply_plan, make_policy};
 
-/// The guard's settings at their defaults.
+/// The guard's default settings.
 pub(crate) fn settings() -> GuardConfig {
     GuardConfig::default()
 }
 
-/// Raw tokens of a body as it stands, by the guard's own rule.
+/// Raw tokens of an unedited body, by the guard's estimate.
 pub(crate) fn raw_tokens(body: &Bytes, profile: &Profile) -> u32 {
     let settings = GuardConfig {
         enabled: false,
@@ -30,17 +30,17 @@ pub(crate) fn raw_tokens(body: &Bytes, profile: &Profile) -> u32 {
         .raw_before
 }
 
-/// Tokens of the note that stands for what was left out, by any count.
+/// Tokens of a preface, by any count.
 const NOTE: u64 = 150;
 
-/// Tokens of a result that was cut as hard as it can be.
+/// Tokens of a result at its strongest truncation.
 const CUT_RESULT: u64 = 150;
 
 /// How the provider counts.
 #[derive(Clone, Copy)]
 pub(crate) enum TokenMeter<'a> {
     Foreign(&'a TokenCounter),
-    /// So many times the guard's own estimate.
+    /// The guard's own estimate times this factor.
     Times(f64),
 }
 
@@ -53,28 +53,28 @@ impl TokenMeter<'_> {
     }
 }
 
-/// What became of a session.
+/// Counts over a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SessionOutcome {
     pub(crate) requests: usize,
     pub(crate) edited: usize,
-    /// Requests with a cut that was not there before.
+    /// Requests with a new cut.
     pub(crate) folds: usize,
-    /// Requests whose beginning was not the previous request.
+    /// Requests that do not begin with the previous request.
     pub(crate) changes: usize,
     pub(crate) prompt: u64,
     pub(crate) cached: u64,
-    /// Requests that the strict provider refuses though it would have taken the original.
+    /// Requests that the strict provider refuses though it accepts the original.
     pub(crate) refused: usize,
-    /// Requests over the window at the first try.
+    /// Requests over the window at the first attempt.
     pub(crate) over: usize,
-    /// And still over after two more, made with what the overflow error told.
+    /// Of these, those still over after two refits with the numbers of the overflow error.
     pub(crate) lost: usize,
-    /// Of these, those that nothing could have helped.
+    /// Of these, those that no guard could have fitted.
     pub(crate) hopeless: usize,
-    /// Plans that the guard's own lint threw away.
+    /// Plans that the guard's own lint rejected.
     pub(crate) unsound: usize,
-    /// The last cut.
+    /// The newest cut.
     boundary: Option<u32>,
 }
 
@@ -93,7 +93,7 @@ impl SessionOutcome {
         self.unsound += more.unsound;
     }
 
-    /// Part of all prompt tokens that the cache held.
+    /// The share of prompt tokens that the cache held.
     pub(crate) fn share(&self) -> f64 {
         self.cached as f64 / self.prompt.max(1) as f64
     }
@@ -104,14 +104,14 @@ impl SessionOutcome {
 pub(crate) struct GuardedSession<'a> {
     pub(crate) policy: Policy<'a>,
     pub(crate) meter: TokenMeter<'a>,
-    /// Counts for the cache.
+    /// Counts tokens for the cache.
     pub(crate) counter: &'a TokenCounter,
-    /// Whether state is kept from request to request.
+    /// Whether state is kept between requests.
     pub(crate) keeps: bool,
 }
 
 impl GuardedSession<'_> {
-    /// The whole session, guarded.
+    /// Drives the whole session.
     pub(crate) fn run(&self, session: &Session) -> SessionOutcome {
         let mut outcome = SessionOutcome::default();
         let mut cache = PromptCache::new(self.counter);
@@ -130,12 +130,12 @@ impl GuardedSession<'_> {
         outcome
     }
 
-    /// One request, made again up to twice where the provider finds it too long.
+    /// Sends one request, and refits it up to twice where it is too long for the provider.
     fn request(&self, original: Bytes, recall: &mut Recall, outcome: &mut SessionOutcome) -> Bytes {
         let profile = self.policy.profile;
         let conversation =
             chat::index_body(original.clone()).expect("a body of ours can be indexed");
-        // Of an answer longer than half the window the provider decides.
+        // Providers cap an answer longer than half the window.
         let asked = conversation.max_answer_tokens().unwrap_or(0);
         let asked = asked.min(u64::from(self.policy.window / 2));
         let limit = if profile.answer_inside_window {
@@ -179,15 +179,15 @@ impl GuardedSession<'_> {
     }
 
     fn is_refused(&self, original: &[u8], body: &[u8]) -> bool {
-        // What is without fault needs no comparison with the original, which may be long.
+        // A valid request needs no comparison with the original, which may be long.
         let profile = self.policy.profile;
         original != body
             && !strict::find_violations(body, profile).is_empty()
             && !strict::find_broken_rules(original, body, profile).is_empty()
     }
 
-    /// Whether nothing could have helped: pinned messages and the newest step are over the limit
-    /// even with its results cut to the bone, and a note of what was left out between them.
+    /// Whether no guard could fit it: pinned messages and the newest step exceed the limit even
+    /// with their results at their shortest and a preface between them.
     pub(crate) fn is_hopeless(&self, conversation: &Conversation, limit: u64) -> bool {
         let messages = &conversation.items;
         let first_user = messages
@@ -214,7 +214,7 @@ impl GuardedSession<'_> {
     }
 }
 
-/// The same session in an unlimited window: what its cache could hold.
+/// The same session in an unlimited window: the upper bound of the cache.
 pub(crate) fn run_unlimited(session: &Session, counter: &TokenCounter) -> SessionOutcome {
     let mut cache = PromptCache::new(counter);
     let mut outcome = SessionOutcome::default();

@@ -1,7 +1,7 @@
-//! What must hold of every plan of the guard with nothing injected, over any wire format.
+//! Properties of every plan of the guard without injections, for any wire format.
 //!
-//! Conversations are generated as chat completions, and the strict checker reads these only. So a body is
-//! translated to the format on its way to the guard, and what the guard sends is translated back.
+//! Conversations are generated as chat completions, which is all that the strict checker reads. A
+//! body is translated to the format before the guard, and the guard's output is translated back.
 
 mod growth;
 
@@ -26,7 +26,7 @@ use proptest::prelude::*;
 
 pub(crate) const WINDOWS: [u32; 5] = [4_096, 8_192, 16_384, 32_768, 128_000];
 
-/// A wire format, with its translations from and to chat completions.
+/// A wire format with translations from and to chat completions.
 #[derive(Clone, Copy)]
 pub(crate) struct WireFormat {
     pub(crate) format: Format,
@@ -40,17 +40,17 @@ pub(crate) const CHAT: WireFormat = WireFormat {
     to_chat: <[u8]>::to_vec,
 };
 
-/// The guard's settings at their defaults.
+/// The guard's default settings.
 pub(crate) fn settings() -> GuardConfig {
     GuardConfig::default()
 }
 
-/// Answer caps, as parts of the window.
+/// Answer caps as shares of the window.
 pub(crate) fn any_answer_share() -> impl Strategy<Value = f64> {
     prop::sample::select(&[0.01, 0.1, 0.3, 0.5, 0.9, 1.0, 20.0][..])
 }
 
-/// The profiles that take the conversation as it is.
+/// The profiles for which the conversation is valid as it is.
 pub(crate) fn profiles_of(case: &GeneratedCase) -> Vec<&'static Profile> {
     let fits = |profile: &&Profile| case.recipe.strict || profile.name == "openai";
     PROFILES.iter().filter(fits).collect()
@@ -76,7 +76,7 @@ impl WireFormat {
         self.format.index_body(body).expect("a conversation")
     }
 
-    /// What goes out fits together with the answer that it asks for, wherever anything could be done.
+    /// The request fits together with its answer cap, wherever an edit could make it fit.
     pub(crate) fn fits_beside_its_answer(
         self,
         chat: &[u8],
@@ -103,7 +103,7 @@ impl WireFormat {
         }
     }
 
-    /// Everything that must hold for one request under one window and profile.
+    /// All properties of one request with one window and profile.
     pub(crate) fn check(self, chat: &[u8], window: u32, profile: &'static Profile) {
         self.check_with(chat, window, profile, &settings());
     }
@@ -144,10 +144,10 @@ impl WireFormat {
             settings: &settings,
             ..policy
         };
-        // What the provider gets has no annotations any more.
+        // The provider's request has no annotations.
         let after = self.index(without_annotations(&after));
         let again = guard::plan(&after, &second, &Recall::default());
-        // A paragraph has no frame of its own, which the plan counts all the same.
+        // The plan counts a frame around a paragraph that has none.
         let (now, said) = (again.report.raw_before, plan.report.raw_after);
         assert!(
             now <= said && said - now <= 10,
@@ -162,10 +162,10 @@ impl WireFormat {
     }
 }
 
-/// Only edited spans differ: everything else is there, in order, byte for byte.
+/// Only edited spans differ; all other bytes are kept in order.
 fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, context: &str) {
     assert_untouched(before, &after.body, plan, context);
-    // What was neither truncated, cleared nor folded is the client's own message.
+    // A message that is neither truncated, cleared nor folded is the client's.
     let truncated = &plan.report.truncated;
     let cleared = plan.report.cleared.as_ref();
     let cleared = cleared.map_or(&[][..], |cleared| &cleared.messages);
@@ -185,7 +185,7 @@ fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, con
     );
 }
 
-/// The messages of which a cap or a share took something.
+/// The messages that a cap or a share shortened.
 fn shortened(plan: &Plan) -> BTreeSet<usize> {
     let texts = &plan.report.texts.shortened;
     texts.iter().map(|text| text.message).collect()
@@ -241,8 +241,7 @@ fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, c
     );
 }
 
-/// The budget holds whenever the pinned messages and the newest step, its results at their
-/// least, fit.
+/// The budget holds whenever the pinned messages and the newest step with its shortest results fit.
 fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context: &str) {
     let units = units::split_units(before).expect("a plan was made");
     let budget = plan.report.budget.tokens;

@@ -1,4 +1,4 @@
-//! The guard's lines of defence, switched on and off in every combination.
+//! The guard's lines of defence in every combination of on and off.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use plimsoll::{
     json::scan::{JsonScanner, Span},
 };
 
-/// Settings by the seed: clearing with and without inputs, excluded tools, every threshold, and
-/// caps and shares.
+/// Settings by seed: clearing with and without inputs, excluded tools, every threshold, caps and
+/// shares.
 pub(crate) fn any_settings(seed: u64) -> GuardConfig {
     let mut random = Random::for_part(seed, 17);
     let defaults = GuardConfig::default();
@@ -39,7 +39,7 @@ pub(crate) fn any_settings(seed: u64) -> GuardConfig {
     }
 }
 
-/// The settings for what went out once: what held for annotations is done, and they are gone.
+/// The settings for a request that was already guarded: annotations are applied and removed.
 pub(crate) fn settings_once_applied(settings: &GuardConfig) -> GuardConfig {
     GuardConfig {
         caps: BTreeMap::new(),
@@ -49,8 +49,8 @@ pub(crate) fn settings_once_applied(settings: &GuardConfig) -> GuardConfig {
     }
 }
 
-/// The same conversation with some of its messages and parts annotated, each by the seed and its place:
-/// what a longer one says of those before is the same.
+/// The same conversation with some messages and parts annotated, by seed and place, so that a
+/// longer conversation has the same annotations on its earlier messages.
 pub(crate) fn annotate_randomly(conversation: &Conversation, seed: u64) -> Bytes {
     let mut edits = Edits::default();
     for (at, message) in conversation.items.iter().enumerate() {
@@ -65,14 +65,14 @@ pub(crate) fn annotate_randomly(conversation: &Conversation, seed: u64) -> Bytes
     edits.apply(&conversation.body).to_bytes()
 }
 
-/// The same without annotations, as the provider gets it.
+/// The same without annotations, as sent to the provider.
 pub(crate) fn without_annotations(conversation: &Conversation) -> Bytes {
     let mut edits = Edits::default();
     conversation.take_out_annotations(&mut edits);
     edits.apply(&conversation.body).to_bytes()
 }
 
-/// Puts an annotation at the beginning of an object that has members.
+/// Inserts an annotation at the start of an object that has members.
 fn insert_annotation(
     conversation: &Conversation,
     object: Span,

@@ -1,16 +1,17 @@
-//! What the tests that read the log have in common.
+//! Shared by the tests that read the log.
 
 use std::sync::Once;
 
-/// To be called before a thread's own subscriber is set.
+/// Call it before setting a thread's own subscriber.
 ///
-/// Whether anybody wants a line is remembered for the whole process. So there is one that wants them
-/// all, or a line that another test comes by first, on a thread where nobody listens, is never seen.
+/// `tracing` remembers for the whole process whether any subscriber wants a line. Without a
+/// subscriber that wants all lines, a line that another test emits first on a thread without one is
+/// never seen again.
 pub(crate) fn every_line_is_wanted() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let wants_all = tracing_subscriber::registry();
-        // Another test may have set one of its own, which is as well.
+        // Another test may have set one already, which serves as well.
         let _ = tracing::subscriber::set_global_default(wants_all);
     });
 }

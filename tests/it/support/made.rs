@@ -1,4 +1,4 @@
-//! Things of ours, as recovery makes them, and some that fit nowhere.
+//! Injections as recovery makes them, and some that are invalid where they are.
 
 use super::generate::Random;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 pub(crate) const PROMPT: &str = "[Note by the context guard:\nwrite down \"what matters\".]";
 
-/// Indices of the messages that are no system messages.
+/// Indices of the messages that are not system messages.
 pub(crate) fn non_system_indices(conversation: &Conversation) -> Vec<usize> {
     let messages = conversation.items.iter().enumerate();
     messages
@@ -35,7 +35,7 @@ fn reminder_result(id: &str) -> Box<str> {
     to_boxed_json(&json!({"role": "tool", "tool_call_id": id, "content": "Noted as r1."}))
 }
 
-/// A round of so many calls.
+/// A round of `count` calls.
 pub(crate) fn calls_round(calls: u32) -> InjectionContent {
     let ids: Vec<_> = (0..calls).map(|at| format!("own-{at}")).collect();
     let asked: Vec<_> = ids.iter().map(|id| add_reminder_call(id)).collect();
@@ -51,7 +51,7 @@ pub(crate) fn calls_round(calls: u32) -> InjectionContent {
     InjectionContent::Round(round)
 }
 
-/// A round of one who has no tools.
+/// A round for a model without tools.
 pub(crate) fn block_round() -> InjectionContent {
     let said = |by, role, content| InjectedMessage {
         by,
@@ -78,7 +78,7 @@ pub(crate) fn calls_beside(client_calls: u32, before: u32) -> InjectionContent {
     }
 }
 
-/// What the beginning of an answer says, as a record that it stands in a round.
+/// A record that an answer's text is in a round.
 fn spoken_record(conversation: &Conversation, at: usize, random: &mut Random) -> InjectionContent {
     let raw = match conversation.items[at].content {
         Content::Text(text) => conversation.raw_bytes(text),
@@ -95,7 +95,7 @@ fn spoken_record(conversation: &Conversation, at: usize, random: &mut Random) ->
     }
 }
 
-/// Records at random places, as far as message `until`; some fit and some do not.
+/// Records at random places up to message `until`; some fit and some do not.
 pub(crate) fn random_records(
     conversation: &Conversation,
     until: usize,
@@ -159,7 +159,7 @@ pub(crate) fn make_proxy_tools(conversation: &Conversation) -> Option<InjectedTo
     })
 }
 
-/// All of ours, by the seed.
+/// Injections of every kind, by seed.
 pub(crate) fn make_injected(conversation: &Conversation, seed: u64) -> Injections {
     let mut random = Random::for_part(seed, 9);
     let count = non_system_indices(conversation).len();

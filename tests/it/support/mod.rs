@@ -1,4 +1,4 @@
-//! What the tests and the benches stand on.
+//! Helpers of the tests and benches.
 
 #![allow(dead_code, reason = "tests and benches use different parts of it")]
 

@@ -1,8 +1,8 @@
-//! A model on the other side of the proxy: it hears a request, thinks, and answers, streamed or not.
+//! A model behind the proxy: it reads a request, decides on a reply, and answers, streamed or not.
 //!
-//! It counts with a tokenizer of its own, refuses what does not fit its window and what its profile
-//! forbids, and remembers every fault of a request. What it says is a [`Mind`]'s business: one of
-//! the usual ones in `manner`, or a closure of the test.
+//! It counts with its own tokenizer, refuses what does not fit its window or breaks its profile,
+//! and records every fault of a request. A [`ReplyRule`] decides on the reply: one of those in
+//! `manner`, or a closure of the test.
 
 pub(crate) mod manner;
 pub(crate) mod notice;
@@ -34,14 +34,14 @@ pub(crate) const PROXY_TOOLS: [&str; 4] = [
     "clear_mind",
 ];
 
-/// One request, as the model reads it.
+/// A request as the model reads it.
 pub(crate) struct ModelRequest<'a> {
     pub(crate) body: &'a Value,
     /// By the model's own count.
     pub(crate) tokens: u64,
-    /// What the newest words ask for.
+    /// What the newest messages ask for.
     pub(crate) notice: Option<Notice>,
-    /// Requests before this one.
+    /// How many requests came before.
     pub(crate) nth: usize,
 }
 
@@ -70,7 +70,7 @@ impl ModelRequest<'_> {
     }
 }
 
-/// What the model does with a request.
+/// The model's reply to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum ModelReply {
     /// A text, calls, or both.
@@ -93,7 +93,7 @@ impl ModelReply {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelCall {
-    /// `None`: the model gives none at all.
+    /// `None`: the model sends no id.
     pub(crate) id: Option<String>,
     pub(crate) name: String,
     /// As written; need not be JSON.
@@ -110,7 +110,7 @@ impl ModelCall {
     }
 }
 
-/// Decides what is said.
+/// Decides on the reply.
 pub(crate) type ReplyRule = Box<dyn Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync>;
 
 /// How the provider of the model is built.
@@ -122,18 +122,18 @@ pub(crate) struct ModelSetup {
     pub(crate) fragment: usize,
     /// Streams are written byte by byte.
     pub(crate) byte_by_byte: bool,
-    /// Answers tell their usage.
+    /// Answers report usage.
     pub(crate) reports_usage: bool,
-    /// Nothing is read nor checked, and a token counted for every four bytes: for requests that
-    /// are too long to be read each time. The mind hears an empty request.
+    /// Requests are neither parsed nor checked, and four bytes count as a token: for requests too
+    /// long to parse each time. The reply rule gets an empty request.
     pub(crate) skips_reading: bool,
-    /// How it says that a request does not fit, given its window and the request's tokens.
+    /// The refusal of a request that does not fit, from the window and the request's tokens.
     pub(crate) refusal: RefusalWriter,
 }
 
 pub(crate) type RefusalWriter = fn(u32, u64) -> Vec<ProviderStep>;
 
-/// As OpenAI says it.
+/// OpenAI's wording.
 pub(crate) fn refuse_as_openai(window: u32, tokens: u64) -> Vec<ProviderStep> {
     let message = format!(
         "This model's maximum context length is {window} tokens. However, your messages \
@@ -211,7 +211,7 @@ impl ModelSetup {
 }
 
 impl ModelSetup {
-    /// The request and its count, with every fault of it kept.
+    /// The parsed request and its tokens; every fault is recorded.
     fn read_request(&self, nth: usize, bytes: &[u8], log: &RequestLog) -> Option<(Value, u64)> {
         if self.skips_reading {
             return Some((json!({}), bytes.len() as u64 / 4));
@@ -260,7 +260,7 @@ impl RequestLog {
 }
 
 impl RunningModel {
-    /// Fails if any request broke a rule of the profile.
+    /// Panics if any request broke a rule of the profile.
     #[track_caller]
     pub(crate) fn assert_no_faults(&self) {
         let faults = self.log.faults.lock().unwrap();
@@ -282,12 +282,13 @@ impl RunningModel {
         self.log.tokens.lock().unwrap().clone()
     }
 
-    /// All bodies that came, read.
+    /// All received bodies, parsed.
     pub(crate) async fn bodies(&self) -> Vec<Value> {
         self.bodies_from(0).await
     }
 
-    /// Those after so many, read; in a long session the others need not be read each time.
+    /// The bodies after the first `skip`, parsed; in a long session the others need not be parsed
+    /// again.
     pub(crate) async fn bodies_from(&self, start: usize) -> Vec<Value> {
         let seen = self.provider.requests(0).await;
         let new = seen.iter().skip(start);
@@ -296,13 +297,13 @@ impl RunningModel {
     }
 }
 
-/// By a vocabulary that the proxy does not have.
+/// A vocabulary that the proxy does not use.
 fn count_tokens(body: &[u8]) -> u64 {
     static COUNTER: OnceLock<TokenCounter> = OnceLock::new();
     COUNTER.get_or_init(TokenCounter::o200k).request(body)
 }
 
-/// What is wrong with the offered tools: a name twice, or a choice of one that is not there.
+/// Faults of the offered tools: a name twice, or a choice of a tool that is not there.
 pub(crate) fn find_tool_faults(body: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let tools = body["tools"].as_array().into_iter().flatten();

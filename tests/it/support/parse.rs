@@ -1,18 +1,18 @@
-//! Reading a body without any code of the proxy: serde_json, made to accept what it refuses.
+//! Parses a body without code of the proxy: by serde_json, after repairing what it refuses.
 
 use serde_json::Value;
 
-/// The body as a tree; a lone surrogate becomes U+FFFD, and a BOM is passed over.
+/// The body as a tree; a lone surrogate becomes U+FFFD, and a BOM is skipped.
 ///
 /// # Errors
 ///
-/// What serde_json says of a body that is not JSON, or is nested deeper than 128.
+/// serde_json's error for a body that is not JSON, or is nested deeper than 128.
 pub(crate) fn parse_value(body: &[u8]) -> Result<Value, serde_json::Error> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     serde_json::from_slice(&without_lone_surrogates(body))
 }
 
-/// The same JSON with `\ufffd` for each surrogate escape that has no partner.
+/// The same JSON with `\ufffd` for each unpaired surrogate escape.
 pub(crate) fn without_lone_surrogates(body: &[u8]) -> Vec<u8> {
     let mut out = body.to_vec();
     let mut at = 0;
@@ -35,7 +35,7 @@ pub(crate) fn without_lone_surrogates(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The code unit of an escape `\uXXXX` that begins there.
+/// The code unit of the escape `\uXXXX` at this place.
 fn code_unit(body: &[u8], at: usize) -> Option<u16> {
     let escape = body.get(at..at + 6)?;
     let digits = escape.strip_prefix(b"\\u")?;

@@ -1,5 +1,5 @@
-//! What must hold of every plan of the guard, whatever of ours it carries: for the tests, the fuzz
-//! targets and the run over a million conversations.
+//! Properties of every plan of the guard with any injections, for the tests, the fuzz targets and
+//! the run over a million conversations.
 
 use super::{parse, settings_once_applied, strict, without_annotations};
 use bytes::Bytes;
@@ -30,12 +30,12 @@ pub(crate) const fn make_policy<'a>(
     }
 }
 
-/// The body as the guard would send it.
+/// The body that the guard would send.
 pub(crate) fn apply_plan(conversation: &Conversation, plan: &Plan) -> Bytes {
     plan.edits.apply(&conversation.body).to_bytes()
 }
 
-/// Whether the profile has nothing against the conversation as it came.
+/// Whether the conversation is valid for the profile.
 pub(crate) fn is_clean(body: &[u8], profile: &Profile) -> bool {
     let conversation = index_conversation(body);
     let items: Vec<_> = (0..conversation.items.len())
@@ -45,7 +45,7 @@ pub(crate) fn is_clean(body: &[u8], profile: &Profile) -> bool {
         && strict::find_violations(body, profile).is_empty()
 }
 
-/// What the edits broke, our tools apart.
+/// Rules that the edits broke; rule 13 is left out, since the proxy adds tools.
 pub(crate) fn broken_rules(
     before: &[u8],
     after: &[u8],
@@ -56,7 +56,7 @@ pub(crate) fn broken_rules(
     broken
 }
 
-/// As [`checked`]; `None` where the guard stood back.
+/// As [`check_plan`]; `None` where the guard stood back.
 pub(crate) fn check_plan_unless_stood_back(
     body: &[u8],
     window: u32,
@@ -68,7 +68,7 @@ pub(crate) fn check_plan_unless_stood_back(
     plan.report.stood_back.is_none().then_some(plan)
 }
 
-/// Makes a plan; everything that must hold of one with something of ours.
+/// Makes a plan and checks every property of a plan with injections.
 pub(crate) fn check_plan(
     body: &[u8],
     window: u32,
@@ -110,15 +110,15 @@ pub(crate) fn check_plan(
         settings: &second,
         ..policy
     };
-    // What the provider gets has no annotations any more.
+    // The provider's request has no annotations.
     let after = without_annotations(&index_conversation(&after));
     let shown = || String::from_utf8_lossy(&after).into_owned();
     let again = guard::plan(&index_conversation(&after), &second, &Recall::default());
-    // A paragraph has no frame of its own, and spoken text is rounded.
+    // A paragraph has no frame, and the tokens of spoken text are rounded.
     let slack = 20 + 4 * recall.injections.records.len() as u32;
     let (now, said) = (again.report.raw_before, plan.report.raw_after);
-    // Here more may be said to stand in a round than does, which weighs less than nothing: by so much
-    // what is said of such a plan can be off, either way. No character weighs more than two tokens.
+    // A generated record may claim more characters in a round than there are, so the estimate of
+    // the plan may be off by as much. No character counts more than two tokens.
     let claimed = recall
         .injections
         .records
@@ -131,11 +131,11 @@ pub(crate) fn check_plan(
         now.abs_diff(said) <= 2 * slack + claimed.sum::<u32>(),
         "{context}: {now} sent, {said} planned"
     );
-    // Nor may the two be on different sides of the mark past which old rounds are cleared.
+    // The two must be on the same side of the threshold for clearing.
     let mark = f64::from(plan.report.budget.tokens) * settings.clear.at;
     let apart = f64::from(said.min(now)) <= mark && f64::from(said.max(now) + slack) > mark;
-    // A result that carries ours weighs more than it did, so that among those past the mark others may
-    // be the newest, or worth clearing.
+    // A result with an injection is larger, so other results may be the newest past the threshold,
+    // or worth clearing.
     let cleared = settings.clear.enabled && f64::from(said.max(now) + slack) > mark;
     let carried = cleared && shown().contains("[From here on by the context guard");
     if said.max(now) + slack <= plan.report.budget.tokens && !apart && !carried {
@@ -162,7 +162,7 @@ pub(crate) fn assert_untouched(before: &Conversation, after: &[u8], plan: &Plan,
     assert_eq!(&after[rebuilt..], &before.body[at..], "{context}");
 }
 
-/// What stands, stands once: one preface, and the tools at the end of the client's.
+/// Every addition is there once: one preface, and the tools at the end of the client's.
 fn assert_added_once(
     before: &Conversation,
     after: &[u8],

@@ -1,4 +1,4 @@
-//! The real binary: started, told, and listened to.
+//! The real binary as a process: its settings, signals and log.
 
 use std::{
     io::{BufRead, BufReader},
@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{client::TestClient, provider::ScriptedProvider, proxy::within_time};
 
-/// Does not outlive its test.
+/// Is killed when dropped.
 pub(crate) struct Process {
     pub(crate) address: SocketAddr,
     child: Child,
@@ -22,7 +22,7 @@ pub(crate) struct Process {
     reader: Option<JoinHandle<()>>,
 }
 
-/// The settings file of a process, in a directory of its own that also has the data.
+/// A settings file in a temporary folder, which holds the data too.
 pub(crate) struct Settings {
     pub(crate) folder: TempDir,
     pub(crate) file: PathBuf,
@@ -30,7 +30,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// A proxy on a free port of this machine in front of `up`, which has the settings `rest` also.
+    /// A proxy on a free port before `up`.
     pub(crate) fn new(up: &ScriptedProvider) -> Self {
         Self::with_server(up, "")
     }
@@ -51,8 +51,8 @@ impl Settings {
         }
     }
 
-    /// What the file holds with these lines at its end; those before the first section belong to
-    /// the provider.
+    /// The content of the file with these lines at its end; lines before the first section belong
+    /// to the provider.
     pub(crate) fn with_lines(&self, lines: &str) -> String {
         format!("{}{lines}\n", self.start)
     }
@@ -68,7 +68,7 @@ impl Process {
         Self::run(|command| command.arg("--config").arg(settings)).await
     }
 
-    /// Comes back once it listens.
+    /// Returns once the process listens.
     pub(crate) async fn run(with: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         let mut child = with(&mut command)
@@ -113,17 +113,17 @@ impl Process {
         assert!(sent.unwrap().success());
     }
 
-    /// The next line of its log, whatever it says; nothing once the process has ended.
+    /// The next line of the log; `None` once the process has ended.
     pub(crate) async fn line(&mut self) -> Option<String> {
         self.lines.recv().await
     }
 
-    /// The next line of its log with these words in it.
+    /// The next line of the log that contains these words.
     pub(crate) async fn wait_for_line(&mut self, words: &str) -> Value {
         self.wait_for_first_line(&[words]).await.1
     }
 
-    /// The next line of its log with any of these words in it, and which.
+    /// The next line of the log that contains any of these words, and the index of the words.
     pub(crate) async fn wait_for_first_line(&mut self, words: &[&str]) -> (usize, Value) {
         loop {
             let line = within_time(self.lines.recv()).await;
@@ -134,7 +134,7 @@ impl Process {
         }
     }
 
-    /// How it ended, and the rest of its log.
+    /// Waits for the end; returns the exit status and the rest of the log.
     pub(crate) async fn wait_for_end(mut self) -> (ExitStatus, String) {
         let mut rest = String::new();
         // The log ends with the process.

@@ -1,4 +1,5 @@
-//! A scripted provider on a real socket. It keeps every byte it got, unless it is told to forget.
+//! A scripted provider on a real socket. It records every request, except
+//! [`ScriptedProvider::start_forgetful`].
 
 use std::{
     collections::VecDeque,
@@ -16,27 +17,27 @@ use tokio::{
 
 use super::proxy::within_time;
 
-/// One thing the provider does with a request.
+/// A step of the provider's answer.
 #[derive(Clone, Debug)]
 pub(crate) enum ProviderStep {
     Send(Vec<u8>),
-    /// One byte at a time, each in a write of its own.
+    /// One byte in each write.
     Drip(Vec<u8>),
     /// Until released, or until the peer closes.
     Stall,
     Close,
-    /// Closes so that the peer finds the connection reset.
+    /// Closes with a reset.
     Reset,
     Pause(Duration),
 }
 
-/// A request as it arrived.
+/// A request as received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReceivedRequest {
     pub(crate) line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// Which connection, from 0.
+    /// The number of its connection, from 0.
     pub(crate) connection: usize,
 }
 
@@ -52,7 +53,7 @@ struct ScriptState {
     script: VecDeque<Vec<ProviderStep>>,
     seen: Vec<ReceivedRequest>,
     connections: usize,
-    /// Connections that the peer closed.
+    /// Numbers of the connections that the peer closed.
     closed: Vec<usize>,
 }
 
@@ -62,12 +63,12 @@ pub(crate) struct ScriptedProvider {
     _tasks: JoinSet<()>,
 }
 
-/// Answers what no script does.
+/// Answers requests without a script.
 type AnswerRule = Box<dyn Fn(&ReceivedRequest) -> Vec<ProviderStep> + Send + Sync>;
 
 struct ProviderState {
     answers: Option<AnswerRule>,
-    /// Whether what came is kept.
+    /// Whether requests are recorded.
     keeps: bool,
     state: Mutex<ScriptState>,
     changed: watch::Sender<u64>,
@@ -80,14 +81,14 @@ impl ScriptedProvider {
         Self::listen_with(None, true).await
     }
 
-    /// One that answers by itself whatever has no script.
+    /// A provider that answers every request without a script by this rule.
     pub(crate) async fn start_answering(
         answers: impl Fn(&ReceivedRequest) -> Vec<ProviderStep> + Send + Sync + 'static,
     ) -> Self {
         Self::listen_with(Some(Box::new(answers)), true).await
     }
 
-    /// The same for a time without end: nothing of a request is kept.
+    /// The same for long runs: no request is recorded.
     pub(crate) async fn start_forgetful(
         answers: impl Fn(&ReceivedRequest) -> Vec<ProviderStep> + Send + Sync + 'static,
     ) -> Self {
@@ -125,24 +126,24 @@ impl ScriptedProvider {
         }
     }
 
-    /// What to do with the next request that has nothing to follow yet.
+    /// Sets the steps for the next request without a script.
     pub(crate) fn script_next(&self, steps: impl Into<Vec<ProviderStep>>) -> &Self {
         let mut state = self.shared.state.lock().unwrap();
         state.script.push_back(steps.into());
         self
     }
 
-    /// Lets one stalled request go on.
+    /// Releases one stalled request.
     pub(crate) fn release_stalled(&self) {
         self.shared.released.add_permits(1);
     }
 
-    /// Closes every connection that waits for a request.
+    /// Closes every idle connection.
     pub(crate) fn hang_up(&self) {
         self.shared.hang_ups.send_replace(());
     }
 
-    /// Waits until that many requests came, and gives them.
+    /// Waits for `count` requests, and returns all received ones.
     pub(crate) async fn requests(&self, count: usize) -> Vec<ReceivedRequest> {
         self.wait_until(|state| state.seen.len() >= count).await;
         self.shared.state.lock().unwrap().seen.clone()
@@ -158,7 +159,7 @@ impl ScriptedProvider {
         state.seen.last().unwrap().clone()
     }
 
-    /// How many requests came up to now.
+    /// How many requests were received.
     pub(crate) fn count_requests(&self) -> usize {
         self.shared.state.lock().unwrap().seen.len()
     }
@@ -232,7 +233,7 @@ async fn serve(shared: Arc<ProviderState>, mut stream: TcpStream) {
     shared.closed(connection);
 }
 
-/// Whether the connection is still of use.
+/// Returns whether the connection can be used further.
 async fn run_step(shared: &ProviderState, stream: &mut TcpStream, step: ProviderStep) -> bool {
     match step {
         ProviderStep::Send(bytes) => stream.write_all(&bytes).await.is_ok(),
@@ -329,7 +330,7 @@ fn decode_chunks(mut bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// An answer in one piece.
+/// An answer with a content length.
 pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> ProviderStep {
     let body = body.as_ref();
     let length = body.len();
@@ -339,14 +340,14 @@ pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Pro
     ProviderStep::Send([head.as_bytes(), body].concat())
 }
 
-/// The head of a stream that ends with the connection.
+/// The head of a stream that ends when the connection closes.
 pub(crate) fn stream_head() -> ProviderStep {
     ProviderStep::Send(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_vec(),
     )
 }
 
-/// A stream that stalls after [`TEXT`], and ends as it should once it is released.
+/// A stream that stalls after [`TEXT`], and completes once released.
 pub(crate) fn stalled_stream() -> [ProviderStep; 6] {
     [
         stream_head(),
@@ -358,7 +359,7 @@ pub(crate) fn stalled_stream() -> [ProviderStep; 6] {
     ]
 }
 
-/// A stream that stalls after [`TEXT`] and has no end.
+/// A stream that stalls after [`TEXT`] and never completes.
 pub(crate) fn endless_stream() -> [ProviderStep; 3] {
     [stream_head(), send_bytes(TEXT), ProviderStep::Stall]
 }
@@ -377,5 +378,5 @@ pub(crate) const USAGE: &str =
     "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1}}\n\n";
 pub(crate) const DONE: &str = "data: [DONE]\n\n";
 
-/// How long a provider is waited for where a test wants it to be too long.
+/// A timeout for tests that wait for it.
 pub(crate) const SOON: Duration = Duration::from_millis(200);

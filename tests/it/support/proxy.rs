@@ -1,4 +1,4 @@
-//! A running proxy: `Proxy::new().provider("up", &scripted).start().await`.
+//! A running proxy: `ProxyBuilder::new().provider("up", &scripted).start().await`.
 
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,13 +14,13 @@ use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
 
 use super::{client::TestClient, provider::ScriptedProvider};
 
-/// Bounds every wait of a test.
+/// Limits a wait to 20 s.
 pub(crate) async fn within_time<F: Future>(wait: F) -> F::Output {
     let waited = tokio::time::timeout(Duration::from_secs(20), wait).await;
     waited.expect("the wait ends within 20 s")
 }
 
-/// Settings of a model with that window, and defaults for the rest.
+/// Settings of a model with this window and defaults otherwise.
 pub(crate) fn model_with_window(tokens: u32) -> ModelConfig {
     ModelConfig {
         context_length: Some(tokens),
@@ -54,7 +54,7 @@ impl ProxyBuilder {
         }
     }
 
-    /// A provider that gets the client's own credentials.
+    /// A provider that gets the client's credentials.
     pub(crate) fn provider(mut self, name: &str, scripted: &ScriptedProvider) -> Self {
         let url = format!("http://{}/v1", scripted.address);
         self.config
@@ -78,7 +78,7 @@ impl ProxyBuilder {
         self
     }
 
-    /// Settings of a model; `*` is for all that have none.
+    /// Settings of a model; `*` is for all models without settings.
     pub(crate) fn model(mut self, name: &str, settings: ModelConfig) -> Self {
         self.config.models.insert(name.into(), settings);
         self
@@ -125,7 +125,7 @@ impl ProxyBuilder {
 }
 
 impl ScriptedProvider {
-    /// A proxy before this provider, which it calls `up`.
+    /// A proxy before this provider, under the name `up`.
     pub(crate) fn proxy(&self) -> ProxyBuilder {
         ProxyBuilder::new().provider("up", self)
     }
@@ -142,12 +142,12 @@ impl RunningProxy {
         TestClient::new(self.address, false)
     }
 
-    /// A client that speaks HTTP/2 from its first byte.
+    /// A client with HTTP/2 by prior knowledge.
     pub(crate) fn client_h2(&self) -> TestClient {
         TestClient::new(self.address, true)
     }
 
-    /// Puts changed settings in force.
+    /// Applies changed settings.
     pub(crate) fn reload(&self, change: impl FnOnce(&mut Config)) -> Change {
         let mut config = self.live.app().config.clone();
         change(&mut config);
@@ -158,7 +158,7 @@ impl RunningProxy {
         let _ = self.stop.take().map(|stop| stop.send(()));
     }
 
-    /// Waits until the proxy is gone.
+    /// Waits until the proxy has stopped.
     pub(crate) async fn wait_until_gone(&mut self) {
         let ended = within_time(self.task.join_next()).await;
         ended.unwrap().unwrap().unwrap();
@@ -168,7 +168,7 @@ impl RunningProxy {
 fn base_config(data: &TempDir) -> Config {
     let mut config = Config::default();
     config.server.data_dir = data.path().into();
-    // A machine that does much else is no store that is down.
+    // A slow machine must not look like a store that is down.
     config.store.timeout = Duration::from_secs(10);
     config.providers.clear();
     config

@@ -1,4 +1,4 @@
-//! The index of a body held against an independent reading of it by serde_json.
+//! Compares the index of a body with an independent reading by serde_json.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) fn index_conversation(body: &[u8]) -> Result<Conversation, IndexError
     chat::index_body(Bytes::copy_from_slice(body))
 }
 
-/// Where a slice of the body stands in it.
+/// The span of a slice of the body.
 fn find_span(body: &[u8], slice: &str) -> Span {
     let start = slice.as_ptr() as usize - body.as_ptr() as usize;
     Span::new(start, start + slice.len())
@@ -152,13 +152,13 @@ fn part_is_right(body: &[u8], part: &Block, raw: &RawMembers<'_>) {
     }
 }
 
-/// Characters of everything said, counted over decoded strings.
+/// Character counts of all text, computed from decoded strings.
 pub(crate) fn assert_sizes(body: &[u8], name: &str) {
     let found = index_conversation(body).unwrap();
     let value = parse::parse_value(body).unwrap();
     for (at, message) in value["messages"].as_array().unwrap().iter().enumerate() {
         let sizes = found.items[at].sizes;
-        // A part that we do not know is counted as it is spelt.
+        // A part of an unknown type is counted as it is spelt.
         let parts = found.blocks_of(&found.items[at]);
         if parts.iter().any(|part| part.kind == BlockKind::Opaque) {
             continue;

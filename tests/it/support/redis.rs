@@ -1,5 +1,5 @@
-//! A real `redis-server`, or a cluster of three, for as long as a test needs it. Nothing is written to
-//! disk, and nothing listens beyond this machine.
+//! A real `redis-server`, or a cluster of three, for one test. It writes nothing to disk and
+//! listens on the loopback address only.
 
 use std::{
     fs,
@@ -12,10 +12,10 @@ use std::{
 
 use tempfile::TempDir;
 
-/// How often a port that was free may turn out to be taken.
+/// How often to try another port when a free one is taken in the meantime.
 const ATTEMPTS: usize = 20;
 
-/// The password of the user `plimsoll`, where there is one.
+/// The password of the user `plimsoll`, with TLS.
 pub(crate) const PASSWORD: &str = "sk-secret of the store/%@:";
 
 pub(crate) struct Redis {
@@ -27,7 +27,7 @@ pub(crate) struct Redis {
     tls: bool,
 }
 
-/// What is installed of those that speak alike; `redis-server` has to be.
+/// Installed servers with the Redis protocol; `redis-server` is required.
 #[allow(clippy::print_stdout, reason = "what was not tested is said")]
 pub(crate) fn programs() -> Vec<&'static str> {
     assert!(
@@ -51,13 +51,13 @@ impl Redis {
         Self::with("redis-server", &[])
     }
 
-    /// One with more settings.
+    /// A server with more options.
     pub(crate) fn with(program: &'static str, options: &[&str]) -> Self {
         let options = options.iter().map(|&option| option.to_owned()).collect();
         Self::launch(program, options, tempfile::tempdir().unwrap(), false)
     }
 
-    /// One with TLS, where only the user `plimsoll` may do anything, with [`PASSWORD`].
+    /// A server with TLS, and `plimsoll` as its only user, with [`PASSWORD`].
     pub(crate) fn with_tls(program: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         make_certificates(folder.path());
@@ -107,12 +107,12 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The authority that the server's certificate is of.
+    /// The authority of the server's certificate.
     pub(crate) fn ca_file(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// What the server answers to a command.
+    /// The server's answer to a command.
     pub(crate) fn run_command(&self, command: &[&str]) -> String {
         let socket = self.folder.path().join("socket");
         let answer = Command::new("redis-cli")
@@ -129,7 +129,7 @@ impl Redis {
         self.child.wait().unwrap();
     }
 
-    /// Starts it again at the same port, after it was killed; with nothing in it.
+    /// Starts the killed server again, empty, at the same port.
     pub(crate) fn restart(&mut self) {
         let (folder, options) = (self.folder.path(), &self.options);
         let child =
@@ -137,7 +137,7 @@ impl Redis {
         self.child = child.expect("the port is still free");
     }
 
-    /// It takes connections and answers nothing, until it goes on.
+    /// Stops the process: it accepts connections and answers nothing until `resume`.
     pub(crate) fn stall(&self) {
         self.signal("-STOP");
     }
@@ -165,7 +165,7 @@ impl Drop for Redis {
     }
 }
 
-/// Three servers that hold a third of the slots each.
+/// Three servers with a third of the slots each.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Redis>,
 }
@@ -223,13 +223,13 @@ pub(crate) async fn wait_until(mut holds: impl FnMut() -> bool) {
     waited.expect("the wait ends within 20 s");
 }
 
-/// A port that nobody listens on now; somebody else may be faster.
+/// A port that is free now; another process may take it.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
-/// The server once it takes connections; nothing where it ended instead.
+/// The server once it accepts connections; `None` where it exited.
 fn run(program: &str, options: &[String], port: u16, folder: &Path, tls: bool) -> Option<Child> {
     let (plain, secure) = match tls {
         true => ("0".to_owned(), port.to_string()),
@@ -253,7 +253,7 @@ fn run(program: &str, options: &[String], port: u16, folder: &Path, tls: bool) -
     let ready = |line: &str| line.to_lowercase().contains("ready to accept connections");
     let mut lines = BufReader::new(&mut said).lines();
     if lines.any(|line| line.is_ok_and(|line| ready(&line))) {
-        // Held open, so that the server can go on to write to it.
+        // Kept open, since the server writes to it.
         child.stdout = Some(said);
         return Some(child);
     }
@@ -266,7 +266,7 @@ fn digest(password: &str) -> String {
     hex::encode(Sha256::digest(password))
 }
 
-/// An authority, and a certificate of it for this machine.
+/// An authority, and its certificate for this machine.
 fn make_certificates(folder: &Path) {
     fs::write(
         folder.join("server.ext"),

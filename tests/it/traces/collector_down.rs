@@ -1,4 +1,4 @@
-//! A collector that is gone, slow or angry: requests go on, and it is said once.
+//! A collector that is down, slow or refuses: requests continue, and it is logged once.
 
 use std::time::Instant;
 
@@ -39,7 +39,7 @@ async fn a_collector_that_is_down_is_logged_once() {
         .wait_for_line("spans do not reach their collector")
         .await;
     assert_eq!(warned["level"], "WARN");
-    // A batch that comes later is lost too, and nothing more is said of it.
+    // A later batch is lost too, without another log line.
     asked().await;
     failed(&process).await;
     process.signal("TERM");
@@ -57,7 +57,7 @@ async fn a_collector_that_is_down_is_logged_once() {
     assert!(line["budget_tokens"].as_u64() > Some(0), "{line}");
 }
 
-/// Waits until spans of both batches are counted as lost.
+/// Waits until the spans of both batches are counted as lost.
 async fn failed(process: &Process) {
     crate::support::within_time(async {
         loop {
@@ -94,7 +94,7 @@ async fn a_collector_that_never_answers_holds_up_no_request() {
     for answer in five(&proxy).await {
         assert_eq!(answer.status, 200);
     }
-    // The collector has the first batch, and says nothing.
+    // The collector has the first batch, and does not answer.
     collector.server.request().await;
     for answer in five(&proxy).await {
         assert_eq!(answer.status, 200);

@@ -1,4 +1,4 @@
-//! `traceparent` and `tracestate`: what comes from the client, and what goes to the provider.
+//! `traceparent` and `tracestate`: from the client, and to the provider.
 
 use super::{ASK, PARENT, TRACE, attempts, exported, root, traced};
 use crate::support::{
@@ -104,7 +104,7 @@ async fn an_invalid_traceparent_begins_a_new_trace() {
         ask(&proxy, CHAT, ASK, &headers).await;
         let seen = up.last_request();
         assert!(!seen.header("traceparent").unwrap().contains(TRACE));
-        // It would be of another trace.
+        // It belongs to another trace.
         assert_eq!(seen.header("tracestate"), None);
     }
     let spans = exported(proxy, &collector).await;

@@ -10,7 +10,7 @@ use super::{
     write::{Escapes, JsonSpelling, Space},
 };
 
-/// A session with the recipe it was made by, which says more than its bytes when a test fails.
+/// A session with its recipe, which is printed when a test fails.
 #[derive(Clone)]
 pub(crate) struct GeneratedCase {
     pub(crate) seed: u64,

@@ -1,9 +1,9 @@
-//! Seeded conversations in the likeness of recorded ones: the same seed, shape and size give the
-//! same bytes on every platform. Every body is valid JSON (lone surrogates included, which some
-//! parsers refuse to decode) and a structurally valid conversation for a provider that takes what
-//! OpenAI takes; with [`Recipe::strict`], for every provider.
+//! Seeded conversations that resemble recorded ones: the same seed, shape and size give the same
+//! bytes on every platform. Every body is valid JSON (with lone surrogates, which some parsers
+//! refuse) and a valid conversation for OpenAI's grammar; with [`Recipe::strict`], for every
+//! provider's.
 //!
-//! Used by the tests and by the benches, which include this folder by its path.
+//! Tests and benches use it; the benches include this folder by its path.
 
 mod any;
 mod prose;
@@ -25,11 +25,11 @@ use scene::Scene;
 use serde_json::value::RawValue;
 use write::{Json, JsonWriter};
 
-/// Where a conversation ends: at the last request point before this is passed.
+/// Where a conversation ends: at the last request before this limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConversationSize {
     Messages(usize),
-    /// Bytes of the whole body, met within an eighth from 1 KB on.
+    /// Bytes of the whole body, accurate to an eighth from 1 KB on.
     Bytes(usize),
 }
 
@@ -37,10 +37,10 @@ pub(crate) enum ConversationSize {
 pub(crate) struct Recipe {
     pub(crate) shape: Shape,
     pub(crate) spelling: JsonSpelling,
-    /// Only what the strictest profile takes: one leading system message, user and assistant in
-    /// turns, no user directly after a tool.
+    /// Only what the strictest profile accepts: one leading system message, alternating roles, no
+    /// user message directly after a tool result.
     pub(crate) strict: bool,
-    /// Lengths of all texts, in hundredths of the usual.
+    /// Length of all texts, in hundredths of the usual length.
     pub(crate) scale: u32,
 }
 
@@ -55,17 +55,17 @@ impl Recipe {
     }
 }
 
-/// A conversation with all its request points, rendered once: a message has the same bytes in
-/// every body of the session.
+/// A conversation with all its requests, rendered once: a message has the same bytes in every body
+/// of the session.
 #[derive(Clone)]
 pub(crate) struct Session {
-    /// Up to and with the bracket that opens `messages`.
+    /// The body up to and including the bracket that opens `messages`.
     head: Vec<u8>,
     messages: Vec<Vec<u8>>,
     separator: Vec<u8>,
-    /// From the bracket that closes `messages` on.
+    /// The body from the bracket that closes `messages`.
     tail: Vec<u8>,
-    /// Numbers of messages at which a client asks.
+    /// Counts of messages at which a client sends a request.
     points: Vec<usize>,
 }
 
@@ -87,15 +87,15 @@ impl Session {
         .end_by(size)
     }
 
-    /// One message or step for each of `units`, each of them decided by its own seed, so that a
-    /// conversation with a few units left out is otherwise the same.
+    /// One message or step for each of `units`, each with its own seed, so that leaving some out
+    /// does not change the others.
     pub(crate) fn from_units(seed: u64, recipe: Recipe, units: &[u64]) -> Self {
         let mut units = units.iter().copied();
         Self::from_unit_source(seed, recipe, None, |_, _| units.next())
     }
 
     /// A recorded body as the session that led to it: a request before each assistant message.
-    /// `None` for a body whose messages nobody asks with.
+    /// `None` where no message can be the end of a request.
     pub(crate) fn from_recorded(body: &[u8]) -> Option<Self> {
         #[derive(serde::Deserialize)]
         struct RecordedSessionBody<'a> {
@@ -133,7 +133,7 @@ impl Session {
         })
     }
 
-    /// The same session, with an answer cap in every request.
+    /// The same session with an answer cap in every request.
     pub(crate) fn asking_for(&self, tokens: u32) -> Self {
         let mut session = self.clone();
         let start = session.head.iter().position(|&byte| byte == b'{');
@@ -227,7 +227,7 @@ impl Session {
         self
     }
 
-    /// The same session with at most about so many of its requests, the last among them.
+    /// The same session with about `most` of its requests, the last among them.
     pub(crate) fn thinned(mut self, requests: usize) -> Self {
         let every = self.points.len().div_ceil(requests.max(1));
         let last = self.points.len() - 1;
@@ -244,17 +244,17 @@ impl Session {
         self.points.len()
     }
 
-    /// The number of messages of the request of that number.
+    /// The number of messages of the `nth` request.
     pub(crate) fn messages_at(&self, request: usize) -> usize {
         self.points[request]
     }
 
-    /// The body of the request of that number, from 0.
+    /// The body of the `nth` request, from 0.
     pub(crate) fn body(&self, request: usize) -> Vec<u8> {
         self.beginning(self.points[request])
     }
 
-    /// The body with so many messages.
+    /// The body with the first `count` messages.
     pub(crate) fn beginning(&self, messages: usize) -> Vec<u8> {
         let mut body = self.head.clone();
         for (at, message) in self.messages[..messages].iter().enumerate() {
@@ -272,13 +272,13 @@ impl Session {
         self.body(self.points.len() - 1)
     }
 
-    /// The bodies of the growing session, one a request.
+    /// The bodies of the session, one for each request.
     pub(crate) fn steps(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
         (0..self.points.len()).map(|request| self.body(request))
     }
 }
 
-/// A conversation of a few to a hundred messages or so, in any spelling.
+/// A conversation of a few to about a hundred messages, in any spelling.
 pub(crate) fn conversation(seed: u64, shape: Shape) -> Vec<u8> {
     let mut random = Random::for_part(seed, 100 + shape as u64);
     let recipe = Recipe {
@@ -289,8 +289,8 @@ pub(crate) fn conversation(seed: u64, shape: Shape) -> Vec<u8> {
     Session::new(seed, recipe, ConversationSize::Messages(messages.max(2))).whole()
 }
 
-/// A body of about that many bytes for measuring: an agent's, whose escapes are many (code, JSON
-/// inside JSON, Chinese as `\uXXXX`), or a chat's, whose escapes are few.
+/// A body of about that many bytes for benchmarks: an agent's with many escapes (code, JSON inside
+/// JSON, Chinese as `\uXXXX`), or a chat's with few.
 pub(crate) fn body_for_measuring(bytes: usize, heavy: bool) -> Vec<u8> {
     let (shape, escapes) = if heavy {
         (Shape::Escaped, Escapes::Ascii)
@@ -305,7 +305,7 @@ pub(crate) fn body_for_measuring(bytes: usize, heavy: bool) -> Vec<u8> {
         },
         ..Recipe::new(shape)
     };
-    // A small body is a few messages, and not every seed's add up well.
+    // A small body has few messages, and some seeds do not reach its size.
     (11..60)
         .map(|seed| Session::new(seed, recipe, ConversationSize::Bytes(bytes)).whole())
         .find(|body| body.len().abs_diff(bytes) * 100 <= bytes * 8)

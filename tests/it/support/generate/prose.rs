@@ -1,4 +1,4 @@
-//! Texts of every kind that is met in conversations, by exact number of characters.
+//! Texts of every kind found in conversations, of an exact number of characters.
 
 use super::{
     random::Random,
@@ -85,7 +85,7 @@ fn sentence(random: &mut Random, text: &mut String) {
     text.push_str(random.weighted(&[(16, ". "), (2, ".\n\n"), (1, "? "), (1, ":\n- ")]));
 }
 
-/// A word that no vocabulary has whole: without such, text has far fewer tokens than people's.
+/// A word outside every vocabulary; without such words a text has too few tokens.
 fn rare(random: &mut Random, text: &mut String) {
     for _ in 0..random.between(2, 4) {
         text.push_str(random.pick(SYLLABLES));

@@ -1,11 +1,11 @@
-//! A small seeded source of chance. The same seed gives the same numbers on every platform:
-//! whole numbers only, no floating point, nothing of the clock or the address space.
+//! A small seeded random number generator. The same seed gives the same numbers on every platform:
+//! integers only, no clock, no addresses.
 
-/// SplitMix64: one addition and two multiplications a number.
+/// SplitMix64: one addition and two multiplications for each number.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
-/// A quantile table: (share in thousandths, value), rising, from 0 to 1,000.
+/// A quantile table: (thousandths, value), ascending, from 0 to 1,000.
 pub(crate) type Quantiles = &'static [(u32, u32)];
 
 impl Random {
@@ -13,8 +13,8 @@ impl Random {
         Self(seed)
     }
 
-    /// A source of its own for one part of the work, so that a change of one part leaves the
-    /// others as they were.
+    /// A generator for one part of the work, so that a change of that part leaves the others as
+    /// they are.
     pub(crate) fn for_part(seed: u64, salt: u64) -> Self {
         let mut parent = Self(seed ^ salt.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         Self(parent.next())
@@ -28,17 +28,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number under `limit`, which is at least one.
+    /// A number below `limit`, which is at least one.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
     }
 
-    /// A number from `low` to `high`, both included.
+    /// A number from `low` to `high`, inclusive.
     pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high - low + 1)
     }
 
-    /// True in `percent` of all cases.
+    /// True with a chance of `percent`.
     pub(crate) fn chance(&mut self, percent: u32) -> bool {
         self.below(100) < percent as usize
     }
@@ -59,7 +59,7 @@ impl Random {
         among[among.len() - 1].1
     }
 
-    /// A value that follows the table, evenly spread between two of its rows.
+    /// A value distributed by the table, interpolated between two rows.
     pub(crate) fn from_quantiles(&mut self, table: Quantiles) -> usize {
         let at = self.below(1_000_000) as u64;
         for pair in table.windows(2) {

@@ -1,4 +1,4 @@
-//! A conversation being told: which message may follow which, and what it says.
+//! Builds a conversation: which message may follow which, and its texts.
 
 use super::{
     Recipe,
@@ -23,13 +23,13 @@ pub(super) struct Scene {
     recipe: Recipe,
     traits: Traits,
     last: Last,
-    /// Steps that the running turn still has.
+    /// Remaining steps of the current turn.
     steps: usize,
-    /// Ids of earlier calls, to be used again.
+    /// Ids of earlier calls, to be reused.
     ids: Vec<String>,
-    /// Bytes still free, where the whole is to have a given size.
+    /// Remaining bytes, where the body has a given size.
     pub(super) left: Option<usize>,
-    /// What the last unit said, not yet fetched.
+    /// Messages of the last unit that are not yet taken.
     pub(super) messages: Vec<Json>,
 }
 
@@ -49,12 +49,12 @@ impl Scene {
         }
     }
 
-    /// Whether a client would ask the model now.
+    /// Whether a client would send a request now.
     pub(super) fn asks(&self) -> bool {
         matches!(self.last, Last::User | Last::Results)
     }
 
-    /// The fields of the body, `messages` among them (its value is not used).
+    /// The fields of the body; the value of `messages` is not used.
     pub(super) fn fields(&mut self, random: &mut Random) -> Members {
         let mut fields = vec![
             (
@@ -88,7 +88,7 @@ impl Scene {
         fields
     }
 
-    /// System messages at the start: mostly one.
+    /// System messages at the start; usually one.
     pub(super) fn begin(&mut self, seed: u64) {
         let mut random = Random::for_part(seed, 6);
         let many = if self.recipe.strict { 1 } else { 3 };

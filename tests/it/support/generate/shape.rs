@@ -1,4 +1,4 @@
-//! What kinds of conversations there are: the figures by which each is drawn.
+//! Kinds of conversations, and the figures from which each is drawn.
 
 use super::{prose::Tongue, random::Quantiles};
 
@@ -8,11 +8,11 @@ pub(crate) enum Shape {
     Agent,
     /// An agent that works on one task for hundreds of steps.
     OneTurn,
-    /// An agent in all tongues and kinds of text.
+    /// An agent with all languages and kinds of text.
     Mixed,
     /// Many turns without tools, in prose.
     Chat,
-    /// An agent that speaks Chinese, Japanese and Korean.
+    /// An agent in Chinese, Japanese and Korean.
     Chinese,
     /// `functions`, `function_call`, role `function`.
     Legacy,
@@ -20,18 +20,18 @@ pub(crate) enum Shape {
     Media,
     /// Emoji, control characters, lone surrogates.
     Unicode,
-    /// Results beyond every limit.
+    /// Tool results beyond every limit.
     Huge,
-    /// An agent that writes whole files, so that calls say more than their results.
+    /// An agent that writes whole files, so that its calls are longer than their results.
     Edits,
-    /// An agent without the tool role: what tools say comes as user messages.
+    /// An agent without the tool role: tool results are user messages.
     TextOnly,
-    /// An agent whose texts hold as many escapes as the heaviest of recorded bodies, for
-    /// measuring: code, JSON inside JSON, a little Chinese.
+    /// An agent whose texts have as many escapes as the heaviest recorded bodies, for benchmarks:
+    /// code, JSON inside JSON, a little Chinese.
     Escaped,
 }
 
-/// Every shape that differs in what it says.
+/// Every shape with different texts.
 pub(crate) const SHAPES: &[Shape] = &[
     Shape::Chat,
     Shape::Agent,
@@ -57,12 +57,12 @@ pub(crate) struct Traits {
     pub(crate) user: Quantiles,
     pub(crate) answer: Quantiles,
     pub(crate) system: Quantiles,
-    /// What people and the model say.
+    /// Lengths of messages of users and the model.
     pub(crate) speech: &'static [(u32, Tongue)],
-    /// What tools say.
+    /// Lengths of tool results.
     pub(crate) output: &'static [(u32, Tongue)],
     pub(crate) media: u32,
-    /// Content as parts where it could be a string.
+    /// Content as parts where a string is possible.
     pub(crate) parts: u32,
     /// Unknown fields, odd numbers, `cache_control`, names.
     pub(crate) unusual: u32,
@@ -85,7 +85,7 @@ const RESULT: Quantiles = &[
     (999, 50_000),
     (1000, 87_000),
 ];
-/// Whole files written, now and then: 22 % of all characters.
+/// Whole files, now and then: 22 % of all characters.
 const ARGUMENT: Quantiles = &[
     (0, 6),
     (250, 70),

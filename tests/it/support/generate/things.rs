@@ -1,4 +1,4 @@
-//! The things a conversation is made of beside its texts: tools, calls, images, odd fields.
+//! Parts of a conversation other than texts: tools, calls, images, unusual fields.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
@@ -22,7 +22,7 @@ pub(super) fn tool_name(random: &mut Random) -> &'static str {
     TOOLS[random.below(TOOLS.len())]
 }
 
-/// The names by which providers call their calls.
+/// Prefixes of the call ids of different providers.
 pub(super) fn call_id(random: &mut Random) -> String {
     match random.below(10) {
         0..=5 => format!("call_{}", random.letters(24, LETTERS)),
@@ -32,7 +32,7 @@ pub(super) fn call_id(random: &mut Random) -> String {
     }
 }
 
-/// Arguments: JSON text of about that many characters.
+/// Arguments: about that many characters of JSON.
 pub(super) fn arguments(random: &mut Random, tongue: Tongue, chars: usize) -> String {
     if random.chance(3) {
         return "{}".to_owned();
@@ -138,7 +138,7 @@ fn image(random: &mut Random, data: bool) -> Json {
     part("image_url", members)
 }
 
-/// A PNG's first bytes, which hold its size, and `extra` bytes of what would be pixels.
+/// The first bytes of a PNG, which contain its size, and `extra` bytes in place of pixels.
 fn png(width: u32, height: u32, extra: usize) -> String {
     let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
     bytes.extend_from_slice(&width.to_be_bytes());
@@ -153,7 +153,7 @@ fn filler(random: &mut Random, bytes: usize) -> Json {
     Json::text(STANDARD.encode(vec![0x37; length]))
 }
 
-/// A number, spelt as only a faithful copy would keep it.
+/// A number in a spelling that only a byte-exact copy keeps.
 pub(super) fn number(random: &mut Random) -> Json {
     Json::plain(random.weighted(&[
         (3, "1"),
@@ -167,7 +167,7 @@ pub(super) fn number(random: &mut Random) -> Json {
     ]))
 }
 
-/// A field of a body that the proxy has never heard of.
+/// A body field that the proxy does not know.
 pub(super) fn unknown(random: &mut Random) -> (&'static str, Json) {
     match random.below(7) {
         0 => ("seed", number(random)),
@@ -196,7 +196,7 @@ pub(super) fn unknown(random: &mut Random) -> (&'static str, Json) {
     }
 }
 
-/// A field of a message that the proxy has never heard of.
+/// A message field that the proxy does not know.
 pub(super) fn remark(random: &mut Random) -> (&'static str, Json) {
     match random.below(5) {
         0 => ("weight", number(random)),

@@ -1,16 +1,16 @@
-//! A JSON writer that can spell the same thing in many ways. serde_json has one spelling; clients
-//! have as many as there are languages, and the proxy must keep all of them.
+//! A JSON writer with many spellings. serde_json has one; clients have as many as there are
+//! languages, and the proxy must keep all of them.
 
 use super::random::Random;
 
-/// Stand in a text for lone surrogates, which no Rust string can hold.
+/// Placeholders for lone surrogates, which no Rust string can contain.
 pub(crate) const LONE: [char; 4] = ['\u{F0000}', '\u{F0001}', '\u{F0002}', '\u{F0003}'];
-/// What is written for each of [`LONE`].
+/// The JSON text for each of [`LONE`].
 const SURROGATES: [u16; 4] = [0xD800, 0xDBFF, 0xDC00, 0xDFFF];
 
 #[derive(Clone, Debug)]
 pub(crate) enum Json {
-    /// A number, `true`, `false` or `null`, written exactly so.
+    /// A number, `true`, `false` or `null`, written as given.
     Plain(String),
     Text(String),
     List(Vec<Json>),
@@ -22,7 +22,7 @@ impl Json {
         Self::Text(text.into())
     }
 
-    /// A word of the protocol (a role, a type), which no client spells with escapes.
+    /// A word of the protocol (a role, a type), which no client escapes.
     pub(crate) fn word(word: &str) -> Self {
         Self::Plain(format!("\"{word}\""))
     }
@@ -35,11 +35,11 @@ impl Json {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     Compact,
-    /// A blank after each comma and colon, as Python's `json.dumps` writes.
+    /// A space after each comma and colon, as Python's `json.dumps` writes.
     Python,
-    /// A line for each member, indented by so many blanks.
+    /// A line for each member, indented by this many spaces.
     Pretty(usize),
-    /// Blanks, tabs and line ends anywhere the grammar allows them.
+    /// Spaces, tabs and line ends wherever the grammar allows them.
     Odd,
 }
 
@@ -49,17 +49,17 @@ pub(crate) enum Escapes {
     Raw,
     /// Everything beyond ASCII as `\uXXXX`, as Python and PHP write.
     Ascii,
-    /// `\/`, letters as `\uXXXX`, capital and small hexadecimal digits by turns. Keys stay
-    /// plain: a body with an escaped key is not guarded, which has tests of its own.
+    /// `\/`, letters as `\uXXXX`, upper and lower case hexadecimal digits in turn. Keys are plain:
+    /// a body with an escaped key is not guarded, and other tests cover that.
     Odd,
 }
 
-/// How a body is spelt; what it says is the same under every spelling.
+/// How a body is spelt; its meaning is the same in every spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JsonSpelling {
     pub(crate) space: Space,
     pub(crate) escapes: Escapes,
-    /// Members of objects in any order (`content` before `role`), instead of the usual one.
+    /// Members of objects in any order (`content` before `role`).
     pub(crate) shuffled: bool,
 }
 
@@ -251,7 +251,7 @@ impl JsonWriter {
     }
 }
 
-/// JSON text in its plain spelling, as it stands inside `arguments` and in tool results.
+/// JSON text in its plain spelling, as in `arguments` and tool results.
 pub(crate) fn compact(value: &Json) -> String {
     let mut writer = JsonWriter::new(JsonSpelling::PLAIN, Random::new(0));
     writer.value(value, 0);

@@ -1,4 +1,4 @@
-//! What must hold of the plans of one session, from request to request.
+//! Properties of the plans of one session, from request to request.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,9 @@ use plimsoll::{
 };
 
 impl WireFormat {
-    /// A session step by step: with state and without, the same bytes go out, and the prefix holds
-    /// but for cuts. Returns the number of cuts and of requests. `notes`: the seed of annotations.
+    /// Drives a session step by step: with and without state the same bytes are sent, and the
+    /// prefix changes only at cuts. Returns the numbers of cuts and requests. `notes` is the seed
+    /// of the annotations.
     pub(crate) fn grow(
         self,
         session: &Session,
@@ -39,8 +40,8 @@ impl WireFormat {
             let with = guard::plan(&conversation, &policy, &recall);
             let without = guard::plan(&conversation, &policy, &Recall::default());
             let out = apply_plan(&conversation, &with);
-            // A system message that came later moved the grid of whoever sees the session only now; one
-            // that goes on keeps its own.
+            // A late system message moves the grid for a guard without state; one with state keeps
+            // its grid.
             if with.memory.grid_moved(&without.memory) {
                 return (cuts, session.requests());
             }
@@ -73,7 +74,7 @@ impl WireFormat {
                 let held = now.starts_with(&last);
                 assert!(held, "the prefix changed without a cut at window {window}");
             }
-            // Where the newest step needs the room of a fold's ledger, that fold is told anew.
+            // A fold's ledger is shortened where the newest step needs its room.
             if cut && !moved {
                 assert!(!now.starts_with(&last), "a cut was told that is none");
             }

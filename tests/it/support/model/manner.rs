@@ -1,5 +1,5 @@
-//! The usual minds: an agent's model that works with the client's tools, and follows the notices
-//! of the proxy, ignores them, or follows them half.
+//! The usual reply rules: an agent's model that uses the client's tools, and follows the proxy's
+//! notices, ignores them, or follows every second one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,30 +9,30 @@ use super::{ModelCall, ModelReply, ModelRequest, PROXY_TOOLS};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoticeManner {
-    /// Writes a reminder at every notice, and clears its mind at the last.
+    /// Writes a reminder at every notice, and calls `clear_mind` at the last.
     Follows,
-    /// Never does anything of it.
+    /// Ignores every notice.
     Ignores,
-    /// Writes at every second notice, and never clears its mind.
+    /// Writes at every second notice, and never calls `clear_mind`.
     HalfFollows,
 }
 
-/// How calls of the proxy's tools go with calls of the client's.
+/// How calls of proxy tools are mixed with calls of client tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mixing {
     Never,
-    /// The proxy's come first.
+    /// Proxy calls come first.
     Before,
-    /// The client's come first.
+    /// Client calls come first.
     After,
 }
 
-/// A worker: mostly one call, now and then two at once, and an answer in words at the end of every
-/// turn. The same story every time.
+/// A worker: usually one call, now and then two, and an answer in text at the end of every turn;
+/// the same replies in every run.
 pub(crate) struct Worker {
     pub(crate) manner: NoticeManner,
     pub(crate) mixing: Mixing,
-    /// Steps of one turn; the last is words.
+    /// Steps of one turn; the last is text.
     pub(crate) turn: u32,
     done: AtomicU32,
     notices: AtomicU32,
@@ -74,7 +74,7 @@ impl Worker {
         )
     }
 
-    /// Counts a notice, and says whether the model does what it asks for.
+    /// Counts a notice, and returns whether the model follows it.
     fn obeys_notice(&self) -> bool {
         let nth = self.notices.fetch_add(1, Ordering::SeqCst);
         match self.manner {
@@ -106,7 +106,7 @@ impl Worker {
         vec![self.make_call("add_reminder", &json!({ "content": content }))]
     }
 
-    /// The next step of the work itself.
+    /// The next step of the work.
     fn compose_work(&self, heard: &ModelRequest<'_>) -> (String, Vec<ModelCall>) {
         let nth = self.done.fetch_add(1, Ordering::SeqCst);
         let offered = heard.offered_tools();

@@ -1,4 +1,4 @@
-//! Reading a notice as a model would: by its words, wherever it stands among the newest ones.
+//! Reads a notice as a model would: by its words, anywhere in the newest messages.
 
 use serde_json::Value;
 
@@ -7,17 +7,17 @@ use super::PROXY_TOOLS;
 /// What a notice asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
-    /// The whole text that it stands in.
+    /// The whole text that contains it.
     pub(crate) text: String,
     /// It names `add_reminder`.
     pub(crate) notes: bool,
     /// It asks for a `<continuation_package>`.
     pub(crate) block: bool,
-    /// It names `clear_mind`, and this many generations are left.
+    /// It names `clear_mind`, and this many generations remain.
     pub(crate) left: Option<u32>,
 }
 
-/// Since the model's last word; `None` where nothing is asked for.
+/// The notice since the last assistant message, if any.
 pub(crate) fn find_notice(body: &Value) -> Option<Notice> {
     let messages = body["messages"].as_array()?;
     let last = messages.iter().rposition(|it| it["role"] == "assistant");
@@ -82,7 +82,7 @@ pub(crate) fn message_text(message: &Value) -> String {
     }
 }
 
-/// The key that a request for a summary asks to have back; `None` for any other request.
+/// The key that a request for a summary asks for; `None` for any other request.
 pub(crate) fn summary_key(body: &Value) -> Option<String> {
     let last = message_text(body["messages"].as_array()?.last()?);
     let block = last.rfind("<summary key=\"")?;
@@ -90,7 +90,7 @@ pub(crate) fn summary_key(body: &Value) -> Option<String> {
     last.contains("<next_steps>").then(|| key.to_owned())
 }
 
-/// The countdown: the least number in the sentences that speak of what is left.
+/// The countdown: the least number in the sentences about what is left.
 fn countdown_left(text: &str) -> Option<u32> {
     let words = ["remain", "left", "generation", "剩", "还有", "之后"];
     let mut least = None;

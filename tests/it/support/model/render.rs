@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 use super::ModelCall;
 use crate::support::provider::{DONE, ProviderStep, answer, send_bytes, stream_head};
 
-/// Tokens of every answer.
+/// Output tokens of every answer.
 const ANSWER: u64 = 11;
 
 pub(crate) struct AnswerWriter<'a> {
     pub(crate) body: &'a Value,
     pub(crate) tokens: u64,
-    /// Bytes of a fragment, at least; never within a character.
+    /// Minimum bytes of a fragment; a character is never split.
     pub(crate) fragment: usize,
     pub(crate) byte_by_byte: bool,
-    /// Usage is told.
+    /// Whether usage is reported.
     pub(crate) reports_usage: bool,
 }
 

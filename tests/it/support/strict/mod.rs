@@ -1,8 +1,7 @@
-//! The strict provider: refuses every conversation that some real one would refuse.
+//! A strict provider: refuses every conversation that any real provider would refuse.
 //!
-//! It reads the body with serde_json and knows nothing of the guard's own units or lint, so that
-//! one mistake cannot hide in both. The numbers are those of the rules that providers enforce;
-//! each is described at its check.
+//! It reads the body with serde_json and shares no code with the guard's units or lint, so that a
+//! mistake cannot hide in both. Each numbered rule is described at its check.
 
 use plimsoll::guard::profile::{Acceptance, Profile};
 use serde_json::Value;
@@ -17,8 +16,7 @@ pub(crate) struct Violation {
     pub(crate) what: String,
 }
 
-/// Every rule that this body breaks by itself. A body that is no conversation at all breaks
-/// rule 0.
+/// Every rule that this body breaks. A body that is no conversation breaks rule 0.
 pub(crate) fn find_violations(body: &[u8], profile: &Profile) -> Vec<Violation> {
     let mut report = ViolationReport::default();
     let Some(body) = parse::parse_value(body).ok() else {
@@ -36,8 +34,8 @@ pub(crate) fn find_violations(body: &[u8], profile: &Profile) -> Vec<Violation> 
     report.0
 }
 
-/// What an edit broke: rules that the body as it was did keep, and what can be seen only beside it
-/// (a text that became empty, tools that went while calls stayed, a result that changed its form).
+/// Rules broken by an edit: those that the original kept, and those that need a comparison (a text
+/// became empty, tools were removed while calls stayed, a result changed its form).
 pub(crate) fn find_broken_rules(before: &[u8], after: &[u8], profile: &Profile) -> Vec<Violation> {
     let known: Vec<u8> = find_violations(before, profile)
         .iter()
@@ -50,7 +48,7 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8], profile: &Profile) 
     };
     let empty = Vec::new();
     let messages = after["messages"].as_array().unwrap_or(&empty);
-    // Rule 13: a provider that is shown calls wants to know the tools.
+    // Rule 13: a conversation with calls needs its tools.
     for key in ["tools", "functions"] {
         let calls = messages
             .iter()
@@ -100,9 +98,9 @@ fn calls(message: &Value) -> Vec<&Value> {
     listed.chain(legacy).collect()
 }
 
-/// Rules 1, 2 and 3: tool messages stand directly after the assistant message that called them,
-/// and every call of it is answered there once. Pairing is by position: an id that was used
-/// before is no answer here, and an answer elsewhere is none either.
+/// Rules 1, 2 and 3: tool messages follow directly after the assistant message with their calls,
+/// and every call has one. Pairing is by position: an id that an earlier step used, or a result
+/// elsewhere, does not count.
 fn check_pairs(messages: &[Value], report: &mut ViolationReport) {
     let mut open: Vec<&str> = Vec::new();
     let mut named: Vec<&str> = Vec::new();
@@ -143,8 +141,8 @@ fn report_unanswered(open: &[&str], caller: usize, report: &mut ViolationReport)
     }
 }
 
-/// Rules 1 and 2 in their legacy form: a `function` message answers the `function_call` directly
-/// before it, by name.
+/// Rules 1 and 2 in their legacy form: a `function` message follows directly after its
+/// `function_call`, with the same name.
 fn check_legacy_pairs(messages: &[Value], report: &mut ViolationReport) {
     let called = |at: usize| {
         let message = messages.get(at)?;
@@ -161,7 +159,7 @@ fn check_legacy_pairs(messages: &[Value], report: &mut ViolationReport) {
                 "a function message that answers no call directly before it",
             );
         }
-        // The last message's call may stand open: providers ask that of `tool_calls` only.
+        // The last message's call may be open: providers require an answer for `tool_calls` only.
         let answered = messages
             .get(at + 1)
             .is_none_or(|next| role(next) == "function");
@@ -186,7 +184,7 @@ fn check_order(messages: &[Value], profile: &Profile, report: &mut ViolationRepo
         .enumerate()
         .filter(|(_, message)| !is_system(message))
         .collect();
-    // Rule 6: "function call turn comes immediately after a user turn", and its likes.
+    // Rule 6: "function call turn comes immediately after a user turn", and similar.
     if profile.begins_with_user && said.first().is_some_and(|(_, it)| role(it) != "user") {
         report.add(6, first, "does not begin with a user message");
     }
@@ -201,7 +199,7 @@ fn check_order(messages: &[Value], profile: &Profile, report: &mut ViolationRepo
     if profile.adjacent_users == Acceptance::No {
         check_alternation(&said, report);
     }
-    // Rule 9: the last word is not the assistant's, marked prefixes apart.
+    // Rule 9: the last message is not the assistant's, except a marked prefix.
     if let Some(last) = messages.last() {
         let prefix = last["prefix"] == true || last["partial"] == true;
         if !profile.may_end_with_assistant && role(last) == "assistant" && !prefix {
@@ -210,7 +208,7 @@ fn check_order(messages: &[Value], profile: &Profile, report: &mut ViolationRepo
     }
 }
 
-/// Rule 7, as templates have it: steps apart, "conversation roles must alternate user/assistant".
+/// Rule 7, as in templates: apart from steps, "conversation roles must alternate user/assistant".
 fn check_alternation(said: &[(usize, &Value)], report: &mut ViolationReport) {
     let plain: Vec<_> = said
         .iter()
@@ -228,7 +226,7 @@ fn check_alternation(said: &[(usize, &Value)], report: &mut ViolationReport) {
     }
 }
 
-/// Rule 10: `content` may be null only beside calls, a refusal or audio; parts are not nothing.
+/// Rule 10: `content` may be null only beside calls, a refusal or audio; parts must not be empty.
 fn check_contents(messages: &[Value], report: &mut ViolationReport) {
     for (at, message) in messages.iter().enumerate() {
         let content = &message["content"];

@@ -1,4 +1,4 @@
-//! Each rule, broken and kept by hand.
+//! Each rule with conversations that keep it and that break it.
 
 use plimsoll::guard::profile;
 
@@ -51,7 +51,7 @@ fn every_call_must_be_answered_in_its_step() {
     check("openai", &[U, CC, T, U], &[2]);
     check("openai", &[U, C, C, T], &[2]);
     check("openai", &[U, F, U], &[2]);
-    // The same id again in a later step is no answer to the earlier call.
+    // The same id in a later step does not answer the earlier call.
     check("openai", &[U, CC, T, C, T], &[2]);
     check("openai", &[U, C, T, C, T], &[]);
 }
