@@ -1,6 +1,6 @@
-//! The functions that every request passes: index, plan, fit, and a stream on its way back. Beside
-//! them, in the same run and over the same bodies, what serde_json needs to find the messages alone,
-//! and the same functions with what recovery adds.
+//! The functions on the path of every request: index, plan, fit, and a stream on its way back. For
+//! comparison, over the same bodies: serde_json finding the messages alone, and the same functions
+//! with recovery's injections.
 //!
 //! `cargo bench --bench hot`, or `cargo bench --bench hot -- index` for one of them.
 
@@ -49,7 +49,7 @@ fn main() {
     divan::main();
 }
 
-/// A body by its size and by how many escapes it holds.
+/// A body by its size and by the number of its escapes.
 #[derive(Clone, Copy)]
 struct BodyKind {
     bytes: usize,
@@ -119,8 +119,7 @@ fn plan(bencher: Bencher<'_, '_>, kind: BodyKind) {
         .bench(|| guard::plan(black_box(&conversation), &roomy_policy(&settings), &recall));
 }
 
-/// The same where recovery has been at work: a course that began early, and prompts after it that
-/// are put back.
+/// The same with injections: an early course, and prompts after it that are put back.
 #[divan::bench(args = kinds().filter(|kind| kind.bytes >= 100_000))]
 fn plan_with_ours(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let (settings, conversation) = (settings(), kind.conversation());
@@ -137,7 +136,7 @@ fn plan_with_ours(bencher: Bencher<'_, '_>, kind: BodyKind) {
 
 const RECORDS: usize = 40;
 
-/// A course from the second answer on, and so many prompts, evenly over what follows.
+/// A course from the second answer on, and `prompts` prompts evenly over the rest.
 fn injected_parts(conversation: &Conversation) -> Injections {
     let mut answers = Vec::new();
     let (mut place, mut before) = (0, Author::System);
@@ -184,7 +183,7 @@ fn step(bencher: Bencher<'_, '_>, kind: BodyKind) {
     });
 }
 
-/// A history of 180,000 tokens, made to fit a window of 128,000 with nothing remembered: as shipped, where
+/// A history of 180,000 tokens fitted to a window of 128,000 without state: by defaults, where
 /// clearing is enough, and by folding alone.
 #[divan::bench(args = [true, false])]
 fn fit_180k_tokens(bencher: Bencher<'_, '_>, clears: bool) {
@@ -210,7 +209,7 @@ fn fit_180k_tokens(bencher: Bencher<'_, '_>, clears: bool) {
     });
 }
 
-/// The facts that stand for one megabyte of messages left out, as each request after a fold has them.
+/// The ledger of a megabyte of omitted messages, as in each request after a fold.
 #[divan::bench(args = [true, false])]
 fn ledger(bencher: Bencher<'_, '_>, heavy: bool) {
     let kind = BodyKind {
@@ -225,7 +224,7 @@ fn ledger(bencher: Bencher<'_, '_>, heavy: bool) {
         .bench(|| ledger::gather(black_box(&conversation), &removed, 12_000));
 }
 
-/// A stream of answers' deltas in the chunks that a network brings, taken apart.
+/// Splits a stream of deltas in network-sized chunks.
 #[divan::bench(args = kinds())]
 fn splitter(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let chunks = chunks(kind);
@@ -243,7 +242,7 @@ fn splitter(bencher: Bencher<'_, '_>, kind: BodyKind) {
     });
 }
 
-/// A stream as it goes on to a client, with the tap that looks on.
+/// A stream relayed to a client with the pipeline reading it.
 #[divan::bench(args = kinds())]
 fn relay_plain(bencher: Bencher<'_, '_>, kind: BodyKind) {
     relayed(bencher, kind, |answer| {
@@ -251,7 +250,7 @@ fn relay_plain(bencher: Bencher<'_, '_>, kind: BodyKind) {
     });
 }
 
-/// The same where something in it may be for us.
+/// The same where the stream may contain proxy-executed calls.
 #[divan::bench(args = kinds())]
 fn relay_sifted(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let sifting = AnswerFilter {
@@ -318,9 +317,9 @@ impl TurnDriver for NoRounds {
     }
 }
 
-/// A body as the deltas of a streamed answer, of 20 bytes or so each, in chunks of 1,400 bytes.
+/// A body as the deltas of a streamed answer, of about 20 bytes each, in chunks of 1,400 bytes.
 fn chunks(kind: BodyKind) -> Vec<Bytes> {
-    // A delta is framed by about eight times its own text.
+    // A delta's frame is about eight times its text.
     let body = generate::body_for_measuring(kind.bytes / 8 + 1_000, kind.heavy);
     let text = String::from_utf8_lossy(&body);
     let letters: Vec<char> = text.chars().collect();

@@ -1,7 +1,6 @@
-//! The stores with many sessions in them: what they take, and how long finding and saving takes.
-//! Plain text on the standard output.
+//! The stores with many sessions: memory, and the time to find and save states. Prints plain text.
 //!
-//! `cargo bench --bench store -- 1000000 8`: so many sessions, of so many generations each.
+//! `cargo bench --bench store -- 1000000 8`: the number of sessions, and of generations each.
 
 use std::{
     fs, io,
@@ -26,11 +25,11 @@ use plimsoll::{
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Requests at one time.
+/// Concurrent requests.
 const AT_ONCE: u64 = 64;
-/// Operations of which the time is taken.
+/// Measured operations.
 const TIMED: u64 = 20_000;
-/// Sessions of which the memory store is filled at most.
+/// The most sessions in the memory store.
 const IN_MEMORY: u64 = 100_000;
 
 #[tokio::main]
@@ -119,7 +118,7 @@ fn limits(place: StorePlace) -> StoreConfig {
     }
 }
 
-/// Sessions grow side by side, a few thousand at one time, as they do where people work.
+/// Sessions grow side by side, a few thousand at a time, as in real use.
 async fn fill(store: &Arc<impl Store + 'static>, sessions: u64, generations: u64) {
     const SIDE_BY_SIDE: u64 = 4_096;
     for first in (0..sessions).step_by(SIDE_BY_SIDE as usize) {
@@ -140,7 +139,7 @@ async fn fill(store: &Arc<impl Store + 'static>, sessions: u64, generations: u64
     }
 }
 
-/// Asks as the next request of a session does: for all of its answers, newest first.
+/// Looks up like the next request of a session: all of its answers, newest first.
 fn find(
     store: &Arc<FileStore>,
     sessions: u64,
@@ -159,7 +158,7 @@ fn find(
     }
 }
 
-/// Asks as a long conversation does that was never seen.
+/// Looks up like a long conversation that is new.
 fn miss(store: &Arc<FileStore>) -> impl AsyncFn(u64) + Clone + use<> {
     let store = Arc::clone(store);
     async move |number| {
@@ -174,7 +173,7 @@ fn miss(store: &Arc<FileStore>) -> impl AsyncFn(u64) + Clone + use<> {
     }
 }
 
-/// Goes on with a session that was idle.
+/// Continues an idle session.
 fn save(store: &Arc<FileStore>, sessions: u64, turn: u64) -> impl AsyncFn(u64) + Clone + use<> {
     let store = Arc::clone(store);
     async move |number| {
@@ -184,7 +183,7 @@ fn save(store: &Arc<FileStore>, sessions: u64, turn: u64) -> impl AsyncFn(u64) +
     }
 }
 
-/// How long each took, so many at one time.
+/// The duration of each operation, with so many at a time.
 async fn times<F>(at_once: u64, all: u64, act: F) -> Vec<Duration>
 where
     F: AsyncFn(u64) + Clone,
@@ -230,7 +229,7 @@ fn saved(session: u64, turn: u64) -> StateToSave {
     }
 }
 
-/// A state as a conversation leaves it: with a prompt of ours once it is near its limit.
+/// A state like a conversation's: with an injected prompt once it is near its limit.
 fn state(session: u64, turn: u64) -> Bytes {
     let id = SessionId::from_bytes(xxh3_128(&session.to_le_bytes()).to_le_bytes());
     let tokens = 90_000 + 2_000 * turn as u32;
@@ -262,7 +261,7 @@ fn state(session: u64, turn: u64) -> Bytes {
         .map_or_else(|_| Bytes::new(), |encoded| encoded.bytes.into())
 }
 
-/// Of ten thousand clients.
+/// One of ten thousand clients.
 fn tenant(session: u64) -> Tenant {
     let tenants = Tenants::new(InstallationSecret::from_bytes([7; 32]));
     let name = (session % 10_000).to_string();
@@ -286,7 +285,7 @@ fn size(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |file| file.len())
 }
 
-/// Bytes of this process in memory; 0 where the system does not tell.
+/// Resident bytes of this process; 0 where the system does not report them.
 fn resident(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines().filter_map(|line| line.split_once(':'));

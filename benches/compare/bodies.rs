@@ -1,9 +1,9 @@
-//! What is asked: conversations of an agent, by size, and how the answer shall come.
+//! Request bodies: an agent's conversations, by size and by the wanted kind of answer.
 //!
-//! The model's name says it, since that is what every proxy passes on: `gpt-4o-100k-paced` is a body
-//! of about 100 KB whose answer is a stream with a pause before each event. Each load has several
-//! conversations that differ near their start, so that nobody can answer from what it remembers of
-//! one alone.
+//! The model's name tells the provider the kind, since every proxy forwards it: `gpt-4o-100k-paced`
+//! is a body of about 100 KB that is answered by a stream with a pause before each event. Each load
+//! has several conversations that differ near their start, so that no cache of a single one can
+//! answer.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -11,20 +11,20 @@ use serde_json::value::RawValue;
 
 use crate::support::generate;
 
-/// Bytes of a body, about.
+/// Approximate bytes of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodySize {
     /// As in the options and in the model's name.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) bytes: usize,
-    /// Tokens of the window in which such a body has to be cut; 0 where the smallest that can be set has
-    /// room for it.
+    /// The window, in tokens, in which such a body must be cut; 0 where the smallest configurable
+    /// window has room for it.
     pub(crate) narrow: usize,
     conversations: usize,
 }
 
-/// 250 KB of this text are some 75,000 tokens.
+/// 250 KB of this text are about 75,000 tokens.
 pub(crate) const SIZES: [BodySize; 5] = [
     BodySize::new("1k", "1 KB", 1_000, 0, 64),
     BodySize::new("100k", "100 KB", 100_000, 8_000, 64),
@@ -51,12 +51,12 @@ impl BodySize {
     }
 }
 
-/// How the mock provider answers.
+/// The kind of the mock provider's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// At once and in one piece.
+    /// At once, in one piece.
     Whole,
-    /// A stream without pauses, each event in a write of its own.
+    /// A stream without pauses, each event in its own write.
     Burst,
     /// A stream of events 5 ms apart.
     Paced,
@@ -86,7 +86,7 @@ impl Mode {
     }
 }
 
-/// What every model's name begins with.
+/// The prefix of every model's name.
 pub(crate) const MODEL: &str = "gpt-4o-";
 
 pub(crate) fn model(size: BodySize, mode: Mode) -> String {
@@ -96,7 +96,7 @@ pub(crate) fn model(size: BodySize, mode: Mode) -> String {
 /// The bodies of one load.
 ///
 /// # Panics
-/// Where a generated conversation is no JSON, which would be a defect of the generator.
+/// If a generated conversation is not JSON, which is a defect of the generator.
 pub(crate) fn bodies(size: BodySize, mode: Mode, light: bool) -> Vec<Bytes> {
     #[derive(Deserialize)]
     struct Generated<'a> {

@@ -1,4 +1,4 @@
-//! One connection of a client, and what one answer took.
+//! A client's connection, and the times of an answer.
 
 use std::{
     io,
@@ -24,11 +24,11 @@ use crate::{
     provider::{EVENTS, TIME, now},
 };
 
-/// Of one answer. Whoever needs longer is told to have failed.
+/// Time limit of an answer; a slower one counts as failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PATH: &str = "/v1/chat/completions";
 
-/// Where to ask, and with which headers.
+/// Address and headers of a peer.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerAddress {
     pub(crate) address: SocketAddr,
@@ -40,16 +40,16 @@ pub(crate) struct LoadClient {
     open: Option<OpenConnection>,
 }
 
-/// Where requests go in, and the task that carries them.
+/// The sender of requests, and the task of the connection.
 type OpenConnection = (SendRequest<Full<Bytes>>, JoinSet<hyper::Result<()>>);
 
-/// One answer, read to its end and found whole.
+/// A complete answer.
 pub(crate) struct TimedAnswer {
     pub(crate) headers: HeaderMap,
     /// From sending until the first byte of the body.
     pub(crate) first: Duration,
     pub(crate) whole: Duration,
-    /// How long each event was under way.
+    /// Transit time of each event.
     pub(crate) events: Vec<Duration>,
 }
 
@@ -61,7 +61,7 @@ impl LoadClient {
     /// Sends a body and reads the answer.
     ///
     /// # Errors
-    /// Anything but a success with all that the provider wrote, within 30 s.
+    /// Any answer other than a complete success within 30 s.
     pub(crate) async fn ask(&mut self, body: Bytes, mode: Mode) -> io::Result<TimedAnswer> {
         let asked = timeout(PATIENCE, self.exchange(body, mode)).await;
         let answer = asked.unwrap_or_else(|_| Err(io_failure("no whole answer within 30 s")));
@@ -107,7 +107,7 @@ impl LoadClient {
         })
     }
 
-    /// Opens a stream and comes back with its body.
+    /// Opens a stream and returns its body.
     pub(crate) async fn open(&mut self, body: Bytes) -> io::Result<Incoming> {
         self.connect().await?;
         Ok(self.send(body).await?.into_body())
@@ -165,10 +165,10 @@ pub(crate) fn io_failure(why: &str) -> io::Error {
     io::Error::other(why.to_owned())
 }
 
-/// Finds the times in what comes, whatever the proxy made of the events around them.
+/// Finds the times in the bytes of a stream, however the proxy changed its events.
 #[derive(Default)]
 pub(crate) struct TimeReader {
-    /// What may be the beginning of a time.
+    /// The tail that may be the start of a time.
     rest: Vec<u8>,
     pub(crate) events: Vec<Duration>,
 }

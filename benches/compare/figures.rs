@@ -1,5 +1,5 @@
-//! What was measured, kept round by round, and what is made of it: medians of the rounds, what is
-//! added to the way without a proxy, and ratios to nginx in the same round.
+//! Measured values by round, and their summaries: medians of the rounds, differences to no proxy,
+//! and ratios to nginx in the same round.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,11 +9,11 @@ use crate::load::LoadKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Figure {
     Median,
-    /// What one in a hundred takes longer than.
+    /// The 99th percentile.
     Late,
     Rate,
     Cpu,
-    /// Of the peer's core.
+    /// Share of the peer's core.
     Share,
     /// The rate of an open loop.
     Asked,
@@ -22,7 +22,7 @@ pub(crate) enum Figure {
     Event,
     EventLate,
     EventCpu,
-    /// Of memory: started, and after a first request.
+    /// Memory after the start, and after a first request.
     Fresh,
     Idle,
     Open,
@@ -30,7 +30,7 @@ pub(crate) enum Figure {
 
 pub(crate) type FigureSample = BTreeMap<Figure, f64>;
 
-/// One row of one table: a peer under a load.
+/// A row of a table: a peer under a load.
 pub(crate) type TableRow = (&'static str, LoadKind, &'static str);
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ pub(crate) struct Figures {
 
 /// Without a proxy.
 pub(crate) const DIRECT: &str = "direct";
-/// The one that all are compared with.
+/// The peer that all are compared with.
 pub(crate) const NGINX: &str = "nginx";
 
 impl Figures {
@@ -82,7 +82,7 @@ impl Figures {
         middle(self.each(case, figure).map(|(_, value)| value))
     }
 
-    /// What the peer adds to the same load without a proxy, in the same round.
+    /// The difference to the same load without a proxy, in the same round.
     pub(crate) fn added(&self, case: TableRow, figure: Figure) -> Option<f64> {
         middle(self.each_added(case, figure).map(|(_, value)| value))
     }
@@ -97,13 +97,13 @@ impl Figures {
             .filter_map(move |(round, value)| Some((round, value - direct.get(&round)?)))
     }
 
-    /// To nginx in the same round.
+    /// The ratio to nginx in the same round.
     pub(crate) fn ratio(&self, case: TableRow, figure: Figure) -> Option<f64> {
         let own = self.each(case, figure);
         quotient(own, self.each((NGINX, case.1, case.2), figure))
     }
 
-    /// The same of what is added.
+    /// The ratio of these differences.
     pub(crate) fn added_ratio(&self, case: TableRow, figure: Figure) -> Option<f64> {
         let own = self.each_added(case, figure);
         quotient(own, self.each_added((NGINX, case.1, case.2), figure))
@@ -115,7 +115,7 @@ fn quotient(
     nginx: impl Iterator<Item = (usize, f64)>,
 ) -> Option<f64> {
     let nginx: BTreeMap<_, _> = nginx.collect();
-    // A difference of two times may be nothing, or less, on a busy machine: no ratio then.
+    // A difference may be zero or negative on a busy machine; then there is no ratio.
     middle(own.filter_map(|(round, value)| {
         let other = *nginx.get(&round)?;
         (other > 0.0).then_some(value / other)
@@ -127,8 +127,7 @@ fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// The value below which that share of all lie; of two in the middle, their mean. Not a number where
-/// there are none.
+/// The quantile of a share; between two values, their mean. NaN for an empty list.
 pub(crate) fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
     let mut all: Vec<f64> = values.collect();
     all.sort_by(f64::total_cmp);

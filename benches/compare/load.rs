@@ -1,4 +1,4 @@
-//! The loads: what is asked of a peer during one turn, and the figures of it.
+//! The loads: the requests to a peer during one turn, and their figures.
 
 use std::{
     io,
@@ -30,15 +30,15 @@ pub(crate) enum LoadKind {
     Latency,
     /// Many connections, closed loop: throughput and processor time.
     Busy,
-    /// Requests at fixed times, whether or not answers have come; latency from those times on.
+    /// Requests at fixed times, whether or not answers have come; latency from the planned time.
     Open,
     /// One connection, streams without pauses: the first byte, and the whole.
     Stream,
-    /// A few paced streams: what is added to each event.
+    /// A few paced streams: the delay added to each event.
     Events,
     /// Many paced streams: the processor time of each event.
     Flood,
-    /// What stays in memory, idle and with 1,000 open streams. One turn only.
+    /// Memory, idle and with 1,000 open streams. One turn only.
     Memory,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct PeerLoad {
     next: AtomicUsize,
 }
 
-/// For all streams of a turn to have their first event.
+/// Time limit for all streams of a turn to have their first event.
 const BEGINNING: Duration = Duration::from_secs(40);
 
 /// Streams of [`Kind::Memory`].
@@ -79,16 +79,16 @@ impl PeerLoad {
         self.bodies[at % self.bodies.len()].clone()
     }
 
-    /// Asks once, without looking at more than the answer.
+    /// Sends one request, and reads the answer only.
     pub(crate) async fn ask_once(&self, door: &PeerAddress) -> io::Result<()> {
         let mut client = LoadClient::new(door.clone());
         client.ask(self.body(), self.mode).await.map(drop)
     }
 
-    /// Asks once, unmeasured: wakes the peer up, and shows whether it takes the load at all.
+    /// Sends one unmeasured request, which wakes the peer and shows whether it accepts the load.
     ///
     /// # Errors
-    /// Where it refuses, or did something else than it stands for.
+    /// If the peer refuses, or does not do what it stands for.
     pub(crate) async fn warm_up(&self, peer: &Peer) -> io::Result<()> {
         let mut client = LoadClient::new(peer.door.clone());
         if matches!(self.mode, Mode::Endless | Mode::Held) {
@@ -138,7 +138,7 @@ impl PeerLoad {
         }
     }
 
-    /// Clients that ask again as soon as they have their answer, and how long all of it took.
+    /// Clients that send the next request after each answer, and the total time.
     async fn measure_closed_loop(
         self: &Arc<Self>,
         door: &PeerAddress,
@@ -201,7 +201,7 @@ impl PeerLoad {
             clients.spawn(async move {
                 let (mut client, mut times) = (LoadClient::new(door), Vec::new());
                 loop {
-                    // Taken apart, or the lock would be held for as long as the answer takes.
+                    // Locked in its own statement, or the lock would be held until the answer.
                     let due = receiver.lock().await.recv().await;
                     let Some(due) = due else {
                         return io::Result::Ok(times);
@@ -217,7 +217,7 @@ impl PeerLoad {
             if due.duration_since(begun) >= length && number > 0 {
                 break;
             }
-            // A timer would be late by up to a millisecond.
+            // Spins, since a timer would be late by up to a millisecond.
             while Instant::now() < due {
                 tokio::task::yield_now().await;
             }
@@ -235,7 +235,7 @@ impl PeerLoad {
         ]))
     }
 
-    /// So many streams, each read until its first event has come.
+    /// Opens `count` streams, and reads each to its first event.
     async fn with_open_streams<F>(
         self: &Arc<Self>,
         door: &PeerAddress,

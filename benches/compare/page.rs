@@ -1,4 +1,4 @@
-//! What a run leaves in the repository: its tables in docs/benchmarks.md, its plots in docs/measured.
+//! Writes a run into the repository: tables into docs/benchmarks.md, plots into docs/measured.
 
 use std::{fs, io, path::Path};
 
@@ -24,7 +24,7 @@ const PLOTS: [(&str, &str); 4] = [
 /// Writes tables and plots.
 ///
 /// # Errors
-/// Where a file cannot be written, or docs/benchmarks.md has no place for the tables.
+/// If a file cannot be written, or docs/benchmarks.md has no place for the tables.
 pub(crate) fn write(found: &RunResults) -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = root.join("docs/measured");

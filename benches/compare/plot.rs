@@ -1,9 +1,9 @@
-//! The plots, as SVG: readable on light and on dark pages, since each brings its own background and
-//! follows the reader's scheme. Both axes are logarithmic: what is measured spans five orders.
+//! Plots as SVG for light and dark pages: each has its own background and follows the reader's
+//! scheme. Both axes are logarithmic, since the values span five orders of magnitude.
 
 use std::fmt::Write as _;
 
-/// A line, or a pair of bars: a name, and values at places of the x axis.
+/// A line, or a pair of bars: a name, and values along the x axis.
 pub(crate) struct Series {
     pub(crate) name: &'static str,
     pub(crate) points: Vec<(f64, f64)>,
@@ -11,7 +11,7 @@ pub(crate) struct Series {
 
 pub(crate) struct Plot<'a> {
     pub(crate) title: &'a str,
-    /// Marks of the x axis, with their names.
+    /// Labelled marks of the x axis.
     pub(crate) marks: &'a [(f64, &'a str)],
     pub(crate) show: fn(f64) -> String,
     pub(crate) series: &'a [Series],
@@ -24,7 +24,8 @@ const RIGHT: f64 = 150.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 45.0;
 
-/// For each peer its colour on a light and on a dark page; ours are of one colour and drawn stronger.
+/// Colours of each peer on a light and a dark page; Plimsoll's forms have one colour and thicker
+/// lines.
 const COLOURS: [(&str, &str, &str); 9] = [
     ("direct", "#6e7781", "#8b949e"),
     ("nginx", "#1a7f37", "#56d364"),
@@ -100,7 +101,7 @@ pub(crate) fn lines(plot: &Plot<'_>) -> String {
     out + "</svg>\n"
 }
 
-/// Two bars for each name: the lower for the first of its values, the whole for the last.
+/// Two bars for each name: the lower is its first value, the whole its last.
 pub(crate) fn bars(plot: &Plot<'_>) -> String {
     let shown: Vec<&Series> = plot
         .series
@@ -150,7 +151,7 @@ pub(crate) fn bars(plot: &Plot<'_>) -> String {
     out + "</svg>\n"
 }
 
-/// From values to places, logarithmically.
+/// A logarithmic scale from values to positions.
 struct Scale {
     low: f64,
     high: f64,
@@ -166,7 +167,7 @@ impl Scale {
             (low.min(it), high.max(it))
         });
         if whole {
-            // A value at the foot of the scale would be a bar of no length.
+            // A value at the lower end of the scale would be a bar without length.
             (low, high) = ((low - 0.02).floor(), (high + 0.02).ceil());
         }
         Self {
@@ -183,7 +184,7 @@ impl Scale {
     }
 }
 
-/// A rule at each power of ten.
+/// A grid line at each power of ten.
 fn draw_rules(out: &mut String, scale: &Scale, show: fn(f64) -> String, upright: bool) {
     let mut power = scale.low;
     while power <= scale.high {
@@ -210,7 +211,7 @@ fn draw_rules(out: &mut String, scale: &Scale, show: fn(f64) -> String, upright:
     }
 }
 
-/// Names at least a line apart, as near to their lines as that allows.
+/// Spreads labels so that they do not overlap, as close to their lines as possible.
 fn spread_labels(mut ends: Vec<(f64, f64, &str)>) -> Vec<(f64, (f64, f64, &str))> {
     const LINE: f64 = 17.0;
     ends.sort_by(|one, other| one.0.total_cmp(&other.0));

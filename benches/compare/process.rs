@@ -1,4 +1,4 @@
-//! A peer's processes: on which core they run, what they take, and that they rest while others are
+//! A peer's processes: their core, processor time and memory, and stopping them while others are
 //! measured.
 
 use std::{
@@ -11,22 +11,22 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// The core of whoever is measured, and that of provider and load.
+/// The core of the measured peer, and that of provider and load.
 pub(crate) const PEER: usize = 0;
 pub(crate) const LOAD: usize = 1;
 
-/// Of `/proc` in a second, on every Linux.
+/// Ticks of `/proc` per second, on every Linux.
 const TICKS: f64 = 100.0;
 
-/// Ends with all of its children when dropped.
+/// Is ended with all of its children when dropped.
 pub(crate) struct PeerProcess {
     child: Child,
-    /// Settings and data, gone with the process.
+    /// Settings and data, removed with the process.
     _folder: TempDir,
 }
 
-/// This thread, and what it starts, on the core of the load; before other work of the machine, where
-/// that is allowed.
+/// Pins this thread and its children to the load's core, with a higher priority where that is
+/// allowed.
 pub(crate) fn pin_this_thread() -> io::Result<()> {
     let _ = rustix::process::setpriority_process(None, -15);
     let mut cores = rustix::thread::CpuSet::new();
@@ -35,7 +35,7 @@ pub(crate) fn pin_this_thread() -> io::Result<()> {
 }
 
 impl PeerProcess {
-    /// Starts a command on the peer's core. What it prints goes to a file in `folder`.
+    /// Starts a command on the peer's core, with its output in a file in `folder`.
     pub(crate) fn start(command: &Command, folder: TempDir) -> io::Result<Self> {
         let log = fs::File::create(folder.path().join("log"))?;
         let mut pinned = Command::new("taskset");
@@ -59,7 +59,7 @@ impl PeerProcess {
         })
     }
 
-    /// The end of what it printed, where it has ended by itself.
+    /// The end of its output, where it has exited.
     pub(crate) fn last_words(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
         let log = fs::read_to_string(self._folder.path().join("log")).unwrap_or_default();
@@ -67,7 +67,7 @@ impl PeerProcess {
         Some(format!("{status}: {}", line.unwrap_or("no output").trim()))
     }
 
-    /// It and its children, and theirs.
+    /// The process with all its descendants.
     fn process_ids(&self) -> Vec<u32> {
         let mut parents = BTreeMap::new();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -89,7 +89,7 @@ impl PeerProcess {
         tree
     }
 
-    /// Seconds of processor time of all of them, those that have ended included.
+    /// Processor time of all of them in seconds, ended ones included.
     pub(crate) fn cpu(&self) -> f64 {
         let ticks = |process| -> Option<f64> {
             let fields = read_stat(process)?;
@@ -114,7 +114,7 @@ impl PeerProcess {
     }
 
     /// # Errors
-    /// Where a thread of any of its processes may run elsewhere than on the peer's core.
+    /// If a thread of any of its processes may run on another core.
     pub(crate) fn check_core(&self) -> io::Result<()> {
         for process in self.process_ids() {
             let threads = fs::read_dir(Path::new("/proc").join(process.to_string()).join("task"));
@@ -133,7 +133,7 @@ impl PeerProcess {
         Ok(())
     }
 
-    /// Stops all of them where they are, or lets them go on.
+    /// Stops all of them, or lets them continue.
     pub(crate) fn pause_process(&self, rests: bool) {
         self.signal(if rests { Signal::STOP } else { Signal::CONT });
     }
@@ -141,7 +141,7 @@ impl PeerProcess {
     fn signal(&self, signal: Signal) {
         for process in self.process_ids() {
             if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
-                // One that has just ended needs no signal.
+                // A process that has just ended needs no signal.
                 let _ = kill_process(process, signal);
             }
         }
@@ -155,7 +155,7 @@ impl Drop for PeerProcess {
     }
 }
 
-/// The fields of `/proc/PID/stat` behind the name, which may have spaces.
+/// The fields of `/proc/PID/stat` after the name, which may contain spaces.
 fn read_stat(process: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let fields = text.rsplit_once(')')?.1;

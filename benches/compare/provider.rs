@@ -1,8 +1,8 @@
-//! The mock provider: one address, on the core of the load, that answers as the model's name says.
+//! The mock provider: one address, on the load's core, whose answer depends on the model's name.
 //!
-//! It reads each body to its end and looks at nothing but the model's name. Every event of a stream
-//! goes out in a write of its own, with Nagle's algorithm off, and carries the time at which it was
-//! made, so that whoever reads it knows how long it was under way.
+//! It reads each body to its end, and parses only the model's name. Every event of a stream is a
+//! separate write without Nagle's algorithm, and contains its time, from which the reader computes
+//! the transit time.
 
 use std::{
     convert::Infallible,
@@ -27,12 +27,12 @@ use tokio::{
 
 use crate::bodies::{MODEL, MODES, Mode};
 
-/// Events of a stream that ends, those at its end apart.
+/// Events of a stream that ends, without those at its end.
 pub(crate) const EVENTS: usize = 50;
 const PACE: Duration = Duration::from_millis(5);
 const HELD: Duration = Duration::from_secs(1);
 
-/// Stands before the time in an event, and behind it.
+/// The text before the time in an event, and after it.
 pub(crate) const TIME: (char, char) = ('@', ';');
 
 type MockBody = UnsyncBoxBody<Bytes, Infallible>;
@@ -42,7 +42,7 @@ pub(crate) struct MockProvider {
     _task: JoinSet<()>,
 }
 
-/// Since the first call.
+/// Time since the first call.
 pub(crate) fn now() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
@@ -91,11 +91,11 @@ async fn answer(request: Request<Incoming>) -> Result<Response<MockBody>, Infall
     Ok(answer)
 }
 
-/// How the answer shall come, and the bytes of the body. `None` for a body that names none of our
-/// models, or that ends early.
+/// The kind of the answer, and the bytes of the body. `None` for another model, or for a body that
+/// ends early.
 async fn read(mut body: Incoming) -> Option<(Mode, usize)> {
     let (mut mode, mut bytes) = (None, 0);
-    // A name may begin in one piece and end in the next.
+    // A name may be split between two pieces.
     let mut edge = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.ok()?.into_data() else {
@@ -128,7 +128,7 @@ fn whole_answer(bytes: usize) -> MockBody {
     Full::from(answer).boxed_unsync()
 }
 
-/// One event with the time of its making.
+/// An event with the current time.
 fn event() -> Bytes {
     let (before, after) = TIME;
     Bytes::from(format!(
@@ -138,7 +138,7 @@ fn event() -> Bytes {
     ))
 }
 
-/// The event of that number, for a body of so many bytes. Three more follow the `events` asked for.
+/// The `nth` event for a body of so many bytes. Three more follow the `events` of the stream.
 fn nth_event(at: usize, events: usize, bytes: usize) -> Option<Bytes> {
     let head = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[";
     match at.checked_sub(events) {
@@ -152,7 +152,7 @@ fn nth_event(at: usize, events: usize, bytes: usize) -> Option<Bytes> {
     }
 }
 
-/// Four bytes a token, whatever the text.
+/// A token for four bytes of any text.
 fn usage(bytes: usize) -> String {
     let prompt = bytes / 4;
     let total = prompt + EVENTS;
@@ -161,8 +161,8 @@ fn usage(bytes: usize) -> String {
     )
 }
 
-/// The server writes what it has whenever there is nothing more to read, so a breath before each
-/// event gives each a write of its own.
+/// The server writes when there is nothing more to read; yielding before each event gives each its
+/// own write.
 fn burst_stream(bytes: usize) -> MockBody {
     let events = stream::unfold(0, move |at| async move {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! The course of a run: which loads, in which order, and whose turn it is.
+//! The order of a run: loads, rounds and turns.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -15,17 +15,17 @@ use crate::{
     provider,
 };
 
-/// All that a run has found.
+/// The results of a run.
 pub(crate) struct RunResults {
     pub(crate) figures: Figures,
     /// Each peer in the order of the tables, with its version.
     pub(crate) peers: Vec<(&'static str, String)>,
-    /// Those that could not be started, and why.
+    /// Peers that could not be started, with the reason.
     pub(crate) missing: Vec<(&'static str, String)>,
     pub(crate) rounds: usize,
 }
 
-/// Rounds of those that take a thousand times as long.
+/// Rounds of the slowest peers.
 pub(crate) const SLOW_ROUNDS: usize = 2;
 
 pub(crate) async fn run(options: &Options) -> io::Result<RunResults> {
@@ -74,8 +74,8 @@ pub(crate) async fn run(options: &Options) -> io::Result<RunResults> {
     })
 }
 
-/// What was asked for. Streams without end and memory are measured with the smallest body, and the size
-/// that is there for the requests a second has them alone.
+/// The wanted loads. Endless streams and memory are measured with the smallest body; the size for
+/// the open loop has only that.
 fn plan(options: &Options) -> Vec<(LoadKind, BodySize)> {
     let wants = |kind| options.measure.is_empty() || options.measure.contains(&kind);
     let mut plan = Vec::new();
@@ -104,7 +104,7 @@ fn plan(options: &Options) -> Vec<(LoadKind, BodySize)> {
     plan
 }
 
-/// How long a turn lasts. Processor time is counted in hundredths of a second, so it needs most.
+/// The length of a turn. Processor time is counted in hundredths of a second, so it needs most.
 const fn turn_length(kind: LoadKind) -> Duration {
     Duration::from_millis(match kind {
         LoadKind::Latency => 300,
@@ -116,7 +116,7 @@ const fn turn_length(kind: LoadKind) -> Duration {
     })
 }
 
-/// Before anything was asked of them, and after one request.
+/// Before the first request, and after it.
 fn record_idle_memory(peers: &[Peer], figures: &mut Figures) {
     for peer in peers.iter().filter(|peer| peer.name != DIRECT) {
         let case = (peer.name, LoadKind::Memory, SIZES[0].name);
@@ -172,14 +172,14 @@ impl LoadRounds {
     }
 }
 
-/// Whether there is something to find: no proxy has neither processor time nor memory.
+/// Whether there is anything to measure: no proxy has neither processor time nor memory.
 fn stands_for(peer: &Peer, load: &PeerLoad) -> bool {
     let proxy = peer.name != DIRECT || !matches!(load.kind, LoadKind::Flood | LoadKind::Memory);
     proxy && peer.can_take(load.size)
 }
 
-/// Of the open loop: half of what the slowest of the fast ones reached in the closed loop, so that all of
-/// them are asked alike; for a slow one, half of its own.
+/// The rate of the open loop: half of what the slowest fast peer reached in the closed loop, so
+/// that all of them get the same rate; for a slow peer half of its own.
 fn choose_rate(peers: &[Peer], peer: &Peer, load: &PeerLoad, figures: &Figures) -> f64 {
     let reached =
         |peer: &Peer| figures.median((peer.name, LoadKind::Busy, load.size.name), Figure::Rate);
@@ -191,11 +191,11 @@ fn choose_rate(peers: &[Peer], peer: &Peer, load: &PeerLoad, figures: &Figures) 
             .min_by(f64::total_cmp),
         Speed::Middle | Speed::Slow => reached(peer),
     };
-    // Without a closed loop before it, something that everybody here bears.
+    // Without a closed loop before it, a rate that every peer can serve.
     (slowest.unwrap_or(20.0) / 2.0).max(1.0)
 }
 
-/// What is going on, for whoever waits.
+/// Prints the progress.
 fn print_progress(begun: Instant, what: &str) {
     let mut out = io::stderr().lock();
     let end = if out.is_terminal() { "\x1b[K\r" } else { "\n" };

@@ -1,4 +1,4 @@
-//! The tables, as markdown that can be read as it is.
+//! The tables as aligned markdown.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::{
     run::{RunResults, SLOW_ROUNDS},
 };
 
-/// What takes the place of a figure.
+/// The text in place of a missing figure.
 const NONE: &str = "–";
 
 pub(crate) fn tables(found: &RunResults) -> String {
@@ -132,7 +132,7 @@ fn memory(found: &RunResults) -> String {
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (name, _) in found.peers.iter().filter(|(name, _)| *name != DIRECT) {
         let case = (*name, LoadKind::Memory, SIZES[0].name);
-        // Even where the streams were refused.
+        // Also where the streams were refused.
         let idle = |figure| {
             let idle = found.figures.median(case, figure);
             idle.map_or_else(|| NONE.to_owned(), megabytes)
@@ -164,7 +164,7 @@ fn refusals(found: &RunResults) -> String {
     }
 }
 
-/// What a peer adds to no proxy, which has its own time in that row.
+/// The difference to no proxy, whose row has its own time.
 fn added(figures: &Figures, case: TableRow, figure: Figure) -> String {
     if case.0 == DIRECT {
         return plain(figures, case, figure, |it| format!("({})", time(it)));
@@ -211,7 +211,7 @@ pub(crate) fn time(seconds: f64) -> String {
     }
 }
 
-/// With a comma at the thousands.
+/// With a comma for thousands.
 pub(crate) fn count(value: f64) -> String {
     if value < 9.95 {
         return format!("{value:.1}");
@@ -235,7 +235,7 @@ pub(crate) fn megabytes(bytes: f64) -> String {
     format!("{:.1} MB", bytes / 1e6)
 }
 
-/// Columns below each other; the first is text, the others are figures.
+/// Aligned columns; the first is text, the others are figures.
 fn laid_out(rows: &[Vec<String>]) -> String {
     let width = |at: usize| {
         let all = rows.iter().filter_map(|row| row.get(at));

@@ -1,4 +1,4 @@
-//! A conversation with everything that a plan depends on, drawn by its number.
+//! Draws a conversation by its number, with everything that a plan depends on.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::support::{
     plans,
 };
 
-/// Shares in hundredths; small ones are where most is decided.
+/// Shares in hundredths; most decisions depend on small ones.
 const WINDOWS: [(u32, u32); 8] = [
     (10, 1_024),
     (15, 2_048),
@@ -46,7 +46,7 @@ impl DrawnCase {
         let recipe = Recipe {
             spelling: JsonSpelling::any(&mut random),
             strict: random.chance(60),
-            // Most texts are short, so that there is time for many.
+            // Most texts are short, so that many fit into the time.
             scale: random.weighted(&[(60, 8), (25, 25), (10, 60), (5, 100)]),
             ..Recipe::new(shape(&mut random))
         };
@@ -61,7 +61,7 @@ impl DrawnCase {
         if random.chance(30) {
             body = annotate_randomly(&plans::index_conversation(&body), seed).into();
         }
-        // Some conversations meet a profile that is stricter than they are.
+        // Some conversations get a profile that is stricter than they are.
         let any = recipe.strict || random.chance(15);
         let profile = match any {
             true => &PROFILES[random.below(PROFILES.len())],
@@ -84,14 +84,14 @@ impl DrawnCase {
 }
 
 fn shape(random: &mut Random) -> Shape {
-    // Results beyond every limit take long to make.
+    // Results beyond every limit take long to generate.
     match SHAPES[random.below(SHAPES.len())] {
         Shape::Huge if random.chance(80) => Shape::Mixed,
         shape => shape,
     }
 }
 
-/// What a failure is told with; the body can be made again.
+/// Printed with a failure; the body can be generated again.
 impl fmt::Debug for DrawnCase {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Drawn")

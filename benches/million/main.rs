@@ -1,8 +1,9 @@
-//! Generated conversations through the guard, as many as one likes: every result is held to the strict
-//! provider and to what must hold of every plan. On all cores; ends at the first result that does not hold.
+//! Any number of generated conversations through the guard, on all cores: every result is checked
+//! by the strict provider and for the properties of every plan. Ends at the first failure.
 //!
-//! `cargo bench --bench million -- [COUNT [SEED [FIRST]]]` (20,000, 1876, 0). Each conversation is drawn from
-//! the seed and its own number, so that a failure is repeated with a count of one and that number as `FIRST`.
+//! `cargo bench --bench million -- [COUNT [SEED [FIRST]]]` (20,000, 1876, 0). Each conversation
+//! depends only on the seed and its number: to repeat a failure, pass a count of one and its number
+//! as `FIRST`.
 
 use std::{
     cell::RefCell,
@@ -33,7 +34,7 @@ use draw::DrawnCase;
 use support::plans;
 use tally::PlanTally;
 
-/// How often it is told how far it has come, in conversations.
+/// Conversations between two lines of progress.
 const TOLD_EVERY: u64 = 50_000;
 
 fn main() -> io::Result<ExitCode> {
@@ -53,7 +54,7 @@ fn main() -> io::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// What was met, and the first that failed: its number and the words.
+/// The counts, and the first failure with its number and message.
 fn run(count: u64, seed: u64, first: u64) -> (PlanTally, Option<(u64, String)>) {
     let next = AtomicU64::new(first);
     let failed = AtomicBool::new(false);
@@ -102,7 +103,7 @@ thread_local! {
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Keeps what a failed check says, instead of printing it.
+/// Keeps the message of a failed check instead of printing it.
 fn silence_panics() {
     panic::set_hook(Box::new(|panic| SAID.set(panic.to_string())));
 }

@@ -1,4 +1,4 @@
-//! What was met on the way, so that one can see that nothing was left out.
+//! Counts of what was generated, which show that nothing was left out.
 
 use std::{
     collections::BTreeMap,

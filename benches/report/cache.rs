@@ -1,4 +1,4 @@
-//! What the provider's prompt cache keeps of long sessions, beside an unlimited window.
+//! How much of long sessions the provider's prompt cache keeps, compared with an unlimited window.
 
 use std::io::{self, Write};
 
@@ -95,7 +95,7 @@ fn session_report(
     writeln!(out)
 }
 
-/// The figure that is promised: 300 steps at 32k.
+/// The promised figure: 300 steps at 32k.
 fn required(out: &mut impl Write, counter: &TokenCounter) -> io::Result<()> {
     writeln!(
         out,

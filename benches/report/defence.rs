@@ -1,5 +1,5 @@
-//! What each line of defence frees at the end of a session, and what is left in the preface of what
-//! was left out.
+//! How much each line of defence frees at the end of a session, and what the preface keeps of the
+//! fold.
 
 use std::{
     collections::BTreeSet,
@@ -21,9 +21,9 @@ use plimsoll::{
 use serde_json::{Value, json};
 
 const WINDOWS: &[u32] = &[16_384, 32_768];
-/// A session is grown in so many requests, the last among them.
+/// Requests of a grown session, the last among them.
 const REQUESTS: usize = 60;
-/// Words that tell of an error, as a person would look for them.
+/// Words of error messages, as a person would search for them.
 const ERRORS: &[&str] = &[
     "Error",
     "error:",
@@ -33,7 +33,7 @@ const ERRORS: &[&str] = &[
     "错误",
     "失败",
 ];
-/// Characters of the beginning of a sentence, or of an error, by which it is found again.
+/// Characters of a sentence or an error by which it is found again.
 const KNOWN_CHARS: usize = 10;
 
 pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
@@ -101,7 +101,7 @@ fn row(out: &mut impl Write, name: &str, session: &Session, window: u32) -> io::
         return Ok(());
     }
     let truncated = count_truncated(&folds.conversation, window, &usual);
-    // What is neither truncated, nor folded, nor sent, was cleared.
+    // A message that is not truncated, folded or sent was cleared.
     let cleared = |end: &SessionEnd| {
         let gone = end.folded() + (end.plan.report.raw_after - end.preface_tokens);
         before.saturating_sub(truncated + gone)
@@ -126,7 +126,7 @@ fn row(out: &mut impl Write, name: &str, session: &Session, window: u32) -> io::
 struct SessionEnd {
     conversation: Conversation,
     plan: Plan,
-    /// What stands in the place of what was left out.
+    /// The text in the place of the fold.
     preface: String,
     preface_tokens: u32,
 }
@@ -170,7 +170,7 @@ impl SessionEnd {
         self.plan.report.folded.map_or(0, |folded| folded.tokens)
     }
 
-    /// What the preface says of what was left out: what the user said, files, errors.
+    /// How much the preface keeps of the fold: user messages, files, errors.
     fn list_kept_facts(&self) -> [String; 3] {
         let [mut said, mut files, mut errors] = <[BTreeSet<String>; 3]>::default();
         for message in self.left_out() {
@@ -238,7 +238,7 @@ fn text_of(conversation: &Conversation, message: &Item) -> String {
         .collect()
 }
 
-/// Adds the beginning of a text, by which it is found again however much of it is shown.
+/// Adds the beginning of a text, by which it is found however much of it is shown.
 fn add_fact(facts: &mut BTreeSet<String>, text: &str) {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let known: String = line.chars().take(KNOWN_CHARS).collect();
@@ -247,7 +247,7 @@ fn add_fact(facts: &mut BTreeSet<String>, text: &str) {
     }
 }
 
-/// What the first line takes of all results, each looked at by itself.
+/// How much truncation takes of all results, each by itself.
 fn count_truncated(conversation: &Conversation, window: u32, settings: &GuardConfig) -> u32 {
     let policy = make_policy(&profile::PROFILES[0], window, settings);
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}});

@@ -1,4 +1,4 @@
-//! How far estimates are from what providers reported.
+//! The error of estimates against reported tokens.
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +39,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     generated(out)
 }
 
-/// Errors of one group, without calibration and with it.
+/// Errors of a group, without and with calibration.
 #[derive(Default)]
 struct Errors {
     raw: Vec<f64>,
@@ -64,8 +64,7 @@ fn error(estimate: u32, truth: u64) -> f64 {
     100.0 * f64::from(estimate).mul_add(1.0, -(truth as f64)).abs() / truth.max(1) as f64
 }
 
-/// Small requests: before calibration, and with the ratio that the model's earlier answers
-/// taught.
+/// Small requests: before calibration, and with the ratio learnt from the model's earlier answers.
 fn pairs(out: &mut impl Write, pairs: &[TokenPair]) -> io::Result<()> {
     writeln!(out, "separate requests (most of them tiny), by provider")?;
     writeln!(
@@ -123,7 +122,7 @@ fn pairs(out: &mut impl Write, pairs: &[TokenPair]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Whether a request is another one of the same model, grown.
+/// Whether a request is another one of the same model that grew.
 fn continues(pair: &TokenPair, before: &TokenPair) -> bool {
     let messages = |pair: &TokenPair| match parse::parse_value(&pair.request) {
         Ok(mut body) => body["messages"].take(),
@@ -148,7 +147,7 @@ fn profile_of(pair: &TokenPair) -> &'static Profile {
 }
 
 /// A recorded session, whose system prompt and tools are counted but not recorded: before
-/// calibration, what was added since the previous request; after, the whole.
+/// calibration the addition since the previous request, after it the whole.
 fn long_session(out: &mut impl Write, truth: &TokenTruth) -> io::Result<()> {
     let Some(body) = data::request(&truth.session) else {
         return Ok(());
@@ -199,7 +198,7 @@ fn long_session(out: &mut impl Write, truth: &TokenTruth) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Generated sessions, counted by vocabularies that are not ours.
+/// Generated sessions, counted by vocabularies that the guard does not use.
 fn generated(out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,

@@ -1,4 +1,4 @@
-//! Whether what is sent fits, by counts that are not the guard's own.
+//! Whether sent requests fit, by counts other than the guard's.
 
 use std::io::{self, Write};
 
@@ -57,7 +57,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Recorded sessions, thinned to 24 requests or so, and generated ones.
+/// Recorded sessions, thinned to about 24 requests, and generated ones.
 fn sessions() -> Vec<Session> {
     let recorded = data::requests();
     let recorded = recorded

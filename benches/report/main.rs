@@ -1,5 +1,5 @@
-//! Figures that are no times: how good estimates are, what the prompt cache keeps, whether what
-//! is sent fits. Plain text on the standard output.
+//! Figures other than times: errors of estimates, the share of the prompt cache, whether requests
+//! fit. Prints plain text.
 //!
 //! `cargo bench --bench report`, or `cargo bench --bench report -- cache` for one section
 //! (`estimate`, `cache`, `fit`, `summary`, `defence`).
@@ -45,7 +45,7 @@ fn main() -> io::Result<()> {
     out.flush()
 }
 
-/// The value below which `percent` of the list lie.
+/// The percentile of a list.
 fn percentile(list: &mut [f64], percent: usize) -> f64 {
     list.sort_by(f64::total_cmp);
     let at = (list.len() * percent / 100).min(list.len().saturating_sub(1));

@@ -1,5 +1,5 @@
-//! What a summary costs at the moment it is due: how much of the request a prompt cache holds, and
-//! how many requests a small model needs.
+//! The cost of a summary when it is due: how much of its request a prompt cache holds, and how many
+//! requests a small model needs.
 
 use std::io::{self, Write};
 
@@ -22,7 +22,7 @@ use plimsoll::{
 };
 
 const WINDOWS: [u32; 2] = [32_768, 131_072];
-/// The window of the other model.
+/// The window of the small model.
 const SMALL: u32 = 16_384;
 
 pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
@@ -81,13 +81,13 @@ fn sessions() -> impl Iterator<Item = (String, Session)> {
     recorded.chain(generated)
 }
 
-/// A summary at the moment it is due.
+/// A summary when it is due.
 struct DueSummary {
     sent: u64,
     request: u64,
     cached: u64,
     replaced: u32,
-    /// `None`: more than are made.
+    /// `None`: more than the limit.
     requests: Option<usize>,
 }
 

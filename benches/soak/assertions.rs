@@ -1,11 +1,11 @@
-//! What a session knows, by what was told of it: nothing of that may be lost.
+//! What the proxy reported of a session, none of which may be lost.
 
 use serde_json::Value;
 
 use super::run_state::RedisEpoch;
 use crate::support::AgentGeneration;
 
-/// What the proxy told of a session, and what it must therefore know.
+/// The reported state of a session, and so the least that it must know.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedSession {
     session: String,
@@ -13,7 +13,7 @@ pub(crate) struct ExpectedSession {
     reminders: u32,
     /// Of the newest answer, where it is certain.
     tokens: Option<u64>,
-    /// Generations that were told of, and requests whose end nobody knows.
+    /// Reported generations, and requests with an unknown end.
     least_generations: u64,
     uncertain_generations: u64,
     /// When the newest of them was stored.
@@ -21,7 +21,7 @@ pub(crate) struct ExpectedSession {
 }
 
 impl ExpectedSession {
-    /// A request came to no known end: it may have been counted.
+    /// A request without a known end: it may have been counted.
     pub(crate) fn count_uncertain(&mut self) {
         self.uncertain_generations += 1;
         self.tokens = None;
@@ -31,10 +31,10 @@ impl ExpectedSession {
         &self.session
     }
 
-    /// Takes what a good answer tells, and holds it to what was told before.
+    /// Takes the report of a good answer, and compares it with earlier ones.
     ///
     /// # Errors
-    /// The session has lost something.
+    /// If the session has lost something.
     pub(crate) fn check_answer(
         before: Option<&Self>,
         answer: &AgentGeneration,
@@ -83,7 +83,7 @@ impl ExpectedSession {
         self.epoch.is_kept_at(tide)
     }
 
-    /// What the API tells against what is known.
+    /// Compares the API's session with the known state.
     pub(crate) fn matches_report(&self, report: &Value) -> bool {
         let generations = report["generations"].as_u64().unwrap_or(0);
         report["id"] == self.session.as_str()

@@ -1,4 +1,4 @@
-//! What must be true of every answer, and of every request that reaches a provider.
+//! Checks of every answer, and of every request that reaches a provider.
 
 use serde_json::Value;
 
@@ -9,27 +9,27 @@ use super::{
 };
 use crate::support::{ClientAnswer, agent};
 
-/// How an answer is to be taken.
+/// The result of a checked answer.
 pub(crate) enum CheckedAnswer {
-    /// Good, with the message that the client echoes.
+    /// A good answer, with the message that the client echoes.
     Good(Value),
-    /// A failure as it should be; what kind.
+    /// An allowed failure, by kind.
     Failed(String),
 }
 
-/// Texts of other conversations in it.
+/// Texts of other conversations in a request.
 pub(crate) fn find_foreign_text(body: &[u8], own: &str) -> Option<String> {
     memchr::memmem::find_iter(body, MARK.as_bytes()).find_map(|at| {
         let found = body.get(at..at + MARK_LENGTH)?;
         let digits = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'.';
-        // What the guard cut through is nobody's.
+        // A marker that the guard cut through belongs to no conversation.
         let complete = found[MARK.len()..].iter().all(digits);
         (complete && found != own.as_bytes())
             .then(|| format!("a text of {}", String::from_utf8_lossy(found)))
     })
 }
 
-/// A stream without its chunk of usage and without comments of the proxy's.
+/// A stream without its usage chunk and the proxy's comments.
 pub(crate) fn without_usage(events: &str) -> String {
     filter_events(events, |event| !event.contains("\"choices\":[],"))
 }
@@ -49,10 +49,10 @@ pub(crate) fn digest_body(seed: u64, bytes: &[u8]) -> String {
     format!("{:016x}", xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed))
 }
 
-/// Holds an answer to what the provider said.
+/// Compares an answer with what the provider sent.
 ///
 /// # Errors
-/// A byte is wrong, or it is no answer that may come.
+/// If a byte differs, or no such answer is allowed.
 pub(crate) fn check_answer(
     world: &RunState,
     talk: &ClientConversation,
@@ -70,12 +70,12 @@ pub(crate) fn check_answer(
     }
     let body = match answer.whole && fault.is_none() {
         true => String::from_utf8(answer.body.to_vec()).map_err(|error| error.to_string())?,
-        // It may be cut off within a character.
+        // It may be cut within a character.
         false => String::from_utf8_lossy(&answer.body).into_owned(),
     };
     let (digest, known) = (header("x-soak-digest"), header("x-soak-which").is_some());
     if !answer.whole {
-        // A later round of the proxy's own tools has no head that the client sees.
+        // The client sees no head of a later tool round.
         let rounds = digest.as_deref() == Some("ours");
         if !how.streams || (fault.is_none() && known && !rounds) {
             return Err(format!("broken off for no reason: {}", text_end(&body)));
@@ -106,7 +106,8 @@ pub(crate) fn check_answer(
             None,
         ));
     }
-    // Where a round failed and the request went on without, its usage is in that of the answer.
+    // Where a tool round failed and the request was sent without it, its usage is added to the
+    // answer's.
     let rounds = header("x-plimsoll-billed-tokens").is_some() || body.contains(" billed-tokens=");
     if let Some(wanted) = digest.filter(|it| it != "ours" && !rounds) {
         let told = match how.streams {
@@ -141,7 +142,7 @@ pub(crate) fn check_answer(
     ))
 }
 
-/// The kind of an error that may come.
+/// The kind of an allowed error.
 fn classify_refusal(answer: &ClientAnswer, fault: Option<String>) -> Result<String, String> {
     let (status, text) = (answer.status.as_u16(), answer.text());
     if let Some(code) = answer.headers.get("x-plimsoll-error") {
@@ -164,7 +165,7 @@ fn classify_refusal(answer: &ClientAnswer, fault: Option<String>) -> Result<Stri
     Err(format!("an error of nobody's: {status} {text}"))
 }
 
-/// Holds a text to what the provider says to this turn of this conversation. `cut`: it may end
+/// Compares a text with the provider's for this turn of this conversation. `cut`: it may end
 /// anywhere.
 fn check_text_origin(
     world: &RunState,
@@ -196,7 +197,7 @@ fn check_text_origin(
     Ok(())
 }
 
-/// The text in the events of a stream that may be no whole one.
+/// The text in the events of a stream that may be incomplete.
 fn stream_text(events: &str) -> String {
     let lines = events
         .lines()

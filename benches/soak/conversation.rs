@@ -1,7 +1,7 @@
-//! One conversation, as its client has it: what was said, what comes next, and what the proxy told.
+//! A conversation as its client has it: its messages, the next request, and the proxy's reports.
 //!
-//! Every text bears the conversation's marker, and the newest ones the turn, so that a provider knows
-//! a text of another conversation, and misses one that should be there.
+//! Every text contains the conversation's marker, and the newest also the turn, so that a provider
+//! detects a text of another conversation, and a missing one.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::support::{generate::Random, tool};
 
-/// A model: what the settings say of its window, and what its providers take.
+/// A model: its configured window, and its providers' real one.
 pub(crate) struct SoakModel {
     pub(crate) name: &'static str,
     pub(crate) told: u32,
@@ -33,7 +33,7 @@ pub(crate) const MODELS: [SoakModel; 5] = [
     model_as_told("m16", 16_384),
     model_as_told("m32", 32_768),
     model_as_told("m128", 131_072),
-    // Its providers take less than the settings say.
+    // Its providers have a smaller window than configured.
     SoakModel {
         name: "less",
         told: 32_768,
@@ -41,7 +41,7 @@ pub(crate) const MODELS: [SoakModel; 5] = [
     },
 ];
 
-/// What a conversation is like.
+/// The kind of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConversationKind {
     Chat,
@@ -51,7 +51,7 @@ enum ConversationKind {
 }
 
 impl ConversationKind {
-    /// Chats for every second, agents for most of the rest.
+    /// Half are chats, most others are agents.
     fn from_number(number: usize) -> Self {
         match number % 100 {
             0..50 => Self::Chat,
@@ -71,7 +71,7 @@ impl ConversationKind {
         }
     }
 
-    /// Bytes after which a conversation ends and another begins.
+    /// Bytes after which a conversation is replaced by a new one.
     fn max_bytes(self) -> usize {
         match self {
             Self::Chat => 70_000,
@@ -97,15 +97,15 @@ pub(crate) struct ClientConversation {
     kind: ConversationKind,
     pub(crate) marker: String,
     model: String,
-    /// Messages as they stand in a body, with commas between.
+    /// Messages as in a body, separated by commas.
     history: String,
     pub(crate) turn: u64,
-    /// What the proxy told, as far as it must still be so.
+    /// The reported state that must still hold.
     pub(crate) expected: Option<ExpectedSession>,
     pub(crate) random: Random,
 }
 
-/// How one request of it is sent.
+/// How a request is sent.
 #[derive(Clone, Copy)]
 pub(crate) struct SendOptions {
     pub(crate) streams: bool,
@@ -130,7 +130,7 @@ impl ClientConversation {
         talk
     }
 
-    /// Another conversation, with as much of a past as a client may bring from elsewhere.
+    /// A new conversation, with a history that a client may bring from elsewhere.
     fn begin_conversation(&mut self) {
         self.marker = format!(
             "{MARK}{:04}.{:03}.{:06x}",
@@ -175,7 +175,7 @@ impl ClientConversation {
         self.kind != ConversationKind::Chat
     }
 
-    /// Whether it is on the replicas that share a server.
+    /// Whether it runs on the replicas.
     pub(crate) fn uses_redis(&self) -> bool {
         self.number % 2 == 1
     }
@@ -203,7 +203,7 @@ impl ClientConversation {
         body
     }
 
-    /// Takes the answer to heart and says what comes after it.
+    /// Adds the answer, and the next message.
     pub(crate) fn take_message(&mut self, message: &Value) {
         self.turn += 1;
         let _ = write!(self.history, ",{message}");
@@ -221,21 +221,21 @@ impl ClientConversation {
         }
     }
 
-    /// Where it has become too long, another takes its place.
+    /// Replaces a conversation that is too long.
     pub(crate) fn restart_if_long(&mut self) {
         if self.history.len() > self.kind.max_bytes() {
             self.begin_conversation();
         }
     }
 
-    /// Nothing that was stored meanwhile can be relied on.
+    /// Nothing that was stored meanwhile may be expected.
     pub(crate) fn forget_if_disturbed(&mut self, before: RedisEpoch, now: RedisEpoch) {
         if self.uses_redis() && !before.is_undisturbed_until(now) {
             self.expected = None;
         }
     }
 
-    /// The next words: prose and code, with what has to be escaped, and the marker in every line.
+    /// The next text: prose and code, with characters to escape, and the marker in every line.
     fn write_text(&mut self) -> String {
         let length = self.kind.draw_text_length(&mut self.random);
         let mut text = format!("{} turn {} ", self.marker, self.turn);
@@ -248,7 +248,7 @@ impl ClientConversation {
     }
 }
 
-/// What every marker begins with.
+/// The prefix of every marker.
 pub(crate) const MARK: &str = "mk~";
 /// `mk~0123.004.a1b2c3`
 pub(crate) const MARK_LENGTH: usize = 18;
@@ -264,8 +264,8 @@ const LINES: [&str; 8] = [
     "    at mend (/srv/hull/src/mend.ts:44:13) </div> &amp; \"quoted\"",
 ];
 
-/// What a model says: which answer, how long, and that many bytes that follow from both and from
-/// who asked.
+/// A model's text: the number of the answer, its length, and that many bytes derived from both and
+/// from the conversation.
 pub(crate) fn provider_text(
     seed: u64,
     marker: &str,

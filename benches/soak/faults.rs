@@ -1,31 +1,31 @@
-//! Every way in which a provider fails.
+//! The faults of a provider.
 
 use std::time::Duration;
 
 use crate::support::{ProviderStep, answer, generate::Random};
 
-/// Failures in a thousand requests while there is no storm.
+/// Faults in a thousand requests outside storms.
 const USUAL: usize = 30;
-/// The same of the provider that a storm is over.
+/// The same for the provider in a storm.
 const STORM: usize = 850;
 
-/// An event that nobody can read.
+/// An event that cannot be parsed.
 const ODD: &str = "data: {\"choices\": nonsense\n\n";
 
-/// What a good answer would be, for a fault to spoil.
+/// The good answer that a fault changes.
 pub(crate) struct PlannedReply {
-    /// Headers of the provider's own, each with its line end.
+    /// The provider's own headers, each with its line end.
     pub(crate) headers: String,
     pub(crate) body: Vec<u8>,
     pub(crate) streams: bool,
-    /// Framed in chunks on a connection that stays; else a stream ends with its connection.
+    /// Chunked on a kept connection; otherwise a stream ends with its connection.
     pub(crate) chunked: bool,
 }
 
-/// What falls on a provider.
+/// The kind of a storm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FaultWeather {
-    /// Which provider a storm is over, and what it does; `None` for something else each time.
+    /// The provider in a storm and its fault; `None` for a random one each time.
     storm: Option<(usize, Option<ProviderFault>)>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct FaultWeather {
 pub(crate) enum ProviderFault {
     Status(&'static str),
     Busy,
-    /// Says that the conversation is too long, which is not so.
+    /// A false overflow error.
     TooLong(&'static str),
     SilentBeforeHead,
     ClosedBeforeHead,
@@ -96,7 +96,7 @@ const ALL: [ProviderFault; 34] = [
     NoDone,
 ];
 
-/// What a whole provider is like when it goes.
+/// Faults of a whole provider.
 const STORMS: [Option<ProviderFault>; 7] = [
     None,
     Some(Status("503 Busy")),
@@ -121,7 +121,7 @@ impl FaultWeather {
         }
     }
 
-    /// What happens to a request of that provider.
+    /// The fault for a request to this provider.
     pub(crate) fn draw_fault(&self, which: usize, random: &mut Random) -> Option<ProviderFault> {
         let any = ALL[random.below(ALL.len())];
         let (share, fault) = match self.storm {
@@ -133,12 +133,12 @@ impl FaultWeather {
 }
 
 impl ProviderFault {
-    /// Whether the client must not take what it got for a whole answer, where it streams.
+    /// Whether a streaming client must not take the answer as complete.
     pub(crate) fn breaks_stream(name: &str) -> bool {
         ["SilentMidway", "ClosedMidway", "ResetMidway", "HalfEvent"].contains(&name)
     }
 
-    /// Whether a stream that ended as it should bears a fault, whose head the client has not seen.
+    /// Whether a stream that ended normally contains a fault whose head the client has not seen.
     pub(crate) fn shows_in(events: &str) -> bool {
         !events.ends_with("data: [DONE]\n\n") || events.contains(ODD)
     }
@@ -201,7 +201,7 @@ impl ProviderFault {
     }
 }
 
-/// A length that is wrong by so much, then the end.
+/// A content length that is off by this much, then the end.
 fn with_length(reply: &PlannedReply, mark: &str, wrong: isize) -> Vec<ProviderStep> {
     let length = reply.body.len().saturating_add_signed(wrong);
     let head = format!(
@@ -214,7 +214,7 @@ fn with_length(reply: &PlannedReply, mark: &str, wrong: isize) -> Vec<ProviderSt
 }
 
 impl PlannedReply {
-    /// As a provider in good health sends it.
+    /// As a healthy provider sends it.
     pub(crate) fn good_steps(&self) -> Vec<ProviderStep> {
         if !self.streams {
             return vec![answer("200 OK", &self.headers, &self.body)];
@@ -230,7 +230,7 @@ impl PlannedReply {
         steps
     }
 
-    /// What ends a stream as it should.
+    /// The normal end of a stream.
     fn end_step(&self) -> ProviderStep {
         match self.chunked {
             true => ProviderStep::Send(b"0\r\n\r\n".to_vec()),
@@ -243,7 +243,7 @@ impl PlannedReply {
         let how = match (self.streams, self.chunked) {
             (true, true) => "content-type: text/event-stream\r\ntransfer-encoding: chunked",
             (true, false) => "content-type: text/event-stream\r\nconnection: close",
-            // Longer than what comes.
+            // Longer than the body.
             (false, _) => "content-type: application/json\r\ncontent-length: 9000000",
         };
         ProviderStep::Send(format!("HTTP/1.1 200 OK\r\n{headers}{how}\r\n\r\n").into_bytes())
@@ -257,12 +257,12 @@ impl PlannedReply {
         ProviderStep::Send([size.as_bytes(), bytes, b"\r\n"].concat())
     }
 
-    /// What there is of it, and then this instead of an end.
+    /// The bytes so far, then this step instead of the end.
     fn steps_until(&self, end: ProviderStep) -> Vec<ProviderStep> {
         vec![self.head_step(), self.piece_step(&self.body), end]
     }
 
-    /// All of it, its beginning a few bytes at a time.
+    /// All of it, with its first bytes in small pieces.
     fn trickle_steps(&self) -> Vec<ProviderStep> {
         if !self.streams {
             return self.good_steps();
@@ -293,7 +293,7 @@ impl PlannedReply {
         self
     }
 
-    /// Without these words and all after them.
+    /// The part before these words.
     fn cut_before(mut self, words: &str) -> Self {
         if let Some(at) = memchr::memmem::rfind(&self.body, words.as_bytes()) {
             self.body.truncate(at);
@@ -301,7 +301,7 @@ impl PlannedReply {
         self
     }
 
-    /// Half of it, to the end of an event, and then an error in the stream's own words.
+    /// Half of it, up to the end of an event, then an error event.
     fn end_with_error(self) -> Self {
         let mut half = self.cut_in_half();
         let at = memchr::memmem::rfind(&half.body, b"\n\n").map_or(0, |at| at + 2);
@@ -312,7 +312,7 @@ impl PlannedReply {
         half
     }
 
-    /// With an event in its midst that nobody can read.
+    /// With an unparsable event in the middle.
     fn insert_odd_event(mut self) -> Self {
         let half = &self.body[..self.body.len() / 2];
         let at = memchr::memmem::rfind(half, b"\n\n").map_or(0, |at| at + 2);

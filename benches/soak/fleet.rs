@@ -1,4 +1,4 @@
-//! The clients: each with a conversation that grows, and time to think between two requests.
+//! The clients: each has a growing conversation, and pauses between requests.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -21,13 +21,13 @@ use super::{
     send::{ClientManner, ProxyConnections},
 };
 
-/// Requests that run at one time; who comes beyond waits, so that a busy machine is not drowned.
+/// Concurrent requests; further ones wait, so that a busy machine is not overloaded.
 const RUNNING: u32 = 64;
-/// How long a client thinks, on the average.
+/// The average pause of a client.
 const THINKS_MS: usize = 14_000;
-/// Requests for one turn, before a client thinks again.
+/// Attempts of one turn before the client pauses again.
 const TRIES: usize = 4;
-/// What clients may take to come to rest.
+/// Time limit for all clients to stop.
 const RESTS_WITHIN: Duration = Duration::from_secs(60);
 
 pub(crate) struct Fleet {
@@ -60,7 +60,7 @@ impl Fleet {
         Self { shared, clients }
     }
 
-    /// Lets all requests end, begins no more, and closes all connections.
+    /// Lets all requests end, starts no more, and closes all connections.
     pub(crate) async fn pause_clients(&mut self) {
         self.shared.is_running.send_replace(false);
         let all = self.shared.running.acquire_many(RUNNING);
@@ -93,7 +93,7 @@ impl FleetState {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A proxy that knows the conversation: the one with the file, or any of the replicas.
+    /// A proxy that has the conversation's session: the one with the file, or any replica.
     fn choose_proxy(&self, talk: &mut ClientConversation) -> Arc<ProxyConnections> {
         let at = match talk.uses_redis() {
             true => 1 + talk.random.below(self.nears.len() - 1),
@@ -105,7 +105,7 @@ impl FleetState {
 
 async fn run_client(shared: Arc<FleetState>, mut talk: ClientConversation) {
     let mut goes = shared.is_running.subscribe();
-    // Not all at once.
+    // Staggered.
     pause(talk.random.below(THINKS_MS) as u64).await;
     loop {
         // The sender is in `shared`.
@@ -127,7 +127,7 @@ async fn run_client(shared: Arc<FleetState>, mut talk: ClientConversation) {
     }
 }
 
-/// One turn: the request, again where it failed, and what comes of it.
+/// One turn: the request with its retries, and its result.
 async fn run_turn(shared: &FleetState, talk: &mut ClientConversation) -> Result<(), String> {
     let world = &shared.world;
     for _ in 0..TRIES {
@@ -194,13 +194,13 @@ async fn run_turn(shared: &FleetState, talk: &mut ClientConversation) -> Result<
     Ok(())
 }
 
-/// Asks the API for the session, and now and then orders something of it.
+/// Reads the session from the API, and sometimes changes it.
 async fn check_session(
     doors: &ProxyConnections,
     world: &RunState,
     talk: &mut ClientConversation,
 ) -> Result<(), String> {
-    /// What is stored a little later than its answer ends, under load.
+    /// Under load a state is stored shortly after the end of its answer.
     const LOOKS: usize = 20;
     let Some(told) = talk.expected.clone() else {
         return Ok(());

@@ -1,10 +1,10 @@
-//! What a proxy holds at rest, and what it may hold of that at the end.
+//! The resources of an idle proxy, and how many of them are allowed at the end.
 
 use std::sync::Arc;
 
 use super::{pause, provider::SoakProviders, proxy::ProxyProcess, run_state::RunState};
 
-/// What a proxy holds when nobody asks anything.
+/// The resources of an idle proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct IdleResources {
     pub(crate) name: &'static str,
@@ -13,19 +13,19 @@ pub(crate) struct IdleResources {
     pub(crate) threads: u64,
 }
 
-/// How much more than after the warm-up may be held at the end.
+/// The allowed increase since the warm-up.
 const MORE_FILES: usize = 8;
-/// Those for blocking work are woken in turns by what looks at files now and then, so that some of those
-/// that a rush began never idle long enough to end.
+/// Periodic file checks wake blocking threads in turn, so some threads of a rush never idle long
+/// enough to end.
 const MORE_THREADS: u64 = 12;
 const MORE_MEMORY: f64 = 1.3;
 const MORE_KB: u64 = 16 << 10;
-/// The runtime keeps threads for blocking work ten seconds.
+/// The runtime keeps blocking threads for ten seconds.
 const IDLE_THREADS_END_MS: u64 = 12_000;
-/// What is waited for before something counts as not given back.
+/// The time before a resource counts as leaked.
 const GIVEN_BACK_WITHIN_MS: u64 = 20_000;
 
-/// Waits until nothing is in flight, and measures.
+/// Waits until nothing is in flight, then measures.
 pub(crate) async fn measure_idle(
     world: &RunState,
     near: &ProxyProcess,
@@ -51,12 +51,12 @@ pub(crate) async fn measure_idle(
         pause(STEP_MS).await;
         waited += STEP_MS;
     }
-    // Connections that were hung up are noticed, and threads without work end.
+    // Time for closed connections to be noticed and idle threads to end.
     pause(IDLE_THREADS_END_MS).await;
     near.measure_resources()
 }
 
-/// That nothing was kept.
+/// Checks that nothing leaked.
 pub(crate) fn check_given_back(world: &RunState, warm: &[IdleResources], end: &[IdleResources]) {
     for (warm, end) in warm.iter().zip(end) {
         let most = (warm.rss_kb as f64 * MORE_MEMORY) as u64 + MORE_KB;
@@ -71,7 +71,7 @@ pub(crate) fn check_given_back(world: &RunState, warm: &[IdleResources], end: &[
     }
 }
 
-/// That every proxy is as it should be.
+/// Checks that every proxy is healthy.
 pub(crate) async fn check_readiness(world: &RunState, nears: &[Arc<ProxyProcess>]) {
     for near in nears {
         let ready = near.get("/readyz").await;

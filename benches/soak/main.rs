@@ -1,16 +1,16 @@
-//! Hours of work in minutes, and all that can go wrong in them.
+//! A soak test: hours of work in minutes, with every failure.
 //!
-//! `cargo bench --bench soak -- [minutes] [seed] [phase]`: 10 minutes unless told otherwise; `all` runs
-//! the phase where everything fails at once, between warm-up and calm, and leaves out the others. Three proxies run
-//! as processes of their own, one on its file and two replicas on a real `redis-server`, before two
-//! providers that fail in every way. 2,000 conversations grow, by clients of which some read slowly
-//! and some vanish. Phases bring the failures, storms of them, a Redis that stalls, dies and comes
-//! back empty, and reloads of good and broken settings.
+//! `cargo bench --bench soak -- [minutes] [seed] [phase]`, 10 minutes by default; `all` runs only
+//! the phase with every failure at once, between warm-up and calm. Three proxies run as processes,
+//! one on its file and two replicas on a real `redis-server`, before two providers that fail in
+//! every way. 2,000 conversations grow; some of their clients read slowly, and some disconnect.
+//! Phases bring failures, storms of them, a Redis that stalls, dies and comes back empty, and
+//! reloads of good and broken settings.
 //!
-//! All the time every byte of every answer is held against what the provider said, every request that
-//! reaches a provider against the rules of providers and against texts of other sessions, and what a
-//! session knows against what it knew. At the end everything must be back where it was after the
-//! warm-up. The first failure ends the run with code 1, its reason and the seed.
+//! Every byte of every answer is compared with the provider's, every upstream request is checked
+//! against the rules of providers and for texts of other sessions, and every session must keep what
+//! it knew. At the end all resources must be back at their level after the warm-up. The first
+//! failure ends the run with code 1, its reason and the seed.
 
 mod assertions;
 mod checks;
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     let ended = match runtime {
         Ok(runtime) => {
             let ended = runtime.block_on(run(&world, only.as_deref()));
-            // The processes are ended with the tasks that hold them.
+            // The processes end with the tasks that hold them.
             runtime.shutdown_timeout(Duration::from_secs(10));
             ended
         }
@@ -127,7 +127,7 @@ async fn run(world: &Arc<RunState>, only: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
-/// Brings about what belongs to a phase, until it is over.
+/// Runs the events of a phase until it is over.
 async fn run_phase(
     phase: SoakPhase,
     world: &Arc<RunState>,
@@ -168,7 +168,7 @@ async fn run_phase(
     }
 }
 
-/// Everybody stops, connections are closed, and what every proxy holds then is measured.
+/// Stops all clients, closes connections, and measures the resources of every proxy.
 async fn measure_at_rest(
     world: &Arc<RunState>,
     far: &SoakProviders,
@@ -187,7 +187,7 @@ async fn measure_at_rest(
     Some(all)
 }
 
-/// A wait with nothing to wait for but time.
+/// Waits for a fixed time.
 async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }

@@ -1,5 +1,5 @@
-//! What the model says: texts that can be known again, calls of the client's tools, and now and then
-//! what the proxy asks it for.
+//! The model's replies: recognisable texts, calls of the client's tools, and sometimes what the
+//! proxy's prompts ask for.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::{conversation::provider_text, provider::ProviderRequest};
 use crate::support::{ModelCall, PROXY_TOOLS, generate::Random};
 
 impl ProviderRequest<'_> {
-    /// Text, calls, and whether anything in them is for the proxy.
+    /// Text, calls, and whether any of them is for the proxy.
     pub(crate) fn compose_answer(
         &self,
         seed: u64,
@@ -65,7 +65,7 @@ impl ProviderRequest<'_> {
         }
     }
 
-    /// Calls of the proxy's tools, where it asked for them and the model obeys.
+    /// Calls of proxy tools, where they were asked for and the model complies.
     fn compose_proxy_calls(&self, number: u64, random: &mut Random) -> Vec<ModelCall> {
         let Some(notice) = self.notice.as_ref().filter(|notice| notice.notes) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What is shown while it runs, and at the end.
+//! Prints progress and results.
 
 use std::{
     io::{self, Write},
@@ -12,7 +12,7 @@ use super::{idle::IdleResources, proxy::ProxyProcess, run_state::RunState};
 
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Prints a line now and then.
+/// Prints a line at intervals.
 pub(crate) fn start_printing(world: &Arc<RunState>, nears: &[Arc<ProxyProcess>]) -> JoinSet<()> {
     let mut task = JoinSet::new();
     let (world, nears) = (Arc::clone(world), nears.to_vec());
@@ -85,7 +85,7 @@ fn print_line(world: &RunState, nears: &[Arc<ProxyProcess>]) {
     );
 }
 
-/// Milliseconds that so many of a hundred took at most.
+/// The percentile of durations, in milliseconds.
 fn percentile_ms(times: &[u32], share: usize) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable();
@@ -93,7 +93,7 @@ fn percentile_ms(times: &[u32], share: usize) -> f64 {
     time.map_or(f64::NAN, |time| f64::from(*time) / 1_000.0)
 }
 
-/// Everything that was counted, and what was held at rest.
+/// All counts, and the resources of idle proxies.
 pub(crate) fn print_summary(
     world: &RunState,
     warm: Option<&[IdleResources]>,

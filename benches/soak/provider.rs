@@ -1,5 +1,5 @@
-//! Two providers, who check what they are asked, answer with texts that can be known again, and fail
-//! as the weather has it.
+//! Two providers that check their requests, answer with recognisable texts, and fail by the current
+//! storm.
 
 use std::{
     net::SocketAddr,
@@ -23,10 +23,10 @@ use crate::support::{
     parse, refuse, strict,
 };
 
-/// The profiles of the two, which the proxy is told.
+/// The profiles of the two, as in the proxy's settings.
 pub(crate) const PROFILES: [&str; 2] = ["openai", "template"];
 
-/// How a provider says that a conversation is too long, given its window and the tokens.
+/// Overflow wordings, from the window and the request's tokens.
 const REFUSALS: [fn(u32, u64) -> String; 5] = [
     |window, tokens| {
         format!(
@@ -52,20 +52,20 @@ pub(crate) struct SoakProviders {
     providers: [ScriptedProvider; 2],
 }
 
-/// One request, as a provider reads it.
+/// A request as a provider reads it.
 pub(crate) struct ProviderRequest<'a> {
     pub(crate) body: Value,
     pub(crate) marker: &'a str,
     pub(crate) turn: u64,
-    /// Which of the two is asked.
+    /// Which of the two providers.
     pub(crate) which: usize,
     pub(crate) tokens: u64,
     pub(crate) summary: Option<String>,
     pub(crate) notice: Option<Notice>,
     pub(crate) after_own: bool,
-    /// Somewhere in it the model is asked for a block in its text.
+    /// The model is asked for a reminder block somewhere in it.
     pub(crate) asked_for_a_block: bool,
-    /// Whether the client itself asked for the usage of its stream.
+    /// Whether the client asked for the stream's usage.
     pub(crate) wants_usage: bool,
 }
 
@@ -88,7 +88,7 @@ impl SoakProviders {
         [self.providers[0].address, self.providers[1].address]
     }
 
-    /// Closes connections that wait for a request.
+    /// Closes idle connections.
     pub(crate) fn hang_up(&self) {
         self.providers.iter().for_each(ScriptedProvider::hang_up);
     }
@@ -133,7 +133,7 @@ fn answer_request(
 }
 
 impl<'a> ProviderRequest<'a> {
-    /// The request, if it is what may come; else what is wrong with it.
+    /// The request, or its faults.
     fn read_request(which: usize, seen: &'a ReceivedRequest) -> Result<Self, String> {
         let header = |name| seen.header(name).ok_or_else(|| format!("no {name}"));
         let marker = header("x-soak-session")?;
@@ -181,7 +181,7 @@ impl<'a> ProviderRequest<'a> {
         self.body["model"].as_str().unwrap_or("")
     }
 
-    /// The refusal, where the conversation is over the model's true window.
+    /// The refusal, if the conversation exceeds the model's real window.
     fn refuse_overflow(&self, random: &mut Random) -> Option<Vec<ProviderStep>> {
         let model = MODELS
             .iter()
@@ -197,7 +197,7 @@ impl<'a> ProviderRequest<'a> {
         Some(vec![answer("400 Bad Request", mark, error.to_string())])
     }
 
-    /// What the model says, as the provider writes it.
+    /// The model's reply as the provider writes it.
     fn plan_reply(&self, world: &RunState, number: u64, random: &mut Random) -> PlannedReply {
         let (text, calls, ours) = self.compose_answer(world.seed, number, random);
         let render = AnswerWriter {
@@ -216,8 +216,8 @@ impl<'a> ProviderRequest<'a> {
             true => body.clone(),
             false => checks::without_usage(&body),
         };
-        // Where the proxy looks for a block, a "<" at the end of an event comes with the next one: then
-        // the text is held to what was said, and not its events.
+        // Where the proxy looks for a block, a "<" at the end of an event is sent with the next
+        // one: then texts are compared instead of events.
         let moves = self.asked_for_a_block || (!self.has_tools() && body.contains("<\"}"));
         let digest = match ours || self.after_own || (streams && moves) {
             true => "ours".to_owned(),

@@ -1,4 +1,4 @@
-//! The proxies, as processes: their settings and reloads, their logs, and what they hold.
+//! The proxies as processes: settings, reloads, logs and resources.
 
 use std::{
     fs, io,
@@ -27,7 +27,7 @@ use crate::support::{Process, TestClient};
 
 const SECRET: &str = "5eaf000000000000000000000000000000000000000000000000000000005eaf";
 
-/// Errors in the log that the run itself brings about.
+/// Errors in the log that the run causes.
 const EXPECTED: [&str; 1] = ["the new settings cannot be used"];
 
 pub(crate) struct ProxyProcess {
@@ -35,14 +35,14 @@ pub(crate) struct ProxyProcess {
     pub(crate) address: SocketAddr,
     id: u32,
     settings: PathBuf,
-    /// What the settings are made of: all but what a reload changes.
+    /// The settings without what a reload changes.
     fixed_settings: String,
-    /// Reloads that the log told of.
+    /// Reloads found in the log.
     reloaded: Arc<AtomicU64>,
     _log: Mutex<JoinSet<()>>,
 }
 
-/// One proxy on its file, and two on the server.
+/// One proxy on its file, two on Redis.
 pub(crate) async fn start_all(
     folder: &Path,
     far: &SoakProviders,
@@ -109,7 +109,7 @@ impl ProxyProcess {
         }
     }
 
-    /// What `/metrics` tells of these, with all their labels.
+    /// The metrics of that name with all their labels.
     pub(crate) async fn read_gauges(&self, names: &[&str]) -> Vec<(String, f64)> {
         let text = self.get("/metrics").await.unwrap_or_default();
         let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
@@ -138,13 +138,13 @@ impl ProxyProcess {
         }
     }
 
-    /// Settings that are good again, in force.
+    /// Writes valid settings and waits until they apply.
     pub(crate) async fn restore_settings(&self) {
         self.reload_settings(&write_settings(&self.fixed_settings, 0))
             .await;
     }
 
-    /// Writes the settings and announces them; comes back once the log tells of it.
+    /// Writes the settings, sends SIGHUP, and returns once the log reports the reload.
     async fn reload_settings(&self, settings: &str) {
         const WITHIN: usize = 200;
         let before = self.reloaded.load(Relaxed);
@@ -162,7 +162,7 @@ impl ProxyProcess {
     }
 }
 
-/// What follows a line that is none of the log's: a panic has several.
+/// Lines of a panic, which are not log lines.
 async fn read_rest_of_panic(process: &mut Process) -> String {
     const LINES: usize = 20;
     const WAIT: Duration = Duration::from_millis(500);
@@ -178,7 +178,7 @@ async fn read_rest_of_panic(process: &mut Process) -> String {
     rest
 }
 
-/// Takes a line of the log: a panic or an error that nobody brought about ends the run.
+/// Reads a log line: a panic or an unexpected error ends the run.
 fn check_log_line(world: &RunState, reloads: &AtomicU64, name: &str, line: &str) {
     if !line.starts_with('{') || line.contains("panicked") {
         world.report_failure(format!("{name} wrote {line}"));
@@ -198,7 +198,7 @@ fn check_log_line(world: &RunState, reloads: &AtomicU64, name: &str, line: &str)
         let message = told["fields"]["message"]
             .as_str()
             .or(told["message"].as_str());
-        // One kind, whatever figures and names it has.
+        // Counted by kind, without figures and names.
         let words = message.unwrap_or(line).split(['"', ':']).map(str::trim);
         let words = words.max_by_key(|words| words.len()).unwrap_or("");
         let kind: String = words.chars().filter(|it| !it.is_ascii_digit()).collect();
@@ -206,7 +206,7 @@ fn check_log_line(world: &RunState, reloads: &AtomicU64, name: &str, line: &str)
     }
 }
 
-/// Small changes to all, now good, now broken.
+/// Small changes to all settings, valid and broken in turn.
 pub(crate) async fn reload_repeatedly(nears: &[Arc<ProxyProcess>], world: &RunState) {
     const BROKEN: [&str; 4] = [
         "]][",
@@ -251,7 +251,7 @@ fn write_fixed_settings(folder: &Path, far: &SoakProviders, store: &str) -> Stri
     text
 }
 
-/// The settings with a change of that number; 0 is how they begin.
+/// The settings with change number `nth`; 0 is the start.
 fn write_settings(fixed: &str, change: u64) -> String {
     format!(
         "default_provider = \"one\"\n{fixed}headers = {{ x-soak-change = \"{}\" }}\n\

@@ -1,4 +1,4 @@
-//! The server of the replicas, which stalls, dies, and comes back with what it had or without.
+//! The Redis of the replicas, which stalls, dies, and comes back with its data or without.
 
 use std::{
     sync::{Mutex, PoisonError, atomic::Ordering::Relaxed},
@@ -8,12 +8,12 @@ use std::{
 use super::{pause, run_state::RunState};
 use crate::support::Redis;
 
-/// What replicas may take to find it again, and to store what was said meanwhile.
+/// Time for replicas to reconnect and store what is pending.
 const FOUND_WITHIN_MS: u64 = 8_000;
 
 pub(crate) struct SoakRedis {
     redis: Mutex<Redis>,
-    /// How it went, where it is away.
+    /// The kind of an outage.
     away: Mutex<Option<Outage>>,
 }
 
@@ -21,13 +21,13 @@ pub(crate) struct SoakRedis {
 enum Outage {
     Stalls,
     Dies,
-    /// And has lost everything.
+    /// It comes back empty.
     DiesEmpty,
 }
 
 impl SoakRedis {
-    /// One that keeps what it has through its own death; the machine's is none of ours, and waiting for
-    /// the disk may put writes off.
+    /// A server that survives its own crash but not the machine's; waiting for the disk could delay
+    /// writes.
     pub(crate) fn start_server() -> Self {
         let redis = Redis::with(
             "redis-server",
@@ -49,13 +49,13 @@ impl SoakRedis {
         })
     }
 
-    /// Goes and comes again, for so long.
+    /// An outage of this length.
     pub(crate) async fn repeat_outages(&self, world: &RunState, time: Duration) {
         let begun = Instant::now();
         let mut random = world.random_with_salt(55);
         let ways = [Outage::Stalls, Outage::Dies, Outage::DiesEmpty];
         for at in 0.. {
-            // Long enough for sessions to be told of again, and followed.
+            // Long enough for sessions to be reported and continued.
             pause(random.between(15_000, 25_000) as u64).await;
             let away = random.between(1_000, 7_000) as u64;
             let left = time.saturating_sub(begun.elapsed());
@@ -94,7 +94,7 @@ impl SoakRedis {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings it back, where it is away, and gives the replicas time to find it.
+    /// Ends an outage, and gives the replicas time to reconnect.
     pub(crate) async fn end_outage(&self, world: &RunState) {
         let Some(how) = self.lock_outage().take() else {
             return;

@@ -1,4 +1,4 @@
-//! What everybody in the run knows: the phase, the counts, and whether something failed.
+//! The shared state of the run: phase, counts, and the first failure.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -48,7 +48,7 @@ impl SoakPhase {
         }
     }
 
-    /// Of the whole run.
+    /// Share of the whole run.
     fn share_of_run(self) -> f64 {
         match self {
             Self::WarmUp => 0.15,
@@ -83,28 +83,28 @@ pub(crate) struct RunState {
     phase: AtomicUsize,
     failure: watch::Sender<Option<String>>,
     pub(crate) weather: Mutex<FaultWeather>,
-    /// Grows when Redis goes, and when it has been back for a while: odd in between.
+    /// Incremented when Redis goes, and some time after it is back: odd during an outage.
     disturbed: AtomicU64,
-    /// How often Redis lost all that it had.
+    /// How often Redis lost all data.
     lost: AtomicU64,
     pub(crate) redis_up: AtomicBool,
     tally: Mutex<RunTally>,
-    /// Digests and bytes of what was said last, so that a wrong byte can be shown.
+    /// Digests and bytes of the newest texts, to show a wrong byte.
     recent: Mutex<VecDeque<(String, String)>>,
 }
 
-/// Answers that are kept for that.
+/// Number of texts kept for that.
 const RECENT: usize = 512;
 
-/// What was met.
+/// Counters by name.
 #[derive(Default)]
 pub(crate) struct RunTally {
     pub(crate) counts: BTreeMap<String, u64>,
-    /// Microseconds to the end of each plain answer, since they were last taken.
+    /// Durations of plain answers since the last report, in microseconds.
     pub(crate) times: Vec<u32>,
 }
 
-/// What was true of Redis at a moment.
+/// The state of Redis at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RedisEpoch {
     disturbed: u64,
@@ -112,12 +112,12 @@ pub(crate) struct RedisEpoch {
 }
 
 impl RedisEpoch {
-    /// Whether all that was stored between the two moments is there at the second.
+    /// Whether everything stored between the two moments is there at the second.
     pub(crate) fn is_undisturbed_until(self, later: Self) -> bool {
         self == later && self.disturbed.is_multiple_of(2)
     }
 
-    /// Whether what was stored before the first moment is there at the second.
+    /// Whether everything stored before the first moment is there at the second.
     pub(crate) fn is_kept_at(self, later: Self) -> bool {
         self.lost == later.lost && later.disturbed.is_multiple_of(2)
     }
@@ -191,7 +191,7 @@ impl RunState {
         }
     }
 
-    /// What an answer says was done to its request.
+    /// The actions in an answer's header.
     pub(crate) fn count_actions(&self, answer: &AgentGeneration) {
         self.count_event(&format!(
             "health: {}",
@@ -209,7 +209,7 @@ impl RunState {
         }
     }
 
-    /// A provider is about to say this.
+    /// Records a text that a provider is about to send.
     pub(crate) fn remember_answer(&self, digest: &str, told: String) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if recent.len() == RECENT {
@@ -218,7 +218,7 @@ impl RunState {
         recent.push_back((digest.to_owned(), told));
     }
 
-    /// Where what came begins to differ from what was said.
+    /// The first difference between received and sent text.
     pub(crate) fn describe_difference(&self, digest: &str, came: &str) -> String {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((_, said)) = recent.iter().find(|(of, _)| of == digest) else {
@@ -251,7 +251,7 @@ impl RunState {
         self.weather.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Storms come over one provider, then the other, with calm between.
+    /// Storms over one provider, then the other, with calm between.
     pub(crate) async fn change_weather(&self) {
         let mut random = self.random_with_salt(77 + self.phase.load(Relaxed) as u64);
         loop {
@@ -274,7 +274,7 @@ impl RunState {
         }
     }
 
-    /// Redis goes, or is itself again.
+    /// Redis goes, or has recovered.
     pub(crate) fn mark_disturbed(&self) {
         self.disturbed.fetch_add(1, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! One request on its way, by a client with manners or without.
+//! Sends a request, as a well-behaved client or another.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -23,12 +23,12 @@ use crate::support::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientManner {
-    /// Over a connection that stays.
+    /// Over a kept connection.
     Kept,
     Http2,
-    /// Over a connection of its own.
+    /// Over a new connection.
     Fresh,
-    /// Reads a little at a time, and the kernel takes little for it.
+    /// Reads slowly, with a small socket buffer.
     Slow,
     LeavesInUpload,
     LeavesBeforeHead,
@@ -52,7 +52,7 @@ impl ClientManner {
     }
 }
 
-/// Connections to one proxy that are kept.
+/// Kept connections to one proxy.
 pub(crate) struct ProxyConnections {
     pub(crate) address: SocketAddr,
     http1: TestClient,
@@ -68,7 +68,7 @@ impl ProxyConnections {
         }
     }
 
-    /// What the API answers to the owner of the conversation.
+    /// The API's answer to the owner of the conversation.
     pub(crate) async fn ask_api(
         &self,
         talk: &ClientConversation,
@@ -85,7 +85,7 @@ impl ProxyConnections {
         self.http1.send(request).await
     }
 
-    /// The answer, read to its end; nothing where the client left before.
+    /// The whole answer; `None` where the client disconnected before its end.
     pub(crate) async fn send_turn(
         &self,
         talk: &ClientConversation,
@@ -104,8 +104,8 @@ impl ProxyConnections {
                 Some(read_answer(self.http1.begin(request(&self.http1)).await, None).await)
             }
             ClientManner::Http2 => {
-                // A stream that is reset takes with it what was not written yet, its head as well: the client
-                // is told that much, and asks again. Nothing else may come in the place of a head.
+                // A reset stream loses unwritten bytes, also its head: the client retries then.
+                // Nothing else is allowed in place of a head.
                 let begun = match self.http2.try_begin(request(&self.http2)).await {
                     Ok(begun) => begun,
                     Err(error) if format!("{error:?}").contains("Reset(") => return None,
@@ -121,7 +121,7 @@ impl ProxyConnections {
         }
     }
 
-    /// Over a connection of its own.
+    /// Over a new connection.
     async fn send_on_own_connection(
         &self,
         talk: &ClientConversation,
@@ -131,7 +131,7 @@ impl ProxyConnections {
     ) -> Option<ClientAnswer> {
         let socket = TcpSocket::new_v4().expect("there are sockets left");
         if manner == ClientManner::Slow {
-            // The kernel must not take it all: what it does not take waits in the proxy.
+            // A small buffer: the rest waits in the proxy.
             let _ = socket.set_recv_buffer_size(8 << 10);
         }
         let stream = within_time(socket.connect(self.address)).await;
@@ -168,7 +168,7 @@ impl ProxyConnections {
         }
     }
 
-    /// Half of a body, and then nothing, or a reset.
+    /// Half a body, then a stall or a reset.
     async fn leave_in_upload(&self, talk: &ClientConversation, how: SendOptions, body: &[u8]) {
         let request = with_headers(Request::post(PATH), talk, how)
             .body(())
@@ -194,7 +194,7 @@ impl ProxyConnections {
     }
 }
 
-/// Between two pieces that a slow reader reads.
+/// The pause of a slow reader between two pieces.
 const SLOW: Duration = Duration::from_millis(60);
 
 const PATH: &str = "/v1/chat/completions";

@@ -1,4 +1,4 @@
-//! Clients that ask again as soon as they have their answer.
+//! Clients that send the next request after each answer.
 
 use std::{
     io,
@@ -14,17 +14,17 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use super::{BUSY, CONNECTIONS, QUIET, proxy::MeasuredProxy};
 
-/// What is asked again and again.
+/// The repeated request.
 pub(crate) struct TelemetryLoad {
     pub(crate) name: &'static str,
     body: Bytes,
 }
 
-/// What came of it.
+/// The figures of a turn.
 pub(crate) struct TurnFigures {
     pub(crate) per_second: f64,
     pub(crate) median_us: f64,
-    /// What one in a hundred takes longer than.
+    /// The 99th percentile.
     pub(crate) late_us: f64,
     pub(crate) cpu_us: f64,
 }
@@ -70,7 +70,7 @@ fn write_conversation(streams: bool, bytes: usize) -> Bytes {
     body.into()
 }
 
-/// One turn of a proxy.
+/// Runs one turn of a proxy.
 pub(crate) async fn run_turn(
     near: &MeasuredProxy,
     load: &TelemetryLoad,
@@ -101,7 +101,7 @@ pub(crate) async fn run_turn(
     })
 }
 
-/// How long each of its requests took.
+/// The duration of each request.
 async fn run_client(
     address: std::net::SocketAddr,
     body: Bytes,

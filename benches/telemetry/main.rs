@@ -1,11 +1,11 @@
-//! What it costs to be watched: the proxy with everything on, beside the same with everything off.
+//! The cost of observation: the proxy with all telemetry, compared with none.
 //!
-//! `cargo bench --bench telemetry`, or `cargo bench --bench telemetry -- 3` for three rounds. On:
-//! the log as JSON into a file, every request traced to a collector, `/metrics` scraped every
-//! second, and somebody who listens to the events of the API. Off: none of that. Both run as
-//! processes of their own before the same provider, which answers at once, and take turns in every
-//! round; where `taskset` is there, on a core of their own. Figures are medians of the rounds, and
-//! ratios those of the two turns of one round.
+//! `cargo bench --bench telemetry`, or `cargo bench --bench telemetry -- 3` for three rounds. On: a
+//! JSON log in a file, a trace of every request to a collector, a scrape of `/metrics` every
+//! second, and a listener to the API's events. Off: none of these. Both are processes before the
+//! same provider, which answers at once, and alternate in every round; with `taskset` they have
+//! their own core. Figures are medians of the rounds, and ratios are those of the two turns of a
+//! round.
 
 mod load;
 mod provider;
@@ -23,7 +23,7 @@ use self::{
 
 const ROUNDS: usize = 7;
 
-/// Of one turn: with many connections, for throughput and CPU; then with one, for latency.
+/// Times of a turn: with many connections for throughput and CPU, then with one for latency.
 const BUSY: Duration = Duration::from_secs(2);
 const QUIET: Duration = Duration::from_secs(1);
 const CONNECTIONS: usize = 16;
@@ -58,7 +58,7 @@ async fn run(rounds: usize) -> io::Result<()> {
     for load in TelemetryLoad::all_loads() {
         let mut turns: [Vec<TurnFigures>; 2] = [Vec::new(), Vec::new()];
         for round in 0..=rounds {
-            // Who comes first changes, and the first round only warms up.
+            // The order alternates, and the first round only warms up.
             for side in [round % 2, 1 - round % 2] {
                 let near = [&off, &on][side];
                 let turn = load::run_turn(near, &load).await?;

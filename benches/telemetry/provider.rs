@@ -1,4 +1,4 @@
-//! What stands behind the proxy: a provider that answers at once, and a collector that takes all.
+//! A provider that answers at once, and a collector that accepts everything.
 
 use std::{convert::Infallible, io, net::SocketAddr};
 
@@ -12,7 +12,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 const ANSWER: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Aye."},"finish_reason":"stop"}],"usage":{"prompt_tokens":700,"completion_tokens":20,"total_tokens":720}}"#;
 
-/// Events of one stream, the last three apart.
+/// Events of a stream without the last three.
 const EVENTS: usize = 50;
 
 pub(crate) struct TelemetryProvider {
@@ -59,7 +59,7 @@ async fn answer(
     Ok(answer)
 }
 
-/// Each event in a frame of its own, as it leaves a model.
+/// Each event in its own frame, as from a model.
 fn event_frames() -> UnsyncBoxBody<Bytes, Infallible> {
     let word = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" aye\"},\"finish_reason\":null}]}\n\n";
     let end = [

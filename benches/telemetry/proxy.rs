@@ -1,4 +1,4 @@
-//! The proxy as a process, and whoever watches it.
+//! The proxy as a process, and its observers.
 
 use std::{
     fs::File,
@@ -31,7 +31,7 @@ pub(crate) struct MeasuredProxy {
 }
 
 impl MeasuredProxy {
-    /// `watched`: with everything on.
+    /// `watched`: with all telemetry.
     pub(crate) async fn start_proxy(far: SocketAddr, watched: bool) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
         let place = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -113,10 +113,10 @@ impl MeasuredProxy {
         Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
     }
 
-    /// Processor time that it has taken, in seconds.
+    /// Processor time so far, in seconds.
     pub(crate) fn cpu_seconds(&self) -> io::Result<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name in brackets may have spaces; what follows has none.
+        // The name in brackets may contain spaces; the fields after it do not.
         let fields: Vec<&str> = stat
             .rsplit(')')
             .next()
@@ -130,7 +130,7 @@ impl MeasuredProxy {
             .ok_or_else(|| io::Error::other("no times in /proc"))
     }
 
-    /// Spans that its collector has taken, as it says.
+    /// The exported spans, from its metrics.
     pub(crate) async fn spans_taken(&self) -> io::Result<String> {
         let metrics = self.get("/metrics").await?;
         let all = ["made", "exported", "failed"].map(|outcome| {
@@ -153,7 +153,7 @@ impl Drop for MeasuredProxy {
     }
 }
 
-/// Keeps a process on one core, where that can be asked for.
+/// Pins a process to one core, where that is possible.
 pub(crate) fn pin_to_core(process: u32, core: &str) {
     let asked = Command::new("taskset")
         .args(["-apc", core, &process.to_string()])

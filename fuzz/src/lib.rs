@@ -1,4 +1,5 @@
-//! What the fuzz targets call: the checks of `tests/it/corpus`, which the tests run over the corpus too.
+//! Entry of the fuzz targets: the checks of `tests/it/corpus`, which the tests run over the corpus
+//! too.
 
 #![allow(
     dead_code,
@@ -6,7 +7,7 @@
     reason = "shared with the tests, which use all of it"
 )]
 
-/// Those parts of what the tests stand on that need no socket.
+/// The test helpers that need no socket.
 #[path = "../../tests/it/support"]
 mod support {
     pub(crate) mod generate;

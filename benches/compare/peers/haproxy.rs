@@ -1,5 +1,5 @@
-//! HAProxy as a plain reverse proxy: one thread, connections to the provider shared and kept, no log,
-//! nothing held back to fill a packet.
+//! HAProxy as a plain reverse proxy: one thread, shared keep-alive connections to the provider, no
+//! log, no delay to fill packets.
 
 use std::{io, process::Command};
 

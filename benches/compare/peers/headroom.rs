@@ -1,5 +1,5 @@
-//! headroom's proxy, passing on only: what it shortens otherwise would be measured as speed. Its cache
-//! of answers and its limits, which a load as ours would meet, are off.
+//! headroom's proxy without compression, which would look like speed. Its answer cache and its rate
+//! limits, which this load would reach, are off.
 
 use std::{io, process::Command};
 

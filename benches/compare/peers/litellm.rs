@@ -1,10 +1,10 @@
-//! LiteLLM's proxy: one worker, every model passed on to one provider, no telemetry, no log.
+//! LiteLLM's proxy: one worker, one provider for every model, no telemetry, no log.
 
 use std::{io, process::Command};
 
 use super::{PeerFolder, Setup, Speed, installed, python_version};
 
-/// It does not start without one that looks strong.
+/// It does not start without a key that looks strong.
 const KEY: &str = "sk-5d0f3a86b1c94e27a8e61f7c20d9b34e5d0f3a86b1c94e27";
 
 pub(super) fn setup(place: &PeerFolder) -> io::Result<Setup> {
@@ -38,7 +38,7 @@ general_settings:
             "False",
         ])
         .args(["--port", &place.address.port().to_string()])
-        // Its table of prices is in the package; it would be fetched again.
+        // Its price table is in the package, and need not be fetched.
         .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         .env("LITELLM_LOG", "ERROR")
         .env_remove("DATABASE_URL");

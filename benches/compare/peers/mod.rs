@@ -1,7 +1,7 @@
-//! The peers: how each is found, set up as its users would have it for streams, and started.
+//! The peers: how each is found, configured for streams as its users would, and started.
 //!
-//! Each listens on a port of its own, on one core, with its logs off. One that is not there, or does
-//! not start, becomes a reason to be shown and never stops the others.
+//! Each listens on its own port, on one core, without logs. A peer that is missing or does not
+//! start is listed with the reason, and does not stop the others.
 
 mod haproxy;
 mod headroom;
@@ -28,7 +28,7 @@ use crate::{
     process::PeerProcess,
 };
 
-/// What a peer can take, by orders of magnitude: decides on connections, and on the number of rounds.
+/// The order of magnitude of a peer's throughput, which decides on connections and rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speed {
     Fast,
@@ -36,20 +36,20 @@ pub(crate) enum Speed {
     Slow,
 }
 
-/// How a peer is run.
+/// The command of a peer.
 pub(crate) struct Setup {
     version: String,
     command: Command,
     speed: Speed,
     headers: Vec<(&'static str, String)>,
-    /// What the proxy must say that it did, where it is ours.
+    /// The expected `x-plimsoll-actions`, for Plimsoll only.
     expected: Option<Actions>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Actions {
     Only(&'static str),
-    /// Anything but nothing.
+    /// Any value.
     Something,
 }
 
@@ -60,14 +60,14 @@ pub(crate) struct Peer {
     pub(crate) speed: Speed,
     expected: Option<Actions>,
     process: Option<PeerProcess>,
-    /// Its memory before anything was asked of it.
+    /// Memory before the first request.
     pub(crate) fresh: f64,
 }
 
-/// How long whoever listens has to come to rest before its memory is looked at.
+/// Time for memory to settle after the start.
 const SETTLES: Duration = Duration::from_millis(500);
 
-/// All of them, in the order of the tables.
+/// All peers in the order of the tables.
 pub(crate) const NAMES: [&str; 9] = [
     DIRECT,
     "nginx",
@@ -80,7 +80,7 @@ pub(crate) const NAMES: [&str; 9] = [
     "litellm",
 ];
 
-/// Installs what is missing of those that are not ours. What cannot be had is told when it is started.
+/// Installs missing peers. What cannot be installed is reported at its start.
 pub(crate) fn install(names: &[&'static str]) -> io::Result<()> {
     let others = names
         .iter()
@@ -94,10 +94,10 @@ pub(crate) fn install(names: &[&'static str]) -> io::Result<()> {
         .map(drop)
 }
 
-/// Starts a peer in front of the provider.
+/// Starts a peer before the provider.
 ///
 /// # Errors
-/// Where it is not there, or does not listen within two minutes.
+/// If it is missing, or does not listen within two minutes.
 pub(crate) async fn start(name: &'static str, provider: SocketAddr) -> io::Result<Peer> {
     if name == DIRECT {
         let door = PeerAddress {
@@ -148,7 +148,7 @@ pub(crate) async fn start(name: &'static str, provider: SocketAddr) -> io::Resul
 }
 
 impl Peer {
-    /// Comes back once a request goes all the way through. Before the first, its memory is noted.
+    /// Returns once a request passes through. Memory is measured before the first.
     async fn wait_until_ready(&mut self) -> io::Result<()> {
         let load = PeerLoad::new(LoadKind::Latency, SIZES[0], false);
         let door = self.door.clone();
@@ -194,13 +194,13 @@ impl Peer {
         self.process().map_or(Ok(()), PeerProcess::check_core)
     }
 
-    /// Whether this peer stands for something that can be done to such a body.
+    /// Whether what this peer stands for can be done to such a body.
     pub(crate) fn can_take(&self, size: BodySize) -> bool {
         self.expected != Some(Actions::Something) || size.narrow > 0
     }
 
     /// # Errors
-    /// Where our own proxy did something else than this peer stands for.
+    /// If Plimsoll did not do what this peer stands for.
     pub(crate) fn check_actions(&self, headers: &HeaderMap) -> io::Result<()> {
         let Some(expected) = self.expected else {
             return Ok(());
@@ -215,11 +215,11 @@ impl Peer {
     }
 }
 
-/// What a peer needs to know for its settings.
+/// Inputs of a peer's settings.
 struct PeerFolder {
     address: SocketAddr,
     provider: SocketAddr,
-    /// Its own, gone afterwards.
+    /// A temporary folder.
     folder: PathBuf,
 }
 
@@ -242,7 +242,7 @@ fn target() -> PathBuf {
     )
 }
 
-/// A file of what was installed under `target/peers`.
+/// An installed file under `target/peers`.
 fn installed(path: &str) -> io::Result<PathBuf> {
     let file = target().join("peers").join(path);
     match file.exists() {
@@ -251,7 +251,7 @@ fn installed(path: &str) -> io::Result<PathBuf> {
     }
 }
 
-/// A program of Debian's.
+/// A program of a Debian package.
 fn program(name: &str) -> io::Result<PathBuf> {
     let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
     let found = places
@@ -261,7 +261,7 @@ fn program(name: &str) -> io::Result<PathBuf> {
     found.ok_or_else(|| io_failure("not installed"))
 }
 
-/// The first number with dots that a program prints about itself.
+/// The first dotted number in a program's version output.
 fn version(command: &mut Command) -> io::Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     let text = [output.stdout, output.stderr].concat();

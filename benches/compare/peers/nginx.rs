@@ -1,5 +1,5 @@
-//! nginx as a plain reverse proxy for streams: one worker, connections to the provider kept, nothing
-//! buffered to disk, nothing held back, no access log.
+//! nginx as a plain reverse proxy for streams: one worker, keep-alive connections to the provider,
+//! no buffering, no access log.
 
 use std::{io, process::Command};
 

@@ -1,7 +1,7 @@
-//! Plimsoll itself, built as the profile `dist` does, in three forms: the guard off, the guard on in windows with
-//! room for everything, and in windows a quarter of what comes. All else is as it is without settings:
-//! sessions in the file, health, recovery; but a tool result may be of any length, since a body of 4 MB has
-//! one that would be truncated. The log is off, as the access logs of the others are.
+//! Plimsoll in the profile `dist`, in three forms: guard off; guard on with windows that hold
+//! everything; guard on with windows of a quarter of the bodies. All other settings are defaults
+//! (file store, health, recovery), but tool results have no length limit, since a body of 4 MB has
+//! one that would be truncated. The log is off, like the access logs of the others.
 
 use std::{fmt::Write as _, io, process::Command};
 
@@ -11,7 +11,7 @@ use crate::{
     client::io_failure,
 };
 
-/// Tokens that no body here comes near.
+/// A window that no body here fills.
 const ROOMY: usize = 4_000_000;
 
 pub(super) fn setup(name: &str, place: &PeerFolder) -> io::Result<Setup> {
@@ -33,7 +33,7 @@ pub(super) fn setup(name: &str, place: &PeerFolder) -> io::Result<Setup> {
         let narrow = trimmed && size.narrow > 0;
         let window = if narrow { size.narrow } else { ROOMY };
         for mode in MODES {
-            // Health stays healthy, so that every request has the same done to it.
+            // Health stays good, so that every request gets the same edits.
             let _ = write!(
                 settings,
                 "[models.\"up/{}\"]\ncontext_length = {window}\noptimal_max_tokens = {window}\n\

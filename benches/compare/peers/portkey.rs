@@ -1,6 +1,6 @@
-//! Portkey's gateway: one process of Node; the provider comes with each request, in headers.
+//! Portkey's gateway: one Node process; each request names the provider in headers.
 //!
-//! With newer versions of `hono` and `@hono/node-server` than package.json asks for, it answers every
+//! With newer versions of `hono` and `@hono/node-server` than in package.json, it answers every
 //! stream with a 500 (Portkey-AI/gateway, issue 1389).
 
 use std::{fs, io, process::Command};
