@@ -136,7 +136,7 @@ fn plan_with_ours(bencher: Bencher<'_, '_>, kind: BodyKind) {
 
 const RECORDS: usize = 40;
 
-/// A course from the second answer on, and `prompts` prompts evenly over the rest.
+/// A course from the second answer on, and prompts evenly over the rest.
 fn injected_parts(conversation: &Conversation) -> Injections {
     let mut answers = Vec::new();
     let (mut place, mut before) = (0, Author::System);

@@ -235,7 +235,7 @@ impl PeerLoad {
         ]))
     }
 
-    /// Opens `count` streams, and reads each to its first event.
+    /// Opens streams, and reads each to its first event.
     async fn with_open_streams<F>(
         self: &Arc<Self>,
         door: &PeerAddress,

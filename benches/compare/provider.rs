@@ -138,7 +138,7 @@ fn event() -> Bytes {
     ))
 }
 
-/// The `nth` event for a body of so many bytes. Three more follow the `events` of the stream.
+/// The event number `at` for a body of so many bytes. Three more follow the `events` of the stream.
 fn nth_event(at: usize, events: usize, bytes: usize) -> Option<Bytes> {
     let head = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[";
     match at.checked_sub(events) {

@@ -16,11 +16,10 @@ use super::{checks, conversation::MODELS, faults::PlannedReply, run_state::RunSt
 use crate::support::{
     ProviderStep, ReceivedRequest, ScriptedProvider, answer, find_tool_faults,
     generate::Random,
-    model::{
-        notice::{self, Notice, summary_key},
-        render::AnswerWriter,
-    },
-    parse, refuse, strict,
+    model::notice::{self, Notice, summary_key},
+    parse, refuse,
+    render::AnswerWriter,
+    strict,
 };
 
 /// The profiles of the two, as in the proxy's settings.

@@ -251,7 +251,7 @@ fn write_fixed_settings(folder: &Path, far: &SoakProviders, store: &str) -> Stri
     text
 }
 
-/// The settings with change number `nth`; 0 is the start.
+/// The settings with this change number; 0 is the start.
 fn write_settings(fixed: &str, change: u64) -> String {
     format!(
         "default_provider = \"one\"\n{fixed}headers = {{ x-soak-change = \"{}\" }}\n\

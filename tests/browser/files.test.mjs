@@ -19,7 +19,7 @@ after(() => proxy?.stop(), limit);
 
 const ask = (path, options) => fetch(`${proxy.url}/plimsoll${path}`, { redirect: "manual", ...options });
 
-test("every file is there as it stands in the source, without a key", limit, async () => {
+test("every file is served as in the source, without a key", limit, async () => {
   const names = readdirSync(assets);
   assert.ok(names.length > 20);
   for (const name of names) {
@@ -55,7 +55,7 @@ test("every file is there as it stands in the source, without a key", limit, asy
   assert.equal((await ask("/api/sessions", { headers: { authorization } })).status, 200);
 });
 
-test("what a browser has is not sent again, and a head has no body", limit, async () => {
+test("a cached file is not sent again, and HEAD has no body", limit, async () => {
   const first = await ask("/main.js");
   const etag = first.headers.get("etag");
   const again = await ask("/main.js", { headers: { "if-none-match": etag } });
@@ -68,7 +68,7 @@ test("what a browser has is not sent again, and a head has no body", limit, asyn
   assert.equal(Number(head.headers.get("content-length")), (await first.arrayBuffer()).byteLength);
 });
 
-test("it has one address, and nothing else is there", limit, async () => {
+test("the page has one address, and other paths are a 404", limit, async () => {
   const moved = await ask("");
   assert.equal(moved.status, 308);
   assert.equal(new URL(moved.headers.get("location"), `${proxy.url}/plimsoll`).pathname, "/plimsoll/");

@@ -211,7 +211,7 @@ for (const keys of [false, true]) {
     assert.ok(refused.includes("api/sessions"), refused.join());
   });
 
-  test(`a page of a stranger's name reads and changes nothing, ${kind}`, limit, async () => {
+  test(`a page of a foreign host reads and changes nothing, ${kind}`, limit, async () => {
     for (const host of [EVIL, "127.0.0.1"]) {
       const { answered, refused } = await attacked(one(), `http://${EVIL}:${port}/`, at(host));
       // A proxy with keys has a name of its own, and a browser does not say who asks at a name without TLS. Then the
@@ -223,7 +223,7 @@ for (const keys of [false, true]) {
   });
 }
 
-test("a name that is made to mean this machine gets nothing", limit, async () => {
+test("a rebound DNS name gets nothing", limit, async () => {
   const own = `http://${EVIL}:${new URL(proxy.url).port}`;
   // The attacker's page came from the attacker; from then on its name leads to the proxy, whose port it has. So it is
   // of the same origin, and the browser lets it do what it likes.

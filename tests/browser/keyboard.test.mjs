@@ -111,7 +111,7 @@ test("the list is walked with the arrow keys, and Tab leaves it", limit, async (
 });
 
 for (const hash of ["", "session", "#/providers"]) {
-  test(`nothing holds the focus ${hash}`, limit, async () => {
+  test(`Tab leaves every element ${hash}`, limit, async () => {
     const at = hash === "session" ? `#/sessions/${talks.deep.id}` : hash;
     const { page, ok } = await open(browser, proxy, { hash: at });
     await page.locator("main .card, main .rows .row").first().waitFor();
@@ -141,7 +141,7 @@ for (const hash of ["", "session", "#/providers"]) {
   });
 }
 
-test("a wrong key is told to whoever hears it", limit, async () => {
+test("a wrong key is announced to screen readers", limit, async () => {
   const { page, ok } = await open(browser, guarded, { expected });
   const input = page.getByLabel("Client key");
   await input.fill("wrong");

@@ -66,7 +66,7 @@ test("a key is asked for, kept in the tab only, and forgotten", limit, async () 
   await ok();
 });
 
-test("a question that was not answered is not asked again by itself", limit, async () => {
+test("a dialogue that was not answered is not opened again by itself", limit, async () => {
   const { page, ok } = await open(browser, proxy, { expected });
   await page.getByRole("dialog").waitFor();
   await page.keyboard.press("Escape");
@@ -112,7 +112,7 @@ test("a key for some models sees its providers, and no counts of all clients", l
   await ok();
 });
 
-test("where no key is needed, a client's own shows what that client did", limit, async () => {
+test("without client keys, a credential shows the sessions of that credential", limit, async () => {
   const free = await start("");
   try {
     const talk = free.talk("harbour/deep", "sk-of-an-sdk");

@@ -46,7 +46,7 @@ const ordered = (page, expected) =>
     `the order ${expected}`,
   );
 
-test("without a session it says how to send the first request, and that appears", limit, async () => {
+test("without a session the page shows how to send a request, and shows the first", limit, async () => {
   const { page, ok } = await open(browser, proxy);
   const empty = page.locator(".empty");
   await reads(empty, "curl -i");
@@ -203,7 +203,7 @@ test("a request through the proxy changes the open page", limit, async () => {
   await ok();
 });
 
-test("a lost connection is said, and what was missed is read", limit, async () => {
+test("a lost connection is shown, and missed events are read", limit, async () => {
   await seed();
   // Between the page and the proxy, and cut in two by the test.
   const sockets = new Set();
@@ -246,7 +246,7 @@ test("a lost connection is said, and what was missed is read", limit, async () =
   await new Promise((done) => cable.close(done));
 });
 
-test("on a phone nothing is wider than the screen, and all of it is there", limit, async () => {
+test("on a phone everything fits the width of the screen", limit, async () => {
   await seed();
   const { page, ok } = await open(browser, proxy, {
     viewport: { width: 360, height: 740 },
@@ -273,7 +273,7 @@ test("on a phone nothing is wider than the screen, and all of it is there", limi
   await ok();
 });
 
-test("what names of models hold is text", limit, async () => {
+test("model names are shown as text, not as HTML", limit, async () => {
   const hostile = `harbour/<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`;
   const talk = proxy.talk(hostile);
   await talk.say("Ahoy", 10);

@@ -41,7 +41,7 @@ test("counts, times and models are shown as they change", limit, async () => {
   await ok();
 });
 
-test("an open breaker is told at once", limit, async () => {
+test("an open breaker is shown at once", limit, async () => {
   const { page, ok } = await open(browser, proxy, { hash: "#/providers" });
   const card = page.getByRole("region", { name: "harbour", exact: true });
   await reads(figure(card, "Breaker"), "closed");
@@ -53,7 +53,7 @@ test("an open breaker is told at once", limit, async () => {
   await ok();
 });
 
-test("the strategy of compaction has its name", limit, async () => {
+test("the compaction strategy is shown", limit, async () => {
   const { page, ok } = await open(browser, proxy, { hash: "#/providers" });
   const card = page.getByRole("region", { name: "Compaction" });
   await reads(figure(card, "Strategy"), "Balanced");

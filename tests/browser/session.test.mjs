@@ -55,7 +55,7 @@ async function voyage() {
   return talk;
 }
 
-test("the chart shows the course, both lines and what was done", limit, async () => {
+test("the chart shows usage, both limits and actions", limit, async () => {
   const talk = await voyage();
   const { points } = await report(talk);
   assert.equal(points.length, 6);
@@ -148,7 +148,7 @@ test("the page follows the session", limit, async () => {
   await ok();
 });
 
-test("compact orders a summary, and what is being made is said", limit, async () => {
+test("the compact button orders a summary, and its progress is shown", limit, async () => {
   const talk = proxy.talk("harbour/deep");
   for (const tokens of [1_000, 2_000, 3_000]) await talk.say("The log of the day. ".repeat(120), tokens);
   const { page, ok } = await open(browser, proxy, at(talk));
@@ -183,7 +183,7 @@ test("compact orders a summary, and what is being made is said", limit, async ()
   await ok();
 });
 
-test("clear asks first, and the next request begins a new course", limit, async () => {
+test("the clear button asks first, and the next request begins a new course", limit, async () => {
   const talk = proxy.talk("harbour/deep");
   for (const tokens of [1_000, 2_000, 3_000]) await talk.say("The log of the day. ".repeat(120), tokens);
   const { page, ok } = await open(browser, proxy, at(talk));
@@ -232,7 +232,7 @@ test("automatic compaction follows, or is switched on and off", limit, async () 
   await ok();
 });
 
-test("what the settings say is told also where it comes late", limit, async () => {
+test("settings are shown also where they load late", limit, async () => {
   const talk = proxy.talk("harbour/deep");
   await talk.say("One", 2_000);
   const late = gate();
@@ -315,7 +315,7 @@ test("an unknown level has its reason beside it, in both languages", limit, asyn
   await ok();
 });
 
-test("a reload stays, back goes back, and what is gone is said", limit, async () => {
+test("a reload stays, back goes back, and a missing session is reported", limit, async () => {
   const talk = proxy.talk("harbour/deep");
   await talk.say("One", 2_000);
   const expected = /Failed to load resource/;

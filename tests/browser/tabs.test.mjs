@@ -44,7 +44,7 @@ const streams = (context) => {
   return () => [...open.values()].filter((page) => !page.isClosed()).length;
 };
 
-test("eight tabs have all sessions, follow them, and outlive the one that reads", limit, async () => {
+test("eight tabs show all sessions, follow them, and outlive the tab that reads events", limit, async () => {
   const talk = proxy.talk("harbour/deep");
   await talk.say("One", 2_000);
   let reading;
@@ -91,7 +91,7 @@ test("tabs with different keys share nothing", limit, async () => {
   await context.close();
 });
 
-test("a reader that fell asleep is taken over by a tab that is looked at", limit, async () => {
+test("a visible tab takes over from a sleeping tab that reads events", limit, async () => {
   const talk = proxy.talk("harbour/deep");
   await talk.say("One", 2_000);
   const { page, context } = await open(browser, proxy);

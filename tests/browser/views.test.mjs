@@ -101,7 +101,7 @@ const WORDS = { "en-GB": ["Sessions", "en"], "zh-CN": ["会话", "zh-Hans"] };
 
 for (const [locale, [words, lang]] of Object.entries(WORDS)) {
   for (const [name, { of = () => proxy, hash = () => "", there }] of Object.entries(VIEWS)) {
-    test(`no barrier is found, ${locale}: ${name}`, limit, async () => {
+    test(`no accessibility violation, ${locale}: ${name}`, limit, async () => {
       const { page, ok } = await open(browser, of(), {
         hash: hash(),
         locale,
@@ -156,7 +156,7 @@ test("language and colours are switched at once, and kept", limit, async () => {
   await ok();
 });
 
-test("nothing moves for whoever does not want it", limit, async () => {
+test("nothing moves with reduced motion", limit, async () => {
   const { page, ok } = await open(browser, proxy, { reducedMotion: "reduce" });
   await rowOf(page, talks.deep.id).waitFor();
   const moves = await page.evaluate(() =>
@@ -166,7 +166,7 @@ test("nothing moves for whoever does not want it", limit, async () => {
   await ok();
 });
 
-test("the settings in force tell where they come from, and no secret", limit, async () => {
+test("settings are shown with their source, and without secrets", limit, async () => {
   const { page, ok } = await open(browser, local);
   await page.getByRole("link", { name: "Settings" }).click();
   const row = (key) => page.getByRole("row", { name: key });

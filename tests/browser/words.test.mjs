@@ -13,7 +13,7 @@ const { quoted } = await import(join(assets, "hint.js"));
 
 const holes = (text) => [...text.matchAll(/\{(\w+)\}/g)].map((found) => found[1]).sort();
 
-test("both languages have the same words with the same holes", () => {
+test("both languages have the same words with the same placeholders", () => {
   const { en, zh } = WORDS;
   assert.deepEqual(Object.keys(zh).sort(), Object.keys(en).sort());
   assert.ok(Object.keys(en).length > 100);
@@ -24,7 +24,7 @@ test("both languages have the same words with the same holes", () => {
   }
 });
 
-test("every word is used, and every word that is used is there", () => {
+test("every word is used, and every used word exists", () => {
   const files = readdirSync(assets).filter((name) => name.endsWith(".js"));
   assert.ok(files.length > 10);
   const code = files.map((name) => readFileSync(join(assets, name), "utf8"));
@@ -40,7 +40,7 @@ test("every word is used, and every word that is used is there", () => {
   }
 });
 
-test("events come out the same however they are cut", () => {
+test("events are the same however the stream is cut", () => {
   const stream =
     ': hello\n\nevent: session\ndata: {"id":"a\\u00e9"}\n\nevent: providers\r\ndata: [1,\r\ndata: 2]\r\n\r\ndata: no json\n\nevent: x\n\n';
   const heard = (cuts) => {
@@ -63,7 +63,7 @@ test("events come out the same however they are cut", () => {
   assert.deepEqual(heard(Array.from(stream, (_, at) => at)), whole);
 });
 
-test("a name is a string of TOML whatever stands in it", () => {
+test("any name is written as a valid TOML string", () => {
   assert.equal(quoted("local/qwen"), '"local/qwen"');
   assert.equal(quoted('a"b\\c\n]\u007f'), '"a\\"b\\\\c\\u000a]\\u007f"');
 });

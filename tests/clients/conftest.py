@@ -1,6 +1,7 @@
 """Shared by the tests of all clients: the proxy before two providers, once for each run."""
 
 import os
+import uuid
 
 import pytest
 
@@ -13,7 +14,35 @@ os.environ |= {
 }
 
 from contract import PLACES, Task  # noqa: E402
-from harness import two_providers  # noqa: E402
+from harness import PATIENCE, Scripted, running_proxy, two_providers  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def provider():
+    scripted = Scripted()
+    yield scripted
+    scripted.stop()
+
+
+@pytest.fixture(scope="module")
+def base_url(provider):
+    with running_proxy(provider) as url:
+        yield url
+
+
+@pytest.fixture
+def client(base_url):
+    # Not every environment of the tests has this SDK.
+    from openai import OpenAI  # noqa: PLC0415
+
+    with OpenAI(base_url=base_url, api_key="unused", max_retries=0, timeout=PATIENCE) as client:
+        yield client
+
+
+@pytest.fixture
+def tag():
+    """Identifies the requests of one test at the provider."""
+    return uuid.uuid4().hex
 
 
 @pytest.fixture(scope="session")

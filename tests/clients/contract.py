@@ -18,6 +18,23 @@ STEPS = 14
 # Characters of a result, of which five fill a window.
 RESULT = 5_000
 
+LOOKUP = {
+    "type": "function",
+    "function": {
+        "name": "lookup",
+        "description": "An entry of the log",
+        "parameters": {
+            "type": "object",
+            "properties": {"number": {"type": "integer"}},
+            "required": ["number"],
+        },
+    },
+}
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
 
 class Task:
     """A plan of steps for the model, one of them with two calls at once; keeps what was asked."""
@@ -37,6 +54,13 @@ class Task:
         self.asked.append(number)
         line = f"entry {number} of the log of {self.name}: wind and rain, a rising tide\n"
         return (line * (RESULT // len(line) + 1))[:RESULT]
+
+    def answer_calls(self, message, messages):
+        """Adds the model's message and the results of its calls."""
+        messages.append(message)
+        for call in message.tool_calls or []:
+            result = self.lookup(**json.loads(call.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
     def check(self, two, provider, said, streamed=False):
         """The loop came to its end, and passed the window on its way without an error."""

@@ -51,7 +51,7 @@ const textOf = (chunks) => chunks.map((chunk) => chunk.choices[0].delta.content 
 
 // Completion and stream
 
-test("completion", limit, async () => {
+test("a completion", limit, async () => {
   const done = await create({ model: MODEL, messages: [user("Where is the harbour?")] });
   assert.equal(done.choices[0].finish_reason, "stop");
   assert.ok(done.choices[0].message.content.length > 20);
@@ -110,7 +110,7 @@ test("the stream helper of the SDK", limit, async () => {
   assert.equal(said, done.choices[0].message.content);
 });
 
-test("many at once", limit, async () => {
+test("many requests at once", limit, async () => {
   const ask = async (number) =>
     textOf(await collect(await create({ model: MODEL, messages: [user(`Question ${number}`)], stream: true })));
   const said = await Promise.all(Array.from({ length: 16 }, (_, number) => ask(number)));
@@ -254,7 +254,7 @@ test("a continued conversation keeps its session, streamed too", limit, async ()
   assert.equal(second.headers.get("x-plimsoll-health"), "healthy");
 });
 
-test("headers of the provider come through", limit, async () => {
+test("provider headers pass", limit, async () => {
   const { response } = await create({ model: "scripted/text", messages: [user("hi")] }).withResponse();
   assert.equal(response.headers.get("x-scripted"), "yes");
   assert.equal(response.headers.get("x-plimsoll-provider"), "scripted");
@@ -274,7 +274,7 @@ const ERRORS = {
 
 for (const [status, kind] of Object.entries(ERRORS)) {
   for (const stream of [false, true]) {
-    test(`a ${status} of the provider comes through, stream: ${stream}`, limit, async () => {
+    test(`a ${status} of the provider passes unchanged, stream: ${stream}`, limit, async () => {
       const tag = randomUUID();
       const request = { model: `scripted/status-${status}`, messages: [user("hi")], stream, user: tag };
       await assert.rejects(create(request), (error) => {
@@ -297,7 +297,7 @@ test("the SDK retries through the proxy", limit, async () => {
   assert.equal(provider.of(tag).length, 2);
 });
 
-test("unknown models", limit, async () => {
+test("unknown models are a 404", limit, async () => {
   for (const model of ["nobody/nothing", "simulated/nothing", "nothing-at-all"]) {
     await assert.rejects(create({ model, messages: [user("hi")] }), (error) => {
       assert.ok(error instanceof openai.NotFoundError, String(error));
@@ -307,7 +307,7 @@ test("unknown models", limit, async () => {
   }
 });
 
-test("an overflow that cannot be healed is the classic error", limit, async () => {
+test("an overflow that cannot be fitted is context_length_exceeded", limit, async () => {
   for (const headers of [{}, { "x-plimsoll-guard": "off" }]) {
     const request = { model: MODEL, messages: [user("tide ".repeat(20_000))] };
     await assert.rejects(create(request, { headers }), (error) => {
@@ -342,7 +342,7 @@ test("an aborted stream is closed at the provider", limit, async () => {
 // A provider that compresses whatever was asked
 
 for (const stream of [false, true]) {
-  test(`a provider that compresses anyway, stream: ${stream}`, limit, async () => {
+  test(`an unasked compressed answer is readable, stream: ${stream}`, limit, async () => {
     const tag = randomUUID();
     const request = { model: "scripted/gzip", messages: [user("hi")], stream, user: tag };
     const { data, response } = await create(request).withResponse();
@@ -388,7 +388,7 @@ function rounds(count, size) {
   }).flat();
 }
 
-test("a big tool result is truncated on its way", limit, async () => {
+test("a big tool result is truncated", limit, async () => {
   const tag = randomUUID();
   const lines = Array.from({ length: 8_000 }, (_, number) => `line ${number} of the log\n`);
   const messages = [user("Read the log"), ...rounds(1, 4)];

@@ -1,33 +1,19 @@
 """LiteLLM's SDK with two providers behind one proxy."""
 
-import json
-
 import litellm
 import pytest
 
 import documents
-from contract import WORDS
+from contract import LOOKUP, WORDS, user
 from harness import PATIENCE
 
 litellm.telemetry = False
-LOOKUP = {
-    "type": "function",
-    "function": {
-        "name": "lookup",
-        "description": "An entry of the log",
-        "parameters": {"type": "object", "properties": {"number": {"type": "integer"}}},
-    },
-}
 
 
 def complete(place, messages, **more):
     url, key, model, _ = place
     settings = {"api_base": url, "api_key": key, "model": f"openai/{model}", "max_retries": 0, "timeout": PATIENCE}
     return litellm.completion(messages=messages, **{**settings, **more})
-
-
-def user(text):
-    return {"role": "user", "content": text}
 
 
 def test_an_answer_and_its_headers(place):
@@ -53,10 +39,7 @@ def test_a_loop_past_the_window(two, place, task, streamed):
         if streamed:
             answer = litellm.stream_chunk_builder(list(answer), messages=messages)
         message = answer.choices[0].message
-        messages.append(message)
-        for call in message.tool_calls or []:
-            result = task.lookup(**json.loads(call.function.arguments))
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+        task.answer_calls(message, messages)
         if not message.tool_calls:
             break
     task.check(two, place[3], message.content, streamed)

@@ -6,10 +6,11 @@ import uuid
 
 import openai
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from harness import PATIENCE, TEXT, USAGE, Scripted, running_proxy, wait_until
+from contract import user
+from harness import PATIENCE, TEXT, USAGE, wait_until
 
 MODEL = "simulated/plimsoll-8k"
 WEATHER = {
@@ -27,35 +28,6 @@ WEATHER = {
 }
 
 
-@pytest.fixture(scope="module")
-def provider():
-    scripted = Scripted()
-    yield scripted
-    scripted.stop()
-
-
-@pytest.fixture(scope="module")
-def base_url(provider):
-    with running_proxy(provider) as url:
-        yield url
-
-
-@pytest.fixture
-def client(base_url):
-    with OpenAI(base_url=base_url, api_key="unused", max_retries=0, timeout=PATIENCE) as one:
-        yield one
-
-
-@pytest.fixture
-def tag():
-    """Names one test's requests at the provider."""
-    return uuid.uuid4().hex
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
 def text_of(stream):
     return "".join(chunk.choices[0].delta.content or "" for chunk in stream)
 
@@ -63,7 +35,7 @@ def text_of(stream):
 # Completion and stream
 
 
-def test_completion(client):
+def test_a_completion(client):
     done = client.chat.completions.create(model=MODEL, messages=[user("Where is the harbour?")])
     assert done.choices[0].finish_reason == "stop"
     assert len(done.choices[0].message.content) > 20
@@ -120,7 +92,7 @@ def test_the_stream_helper_of_the_sdk(client):
         assert said == stream.get_final_completion().choices[0].message.content
 
 
-def test_many_at_once(base_url):
+def test_many_requests_at_once(base_url):
     async def ask(client, number):
         messages = [user(f"Question {number}")]
         stream = await client.chat.completions.create(model=MODEL, messages=messages, stream=True)
@@ -254,7 +226,7 @@ def test_a_continued_conversation_keeps_its_session(client):
     assert other["x-plimsoll-session"] != first["x-plimsoll-session"]
 
 
-def test_headers_of_a_stream_come_from_the_request_before(client):
+def test_headers_of_a_stream_have_the_health_of_the_previous_answer(client):
     messages = [user(f"Stream {uuid.uuid4()}")]
     ask = client.chat.completions.with_raw_response.create
     first = ask(model=MODEL, messages=messages, stream=True)
@@ -270,7 +242,7 @@ def test_headers_of_a_stream_come_from_the_request_before(client):
     assert int(second.headers["x-plimsoll-prompt-tokens"]) > 0
 
 
-def test_headers_of_the_provider_come_through(client):
+def test_provider_headers_pass(client):
     raw = client.chat.completions.with_raw_response.create(
         model="scripted/text", messages=[user("hi")]
     )
@@ -294,7 +266,7 @@ def test_headers_of_the_provider_come_through(client):
         (500, openai.InternalServerError),
     ],
 )
-def test_errors_of_the_provider_come_through(client, provider, tag, status, error, stream):
+def test_provider_errors_pass_unchanged(client, provider, tag, status, error, stream):
     with pytest.raises(error) as caught:
         client.chat.completions.create(
             model=f"scripted/status-{status}", messages=[user("hi")], stream=stream, user=tag
@@ -318,19 +290,19 @@ def test_the_sdk_retries_through_the_proxy(client, provider, tag):
 
 
 @pytest.mark.parametrize("model", ["nobody/nothing", "simulated/nothing", "nothing-at-all"])
-def test_unknown_models(client, model):
+def test_unknown_models_are_a_404(client, model):
     with pytest.raises(openai.NotFoundError) as caught:
         client.chat.completions.create(model=model, messages=[user("hi")])
     assert caught.value.code == "model_not_found"
 
 
-def test_invalid_conversations_get_the_providers_words(client):
+def test_invalid_conversations_get_the_providers_error(client):
     orphan = {"role": "tool", "tool_call_id": "nobody", "content": "x"}
     with pytest.raises(openai.BadRequestError, match="messages with role 'tool' must be a response"):
         client.chat.completions.create(model=MODEL, messages=[user("hi"), orphan])
 
 
-def test_an_overflow_that_cannot_be_healed_is_the_classic_error(client):
+def test_an_overflow_that_cannot_be_fitted_is_context_length_exceeded(client):
     for extra in ({}, {"extra_headers": {"x-plimsoll-guard": "off"}}):
         with pytest.raises(openai.BadRequestError) as caught:
             client.chat.completions.create(model=MODEL, messages=[user("tide " * 20_000)], **extra)
@@ -367,7 +339,7 @@ def test_an_aborted_stream_is_closed_at_the_provider(client, provider, tag):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_provider_that_compresses_anyway(client, provider, tag, stream):
+def test_an_unasked_compressed_answer_is_readable(client, provider, tag, stream):
     answer = client.chat.completions.with_raw_response.create(
         model="scripted/gzip", messages=[user("hi")], stream=stream, user=tag
     )
@@ -410,7 +382,7 @@ def rounds(count, size):
     return messages
 
 
-def test_a_big_tool_result_is_truncated_on_its_way(client, provider, tag):
+def test_a_big_tool_result_is_truncated(client, provider, tag):
     big = "HEAD " + "".join(f"line {number} of the log\n" for number in range(8_000)) + "TAIL"
     messages = [user("Read the log"), *rounds(1, 4)]
     messages[-1]["content"] = big

@@ -100,7 +100,7 @@ def ask(url, query):
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["without keys", "with a client key"])
-def test_prometheus_gives_back_what_was_counted(key):
+def test_prometheus_scrapes_the_counters(key):
     with serving(KEYED if key else CONFIG) as proxy:
         usage = json.loads(chat(proxy, key))["usage"]
         for _ in range(2):

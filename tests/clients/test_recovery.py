@@ -4,13 +4,12 @@ calls only. With the openai SDK as it comes, and with the loop of an agent frame
 
 import asyncio
 import json
-import uuid
 
 import pytest
 from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, RunConfig, Runner, function_tool
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI
 
-from harness import CITIES, OWN, PATIENCE, RECOVERY, TEXT, Scripted, names, running_proxy
+from harness import CITIES, OWN, PATIENCE, RECOVERY, TEXT, names
 
 WEATHER = {
     "type": "function",
@@ -28,30 +27,6 @@ WEATHER = {
 TASK = "Tell me the weather of every harbour. " + "Mind the tides and the winds. " * 1_100
 # Requests that a loop of this client takes: one for each city, and the words at the end.
 LOOP = len(CITIES) + 1
-
-
-@pytest.fixture(scope="module")
-def provider():
-    scripted = Scripted()
-    yield scripted
-    scripted.stop()
-
-
-@pytest.fixture(scope="module")
-def base_url(provider):
-    with running_proxy(provider) as url:
-        yield url
-
-
-@pytest.fixture
-def client(base_url):
-    with OpenAI(base_url=base_url, api_key="unused", max_retries=0, timeout=PATIENCE) as one:
-        yield one
-
-
-@pytest.fixture
-def tag():
-    return uuid.uuid4().hex
 
 
 def check(provider, tag, how, answered):

@@ -38,7 +38,7 @@ def say(url, words):
         return answer.headers["x-plimsoll-session"]
 
 
-def test_the_sessions_are_one_table(proxy):
+def test_sessions_are_printed_as_one_table(proxy):
     first, second = say(proxy, "hello"), say(proxy, "words " * 6_500)
     code, printed, _ = sessions("--url", proxy)
     assert code == 0
@@ -49,7 +49,7 @@ def test_the_sessions_are_one_table(proxy):
     assert rows[first][3] == "8,192" and "simulated/plimsoll-8k" in rows[first]
 
 
-def test_the_json_is_that_of_the_api(proxy):
+def test_json_output_is_that_of_the_api(proxy):
     say(proxy, "as JSON, please")
     code, printed, _ = sessions("--url", f"{proxy}/", "--json")
     with urllib.request.urlopen(f"{proxy}/plimsoll/api/sessions", timeout=PATIENCE) as answer:
@@ -69,7 +69,7 @@ def test_all_pages_are_listed():
     ("http://127.0.0.1:1", "cannot be reached: "),
     ("{proxy}/v1", "is this a Plimsoll proxy of the same release?"),
 ])
-def test_what_is_wrong_is_said(proxy, path, said):
+def test_errors_name_the_fault_and_the_remedy(proxy, path, said):
     code, printed, problem = sessions("--url", path.format(proxy=proxy))
     assert (code, printed) == (1, "") and said in problem
 

@@ -1,35 +1,17 @@
 """The openai SDK for Python with two providers behind one proxy."""
 
-import json
-
 import openai
 import pytest
 from openai import OpenAI
 
-from contract import WORDS
+from contract import LOOKUP, WORDS, user
 from harness import PATIENCE
 
-LOOKUP = {
-    "type": "function",
-    "function": {
-        "name": "lookup",
-        "description": "An entry of the log",
-        "parameters": {
-            "type": "object",
-            "properties": {"number": {"type": "integer"}},
-            "required": ["number"],
-        },
-    },
-}
 
 
 def client_of(place):
     url, key, _, _ = place
     return OpenAI(base_url=url, api_key=key, max_retries=0, timeout=PATIENCE)
-
-
-def user(text):
-    return {"role": "user", "content": text}
 
 
 def test_an_answer_and_its_headers(place):
@@ -61,10 +43,7 @@ def test_a_loop_past_the_window(two, place, task, streamed):
                 message = stream.get_final_completion().choices[0].message
         else:
             message = completions.create(**request).choices[0].message
-        messages.append(message)
-        for call in message.tool_calls or []:
-            result = task.lookup(**json.loads(call.function.arguments))
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+        task.answer_calls(message, messages)
         if not message.tool_calls:
             break
     task.check(two, place[3], message.content, streamed)

@@ -82,7 +82,7 @@ def test_the_openai_sdk_reads_a_stream_that_waited(waiting):
     assert "Forty ports were sounded." in sent[-1]["raw"].decode()
 
 
-def test_what_keeps_it_alive_are_comments(waiting):
+def test_a_waiting_stream_is_kept_alive_by_comments(waiting):
     url, _ = waiting
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)
     connection.request("POST", "/v1/chat/completions", json.dumps(history("raw")),

@@ -15,6 +15,7 @@ import openai
 import pytest
 from openai import OpenAI
 
+from contract import LOOKUP, user
 from harness import PATIENCE, free_port, serving, wait_until
 
 WINDOW = 4_096
@@ -33,18 +34,6 @@ profile = "template"
 [models."llama/claimed"]
 context_length = 128000
 """
-LOOKUP = {
-    "type": "function",
-    "function": {
-        "name": "lookup",
-        "description": "An entry of the log",
-        "parameters": {
-            "type": "object",
-            "properties": {"number": {"type": "integer"}},
-            "required": ["number"],
-        },
-    },
-}
 
 
 class Engine:
@@ -107,10 +96,6 @@ def client(engine):
             yield one
 
 
-def user(text):
-    return {"role": "user", "content": text}
-
-
 def ask(client, streamed, **request):
     """The headers, what was said, and the usage."""
     request = {"max_tokens": 8, "temperature": 0, **request}
@@ -130,7 +115,7 @@ TOO_LONG = "wind and rain, a rising tide; " * 1_000
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_the_engines_own_refusal(engine, streamed):
+def test_the_engine_refuses_with_both_numbers(engine, streamed):
     """What the proxy has to read: a 400 with both numbers, before any stream begins."""
     body = {"model": "model", "messages": [user(TOO_LONG)], "stream": streamed}
     status, said = engine.call("/v1/chat/completions", body)
@@ -141,7 +126,7 @@ def test_the_engines_own_refusal(engine, streamed):
     assert said["error"]["n_prompt_tokens"] == engine.count([user(TOO_LONG)]) > WINDOW
 
 
-def test_health_is_what_the_engine_counted(engine, client):
+def test_health_is_of_the_engines_token_count(engine, client):
     messages = [{"role": "system", "content": "You are a forecaster."}, user("Wind? 顺风。 " * 40)]
     counted = engine.count(messages)
     headers, said, usage = ask(client, False, model=CLAIMED, messages=messages)
@@ -170,7 +155,7 @@ def test_a_stream_has_the_engines_usage(engine, client):
     assert headers["x-plimsoll-prompt-tokens"] == str(usage.prompt_tokens)
 
 
-def test_no_usage_where_the_client_wants_none(client):
+def test_a_client_that_refuses_usage_gets_none(client):
     stream = client.chat.completions.create(
         model=CLAIMED, messages=[user("Ahoy")], max_tokens=8, temperature=0, stream=True
     )
@@ -178,7 +163,7 @@ def test_no_usage_where_the_client_wants_none(client):
     assert all(chunk.choices and not chunk.usage for chunk in chunks)
 
 
-def test_the_engine_tells_its_window(client):
+def test_the_window_is_asked_from_the_engine(client):
     """Where the config names no window: the engine's list of models does."""
 
     def limit():
@@ -221,7 +206,7 @@ def test_no_error_reaches_a_conversation_that_outgrows_the_window(engine, client
         assert headers["x-plimsoll-context-limit"] == str(WINDOW)
 
 
-def test_what_cannot_be_healed_is_the_classic_error(client):
+def test_an_overflow_that_cannot_be_fitted_is_context_length_exceeded(client):
     with pytest.raises(openai.BadRequestError) as error:
         ask(client, False, model=CLAIMED, messages=[user(TOO_LONG)])
     assert error.value.code == "context_length_exceeded"

@@ -24,8 +24,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     ClientAnswer, DONE, ProviderStep, ProxyBuilder, ReceivedRequest, RunningProxy,
-    ScriptedProvider, TestClient, TestUpload, answer, full_body, model_with_window, send_bytes,
-    stream_head,
+    ScriptedProvider, TestClient, TestUpload, answer, full_body, model_with_window, stream_of,
 };
 
 /// A proxy before `up` with this window for model `m`.
@@ -93,12 +92,7 @@ pub(super) fn streams(deltas: &[Value], prompt_tokens: Option<u32>) -> Vec<Provi
         let usage = json!({"prompt_tokens": prompt, "completion_tokens": 3});
         event(json!([]), Some(usage));
     }
-    vec![
-        stream_head(),
-        send_bytes(events),
-        send_bytes(DONE),
-        ProviderStep::Close,
-    ]
+    stream_of([events.as_str(), DONE])
 }
 
 pub(super) fn user(text: &str) -> Value {

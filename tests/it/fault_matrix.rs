@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::support::{
     COMPLETION, ClientAnswer, DONE, FINISH, ProviderStep, RunningProxy, SOON, ScriptedProvider,
-    TEXT, TestClient, answer, send_bytes, stream_head,
+    TEXT, TestClient, answer, send_bytes, stream_head, stream_of,
 };
 
 /// Failures in a row before a cell's breaker opens: as many as one request with its retries makes.
@@ -201,13 +201,7 @@ fn half(streams: bool, then: ProviderStep) -> Vec<ProviderStep> {
 /// A good answer.
 fn good(streams: bool) -> Vec<ProviderStep> {
     if streams {
-        return vec![
-            stream_head(),
-            send_bytes(TEXT),
-            send_bytes(FINISH),
-            send_bytes(DONE),
-            ProviderStep::Close,
-        ];
+        return stream_of([TEXT, FINISH, DONE]);
     }
     vec![answer("200 OK", "", COMPLETION)]
 }

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::support::{
     COMPLETION, DONE, FINISH, ProviderStep, ProxyBuilder, RunningProxy, SOON, ScriptedProvider,
-    TEXT, answer, endless_stream, full_body, send_bytes, stream_head, within_time,
+    TEXT, answer, endless_stream, full_body, send_bytes, stream_head, stream_of, within_time,
 };
 
 const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
@@ -220,7 +220,7 @@ async fn a_cut_stream_ends_with_an_error_event_and_abnormally() {
             "data: {\"choices\":[{\"ind",
             &format!("{TEXT}: hi\n"),
         ] {
-            up.script_next([stream_head(), send_bytes(half), ProviderStep::Close]);
+            up.script_next(stream_of([half]));
             let got = client.chat(STREAM).await;
             assert_eq!(got.status, 200);
             assert!(!got.whole, "{half:?}");
@@ -235,7 +235,7 @@ async fn a_cut_stream_ends_with_an_error_event_and_abnormally() {
         format!("{TEXT}{DONE}"),
         "event: error\ndata: {\"error\":{\"message\":\"theirs\"}}\n\n".to_owned(),
     ] {
-        up.script_next([stream_head(), send_bytes(&whole), ProviderStep::Close]);
+        up.script_next(stream_of([&whole]));
         let got = proxy.client().chat(STREAM).await;
         assert!(got.whole && got.text() == whole, "{whole}");
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     ClientAnswer, DONE, FINISH, ProviderStep, ScriptedProvider, TEXT, answer, model_with_window,
-    send_bytes, stream_head,
+    stream_of,
 };
 
 const JSON: &str = "content-type: application/json\r\n";
@@ -71,13 +71,7 @@ async fn utilisation_is_of_the_window_in_the_header() {
     let first = proxy.client().chat(asks("small", false)).await;
     assert_eq!(shown(&first, "hard-util"), Some("0.500"));
     for model in ["large", "nobody-knows-it", "small"] {
-        up.script_next([
-            stream_head(),
-            send_bytes(TEXT),
-            send_bytes(FINISH),
-            send_bytes(DONE),
-            ProviderStep::Close,
-        ]);
+        up.script_next(stream_of([TEXT, FINISH, DONE]));
         let next = proxy.client().chat(asks(model, true)).await;
         assert_eq!(shown(&next, "session"), shown(&first, "session"));
         assert_eq!(shown(&next, "health-from"), Some("previous"));
@@ -98,13 +92,7 @@ async fn an_assumed_window_gives_neither_a_level_nor_a_prompt() {
     assert_eq!(shown(&first, "context-limit"), Some("unknown"));
     assert_eq!(shown(&first, "hard-util"), None);
     assert_eq!(shown(&first, "optimal-util"), Some("0.600"));
-    up.script_next([
-        stream_head(),
-        send_bytes(TEXT),
-        send_bytes(FINISH),
-        send_bytes(DONE),
-        ProviderStep::Close,
-    ]);
+    up.script_next(stream_of([TEXT, FINISH, DONE]));
     let next = proxy.client().chat(asks("m", true)).await;
     assert_eq!(shown(&next, "actions"), Some("none"));
     let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();

@@ -204,7 +204,7 @@ fn grow(
     }
 }
 
-/// Whether a question follows a result that was the newest of `count` messages.
+/// Whether a question follows a result that was the newest of `before` messages.
 fn asked_again(conversation: &Conversation, before: usize) -> bool {
     let roles: Vec<_> = non_system_indices(conversation)
         .iter()

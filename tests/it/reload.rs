@@ -9,8 +9,8 @@ use std::sync::Weak;
 
 use crate::support::{
     COMPLETION, DONE, FINISH, ProviderStep, RunningProxy, SECRET, ScriptedProvider, TEXT,
-    TestClient, TestUpload, answer, full_body, model_with_window, next, send_bytes, stalled_stream,
-    stream_head, wait_until, within_time,
+    TestClient, TestUpload, answer, full_body, model_with_window, next, stalled_stream, wait_until,
+    within_time,
 };
 use http::{HeaderValue, Method, Request};
 use http_body_util::BodyExt;
@@ -79,13 +79,7 @@ async fn a_removed_key_is_refused_on_an_open_connection() {
         up.script_next([answer("200 OK", "", COMPLETION)]);
         assert_eq!(client.send(keyed(&client, ASK, &alice)).await.status, 200);
         // One of alice's requests runs while her key is removed.
-        up.script_next([
-            stream_head(),
-            send_bytes(TEXT),
-            ProviderStep::Stall,
-            send_bytes(DONE),
-            ProviderStep::Close,
-        ]);
+        up.script_next(stalled_stream());
         let running = client.begin(keyed(&client, ASK_STREAM, &alice)).await;
         let mut running = running.into_body();
         assert_eq!(next(&mut running).await, TEXT);
@@ -114,13 +108,7 @@ async fn running_requests_count_across_key_and_limit_changes() {
         .start()
         .await;
     let client = proxy.client();
-    up.script_next([
-        stream_head(),
-        send_bytes(TEXT),
-        ProviderStep::Stall,
-        send_bytes(DONE),
-        ProviderStep::Close,
-    ]);
+    up.script_next(stalled_stream());
     let running = client.begin(keyed(&client, ASK_STREAM, &old)).await;
     let mut running = running.into_body();
     assert_eq!(next(&mut running).await, TEXT);

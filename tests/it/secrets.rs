@@ -23,7 +23,8 @@ use tokio::{
 
 use crate::support::{
     COMPLETION, DONE, FINISH, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, TestClient,
-    TestCollector, TestUpload, USAGE, answer, full_body, send_bytes, stream_head, within_time,
+    TestCollector, TestUpload, USAGE, answer, full_body, send_bytes, stream_head, stream_of,
+    within_time,
 };
 
 /// Secrets by name; none may be found.
@@ -95,7 +96,7 @@ fn answers(seen: &ReceivedRequest) -> Vec<ProviderStep> {
             .into_iter()
             .chain([ProviderStep::Close])
             .collect(),
-        "cut" => vec![stream_head(), send_bytes(TEXT), ProviderStep::Close],
+        "cut" => stream_of([TEXT]),
         "401" => error("401 Unauthorized", "invalid_api_key", "wrong key"),
         "404" => error("404 Not Found", "model_not_found", "no such model"),
         "429" => error("429 Too Many Requests", "rate_limit_exceeded", "slower"),

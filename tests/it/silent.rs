@@ -7,7 +7,7 @@ use plimsoll::{config::ModelConfig, guard::profile::find_profile};
 use serde_json::{Value, json};
 
 use crate::support::{
-    DONE, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, answer, send_bytes, stream_head,
+    DONE, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, answer, stream_of,
 };
 
 /// Tokens that the provider reads of any prompt; at first a few less, since it drops whole
@@ -21,7 +21,7 @@ fn reports(streams: bool, finish: &str, prompt: u32, completion: u32) -> Vec<Pro
         let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]});
         let usage = json!({"choices": [], "usage": usage});
         let events = format!("{TEXT}data: {end}\n\ndata: {usage}\n\n{DONE}");
-        return vec![stream_head(), send_bytes(events), ProviderStep::Close];
+        return stream_of([events]);
     }
     let message = json!({"role": "assistant", "content": "hé"});
     let choice = json!({"index": 0, "message": message, "finish_reason": finish});

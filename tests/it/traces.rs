@@ -12,7 +12,7 @@ use plimsoll::config::Config;
 use crate::support::{
     COMPLETION, DONE, FINISH, ProviderStep, ProxyBuilder, ReceivedSpan, RunningProxy,
     ScriptedProvider, TEXT, TestClient, TestCollector, USAGE, answer, endless_stream,
-    model_with_window, next, now_ns, only_span, send_bytes, stream_head,
+    model_with_window, next, now_ns, only_span, send_bytes, stream_head, stream_of,
 };
 
 const ASK: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"a prompt"}]}"#;
@@ -234,7 +234,7 @@ async fn failures_and_disconnects_are_recorded() {
     drop((body, leaving));
     up.closed(0).await;
     // And one that breaks.
-    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Close]);
+    up.script_next(stream_of([TEXT]));
     assert!(!client.chat(STREAM).await.whole);
     client.get("/v1/models").await;
     client.get("/healthz").await;

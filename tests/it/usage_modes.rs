@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::{
     COMPLETION, ClientAnswer, DONE, ProviderStep, ProxyBuilder, ScriptedProvider, TEXT, USAGE,
-    answer, model_with_window, send_bytes, stream_head,
+    answer, model_with_window, stream_head, stream_of,
 };
 
 const FINISH: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1,\"total_tokens\":8},\"x_groq\":{\"usage\":{\"prompt_tokens\":7,\"total_tokens\": 8}}}\n\n";
@@ -57,7 +57,7 @@ async fn usage_as_sent_is_the_providers() {
     was_cut(&got);
     assert_eq!(got.text(), stream);
     // The last chunk is the proxy's where the client did not ask; the others are unchanged.
-    up.script_next([stream_head(), send_bytes(&stream), ProviderStep::Close]);
+    up.script_next(stream_of([&stream]));
     let unasked = long(true).replace("\"stream_options\":{\"include_usage\":true}", "\"n\":1");
     let got = client.chat(unasked).await;
     assert_eq!(got.text(), stream.replace(USAGE, ""));

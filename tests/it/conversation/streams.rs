@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Talk, before, counting, header, health, says, streams, user};
 use crate::support::{
     ClientAnswer, DONE, FINISH, ProviderStep, RunningProxy, ScriptedProvider, TEXT, TestClient,
-    USAGE, answer, next, send_bytes, stream_head,
+    USAGE, answer, next, send_bytes, stream_head, stream_of,
 };
 
 fn hello() -> Vec<Value> {
@@ -85,13 +85,7 @@ async fn a_stream_without_done_has_its_health_too() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let talk = streaming(&proxy, proxy.client()).with("x-plimsoll-stream-health", "comment");
-    up.script_next([
-        stream_head(),
-        send_bytes(TEXT),
-        send_bytes(FINISH),
-        send_bytes(USAGE),
-        ProviderStep::Close,
-    ]);
+    up.script_next(stream_of([TEXT, FINISH, USAGE]));
     let got = talk.ask().await;
     let comment = ": plimsoll health=healthy prompt-tokens=7 context-limit=10000 hard-util=0.001 optimal-util=0.002 actions=none\n\n";
     assert!(got.whole);
@@ -142,18 +136,13 @@ async fn a_broken_stream_leaves_no_state() {
     let up = ScriptedProvider::start().await;
     let proxy = before(&up, 10_000).start().await;
     let talk = streaming(&proxy, proxy.client()).with("te", "trailers");
-    up.script_next([stream_head(), send_bytes(TEXT), ProviderStep::Close]);
+    up.script_next(stream_of([TEXT]));
     let got = talk.ask().await;
     assert!(!got.whole && got.trailers.is_none());
     assert_eq!(talk.session(&got).await, Value::Null);
     // An answer that is an error leaves none either.
     let error = "data: {\"error\":{\"message\":\"overloaded\"}}\n\n";
-    up.script_next([
-        stream_head(),
-        send_bytes(error),
-        send_bytes(DONE),
-        ProviderStep::Close,
-    ]);
+    up.script_next(stream_of([error, DONE]));
     let got = talk.ask().await;
     assert_eq!(talk.session(&got).await, Value::Null);
     up.script_next(streams(&hello(), Some(9)));

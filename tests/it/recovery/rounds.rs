@@ -3,8 +3,7 @@
 use plimsoll::config::AddTools;
 
 use crate::support::{
-    ClientAnswer, DONE, ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes,
-    stream_head,
+    ClientAnswer, DONE, ProviderStep, ReceivedRequest, ScriptedProvider, answer, stream_of,
 };
 
 const OWN: &str = r#"{"index":0,"id":"own_1","type":"function","function":{"name":"add_reminder","arguments":"{\"content\":\"note\"}"}}"#;
@@ -32,7 +31,7 @@ fn said(stream: bool, members: &str, finish: &str) -> Vec<ProviderStep> {
          data: {{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{finish}\"}}]}}\n\n\
          data: {{\"id\":\"c\",\"choices\":[],{USAGE}}}\n\n{DONE}"
     );
-    vec![stream_head(), send_bytes(events), ProviderStep::Close]
+    stream_of([events])
 }
 
 fn fails(status: &str) -> Vec<ProviderStep> {
@@ -185,7 +184,7 @@ async fn an_incomplete_last_event_leaks_no_injected_text() {
             "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"tool_calls\":[{}",
             &OWN[..90]
         );
-        vec![stream_head(), send_bytes(half), ProviderStep::Close]
+        stream_of([half])
     })
     .await;
     assert!(!answer.text().contains("add_reminder"), "{}", answer.text());

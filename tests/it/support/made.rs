@@ -35,7 +35,7 @@ fn reminder_result(id: &str) -> Box<str> {
     to_boxed_json(&json!({"role": "tool", "tool_call_id": id, "content": "Noted as r1."}))
 }
 
-/// A round of `count` calls.
+/// A round of so many calls.
 pub(crate) fn calls_round(calls: u32) -> InjectionContent {
     let ids: Vec<_> = (0..calls).map(|at| format!("own-{at}")).collect();
     let asked: Vec<_> = ids.iter().map(|id| add_reminder_call(id)).collect();

@@ -287,7 +287,7 @@ impl RunningModel {
         self.bodies_from(0).await
     }
 
-    /// The bodies after the first `skip`, parsed; in a long session the others need not be parsed
+    /// The bodies from number `start`, parsed; in a long session the others need not be parsed
     /// again.
     pub(crate) async fn bodies_from(&self, start: usize) -> Vec<Value> {
         let seen = self.provider.requests(0).await;

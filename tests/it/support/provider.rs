@@ -347,6 +347,14 @@ pub(crate) fn stream_head() -> ProviderStep {
     )
 }
 
+/// A stream of these pieces that ends when the connection closes.
+pub(crate) fn stream_of<P: AsRef<[u8]>>(pieces: impl IntoIterator<Item = P>) -> Vec<ProviderStep> {
+    let mut steps = vec![stream_head()];
+    steps.extend(pieces.into_iter().map(send_bytes));
+    steps.push(ProviderStep::Close);
+    steps
+}
+
 /// A stream that stalls after [`TEXT`], and completes once released.
 pub(crate) fn stalled_stream() -> [ProviderStep; 6] {
     [

@@ -227,7 +227,7 @@ impl Session {
         self
     }
 
-    /// The same session with about `most` of its requests, the last among them.
+    /// The same session with about so many of its requests, the last among them.
     pub(crate) fn thinned(mut self, requests: usize) -> Self {
         let every = self.points.len().div_ceil(requests.max(1));
         let last = self.points.len() - 1;
@@ -244,17 +244,17 @@ impl Session {
         self.points.len()
     }
 
-    /// The number of messages of the `nth` request.
+    /// The number of messages of a request.
     pub(crate) fn messages_at(&self, request: usize) -> usize {
         self.points[request]
     }
 
-    /// The body of the `nth` request, from 0.
+    /// The body of a request, from 0.
     pub(crate) fn body(&self, request: usize) -> Vec<u8> {
         self.beginning(self.points[request])
     }
 
-    /// The body with the first `count` messages.
+    /// The body with the first messages only.
     pub(crate) fn beginning(&self, messages: usize) -> Vec<u8> {
         let mut body = self.head.clone();
         for (at, message) in self.messages[..messages].iter().enumerate() {
