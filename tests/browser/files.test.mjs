@@ -1,4 +1,4 @@
-// How the files of the page are served, without a browser.
+// The served files of the page, without a browser.
 
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";

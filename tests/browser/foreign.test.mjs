@@ -1,7 +1,7 @@
-// Pages of other origins: none can read anything of the proxy, nor change anything at it.
+// Pages of other origins can neither read nor change anything of the proxy.
 //
-// Three attackers: a page on another port of the same host, one of another name for this machine, and one
-// whose own name was made to mean this machine after it was loaded (DNS rebinding).
+// SECURITY: three attackers: a page on another local port, a page of another local name, and a page
+// whose own name is rebound to this machine after loading (DNS rebinding).
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -23,8 +23,8 @@ before(async () => {
   attacker.listen(0, "127.0.0.1");
   await once(attacker, "listening");
   port = attacker.address().port;
-  // Every name is this machine, as after a rebinding. Newer browsers ask the user before a page of elsewhere
-  // reaches into this machine; not all do, so that is switched off.
+  // Every name resolves to this machine, as after a rebinding. Newer browsers ask the user before a
+  // foreign page reaches local addresses; not all do, so that is switched off.
   const flags = ["--host-resolver-rules=MAP * 127.0.0.1", "--disable-features=LocalNetworkAccessChecks"];
   [proxy, guarded, browser] = await Promise.all([start(), start(keyed(true)), launch(flags)]);
   for (const [one, key] of [
@@ -45,7 +45,8 @@ after(async () => {
   await new Promise((done) => attacker.close(done));
 }, limit);
 
-// Everything that a page can try against `base`, run inside it. What it could read, by the way it was read.
+// Everything that a page can try against `base`, run inside it. Returns what it could read, by the
+// way of reading.
 async function attack({ base, id, key }) {
   const read = {};
   const within = (work) =>
@@ -167,8 +168,8 @@ async function attack({ base, id, key }) {
 
 const AFTER = { clear_pending: false, compact_pending: false, auto_compact: "follow" };
 
-// Runs the attack on a page of `origin` against `base`. Which paths were answered and which were refused, though
-// the page could read neither.
+// Runs the attack on a page of `origin` against `base`. Returns the paths that were answered and
+// those that were refused, though the page could read neither.
 async function attacked(one, origin, base, prepare) {
   const { talk, key } = talks.get(one);
   const context = await browser.newContext();
@@ -214,8 +215,9 @@ for (const keys of [false, true]) {
   test(`a page of a foreign host reads and changes nothing, ${kind}`, limit, async () => {
     for (const host of [EVIL, "127.0.0.1"]) {
       const { answered, refused } = await attacked(one(), `http://${EVIL}:${port}/`, at(host));
-      // A proxy with keys has a name of its own, and a browser does not say who asks at a name without TLS. Then the
-      // files of the page are sent, which hold nothing; the attacker's page cannot use them.
+      // A proxy with keys may have any name, and without TLS a browser does not send the page's
+      // origin. Then the page's files are sent, which contain nothing; the attacker's page cannot
+      // use them.
       const files = keys && host === EVIL ? answered.filter((path) => !path.startsWith("api/")) : [];
       assert.deepEqual(answered, files);
       assert.ok(refused.includes("api/sessions"), refused.join());
@@ -225,8 +227,8 @@ for (const keys of [false, true]) {
 
 test("a rebound DNS name gets nothing", limit, async () => {
   const own = `http://${EVIL}:${new URL(proxy.url).port}`;
-  // The attacker's page came from the attacker; from then on its name leads to the proxy, whose port it has. So it is
-  // of the same origin, and the browser lets it do what it likes.
+  // The attacker's page came from the attacker; then its name is rebound to the proxy, with the
+  // same port. So it is of the same origin, and the browser allows everything.
   const prepare = (context) =>
     context.route(`${own}/`, (route) => route.fulfill({ contentType: "text/html", body: HTML }));
   const { answered, refused } = await attacked(proxy, `${own}/`, `${own}/plimsoll/`, prepare);
@@ -247,7 +249,7 @@ test("the page itself works in the browser in which the others fail", limit, asy
   page.setDefaultTimeout(PATIENCE);
   await page.goto(proxy.page);
   await page.locator(".rows .row").first().waitFor();
-  // And what was tried above does change something where the page itself asks for it.
+  // The attempts above do change something where the page itself makes them.
   const { talk } = talks.get(proxy);
   const to = `${proxy.page}api/sessions/${talk.id}/clear`;
   assert.equal(await page.evaluate(async (url) => (await fetch(url, { method: "POST" })).status, to), 200);

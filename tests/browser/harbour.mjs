@@ -1,13 +1,13 @@
-// A provider for the tests of the page: it counts as a test tells it to, keeps notes where it is asked to, and
-// holds a summary back until it is let go.
+// A provider for the tests of the page: reports the token counts of the test, writes reminders when
+// asked, and can hold a summary back.
 
 import { once } from "node:events";
 import http from "node:http";
 
 export class Harbour {
-  // Bodies of what was asked, oldest first.
+  // Received bodies, oldest first.
   requests = [];
-  // What stands in a continuation package or a reminder of this provider.
+  // The text of this provider's reminders.
   note = "Mind the tide tables.";
   #before = new Map();
   #holding = null;
@@ -26,7 +26,7 @@ export class Harbour {
     await new Promise((done) => this.server.close(done));
   }
 
-  // From now on summaries wait until `letGo`.
+  // Holds summaries back until `letGo`.
   hold() {
     let go;
     const gone = new Promise((done) => (go = done));
@@ -66,8 +66,8 @@ export class Harbour {
     });
   }
 
-  // The last `[tokens 5000 cached 4000]` counts, else four bytes are a token, and what begins as
-  // the request before of the same user is cached.
+  // The last `[tokens 5000 cached 4000]` counts; without one four bytes are a token, and the prefix
+  // in common with the user's previous request is cached.
   #count(body, raw) {
     const told = [...JSON.stringify(body.messages).matchAll(/\[tokens (\d+) cached (\d+)\]/g)].at(-1);
     if (told) return counted(Number(told[1]), Number(told[2]));

@@ -1,5 +1,5 @@
-// What the tests of the page stand on: the real binary, a provider that counts as it is told, and Debian's
-// Chromium.
+// Helpers of the page's tests: the real binary, a provider with the test's token counts, and
+// Debian's Chromium.
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -20,13 +20,13 @@ const require = createRequire(existsSync(modules) ? join(modules, "index.js") : 
 const { chromium } = require("playwright-core");
 export const axe = () => require("axe-core").source;
 
-// The time of a test that uses a browser, on a busy machine.
+// Time limit of a test with a browser, for a slow machine.
 export const limit = { timeout: 3 * PATIENCE };
 
 const sha256 = (text) => createHash("sha256").update(text).digest("hex");
 export const KEYS = { alice: "key-of-alice", bob: "key-of-bob", admin: "key-of-the-admin" };
 
-// Settings of a client each for alice and bob, and of an administrator.
+// Settings of the clients alice and bob, and of an administrator.
 export const keyed = (showContent) => `
 [admin]
 key_sha256 = "${sha256(KEYS.admin)}"
@@ -40,7 +40,7 @@ key_sha256 = "${sha256(KEYS.bob)}"
 models = ["harbour/deep"]
 `;
 
-// The window of `harbour/deep`, with its lines; that of `harbour/nobody-knows` is unknown.
+// The window of `harbour/deep` with its limits; that of `harbour/nobody-knows` is unknown.
 export const WINDOW = 10_000;
 export const OPTIMAL = 5_000;
 export const CRITICAL = 8_000;
@@ -62,7 +62,7 @@ critical_max_tokens = ${CRITICAL}
 context_length = ${WINDOW}
 ${more}`;
 
-// The proxy with its provider; `more` are further settings.
+// Starts the proxy with its provider; `more` are further settings.
 export async function start(more = "") {
   const harbour = await new Harbour().start();
   const proxy = await serve(settings(harbour, more));
@@ -79,7 +79,7 @@ export async function start(more = "") {
   };
 }
 
-// The parsed answer of our API.
+// The parsed answer of the session API.
 async function api(url, path, { key, body, ...options } = {}) {
   const headers = key ? { authorization: `Bearer ${key}` } : {};
   const answer = await fetch(`${url}/plimsoll/api/${path}`, {
@@ -94,7 +94,7 @@ async function api(url, path, { key, body, ...options } = {}) {
 
 const agent = new http.Agent({ keepAlive: true, maxSockets: 64 });
 
-// A conversation of a client with the proxy, whose history grows.
+// A client's growing conversation with the proxy.
 export class Talk {
   messages = [];
   id = null;
@@ -108,7 +108,7 @@ export class Talk {
     this.user = `talk-${Talk.#nth}`;
   }
 
-  // One more turn; `tokens` is what the provider counts of it.
+  // Adds a turn; `tokens` is the provider's count.
   async say(text, tokens, cached = 0, more = {}) {
     const told = tokens === undefined ? "" : ` [tokens ${tokens} cached ${cached}]`;
     this.messages.push({ role: "user", content: `${text} (${this.user})${told}` });
@@ -151,7 +151,7 @@ export function post(url, body, key) {
   });
 }
 
-// A browser that can reach this machine only; `flags` are more of its own.
+// A browser that can reach only this machine; `flags` are additional flags.
 export async function launch(flags = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]) {
   return chromium.launch({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
@@ -159,8 +159,8 @@ export async function launch(flags = ["--host-resolver-rules=MAP * ~NOTFOUND, EX
   });
 }
 
-// Opens the page in a browser of its own. `ok()` fails where the page had an error, or asked anybody but the
-// proxy for anything. `expected` are errors in its log that are no fault.
+// Opens the page in its own context. `ok()` fails if the page had an error or sent a request to
+// another host. `expected` matches allowed errors in its log.
 export async function open(browser, proxy, { hash = "", expected = null, before, ...options } = {}) {
   const context = await browser.newContext({
     locale: "en-GB",
@@ -193,15 +193,15 @@ export async function open(browser, proxy, { hash = "", expected = null, before,
   };
 }
 
-// What stands in a row of the list.
+// A row of the list.
 export const rowOf = (page, id) => page.locator(`.rows [data-id="${id}"]`);
 
-// Until a locator has this text.
+// Waits until a locator has this text.
 export async function reads(locator, text) {
   await locator.filter({ hasText: text }).first().waitFor({ timeout: PATIENCE });
 }
 
-// Until the stream of events is read and the list is complete.
+// Waits until the event stream is open and the list complete.
 export async function settled(page) {
   await page.locator('.live[data-state="live"]').waitFor();
 }

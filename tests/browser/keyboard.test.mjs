@@ -1,4 +1,4 @@
-// The page without a mouse.
+// The page by keyboard alone.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -27,7 +27,7 @@ after(async () => {
   await guarded?.stop();
 }, limit);
 
-// What has the focus: its name, or its text.
+// Name or text of the focused element.
 const focused = (page) =>
   page.evaluate(() => {
     const element = document.activeElement;
@@ -37,7 +37,7 @@ const focused = (page) =>
     );
   });
 
-// Presses a key until what has the focus is called so.
+// Presses a key until the focused element has this name.
 async function until(page, key, name, most = 40) {
   for (let nth = 0; nth < most; nth += 1) {
     if ((await focused(page)).includes(name)) return;
@@ -51,7 +51,7 @@ test("by keyboard alone: find a session, open it, compact, and go back", limit, 
   await rowOf(page, talks.calm.id).waitFor();
   await page.keyboard.press("Tab");
   assert.equal(await focused(page), "Skip to the content");
-  // It can be seen, as whatever has the focus.
+  // The focused element is visible.
   const seen = await page.evaluate(() => document.activeElement.getBoundingClientRect().top >= 0);
   assert.ok(seen);
   await page.keyboard.press("Enter");
@@ -74,7 +74,7 @@ test("by keyboard alone: find a session, open it, compact, and go back", limit, 
   await until(page, "Shift+Tab", "All sessions");
   await page.keyboard.press("Enter");
   await rowOf(page, talks.calm.id).waitFor();
-  // Back where it was, with the search as it was.
+  // Back at the same place, with the same search.
   await waitUntil(
     async () => (await focused(page)).includes(talks.calm.id.slice(0, 8)),
     "the row has the focus",
@@ -103,7 +103,7 @@ test("the list is walked with the arrow keys, and Tab leaves it", limit, async (
     await page.keyboard.press(key);
     assert.ok((await focused(page)).includes(order[to]), `${key}: ${await focused(page)}`);
   }
-  // One row is in the tab order, so that nobody is held in a list of thousands.
+  // One row is in the tab order, so that Tab leaves a list of thousands.
   assert.equal(await page.locator('.rows .name[tabindex="0"]').count(), 1);
   await page.keyboard.press("Tab");
   assert.equal(await page.evaluate(() => document.activeElement.closest(".rows")), null);

@@ -1,4 +1,4 @@
-// Who may see what: the key of a client, the administrator's, and none.
+// Access by a client's key, the administrator's, and none.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

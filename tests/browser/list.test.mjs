@@ -1,4 +1,4 @@
-// The list of sessions: what a row shows, search and order, and how it stays up to date.
+// The list of sessions: its rows, search, order and updates.
 
 import assert from "node:assert/strict";
 import net from "node:net";
@@ -39,7 +39,7 @@ const names = async (page) => {
   const known = Object.fromEntries(Object.entries(talks).map(([name, talk]) => [talk.id, name]));
   return (await ids(page)).map((id) => known[id]);
 };
-// Rows stand in the order in which they are read.
+// Rows are in reading order.
 const ordered = (page, expected) =>
   waitUntil(
     async () => JSON.stringify(await names(page)) === JSON.stringify(expected),
@@ -79,7 +79,7 @@ test("a row shows the load line, the level and the rest", limit, async () => {
       const mark = gauge.querySelector(name).getBoundingClientRect();
       return at((mark.left + mark.right) / 2);
     };
-    // The end of the bar may still move there.
+    // The bar may still be animated.
     gauge
       .querySelector(".fill")
       .getAnimations()
@@ -205,7 +205,7 @@ test("a request through the proxy changes the open page", limit, async () => {
 
 test("a lost connection is shown, and missed events are read", limit, async () => {
   await seed();
-  // Between the page and the proxy, and cut in two by the test.
+  // A connection between page and proxy that the test can cut.
   const sockets = new Set();
   const { port } = new URL(proxy.url);
   const cable = net.createServer((near) => {

@@ -1,4 +1,4 @@
-// Five thousand sessions, made by five thousand requests: the page stays small and quick.
+// Five thousand sessions from five thousand requests: the page stays small and fast.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -6,10 +6,9 @@ import { after, before, test } from "node:test";
 import { PATIENCE, launch, open, post, reads, rowOf, start, waitUntil } from "./harness.mjs";
 
 const MANY = 5_000;
-// Elements of rows that may be in the document: those in sight of a tall window, and some to spare.
+// Row elements allowed in the document: those visible in a tall window, and a margin.
 const ROWS = 60;
-// Milliseconds that the page may be busy without a break. A good machine needs a twentieth of it; others have more
-// to do beside.
+// Milliseconds that the page may block without a break. A good machine needs a twentieth of it.
 const BUSY = 2_000;
 const limit = { timeout: 6 * PATIENCE };
 
@@ -36,7 +35,7 @@ after(async () => {
   await proxy?.stop();
 }, limit);
 
-// The longest time that the page was busy since it was asked last, in milliseconds.
+// The longest block since the last call, in milliseconds.
 const busy = (page) =>
   page.evaluate(() => {
     const longest = Math.max(0, ...window.tasks.splice(0));
@@ -61,7 +60,7 @@ test("five thousand sessions are read, scrolled, searched and followed", limit, 
   assert.ok((await rows(page)) <= ROWS);
   assert.equal(await page.getByRole("grid").getAttribute("aria-rowcount"), String(MANY + 1));
 
-  // Through the whole list, frame by frame; each frame has rows in it.
+  // Scrolls through the whole list, frame by frame; each frame has rows.
   const scrolled = await page.evaluate(async () => {
     const frame = () => new Promise((done) => requestAnimationFrame(done));
     const all = document.documentElement.scrollHeight;
@@ -114,7 +113,7 @@ test("five thousand sessions are read, scrolled, searched and followed", limit, 
   told["busy while sorted, ms"] = await busy(page);
   await search.fill("");
 
-  // A hundred requests at one time, while the page looks on.
+  // A hundred concurrent requests while the page is open.
   await page.getByRole("columnheader", { name: "Last seen" }).getByRole("button").click();
   const asked = Array.from({ length: 100 }, (_, nth) => ({
     model: "simulated/plimsoll-8k",

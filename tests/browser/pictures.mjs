@@ -1,6 +1,6 @@
 // Makes the pictures of the documents: `node tests/browser/pictures.mjs` writes docs/pictures/*.png.
 //
-// The sessions are real ones of a running proxy, with a provider that counts as it is told.
+// The sessions are real, from a running proxy and a provider with given token counts.
 
 import { mkdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -11,17 +11,17 @@ import { Harbour } from "./harbour.mjs";
 import { Talk, launch, open, rowOf, settled } from "./harness.mjs";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "docs", "pictures");
-// A picture that is larger is none for a page.
+// The largest allowed picture.
 const MOST_BYTES = 150_000;
 
-// Models, their windows, and sessions by what they hold.
+// Models, windows, and the contents of their sessions.
 const FLEET = [
   ["openai/gpt-4.1", 128_000, [31_400, 88_700, 4_210]],
   ["openai/gpt-4.1-mini", 128_000, [12_800]],
   ["anthropic/claude-sonnet-4-5", 200_000, [117_300, 52_040, 131_900]],
   ["local/qwen3-coder", 32_768, [9_150, 22_600]],
   ["ollama/llama3.1", null, [3_380]],
-  // Its provider counts nothing.
+  // Its provider reports no usage.
   ["ollama/silent-8b", 8_192, [undefined]],
 ];
 
@@ -47,7 +47,7 @@ function settings(harbour) {
   return `[server]\ndata_dir = "data"\n\n${[...providers].map(provider).join("\n")}\n${FLEET.map(model).join("\n")}`;
 }
 
-// An agent at work: it reads file after file, until its window is full, and further.
+// An agent that reads file after file until its window is full, and beyond.
 async function agent(url) {
   const talk = new Talk(url, "local/qwen3-coder");
   talk.messages.push({ role: "system", content: "You are a shipwright who writes Rust. ".repeat(60) });

@@ -1,4 +1,4 @@
-// The providers: breakers, counts, times, and windows that nobody knows.
+// The providers: breakers, counts, times, and unknown windows.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

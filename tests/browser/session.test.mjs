@@ -1,4 +1,4 @@
-// One session: its chart, what is remembered of it, and the buttons, whose effect the API shows.
+// A session: its chart, its state, and the buttons, whose effect is checked by the API.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -36,7 +36,7 @@ after(async () => {
   await proxy?.stop();
 }, limit);
 
-// What waits for `open` waits until `letGo`.
+// Holds back what waits for `open` until `letGo`.
 function gate() {
   let letGo;
   const open = new Promise((done) => (letGo = done));
@@ -46,7 +46,7 @@ function gate() {
 const report = (talk) => proxy.api(`sessions/${talk.id}`);
 const at = (talk) => ({ hash: `#/sessions/${talk.id}` });
 
-// A session past its critical line, with a reminder and prompts of ours.
+// A session past its critical limit, with a reminder and injected prompts.
 async function voyage() {
   const talk = proxy.talk("harbour/deep");
   proxy.harbour.note = 'Mind the <b>tide tables</b> & the "bar".';
@@ -73,7 +73,7 @@ test("the chart shows usage, both limits and actions", limit, async () => {
       heights: places.filter((_, at) => at % 2),
     };
   });
-  // What a pixel stands for follows from two lines, and holds for the third and all points.
+  // The scale of the chart follows from two lines, and must fit the third and all points.
   const perPixel = (WINDOW - OPTIMAL) / (drawn.optimal - drawn.window);
   const tokens = (y) => WINDOW - (y - drawn.window) * perPixel;
   assert.ok(Math.abs(tokens(drawn.critical) - CRITICAL) < 5);
@@ -172,7 +172,7 @@ test("the compact button orders a summary, and its progress is shown", limit, as
   proxy.harbour.letGo();
   await waitUntil(() => proxy.harbour.requests.some((one) => one.model === "scribe"), "the scribe was asked");
   const over = async () => {
-    // What became of it is taken over by the next request.
+    // The next request uses the result.
     await talk.say("And on", 3_600);
     return !(await report(talk)).compacting;
   };
@@ -226,7 +226,7 @@ test("automatic compaction follows, or is switched on and off", limit, async () 
     await waitUntil(async () => (await report(talk)).auto_compact === value, value);
     assert.ok(await radio(name).isChecked());
   }
-  // Switched by somebody else, the page shows it.
+  // A switch by another client is shown.
   await proxy.api(`sessions/${talk.id}`, { method: "PATCH", body: { auto_compact: "on" } });
   await waitUntil(() => radio("On").isChecked(), "the switch follows");
   await ok();
@@ -259,7 +259,7 @@ test("an answer from before a switch does not switch it back", limit, async () =
   let read = 0;
   await page.route(`**/api/sessions/${talk.id}`, async (route) => {
     if (route.request().method() !== "GET") return route.continue();
-    // As it stood when it was asked for.
+    // The state at the time of the request.
     const answer = await route.fetch();
     read += 1;
     await late.open;
@@ -308,7 +308,7 @@ test("an unknown level has its reason beside it, in both languages", limit, asyn
   await reads(page.locator(".load-card .reason"), "The provider reported no usage.");
   await page.getByRole("button", { name: "中文" }).click();
   await reads(page.locator(".load-card .reason"), "服务商没有报告用量。");
-  // The words that the prompts of the proxy have for the same things.
+  // The same words as in the proxy's prompts.
   await page.getByRole("heading", { name: "提醒项" }).waitFor();
   const said = await page.locator("body").innerText();
   assert.ok(!/备忘|航程/.test(said), said);

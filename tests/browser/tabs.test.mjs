@@ -1,4 +1,4 @@
-// Many tabs of one browser: they share one stream, and none of them waits for a connection.
+// Many tabs of one browser: they share one event stream, and none waits for a connection.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -19,7 +19,7 @@ after(async () => {
   await guarded?.stop();
 }, limit);
 
-// Further tabs beside one that is open; each has the list when this is done.
+// Opens more tabs, and waits until each has the list.
 async function tabs(context, first, url, count, before = async () => {}) {
   const all = [first];
   while (all.length < count) {
@@ -33,7 +33,7 @@ async function tabs(context, first, url, count, before = async () => {}) {
   return all;
 }
 
-// How many streams of events the tabs of a browser read.
+// The number of event streams that the tabs read.
 const streams = (context) => {
   const open = new Map();
   context.on("request", (request) => {
@@ -55,13 +55,13 @@ test("eight tabs show all sessions, follow them, and outlive the tab that reads 
   assert.equal(reading(), 1, "one stream for all tabs");
   await talk.say("Two", 6_000);
   for (const tab of all) await reads(rowOf(tab, talk.id), "Caution");
-  // The first one reads.
+  // The first tab reads the events.
   await all.shift().close();
   await waitUntil(() => reading() === 1, "another one reads");
   for (const tab of all) await settled(tab);
   await talk.say("Three", 9_000);
   for (const tab of all) await reads(rowOf(tab, talk.id), "Critical");
-  // A new tab hears of it from whoever reads.
+  // A new tab gets them from the reading tab.
   const [, late] = await tabs(context, all[0], proxy.page, 2);
   await reads(rowOf(late, talk.id), "Critical");
   assert.equal(reading(), 1);
@@ -96,7 +96,7 @@ test("a visible tab takes over from a sleeping tab that reads events", limit, as
   await talk.say("One", 2_000);
   const { page, context } = await open(browser, proxy);
   await settled(page);
-  // It holds the lock, and passes nothing on any more, as a tab that the browser has put to sleep.
+  // It holds the lock but passes no events on, like a tab that the browser put to sleep.
   await page.evaluate(() => (BroadcastChannel.prototype.postMessage = () => {}));
   const other = await context.newPage();
   await other.goto(proxy.page);

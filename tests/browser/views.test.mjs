@@ -1,4 +1,4 @@
-// Who the page is for: every view in both languages and both themes, looked at by axe-core and on a phone.
+// Accessibility: every view in both languages and both themes, checked by axe-core and on a phone.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -7,7 +7,7 @@ import { axe, keyed, launch, limit, open, reads, rowOf, start } from "./harness.
 
 let proxy, empty, fresh, guarded, local, browser;
 const talks = {};
-// With what is hidden, and from where settings come.
+// With hidden values, and sources of settings.
 const LOCAL = `
 [admin]
 local = true
@@ -47,7 +47,7 @@ after(async () => {
   for (const one of [proxy, empty, fresh, guarded, local]) await one?.stop();
 }, limit);
 
-// Each view, with what has to be there before it is looked at.
+// Each view, and the elements to wait for before the check.
 const VIEWS = {
   list: { there: (page) => rowOf(page, talks.deep.id).waitFor() },
   "a session": {

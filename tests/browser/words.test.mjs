@@ -1,4 +1,5 @@
-// The words of the page, without a browser: both languages have the same, and the page uses no others.
+// The texts of the page, without a browser: both languages have the same keys, and the page uses no
+// others.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
@@ -30,7 +31,7 @@ test("every word is used, and every used word exists", () => {
   const code = files.map((name) => readFileSync(join(assets, name), "utf8"));
   const text = code.join("\n").replace(/const (en|zh) = \{.*?\n\};/gs, "");
   for (const [, name] of text.matchAll(/\bt\("(\w+)"/g)) assert.ok(name in WORDS.en, name);
-  // Names that are put together have a beginning that stands in the code.
+  // Composed keys have a prefix in the code.
   const begun = [...text.matchAll(/`(\w+_)\$\{/g)].map((found) => found[1]);
   const ended = [...text.matchAll(/`\$\{\w+\}(_\w+)`/g)].map((found) => found[1]);
   for (const name of Object.keys(WORDS.en)) {

@@ -1,4 +1,4 @@
-// The Vercel AI SDK with two providers behind one proxy, by both of its packages for this API.
+// The Vercel AI SDK with two providers behind one proxy, with both of its packages for this API.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -22,7 +22,7 @@ const PACKAGES = {
     createOpenAICompatible({ ...settings, name: "plimsoll", includeUsage: true }).chatModel(model),
 };
 
-// One request, one answer: no retries of its own.
+// No retries by the SDK.
 function asking(name, { path, key, model }, more = {}) {
   const settings = { baseURL: two.url + path, apiKey: more.key ?? key };
   const abortSignal = AbortSignal.timeout(PATIENCE);

@@ -1,11 +1,11 @@
-"""Shared by the tests of all clients: the proxy before two providers, once for each run."""
+"""Fixtures of the tests of all clients."""
 
 import os
 import uuid
 
 import pytest
 
-# Nothing of a test goes anywhere but to the proxy.
+# Only the proxy is contacted.
 os.environ |= {
     "LANGSMITH_TRACING": "false",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -53,7 +53,7 @@ def two():
 
 @pytest.fixture(params=PLACES, ids=[f"{path}-{model}" for path, _, model, _ in PLACES])
 def place(request, two):
-    """A base URL with the key and the model to use there, and the provider that then answers."""
+    """A base URL with its key and model, and the provider that answers."""
     path, key, model, provider = request.param
     return two.url + path, key, model, provider
 

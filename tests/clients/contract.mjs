@@ -1,22 +1,22 @@
-// What every client must find with both providers: places to ask at, a task in many steps, and what
-// is then looked for at the providers.
+// What holds for every client with both providers: where to send requests, a task of many steps,
+// and checks at the providers.
 
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 
 export const WORDS = "Fair winds, and a following sea. 顺风。";
 const STEPS = 14;
-// Characters of a result, of which five fill a window.
+// Characters of a result; five fill a window.
 const RESULT = 5_000;
 
-// Where a client asks. A provider is chosen by the model's name or by the path.
+// Where a client sends its requests. The model's name or the path chooses the provider.
 export const PLACES = [
   { path: "/v1", key: "one-key", model: "one/model-a", provider: "one" },
   { path: "/v1", key: "no-key-of-theirs", model: "two/model-b", provider: "two" },
   { path: "/two/v1", key: "no-key-of-theirs", model: "model-b", provider: "two" },
 ];
 
-// A plan of steps for the model; keeps what was asked.
+// A plan of steps for the model; keeps the numbers it was asked for.
 export class Task {
   asked = [];
 
@@ -38,14 +38,14 @@ export class Task {
     return line.repeat(Math.ceil(RESULT / line.length)).slice(0, RESULT);
   }
 
-  // The loop came to its end, and passed the window on its way without an error.
+  // The loop completed, and exceeded the window on its way without an error.
   async check(two, provider, said, streamed = false) {
     const wanted = this.steps.flat().map(([, { number }]) => number);
     assert.deepEqual(this.asked.toSorted((a, b) => a - b), wanted.toSorted((a, b) => a - b));
     await this.checkSeen(two, provider, said, streamed);
   }
 
-  // The same for tools that are the client's own.
+  // The same for the client's own tools.
   async checkSeen(two, provider, said, streamed) {
     assert.ok(said.startsWith(WORDS) && said.includes(`Done after ${this.steps.length} steps`), said);
     const seen = await two.seen(this.name);
@@ -53,7 +53,7 @@ export class Task {
     assert.deepEqual(seen.filter((one) => one.error), []);
     assert.deepEqual(new Set(seen.map((one) => one.stream)), new Set([streamed]));
     assert.ok(seen.length > this.steps.length);
-    // A prompt with fewer messages than the one before: the guard has cut, and the client never knew.
+    // A prompt with fewer messages than the previous one: the guard cut, unnoticed by the client.
     const sent = seen.map((one) => one.messages);
     assert.ok(sent.some((count, at) => at > 0 && count < sent[at - 1]), String(sent));
   }

@@ -1,13 +1,13 @@
-"""What every client must find with both providers: places to ask at, a task in many steps, and what
-is then looked for at the providers.
+"""What holds for every client with both providers: where to send requests, a task of many steps,
+and checks at the providers.
 """
 
 import json
 import uuid
 from itertools import pairwise
 
-# Where a client asks: the path of its base URL, its key, and the name of its model. A provider is
-# chosen by the model's name or by the path.
+# Where a client sends its requests: the path of its base URL, its key, its model. The model's name
+# or the path chooses the provider.
 PLACES = [
     ("/v1", "one-key", "one/model-a", "one"),
     ("/v1", "no-key-of-theirs", "two/model-b", "two"),
@@ -15,7 +15,7 @@ PLACES = [
 ]
 WORDS = "Fair winds, and a following sea. 顺风。"
 STEPS = 14
-# Characters of a result, of which five fill a window.
+# Characters of a result; five fill a window.
 RESULT = 5_000
 
 LOOKUP = {
@@ -37,7 +37,7 @@ def user(text):
 
 
 class Task:
-    """A plan of steps for the model, one of them with two calls at once; keeps what was asked."""
+    """A plan of steps for the model, one with two calls at once; keeps the numbers it was asked for."""
 
     def __init__(self, steps=STEPS):
         self.name = f"task{uuid.uuid4().hex[:8]}"
@@ -63,7 +63,7 @@ class Task:
             messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
     def check(self, two, provider, said, streamed=False):
-        """The loop came to its end, and passed the window on its way without an error."""
+        """The loop completed, and exceeded the window on its way without an error."""
         assert sorted(self.asked) == sorted(call[1]["number"] for step in self.steps for call in step)
         assert said.startswith(WORDS) and f"Done after {len(self.steps)} steps" in said, said
         seen = two.seen(self.name)
@@ -71,6 +71,7 @@ class Task:
         assert [one["error"] for one in seen] == [None] * len(seen)
         assert {one["stream"] for one in seen} == {streamed}
         assert len(seen) > len(self.steps)
-        # A prompt with fewer messages than the one before: the guard has cut, and the client never knew.
+        # A prompt with fewer messages than the previous one: the guard cut, unnoticed by the
+        # client.
         sent = [one["messages"] for one in seen]
         assert any(later < earlier for earlier, later in pairwise(sent)), sent

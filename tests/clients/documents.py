@@ -1,4 +1,4 @@
-"""The examples of docs/clients.md, run as they stand but for the address of the proxy."""
+"""The examples of docs/clients.md, unchanged but for the proxy's address."""
 
 import re
 import subprocess
@@ -12,14 +12,14 @@ ADDRESS = "http://127.0.0.1:1876"
 
 
 def examples():
-    """The Python of each section that has some, by its heading."""
+    """The Python example of each section, by heading."""
     sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]
     found = {section.splitlines()[0]: re.search(r"```python\n(.*?)```", section, re.DOTALL) for section in sections}
     return {heading: code[1] for heading, code in found.items() if code}
 
 
 def check(heading, url):
-    """Runs an example in a process of its own; it prints something."""
+    """Runs an example as a process, and asserts that it prints something."""
     code = examples()[heading].replace(ADDRESS, url)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr

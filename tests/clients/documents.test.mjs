@@ -1,4 +1,4 @@
-// The JavaScript examples of docs/clients.md, run as they stand but for the address of the proxy.
+// The JavaScript examples of docs/clients.md, unchanged but for the proxy's address.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -21,7 +21,7 @@ let proxy;
 before(async () => (proxy = await serve('[server]\ndata_dir = "data"\n')), limit);
 after(() => proxy?.stop(), limit);
 
-// The blocks of a language, each with the heading of its section.
+// The code blocks of a language, each with its section's heading.
 function blocks(language) {
   const sections = page.split(/^## /m).slice(1);
   const fence = new RegExp(`\`\`\`${language}\n(.*?)\`\`\``, "gs");
@@ -30,7 +30,7 @@ function blocks(language) {
   );
 }
 
-// Runs Node: how it ended, and what it printed.
+// Runs Node; returns its exit code and output.
 async function node(args, options = {}) {
   const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"], timeout: PATIENCE, ...options });
   const [output, errors, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit")]);

@@ -1,6 +1,6 @@
-// What the SDK tests stand on: the real binary, and a provider that does as it is told.
+// Helpers of the SDK tests: the real binary, and a scripted provider.
 //
-// Loopback only, free ports, temporary directories, and a bound on every wait.
+// Loopback only, free ports, temporary directories, and a time limit on every wait.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -19,7 +19,7 @@ import { gzipSync } from "node:zlib";
 const here = dirname(fileURLToPath(import.meta.url));
 const target = join(here, "..", "..", "target");
 
-// Milliseconds that anything may take on a busy machine.
+// Time limit in milliseconds, for a slow machine.
 export const PATIENCE = 30_000;
 export const TEXT = "Fair winds, and a following sea. 顺风。";
 export const USAGE = {
@@ -33,10 +33,10 @@ export const CITIES = ["Bergen", "Porto", "Cork", "Riga", "Genoa", "Split", "Ghe
 export const OWN = ["add_reminder", "update_reminder", "delete_reminder", "clear_mind"];
 export const RECOVERY = ["alone", "parallel", "before", "after", "clear"];
 
-// Where the test command installs what is tested.
+// The folder into which the test command installs.
 export const installed = join(target, "clients", "node", "node_modules");
 
-// An SDK, from beside the tests or from where the test command installs it.
+// An SDK, from beside the tests or from the folder of the test command.
 export async function sdk(name = "openai") {
   try {
     return await import(name);
@@ -46,7 +46,7 @@ export async function sdk(name = "openai") {
   }
 }
 
-// The first true value of `condition`, asked again and again; fails after the bound.
+// Polls `condition` until it is true and returns its value; fails after the time limit.
 export async function waitUntil(condition, what, bound = PATIENCE) {
   const end = Date.now() + bound;
   while (Date.now() < end) {
@@ -57,8 +57,8 @@ export async function waitUntil(condition, what, bound = PATIENCE) {
   throw new Error(`not within ${bound} ms: ${what}`);
 }
 
-// An OpenAI-compatible provider. The first word of a model's name says how it answers, `user`
-// names the test that asks.
+// An OpenAI-compatible provider. The first word of the model's name chooses the answer, and `user`
+// identifies the test.
 export class Scripted {
   requests = [];
   closed = new Set();
@@ -88,7 +88,7 @@ export class Scripted {
     return found;
   }
 
-  // A worker that obeys the notices of the proxy: what it says to this request.
+  // The reply of a worker that follows the proxy's notices.
   #recover(body, how) {
     const nth = this.of(body.user).length;
     const note = JSON.stringify({ content: `go on after request ${nth}` });
@@ -170,18 +170,18 @@ function call(id, args, name = "weather") {
   return { id, type: "function", function: { name, arguments: args } };
 }
 
-// A token for four bytes.
+// Four bytes are a token.
 function counted(raw) {
   const prompt = Math.floor(raw.length / 4);
   return { prompt_tokens: prompt, completion_tokens: 9, total_tokens: prompt + 9 };
 }
 
-// The tools that a request offers.
+// Names of the offered tools.
 export function names(body) {
   return (body.tools ?? []).map((tool) => tool.function.name);
 }
 
-// Whether the newest words ask for reminders, and the tool for them is there.
+// Whether the newest messages ask for reminders, and the tool is offered.
 function notice(body) {
   const last = body.messages.findLastIndex((one) => one.role === "assistant");
   const calls = body.messages[last]?.tool_calls ?? [];
@@ -243,7 +243,7 @@ function stream(response, body, message, compress, usage) {
   response.end();
 }
 
-// The proxy under test: PLIMSOLL_BIN, else the build beside the tests.
+// The proxy under test: PLIMSOLL_BIN, otherwise the newest build.
 function binary() {
   const places = [process.env.PLIMSOLL_BIN, join(target, "release", "plimsoll"), join(target, "debug", "plimsoll")];
   const found = places.find((place) => place && existsSync(place));
@@ -259,7 +259,7 @@ async function freePort() {
   return port;
 }
 
-// Starts the binary beside the scripted provider; `stop` ends it and takes its files away.
+// Starts the binary before the scripted provider; `stop` ends it and removes its files.
 export async function startProxy(provider) {
   const proxy = await serve(`[server]
 data_dir = "data"
@@ -275,7 +275,7 @@ ${RECOVERY.map((how) => `[models."scripted/recovery-${how}"]\ncontext_length = 1
   return { baseURL: `${proxy.url}/v1`, stop: proxy.stop };
 }
 
-// The proxy before two strict providers (see providers.py), which live in a process of their own.
+// The proxy before two strict providers (see providers.py), which run as another process.
 export async function startTwo() {
   const script = join(here, "providers.py");
   const providers = spawn("python3", [script], { stdio: ["pipe", "pipe", "inherit"] });
@@ -285,13 +285,13 @@ export async function startTwo() {
   const config = `[server]
 data_dir = "data"
 
-# The key is the client's own: the provider says whether it is right.
+# The client's key is forwarded, and the provider checks it.
 [providers.one]
 base_url = "http://127.0.0.1:${one}/v1"
 auth = "client"
 profile = "openai"
 
-# The key is ours: whatever the client sends stays here.
+# The proxy has the key, and does not forward the client's.
 [providers.two]
 base_url = "http://127.0.0.1:${two}/v1"
 api_key_env = "TWO_KEY"
@@ -304,7 +304,7 @@ context_length = 8192
 context_length = 8192
 `;
   const proxy = await serve(config, { TWO_KEY: "two-key" });
-  // What arrived for a task: provider, status, error, messages, tokens, stream of each.
+  // The requests of a task: provider, status, error, messages, tokens, stream of each.
   const seen = async (task) => (await fetch(`http://127.0.0.1:${one}/seen?${task}`)).json();
   const stop = async () => {
     await proxy.stop();
@@ -314,17 +314,18 @@ context_length = 8192
   return { url: proxy.url, seen, stop };
 }
 
-// Starts the binary with this configuration; its address, without a path, and how to end it.
+// Starts the binary with this configuration; returns its address without a path, and a way to stop
+// it.
 export async function serve(text, environment = {}) {
   const folder = await mkdtemp(join(tmpdir(), "plimsoll-"));
   await writeFile(join(folder, "config.toml"), text);
-  // Another process may take a free port before the proxy does: then with another one.
+  // Another process may take a free port first; then it is tried with another.
   for (let attempt = 0; attempt < 5; attempt += 1) {
     const port = await freePort();
     const log = openSync(join(folder, "log"), "w");
     const child = spawn(binary(), ["serve", "--config", "config.toml", "--listen", `127.0.0.1:${port}`], {
       cwd: folder,
-      // A busy machine may be slow to store a session, and the next request must find it.
+      // Storing a session may be slow on a busy machine, and the next request must find it.
       env: { PLIMSOLL_STORE__TIMEOUT_MS: "5000", ...process.env, ...environment },
       stdio: ["ignore", log, log],
     });

@@ -1,4 +1,4 @@
-"""What the SDK tests stand on: the real binary, and a provider that does as it is told.
+"""Helpers of the SDK tests: the real binary, and a scripted provider.
 
 Loopback only, free ports, temporary directories, and a bound on every wait.
 """
@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-# Seconds that anything may take on a busy machine.
+# Time limit in seconds, for a slow machine.
 PATIENCE = 30
 
 
 def wait_until(condition, what, bound=PATIENCE):
-    """The first true value of `condition`, asked again and again; fails after the bound."""
+    """Polls `condition` until it is true and returns its value; fails after the time limit."""
     end = time.monotonic() + bound
     while time.monotonic() < end:
         value = condition()
@@ -35,7 +35,7 @@ def wait_until(condition, what, bound=PATIENCE):
 
 
 def binary():
-    """The proxy under test: PLIMSOLL_BIN, else the build beside the tests."""
+    """The proxy under test: PLIMSOLL_BIN, otherwise the newest build."""
     target = Path(__file__).resolve().parents[2] / "target"
     places = [os.environ.get("PLIMSOLL_BIN"), target / "release/plimsoll", target / "debug/plimsoll"]
     for place in places:
@@ -51,7 +51,7 @@ def free_port():
 
 
 class Scripted:
-    """An OpenAI-compatible provider. The model's name says how it answers (see `Answers`)."""
+    """An OpenAI-compatible provider. The model's name chooses the answer (see `Answers`)."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -68,7 +68,7 @@ class Scripted:
             daemon_threads = True
 
             def handle_error(self, request, client_address):
-                """A client that leaves is what some of the tests are about."""
+                """Some tests disconnect on purpose."""
 
         self.server = Server(("127.0.0.1", 0), Handler)
         self.port = self.server.server_address[1]
@@ -79,7 +79,7 @@ class Scripted:
         self.server.server_close()
 
     def of(self, tag):
-        """What has arrived for the requests with this `user`: `{headers, raw, body}` each."""
+        """The received requests with this `user`: `{headers, raw, body}` each."""
         with self.lock:
             return [one for one in self.requests if one["body"].get("user") == tag]
 
@@ -97,7 +97,7 @@ class Answers(BaseHTTPRequestHandler):
     """One connection of the scripted provider."""
 
     protocol_version = "HTTP/1.1"
-    # Head and body go out as two writes: the second would wait for the first to be acknowledged.
+    # Head and body are two writes: the second would wait for the acknowledgement of the first.
     disable_nagle_algorithm = True
     provider = None
     usage = None
@@ -118,7 +118,7 @@ class Answers(BaseHTTPRequestHandler):
         name, _, detail = self.body["model"].partition("-")
         getattr(self, f"model_{name}", self.model_unknown)(detail)
 
-    # One method per first word of a model's name.
+    # One method for each first word of a model's name.
 
     def model_unknown(self, _):
         error = {"message": f"The model `{self.body['model']}` does not exist", "param": None,
@@ -159,7 +159,7 @@ class Answers(BaseHTTPRequestHandler):
             self.say({"content": TEXT})
 
     def model_recovery(self, how):
-        """A worker in a window that it counts by bytes, obeying the notices of the proxy."""
+        """A worker that counts tokens by bytes and follows the proxy's notices."""
         prompt = len(self.raw) // 4
         self.usage = {"prompt_tokens": prompt, "completion_tokens": 9, "total_tokens": prompt + 9}
         nth = self.step()
@@ -180,14 +180,14 @@ class Answers(BaseHTTPRequestHandler):
             self.say({"content": None, "tool_calls": own})
 
     def step(self):
-        """How many requests of this tag came before."""
+        """The number of earlier requests with this tag."""
         with self.provider.lock:
             nth = self.provider.seen.get(self.tag, 0)
             self.provider.seen[self.tag] = nth + 1
         return nth
 
     def work(self, nth, before=(), after=()):
-        """The next city, by the calls that were really made; in the end, words."""
+        """Calls the tool for the next city; answers with text after the last."""
         with self.provider.lock:
             made = self.provider.made.setdefault(self.tag, [])
             city = CITIES[len(made)] if len(made) < len(CITIES) else None
@@ -203,13 +203,13 @@ class Answers(BaseHTTPRequestHandler):
         self.wait_for_close()
 
     def model_drip(self, _):
-        """A stream that stops after its first words and stays open."""
+        """A stream that stalls after its first words."""
         self.begin_stream(False)
         for delta in [{"role": "assistant", "content": ""}, {"content": "first"}]:
             self.chunk(event(self.body["model"], [choice(delta)]))
         self.wait_for_close()
 
-    # How it is said.
+    # Ways to write the answer.
 
     def wait_for_close(self):
         end = time.monotonic() + PATIENCE
@@ -300,12 +300,12 @@ RECOVERY = ["alone", "parallel", "before", "after", "clear"]
 
 
 def names(body):
-    """The tools that a request offers."""
+    """Names of the offered tools."""
     return [tool["function"]["name"] for tool in body.get("tools") or []]
 
 
 def notice(body):
-    """Whether the newest words ask for reminders, and the tool for them is there."""
+    """Whether the newest messages ask for reminders, and the tool is offered."""
     messages = body["messages"]
     said = [at for at, one in enumerate(messages) if one["role"] == "assistant"]
     start = said[-1] + 1 if said else 0
@@ -352,7 +352,7 @@ context_length = 16384
 
 @contextmanager
 def running_proxy(provider):
-    """Starts the binary beside the scripted provider; yields its base URL."""
+    """Starts the binary before the scripted provider; yields its base URL."""
     with serving(CONFIG.format(data="data", port=provider.port)) as url:
         yield f"{url}/v1"
 
@@ -361,13 +361,13 @@ TWO_PROVIDERS = """
 [server]
 data_dir = "data"
 
-# The key is the client's own: the provider says whether it is right.
+# The client's key is forwarded, and the provider checks it.
 [providers.one]
 base_url = "http://127.0.0.1:{one}/v1"
 auth = "client"
 profile = "openai"
 
-# The key is ours: whatever the client sends stays here.
+# The proxy has the key, and does not forward the client's.
 [providers.two]
 base_url = "http://127.0.0.1:{two}/v1"
 api_key_env = "TWO_KEY"
@@ -382,14 +382,14 @@ context_length = 8192
 
 
 class Two:
-    """The proxy before two strict providers, which live in a process of their own."""
+    """The proxy before two strict providers, which run as another process."""
 
     def __init__(self, url, ports):
         self.url = url
         self.ports = ports
 
     def seen(self, task):
-        """What arrived for a task: provider, status, error, messages, tokens, stream of each."""
+        """The requests of a task: provider, status, error, messages, tokens, stream of each."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['one']}/seen?{task}", timeout=PATIENCE) as answer:
             return json.load(answer)
 
@@ -403,7 +403,7 @@ def two_providers():
         ports = json.loads(providers.stdout.readline())
         with serving(TWO_PROVIDERS.format(**ports), {"TWO_KEY": "two-key"}) as url:
             yield Two(url, ports)
-        # The providers end when their input does, which leaving this block closes.
+        # The providers end with their standard input, which this block closes.
 
 
 @contextmanager
@@ -412,7 +412,7 @@ def serving(config, environment=None):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         (folder / "config.toml").write_text(config)
-        # A busy machine may be slow to store a session, and the next request must find it.
+        # Storing a session may be slow on a busy machine, and the next request must find it.
         patient = {"PLIMSOLL_STORE__TIMEOUT_MS": "5000"}
         process, port = start(folder, {**patient, **os.environ, **(environment or {})})
         try:
@@ -429,7 +429,7 @@ def serving(config, environment=None):
 
 def start(folder, environment):
     log = folder / "log"
-    # Another process may take a free port before the proxy does: then with another one.
+    # Another process may take a free port first; then it is tried with another.
     for _ in range(5):
         port = free_port()
         with open(log, "wb") as out:

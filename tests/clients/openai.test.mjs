@@ -319,7 +319,7 @@ test("an overflow that cannot be fitted is context_length_exceeded", limit, asyn
   }
 });
 
-// Clients that leave
+// Clients that disconnect
 
 test("a timeout closes the provider's request", limit, async () => {
   const tag = randomUUID();
@@ -339,7 +339,7 @@ test("an aborted stream is closed at the provider", limit, async () => {
   await waitUntil(() => provider.closed.has(tag), "the provider sees its client leave");
 });
 
-// A provider that compresses whatever was asked
+// A provider that always compresses
 
 for (const stream of [false, true]) {
   test(`an unasked compressed answer is readable, stream: ${stream}`, limit, async () => {
@@ -360,7 +360,7 @@ for (const stream of [false, true]) {
 
 // The guard
 
-// Every call is answered, and every answer has its call, by position.
+// Every call has its result, and every result its call, by position.
 function assertValid(messages) {
   let waiting = [];
   for (const message of messages) {
@@ -376,7 +376,7 @@ function assertValid(messages) {
   assert.deepEqual(waiting, [], "unanswered calls");
 }
 
-// An agent's history: a call, its result, over and over, with the same ids again.
+// An agent's history: repeated calls and results, with reused ids.
 function rounds(count, size) {
   return Array.from({ length: count }, (_, number) => {
     const id = `call_${number % 7}`;
@@ -413,7 +413,7 @@ test("a long history is folded and valid", limit, async () => {
   const { response } = await create(request).withResponse();
   const sent = provider.last(tag).body.messages;
   assert.ok(sent.length > 4 && sent.length < messages.length, String(sent.length));
-  // User and assistant alternate, so the note about what was left out joins the task.
+  // User and assistant alternate, so the preface is part of the task.
   assert.deepEqual(sent[0], system);
   assert.equal(sent[1].role, "user");
   assert.ok(sent[1].content.startsWith(`${task.content}\n\n[Note by the context guard`));

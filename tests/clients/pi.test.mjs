@@ -1,5 +1,5 @@
-// A coding agent without a terminal, pi, with two providers behind one proxy: it reads files larger
-// than the window together, edits one, and runs a command that shows the edit.
+// The coding agent pi without a terminal, with two providers behind one proxy: it reads files that
+// together exceed the window, edits one, and runs a command that shows the edit.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -20,8 +20,8 @@ let two;
 before(async () => (two = await startTwo()), limit);
 after(() => two?.stop(), limit);
 
-// Where pi finds its models: one provider of its own for each place. It is told of a window that its own
-// compaction never comes near.
+// pi's model settings: a provider for each place, with a window that pi's own compaction never
+// reaches.
 function models() {
   const model = { contextWindow: 1_000_000, maxTokens: 512 };
   const provider = ({ path, key, model: id }) => ({
@@ -35,7 +35,7 @@ function models() {
   return { providers: { ...Object.fromEntries(named), wrong } };
 }
 
-// A folder to work in, with files in it, and pi's own beside it.
+// A folder with files, and pi's own folder beside it.
 async function folder() {
   const home = await mkdtemp(join(tmpdir(), "plimsoll-pi-"));
   const [work, agent] = [join(home, "work"), join(home, "agent")];
@@ -49,7 +49,7 @@ async function folder() {
   return { home, work, agent };
 }
 
-// Runs pi to its end: how it ended, what it printed, and each event of its session.
+// Runs pi to its end; returns its exit code, its output, and the events of its session.
 async function pi({ home, work, agent }, model, prompt) {
   const script = join(installed, "@mariozechner", "pi-coding-agent", "dist", "cli.js");
   const flags = ["--mode", "json", "--print", "--no-session", "--model", model, "--tools", "read,edit,bash"];

@@ -1,12 +1,12 @@
 """Two providers as one process, for clients in any language: `one` is strict as OpenAI is, `two` as a
 chat template is. Prints `{"one": port, "two": port}` and serves until its standard input closes.
 
-The model behind both does what its task says. The first user message may hold
+The model of both follows its task. The first user message may contain
 `<plan>{"task": "ab12", "steps": [[["lookup", {"number": 1}], ...], ...]}</plan>`: each step is a list
-of calls made at once, and where the work stands is read from the newest call in the conversation, so
-that a request sent twice gets the same answer. A notice that asks for reminders is obeyed. Without a
-plan, or after its last step, it answers with words.
-`GET /seen?TASK` tells what arrived for a task, wherever its name stood in the body.
+of parallel calls, and the newest call in the conversation names the current step, so that a repeated
+request gets the same answer. The model follows a notice that asks for reminders. Without a plan, or
+after its last step, it answers with text.
+`GET /seen?TASK` returns the requests whose body contains the task's name.
 """
 
 import json
@@ -27,7 +27,7 @@ seen = []
 
 
 def obey(body):
-    """The message of the model: the next step of its plan, a note, or words."""
+    """The model's message: the next step of its plan, a reminder, or text."""
     found = None
     for message in body["messages"]:
         if message["role"] == "user":
@@ -49,7 +49,7 @@ def obey(body):
 
 
 def is_asked_for_notes(body):
-    """Whether the newest words ask for reminders, and the tool for them is there."""
+    """Whether the newest messages ask for reminders, and the tool is offered."""
     messages = body["messages"]
     last = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=-1)
     calls = messages[last].get("tool_calls") or [] if last >= 0 else []
@@ -64,10 +64,10 @@ def call(call_id, name, arguments):
 
 
 class Answers(BaseHTTPRequestHandler):
-    """One connection, of either provider."""
+    """A connection to either provider."""
 
     protocol_version = "HTTP/1.1"
-    # Head and body go out as two writes: the second would wait for the first to be acknowledged.
+    # Head and body are two writes: the second would wait for the acknowledgement of the first.
     disable_nagle_algorithm = True
     name, rules = "", None
 
@@ -158,7 +158,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        """A client that leaves is no fault of the provider's."""
+        """A client may disconnect."""
 
 
 def serve(name, rules):

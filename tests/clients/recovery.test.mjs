@@ -1,5 +1,5 @@
-// Tool loops of the openai SDK while the proxy talks with the model: no loop ends early, and the
-// client sees its own calls only.
+// Tool loops of the openai SDK with tool rounds by the proxy: no loop ends early, and the client
+// sees only its own calls.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -10,9 +10,9 @@ import { CITIES, OWN, PATIENCE, RECOVERY, Scripted, TEXT, names, sdk, startProxy
 const openai = await sdk();
 const OpenAI = openai.default;
 const limit = { timeout: 2 * PATIENCE };
-// Half of the window, so that the second request finds it past the optimal line.
+// Half of the window, so that the second request is past the optimal limit.
 const TASK = "Tell me the weather of every harbour. " + "Mind the tides and the winds. ".repeat(1_100);
-// Requests that a loop of this client takes: one for each city, and the words at the end.
+// Requests of a loop: one for each city, and the final text.
 const LOOP = CITIES.length + 1;
 
 let provider, proxy, client;
@@ -28,7 +28,7 @@ after(async () => {
   await provider?.stop();
 }, limit);
 
-// The weather, and the cities that were asked for.
+// The weather tool, and the cities it was called with.
 function weather() {
   const answered = [];
   const answer = ({ city }) => {

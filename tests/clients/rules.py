@@ -1,7 +1,7 @@
-"""What two kinds of provider accept and how they count, as rules of their own.
+"""What two kinds of provider accept, and how they count tokens.
 
-`OPENAI` takes what OpenAI takes; `TEMPLATE` is as strict as a chat template of a local engine. Nothing
-here is taken from the proxy, so that its mistakes cannot hide behind the same mistake on this side.
+`OpenAI` accepts what OpenAI accepts; `Template` is as strict as the chat template of a local engine. It
+shares no code with the proxy, so that a mistake cannot hide in both.
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 
 
 class Refused(Exception):
-    """A request that is answered with an error: the status, and the body of it."""
+    """A refused request: the status and body of its error."""
 
     def __init__(self, status, **error):
         super().__init__(error["message"])
@@ -18,7 +18,7 @@ class Refused(Exception):
 
 
 class Rules:
-    """Common to both: the name of the one model, its window in tokens, and the key for it."""
+    """Common to both: the name of the model, its window in tokens, and its key."""
 
     def __init__(self, model, window, key):
         self.model = model
@@ -26,7 +26,7 @@ class Rules:
         self.key = key
 
     def check(self, headers, body):
-        """The tokens of the prompt; raises `Refused` with what is wrong first."""
+        """The tokens of the prompt; raises `Refused` with the first fault."""
         if headers.get("authorization") != f"Bearer {self.key}":
             raise Refused(401, message="Incorrect API key provided.", param=None,
                           type="invalid_request_error", code="invalid_api_key")
@@ -46,7 +46,7 @@ class Rules:
         return Refused(400, message=message, type="invalid_request_error", param="messages", code=None)
 
     def check_calls(self, messages):
-        """Every call is answered at once, and every answer has its call before it."""
+        """Every call has its result directly after it, and every result its call before it."""
         waiting = []
         for at, message in enumerate(messages):
             if message["role"] == "tool":
@@ -68,7 +68,7 @@ class Rules:
 
 
 class OpenAI(Rules):
-    """Adjacent users and late system messages are welcome; the answer counts inside the window."""
+    """Adjacent user messages and late system messages are accepted; the answer counts inside the window."""
 
     def check_roles(self, messages):
         for message in messages:
@@ -76,7 +76,7 @@ class OpenAI(Rules):
                 raise self.invalid(f"Invalid value: '{message['role']}'.")
 
     def count(self, body):
-        """A token for four letters of a word, and one for every other sign."""
+        """A token for four letters of a word, and one for every other character."""
         parts = [json.dumps(body.get("tools") or "", ensure_ascii=False)]
         parts += [text_of(one) for one in body["messages"]]
         return 3 + sum(4 + len(re.findall(r"\w{1,4}|[^\w\s]", part)) for part in parts)
@@ -92,7 +92,7 @@ class OpenAI(Rules):
 
 
 class Template(Rules):
-    """The system message first and alone, then user and assistant in turn, rounds of tools apart."""
+    """One system message first, then alternating roles, except in tool rounds."""
 
     def check_roles(self, messages):
         before = None
@@ -126,7 +126,7 @@ class Template(Rules):
 
 
 def text_of(message):
-    """All that a model would read of a message: its text, its calls."""
+    """The text and calls of a message."""
     content = message.get("content") or ""
     if not isinstance(content, str):
         content = "".join(part.get("text", "") for part in content)

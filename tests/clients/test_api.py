@@ -1,4 +1,4 @@
-"""The API's own description, tried out by schemathesis against the running binary.
+"""The API's own description, tested by schemathesis against the running binary.
 
 Run by hand: target/clients/venv-api/bin/python -m pytest tests/clients/test_api.py
 """
@@ -16,10 +16,10 @@ from harness import PATIENCE, serving
 
 KEY = "client-key-of-the-api-tests"
 ADMIN = "admin-key-of-the-api-tests"
-# Seconds that one run may take; what makes up new cases stops there.
+# Seconds for one run; generated cases stop then.
 BUDGET = 10
 
-# What names no model is fitted to one of the simulated provider's.
+# A request without a model is fitted for the simulated provider's.
 OPEN = """
 default_provider = "simulated"
 
@@ -35,7 +35,7 @@ key_sha256 = "{hashlib.sha256(ADMIN.encode()).hexdigest()}"
 key_sha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"
 """
 
-# Paths that name a session are tried with one that is there, but for one run: with any.
+# Paths with a session are tried with an existing one, except in one run with any.
 CONFIG = """
 [parameters]
 "path.id" = "{session}"
@@ -43,7 +43,7 @@ CONFIG = """
 
 
 def chat(url, key):
-    """Begins a conversation; the id of its session."""
+    """Begins a conversation; returns its session id."""
     body = {"model": "simulated/plimsoll-8k", "messages": [{"role": "user", "content": "Hello"}]}
     headers = {"content-type": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
     request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(), headers)
@@ -63,7 +63,7 @@ def test_the_api_is_as_described(tmp_path, settings, key, reader, known):
         command = [
             Path(sys.executable).with_name("st"), "--config-file", tmp_path / "st.toml",
             "run", f"{url}/plimsoll/api/openapi.json",
-            # A stream without end is no answer that could be checked; the crate's own tests read it.
+            # An endless stream cannot be checked here; the crate's own tests do.
             "--exclude-path", "/events",
             "--checks", "all",
             "--phases", "examples,coverage,fuzzing",

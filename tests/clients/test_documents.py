@@ -1,4 +1,4 @@
-"""The Python examples of docs/clients.md, but for LiteLLM's, which has an environment of its own."""
+"""The Python examples of docs/clients.md, except LiteLLM's, which has its own environment."""
 
 import pytest
 

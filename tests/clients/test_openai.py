@@ -310,7 +310,7 @@ def test_an_overflow_that_cannot_be_fitted_is_context_length_exceeded(client):
         assert "This model's maximum context length is 8192 tokens" in caught.value.message
 
 
-# Clients that leave
+# Clients that disconnect
 
 
 def test_a_timeout_closes_the_providers_request(client, provider, tag):
@@ -335,7 +335,7 @@ def test_an_aborted_stream_is_closed_at_the_provider(client, provider, tag):
     wait_until(lambda: provider.saw_close(tag), "the provider sees its client leave")
 
 
-# A provider that compresses whatever was asked
+# A provider that always compresses
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -357,7 +357,7 @@ def test_an_unasked_compressed_answer_is_readable(client, provider, tag, stream)
 
 
 def valid(messages):
-    """Every call is answered, and every answer has its call, by position."""
+    """Every call has its result, and every result its call, by position."""
     waiting = []
     for message in messages:
         if message["role"] == "tool":
@@ -370,7 +370,7 @@ def valid(messages):
 
 
 def rounds(count, size):
-    """An agent's history: a call, its result, over and over, with the same ids again."""
+    """An agent's history: repeated calls and results, with reused ids."""
     messages = []
     for number in range(count):
         arguments = json.dumps({"city": f"city {number}"})
@@ -401,7 +401,7 @@ def test_a_big_tool_result_is_truncated(client, provider, tag):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_long_history_is_folded_and_valid(client, provider, tag, stream):
     system, task = {"role": "system", "content": "You are a forecaster."}, user("Compare all cities.")
-    # More rounds than the window holds, even where the old results among them are cleared.
+    # More rounds than the window holds, even with cleared results.
     messages = [system, task, *rounds(400, 40)]
     raw = client.chat.completions.with_raw_response.create(
         model="scripted/window-8k", messages=messages, tools=[WEATHER], stream=stream, user=tag
@@ -409,7 +409,7 @@ def test_a_long_history_is_folded_and_valid(client, provider, tag, stream):
     raw.parse() if not stream else text_of(raw.parse())
     sent = provider.last(tag)["body"]["messages"]
     assert 4 < len(sent) < len(messages)
-    # User and assistant alternate, so the note about what was left out joins the task.
+    # User and assistant alternate, so the preface is part of the task.
     assert sent[0] == system and sent[1]["role"] == "user"
     assert sent[1]["content"].startswith(f"{task['content']}\n\n[Note by the context guard")
     assert sent[-2:] == messages[-2:]
@@ -418,7 +418,7 @@ def test_a_long_history_is_folded_and_valid(client, provider, tag, stream):
 
 
 def test_a_session_outgrows_the_window_of_the_simulated_model(client):
-    """Several times the window goes through a provider that refuses whatever does not fit."""
+    """A session of several windows, with a provider that refuses what does not fit."""
     messages = [user("Compare all cities, one after another.")]
     folded = 0
     for step in rounds(150, 60)[::2]:

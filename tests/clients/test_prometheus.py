@@ -49,7 +49,7 @@ def chat(proxy, key=None, model="simulated/plimsoll-8k", stream=False):
 
 @contextmanager
 def prometheus(proxy, key):
-    """Starts it with the page's configuration, every second; yields how it is queried."""
+    """Starts it with the page's configuration and an interval of a second; yields a query function."""
     written = re.search(r"```yaml\n(scrape_configs:.*?)```", PAGE.read_text(), re.DOTALL)[1]
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
@@ -92,7 +92,7 @@ def is_ready(url):
 
 
 def ask(url, query):
-    """The sum of what a query gives; `None` where there is nothing."""
+    """The sum of a query's values; `None` for none."""
     said = json.loads(fetch(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"))
     assert said["status"] == "success", said
     values = [float(one["value"][1]) for one in said["data"]["result"]]
@@ -124,7 +124,7 @@ def test_prometheus_scrapes_the_counters(key):
             assert query('plimsoll_store_duration_seconds_count{operation="save"}') == 3
             assert query("plimsoll_sessions_total") == 3
             assert query("time() - process_start_time_seconds") < 300
-            # Another one is seen by the next scrape.
+            # The next scrape sees another one.
             chat(proxy, key)
             wait_until(lambda: query(requests) == 4, "the fourth was scraped")
             quantile = "histogram_quantile(0.5, gen_ai_client_operation_duration_seconds_bucket)"
@@ -132,7 +132,7 @@ def test_prometheus_scrapes_the_counters(key):
 
 
 def refused(proxy, key, name):
-    """A model that is in no list: its name becomes no label."""
+    """The name of an unknown model becomes no label."""
     with pytest.raises(urllib.error.HTTPError) as error:
         chat(proxy, key, model=f"simulated/{name}")
     assert error.value.code == 404

@@ -1,5 +1,5 @@
-"""Tool loops while the proxy talks with the model: no loop ends early, and the client sees its own
-calls only. With the openai SDK as it comes, and with the loop of an agent framework.
+"""Tool loops with tool rounds by the proxy: no loop ends early, and the client sees only its own calls.
+With the openai SDK, and with the loop of an agent framework.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ WEATHER = {
         },
     },
 }
-# Half of the window, so that the second request finds it past the optimal line.
+# Half of the window, so that the second request is past the optimal limit.
 TASK = "Tell me the weather of every harbour. " + "Mind the tides and the winds. " * 1_100
-# Requests that a loop of this client takes: one for each city, and the words at the end.
+# Requests of a loop: one for each city, and the final text.
 LOOP = len(CITIES) + 1
 
 
 def check(provider, tag, how, answered):
-    """What reached the provider: our tools, the notes, and every call with its answer."""
+    """Checks the upstream requests: injected tools, reminders, and every call with its result."""
     seen = [one["body"] for one in provider.of(tag)]
     assert answered == CITIES
     assert names(seen[0]) == ["weather"]
@@ -59,7 +59,7 @@ def request(how, tag, messages):
 
 
 def answer_calls(message, messages, answered):
-    """As every example of the SDK has it."""
+    """As in the examples of the SDK."""
     messages.append(message)
     for one in message.tool_calls or []:
         assert one.function.name == "weather"
@@ -113,7 +113,7 @@ def agent_of(base_url, how, tag, answered):
     )
 
 
-# Nothing of a test goes anywhere but to the proxy.
+# Only the proxy is contacted.
 CONFIG = RunConfig(tracing_disabled=True)
 
 

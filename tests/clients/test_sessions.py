@@ -1,4 +1,4 @@
-"""`plimsoll sessions` before the running proxy: the table, the JSON, and what is said when it fails."""
+"""`plimsoll sessions` before the running proxy: the table, the JSON, and its errors."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def sessions(*arguments, **environment):
 
 
 def say(url, words):
-    """The id of the session that a request with these words begins."""
+    """The session id of a request with this text."""
     body = {"model": "simulated/plimsoll-8k", "messages": [{"role": "user", "content": words}]}
     request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(),
                                      {"content-type": "application/json"})

@@ -60,5 +60,5 @@ def test_errors_have_their_classes(place):
             wrong.chat.completions.create(model=model, messages=[user("hi")])
         assert error.value.code == "invalid_api_key"
     else:
-        # The proxy has the key of this provider, and what the client sends instead stays here.
+        # The proxy has this provider's key, and does not forward the client's.
         assert wrong.chat.completions.create(model=model, messages=[user("hi")]).choices

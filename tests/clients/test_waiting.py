@@ -1,4 +1,4 @@
-"""A stream that waits for its summary: comments keep it alive, and no SDK stumbles over them."""
+"""A stream that waits for its summary: comments keep it alive, and SDKs ignore them."""
 
 import http.client
 import json
@@ -35,12 +35,12 @@ context_length = 8192
 context_length = 128000
 """
 
-# Longer than the proxy is silent to who waits.
+# Seconds; longer than the interval of the comments.
 THINKS = 3.5
 
 
 def slow(answers, _):
-    """Fills the block that the request shows, after a while."""
+    """Fills in the request's summary block after a while."""
     text = json.dumps([one["content"] for one in answers.body["messages"]], ensure_ascii=False)
     block = re.findall(r'<summary key=\\"[^>]*>.*?</summary>', text, re.S)[-1]
     block = json.loads(f'"{block}"')
@@ -61,7 +61,7 @@ def waiting():
 
 
 def history(tag):
-    """More than the window holds."""
+    """A conversation beyond the window."""
     said = [{"role": "user", "content": f"Sound every port. {tag}"}]
     for number in range(120):
         said.append({"role": "assistant", "content": f"Port {number}: " + "four fathoms, sand. " * 12})

@@ -8,7 +8,7 @@ import { PLACES, Task, WORDS } from "./contract.mjs";
 import { PATIENCE, sdk, startTwo } from "./harness.mjs";
 
 const openai = await sdk();
-// A runner of the SDK listens once for each step.
+// The SDK's runner adds a listener for each step.
 setMaxListeners(100);
 const limit = { timeout: 2 * PATIENCE };
 let two;
@@ -69,7 +69,7 @@ for (const place of PLACES) {
     });
     const wrong = clientOf(place, { apiKey: "wrong" }).create({ model, messages: [user("hi")] });
     if (provider === "one") await assert.rejects(wrong, openai.AuthenticationError);
-    // The proxy has the key of the other provider, and what the client sends instead stays here.
+    // The proxy has the other provider's key, and does not forward the client's.
     else assert.ok((await wrong).choices.length);
   });
 }

@@ -1,7 +1,7 @@
 """Writes a tiny model with random weights, and a real vocabulary and chat template, as GGUF.
 
-What it says is noise. What the engine does with it is real: templates, token counts, its window, its
-errors. The same arguments always give the same file.
+Its texts are noise, but the engine's templates, token counts, window and errors are real. The same
+arguments always give the same file.
 
     python model.py VOCABULARY.gguf TEMPLATE.jinja OUT.gguf
 """
@@ -13,7 +13,7 @@ import numpy
 from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter
 
 BLOCKS, WIDTH, HEADS, HIDDEN = 2, 64, 4, 128
-# What the model claims to have been trained for; the engine is started with less.
+# The window in the model's metadata; the engine is started with a smaller one.
 TRAINED = 131_072
 
 
@@ -58,7 +58,7 @@ def main(vocabulary, template, out):
 
 
 def add_vocabulary(writer, reader):
-    """Everything that the file says of its tokenizer; returns the number of tokens."""
+    """Copies the tokenizer; returns its number of tokens."""
     for name, field in reader.fields.items():
         if name.startswith("tokenizer.") and name != "tokenizer.chat_template":
             kind, inner = field.types[0], field.types[-1] if len(field.types) > 1 else None

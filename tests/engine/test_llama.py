@@ -1,4 +1,4 @@
-"""llama.cpp's server behind the proxy: its own counts, its own window, its own refusal.
+"""llama.cpp's server behind the proxy: its token counts, its window, its refusal.
 
 The engine is started with a window of 4,096 tokens. One name for its model claims 128,000, as a config
 that is out of date would; another claims nothing, so that the engine is asked.
@@ -20,7 +20,7 @@ from harness import PATIENCE, free_port, serving, wait_until
 
 WINDOW = 4_096
 KEY = "engine-key"
-# The engine answers to any name of a model, and lists one.
+# The engine accepts any model name, and lists one.
 CLAIMED, ASKED = "llama/claimed", "llama/noise"
 CONFIG = """
 [server]
@@ -41,7 +41,7 @@ class Engine:
         self.port = port
 
     def call(self, path, body=None, key=KEY):
-        """Status and JSON of what the engine itself says."""
+        """Status and JSON of the engine's own answer."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers)
@@ -53,7 +53,7 @@ class Engine:
                 return error.code, json.load(error)
 
     def count(self, messages):
-        """Tokens of a prompt, by the engine's own template and vocabulary."""
+        """Tokens of a prompt by the engine's template and vocabulary."""
         _, prompt = self.call("/apply-template", {"messages": messages})
         body = {"content": prompt["prompt"], "add_special": True, "parse_special": True}
         return len(self.call("/tokenize", body)[1]["tokens"])
@@ -90,14 +90,14 @@ def engine(tmp_path_factory):
 
 @pytest.fixture
 def client(engine):
-    """A proxy of its own for each test, so that none knows what another has learnt."""
+    """A proxy for each test, so that none has what another has learnt."""
     with serving(CONFIG.format(port=engine.port), {"ENGINE_KEY": KEY}) as url:
         with OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, timeout=2 * PATIENCE) as one:
             yield one
 
 
 def ask(client, streamed, **request):
-    """The headers, what was said, and the usage."""
+    """Headers, text and usage of an answer."""
     request = {"max_tokens": 8, "temperature": 0, **request}
     raw = client.chat.completions.with_raw_response
     if not streamed:
@@ -116,7 +116,7 @@ TOO_LONG = "wind and rain, a rising tide; " * 1_000
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_the_engine_refuses_with_both_numbers(engine, streamed):
-    """What the proxy has to read: a 400 with both numbers, before any stream begins."""
+    """The refusal that the proxy reads: a 400 with both numbers, before any stream begins."""
     body = {"model": "model", "messages": [user(TOO_LONG)], "stream": streamed}
     status, said = engine.call("/v1/chat/completions", body)
     print(status, json.dumps(said))
@@ -139,15 +139,15 @@ def test_health_is_of_the_engines_token_count(engine, client):
 
 def test_a_stream_has_the_engines_usage(engine, client):
     messages = [user("Tell me of the sea. " * 20)]
-    # With tools, for a short request without any would be taken for a title and not be remembered.
+    # With tools: a short request without tools is taken for a title request, and not remembered.
     request = {"model": CLAIMED, "messages": messages, "tools": [LOOKUP]}
     _, whole, asked = ask(client, False, **request)
     _, said, usage = ask(client, True, **request)
     assert said == whole
     assert usage.prompt_tokens == asked.prompt_tokens
-    # What came from its cache is part of what it counts.
+    # Tokens from its cache are included.
     assert 0 < usage.prompt_tokens_details.cached_tokens <= usage.prompt_tokens
-    # The next request of the conversation tells the health that the stream had.
+    # The next request's headers have the stream's health.
     messages += [{"role": "assistant", "content": said}, user("And then?")]
     headers, _, _ = ask(client, True, **request)
     assert headers["x-plimsoll-health-from"] == "previous"
@@ -164,7 +164,7 @@ def test_a_client_that_refuses_usage_gets_none(client):
 
 
 def test_the_window_is_asked_from_the_engine(client):
-    """Where the config names no window: the engine's list of models does."""
+    """Without a configured window the one in the engine's model list holds."""
 
     def limit():
         headers, _, _ = ask(client, False, model=ASKED, messages=[user("Ahoy")])
@@ -184,7 +184,7 @@ def test_a_wrong_key_is_the_engines_own_error(engine):
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("model", [CLAIMED, ASKED])
 def test_no_error_reaches_a_conversation_that_outgrows_the_window(engine, client, model, streamed):
-    """An agent's history, a step at a time, far past what the engine can hold."""
+    """An agent's history, step by step, far beyond the engine's window."""
     messages = [{"role": "system", "content": "You are a forecaster."}, user("Compare all entries.")]
     refitted, cut = 0, 0
     for number in range(24):
@@ -201,7 +201,7 @@ def test_no_error_reaches_a_conversation_that_outgrows_the_window(engine, client
     assert cut > 5
     print(f"{model}, streamed: {streamed}: {refitted} requests were fitted again")
     if model == CLAIMED:
-        # Only its refusal could tell the window; from then on it is known.
+        # Only its refusal contains the window, which is known from then on.
         assert 0 < refitted <= 3
         assert headers["x-plimsoll-context-limit"] == str(WINDOW)
 
