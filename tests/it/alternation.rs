@@ -21,7 +21,7 @@ const WINDOW: u32 = 20_000;
 const REFUSAL: &str = "Conversation roles must alternate user/assistant/user/assistant/...";
 
 /// Whether two user or two assistant messages are adjacent, system messages aside.
-fn alternate(messages: &[Value]) -> bool {
+fn alternates_strictly(messages: &[Value]) -> bool {
     let roles = messages.iter().map(|message| &message["role"]);
     let roles: Vec<_> = roles.filter(|role| *role != "system").collect();
     roles.first().is_none_or(|role| **role == "user")
@@ -34,11 +34,11 @@ fn alternate(messages: &[Value]) -> bool {
 fn alternate_without_steps(messages: &[Value]) -> bool {
     let calls = |message: &&Value| message["tool_calls"].is_array() || message["role"] == "tool";
     let said: Vec<Value> = messages.iter().filter(|it| !calls(it)).cloned().collect();
-    alternate(&said)
+    alternates_strictly(&said)
 }
 
 /// A model behind such a template, and the number of requests that it refused.
-async fn strict(
+async fn strict_model(
     template: fn(&[Value]) -> bool,
     mind: impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync + 'static,
 ) -> (RunningModel, Arc<AtomicUsize>) {
@@ -55,7 +55,7 @@ async fn strict(
 }
 
 /// A proxy that does not know the template.
-async fn before(up: &RunningModel, threshold: f64) -> RunningProxy {
+async fn proxy_before(up: &RunningModel, threshold: f64) -> RunningProxy {
     let proxy = up.provider.proxy().set(|config| {
         config.models.insert("m".into(), model_with_window(WINDOW));
         config.guard.clear.enabled = false;
@@ -87,7 +87,7 @@ struct Played {
 }
 
 impl Played {
-    fn did(&self, what: &str) -> bool {
+    fn has_action(&self, what: &str) -> bool {
         let mut told = self.told.iter();
         told.any(|it| {
             it.has_action(what) || it.injected() == Some(what) || it.action(what).is_some()
@@ -96,15 +96,15 @@ impl Played {
 }
 
 /// A long session: with a tool and turns of three steps, or as chat only.
-async fn play(
+async fn play_session(
     template: fn(&[Value]) -> bool,
     manner: NoticeManner,
     chats: bool,
     stream: bool,
     threshold: f64,
 ) -> Played {
-    let (up, refused) = strict(template, worker(manner, 3)).await;
-    let proxy = before(&up, threshold).await;
+    let (up, refused) = strict_model(template, worker(manner, 3)).await;
+    let proxy = proxy_before(&up, threshold).await;
     let mut agent = Agent::new(&proxy).set("stream", stream);
     agent.messages[1]["content"] = words(3_000, 0).into();
     agent.result = |nth| words(400, nth);
@@ -136,7 +136,8 @@ async fn an_alternating_conversation_is_never_refused_by_a_strict_template() {
     for manner in [NoticeManner::Follows, NoticeManner::Ignores] {
         for (chats, stream) in [(false, false), (false, true), (true, false), (true, true)] {
             for threshold in [0.6, 1.0] {
-                let played = play(alternate, manner, chats, stream, threshold).await;
+                let played =
+                    play_session(alternates_strictly, manner, chats, stream, threshold).await;
                 let case = format!("{manner:?}, chats: {chats}, stream: {stream}, {threshold}");
                 assert_eq!((played.refused, played.overflows), (0, 0), "{case}");
                 let met = match threshold < 1.0 {
@@ -145,7 +146,7 @@ async fn an_alternating_conversation_is_never_refused_by_a_strict_template() {
                     false => &["caution", "critical", "course"],
                 };
                 for what in met {
-                    assert!(played.did(what), "{case}: no {what}");
+                    assert!(played.has_action(what), "{case}: no {what}");
                 }
             }
         }
@@ -157,7 +158,7 @@ async fn a_template_that_leaves_out_tool_steps_refuses_one_prompt_at_most() {
     for manner in [NoticeManner::Follows, NoticeManner::Ignores] {
         for (stream, threshold) in [(false, 1.0), (true, 1.0), (false, 0.6)] {
             let template = alternate_without_steps;
-            let played = play(template, manner, false, stream, threshold).await;
+            let played = play_session(template, manner, false, stream, threshold).await;
             let case = format!("{manner:?}, stream: {stream}, {threshold}");
             assert!(played.refused <= 1, "{case}: {}", played.refused);
             let met = match threshold < 1.0 {
@@ -165,7 +166,7 @@ async fn a_template_that_leaves_out_tool_steps_refuses_one_prompt_at_most() {
                 false => &["caution", "critical", "course"],
             };
             for what in met {
-                assert!(played.did(what), "{case}: no {what}");
+                assert!(played.has_action(what), "{case}: no {what}");
             }
         }
     }

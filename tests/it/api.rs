@@ -74,7 +74,7 @@ impl Api {
     }
 
     /// Begins a conversation with the simulated provider; returns its session id.
-    async fn begins(&self, text: &str) -> String {
+    async fn begin_session(&self, text: &str) -> String {
         let messages = json!([{"role": "user", "content": text}]);
         let body = json!({"model": "simulated/plimsoll-8k", "messages": messages});
         let body = body.to_string();

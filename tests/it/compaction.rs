@@ -43,21 +43,21 @@ impl Pair {
     async fn new(
         summarises: impl Fn(&ModelRequest<'_>, usize) -> ModelReply + Send + Sync + 'static,
     ) -> Self {
-        Self::of(ModelSetup::new(WINDOW), Box::new(summarises)).await
+        Self::with_model(ModelSetup::new(WINDOW), Box::new(summarises)).await
     }
 
-    async fn of(model: ModelSetup, summarises: Summarises) -> Self {
+    async fn with_model(model: ModelSetup, summarises: Summarises) -> Self {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let up = model.start(move |heard| match summary_key(heard.body) {
             Some(_) => summarises(heard, count.fetch_add(1, Ordering::SeqCst)),
-            None => work(heard, heard.nth),
+            None => work_reply(heard, heard.nth),
         });
         let up = up.await;
         Self { up, asked }
     }
 
-    fn asked(&self) -> usize {
+    fn summary_requests(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 
@@ -88,12 +88,12 @@ pub(crate) fn sections(key: &str, nth: usize) -> String {
     )
 }
 
-fn good(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
+fn good_summary(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
     ModelReply::text(&sections(&summary_key(heard.body).unwrap(), nth))
 }
 
 /// The same, stalled until released.
-fn held(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
+fn held_summary(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
     let text = sections(&summary_key(heard.body).unwrap(), nth);
     ModelReply::Raw(vec![
         ProviderStep::Stall,
@@ -111,7 +111,7 @@ fn completion(text: &str) -> String {
 }
 
 /// A call of the client's tool as the answer to any request.
-fn work(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
+fn work_reply(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
     match heard.offered_tools().first() {
         Some(name) => {
             let path = json!({"path": format!("deck_{nth}.rs")});
@@ -122,14 +122,14 @@ fn work(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
 }
 
 /// An agent whose tool returns a few hundred tokens each time.
-fn busy(proxy: &RunningProxy) -> Agent {
+fn busy_agent(proxy: &RunningProxy) -> Agent {
     let mut agent = Agent::new(proxy);
     agent.result = |nth| words(500, nth);
     agent
 }
 
 /// Steps of work that another client did.
-fn past(steps: usize) -> Vec<Value> {
+fn past_steps(steps: usize) -> Vec<Value> {
     let step = |nth: usize| {
         let id = format!("past_{nth}");
         [
@@ -142,14 +142,14 @@ fn past(steps: usize) -> Vec<Value> {
 }
 
 /// An agent whose first answer is past the threshold.
-fn late(proxy: &RunningProxy) -> Agent {
-    let mut agent = busy(proxy);
-    agent.messages.extend(past(20));
+fn agent_past_threshold(proxy: &RunningProxy) -> Agent {
+    let mut agent = busy_agent(proxy);
+    agent.messages.extend(past_steps(20));
     agent
 }
 
 /// Waits until no summary is running for the session of this answer; returns the session.
-async fn settled(agent: &Agent, generation: &AgentGeneration) -> Value {
+async fn wait_for_summary(agent: &Agent, generation: &AgentGeneration) -> Value {
     within_time(async {
         loop {
             let session = agent.session(generation).await;
@@ -163,17 +163,17 @@ async fn settled(agent: &Agent, generation: &AgentGeneration) -> Value {
 }
 
 /// Runs generations until one starts a summary.
-async fn begun(agent: &mut Agent) -> AgentGeneration {
+async fn begin_summary(agent: &mut Agent) -> AgentGeneration {
     agent.until(40, |it| it.has_action("compacting")).await
 }
 
 /// Whether a request contains a summary of [`sections`].
-fn carries(body: &Value, nth: usize) -> bool {
+fn carries_summary(body: &Value, nth: usize) -> bool {
     body["messages"]
         .to_string()
         .contains(&format!("Afloat, summary {nth}."))
 }
 
-async fn newest(up: &RunningModel) -> Value {
+async fn newest_request(up: &RunningModel) -> Value {
     up.bodies().await.pop().unwrap()
 }

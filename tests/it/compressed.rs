@@ -5,15 +5,14 @@ use std::io::Write;
 use bytes::Bytes;
 use flate2::{Compression, write};
 use http::{Method, Request};
-use http_body_util::{BodyExt, StreamBody};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
 use crate::support::{
-    COMPLETION, RunningProxy, ScriptedProvider, TestClient, TestUpload, answer, full_body,
-    within_time,
+    COMPLETION, RunningProxy, ScriptedProvider, TestClient, TestUpload, answer, chunked_body,
+    full_body, within_time,
 };
 
 const ASK: &str = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"h\\u00e9 \\/ é 漢\"}], \"n\":1}\n";
@@ -50,15 +49,11 @@ fn request(client: &TestClient, encodings: &[&str], body: TestUpload) -> Request
 
 /// A chunked body in pieces.
 fn pieces(bytes: &[u8], size: usize) -> TestUpload {
-    let pieces: Vec<_> = bytes
-        .chunks(size)
-        .map(|piece| Ok(http_body::Frame::data(Bytes::copy_from_slice(piece))))
-        .collect();
-    StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync()
+    chunked_body(bytes.chunks(size).map(Bytes::copy_from_slice))
 }
 
 /// The provider gets the plain body, without `content-encoding`.
-async fn arrives(
+async fn assert_arrives_plain(
     up: &ScriptedProvider,
     client: &TestClient,
     encodings: &[&str],
@@ -90,12 +85,12 @@ async fn a_compressed_request_is_sent_on_decompressed() {
             let name = if coding == "raw" { "deflate" } else { coding };
             for body in [full_body(packed.clone()), pieces(&packed, 7)] {
                 count += 1;
-                arrives(&up, &client, &[name], body, count).await;
+                assert_arrives_plain(&up, &client, &[name], body, count).await;
             }
         }
         count += 1;
         let packed = full_body(pack("gzip", ASK.as_bytes()));
-        arrives(&up, &client, &["identity,GZip"], packed, count).await;
+        assert_arrives_plain(&up, &client, &["identity,GZip"], packed, count).await;
     }
     // An uncompressed request keeps its headers.
     up.script_next([answer("200 OK", "", COMPLETION)]);
@@ -248,7 +243,7 @@ async fn the_size_limit_is_of_the_decompressed_body() {
         let packed = pack(coding, ASK.as_bytes());
         if packed.len() <= ASK.len() {
             count += 1;
-            arrives(&up, &client, &[coding], full_body(packed), count).await;
+            assert_arrives_plain(&up, &client, &[coding], full_body(packed), count).await;
         }
     }
     assert!(count > 0 && up.count_requests() == count);
@@ -289,9 +284,7 @@ async fn unguarded_paths_keep_their_content_encoding() {
     let request = client
         .request(Method::POST, "/v1/embeddings")
         .header("content-encoding", "gzip");
-    let got = client
-        .send(request.body(full_body(packed.clone())).unwrap())
-        .await;
+    let got = client.send_with(request, packed.clone()).await;
     assert_eq!(got.status, 200);
     let seen = up.request().await;
     assert_eq!(seen.header("content-encoding"), Some("gzip"));

@@ -25,7 +25,7 @@ fn ask(what: &str, task: usize, number: usize) -> String {
 }
 
 /// Sends many requests at once; counts them by status.
-async fn many(proxy: &RunningProxy, what: fn(usize) -> &'static str) -> HashMap<u16, usize> {
+async fn ask_many(proxy: &RunningProxy, what: fn(usize) -> &'static str) -> HashMap<u16, usize> {
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let client = proxy.client();
@@ -52,7 +52,7 @@ async fn a_provider_that_closes_kept_connections_costs_no_request() {
     })
     .await;
     let proxy = up.proxy().start().await;
-    let statuses = many(&proxy, |_| "lives").await;
+    let statuses = ask_many(&proxy, |_| "lives").await;
     assert_eq!(statuses, HashMap::from([(200, TASKS * EACH)]));
     assert_eq!(up.count_requests(), TASKS * EACH, "none was read twice");
 }
@@ -69,7 +69,7 @@ async fn a_request_on_a_new_connection_is_never_resent() {
     .await;
     let proxy = up.proxy().start().await;
     let what = |number| ["lives", "dies"][number % 2];
-    let statuses = many(&proxy, what).await;
+    let statuses = ask_many(&proxy, what).await;
     let half = TASKS * EACH / 2;
     assert_eq!(statuses, HashMap::from([(200, half), (502, half)]));
 
@@ -104,7 +104,7 @@ async fn an_answer_that_stalls_is_reported_as_a_timeout() {
         .await;
     let half = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
     up.script_next([send_bytes(half), ProviderStep::Stall]);
-    let got = proxy.client().chat(ask("stops", 0, 0)).await;
+    let got = proxy.chat(ask("stops", 0, 0)).await;
     got.is_error(504, "provider_timeout");
     assert!(got.text().contains("idle_timeout_ms"), "{}", got.text());
     up.closed(0).await;
@@ -115,7 +115,7 @@ async fn an_answer_that_stalls_is_reported_as_a_timeout() {
         .start()
         .await;
     up.script_next([ProviderStep::Stall]);
-    let got = proxy.client().chat(ask("stops", 0, 0)).await;
+    let got = proxy.chat(ask("stops", 0, 0)).await;
     got.is_error(504, "provider_timeout");
     let text = got.text();
     assert!(text.contains("first_byte_timeout_ms"), "{text}");
@@ -138,7 +138,7 @@ async fn a_connection_that_is_never_established_is_reported_as_a_timeout() {
     // The kernel accepts the connection, and nobody answers the handshake.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = over_tls(&silent).await;
-    let got = proxy.client().chat(ask("waits", 0, 0)).await;
+    let got = proxy.chat(ask("waits", 0, 0)).await;
     got.is_error(504, "provider_timeout");
     let text = got.text();
     assert!(text.contains("0.2 s (connect_timeout_ms)"), "{text}");
@@ -157,6 +157,6 @@ async fn a_provider_without_tls_is_unreachable() {
         // Stays open until the proxy has read it.
         let _ = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut [0; 8])).await;
     });
-    let got = proxy.client().chat(ask("waits", 0, 0)).await;
+    let got = proxy.chat(ask("waits", 0, 0)).await;
     got.is_error(502, "provider_unreachable");
 }

@@ -28,7 +28,7 @@ use crate::support::{
 };
 
 /// A proxy before `up` with this window for model `m`.
-pub(super) fn before(up: &ScriptedProvider, window: u32) -> ProxyBuilder {
+pub(super) fn proxy_before(up: &ScriptedProvider, window: u32) -> ProxyBuilder {
     let proxy = up.proxy();
     proxy.set(|config| {
         config.models.insert("m".into(), model_with_window(window));
@@ -53,7 +53,7 @@ pub(super) fn completion(message: &Value, prompt_tokens: Option<u32>) -> String 
 }
 
 /// A completion with this text.
-pub(super) fn says(text: &str, prompt_tokens: Option<u32>) -> ProviderStep {
+pub(super) fn completion_of(text: &str, prompt_tokens: Option<u32>) -> ProviderStep {
     answer(
         "200 OK",
         "",
@@ -62,17 +62,20 @@ pub(super) fn says(text: &str, prompt_tokens: Option<u32>) -> ProviderStep {
 }
 
 /// A provider that numbers its answers, and reports 1,000 tokens plus the number.
-pub(super) async fn counting() -> ScriptedProvider {
+pub(super) async fn numbering_provider() -> ScriptedProvider {
     let made = AtomicU32::new(0);
     ScriptedProvider::start_answering(move |_: &ReceivedRequest| {
         let number = made.fetch_add(1, Ordering::Relaxed);
-        vec![says(&format!("answer {number}"), Some(1_000 + number))]
+        vec![completion_of(
+            &format!("answer {number}"),
+            Some(1_000 + number),
+        )]
     })
     .await
 }
 
 /// A stream of these deltas, with usage as asked.
-pub(super) fn streams(deltas: &[Value], prompt_tokens: Option<u32>) -> Vec<ProviderStep> {
+pub(super) fn stream_of_deltas(deltas: &[Value], prompt_tokens: Option<u32>) -> Vec<ProviderStep> {
     let mut events = String::new();
     let mut event = |choices: Value, usage: Option<Value>| {
         let mut chunk = json!({"id": "c", "object": "chat.completion.chunk", "choices": choices});
@@ -162,7 +165,7 @@ impl Talk {
         let path = format!("/plimsoll/api/sessions/{}", header(answer, "session"));
         let mut request = self.client.request(Method::GET, &path);
         request.headers_mut().unwrap().extend(self.headers.clone());
-        let shown = self.client.send(request.body(full_body("")).unwrap()).await;
+        let shown = self.client.send_with(request, "").await;
         if shown.status == 404 {
             shown.is_error(404, "session_not_found");
             return Value::Null;
@@ -180,7 +183,7 @@ pub(super) fn header<'a>(answer: &'a ClientAnswer, name: &str) -> &'a str {
 }
 
 /// The health headers in one line; `-` for a missing one.
-pub(super) fn health(headers: &HeaderMap) -> String {
+pub(super) fn health_line(headers: &HeaderMap) -> String {
     let names = [
         "health",
         "health-from",

@@ -89,7 +89,7 @@ impl Row {
     }
 
     /// A bad answer that began: no provider is asked again.
-    const fn began(
+    const fn began_badly(
         name: &'static str,
         whole: &'static str,
         steps: fn(bool) -> Vec<ProviderStep>,
@@ -141,13 +141,13 @@ const ROWS: [Row; 16] = [
         Does::Steps(|_| vec![send_bytes("\0\0 garbage\r\n\r\n"), ProviderStep::Close]),
         BAD,
     ),
-    Row::began("closed after the head", BAD, |streams| {
-        half(streams, ProviderStep::Close)
+    Row::began_badly("closed after the head", BAD, |streams| {
+        half_answer(streams, ProviderStep::Close)
     }),
-    Row::began("silent in the middle", LATE, |streams| {
-        half(streams, ProviderStep::Stall)
+    Row::began_badly("silent in the middle", LATE, |streams| {
+        half_answer(streams, ProviderStep::Stall)
     }),
-    Row::began("garbage for a body", BAD, |_| {
+    Row::began_badly("garbage for a body", BAD, |_| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n";
         vec![send_bytes(format!("{head}<html>"))]
     }),
@@ -190,7 +190,7 @@ fn busy(headers: &str) -> Vec<ProviderStep> {
 }
 
 /// Half an answer, then this step.
-fn half(streams: bool, then: ProviderStep) -> Vec<ProviderStep> {
+fn half_answer(streams: bool, then: ProviderStep) -> Vec<ProviderStep> {
     if streams {
         return vec![stream_head(), send_bytes(TEXT), then];
     }
@@ -199,7 +199,7 @@ fn half(streams: bool, then: ProviderStep) -> Vec<ProviderStep> {
 }
 
 /// A good answer.
-fn good(streams: bool) -> Vec<ProviderStep> {
+fn good_answer(streams: bool) -> Vec<ProviderStep> {
     if streams {
         return stream_of([TEXT, FINISH, DONE]);
     }
@@ -236,7 +236,7 @@ async fn breaker(client: &TestClient, provider: &str) -> String {
 }
 
 /// A counter of `/metrics` by its full name with labels.
-async fn counted(client: &TestClient, name: &str) -> usize {
+async fn counter_value(client: &TestClient, name: &str) -> usize {
     let got = client.get("/metrics").await;
     let found = got
         .text()
@@ -262,7 +262,7 @@ async fn no_tls() -> (String, Arc<AtomicUsize>, JoinSet<()>) {
 }
 
 /// Status, error code of the proxy, ending, and the provider that answered.
-fn seen(got: &ClientAnswer) -> String {
+fn outcome_of(got: &ClientAnswer) -> String {
     let header = |name: &str| got.headers.get(name).map_or("-", |it| it.to_str().unwrap());
     let ended = if got.whole { "whole" } else { "broken" };
     let (code, who) = (header("x-plimsoll-error"), header("x-plimsoll-provider"));
@@ -306,7 +306,7 @@ async fn check(row: &Row, cell: Cell) -> String {
         Does::Steps(steps) => ScriptedProvider::start_answering(move |_| steps(cell.streams)).await,
         _ => ScriptedProvider::start().await,
     };
-    let other = ScriptedProvider::start_answering(move |_| good(cell.streams)).await;
+    let other = ScriptedProvider::start_answering(move |_| good_answer(cell.streams)).await;
     // A bound port that nobody listens on.
     let nobody = TcpSocket::new_v4().unwrap();
     nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -339,7 +339,7 @@ async fn check(row: &Row, cell: Cell) -> String {
         if cell.streams { "streamed" } else { "whole" },
         if cell.fallback { "fallback" } else { "alone" },
         if cell.retries { "retries" } else { "once" },
-        seen(&got),
+        outcome_of(&got),
         other.count_requests(),
     );
 
@@ -348,7 +348,7 @@ async fn check(row: &Row, cell: Cell) -> String {
         (_, true) => row.streamed,
         (_, false) => row.whole,
     };
-    assert_eq!(seen(&got), expected, "{line}");
+    assert_eq!(outcome_of(&got), expected, "{line}");
     assert_eq!(arrived, calls, "{line}");
     assert_eq!(other.count_requests(), stands_in, "{line}");
     // An error of the proxy names no provider.
@@ -381,7 +381,11 @@ async fn check(row: &Row, cell: Cell) -> String {
             if opened { 2 } else { 0 },
         ),
     ] {
-        assert_eq!(counted(&client, &name).await, expected, "{line}: {name}");
+        assert_eq!(
+            counter_value(&client, &name).await,
+            expected,
+            "{line}: {name}"
+        );
     }
     line
 }

@@ -12,7 +12,8 @@ use tokio::{
 
 use crate::support::{
     COMPLETION, DONE, FINISH, ProviderStep, ProxyBuilder, RunningProxy, SOON, ScriptedProvider,
-    TEXT, answer, endless_stream, full_body, send_bytes, stream_head, stream_of, within_time,
+    TEXT, answer, chunked_body, endless_stream, full_body, send_bytes, stream_head, stream_of,
+    within_time,
 };
 
 const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
@@ -25,7 +26,7 @@ async fn proxy_of(up: &ScriptedProvider) -> RunningProxy {
 /// Asserts that the proxy still works.
 async fn goes_on(up: &ScriptedProvider, proxy: &RunningProxy) {
     up.script_next([answer("200 OK", "", COMPLETION)]);
-    assert_eq!(proxy.client().chat(ASK).await.text(), COMPLETION);
+    assert_eq!(proxy.chat(ASK).await.text(), COMPLETION);
 }
 
 #[tokio::test]
@@ -41,7 +42,7 @@ async fn a_providers_errors_pass_with_status_body_and_headers() {
     ] {
         for body in ["{\"error\": {\"message\":\"theirs\"}}", "<html>", ""] {
             up.script_next([answer(status, "retry-after: 7\r\n", body)]);
-            let got = proxy.client().chat(STREAM).await;
+            let got = proxy.chat(STREAM).await;
             assert_eq!(got.status.as_str(), &status[..3]);
             assert_eq!(got.text(), body);
             assert_eq!(got.headers["retry-after"], "7");
@@ -74,12 +75,12 @@ async fn an_invalid_http_answer_is_a_502() {
         ),
     ] {
         up.script_next(steps);
-        proxy.client().chat(ASK).await.is_error(502, code);
+        proxy.chat(ASK).await.is_error(502, code);
     }
     // An answer that a lenient parser may read is relayed, with unknown health.
     let lax = r#"{"choices":[{"message":{"content":"x"},"logprobs":NaN}]}"#;
     up.script_next([answer("200 OK", "", lax)]);
-    let got = proxy.client().chat(ASK).await;
+    let got = proxy.chat(ASK).await;
     assert_eq!((got.status.as_u16(), got.text()), (200, lax));
     assert_eq!(got.headers["x-plimsoll-health"], "unknown");
     goes_on(&up, &proxy).await;
@@ -95,7 +96,7 @@ async fn an_invalid_http_answer_is_a_502() {
         })
         .start()
         .await;
-    let got = proxy.client().chat(ASK).await;
+    let got = proxy.chat(ASK).await;
     got.is_error(502, "provider_unreachable");
     assert!(!got.text().contains(&address.to_string()));
 }
@@ -145,7 +146,7 @@ async fn an_answer_may_begin_with_a_byte_order_mark() {
     let proxy = proxy_of(&up).await;
     let marked = format!("\u{feff}{COMPLETION}");
     up.script_next([answer("200 OK", "", &marked)]);
-    let got = proxy.client().chat(ASK).await;
+    let got = proxy.chat(ASK).await;
     assert_eq!((got.status.as_u16(), got.text()), (200, marked.as_str()));
     assert_eq!(got.headers["x-plimsoll-prompt-tokens"], "7");
 }
@@ -172,17 +173,13 @@ async fn an_unread_answer_stays_counted_as_in_flight() {
     within_time(slow.read_exact(&mut begin)).await.unwrap();
     assert_eq!(&begin, b"HTTP/1.1 200");
     let other = ASK.replace('x', &"y".repeat(10 << 20));
-    proxy
-        .client()
-        .chat(other.clone())
-        .await
-        .is_error(503, "overloaded");
+    proxy.chat(other.clone()).await.is_error(503, "overloaded");
     // Once read to its end, it frees its bytes.
     within_time(slow.read_to_end(&mut Vec::new()))
         .await
         .unwrap();
     up.script_next([answer("200 OK", "", COMPLETION)]);
-    assert_eq!(proxy.client().chat(other).await.status, 200);
+    assert_eq!(proxy.chat(other).await.status, 200);
 }
 
 #[tokio::test]
@@ -197,14 +194,10 @@ async fn the_idle_timeout_counts_between_two_bytes() {
         .start()
         .await;
     up.script_next([ProviderStep::Stall]);
-    proxy
-        .client()
-        .chat(ASK)
-        .await
-        .is_error(504, "provider_timeout");
+    proxy.chat(ASK).await.is_error(504, "provider_timeout");
     up.closed(0).await;
     up.script_next(endless_stream());
-    let got = proxy.client().chat(STREAM).await;
+    let got = proxy.chat(STREAM).await;
     assert!(!got.whole && got.text().starts_with(TEXT));
     up.closed(1).await;
 }
@@ -236,7 +229,7 @@ async fn a_cut_stream_ends_with_an_error_event_and_abnormally() {
         "event: error\ndata: {\"error\":{\"message\":\"theirs\"}}\n\n".to_owned(),
     ] {
         up.script_next(stream_of([&whole]));
-        let got = proxy.client().chat(STREAM).await;
+        let got = proxy.chat(STREAM).await;
         assert!(got.whole && got.text() == whole, "{whole}");
     }
     // A truncated chunked answer.
@@ -244,7 +237,7 @@ async fn a_cut_stream_ends_with_an_error_event_and_abnormally() {
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunk = format!("{:x}\r\n{TEXT}\r\n", TEXT.len());
     up.script_next([send_bytes(head), send_bytes(chunk), ProviderStep::Close]);
-    let got = proxy.client().chat(STREAM).await;
+    let got = proxy.chat(STREAM).await;
     assert!(!got.whole && got.text().contains("provider_bad_answer"));
     goes_on(&up, &proxy).await;
 }
@@ -273,11 +266,7 @@ async fn a_fresh_connection_that_dies_is_not_retried() {
     let proxy = proxy_of(&up).await;
     up.script_next([ProviderStep::Close]);
     up.script_next([answer("200 OK", "", COMPLETION)]);
-    proxy
-        .client()
-        .chat(ASK)
-        .await
-        .is_error(502, "provider_unreachable");
+    proxy.chat(ASK).await.is_error(502, "provider_unreachable");
     assert_eq!(up.count_requests(), 1);
 }
 
@@ -298,22 +287,12 @@ async fn bodies_are_read_within_limits() {
         refused.is_error(413, "body_too_large");
         assert!(refused.text().contains("raise server.max_body_bytes"));
         // The limit holds without a content length too.
-        let pieces = futures_util::stream::iter(
-            large
-                .clone()
-                .into_bytes()
-                .chunks(100)
-                .map(|piece| {
-                    Ok::<_, std::convert::Infallible>(http_body::Frame::data(
-                        bytes::Bytes::copy_from_slice(piece),
-                    ))
-                })
-                .collect::<Vec<_>>(),
-        );
+        let pieces = large
+            .as_bytes()
+            .chunks(100)
+            .map(bytes::Bytes::copy_from_slice);
         let request = client.request(Method::POST, "/v1/chat/completions");
-        let request = request
-            .body(StreamBody::new(pieces).boxed_unsync())
-            .unwrap();
+        let request = request.body(chunked_body(pieces)).unwrap();
         client.send(request).await.is_error(413, "body_too_large");
         // A body that stalls.
         let never = StreamBody::new(futures_util::stream::pending()).boxed_unsync();
@@ -325,7 +304,7 @@ async fn bodies_are_read_within_limits() {
         let request = client
             .request(Method::POST, "/v1/chat/completions")
             .header("content-encoding", "compress");
-        let got = client.send(request.body(full_body("x")).unwrap()).await;
+        let got = client.send_with(request, "x").await;
         got.is_error(415, "unsupported_content_encoding");
     }
     assert_eq!(up.count_requests(), 0);

@@ -25,13 +25,14 @@ use tokio::{
 
 use crate::support::{
     ProviderStep, ProxyBuilder, ReceivedRequest, RunningProxy, SECRET, ScriptedProvider,
-    TestClient, TestUpload, answer, full_body, next, send_bytes, stream_head, within_time,
+    TestClient, TestUpload, answer, chunked_body, full_body, next, send_bytes, stream_head,
+    within_time,
 };
 
 const VECTORS: &str = "{ \"unknown\":[ 1.0e0 ],\t\"input\":\"h\\u00e9\", \"model\" : \"NAME\" ,\"x\":{\"model\":\"NAME\"}}\n";
 
 /// Two providers; `default` gets requests without a model.
-async fn two() -> (ScriptedProvider, ScriptedProvider, RunningProxy) {
+async fn two_providers() -> (ScriptedProvider, ScriptedProvider, RunningProxy) {
     let up = ScriptedProvider::start().await;
     let default = ScriptedProvider::start().await;
     let proxy = up
@@ -64,12 +65,6 @@ fn post(
     request.body(full_body(body)).unwrap()
 }
 
-/// A chunked body in pieces.
-fn pieces(parts: Vec<Bytes>) -> TestUpload {
-    let frames = stream::iter(parts).map(|part| Ok::<_, Infallible>(Frame::data(part)));
-    StreamBody::new(frames).boxed_unsync()
-}
-
 async fn sent_on(
     up: &ScriptedProvider,
     count: usize,
@@ -84,7 +79,7 @@ async fn sent_on(
 
 #[tokio::test]
 async fn a_model_in_json_finds_its_provider_and_only_its_name_is_edited() {
-    let (up, _default, proxy) = two().await;
+    let (up, _default, proxy) = two_providers().await;
     let client = proxy.client();
     let mut count = 0;
     for (path, kind) in [
@@ -113,7 +108,7 @@ async fn a_model_in_json_finds_its_provider_and_only_its_name_is_edited() {
 
 #[tokio::test]
 async fn json_without_a_model_goes_to_the_default_unchanged() {
-    let (up, default, proxy) = two().await;
+    let (up, default, proxy) = two_providers().await;
     let client = proxy.client();
     let bodies = [
         "{\"input\":1}",
@@ -143,7 +138,7 @@ async fn json_without_a_model_goes_to_the_default_unchanged() {
 
 #[tokio::test]
 async fn a_model_in_the_query_finds_its_provider() {
-    let (up, _default, proxy) = two().await;
+    let (up, _default, proxy) = two_providers().await;
     let request = proxy
         .client()
         .request(Method::GET, "/v1/realtime?x=%41&model=up%2Fa%20b&model2=c");
@@ -171,7 +166,7 @@ const FORM: &str = "multipart/form-data; boundary=bnd";
 
 #[tokio::test]
 async fn a_model_in_a_form_finds_its_provider_however_the_form_comes() {
-    let (up, _default, proxy) = two().await;
+    let (up, _default, proxy) = two_providers().await;
     let client = proxy.client();
     let audio: Vec<u8> = (0..30_000u32).map(|n| (n * 7 % 251) as u8).collect();
     let whole = |model: &[u8]| {
@@ -190,11 +185,11 @@ async fn a_model_in_a_form_finds_its_provider_however_the_form_comes() {
     assert_eq!(header("content-length").unwrap().1, length);
     assert_eq!(header("content-type").unwrap().1, FORM);
     for (count, size) in [1_000, 30_000, 65_536].into_iter().enumerate() {
-        let parts = theirs.chunks(size).map(Bytes::copy_from_slice).collect();
+        let parts = theirs.chunks(size).map(Bytes::copy_from_slice);
         let request = client
             .request(Method::POST, "/v1/images/edits")
             .header("content-type", FORM);
-        let request = request.body(pieces(parts)).unwrap();
+        let request = request.body(chunked_body(parts)).unwrap();
         let seen = sent_on(&up, count + 2, &proxy, request).await;
         assert!(seen.body == expected, "{size}");
     }
@@ -202,7 +197,7 @@ async fn a_model_in_a_form_finds_its_provider_however_the_form_comes() {
 
 #[tokio::test]
 async fn a_form_with_its_model_far_in_is_forwarded_unchanged() {
-    let (up, default, proxy) = two().await;
+    let (up, default, proxy) = two_providers().await;
     let client = proxy.client();
     let late = form(&[("file", "", &[b'x'; 70_000]), ("model", "", b"up/whisper")]);
     let request = post(&client, "/v1/audio/transcriptions", FORM, late.clone());
@@ -234,7 +229,7 @@ async fn a_large_upload_is_not_buffered() {
         .client()
         .request(Method::POST, "/v1/files")
         .header("content-type", FORM);
-    let seen = sent_on(&up, 1, &proxy, request.body(pieces(parts)).unwrap()).await;
+    let seen = sent_on(&up, 1, &proxy, request.body(chunked_body(parts)).unwrap()).await;
     assert!(length > 100_000_000 && seen.body.len() == length);
 }
 
@@ -289,7 +284,7 @@ async fn an_upload_waits_for_a_provider_that_does_not_read() {
 
 #[tokio::test]
 async fn answers_of_forwarded_paths_are_unchanged() {
-    let (up, _default, proxy) = two().await;
+    let (up, _default, proxy) = two_providers().await;
     let client = proxy.client();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(b"{\"data\":[]}").unwrap();
@@ -339,7 +334,7 @@ async fn answers_of_forwarded_paths_are_unchanged() {
 
 #[tokio::test]
 async fn events_of_other_apis_pass_one_by_one() {
-    let (up, _default, proxy) = two().await;
+    let (up, _default, proxy) = two_providers().await;
     let client = proxy.client();
     let first = "event: response.created\ndata: {\"x\":1}\n\n";
     up.script_next([
@@ -360,7 +355,7 @@ async fn events_of_other_apis_pass_one_by_one() {
 
 #[tokio::test]
 async fn trailers_reach_a_client_that_reads_them() {
-    let (up, _default, proxy) = two().await;
+    let (up, _default, proxy) = two_providers().await;
     let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, x-plimsoll-fake\r\n\r\n\
                   2\r\nhi\r\n0\r\nx-sum: 7\r\nx-plimsoll-fake: 1\r\nset-cookie: a=b\r\n\r\n";
     for client in [proxy.client(), proxy.client_h2()] {
@@ -368,7 +363,7 @@ async fn trailers_reach_a_client_that_reads_them() {
         let request = client
             .request(Method::GET, "/up/v1/files")
             .header("te", "trailers");
-        let got = client.send(request.body(full_body("")).unwrap()).await;
+        let got = client.send_with(request, "").await;
         assert_eq!(got.text(), "hi");
         let trailers = got.trailers.unwrap();
         assert_eq!(
@@ -380,7 +375,7 @@ async fn trailers_reach_a_client_that_reads_them() {
 
 #[tokio::test]
 async fn trailers_of_a_request_go_no_further() {
-    let (up, _default, proxy) = two().await;
+    let (up, _default, proxy) = two_providers().await;
     up.script_next([answer("200 OK", "", "{}")]);
     let mut stream = tokio::net::TcpStream::connect(proxy.address).await.unwrap();
     let request = "PUT /up/v1/files HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\
@@ -399,7 +394,7 @@ async fn trailers_of_a_request_go_no_further() {
 
 #[tokio::test]
 async fn a_compressed_body_is_forwarded_unchanged() {
-    let (_up, default, proxy) = two().await;
+    let (_up, default, proxy) = two_providers().await;
     let client = proxy.client();
     let body = b"\x1f\x8bnot looked at".to_vec();
     let mut request = post(&client, "/v1/embeddings", "application/json", body.clone());
@@ -526,7 +521,7 @@ async fn a_key_for_some_models_is_limited_on_every_path() {
 
 #[tokio::test]
 async fn an_overlong_model_name_is_refused() {
-    let (_, one, proxy) = two().await;
+    let (_, one, proxy) = two_providers().await;
     let client = proxy.client();
     let name = "m".repeat(1_025);
     for path in ["/v1/chat/completions", "/v1/embeddings"] {

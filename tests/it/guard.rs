@@ -211,7 +211,7 @@ fn tool_names_in_placeholders_are_bounded() {
 }
 
 /// A body with one tool result of this content, guarded once and twice.
-fn twice(content: &str, window: u32) -> (Plan, Bytes, Bytes) {
+fn guard_twice(content: &str, window: u32) -> (Plan, Bytes, Bytes) {
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), window, &settings);
     let body = format!(
@@ -238,7 +238,7 @@ fn a_result_whose_ends_are_denser_than_its_middle_is_cut_once() {
         for middle in [6_000, 20_000, 100_000] {
             let end = end.repeat(2_000);
             let content = format!("\"{end}{}{end}\"", "a".repeat(middle));
-            let (plan, first, second) = twice(&content, window);
+            let (plan, first, second) = guard_twice(&content, window);
             assert_eq!(plan.report.truncated.len(), 1);
             assert_eq!(first, second, "{middle} at {window}");
         }
@@ -255,7 +255,7 @@ fn content_beside_a_cut_text_is_still_counted() {
         r#"[{{"type":"text","text":"{}"}},{other}]"#,
         "word ".repeat(20_000)
     );
-    let (plan, first, second) = twice(&content, 16_384);
+    let (plan, first, second) = guard_twice(&content, 16_384);
     assert_eq!(plan.report.truncated.len(), 1);
     assert_eq!(first, second);
 }
@@ -264,7 +264,7 @@ fn said_by(role: &str, content: &str) -> serde_json::Value {
     serde_json::json!({"role": role, "content": content})
 }
 
-fn of(messages: &[serde_json::Value]) -> Conversation {
+fn result_text(messages: &[serde_json::Value]) -> Conversation {
     index_conversation(
         serde_json::json!({ "messages": messages })
             .to_string()
@@ -296,7 +296,7 @@ fn a_reminder_after_the_newest_question_does_not_displace_it() {
             said_by("system", "x"),
         ],
     ] {
-        let conversation = of(&[messages.clone(), tail].concat());
+        let conversation = result_text(&[messages.clone(), tail].concat());
         let plan = guard::plan(&conversation, &policy, &Recall::default());
         assert!(plan.report.folded.is_some());
         let out = apply_plan(&conversation, &plan);
@@ -317,7 +317,7 @@ fn token_counts_saturate() {
         messages.push(serde_json::json!({"role": "tool", "tool_call_id": "a", "content": long}));
         messages.push(said_by("user", &long));
     }
-    let plan = guard::plan(&of(&messages), &policy, &Recall::default());
+    let plan = guard::plan(&result_text(&messages), &policy, &Recall::default());
     assert_eq!(plan.report.raw_before, u32::MAX);
     assert!(plan.report.folded.is_some());
 }
@@ -334,7 +334,7 @@ fn long_chat() -> Conversation {
     };
     let mut messages: Vec<_> = (0..60).flat_map(turn).collect();
     messages.push(said_by("user", "and now?"));
-    of(&messages)
+    result_text(&messages)
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn talk(messages: &[serde_json::Value]) -> Conversation {
     )
 }
 
-fn worked(steps: usize) -> Vec<serde_json::Value> {
+fn worked_steps(steps: usize) -> Vec<serde_json::Value> {
     let mut messages = vec![serde_json::json!({"role": "system", "content": "Work."})];
     for step in 0..steps {
         let call = serde_json::json!({"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}});
@@ -404,7 +404,7 @@ fn a_late_question_keeps_the_fold() {
     let settings = settings();
     for profile in ["openai", "anthropic"] {
         let policy = make_policy(find_profile(profile).unwrap(), 8_192, &settings);
-        let mut messages = worked(100);
+        let mut messages = worked_steps(100);
         let before = guard::plan(&talk(&messages), &policy, &Recall::default());
         let folded = before.report.folded.expect("a fold").messages;
         messages.push(serde_json::json!({"role": "user", "content": "And?"}));
@@ -413,7 +413,7 @@ fn a_late_question_keeps_the_fold() {
         let now = after.report.folded.expect("a fold");
         assert!(now.messages >= folded, "{now:?}");
         // The question stays, also once it is before the cut.
-        messages.extend(worked(60).split_off(1));
+        messages.extend(worked_steps(60).split_off(1));
         let conversation = talk(&messages);
         let last = guard::plan(&conversation, &policy, &Recall::default());
         assert!(last.report.folded.expect("a fold").messages > 201);
@@ -432,7 +432,7 @@ fn a_size_at_a_rounding_boundary_moves_no_cut() {
     let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     // The fixed part crosses a sixteenth of the window in both directions.
     let body = |system: usize| {
-        let mut messages = worked(240);
+        let mut messages = worked_steps(240);
         messages[0] = serde_json::json!({"role": "system", "content": "x".repeat(system)});
         messages.insert(1, serde_json::json!({"role": "user", "content": "Go."}));
         talk(&messages)

@@ -10,18 +10,18 @@ use crate::support::{
 
 const JSON: &str = "content-type: application/json\r\n";
 
-fn says(usage: &Value) -> ProviderStep {
+fn completion_of(usage: &Value) -> ProviderStep {
     let message = json!({ "role": "assistant", "content": "ok" });
     let body = json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }], "usage": usage });
     answer("200 OK", JSON, body.to_string())
 }
 
-fn shown<'a>(answer: &'a ClientAnswer, name: &str) -> Option<&'a str> {
+fn health_line<'a>(answer: &'a ClientAnswer, name: &str) -> Option<&'a str> {
     let value = answer.headers.get(format!("x-plimsoll-{name}"))?;
     Some(value.to_str().unwrap())
 }
 
-fn asks(model: &str, stream: bool) -> String {
+fn ask_model(model: &str, stream: bool) -> String {
     let messages = [("user", "x"), ("assistant", "ok"), ("user", "y")]
         .map(|(role, content)| json!({ "role": role, "content": content }));
     let messages = if stream {
@@ -43,13 +43,17 @@ async fn without_prompt_tokens_the_level_is_unknown() {
         json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }),
         json!({ "prompt_tokens": "12" }),
     ] {
-        up.script_next([says(&usage)]);
-        let got = proxy.client().chat(asks("m", false)).await;
+        up.script_next([completion_of(&usage)]);
+        let got = proxy.chat(ask_model("m", false)).await;
         assert_eq!(got.status, 200);
-        assert_eq!(shown(&got, "health"), Some("unknown"), "{usage}");
-        assert_eq!(shown(&got, "prompt-tokens"), Some("unknown"), "{usage}");
-        assert_eq!(shown(&got, "hard-util"), None, "{usage}");
-        assert_eq!(shown(&got, "optimal-util"), None, "{usage}");
+        assert_eq!(health_line(&got, "health"), Some("unknown"), "{usage}");
+        assert_eq!(
+            health_line(&got, "prompt-tokens"),
+            Some("unknown"),
+            "{usage}"
+        );
+        assert_eq!(health_line(&got, "hard-util"), None, "{usage}");
+        assert_eq!(health_line(&got, "optimal-util"), None, "{usage}");
     }
 }
 
@@ -67,17 +71,24 @@ async fn utilisation_is_of_the_window_in_the_header() {
         })
         .start()
         .await;
-    up.script_next([says(&json!({ "prompt_tokens": 5_000 }))]);
-    let first = proxy.client().chat(asks("small", false)).await;
-    assert_eq!(shown(&first, "hard-util"), Some("0.500"));
+    up.script_next([completion_of(&json!({ "prompt_tokens": 5_000 }))]);
+    let first = proxy.chat(ask_model("small", false)).await;
+    assert_eq!(health_line(&first, "hard-util"), Some("0.500"));
     for model in ["large", "nobody-knows-it", "small"] {
         up.script_next(stream_of([TEXT, FINISH, DONE]));
-        let next = proxy.client().chat(asks(model, true)).await;
-        assert_eq!(shown(&next, "session"), shown(&first, "session"));
-        assert_eq!(shown(&next, "health-from"), Some("previous"));
-        assert_eq!(shown(&next, "prompt-tokens"), Some("5000"));
-        assert_eq!(shown(&next, "context-limit"), Some("10000"), "{model}");
-        assert_eq!(shown(&next, "hard-util"), Some("0.500"), "{model}");
+        let next = proxy.chat(ask_model(model, true)).await;
+        assert_eq!(
+            health_line(&next, "session"),
+            health_line(&first, "session")
+        );
+        assert_eq!(health_line(&next, "health-from"), Some("previous"));
+        assert_eq!(health_line(&next, "prompt-tokens"), Some("5000"));
+        assert_eq!(
+            health_line(&next, "context-limit"),
+            Some("10000"),
+            "{model}"
+        );
+        assert_eq!(health_line(&next, "hard-util"), Some("0.500"), "{model}");
     }
 }
 
@@ -86,19 +97,19 @@ async fn utilisation_is_of_the_window_in_the_header() {
 async fn an_assumed_window_gives_neither_a_level_nor_a_prompt() {
     let up = ScriptedProvider::start().await;
     let proxy = up.proxy().start().await;
-    up.script_next([says(&json!({ "prompt_tokens": 60_000 }))]);
-    let first = proxy.client().chat(asks("m", false)).await;
-    assert_eq!(shown(&first, "health"), Some("healthy"));
-    assert_eq!(shown(&first, "context-limit"), Some("unknown"));
-    assert_eq!(shown(&first, "hard-util"), None);
-    assert_eq!(shown(&first, "optimal-util"), Some("0.600"));
+    up.script_next([completion_of(&json!({ "prompt_tokens": 60_000 }))]);
+    let first = proxy.chat(ask_model("m", false)).await;
+    assert_eq!(health_line(&first, "health"), Some("healthy"));
+    assert_eq!(health_line(&first, "context-limit"), Some("unknown"));
+    assert_eq!(health_line(&first, "hard-util"), None);
+    assert_eq!(health_line(&first, "optimal-util"), Some("0.600"));
     up.script_next(stream_of([TEXT, FINISH, DONE]));
-    let next = proxy.client().chat(asks("m", true)).await;
-    assert_eq!(shown(&next, "actions"), Some("none"));
+    let next = proxy.chat(ask_model("m", true)).await;
+    assert_eq!(health_line(&next, "actions"), Some("none"));
     let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     assert_eq!(sent["messages"].as_array().unwrap().len(), 3, "{sent}");
     // A stream's headers have the health of the previous answer.
-    assert_eq!(shown(&next, "health"), Some("healthy"));
+    assert_eq!(health_line(&next, "health"), Some("healthy"));
 }
 
 /// A configured optimal limit holds without a known window; a configured critical limit needs one.
@@ -114,10 +125,10 @@ async fn configured_limits_of_an_unknown_window_give_caution_at_most() {
         config.models.insert("up/m".into(), told);
     });
     let proxy = proxy.start().await;
-    up.script_next([says(&json!({ "prompt_tokens": 60_000 }))]);
-    let got = proxy.client().chat(asks("m", false)).await;
-    assert_eq!(shown(&got, "health"), Some("caution"));
-    assert_eq!(shown(&got, "optimal-util"), Some("1.500"));
+    up.script_next([completion_of(&json!({ "prompt_tokens": 60_000 }))]);
+    let got = proxy.chat(ask_model("m", false)).await;
+    assert_eq!(health_line(&got, "health"), Some("caution"));
+    assert_eq!(health_line(&got, "optimal-util"), Some("1.500"));
     let model = proxy.client().get("/v1/models/up/m").await.json();
     assert_eq!(model["optimal_max_tokens"], 40_000);
     assert_eq!(model["critical_max_tokens"], Value::Null);

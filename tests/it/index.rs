@@ -85,7 +85,7 @@ proptest! {
         let mut back: BTreeMap<u128, String> = BTreeMap::new();
         let found = index_conversation(&body).unwrap();
         for (message, raw) in found.items.iter().zip(value["messages"].as_array().unwrap()) {
-            let said = essence(raw);
+            let said = digest_inputs(raw);
             let digest = *seen.entry(said.clone()).or_insert(message.digest);
             prop_assert_eq!(digest, message.digest);
             let text = back.entry(message.digest).or_insert_with(|| said.clone());
@@ -140,7 +140,7 @@ fn damaged(body: &[u8]) {
 }
 
 /// Everything a digest depends on, written out.
-fn essence(message: &Value) -> String {
+fn digest_inputs(message: &Value) -> String {
     let content = match &message["content"] {
         Value::String(text) if text.is_empty() => Value::Array(vec![]),
         Value::String(text) => Value::Array(vec![Value::String(text.clone())]),

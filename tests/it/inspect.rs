@@ -34,7 +34,7 @@ fn inspect(body: &[u8], folder: &Path) -> (Value, Vec<u8>) {
 }
 
 /// The request that a proxy sends, and the actions in its header.
-async fn sent(body: &[u8], model: &str) -> (Vec<u8>, String) {
+async fn sent_by_proxy(body: &[u8], model: &str) -> (Vec<u8>, String) {
     let up = ScriptedProvider::start().await;
     up.script_next([answer("200 OK", "", COMPLETION)]);
     let proxy = up
@@ -97,7 +97,7 @@ async fn inspect_writes_what_the_proxy_sends() {
         let conversation = index_body(body.clone().into()).unwrap();
         let model = conversation.model().unwrap();
         let (report, written) = inspect(body.as_bytes(), folder.path());
-        let (expected, actions) = sent(body.as_bytes(), &model).await;
+        let (expected, actions) = sent_by_proxy(body.as_bytes(), &model).await;
         assert!(written == expected, "{shape:?}: other bytes are sent");
         assert_eq!(report["actions"], actions, "{shape:?}");
         adds_up(&report);

@@ -11,7 +11,7 @@ use crate::support::{
 
 const CHAT: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"x"}]}"#;
 
-fn asked(client: &TestClient, name: &str, value: &str) -> Request<TestUpload> {
+fn request_with(client: &TestClient, name: &str, value: &str) -> Request<TestUpload> {
     let mut request = client.chat_request(CHAT);
     let name: http::HeaderName = name.parse().unwrap();
     request.headers_mut().insert(name, value.parse().unwrap());
@@ -42,7 +42,7 @@ async fn a_key_is_read_from_every_usual_header_and_never_forwarded() {
         ] {
             let count = up.count_requests() + 1;
             up.script_next([answer("200 OK", "", COMPLETION)]);
-            let got = client.send(asked(&client, name, &value)).await;
+            let got = client.send(request_with(&client, name, &value)).await;
             assert_eq!(got.status, 200, "{name}");
             let seen = up.requests(count).await.pop().unwrap();
             let secrets = seen.headers.iter().filter(|(_, v)| v.contains(SECRET));
@@ -66,7 +66,7 @@ async fn a_key_is_read_from_every_usual_header_and_never_forwarded() {
         for name in ["api-key", "API%2Dkey", "key", "subscription-key"] {
             let count = up.count_requests() + 1;
             up.script_next([answer("200 OK", "", COMPLETION)]);
-            let mut request = asked(&client, "api-key", &key);
+            let mut request = request_with(&client, "api-key", &key);
             let uri = format!("{}?{name}={key}&x=%31", request.uri());
             *request.uri_mut() = uri.parse().unwrap();
             client.send(request).await;
@@ -91,7 +91,7 @@ async fn a_missing_or_wrong_key_is_refused_as_by_openai() {
         ("api-key", "wrong"),
         ("x-api-key", ""),
     ] {
-        let got = client.send(asked(&client, name, value)).await;
+        let got = client.send(request_with(&client, name, value)).await;
         got.is_error(401, "invalid_api_key");
         assert_eq!(got.json()["error"]["type"], "invalid_request_error");
         assert_eq!(got.headers["www-authenticate"], "Bearer");
@@ -147,7 +147,7 @@ async fn a_key_is_limited_to_its_paths() {
         let request = client
             .request(method.clone(), path)
             .header("authorization", format!("Bearer {key}"));
-        let got = client.send(request.body(full_body(CHAT)).unwrap()).await;
+        let got = client.send_with(request, CHAT).await;
         match allowed {
             true => assert_eq!(got.status, 200, "{key} {method} {path}"),
             false => got.is_error(403, "path_not_allowed"),
@@ -170,7 +170,7 @@ async fn concurrent_requests_of_a_client_are_limited() {
         .start()
         .await;
     let client = proxy.client();
-    let ask = |key: &str| asked(&client, "authorization", &format!("Bearer {key}"));
+    let ask = |key: &str| request_with(&client, "authorization", &format!("Bearer {key}"));
     let mut streams = Vec::new();
     for _ in 0..2 {
         up.script_next([
@@ -215,7 +215,7 @@ async fn concurrent_requests_of_a_client_are_limited() {
         let request = client
             .request(Method::GET, "/nobody/v1/models")
             .header("authorization", "Bearer alice");
-        client.send(request.body(full_body("")).unwrap()).await
+        client.send_with(request, "").await
     };
     within_time(async { while refused().await.status == 429 {} }).await;
     for _ in 0..5 {

@@ -114,7 +114,7 @@ impl Talk {
             health: told("health").unwrap(),
             countdown: told("countdown").map(|left| left.parse().unwrap()),
         });
-        let said = says(self.messages.len());
+        let said = answer_text(self.messages.len());
         self.messages
             .push(json!({"role": "assistant", "content": said}));
         self.messages
@@ -123,7 +123,7 @@ impl Talk {
     }
 }
 
-fn says(messages: usize) -> String {
+fn answer_text(messages: usize) -> String {
     format!("answer to {messages} messages")
 }
 
@@ -132,7 +132,7 @@ fn reply(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     let body: Value = serde_json::from_slice(&seen.body).unwrap();
     let messages = body["messages"].as_array().unwrap();
     let own = |message: &&Value| message["role"] == "assistant" || message["content"] == "Go on.";
-    let said = says(1 + messages.iter().filter(own).count());
+    let said = answer_text(1 + messages.iter().filter(own).count());
     let tokens = 1_000 + 400 * messages.len();
     let usage =
         json!({"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5});
@@ -225,7 +225,7 @@ impl Drop for Proxy {
 }
 
 /// The session from the API; `None` where there is none.
-async fn look(http: &Http, address: SocketAddr, session: &str) -> Option<Told> {
+async fn read_session(http: &Http, address: SocketAddr, session: &str) -> Option<Told> {
     let path = format!("http://{address}/plimsoll/api/sessions/{session}");
     let answer = within_time(http.request(Request::get(path).body(Full::default()).unwrap())).await;
     let body = within_time(answer.unwrap().into_body().collect())
@@ -243,7 +243,11 @@ async fn look(http: &Http, address: SocketAddr, session: &str) -> Option<Told> {
 }
 
 /// Runs all clients until `answers` were answered, then kills the proxy. Returns the conversations.
-async fn talk(talks: Vec<Talk>, proxy: Proxy, answers: usize) -> (Vec<Talk>, Vec<String>) {
+async fn run_until_kill(
+    talks: Vec<Talk>,
+    proxy: Proxy,
+    answers: usize,
+) -> (Vec<Talk>, Vec<String>) {
     let (count, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let mut running = JoinSet::new();
     let http: Http = legacy::Client::builder(TokioExecutor::new()).build_http();
@@ -280,7 +284,7 @@ async fn no_answered_request_is_lost_by_repeated_kills() {
             let Some(told) = talk.told.clone() else {
                 continue;
             };
-            let found = look(&http, proxy.address, &told.session).await;
+            let found = read_session(&http, proxy.address, &told.session).await;
             let found = found.unwrap_or_else(|| panic!("round {round}: {told:?} is gone"));
             checked += u64::from(told.generations);
             seen.insert((told.health.clone(), told.countdown));
@@ -299,7 +303,7 @@ async fn no_answered_request_is_lost_by_repeated_kills() {
             break;
         }
         let answers = ANSWERS.start + round * 7_919 % ANSWERS.len();
-        let (back, log) = talk(talks, proxy, answers).await;
+        let (back, log) = run_until_kill(talks, proxy, answers).await;
         talks = back;
         assert!(log.is_empty(), "{log:?}");
         let names = std::fs::read_dir(folder.path().join("data")).unwrap();
@@ -341,5 +345,8 @@ async fn a_second_process_on_one_data_folder_is_refused() {
     first.kill();
     let next = Proxy::start(folder.path(), &up).await;
     let told = talk.told.unwrap();
-    assert_eq!(look(&http, next.address, &told.session).await, Some(told));
+    assert_eq!(
+        read_session(&http, next.address, &told.session).await,
+        Some(told)
+    );
 }

@@ -73,7 +73,7 @@ fn similar_errors_are_no_overflow() {
 }
 
 /// The window learnt from an overflow where the settings claim this one.
-fn taught(overflow: Overflow, claimed: u32) -> String {
+fn learnt_window(overflow: Overflow, claimed: u32) -> String {
     let learnt = LearntWindows::new(Duration::from_secs(86_400));
     let now = SystemTime::now();
     let refused = RefusedPrompt {
@@ -176,8 +176,8 @@ fn recorded_errors_are_recognised() {
             }
             print!(
                 "  {:<20} {:<20}",
-                taught(found, 128_000),
-                taught(found, 1_000_000)
+                learnt_window(found, 128_000),
+                learnt_window(found, 1_000_000)
             );
         }
         println!();

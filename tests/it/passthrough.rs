@@ -112,12 +112,12 @@ async fn json_without_a_conversation_is_forwarded_unchanged() {
             "",
             r#"{"error":{"message":"theirs"}}"#,
         )]);
-        let got = proxy.client().chat(body).await;
+        let got = proxy.chat(body).await;
         assert_eq!(got.status, 400);
         assert!(!got.headers.contains_key("x-plimsoll-error"));
         assert_eq!(up.requests(count + 1).await[count].body, body.as_bytes());
     }
-    let got = proxy.client().chat("{\"model\":").await;
+    let got = proxy.chat("{\"model\":").await;
     got.is_error(400, "invalid_json");
     assert_eq!(up.count_requests(), 3);
 }
@@ -143,13 +143,7 @@ async fn other_paths_are_forwarded_whole() {
     assert_eq!(seen.header("accept-encoding"), Some("gzip"));
     up.script_next([answer("204 No Content", "", "")]);
     let request = client.request(Method::DELETE, "/v1/files/a");
-    assert_eq!(
-        client
-            .send(request.body(full_body("")).unwrap())
-            .await
-            .status,
-        204
-    );
+    assert_eq!(client.send_with(request, "").await.status, 204);
     let seen = up.requests(2).await.pop().unwrap();
     assert_eq!(
         (seen.header("transfer-encoding"), seen.body.len()),
@@ -222,7 +216,7 @@ async fn without_keys_only_this_machine_is_served() {
             ("sec-fetch-site", "cross-site", "foreign_origin"),
         ] {
             let request = client.request(Method::GET, path).header(name, value);
-            let got = client.send(request.body(full_body("")).unwrap()).await;
+            let got = client.send_with(request, "").await;
             got.is_error(403, code);
         }
     }
@@ -230,7 +224,7 @@ async fn without_keys_only_this_machine_is_served() {
         .request(Method::GET, "/healthz")
         .header("host", "localhost:9")
         .header("origin", "http://localhost:3000");
-    let got = client.send(request.body(full_body("")).unwrap()).await;
+    let got = client.send_with(request, "").await;
     assert_eq!(got.status, 200);
 }
 
@@ -279,7 +273,7 @@ async fn client_keys_are_limited_to_their_models_and_never_forwarded() {
     let request = client
         .request(Method::POST, "/v1/files")
         .header("authorization", format!("Bearer {key}"));
-    let got = client.send(request.body(full_body("x")).unwrap()).await;
+    let got = client.send_with(request, "x").await;
     got.is_error(403, "path_not_allowed");
     assert_eq!(client.get("/healthz").await.status, 200);
     assert_eq!(up.count_requests(), 1);
@@ -334,11 +328,11 @@ async fn both_protocols_are_spoken_on_one_port() {
 async fn the_built_in_provider_answers_without_a_network() {
     let proxy = ProxyBuilder::new().start().await;
     let ask = BODY.replace("org/m", "simulated/plimsoll-8k");
-    let got = proxy.client().chat(ask.clone()).await;
+    let got = proxy.chat(ask.clone()).await;
     assert_eq!(got.status, 200, "{}", got.text());
     assert!(got.json()["usage"]["prompt_tokens"].as_u64() > Some(0));
     let stream = ask.replace("\"seed\"", "\"stream\":true,\"seed\"");
-    let got = proxy.client().chat(stream).await;
+    let got = proxy.chat(stream).await;
     assert!(got.whole && got.text().ends_with("data: [DONE]\n\n"));
     assert!(
         !got.text().contains("\"choices\":[]"),

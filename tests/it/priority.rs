@@ -4,20 +4,20 @@ use plimsoll::config::Config;
 use serde_json::{Value, json};
 
 use crate::{
-    conversation::{Talk, before, header, says, user},
+    conversation::{Talk, completion_of, header, proxy_before, user},
     support::{COMPLETION, Process, ScriptedProvider, Settings, answer},
 };
 
-fn note(name: &str, priority: &str) -> Value {
+fn annotation(name: &str, priority: &str) -> Value {
     json!({"name": name, "priority": priority})
 }
 
 /// Every message and part annotated, and the expected request.
 fn annotated() -> (Vec<Value>, Vec<Value>) {
     let with = vec![
-        json!({"role": "system", "content": "rules", "plimsoll": note("rules", "critical")}),
+        json!({"role": "system", "content": "rules", "plimsoll": annotation("rules", "critical")}),
         json!({"role": "user", "plimsoll": 7, "content": [
-            {"type": "text", "text": "look", "plimsoll": note("static_context", "low")},
+            {"type": "text", "text": "look", "plimsoll": annotation("static_context", "low")},
             {"type": "image_url", "image_url": {"url": "http://x/y.png", "plimsoll": "stays"}, "plimsoll": null},
         ]}),
     ];
@@ -65,7 +65,7 @@ async fn annotations_reach_no_provider_whatever_the_guard_does() {
         ),
     ] {
         let up = ScriptedProvider::start().await;
-        let proxy = before(&up, 100_000);
+        let proxy = proxy_before(&up, 100_000);
         let proxy = if off { proxy.set(disabled) } else { proxy };
         let proxy = proxy.start().await;
         let (mut with, mut without) = annotated();
@@ -89,8 +89,8 @@ async fn annotations_reach_no_provider_whatever_the_guard_does() {
 
 #[tokio::test]
 async fn annotations_do_not_change_the_session() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
-    let proxy = before(&up, 100_000).start().await;
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", Some(100))]).await;
+    let proxy = proxy_before(&up, 100_000).start().await;
     let mut talk = Talk::new(&proxy);
     let (with, without) = annotated();
     talk.messages = with.clone();
@@ -106,8 +106,8 @@ async fn annotations_do_not_change_the_session() {
 
 #[tokio::test]
 async fn caps_and_shares_are_reported_in_the_header() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
-    let proxy = before(&up, 16_384).set(|config| {
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", Some(100))]).await;
+    let proxy = proxy_before(&up, 16_384).set(|config| {
         config.guard.caps.insert("schema".into(), 300);
         config.guard.system_share = 0.1;
         config.guard.trim_system = true;
@@ -118,8 +118,8 @@ async fn caps_and_shares_are_reported_in_the_header() {
         |text: String, note: Value| json!({"role": "system", "content": text, "plimsoll": note});
     let mut talk = Talk::new(&proxy);
     talk.messages = vec![
-        system("schema ".repeat(400), note("schema", "critical")),
-        system("examples ".repeat(300), note("examples", "low")),
+        system("schema ".repeat(400), annotation("schema", "critical")),
+        system("examples ".repeat(300), annotation("examples", "low")),
         json!({"role": "system", "content": "rule. ".repeat(2_000)}),
     ];
     let got = talk.say("go").await;
@@ -141,7 +141,7 @@ async fn caps_and_shares_are_reported_in_the_header() {
 
 #[tokio::test]
 async fn the_log_reports_each_cap_once() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", Some(100))]).await;
     let settings = Settings::new(&up);
     settings.write(
         "[models.m]\nprovider = \"up\"\ncontext_length = 100000\n[recovery]\nenabled = false\n\
@@ -178,7 +178,7 @@ async fn the_log_reports_each_cap_once() {
 }
 
 /// A user message of text parts, with or without a priority.
-fn asks(parts: &[(&str, &str)]) -> Value {
+fn parts_message(parts: &[(&str, &str)]) -> Value {
     let part = |(text, priority): &(&str, &str)| {
         let mut part = json!({"type": "text", "text": text});
         if !priority.is_empty() {
@@ -190,7 +190,7 @@ fn asks(parts: &[(&str, &str)]) -> Value {
 }
 
 /// The texts of the parts of message `at` of the last request.
-fn texts(up: &ScriptedProvider, at: usize) -> Vec<String> {
+fn sent_texts(up: &ScriptedProvider, at: usize) -> Vec<String> {
     let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     let parts = sent["messages"][at]["content"].as_array().unwrap().iter();
     parts
@@ -202,8 +202,8 @@ const GONE: &str = "[Left out by the context guard: context]";
 
 #[tokio::test]
 async fn a_low_priority_part_is_cut_where_the_window_is_too_small() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
-    let proxy = before(&up, 12_000).start().await;
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", Some(100))]).await;
+    let proxy = proxy_before(&up, 12_000).start().await;
     let (large, small) = ("words of it ".repeat(5_900), "a few facts ".repeat(400));
     // The order of the two does not matter.
     for (parts, kept) in [
@@ -211,10 +211,10 @@ async fn a_low_priority_part_is_cut_where_the_window_is_too_small() {
         ([(&*small, "low"), (&*large, "low")], 0),
     ] {
         let mut talk = Talk::new(&proxy);
-        talk.messages = vec![asks(&[parts[0], ("what is it?", ""), parts[1]])];
+        talk.messages = vec![parts_message(&[parts[0], ("what is it?", ""), parts[1]])];
         let first = talk.ask().await;
         assert_eq!(header(&first, "actions"), "left-out=1");
-        let sent = texts(&up, 0);
+        let sent = sent_texts(&up, 0);
         let mut expected = [GONE, "what is it?", GONE].map(str::to_owned);
         expected[kept * 2] = small.clone();
         assert_eq!(sent, expected);
@@ -222,28 +222,28 @@ async fn a_low_priority_part_is_cut_where_the_window_is_too_small() {
         talk.messages
             .push(json!({"role": "assistant", "content": "hi"}));
         talk.say("and now?").await;
-        assert_eq!(texts(&up, 0), expected);
+        assert_eq!(sent_texts(&up, 0), expected);
     }
 }
 
 #[tokio::test]
 async fn annotated_parts_are_cut_before_a_fold_and_critical_ones_stay() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
-    let proxy = before(&up, 16_384).start().await;
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", Some(100))]).await;
+    let proxy = proxy_before(&up, 16_384).start().await;
     let text = |word: &str, tokens: usize| format!("{word} ").repeat(tokens * 3 / (word.len() + 1));
     let (plain, marked) = (text("plain", 2_500), text("marked", 1_500));
     let mut talk = Talk::new(&proxy);
     talk.messages = vec![
-        json!({"role": "system", "content": marked, "plimsoll": note("context", "high")}),
+        json!({"role": "system", "content": marked, "plimsoll": annotation("context", "high")}),
         user("start"),
     ];
     for priority in ["medium", "critical", "low"] {
         talk.messages
             .push(json!({"role": "assistant", "content": plain}));
         talk.messages
-            .push(asks(&[(&marked, priority), (priority, "")]));
+            .push(parts_message(&[(&marked, priority), (priority, "")]));
     }
-    let at = |place: usize| texts(&up, place)[0].clone();
+    let at = |place: usize| sent_texts(&up, place)[0].clone();
     // 13,500 tokens of 12,096: the low part is cut.
     let got = talk.ask().await;
     assert_eq!(header(&got, "actions"), "left-out=1");
@@ -265,14 +265,14 @@ async fn annotated_parts_are_cut_before_a_fold_and_critical_ones_stay() {
 
 #[tokio::test]
 async fn the_third_layer_of_a_preset_bounds_the_whole_prompt() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("hi", None)]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", None)]).await;
     let settings = Settings::new(&up);
     settings.write(
         "[models.m]\nprovider = \"up\"\ncontext_length = 200000\n[recovery]\nenabled = false\n\
          [guard]\npreset = \"standard\"",
     );
     let process = Process::start(&settings.file).await;
-    let part = |name: &str, tokens: usize, priority: &str| json!({"role": "system", "content": "four".repeat(tokens * 3 / 4), "plimsoll": note(name, priority)});
+    let part = |name: &str, tokens: usize, priority: &str| json!({"role": "system", "content": "four".repeat(tokens * 3 / 4), "plimsoll": annotation(name, priority)});
     let ask = async |schema: usize, context: usize, dynamic: usize| {
         let messages = vec![
             part("schema", schema, "high"),

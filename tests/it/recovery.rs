@@ -29,7 +29,7 @@ use crate::support::{
 const WINDOW: u32 = 20_000;
 
 /// A proxy before model `m`, with the profile and window of `model`.
-fn before(up: &RunningModel, model: &Shape) -> ProxyBuilder {
+fn proxy_before(up: &RunningModel, model: &Shape) -> ProxyBuilder {
     let (window, profile) = (model.window, model.profile);
     let proxy = up.provider.proxy();
     let proxy = proxy.providers(|provider| {
@@ -65,22 +65,22 @@ async fn pair(
     mind: impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync + 'static,
 ) -> (RunningProxy, RunningModel) {
     let up = ModelSetup::new(WINDOW).start(mind).await;
-    (before(&up, &Shape::default()).start().await, up)
+    (proxy_before(&up, &Shape::default()).start().await, up)
 }
 
 /// An agent whose first question exceeds the optimal limit, so that its second request carries the
 /// first prompt.
-fn deep(proxy: &RunningProxy) -> Agent {
+fn agent_past_optimal(proxy: &RunningProxy) -> Agent {
     Agent::new(proxy).says(&words(10_500, 0))
 }
 
 /// The first generation that carried a prompt.
-async fn prompted(agent: &mut Agent) -> AgentGeneration {
+async fn first_prompted(agent: &mut Agent) -> AgentGeneration {
     agent.until(4, |it| it.injected().is_some()).await
 }
 
 /// Texts of user messages, and of blocks in tool results, that the client never sent.
-fn prompts(upstream: &Value) -> usize {
+fn injected_texts(upstream: &Value) -> usize {
     let messages = upstream["messages"].as_array().into_iter().flatten();
     let texts = messages.map(crate::support::model::notice::message_text);
     texts
@@ -90,7 +90,7 @@ fn prompts(upstream: &Value) -> usize {
 
 /// A reply rule that writes a reminder at every notice, and otherwise works: with the client's tool
 /// where there is one, otherwise in text.
-fn obliging(heard: &ModelRequest<'_>) -> ModelReply {
+fn obliging_model(heard: &ModelRequest<'_>) -> ModelReply {
     let nth = heard.nth;
     let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
     if asked && heard.offers_tool("add_reminder") {

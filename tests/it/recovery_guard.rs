@@ -85,7 +85,7 @@ proptest! {
         for profile in profiles_of(&case) {
             let policy = make_policy(profile, window, &settings);
             for body in case.session.clone().thinned(6).steps() {
-                begins(&body, &policy);
+                check_new_course(&body, &policy);
             }
         }
     }
@@ -93,18 +93,18 @@ proptest! {
     #[test]
     fn growing_changes_the_prefix_only_at_cuts_with_injections(case in any_conversation(30), window in prop::sample::select(&WINDOWS[..]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
-        grow(&case, window, profiles[profile.index(profiles.len())], seed, &GuardConfig::default());
+        check_growth(&case, window, profiles[profile.index(profiles.len())], seed, &GuardConfig::default());
     }
 
     #[test]
     fn every_line_of_defence_keeps_the_prefix_with_injections(case in any_conversation(30), window in prop::sample::select(&WINDOWS[..]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
-        grow(&case, window, profiles[profile.index(profiles.len())], seed, &any_settings(seed));
+        check_growth(&case, window, profiles[profile.index(profiles.len())], seed, &any_settings(seed));
     }
 }
 
 /// A course that begins with this request keeps what it must, and is valid.
-fn begins(body: &[u8], policy: &Policy<'_>) {
+fn check_new_course(body: &[u8], policy: &Policy<'_>) {
     let conversation = index_conversation(body);
     let boundary =
         guard::find_course_boundary(&conversation, policy).expect("a valid conversation");
@@ -148,7 +148,7 @@ fn begins(body: &[u8], policy: &Policy<'_>) {
 
 /// A session step by step, with new records and sometimes a course: the prefix changes only at new
 /// cuts.
-fn grow(
+fn check_growth(
     case: &GeneratedCase,
     window: u32,
     profile: &'static Profile,
@@ -197,7 +197,7 @@ fn grow(
                 "the prefix changed without a cut"
             );
         }
-        prompted(&conversation, &policy, &recall);
+        check_prompt_at_end(&conversation, &policy, &recall);
         last = Some((now, plan.memory.boundary()));
         recall.memory = plan.memory;
         recall.messages = count;
@@ -214,7 +214,7 @@ fn asked_again(conversation: &Conversation, before: usize) -> bool {
 }
 
 /// A prompt at the end of the request leaves the prefix unchanged.
-fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
+fn check_prompt_at_end(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
     let place = non_system_indices(conversation).len() as u32;
     let mut recall = recall.clone();
     recall

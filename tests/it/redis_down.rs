@@ -128,20 +128,20 @@ impl Tally {
         let seconds = seconds.and_then(|seconds| seconds.parse().ok());
         let until = Instant::now() + Duration::from_secs_f64(seconds.unwrap_or(1.0));
         within_long(async {
-            while Instant::now() < until || self.answered(number) < least {
+            while Instant::now() < until || self.wait_for_answers(number) < least {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         })
         .await;
     }
 
-    fn answered(&self, phase: usize) -> usize {
+    fn wait_for_answers(&self, phase: usize) -> usize {
         let answers = self.answers.lock().unwrap();
         answers.iter().filter(|met| met.phase == phase).count()
     }
 
     /// Waits until new turns continue their sessions again.
-    async fn followed(&self) {
+    async fn wait_until_followed(&self) {
         let seen = self.answers.lock().unwrap().len();
         let followed = || {
             let answers = self.answers.lock().unwrap();
@@ -198,16 +198,16 @@ async fn no_request_fails_while_the_store_is_killed_stalled_and_restarted() {
     tally.phase(1, 100).await;
     redis.restart();
     tally.phase(2, 100).await;
-    tally.followed().await;
+    tally.wait_until_followed().await;
     redis.stall();
     tally.phase(3, 100).await;
     redis.resume();
     tally.phase(4, 100).await;
-    tally.followed().await;
+    tally.wait_until_followed().await;
     redis.kill();
     redis.restart();
     tally.phase(5, 100).await;
-    tally.followed().await;
+    tally.wait_until_followed().await;
     tally.ended.store(true, Relaxed);
     while let Some(done) = within_time(clients.join_next()).await {
         done.unwrap();

@@ -31,9 +31,9 @@ const MOST_REQUESTS: usize = 60;
 const WAYS: [(&str, RefusalWriter); 5] = [
     ("window and tokens", refuse_as_openai),
     ("an answer counted in", asked_in_all),
-    ("no numbers", wordy),
-    ("a wrong window", wrong),
-    ("nothing at all", wordless),
+    ("no numbers", wordy_refusal),
+    ("a wrong window", wrong_refusal),
+    ("nothing at all", wordless_refusal),
 ];
 
 fn asked_in_all(window: u32, tokens: u64) -> Vec<ProviderStep> {
@@ -44,12 +44,12 @@ fn asked_in_all(window: u32, tokens: u64) -> Vec<ProviderStep> {
     refuse(400, "400", &message)
 }
 
-fn wordy(_: u32, _: u64) -> Vec<ProviderStep> {
+fn wordy_refusal(_: u32, _: u64) -> Vec<ProviderStep> {
     refuse(400, "invalid_request", "context window exceeds limit")
 }
 
 /// A server that reports the room beside the answer as its window.
-fn wrong(_: u32, tokens: u64) -> Vec<ProviderStep> {
+fn wrong_refusal(_: u32, tokens: u64) -> Vec<ProviderStep> {
     let message = format!(
         "This model's maximum context length is 3 tokens. However, you requested {tokens} tokens \
          ({tokens} in the messages, 0 in the completion). Please reduce the length."
@@ -57,13 +57,13 @@ fn wrong(_: u32, tokens: u64) -> Vec<ProviderStep> {
     refuse(400, "400", &message)
 }
 
-fn wordless(_: u32, _: u64) -> Vec<ProviderStep> {
+fn wordless_refusal(_: u32, _: u64) -> Vec<ProviderStep> {
     let empty = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
     vec![ProviderStep::Send(empty.into())]
 }
 
 /// An error as the first event of a stream with status 200.
-fn inside(window: u32, tokens: u64) -> Vec<ProviderStep> {
+fn refusal_in_stream(window: u32, tokens: u64) -> Vec<ProviderStep> {
     let message = format!(
         "The input ({tokens} tokens) is longer than the model's context length ({window} tokens)."
     );
@@ -110,7 +110,7 @@ fn tales(most: usize) -> Vec<Tale> {
     tales.collect()
 }
 
-fn claims(config: &mut Config, tales: &[Tale]) {
+fn claim_windows(config: &mut Config, tales: &[Tale]) {
     for tale in tales {
         let model = ModelConfig {
             context_length: Some(CLAIMED),
@@ -147,7 +147,7 @@ struct Tally {
 
 impl Tally {
     /// Whether it is an answer; an error is allowed only where no cut could help.
-    fn take(&mut self, tale: &Tale, body: &[u8], window: u32, got: &ClientAnswer) {
+    fn is_answered(&mut self, tale: &Tale, body: &[u8], window: u32, got: &ClientAnswer) {
         self.requests += 1;
         if got.status == 200 {
             assert!(
@@ -192,7 +192,7 @@ fn is_hopeless(body: &[u8], window: u32) -> bool {
     drive.is_hopeless(&conversation, limit)
 }
 
-async fn before(
+async fn proxy_before(
     window: u32,
     profile: &str,
     refusal: RefusalWriter,
@@ -204,20 +204,28 @@ async fn before(
     let up = model.start(|_| ModelReply::text("Well.")).await;
     let proxy = up.provider.proxy();
     let proxy = proxy.providers(|provider| provider.profile = profile);
-    let proxy = proxy.set(|config| claims(config, tales)).start().await;
+    let proxy = proxy
+        .set(|config| claim_windows(config, tales))
+        .start()
+        .await;
     (up, proxy)
 }
 
 /// Every session through its own proxy, window and wording.
-async fn heal(window: u32, streams: bool, way: (&str, RefusalWriter), tales: &[Tale]) -> Tally {
-    let (up, proxy) = before(window, "openai", way.1, tales).await;
+async fn check_healed(
+    window: u32,
+    streams: bool,
+    way: (&str, RefusalWriter),
+    tales: &[Tale],
+) -> Tally {
+    let (up, proxy) = proxy_before(window, "openai", way.1, tales).await;
     let client = proxy.client();
     let mut tally = Tally::default();
     for tale in tales {
         for body in &tale.steps {
             let body = streaming(body, streams);
             let got = client.chat(body.clone()).await;
-            tally.take(tale, &body, window, &got);
+            tally.is_answered(tale, &body, window, &got);
         }
     }
     let streams = if streams { "streamed" } else { "whole" };
@@ -234,7 +242,7 @@ async fn no_overflow_reaches_a_client() {
     let tales = tales(usize::MAX);
     for window in [8_192, 16_384, 32_768] {
         for streams in [false, true] {
-            let tally = heal(window, streams, WAYS[0], &tales).await;
+            let tally = check_healed(window, streams, WAYS[0], &tales).await;
             assert!(tally.refits > 0);
             // The window learnt from one refusal holds for all later requests.
             assert!(tally.refits * 10 < tally.requests, "{tally:?}");
@@ -246,7 +254,7 @@ async fn no_overflow_reaches_a_client() {
 async fn an_overflow_of_any_wording_is_fitted_and_retried() {
     let tales = tales(MOST_REQUESTS);
     for way in &WAYS[1..] {
-        heal(16_384, false, *way, &tales).await;
+        check_healed(16_384, false, *way, &tales).await;
     }
 }
 
@@ -273,14 +281,14 @@ fn strict_tales() -> Vec<Tale> {
 #[tokio::test]
 async fn an_overflow_in_the_first_event_of_a_stream_is_retried() {
     let tales = strict_tales();
-    let (up, proxy) = before(16_384, "template", inside, &tales).await;
+    let (up, proxy) = proxy_before(16_384, "template", refusal_in_stream, &tales).await;
     let client = proxy.client();
     let mut tally = Tally::default();
     for tale in &tales {
         for body in &tale.steps {
             let body = streaming(body, true);
             let got = client.chat(body.clone()).await;
-            tally.take(tale, &body, 16_384, &got);
+            tally.is_answered(tale, &body, 16_384, &got);
         }
     }
     eprintln!("inside a stream: {tally:?}");
@@ -289,7 +297,7 @@ async fn an_overflow_in_the_first_event_of_a_stream_is_retried() {
 }
 
 /// A long conversation, and a model that refuses all of it.
-fn long() -> String {
+fn long_conversation() -> String {
     let text = "some words to fill the window ".repeat(4_000);
     let turns: Vec<_> = (0..8)
         .flat_map(|n| {
@@ -311,8 +319,8 @@ async fn an_overflow_that_cannot_be_fitted_is_context_length_exceeded() {
         {"role": "user", "content": "Hello"},
     ]});
     for (name, refusal) in WAYS {
-        let (up, proxy) = before(8_192, "openai", refusal, &[]).await;
-        let got = proxy.client().chat(body.to_string()).await;
+        let (up, proxy) = proxy_before(8_192, "openai", refusal, &[]).await;
+        let got = proxy.chat(body.to_string()).await;
         assert_eq!(got.status, 400, "{name}");
         assert!(up.count() <= 3, "{name}: asked {} times", up.count());
         if name == "nothing at all" {
@@ -340,9 +348,9 @@ async fn an_overflow_that_cannot_be_fitted_is_context_length_exceeded() {
 #[tokio::test]
 async fn an_unguarded_request_gets_the_overflow_unchanged() {
     for wish in ["off", "dry-run"] {
-        let (up, proxy) = before(8_192, "openai", wordy, &[]).await;
+        let (up, proxy) = proxy_before(8_192, "openai", wordy_refusal, &[]).await;
         let client = proxy.client();
-        let mut request = client.chat_request(long());
+        let mut request = client.chat_request(long_conversation());
         let headers = request.headers_mut();
         headers.insert("x-plimsoll-guard", wish.parse().unwrap());
         let got = client.send(request).await;
@@ -355,16 +363,16 @@ async fn an_unguarded_request_gets_the_overflow_unchanged() {
 
 #[tokio::test]
 async fn at_most_two_refits_and_the_learnt_window_is_kept() {
-    let (up, proxy) = before(8_192, "openai", refuse_as_openai, &[]).await;
+    let (up, proxy) = proxy_before(8_192, "openai", refuse_as_openai, &[]).await;
     let client = proxy.client();
-    let got = client.chat(long()).await;
+    let got = client.chat(long_conversation()).await;
     assert_eq!(got.status, 200);
     let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
     assert!(actions.contains("refitted=1"), "{actions}");
     assert_eq!(got.headers["x-plimsoll-attempts"], "2");
     assert_eq!(got.headers["x-plimsoll-context-limit"], "8192");
     // The next one fits at the first attempt.
-    let got = client.chat(long()).await;
+    let got = client.chat(long_conversation()).await;
     assert_eq!(got.status, 200);
     assert_eq!(got.headers["x-plimsoll-attempts"], "1");
     assert_eq!(up.count(), 3);
@@ -376,8 +384,8 @@ async fn a_rate_limit_is_no_overflow() {
         let message = "Rate limit reached on tokens per min (TPM): Limit 30000, Requested 41000.";
         refuse(429, "rate_limit_exceeded", message)
     };
-    let (up, proxy) = before(8_192, "openai", limit, &[]).await;
-    let got = proxy.client().chat(long()).await;
+    let (up, proxy) = proxy_before(8_192, "openai", limit, &[]).await;
+    let got = proxy.chat(long_conversation()).await;
     assert_eq!(got.status, 429);
     assert_eq!(got.json()["error"]["code"], "rate_limit_exceeded");
     assert_eq!(up.count(), 1);

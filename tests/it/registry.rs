@@ -14,15 +14,15 @@ use plimsoll::{
 use serde_json::Value;
 
 use super::support::{
-    COMPLETION, ProviderStep, ProxyBuilder, SECRET, ScriptedProvider, answer, full_body,
-    model_with_window, send_bytes, within_time,
+    COMPLETION, ProviderStep, ProxyBuilder, SECRET, ScriptedProvider, answer, model_with_window,
+    send_bytes, within_time,
 };
 
 const LIST: &str = r#"{"object":"list","data":[{"id":"org/m","context_length":4096,"max_input_tokens":4000},{"id":"plain"}]}"#;
 const CATALOGUE: &str = r#"{"up":{"id":"up","models":{"new":{"id":"new","limit":{"context":50000,"output":8000}}}},"openai":{"models":{"tiny":{"limit":{"context":5}}}}}"#;
 
 /// A proxy with one provider, whose model list may be asked for.
-fn asking(up: &ScriptedProvider) -> ProxyBuilder {
+fn asking_proxy(up: &ScriptedProvider) -> ProxyBuilder {
     up.proxy().providers(|provider| {
         provider.auth = Auth::None;
         provider.ask_models = None;
@@ -34,7 +34,7 @@ async fn models(proxy: &super::support::RunningProxy) -> Vec<Value> {
     list["data"].as_array().unwrap().clone()
 }
 
-fn find<'a>(models: &'a [Value], id: &str) -> &'a Value {
+fn find_model<'a>(models: &'a [Value], id: &str) -> &'a Value {
     let found = models.iter().find(|model| model["id"] == id);
     found.unwrap_or_else(|| panic!("no {id} in {models:?}"))
 }
@@ -42,16 +42,16 @@ fn find<'a>(models: &'a [Value], id: &str) -> &'a Value {
 #[tokio::test]
 async fn a_provider_is_asked_for_its_windows_once() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", LIST)]).await;
-    let proxy = asking(&up).start().await;
+    let proxy = asking_proxy(&up).start().await;
     for _ in 0..3 {
         let models = models(&proxy).await;
-        let listed = find(&models, "up/org/m");
+        let listed = find_model(&models, "up/org/m");
         assert_eq!(listed["context_length"], 4_096);
         assert_eq!(listed["max_input_tokens"], 4_000);
         assert_eq!(listed["owned_by"], "up");
         assert!(listed["critical_max_tokens"].as_u64().unwrap() < 4_000);
         assert!(listed["optimal_max_tokens"].as_u64() < listed["critical_max_tokens"].as_u64());
-        let unknown = find(&models, "up/plain");
+        let unknown = find_model(&models, "up/plain");
         assert!(unknown["context_length"].is_null());
         assert!(unknown["critical_max_tokens"].is_null());
     }
@@ -71,7 +71,7 @@ async fn a_provider_without_a_model_list_fails_no_request() {
         vec![ProviderStep::Close],
     ] {
         let up = ScriptedProvider::start_answering(move |_| steps.clone()).await;
-        let proxy = asking(&up).start().await;
+        let proxy = asking_proxy(&up).start().await;
         let models = models(&proxy).await;
         assert!(models.iter().all(|model| model["owned_by"] == "simulated"));
         assert_eq!(up.count_requests(), 1, "it is not asked again at once");
@@ -82,11 +82,11 @@ async fn a_provider_without_a_model_list_fails_no_request() {
 async fn no_request_waits_for_a_model_list() {
     let up = ScriptedProvider::start().await;
     up.script_next(vec![ProviderStep::Stall]);
-    let proxy = asking(&up).start().await;
+    let proxy = asking_proxy(&up).start().await;
     let _ = models(&proxy).await;
     up.script_next(vec![answer("200 OK", "", COMPLETION)]);
     let body = r#"{"model":"up/m","messages":[{"role":"user","content":"hi"}]}"#;
-    assert_eq!(proxy.client().chat(body).await.status, 200);
+    assert_eq!(proxy.chat(body).await.status, 200);
     assert_eq!(up.requests(2).await.len(), 2);
 }
 
@@ -98,7 +98,7 @@ async fn a_model_list_is_asked_for_only_where_it_is_enabled() {
         (Auth::Client, Some(true)),
         (Auth::None, Some(false)),
     ] {
-        let proxy = asking(&up).providers(move |provider| {
+        let proxy = asking_proxy(&up).providers(move |provider| {
             provider.auth = auth.clone();
             provider.ask_models = ask;
         });
@@ -377,7 +377,7 @@ async fn the_model_list_shows_configured_names_to_their_keys_only() {
         let request = client
             .request(Method::GET, path)
             .header("authorization", format!("Bearer {}", key(name)));
-        client.send(request.body(full_body("")).unwrap()).await
+        client.send_with(request, "").await
     };
     let ids = async |name: &str| {
         let list = get(name, "/v1/models").await.json();
@@ -430,12 +430,12 @@ async fn the_model_list_has_the_providers_own_names() {
         let ids = listed.iter().map(|model| model["id"].as_str().unwrap());
         let bare: Vec<_> = ids.filter(|id| ["org/m", "plain"].contains(id)).collect();
         for id in ["org/m", "plain"] {
-            assert_eq!(find(&listed, &format!("up/{id}"))["object"], "model");
+            assert_eq!(find_model(&listed, &format!("up/{id}"))["object"], "model");
             let is_listed = bare.contains(&id);
             let one = client.get(&format!("/v1/models/{id}")).await;
             assert_eq!(one.status == 200, is_listed, "{id}");
             if is_listed {
-                assert_eq!(one.json(), *find(&listed, id));
+                assert_eq!(one.json(), *find_model(&listed, id));
                 let body =
                     format!(r#"{{"model":"{id}","messages":[{{"role":"user","content":"hi"}}]}}"#);
                 let answer = client.chat(body).await;
@@ -451,7 +451,7 @@ async fn the_model_list_has_the_providers_own_names() {
             provider.ask_models = None;
         })
     };
-    assert_eq!(bare(asking(&up)).await, ["org/m", "plain"]);
+    assert_eq!(bare(asking_proxy(&up)).await, ["org/m", "plain"]);
     assert!(bare(two()).await.is_empty(), "nobody is meant by them");
     let default = two().set(|config| config.default_provider = Some("up".into()));
     assert_eq!(bare(default).await, ["org/m", "plain"]);

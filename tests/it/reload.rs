@@ -28,7 +28,7 @@ fn window(config: &mut Config, tokens: u32) {
         .insert("up/m".into(), model_with_window(tokens));
 }
 
-fn keyed(client: &TestClient, body: &'static str, key: &str) -> Request<TestUpload> {
+fn request_with_key(client: &TestClient, body: &'static str, key: &str) -> Request<TestUpload> {
     let mut request = client.chat_request(body);
     let value = format!("Bearer {key}").parse().unwrap();
     request.headers_mut().insert("authorization", value);
@@ -61,7 +61,7 @@ async fn a_stream_ends_under_the_settings_it_began_with() {
     up.release_stalled();
     let rest = within_time(body.collect()).await.unwrap().to_bytes();
     assert_eq!(rest, format!("{FINISH}{DONE}"));
-    gone(&before).await;
+    wait_until_freed(&before).await;
 }
 
 #[tokio::test]
@@ -77,20 +77,34 @@ async fn a_removed_key_is_refused_on_an_open_connection() {
         .await;
     for client in [proxy.client(), proxy.client_h2()] {
         up.script_next([answer("200 OK", "", COMPLETION)]);
-        assert_eq!(client.send(keyed(&client, ASK, &alice)).await.status, 200);
+        assert_eq!(
+            client
+                .send(request_with_key(&client, ASK, &alice))
+                .await
+                .status,
+            200
+        );
         // One of alice's requests runs while her key is removed.
         up.script_next(stalled_stream());
-        let running = client.begin(keyed(&client, ASK_STREAM, &alice)).await;
+        let running = client
+            .begin(request_with_key(&client, ASK_STREAM, &alice))
+            .await;
         let mut running = running.into_body();
         assert_eq!(next(&mut running).await, TEXT);
         let mut removed = None;
         proxy.reload(|config| removed = config.clients.remove("alice"));
-        let refused = client.send(keyed(&client, ASK, &alice)).await;
+        let refused = client.send(request_with_key(&client, ASK, &alice)).await;
         refused.is_error(401, "invalid_api_key");
         up.release_stalled();
         within_time(running.collect()).await.unwrap();
         up.script_next([answer("200 OK", "", COMPLETION)]);
-        assert_eq!(client.send(keyed(&client, ASK, &bob)).await.status, 200);
+        assert_eq!(
+            client
+                .send(request_with_key(&client, ASK, &bob))
+                .await
+                .status,
+            200
+        );
         proxy.reload(|config| {
             config.clients.insert("alice".into(), removed.unwrap());
         });
@@ -109,7 +123,9 @@ async fn running_requests_count_across_key_and_limit_changes() {
         .await;
     let client = proxy.client();
     up.script_next(stalled_stream());
-    let running = client.begin(keyed(&client, ASK_STREAM, &old)).await;
+    let running = client
+        .begin(request_with_key(&client, ASK_STREAM, &old))
+        .await;
     let mut running = running.into_body();
     assert_eq!(next(&mut running).await, TEXT);
     let limit = |most| {
@@ -120,16 +136,28 @@ async fn running_requests_count_across_key_and_limit_changes() {
         })
     };
     limit(1);
-    let refused = client.send(keyed(&client, ASK, &new)).await;
+    let refused = client.send(request_with_key(&client, ASK, &new)).await;
     refused.is_error(429, "too_many_requests");
     limit(2);
     up.script_next([answer("200 OK", "", COMPLETION)]);
-    assert_eq!(client.send(keyed(&client, ASK, &new)).await.status, 200);
+    assert_eq!(
+        client
+            .send(request_with_key(&client, ASK, &new))
+            .await
+            .status,
+        200
+    );
     up.release_stalled();
     within_time(running.collect()).await.unwrap();
     limit(1);
     up.script_next([answer("200 OK", "", COMPLETION)]);
-    assert_eq!(client.send(keyed(&client, ASK, &new)).await.status, 200);
+    assert_eq!(
+        client
+            .send(request_with_key(&client, ASK, &new))
+            .await
+            .status,
+        200
+    );
 }
 
 #[tokio::test]
@@ -273,7 +301,7 @@ async fn old_settings_are_freed_after_a_reload() {
         });
     }
     for app in &apps {
-        gone(app).await;
+        wait_until_freed(app).await;
     }
     // Each had its own provider, and so its own connection.
     for connection in 0..100 {
@@ -309,6 +337,6 @@ async fn a_removed_provider_is_no_longer_shown() {
 }
 
 /// Waits until the old settings are freed.
-async fn gone(app: &Weak<App>) {
+async fn wait_until_freed(app: &Weak<App>) {
     wait_until(|| app.strong_count() == 0).await;
 }

@@ -40,8 +40,8 @@ async fn replicas(
 }
 
 /// Plays a story over that many replicas in turn; returns all upstream requests.
-async fn told(story: &Story, count: usize) -> Vec<Vec<u8>> {
-    let up = story.up().await;
+async fn play_story(story: &Story, count: usize) -> Vec<Vec<u8>> {
+    let up = story.start_model().await;
     let (proxies, _data) = replicas(count, &up, story).await;
     let mut agent = story.agent(&proxies[0]);
     let mut clients: Vec<_> = proxies[1..].iter().map(RunningProxy::client).collect();
@@ -64,9 +64,9 @@ async fn told(story: &Story, count: usize) -> Vec<Vec<u8>> {
 #[tokio::test]
 async fn several_replicas_answer_every_story_like_one() {
     for story in &STORIES {
-        let one = told(story, 1).await;
+        let one = play_story(story, 1).await;
         for count in [2, 3] {
-            let several = told(story, count).await;
+            let several = play_story(story, count).await;
             let differs = one
                 .iter()
                 .zip(&several)
@@ -79,7 +79,7 @@ async fn several_replicas_answer_every_story_like_one() {
 
 /// The first upstream request of a new session at the last proxy, after another session taught the
 /// first proxy the tokens of such text.
-async fn begun(proxies: &[RunningProxy], up: &RunningModel) -> Vec<u8> {
+async fn first_request_after(proxies: &[RunningProxy], up: &RunningModel) -> Vec<u8> {
     let ask = async |proxy: &RunningProxy, from: usize, turns: usize| {
         let mut agent = Agent::bare(proxy).set("model", format!("{}/m", STORIES[0].name));
         for turn in from..from + turns {
@@ -104,14 +104,14 @@ async fn a_new_session_uses_the_window_another_replica_learnt() {
     let mut all = Vec::new();
     for count in [1, 2] {
         let (proxies, _data) = replicas(count, &up, story).await;
-        all.push(begun(&proxies, &up).await);
+        all.push(first_request_after(&proxies, &up).await);
     }
     assert!(all[0] == all[1]);
     // A proxy that was not taught cuts elsewhere.
     let (taught, _data) = replicas(1, &up, story).await;
     let (apart, _other) = replicas(1, &up, story).await;
     let apart: Vec<_> = taught.into_iter().chain(apart).collect();
-    let apart = begun(&apart, &up).await;
+    let apart = first_request_after(&apart, &up).await;
     assert!(apart.len() < all[0].len());
 }
 
@@ -121,7 +121,7 @@ async fn damaged_shared_records_fail_no_request() {
         .iter()
         .find(|story| story.claimed == CLAIMED)
         .unwrap();
-    let up = story.up().await;
+    let up = story.start_model().await;
     let store = memory_store();
     for name in ["", "w", "r", "w12345678\0\0", "r12345678\u{7f}\u{7f}\u{7f}"] {
         for value in ["", "\u{1}", "\u{1}aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\u{2}"] {

@@ -140,7 +140,7 @@ async fn an_answer_that_ends_during_a_drain_is_stored_and_a_cut_one_is_not() {
 
     let proxy = start().await;
     up.script_next([answer("200 OK", "", COMPLETION)]);
-    let answered = proxy.client().chat(goes_on()).await;
+    let answered = proxy.chat(goes_on()).await;
     assert_eq!(answered.headers["x-plimsoll-session"], session);
 }
 

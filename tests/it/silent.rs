@@ -15,7 +15,7 @@ use crate::support::{
 const CAP: u32 = 4_096;
 
 /// An answer with this finish reason and usage.
-fn reports(streams: bool, finish: &str, prompt: u32, completion: u32) -> Vec<ProviderStep> {
+fn completion_with(streams: bool, finish: &str, prompt: u32, completion: u32) -> Vec<ProviderStep> {
     let usage = json!({"prompt_tokens": prompt, "completion_tokens": completion});
     if streams {
         let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]});
@@ -30,24 +30,24 @@ fn reports(streams: bool, finish: &str, prompt: u32, completion: u32) -> Vec<Pro
 }
 
 /// Counts a token for three bytes, up to its limit.
-async fn ollama(streams: bool) -> ScriptedProvider {
+async fn ollama_like(streams: bool) -> ScriptedProvider {
     let asked = AtomicU32::new(0);
     ScriptedProvider::start_answering(move |seen: &ReceivedRequest| {
         let nth = asked.fetch_add(1, Ordering::SeqCst);
         let cap = if nth == 0 { CAP - 6 } else { CAP };
         let counted = u32::try_from(seen.body.len() / 3).unwrap();
-        reports(streams, "stop", counted.min(cap), 2)
+        completion_with(streams, "stop", counted.min(cap), 2)
     })
     .await
 }
 
 /// Health at the end of an answer, from its headers or its trailers.
-fn word<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+fn plimsoll_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let value = headers.get(format!("x-plimsoll-{name}"))?;
     value.to_str().ok()
 }
 
-fn growing(nth: usize) -> Value {
+fn growing_message(nth: usize) -> Value {
     let words = ["keel of a ship ", "mast of a ship "][nth % 2];
     json!({"role": "user", "content": words.repeat(145)})
 }
@@ -55,7 +55,7 @@ fn growing(nth: usize) -> Value {
 #[tokio::test]
 async fn a_provider_that_cuts_silently_is_detected() {
     for streams in [false, true] {
-        let up = ollama(streams).await;
+        let up = ollama_like(streams).await;
         let settings = ModelConfig {
             context_length: Some(32_768),
             // With these tokens the second answer would be critical.
@@ -72,12 +72,12 @@ async fn a_provider_that_cuts_silently_is_detected() {
         let client = proxy.client();
         let mut messages = vec![json!({"role": "system", "content": "You mend ships."})];
         for nth in 0..16 {
-            messages.push(growing(nth));
+            messages.push(growing_message(nth));
             messages.push(json!({"role": "assistant", "content": "hé"}));
         }
         let mut sizes = Vec::new();
         for nth in 0..4 {
-            messages.push(growing(nth));
+            messages.push(growing_message(nth));
             let body = json!({"model": "m", "stream": streams, "messages": messages});
             let mut request = client.chat_request(body.to_string());
             let headers = request.headers_mut();
@@ -86,13 +86,13 @@ async fn a_provider_that_cuts_silently_is_detected() {
             let got = client.send(request).await;
             assert!(got.status == 200 && got.whole, "{}", got.text());
             let told = got.trailers.as_ref().unwrap_or(&got.headers);
-            let actions = word(told, "actions").unwrap();
+            let actions = plimsoll_header(told, "actions").unwrap();
             let found = actions.contains("provider-truncated");
             assert_eq!(found, nth == 1, "{nth}: {actions}");
             if nth < 2 {
                 let level = if nth == 0 { "healthy" } else { "unknown" };
-                assert_eq!(word(told, "health"), Some(level), "{nth}");
-                assert_eq!(word(told, "countdown"), None, "no clock moved");
+                assert_eq!(plimsoll_header(told, "health"), Some(level), "{nth}");
+                assert_eq!(plimsoll_header(told, "countdown"), None, "no clock moved");
                 assert!(up.last_request().body.len() > 35_000);
             }
             if nth == 1 && streams {
@@ -144,7 +144,7 @@ async fn a_prompt_that_leaves_no_room_for_an_answer_is_always_critical() {
         .into_iter()
         .enumerate()
         {
-            up.script_next(reports(streams, finish, prompt, completion));
+            up.script_next(completion_with(streams, finish, prompt, completion));
             let messages = [json!({"role": "user", "content": format!("{nth}")})];
             let body = json!({"model": "m", "stream": streams, "messages": messages});
             let mut request = client.chat_request(body.to_string());
@@ -153,7 +153,7 @@ async fn a_prompt_that_leaves_no_room_for_an_answer_is_always_critical() {
             let got = client.send(request).await;
             let told = got.trailers.as_ref().unwrap_or(&got.headers);
             assert_eq!(
-                word(told, "health"),
+                plimsoll_header(told, "health"),
                 Some(level),
                 "{finish} {prompt} {completion}"
             );

@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 /// A client whose messages all contain `SAID`.
-fn speaker(proxy: impl Into<TestClient>) -> Agent {
+fn marked_agent(proxy: impl Into<TestClient>) -> Agent {
     let mut agent = Agent::new(proxy);
     agent.messages[0]["content"] = format!("SAID by the system. {}", "keel ".repeat(6_000)).into();
     agent.messages[1]["content"] = "SAID by the user.".into();
@@ -35,7 +35,7 @@ async fn states(window: u32, generations: usize, key: Option<SecretKey>) -> Vec<
         .store(Arc::clone(&store) as Arc<dyn Store>)
         .start()
         .await;
-    let mut agent = speaker(&proxy);
+    let mut agent = marked_agent(&proxy);
     let told: Vec<AgentGeneration> = agent.steps(generations).await;
     assert!(
         told.iter()
@@ -132,7 +132,7 @@ async fn left_on_disk(store: &str) -> Bytes {
         command.env("STORED_KEY", "7e".repeat(32))
     });
     let process = process.await;
-    let mut agent = speaker(process.client());
+    let mut agent = marked_agent(process.client());
     let noted = |it: &AgentGeneration| it.number("reminders") >= Some(2);
     agent.until(60, noted).await;
     process.signal("TERM");

@@ -15,7 +15,7 @@ const SESSIONS: [&str; 2] = [
     "4dd64227e9390ac096ff0c8c5d9a99e4",
 ];
 
-fn stored(name: &str) -> Vec<u8> {
+fn read_stored(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/stored");
     fs::read(folder.join(name)).unwrap()
 }
@@ -26,7 +26,7 @@ async fn go_on(url: &str, files: &[(&str, &str)], session: &str) {
     let data = folder.path().join("data");
     fs::create_dir(&data).unwrap();
     for (name, from) in files {
-        fs::write(data.join(name), stored(from)).unwrap();
+        fs::write(data.join(name), read_stored(from)).unwrap();
     }
     let settings = folder.path().join("config.toml");
     // The states are as old as this test.
@@ -37,7 +37,7 @@ async fn go_on(url: &str, files: &[(&str, &str)], session: &str) {
     fs::write(&settings, text).unwrap();
     let process = Process::start(&settings).await;
     let client = process.client();
-    let answer = client.chat(stored("next.json")).await;
+    let answer = client.chat(read_stored("next.json")).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let header = |name: &str| {
         answer.headers[format!("x-plimsoll-{name}")]
@@ -70,7 +70,7 @@ async fn the_file_of_an_earlier_release_is_read() {
 async fn redis_values_of_an_earlier_release_are_read() {
     for program in programs() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("dump.rdb"), stored("redis.rdb")).unwrap();
+        fs::write(folder.path().join("dump.rdb"), read_stored("redis.rdb")).unwrap();
         let folder = folder.path().to_str().unwrap();
         let redis = Redis::with(program, &["--dir", folder]);
         go_on(&redis.url(), &[("secret", "redis.secret")], SESSIONS[1]).await;

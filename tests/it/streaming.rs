@@ -69,7 +69,7 @@ async fn usage_is_requested_and_its_chunk_removed() {
     );
 
     up.script_next(stream);
-    let got = proxy.client().chat(asked).await;
+    let got = proxy.chat(asked).await;
     assert_eq!(got.text(), all, "who asks gets the chunk");
 }
 
@@ -92,7 +92,7 @@ async fn a_compressed_stream_is_relayed_unchanged() {
         ProviderStep::Drip(packed.clone()),
         ProviderStep::Close,
     ]);
-    let got = proxy.client().chat(asks.clone()).await;
+    let got = proxy.chat(asks.clone()).await;
     assert_eq!(got.body, packed);
     assert_eq!(got.headers["content-encoding"], "gzip");
     assert!(got.whole);
@@ -102,7 +102,7 @@ async fn a_compressed_stream_is_relayed_unchanged() {
         send_bytes(&packed[..packed.len() / 2]),
         ProviderStep::Close,
     ]);
-    let got = proxy.client().chat(asks.clone()).await;
+    let got = proxy.chat(asks.clone()).await;
     assert_eq!(got.body, packed[..packed.len() / 2]);
     assert!(!got.whole);
 }
@@ -124,7 +124,7 @@ async fn the_usage_chunk_is_removed_from_a_compressed_stream() {
         ProviderStep::Drip(packed.clone()),
         ProviderStep::Close,
     ]);
-    let got = proxy.client().chat(ASK).await;
+    let got = proxy.chat(ASK).await;
     let expected = format!("{TEXT}{FINISH}{DONE}");
     assert_eq!(String::from_utf8_lossy(&got.body), expected);
     assert!(!got.headers.contains_key("content-encoding"));
@@ -136,7 +136,7 @@ async fn the_usage_chunk_is_removed_from_a_compressed_stream() {
         send_bytes("damage"),
         ProviderStep::Close,
     ]);
-    let got = proxy.client().chat(ASK).await;
+    let got = proxy.chat(ASK).await;
     assert!(!got.whole);
 }
 
@@ -158,7 +158,7 @@ async fn recorded_streams_pass_unchanged() {
             ProviderStep::Drip(stream[middle..].to_vec()),
             ProviderStep::Close,
         ]);
-        let got = proxy.client().chat(ask.clone()).await;
+        let got = proxy.chat(ask.clone()).await;
         assert!(got.whole && got.body == stream, "{}", response.name);
     }
 }

@@ -39,7 +39,7 @@ fn summariser(profile: &'static Profile, own: bool, room: u32) -> Summariser {
     }
 }
 
-fn planned(conversation: &Conversation, profile: &'static Profile, window: u32) -> Option<Plan> {
+fn plan_of(conversation: &Conversation, profile: &'static Profile, window: u32) -> Option<Plan> {
     let settings = settings();
     let policy = make_policy(profile, window, &settings);
     let plan = guard::plan(conversation, &policy, &Recall::default());
@@ -81,7 +81,7 @@ fn messages(body: &[u8]) -> Vec<Vec<u8>> {
 /// The form for the same model: valid, and the sent request up to the cut plus one or two messages.
 fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
     let conversation = index_body(Bytes::copy_from_slice(body)).unwrap();
-    let Some(plan) = planned(&conversation, profile, window) else {
+    let Some(plan) = plan_of(&conversation, profile, window) else {
         return;
     };
     let whole = apply_plan(&conversation, &plan);
@@ -129,7 +129,7 @@ fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
 /// The transcript form: every request is within the room, and every message is in exactly one.
 fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
     let conversation = index_body(Bytes::copy_from_slice(body)).unwrap();
-    let Some(plan) = planned(&conversation, profile, 32_768) else {
+    let Some(plan) = plan_of(&conversation, profile, 32_768) else {
         return;
     };
     let Some(&boundary) = boundaries(&conversation, &plan).last() else {
@@ -147,7 +147,7 @@ fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
     };
     let requests = 1 + work.remaining_requests();
     let mut bodies = vec![first];
-    while let SummaryProgress::Ask(next) = work.read_answer(&answered(&"word ".repeat(200))) {
+    while let SummaryProgress::Ask(next) = work.read_answer(&summary_answer(&"word ".repeat(200))) {
         bodies.push(next);
     }
     assert_eq!(bodies.len(), requests);
@@ -188,7 +188,7 @@ fn cut_at(conversation: &Conversation, boundary: u32) -> usize {
     said.nth(boundary as usize).unwrap().0
 }
 
-fn answered(done: &str) -> Vec<u8> {
+fn summary_answer(done: &str) -> Vec<u8> {
     let text = format!(
         "<summary key=\"{KEY}\"><done>{done}</done><to_do>b</to_do><current_state>c</current_state>\
          <key_context>d</key_context><next_steps>e</next_steps><cautions>none</cautions></summary>"
@@ -220,7 +220,7 @@ proptest! {
 }
 
 /// A whole summary by the simulated provider.
-async fn made(conversation: &Conversation, asked: Summariser) -> (usize, String) {
+async fn whole_summary(conversation: &Conversation, asked: Summariser) -> (usize, String) {
     // Too little would be left for a summary if results were cleared.
     let mut settings = GuardConfig::default();
     settings.clear.enabled = false;
@@ -265,7 +265,7 @@ async fn the_simulated_model_summarises_when_asked() {
                 },
                 ..summariser(find_profile(profile).unwrap(), own, room)
             };
-            let (requests, text) = made(&conversation, asked).await;
+            let (requests, text) = whole_summary(&conversation, asked).await;
             assert_eq!(requests > 1, !own, "{shape:?}: {requests} requests");
             assert!(
                 text.starts_with("<summary>\n<done>") && text.len() > 150,
@@ -296,7 +296,7 @@ fn golden_summary_requests_are_as_recorded() {
                 language,
                 ..summariser(find_profile(profile).unwrap(), own, 20_000)
             };
-            let plan = planned(&conversation, asked.profile, 32_768).unwrap();
+            let plan = plan_of(&conversation, asked.profile, 32_768).unwrap();
             let (_, request) =
                 SummaryWork::begin_summary(&conversation, &plan.edits, due, asked).unwrap();
             let place = folder.join(format!("{name}.{form}.json"));

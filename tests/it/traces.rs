@@ -23,7 +23,7 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
 /// A proxy with traces.
-fn traced(up: &ScriptedProvider, collector: &TestCollector) -> ProxyBuilder {
+fn traced_proxy(up: &ScriptedProvider, collector: &TestCollector) -> ProxyBuilder {
     let endpoint = collector.endpoint();
     up.proxy().set(|config| {
         config.traces.endpoint = Some(endpoint);
@@ -32,7 +32,7 @@ fn traced(up: &ScriptedProvider, collector: &TestCollector) -> ProxyBuilder {
 }
 
 /// The spans that it exported by its end.
-async fn exported(mut proxy: RunningProxy, collector: &TestCollector) -> Vec<ReceivedSpan> {
+async fn exported_spans(mut proxy: RunningProxy, collector: &TestCollector) -> Vec<ReceivedSpan> {
     proxy.stop();
     proxy.wait_until_gone().await;
     collector.received_spans().await
@@ -40,7 +40,7 @@ async fn exported(mut proxy: RunningProxy, collector: &TestCollector) -> Vec<Rec
 
 /// Asserts that these are the request's children, in the order of their start.
 #[track_caller]
-fn children(spans: &[ReceivedSpan], root: &ReceivedSpan, names: &[&str]) {
+fn assert_children(spans: &[ReceivedSpan], root: &ReceivedSpan, names: &[&str]) {
     let mut found: Vec<_> = spans.iter().filter(|it| it.parent == root.id).collect();
     found.sort_by_key(|span| span.begun_ns);
     let found: Vec<_> = found
@@ -54,7 +54,7 @@ fn children(spans: &[ReceivedSpan], root: &ReceivedSpan, names: &[&str]) {
     assert_eq!(found, names);
 }
 
-fn root(spans: &[ReceivedSpan]) -> &ReceivedSpan {
+fn root_span(spans: &[ReceivedSpan]) -> &ReceivedSpan {
     let mut found = spans.iter().filter(|it| it.kind == SpanKind::Server);
     let root = found.next().expect("a span of the request");
     assert!(found.next().is_none(), "{spans:#?}");
@@ -75,11 +75,11 @@ async fn a_whole_answer_is_a_span_with_its_children() {
     let up = ScriptedProvider::start().await;
     let collector = TestCollector::start().await;
     up.script_next([answer("200 OK", "", COMPLETION)]);
-    let proxy = traced(&up, &collector).start().await;
-    let answer = proxy.client().chat(ASK).await;
+    let proxy = traced_proxy(&up, &collector).start().await;
+    let answer = proxy.chat(ASK).await;
     let session = answer.headers["x-plimsoll-session"].to_str().unwrap();
-    let spans = exported(proxy, &collector).await;
-    let root = root(&spans);
+    let spans = exported_spans(proxy, &collector).await;
+    let root = root_span(&spans);
     assert_eq!((&*root.name, &*root.parent), ("chat up/m", ""));
     assert!(!root.failed);
     root.assert_attribute("gen_ai.operation.name", "chat");
@@ -103,7 +103,7 @@ async fn a_whole_answer_is_a_span_with_its_children() {
         "chat m",
         "plimsoll.store.save",
     ];
-    children(&spans, root, &names);
+    assert_children(&spans, root, &names);
     assert_eq!(spans.len(), 5);
     let attempt = only_span(&spans, "chat m");
     attempt.assert_attribute("gen_ai.provider.name", "up");
@@ -126,7 +126,7 @@ async fn a_stream_is_a_span_until_its_last_byte() {
         send_bytes(format!("{FINISH}{USAGE}{DONE}")),
         ProviderStep::Close,
     ]);
-    let proxy = traced(&up, &collector).start().await;
+    let proxy = traced_proxy(&up, &collector).start().await;
     let client = proxy.client();
     let begun = now_ns();
     let mut body = client.begin(client.chat_request(STREAM)).await.into_body();
@@ -134,8 +134,8 @@ async fn a_stream_is_a_span_until_its_last_byte() {
     let middle = now_ns();
     up.release_stalled();
     while next_or_end(&mut body).await {}
-    let spans = exported(proxy, &collector).await;
-    let root = root(&spans);
+    let spans = exported_spans(proxy, &collector).await;
+    let root = root_span(&spans);
     assert!(root.ended_ns > middle);
     let attempt = only_span(&spans, "chat m");
     assert!(attempt.begun_ns < middle && attempt.ended_ns > middle);
@@ -152,7 +152,7 @@ async fn a_stream_is_a_span_until_its_last_byte() {
         "chat m",
         "plimsoll.store.save",
     ];
-    children(&spans, root, &names);
+    assert_children(&spans, root, &names);
 }
 
 async fn next_or_end(body: &mut hyper::body::Incoming) -> bool {
@@ -169,7 +169,7 @@ async fn retries_and_fallbacks_are_attempts_of_one_request() {
         up.script_next([answer("500 Internal Server Error", "", "{}")]);
     }
     other.script_next([answer("200 OK", "", COMPLETION)]);
-    let proxy = traced(&up, &collector)
+    let proxy = traced_proxy(&up, &collector)
         .provider("other", &other)
         .providers(|provider| provider.auth = plimsoll::config::Auth::None)
         .set(|config| {
@@ -180,9 +180,9 @@ async fn retries_and_fallbacks_are_attempts_of_one_request() {
         })
         .start()
         .await;
-    assert_eq!(proxy.client().chat(ASK).await.status, 200);
-    let spans = exported(proxy, &collector).await;
-    let root = root(&spans);
+    assert_eq!(proxy.chat(ASK).await.status, 200);
+    let spans = exported_spans(proxy, &collector).await;
+    let root = root_span(&spans);
     root.assert_attribute("gen_ai.provider.name", "other");
     root.assert_attribute("plimsoll.attempts", 3);
     let attempts = attempts(&spans);
@@ -219,7 +219,7 @@ async fn failures_and_disconnects_are_recorded() {
         };
         config.providers.insert("gone".into(), gone);
     };
-    let proxy = traced(&up, &collector).set(gone).start().await;
+    let proxy = traced_proxy(&up, &collector).set(gone).start().await;
     let client = proxy.client();
     let answer = client.chat(ASK.replace("up/m", "gone/m")).await;
     answer.is_error(502, "provider_unreachable");
@@ -238,7 +238,7 @@ async fn failures_and_disconnects_are_recorded() {
     assert!(!client.chat(STREAM).await.whole);
     client.get("/v1/models").await;
     client.get("/healthz").await;
-    let spans = exported(proxy, &collector).await;
+    let spans = exported_spans(proxy, &collector).await;
     let with_error = |error: &str| {
         let is = |span: &&ReceivedSpan| {
             let said = span.attributes.get("error.type");
@@ -261,7 +261,7 @@ async fn failures_and_disconnects_are_recorded() {
     assert!(!left.failed);
     left.assert_no_attribute("gen_ai.usage.input_tokens");
     let names = ["plimsoll.store.find", "plimsoll.guard", "chat m"];
-    children(&spans, left, &names);
+    assert_children(&spans, left, &names);
     assert!(with_error("broken").failed);
     let list = only_span(&spans, "GET /v1/models");
     list.assert_no_attribute("gen_ai.operation.name");

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use plimsoll::config::{Auth, secret::Secret};
 
-use crate::support::{COMPLETION, SECRET, ScriptedProvider, answer, full_body};
+use crate::support::{COMPLETION, SECRET, ScriptedProvider, answer};
 
 const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
 
@@ -39,7 +39,7 @@ async fn a_provider_gets_its_key_its_headers_and_its_query() {
         for name in ["authorization", "api-key", "x-api-key", "x-own-key"] {
             request = request.header(name, format!("Bearer {SECRET}-theirs"));
         }
-        let got = client.send(request.body(full_body(ASK)).unwrap()).await;
+        let got = client.send_with(request, ASK).await;
         assert_eq!(got.status, 200, "{}", got.text());
         let seen = up.requests(count + 1).await.pop().unwrap();
         let line = format!("POST {expected}api-version=2024-10-21 HTTP/1.1");

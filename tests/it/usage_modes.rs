@@ -26,7 +26,7 @@ fn long(stream: bool) -> String {
     ask.to_string()
 }
 
-fn before(up: &ScriptedProvider) -> ProxyBuilder {
+fn proxy_before(up: &ScriptedProvider) -> ProxyBuilder {
     let small = model_with_window(4_096);
     up.proxy()
         .set(|config| drop(config.models.insert("small".into(), small)))
@@ -40,7 +40,7 @@ fn was_cut(got: &ClientAnswer) {
 #[tokio::test]
 async fn usage_as_sent_is_the_providers() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up).start().await;
+    let proxy = proxy_before(&up).start().await;
     let client = proxy.client();
     up.script_next([answer("200 OK", "", COMPLETION)]);
     let got = client.chat(long(false)).await;
@@ -72,7 +72,7 @@ fn tokens(usage: &serde_json::Value) -> (u64, u64) {
 #[tokio::test]
 async fn usage_as_received_adds_the_omitted_tokens_but_health_does_not() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up).set(|config| config.guard.usage = UsageMode::AsReceived);
+    let proxy = proxy_before(&up).set(|config| config.guard.usage = UsageMode::AsReceived);
     let proxy = proxy.start().await;
     let client = proxy.client();
     up.script_next([answer("200 OK", "", COMPLETION)]);

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::support::{
     Agent, AgentGeneration, COMPLETION, ClientAnswer, ModelCall, ModelReply, ModelSetup,
     ProviderStep, ProxyBuilder, ReceivedRequest, RunningProxy, SECRET, ScriptedProvider, answer,
-    full_body, model_with_window,
+    model_with_window,
 };
 
 const ASK: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"a prompt"}]}"#;
@@ -19,10 +19,10 @@ async fn ask(proxy: &RunningProxy, path: &str, headers: &[(&str, &str)]) -> Clie
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    client.send(request.body(full_body("")).unwrap()).await
+    client.send_with(request, "").await
 }
 
-fn says(metrics: &ClientAnswer, line: &str) {
+fn completion_of(metrics: &ClientAnswer, line: &str) {
     let text = metrics.text();
     assert!(text.lines().any(|found| found == line), "{line}\n{text}");
 }
@@ -53,7 +53,7 @@ async fn metrics_of_every_provider_exist_from_the_start() {
         r#"plimsoll_silent_truncations_total{provider="up"} 0"#,
         "plimsoll_requests_in_flight 0",
     ] {
-        says(&got, line);
+        completion_of(&got, line);
     }
     assert!(!got.text().contains(&up.address.to_string()));
     let foreign = ask(&proxy, "/metrics", &[("host", "example.com")]).await;
@@ -75,7 +75,7 @@ async fn a_request_is_in_flight_until_its_answer_ends() {
         _ = up.requests(1) => {}
     }
     let got = ask(&proxy, "/metrics", &[]).await;
-    says(&got, "plimsoll_requests_in_flight 1");
+    completion_of(&got, "plimsoll_requests_in_flight 1");
     assert!(!got.text().contains("a prompt"));
     up.release_stalled();
     assert_eq!(chat.await.status, 200);
@@ -113,13 +113,13 @@ async fn with_client_keys_metrics_need_a_key_for_all_models() {
     metrics("wrong").await.is_error(401, "invalid_api_key");
     metrics(&some).await.is_error(403, "path_not_allowed");
     for key in [&all, &admin] {
-        says(&metrics(key).await, "plimsoll_requests_in_flight 0");
+        completion_of(&metrics(key).await, "plimsoll_requests_in_flight 0");
     }
     assert_eq!(ask(&proxy, "/readyz", &[]).await.status, 200);
 }
 
 /// The value of a counter without labels.
-async fn counted(proxy: &RunningProxy, name: &str) -> usize {
+async fn counter_value(proxy: &RunningProxy, name: &str) -> usize {
     let got = ask(proxy, "/metrics", &[]).await;
     let name = format!("{name} ");
     let line = got
@@ -131,7 +131,7 @@ async fn counted(proxy: &RunningProxy, name: &str) -> usize {
 
 /// A session of so many steps with a window of 20,000 tokens and results of some hundred; returns
 /// the actions of its last answer.
-async fn session(
+async fn run_session(
     steps: usize,
     set: impl FnOnce(&mut plimsoll::config::Config),
 ) -> (RunningProxy, AgentGeneration) {
@@ -158,24 +158,24 @@ async fn session(
 
 #[tokio::test]
 async fn folded_messages_are_counted_once() {
-    let (proxy, last) = session(60, |config| config.guard.clear.enabled = false).await;
+    let (proxy, last) = run_session(60, |config| config.guard.clear.enabled = false).await;
     let dropped: usize = last.action("dropped").unwrap().parse().unwrap();
     assert_eq!(
-        counted(&proxy, "plimsoll_dropped_messages_total").await,
+        counter_value(&proxy, "plimsoll_dropped_messages_total").await,
         dropped
     );
-    let folds = counted(&proxy, "plimsoll_folds_total").await;
+    let folds = counter_value(&proxy, "plimsoll_folds_total").await;
     assert!((2..20).contains(&folds), "{folds}");
-    assert_eq!(counted(&proxy, "plimsoll_sessions_total").await, 1);
+    assert_eq!(counter_value(&proxy, "plimsoll_sessions_total").await, 1);
 }
 
 #[tokio::test]
 async fn cleared_messages_are_counted_once() {
-    let (proxy, last) = session(30, |config| config.guard.clear.at = 0.2).await;
+    let (proxy, last) = run_session(30, |config| config.guard.clear.at = 0.2).await;
     let cleared: usize = last.action("cleared").unwrap().parse().unwrap();
     assert!(last.action("dropped").is_none() && cleared > 5);
     assert_eq!(
-        counted(&proxy, "plimsoll_cleared_messages_total").await,
+        counter_value(&proxy, "plimsoll_cleared_messages_total").await,
         cleared
     );
 }
@@ -195,17 +195,17 @@ async fn truncated_results_are_counted_once() {
     ];
     for user in ["on", "and on"] {
         let body = json!({"model": "up/m", "messages": messages}).to_string();
-        let answer = proxy.client().chat(body).await;
+        let answer = proxy.chat(body).await;
         assert_eq!(answer.headers["x-plimsoll-actions"], "truncated=1");
         messages.push(json!({"role": "assistant", "content": "hi"}));
         messages.push(json!({"role": "user", "content": user}));
     }
-    assert_eq!(counted(&proxy, "plimsoll_truncations_total").await, 1);
+    assert_eq!(counter_value(&proxy, "plimsoll_truncations_total").await, 1);
     let sent = String::from_utf8(up.last_request().body).unwrap();
     let told = sent.split(" characters truncated").next().unwrap();
     let told = told.rsplit('[').next().unwrap();
     let cut: usize = told.parse().unwrap();
-    let counted = counted(&proxy, "plimsoll_cut_characters_total").await;
+    let counted = counter_value(&proxy, "plimsoll_cut_characters_total").await;
     // The marker takes some room.
     assert!((cut - 100..=cut).contains(&counted), "{counted} of {cut}");
 }

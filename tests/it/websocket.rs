@@ -27,7 +27,9 @@ use crate::support::{
 type Client = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// A proxy before a websocket server, and the server's listener.
-async fn proxied(set: impl FnOnce(ProxyBuilder) -> ProxyBuilder) -> (TcpListener, RunningProxy) {
+async fn proxy_and_server(
+    set: impl FnOnce(ProxyBuilder) -> ProxyBuilder,
+) -> (TcpListener, RunningProxy) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let up = ScriptedProvider::start().await;
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -40,7 +42,7 @@ async fn proxied(set: impl FnOnce(ProxyBuilder) -> ProxyBuilder) -> (TcpListener
 }
 
 /// Accepts the next websocket; returns its request.
-async fn accepted(listener: &TcpListener) -> (WebSocketStream<TcpStream>, String, HeaderMap) {
+async fn accept(listener: &TcpListener) -> (WebSocketStream<TcpStream>, String, HeaderMap) {
     let (stream, _) = within_time(listener.accept()).await.unwrap();
     let (mut path, mut headers) = (String::new(), HeaderMap::new());
     #[expect(clippy::result_large_err, reason = "the library's own type")]
@@ -76,7 +78,7 @@ async fn connected(
     headers: &[(&'static str, &str)],
 ) -> (Client, WebSocketStream<TcpStream>, String, HeaderMap) {
     let request = ask(proxy, path, headers);
-    let (client, server) = tokio::join!(within_time(connect_async(request)), accepted(listener));
+    let (client, server) = tokio::join!(within_time(connect_async(request)), accept(listener));
     let (client, answer) = client.unwrap();
     assert_eq!(answer.status(), 101);
     assert!(!answer.headers().contains_key("x-plimsoll-fake"));
@@ -86,7 +88,7 @@ async fn connected(
 
 #[tokio::test]
 async fn messages_of_every_kind_pass_both_ways() {
-    let (listener, proxy) = proxied(|proxy| proxy).await;
+    let (listener, proxy) = proxy_and_server(|proxy| proxy).await;
     let (mut client, mut server, path, seen) = connected(
         &listener,
         &proxy,
@@ -146,7 +148,7 @@ async fn messages_of_every_kind_pass_both_ways() {
 
 #[tokio::test]
 async fn a_close_and_its_code_reach_the_other_side() {
-    let (listener, proxy) = proxied(|proxy| proxy).await;
+    let (listener, proxy) = proxy_and_server(|proxy| proxy).await;
     let farewell = |code: u16, reason: &'static str| CloseFrame {
         code: CloseCode::from(code),
         reason: reason.into(),
@@ -170,7 +172,7 @@ async fn a_close_and_its_code_reach_the_other_side() {
 
 #[tokio::test]
 async fn a_disconnect_reaches_the_other_side() {
-    let (listener, proxy) = proxied(|proxy| proxy).await;
+    let (listener, proxy) = proxy_and_server(|proxy| proxy).await;
     let (client, mut server, ..) = connected(&listener, &proxy, "/v1/realtime", &[]).await;
     drop(client);
     assert!(
@@ -190,7 +192,7 @@ async fn a_disconnect_reaches_the_other_side() {
 #[tokio::test]
 async fn an_idle_websocket_is_closed() {
     let (listener, proxy) =
-        proxied(|proxy| proxy.providers(|provider| provider.idle_timeout = SOON)).await;
+        proxy_and_server(|proxy| proxy.providers(|provider| provider.idle_timeout = SOON)).await;
     let (mut client, mut server, ..) = connected(&listener, &proxy, "/v1/realtime", &[]).await;
     assert!(
         within_time(client.next())
@@ -239,9 +241,7 @@ async fn only_websocket_upgrades_are_forwarded() {
         .header("connection", "Upgrade, HTTP2-Settings")
         .header("upgrade", "h2c")
         .header("http2-settings", "AAMAAABkAAQCAAAAAAIAAAAA");
-    let got = client
-        .send(request.body(crate::support::full_body("")).unwrap())
-        .await;
+    let got = client.send_with(request, "").await;
     assert_eq!(got.status, 200);
     let seen = up.request().await;
     for gone in ["upgrade", "connection", "http2-settings"] {
@@ -253,9 +253,7 @@ async fn only_websocket_upgrades_are_forwarded() {
         .request(http::Method::GET, "/v1/realtime")
         .header("connection", "upgrade")
         .header("upgrade", "websocket");
-    let got = client
-        .send(request.body(crate::support::full_body("abc")).unwrap())
-        .await;
+    let got = client.send_with(request, "abc").await;
     assert_eq!(got.status, 200);
     let seen = up.requests(2).await.pop().unwrap();
     assert_eq!(
@@ -266,7 +264,7 @@ async fn only_websocket_upgrades_are_forwarded() {
 
 #[tokio::test]
 async fn a_browsers_key_is_accepted_and_never_forwarded() {
-    let (listener, proxy) = proxied(|proxy| {
+    let (listener, proxy) = proxy_and_server(|proxy| {
         let ours = Auth::Key(Secret::new("ours"));
         proxy
             .client("alice", SECRET, &["up/rt"])
@@ -330,7 +328,7 @@ async fn a_browsers_key_is_accepted_and_never_forwarded() {
 #[tokio::test]
 async fn a_drain_waits_for_a_websocket_and_then_cuts_it() {
     let (listener, mut proxy) =
-        proxied(|proxy| proxy.set(|config| config.server.drain_timeout = SOON)).await;
+        proxy_and_server(|proxy| proxy.set(|config| config.server.drain_timeout = SOON)).await;
     let (mut client, mut server, ..) = connected(&listener, &proxy, "/v1/realtime", &[]).await;
     proxy.stop();
     server.send(Message::text("still here")).await.unwrap();

@@ -51,7 +51,12 @@ fn alternates(body: &[u8]) -> bool {
 }
 
 /// The plan of a request, checked for alternation; where the guard stands back, nothing is checked.
-fn check(body: &[u8], window: u32, profile: &'static Profile, recall: &Recall) -> Option<Vec<u8>> {
+fn check_plan(
+    body: &[u8],
+    window: u32,
+    profile: &'static Profile,
+    recall: &Recall,
+) -> Option<Vec<u8>> {
     let settings = GuardConfig::default();
     check_plan_unless_stood_back(body, window, profile, recall, &settings)?;
     let conversation = index_conversation(body);
@@ -82,8 +87,8 @@ proptest! {
         let body = case.body();
         let of_ours = make_injected(&index_conversation(&body), seed);
         for profile in PROFILES {
-            check(&body, window, profile, &Recall::default());
-            check(&body, window, profile, &Recall { injections: of_ours.clone(), ..Recall::default() });
+            check_plan(&body, window, profile, &Recall::default());
+            check_plan(&body, window, profile, &Recall { injections: of_ours.clone(), ..Recall::default() });
         }
     }
 
@@ -93,8 +98,8 @@ proptest! {
         let mut recall = Recall::default();
         let mut last = Vec::new();
         for body in case.session.clone().thinned(3).steps() {
-            let Some(out) = check(&body, window, profile, &recall) else { return Ok(()) };
-            prop_assert_eq!(&Some(out.clone()), &check(&body, window, profile, &Recall::default()));
+            let Some(out) = check_plan(&body, window, profile, &recall) else { return Ok(()) };
+            prop_assert_eq!(&Some(out.clone()), &check_plan(&body, window, profile, &Recall::default()));
             let conversation = index_conversation(&body);
             let settings = GuardConfig::default();
             let plan = guard::plan(&conversation, &make_policy(profile, window, &settings), &recall);
@@ -109,7 +114,7 @@ proptest! {
     }
 }
 
-fn by(role: &str, nth: usize) -> Value {
+fn message_by(role: &str, nth: usize) -> Value {
     json!({"role": role, "content": format!("{nth}: {}", "what is said of it. ".repeat(30))})
 }
 
@@ -119,9 +124,12 @@ fn body(messages: &[Value]) -> Vec<u8> {
 
 /// `count` exchanges and a question.
 fn exchanges(count: usize) -> Vec<Value> {
-    let mut messages = vec![json!({"role": "system", "content": "s"}), by("user", 0)];
+    let mut messages = vec![
+        json!({"role": "system", "content": "s"}),
+        message_by("user", 0),
+    ];
     for nth in 1..=count {
-        messages.extend([by("assistant", nth), by("user", nth)]);
+        messages.extend([message_by("assistant", nth), message_by("user", nth)]);
     }
     messages
 }
@@ -141,7 +149,7 @@ fn two_user_messages_in_a_row_do_not_change_the_sent_prefix() {
         messages: non_system_indices(&conversation).len(),
         ..Recall::default()
     };
-    messages.push(by("user", 51));
+    messages.push(message_by("user", 51));
     let body = body(&messages);
     for recall in [with, Recall::default()] {
         let conversation = index_conversation(&body);
@@ -158,12 +166,12 @@ fn without_alternating_roles_the_preface_is_a_message() {
     let settings = GuardConfig::default();
     let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     let mut messages = exchanges(50);
-    let double = by("user", 99);
+    let double = message_by("user", 99);
     messages.insert(2, double);
     // A greeting first, or an answer in two messages, does not alternate for such a template.
-    let greeted = [vec![by("assistant", 0)], exchanges(50)].concat();
+    let greeted = [vec![message_by("assistant", 0)], exchanges(50)].concat();
     let mut halved = exchanges(50);
-    halved.insert(3, by("assistant", 99));
+    halved.insert(3, message_by("assistant", 99));
     for messages in [messages, greeted, halved] {
         let conversation = index_conversation(&body(&messages));
         let plan = guard::plan(&conversation, &policy, &Recall::default());

@@ -39,7 +39,7 @@ async fn the_api_names_the_client_of_the_key() {
 async fn every_path_in_the_api_description_is_served() {
     let proxy = ProxyBuilder::new().start().await;
     let api = Api::new(&proxy);
-    let session = api.begins("Who answers?").await;
+    let session = api.begin_session("Who answers?").await;
     let description = api.json("openapi.json").await;
     let paths = description["paths"].as_object().unwrap();
     assert!(paths.len() > 8, "{paths:?}");

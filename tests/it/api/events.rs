@@ -31,11 +31,11 @@ struct Events {
 }
 
 impl Events {
-    async fn of(api: &Api) -> Self {
-        Self::tried(api).await.unwrap()
+    async fn open(api: &Api) -> Self {
+        Self::try_open(api).await.unwrap()
     }
 
-    async fn tried(api: &Api) -> Result<Self, StatusCode> {
+    async fn try_open(api: &Api) -> Result<Self, StatusCode> {
         let request = api.client.request(Method::GET, "/plimsoll/api/events");
         let mut request = request.body(full_body("")).unwrap();
         request.headers_mut().extend(api.headers.clone());
@@ -50,12 +50,12 @@ impl Events {
             text: String::new(),
         };
         // A comment is sent at once.
-        assert_eq!(events.block().await.as_deref(), Some(": still here"));
+        assert_eq!(events.next_block().await.as_deref(), Some(": still here"));
         Ok(events)
     }
 
     /// The next event or comment; `None` at a clean end.
-    async fn block(&mut self) -> Option<String> {
+    async fn next_block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let (block, rest) = (block.to_owned(), rest.to_owned());
@@ -69,9 +69,9 @@ impl Events {
     }
 
     /// The data of the next event of that name; other events are skipped.
-    async fn next(&mut self, name: &str) -> Value {
+    async fn next_event(&mut self, name: &str) -> Value {
         loop {
-            let block = self.block().await.expect("it goes on");
+            let block = self.next_block().await.expect("it goes on");
             if let Some(event) = block.strip_prefix("event: ") {
                 let (found, data) = event.split_once("\ndata: ").unwrap();
                 if found == name {
@@ -81,12 +81,12 @@ impl Events {
         }
     }
 
-    async fn ended(mut self) {
-        while self.block().await.is_some() {}
+    async fn wait_for_end(mut self) {
+        while self.next_block().await.is_some() {}
     }
 }
 
-fn anonymous(proxy: &RunningProxy) -> Account {
+fn anonymous_account(proxy: &RunningProxy) -> Account {
     let app = proxy.live.app();
     app.sessions
         .tenants()
@@ -97,9 +97,9 @@ fn anonymous(proxy: &RunningProxy) -> Account {
 async fn events_of_this_replica_arrive_at_once() {
     let proxy = without_listing().await;
     let api = Api::new(&proxy);
-    let mut events = Events::of(&api).await;
-    let id = api.begins("x").await;
-    let told = events.next("session").await;
+    let mut events = Events::open(&api).await;
+    let id = api.begin_session("x").await;
+    let told = events.next_event("session").await;
     assert_eq!(
         (&told["id"], &told["generations"]),
         (&Value::from(id.clone()), &1.into())
@@ -112,13 +112,13 @@ async fn events_of_this_replica_arrive_at_once() {
     for (part, pending) in [("clear", "clear_pending"), ("compact", "compact_pending")] {
         let got = api.post(&format!("sessions/{id}/{part}"), "").await;
         assert_eq!(got.status, 200);
-        assert_eq!(events.next("session").await[pending], true);
+        assert_eq!(events.next_event("session").await[pending], true);
     }
     let path = format!("/plimsoll/api/sessions/{id}");
     let body = r#"{"auto_compact":"on"}"#;
     let got = api.send(Method::PATCH, &path, body).await;
     assert_eq!(got.status, 200);
-    assert_eq!(events.next("session").await["auto_compact"], "on");
+    assert_eq!(events.next_event("session").await["auto_compact"], "on");
 }
 
 #[tokio::test]
@@ -130,24 +130,24 @@ async fn each_listener_gets_events_of_its_account_only() {
         Api::keyed(&proxy, "sk-secret-alice"),
         Api::keyed(&proxy, "sk-secret-bob"),
     );
-    let mut to_alice = Events::of(&alice).await;
-    let mut to_bob = Events::of(&bob).await;
-    let mut to_admin = Events::of(&Api::keyed(&proxy, ADMIN)).await;
-    let own = alice.begins("x").await;
-    let other = bob.begins("x").await;
-    assert_eq!(to_alice.next("session").await["id"], own);
-    assert_eq!(to_bob.next("session").await["id"], other);
-    assert_eq!(to_admin.next("session").await["id"], own);
-    assert_eq!(to_admin.next("session").await["id"], other);
+    let mut to_alice = Events::open(&alice).await;
+    let mut to_bob = Events::open(&bob).await;
+    let mut to_admin = Events::open(&Api::keyed(&proxy, ADMIN)).await;
+    let own = alice.begin_session("x").await;
+    let other = bob.begin_session("x").await;
+    assert_eq!(to_alice.next_event("session").await["id"], own);
+    assert_eq!(to_bob.next_event("session").await["id"], other);
+    assert_eq!(to_admin.next_event("session").await["id"], own);
+    assert_eq!(to_admin.next_event("session").await["id"], other);
     // A command of the administrator is sent to the session's account only.
     let admin = Api::keyed(&proxy, ADMIN);
     let got = admin.post(&format!("sessions/{own}/clear"), "").await;
     assert_eq!(got.status, 200);
-    let last = bob.begins("y").await;
-    assert_eq!(to_alice.next("session").await["clear_pending"], true);
-    assert_eq!(to_bob.next("session").await["id"], last);
+    let last = bob.begin_session("y").await;
+    assert_eq!(to_alice.next_event("session").await["clear_pending"], true);
+    assert_eq!(to_bob.next_event("session").await["id"], last);
     assert_eq!(
-        Events::tried(&Api::new(&proxy)).await.err(),
+        Events::try_open(&Api::new(&proxy)).await.err(),
         Some(401.try_into().unwrap())
     );
 }
@@ -164,17 +164,17 @@ async fn changes_by_other_replicas_are_sent_once() {
     let (here, there) = (replica().await, replica().await);
     let other = Api::new(&there);
     // A change shortly before is sent too.
-    let before = other.begins("before").await;
-    let mut events = Events::of(&Api::new(&here)).await;
-    assert_eq!(events.next("session").await["id"], before);
-    let first = other.begins("first").await;
-    assert_eq!(events.next("session").await["id"], first);
+    let before = other.begin_session("before").await;
+    let mut events = Events::open(&Api::new(&here)).await;
+    assert_eq!(events.next_event("session").await["id"], before);
+    let first = other.begin_session("first").await;
+    assert_eq!(events.next_event("session").await["id"], first);
     // The next poll finds the others unchanged.
-    let second = other.begins("second").await;
-    assert_eq!(events.next("session").await["id"], second);
+    let second = other.begin_session("second").await;
+    assert_eq!(events.next_event("session").await["id"], second);
     let got = other.post(&format!("sessions/{first}/clear"), "").await;
     assert_eq!(got.status, 200);
-    let told = events.next("session").await;
+    let told = events.next_event("session").await;
     assert_eq!(
         (&told["id"], &told["clear_pending"]),
         (&first.into(), &true.into())
@@ -185,8 +185,8 @@ async fn changes_by_other_replicas_are_sent_once() {
 async fn a_listener_that_falls_behind_is_told_to_reload() {
     let proxy = without_listing().await;
     let api = Api::new(&proxy);
-    let mut events = Events::of(&api).await;
-    let (account, app) = (anonymous(&proxy), proxy.live.app());
+    let mut events = Events::open(&api).await;
+    let (account, app) = (anonymous_account(&proxy), proxy.live.app());
     let tell = |at: u16| {
         let mut id = [0; 16];
         id[..2].copy_from_slice(&at.to_be_bytes());
@@ -199,11 +199,14 @@ async fn a_listener_that_falls_behind_is_told_to_reload() {
     };
     // All of them before the listener is scheduled.
     (0..2_000).for_each(tell);
-    assert_eq!(events.next("resync").await, serde_json::json!({}));
+    assert_eq!(events.next_event("resync").await, serde_json::json!({}));
     // Events continue, with the newest last.
     let mut last = String::new();
     while last != hex([0x07, 0xcf, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]) {
-        last = events.next("session").await["id"].as_str().unwrap().into();
+        last = events.next_event("session").await["id"]
+            .as_str()
+            .unwrap()
+            .into();
     }
 }
 
@@ -215,11 +218,11 @@ fn hex(bytes: [u8; 16]) -> String {
 async fn a_change_of_a_provider_is_an_event() {
     let proxy = ProxyBuilder::new().start().await;
     let api = Api::new(&proxy);
-    let mut events = Events::of(&api).await;
-    let told = events.next("providers").await;
+    let mut events = Events::open(&api).await;
+    let told = events.next_event("providers").await;
     assert_eq!(told, api.json("providers").await);
-    api.begins("x").await;
-    let told = events.next("providers").await;
+    api.begin_session("x").await;
+    let told = events.next_event("providers").await;
     assert_eq!(told["providers"][0]["attempts"]["answer"], 1);
 }
 
@@ -230,12 +233,12 @@ async fn event_streams_end_at_a_drain_and_a_reload() {
     });
     let mut proxy = proxy.start().await;
     let api = Api::new(&proxy);
-    let events = Events::of(&api).await;
+    let events = Events::open(&api).await;
     proxy.reload(|config| config.guard.chars_per_token += 0.5);
-    events.ended().await;
-    let events = Events::of(&api).await;
+    events.wait_for_end().await;
+    let events = Events::open(&api).await;
     proxy.stop();
-    events.ended().await;
+    events.wait_for_end().await;
     proxy.wait_until_gone().await;
 }
 
@@ -245,7 +248,7 @@ async fn listeners_are_limited_and_free_their_place() {
     let alice = Api::keyed(&proxy, "sk-secret-alice");
     let mut open = Vec::new();
     for _ in 0..MAX_LISTENERS_PER_ACCOUNT {
-        open.push(Events::of(&alice).await);
+        open.push(Events::open(&alice).await);
     }
     let refused = alice.get("events").await;
     refused.is_error(429, "too_many_listeners");
@@ -254,14 +257,14 @@ async fn listeners_are_limited_and_free_their_place() {
     let bob = Api::keyed(&proxy, "sk-secret-bob");
     let head = bob.send(Method::HEAD, "/plimsoll/api/events", "").await;
     assert!(head.status == 200 && head.body.is_empty());
-    drop(Events::of(&bob).await);
+    drop(Events::open(&bob).await);
     // A listener does not count as a request in flight.
     let metrics = alice.send(Method::GET, "/metrics", "").await;
     assert!(metrics.text().contains("plimsoll_requests_in_flight 0\n"));
     open.pop();
     let again = within_time(async {
         loop {
-            if let Ok(events) = Events::tried(&alice).await {
+            if let Ok(events) = Events::try_open(&alice).await {
                 break events;
             }
         }

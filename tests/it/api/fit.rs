@@ -15,7 +15,7 @@ use crate::support::{
 const WINDOW: u32 = 16_384;
 
 /// A proxy before `up` with this window for every model.
-async fn before(up: &ScriptedProvider) -> RunningProxy {
+async fn proxy_before(up: &ScriptedProvider) -> RunningProxy {
     let proxy = up.proxy().set(|config| {
         config
             .models
@@ -25,7 +25,7 @@ async fn before(up: &ScriptedProvider) -> RunningProxy {
 }
 
 /// The fitted request and the report.
-fn parts(body: &[u8]) -> (&[u8], Value) {
+fn split_fitted(body: &[u8]) -> (&[u8], Value) {
     let rest = body.strip_prefix(b"{\"request\":").unwrap();
     // Escapes are not decoded: recorded conversations contain lone surrogates.
     let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
@@ -36,7 +36,7 @@ fn parts(body: &[u8]) -> (&[u8], Value) {
 }
 
 /// The report of `plimsoll inspect` for the same request.
-fn inspected(body: &str) -> Value {
+fn inspect_report(body: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("in.json");
     fs::write(&input, body).unwrap();
@@ -62,11 +62,11 @@ async fn fit_returns_the_request_that_the_provider_would_get() {
         let body = body.replace("\"stream\": true", "\"stream\": false");
         let body = body.replace("\"stream\":true", "\"stream\":false");
         let up = ScriptedProvider::start().await;
-        let proxy = before(&up).await;
+        let proxy = proxy_before(&up).await;
         let api = Api::new(&proxy).with("x-plimsoll-provider", "up");
         let fit = api.post("fit", body.clone()).await;
         assert_eq!(fit.status, 200, "{}", fit.text());
-        let (request, report) = parts(&fit.body);
+        let (request, report) = split_fitted(&fit.body);
         up.script_next([answer("200 OK", "", COMPLETION)]);
         let path = "/v1/chat/completions";
         let got = api.send(Method::POST, path, body.clone()).await;
@@ -79,7 +79,7 @@ async fn fit_returns_the_request_that_the_provider_would_get() {
         );
         let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
         assert_eq!(report["actions"], actions, "{shape:?}");
-        let mut expected = inspected(&body);
+        let mut expected = inspect_report(&body);
         expected["window"]["source"] = report["window"]["source"].clone();
         expected["provider"] = "up".into();
         assert_eq!(report, expected, "{shape:?}");
@@ -91,12 +91,12 @@ async fn fit_returns_the_request_that_the_provider_would_get() {
 #[tokio::test]
 async fn fit_stores_nothing_and_asks_no_provider() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up).await;
+    let proxy = proxy_before(&up).await;
     let api = Api::new(&proxy);
     let body = json!({"model": "up/m", "messages": [{"role": "user", "content": "x",
         "plimsoll": {"name": "ask", "priority": "low"}}]});
     let fit = api.post("fit", body.to_string()).await;
-    let (request, report) = parts(&fit.body);
+    let (request, report) = split_fitted(&fit.body);
     let expected = json!({"model": "up/m", "messages": [{"role": "user", "content": "x"}]});
     assert_eq!(serde_json::from_slice::<Value>(request).unwrap(), expected);
     assert_eq!(report["actions"], "none");
@@ -120,7 +120,7 @@ async fn fit_stores_nothing_and_asks_no_provider() {
 #[tokio::test]
 async fn fit_returns_other_json_unchanged() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up).await;
+    let proxy = proxy_before(&up).await;
     let api = Api::new(&proxy);
     let orphan = r#"{"model":"up/m", "messages":[{"role":"user","content":"x"},
         {"role":"tool","tool_call_id":"nobody","content":"y"}], "odd": 1.0e2}"#;
@@ -132,7 +132,7 @@ async fn fit_returns_other_json_unchanged() {
     ] {
         let fit = api.post("fit", body).await;
         assert_eq!(fit.status, 200, "{body}: {}", fit.text());
-        let (request, report) = parts(&fit.body);
+        let (request, report) = split_fitted(&fit.body);
         assert_eq!(request, body.as_bytes());
         assert_eq!(report["actions"], "invalid-as-sent", "{body}");
         assert_eq!(report["stands_back"]["word"], "invalid-as-sent");
@@ -141,7 +141,7 @@ async fn fit_returns_other_json_unchanged() {
         assert!(report["budget_tokens"].as_u64() > Some(1_000));
     }
     let got = api.post("fit", "\u{feff}{\"model\":\"up/m\"}").await;
-    assert_eq!(parts(&got.body).0, br#"{"model":"up/m"}"#);
+    assert_eq!(split_fitted(&got.body).0, br#"{"model":"up/m"}"#);
 }
 
 #[tokio::test]

@@ -17,11 +17,11 @@ async fn page(api: &Api, query: &str) -> (Vec<String>, Option<u64>) {
     (sessions.iter().map(id).collect(), told["next"].as_u64())
 }
 
-async fn many(proxy: &RunningProxy) {
+async fn check_pages(proxy: &RunningProxy) {
     let api = Api::new(proxy);
     let mut made = Vec::new();
     for at in 0..SESSIONS {
-        made.push(api.begins(&format!("task {at}")).await);
+        made.push(api.begin_session(&format!("task {at}")).await);
     }
     made.reverse();
     let (first, next) = page(&api, "").await;
@@ -41,18 +41,18 @@ async fn many(proxy: &RunningProxy) {
     let (none, next) = page(&api, "?skip=5000").await;
     assert_eq!((none.len(), next), (0, None));
     // The session with the newest generation is first.
-    let again = api.begins("task 3").await;
+    let again = api.begin_session("task 3").await;
     assert_eq!(page(&api, "?take=1").await, (vec![again], Some(1)));
 }
 
 #[tokio::test]
 async fn pages_list_each_session_once_from_the_file_store() {
-    many(&ProxyBuilder::new().start().await).await;
+    check_pages(&ProxyBuilder::new().start().await).await;
 }
 
 #[tokio::test]
 async fn pages_list_each_session_once_from_memory() {
-    many(&ProxyBuilder::new().store(memory_store()).start().await).await;
+    check_pages(&ProxyBuilder::new().store(memory_store()).start().await).await;
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn each_client_lists_its_sessions_only() {
     let alice = Api::keyed(&proxy, "sk-secret-alice");
     let bob = Api::keyed(&proxy, "sk-secret-bob");
     // The same messages under another key are another session.
-    let (own, other) = (alice.begins("x").await, bob.begins("x").await);
+    let (own, other) = (alice.begin_session("x").await, bob.begin_session("x").await);
     assert_ne!(own, other);
     assert_eq!(page(&alice, "").await, (vec![own.clone()], None));
     assert_eq!(page(&bob, "").await, (vec![other.clone()], None));
@@ -86,11 +86,11 @@ async fn unreadable_states_are_left_out_of_the_list() {
         proxy.start().await
     };
     let before = proxy(1).await;
-    Api::new(&before).begins("an old one").await;
+    Api::new(&before).begin_session("an old one").await;
     let after = proxy(2).await;
     let api = Api::new(&after);
     assert_eq!(page(&api, "").await, (vec![], None));
-    let new = api.begins("a new one").await;
+    let new = api.begin_session("a new one").await;
     assert_eq!(page(&api, "").await, (vec![new], None));
 }
 

@@ -14,7 +14,7 @@ async fn local() -> RunningProxy {
     proxy.start().await
 }
 
-fn ids(listed: &Value) -> Vec<&str> {
+fn session_ids(listed: &Value) -> Vec<&str> {
     let sessions = listed["sessions"].as_array().unwrap().iter();
     sessions
         .map(|session| session["id"].as_str().unwrap())
@@ -28,9 +28,9 @@ async fn the_list_says_how_many_sessions_other_keys_have_and_what_to_do() {
     let nothing = page.json("sessions").await;
     assert_eq!(nothing["of_other_keys"], 0);
     assert!(nothing["hint"].is_null());
-    let id = sdk.begins("a task of the sdk").await;
+    let id = sdk.begin_session("a task of the sdk").await;
     let listed = page.json("sessions").await;
-    assert_eq!(ids(&listed), Vec::<&str>::new());
+    assert_eq!(session_ids(&listed), Vec::<&str>::new());
     assert_eq!(listed["of_other_keys"], 1);
     let hint = listed["hint"].as_str().unwrap();
     assert!(hint.contains("Bearer KEY") && hint.contains("admin.local = true"));
@@ -39,9 +39,9 @@ async fn the_list_says_how_many_sessions_other_keys_have_and_what_to_do() {
     let other = page.get(&format!("sessions/{id}")).await;
     other.is_error(404, "session_not_found");
     let own = sdk.json("sessions").await;
-    assert_eq!(ids(&own), [&id]);
+    assert_eq!(session_ids(&own), [&id]);
     assert_eq!(own["of_other_keys"], 0);
-    page.begins("a task of nobody").await;
+    page.begin_session("a task of nobody").await;
     assert_eq!(sdk.json("sessions").await["of_other_keys"], 1);
 }
 
@@ -52,7 +52,7 @@ async fn with_client_keys_sessions_of_others_are_not_counted() {
         Api::keyed(&proxy, "sk-secret-alice"),
         Api::keyed(&proxy, "sk-secret-bob"),
     );
-    alice.begins("a task of alice").await;
+    alice.begin_session("a task of alice").await;
     for api in [bob, Api::keyed(&proxy, ADMIN)] {
         let listed = api.json("sessions").await;
         assert!(listed["of_other_keys"].is_null() && listed["hint"].is_null());
@@ -63,10 +63,10 @@ async fn with_client_keys_sessions_of_others_are_not_counted() {
 async fn admin_local_lists_the_sessions_of_all_keys_without_their_texts() {
     let proxy = local().await;
     let (sdk, page) = (Api::keyed(&proxy, KEY), Api::new(&proxy));
-    let id = sdk.begins("a task of the sdk").await;
-    let own = page.begins("a task of nobody").await;
+    let id = sdk.begin_session("a task of the sdk").await;
+    let own = page.begin_session("a task of nobody").await;
     let listed = page.json("sessions").await;
-    assert_eq!(ids(&listed), [&own, &id]);
+    assert_eq!(session_ids(&listed), [&own, &id]);
     assert!(listed["of_other_keys"].is_null() && listed["hint"].is_null());
     assert_eq!(page.json("about").await["reader"], "local");
     let shown = page.json(&format!("sessions/{id}")).await;
@@ -81,7 +81,7 @@ async fn admin_local_lists_the_sessions_of_all_keys_without_their_texts() {
     // A key sees its own sessions.
     let listed = sdk.json("sessions").await;
     assert_eq!(
-        (ids(&listed), &listed["of_other_keys"]),
+        (session_ids(&listed), &listed["of_other_keys"]),
         (vec![&*id], &1.into())
     );
 }
@@ -90,7 +90,7 @@ async fn admin_local_lists_the_sessions_of_all_keys_without_their_texts() {
 async fn admin_local_changes_nothing_of_another_key() {
     let proxy = local().await;
     let (sdk, page) = (Api::keyed(&proxy, KEY), Api::new(&proxy));
-    let id = sdk.begins("a task of the sdk").await;
+    let id = sdk.begin_session("a task of the sdk").await;
     for order in ["clear", "compact"] {
         let refused = page.post(&format!("sessions/{id}/{order}"), "").await;
         refused.is_error(403, "session_read_only");
@@ -104,7 +104,7 @@ async fn admin_local_changes_nothing_of_another_key() {
     let missing = format!("sessions/{}/clear", "0".repeat(32));
     let missing = page.post(&missing, "").await;
     missing.is_error(404, "session_not_found");
-    let own = page.begins("a task of nobody").await;
+    let own = page.begin_session("a task of nobody").await;
     let cleared = page.post(&format!("sessions/{own}/clear"), "").await;
     assert_eq!(cleared.status, 200, "{}", cleared.text());
 }
@@ -112,7 +112,9 @@ async fn admin_local_changes_nothing_of_another_key() {
 #[tokio::test]
 async fn admin_local_refuses_foreign_origins_and_forwarded_requests() {
     let proxy = local().await;
-    let id = Api::keyed(&proxy, KEY).begins("a task of the sdk").await;
+    let id = Api::keyed(&proxy, KEY)
+        .begin_session("a task of the sdk")
+        .await;
     let port = proxy.address.port();
     let other_port = format!("http://127.0.0.1:{}", port ^ 1);
     for (name, value, code) in [
@@ -140,7 +142,7 @@ async fn admin_local_refuses_foreign_origins_and_forwarded_requests() {
     ] {
         let through = Api::new(&proxy).with(name, "192.0.2.7");
         let listed = through.json("sessions").await;
-        assert_eq!(ids(&listed), Vec::<&str>::new(), "{name}");
+        assert_eq!(session_ids(&listed), Vec::<&str>::new(), "{name}");
         let other = through.get(&format!("sessions/{id}")).await;
         other.is_error(404, "session_not_found");
     }
@@ -156,7 +158,7 @@ async fn admin_local_refuses_foreign_origins_and_forwarded_requests() {
     let none = Api::new(&proxy).get("sessions").await;
     none.is_error(401, "invalid_api_key");
     let alice = Api::keyed(&proxy, "sk-secret-alice").json("sessions").await;
-    assert_eq!(ids(&alice), Vec::<&str>::new());
+    assert_eq!(session_ids(&alice), Vec::<&str>::new());
     assert!(alice["of_other_keys"].is_null());
 }
 

@@ -20,7 +20,7 @@ async fn chat(api: &Api, model: &str) -> u16 {
     got.status.as_u16()
 }
 
-fn small(config: &mut plimsoll::config::Config) {
+fn small_models(config: &mut plimsoll::config::Config) {
     let window = ModelConfig {
         context_length: Some(9_000),
         provider: Some("up".into()),
@@ -36,7 +36,7 @@ async fn a_provider_shows_its_requests_and_breaker() {
     let proxy = up
         .proxy()
         .providers(|provider| provider.breaker_failures = 2)
-        .set(small)
+        .set(small_models)
         .start()
         .await;
     let api = Api::new(&proxy);
@@ -77,7 +77,7 @@ async fn a_provider_shows_its_requests_and_breaker() {
 #[tokio::test]
 async fn a_limited_key_sees_only_providers_it_may_use() {
     let up = ScriptedProvider::start().await;
-    let proxy = keyed(up.proxy()).set(small);
+    let proxy = keyed(up.proxy()).set(small_models);
     let proxy = proxy.start().await;
     let alice = Api::keyed(&proxy, "sk-secret-alice");
     up.script_next([answer("200 OK", "", COMPLETION)]);

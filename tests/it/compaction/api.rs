@@ -2,7 +2,9 @@
 
 use http::Method;
 
-use super::{Pair, good, held, late, settled, switches::switch};
+use super::{
+    Pair, agent_past_threshold, good_summary, held_summary, switches::switch, wait_for_summary,
+};
 use crate::support::{Agent, ClientAnswer, full_body};
 
 async fn patch(agent: &Agent, id: &str, body: impl Into<bytes::Bytes>) -> ClientAnswer {
@@ -18,7 +20,7 @@ async fn patch(agent: &Agent, id: &str, body: impl Into<bytes::Bytes>) -> Client
 
 #[tokio::test]
 async fn an_invalid_compaction_switch_is_refused() {
-    let pair = Pair::new(good).await;
+    let pair = Pair::new(good_summary).await;
     let proxy = pair.proxy().start().await;
     let mut agent = Agent::new(&proxy);
     let generation = agent.step().await;
@@ -62,26 +64,26 @@ async fn an_invalid_compaction_switch_is_refused() {
 
 #[tokio::test]
 async fn the_report_says_that_the_switch_waits_for_a_running_summary() {
-    let pair = Pair::new(held).await;
+    let pair = Pair::new(held_summary).await;
     let proxy = pair.proxy().start().await;
-    let mut agent = late(&proxy);
+    let mut agent = agent_past_threshold(&proxy);
     let generation = agent.step().await;
     pair.up.provider.requests(2).await;
     let session = agent.session(&generation).await;
     assert_eq!(session["compacting"], true);
     assert_eq!(session["auto_compact_off"], "running");
     pair.up.provider.release_stalled();
-    let session = settled(&agent, &generation).await;
+    let session = wait_for_summary(&agent, &generation).await;
     assert!(session["auto_compact_off"].is_null(), "{session}");
 }
 
 #[tokio::test]
 async fn other_keys_cannot_read_switch_or_order_compaction() {
-    let pair = Pair::new(good).await;
+    let pair = Pair::new(good_summary).await;
     let proxy = pair.proxy().start().await;
-    let mut agent = late(&proxy).with("authorization", "Bearer sk-secret-a");
+    let mut agent = agent_past_threshold(&proxy).with("authorization", "Bearer sk-secret-a");
     let generation = agent.step().await;
-    let session = settled(&agent, &generation).await;
+    let session = wait_for_summary(&agent, &generation).await;
     let id = generation.header("session").unwrap();
     let thief = Agent::bare(&proxy).with("authorization", "Bearer sk-secret-b");
     let answer = thief
@@ -103,14 +105,14 @@ async fn other_keys_cannot_read_switch_or_order_compaction() {
 #[tokio::test]
 async fn the_administrator_sees_numbers_only() {
     use sha2::{Digest, Sha256};
-    let pair = Pair::new(good).await;
+    let pair = Pair::new(good_summary).await;
     let proxy = pair.proxy().set(|config| {
         config.admin.key_sha256 = Some(Sha256::digest("sk-secret-admin").into());
     });
     let proxy = proxy.start().await;
-    let mut agent = late(&proxy);
+    let mut agent = agent_past_threshold(&proxy);
     let generation = agent.step().await;
-    settled(&agent, &generation).await;
+    wait_for_summary(&agent, &generation).await;
     let admin = Agent::bare(&proxy).with("authorization", "Bearer sk-secret-admin");
     let known = admin.session(&generation).await;
     assert_eq!(

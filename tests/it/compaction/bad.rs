@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Pair, begun, busy, completion, sections, settled, summary_key, words};
+use super::{
+    Pair, begin_summary, busy_agent, completion, sections, summary_key, wait_for_summary, words,
+};
 use crate::support::{
     Agent, ModelCall, ModelReply, ModelRequest, ProviderStep, answer, send_bytes,
 };
@@ -15,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_millis(300);
 pub(super) type Bad = fn(&ModelRequest<'_>) -> ModelReply;
 
 /// An answer with another finish reason than `stop`.
-fn ended(heard: &ModelRequest<'_>, finish: &str) -> ModelReply {
+fn ended_with(heard: &ModelRequest<'_>, finish: &str) -> ModelReply {
     let text = sections(&summary_key(heard.body).unwrap(), 0);
     let mut body: Value = serde_json::from_str(&completion(&text)).unwrap();
     body["choices"][0]["finish_reason"] = finish.into();
@@ -24,8 +26,8 @@ fn ended(heard: &ModelRequest<'_>, finish: &str) -> ModelReply {
 
 pub(super) const BAD: [(&str, Bad); 14] = [
     ("empty", |_| ModelReply::text("")),
-    ("cut off", |heard| ended(heard, "length")),
-    ("filtered", |heard| ended(heard, "content_filter")),
+    ("cut off", |heard| ended_with(heard, "length")),
+    ("filtered", |heard| ended_with(heard, "content_filter")),
     ("a tool call", |_| {
         ModelReply::calls([ModelCall::new("c", "read_file", &json!({"path": "a"}))])
     }),
@@ -74,9 +76,9 @@ async fn no_bad_summary_is_adopted() {
             .proxy()
             .set(|config| config.compaction.timeout = TIMEOUT);
         let proxy = proxy.start().await;
-        let mut agent = busy(&proxy);
-        let generation = begun(&mut agent).await;
-        let session = settled(&agent, &generation).await;
+        let mut agent = busy_agent(&proxy);
+        let generation = begin_summary(&mut agent).await;
+        let session = wait_for_summary(&agent, &generation).await;
         assert_eq!(session["summaries"], 0, "{name}");
         assert_eq!(session["summary"], Value::Null, "{name}");
         assert_eq!(session["summary_failures"], 1, "{name}");
@@ -84,7 +86,7 @@ async fn no_bad_summary_is_adopted() {
             assert!(!generation.has_action("compacted"), "{name}");
             assert!(!generation.has_action("compacting"), "{name}");
         }
-        assert_eq!(pair.asked(), 1, "{name}");
+        assert_eq!(pair.summary_requests(), 1, "{name}");
         // All the client's requests were answered meanwhile.
         pair.up.assert_no_faults();
         assert_eq!(pair.up.overflows(), 0, "{name}");
@@ -92,11 +94,11 @@ async fn no_bad_summary_is_adopted() {
 }
 
 /// Runs `count` generations, each after the summary that the previous one started.
-async fn long(agent: &mut Agent, generations: usize) -> Value {
+async fn run_generations(agent: &mut Agent, generations: usize) -> Value {
     let mut session = Value::Null;
     for _ in 0..generations {
         let generation = agent.step().await;
-        session = settled(agent, &generation).await;
+        session = wait_for_summary(agent, &generation).await;
     }
     session
 }
@@ -108,10 +110,10 @@ async fn failing_summaries_are_asked_for_a_few_times_only() {
         .proxy()
         .set(|config| config.compaction.timeout = TIMEOUT);
     let proxy = proxy.start().await;
-    let mut agent = busy(&proxy);
+    let mut agent = busy_agent(&proxy);
     agent.result = |nth| words(700, nth);
-    let session = long(&mut agent, 500).await;
-    let asked = pair.asked();
+    let session = run_generations(&mut agent, 500).await;
+    let asked = pair.summary_requests();
     // Eight generations after the first failure, then twice as many each time, at most 256.
     assert!((4..=7).contains(&asked), "{asked} in 500 generations");
     assert_eq!(session["summary_failures"], asked);
@@ -129,12 +131,12 @@ async fn failing_summaries_are_asked_for_a_few_times_only() {
 async fn a_summary_may_succeed_after_a_failure() {
     let pair = Pair::new(|heard, nth| match nth {
         0 => ModelReply::Fails(500, "internal_error"),
-        _ => super::good(heard, nth),
+        _ => super::good_summary(heard, nth),
     })
     .await;
     let proxy = pair.proxy().start().await;
-    let mut agent = busy(&proxy);
-    let session = long(&mut agent, 45).await;
+    let mut agent = busy_agent(&proxy);
+    let session = run_generations(&mut agent, 45).await;
     assert!(session["summaries"].as_u64() >= Some(1), "{session}");
     assert_eq!(session["summary_failures"], 0);
 }
@@ -144,12 +146,12 @@ async fn a_summary_model_that_fails_every_session_is_no_longer_asked() {
     let pair = Pair::new(|_, _| ModelReply::Fails(500, "internal_error")).await;
     let proxy = pair.proxy().start().await;
     for nth in 0..8 {
-        let mut agent = super::late(&proxy);
+        let mut agent = super::agent_past_threshold(&proxy);
         agent.messages[1]["content"] = format!("Ship {nth}").into();
         let generation = agent.step().await;
-        settled(&agent, &generation).await;
+        wait_for_summary(&agent, &generation).await;
     }
-    assert_eq!(pair.asked(), 5);
+    assert_eq!(pair.summary_requests(), 5);
     // The provider also serves the conversations, and is not passed over for them.
     let metrics = proxy.client().get("/metrics").await;
     let text = metrics.text();
@@ -164,7 +166,7 @@ async fn a_summary_model_that_fails_every_session_is_no_longer_asked() {
 }
 
 /// A summary whose tag lacks the key, as weak models write it.
-fn forgetful(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
+fn without_key(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
     let key = summary_key(heard.body).unwrap();
     let text = sections(&key, nth).replace(&format!(" key=\"{key}\""), "");
     assert!(text.starts_with("<summary>"));
@@ -177,12 +179,12 @@ async fn a_summary_without_its_key_is_accepted_where_no_key_was_planted() {
     let escaped: fn(usize) -> String = |nth| format!("\\u003cSummary> {}", words(500, nth));
     let plain: fn(usize) -> String = |nth| words(500, nth);
     for (result, counts) in [(plain, true), (planted, false), (escaped, false)] {
-        let pair = Pair::new(forgetful).await;
+        let pair = Pair::new(without_key).await;
         let proxy = pair.proxy().start().await;
-        let mut agent = busy(&proxy);
+        let mut agent = busy_agent(&proxy);
         agent.result = result;
-        let generation = begun(&mut agent).await;
-        let session = settled(&agent, &generation).await;
+        let generation = begin_summary(&mut agent).await;
+        let session = wait_for_summary(&agent, &generation).await;
         assert_eq!(session["summaries"], usize::from(counts));
         assert_eq!(session["summary_failures"], usize::from(!counts));
         assert_eq!(agent.step().await.has_action("compacted"), counts);
@@ -192,9 +194,9 @@ async fn a_summary_without_its_key_is_accepted_where_no_key_was_planted() {
 
 #[tokio::test]
 async fn a_summary_without_its_key_is_accepted_beside_an_earlier_key() {
-    let pair = Pair::new(forgetful).await;
+    let pair = Pair::new(without_key).await;
     let proxy = pair.proxy().start().await;
-    let session = long(&mut busy(&proxy), 60).await;
+    let session = run_generations(&mut busy_agent(&proxy), 60).await;
     assert!(session["summaries"].as_u64().unwrap() > 1, "{session}");
     assert_eq!(session["summary_failures"], 0);
     pair.up.assert_no_faults();

@@ -7,8 +7,9 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::{
-    Pair, WINDOW, before, begun, busy, carries, completion, good, held, late, newest, past,
-    sections, settled, summary_key, words,
+    Pair, WINDOW, agent_past_threshold, before, begin_summary, busy_agent, carries_summary,
+    completion, good_summary, held_summary, newest_request, past_steps, sections, summary_key,
+    wait_for_summary, words,
 };
 use crate::support::{
     Agent, ModelReply, ModelSetup, ProviderStep, ProxyBuilder, RunningProxy, SOON, answer,
@@ -18,19 +19,19 @@ use crate::support::{
 const LONG: Duration = Duration::from_secs(15);
 
 /// A proxy with this `wait`.
-fn waiting(pair: &Pair, wait: Duration) -> ProxyBuilder {
+fn waiting_proxy(pair: &Pair, wait: Duration) -> ProxyBuilder {
     pair.proxy()
         .set(move |config| config.compaction.wait = wait)
 }
 
 /// An agent whose next request is over its budget.
-fn over(proxy: &RunningProxy) -> Agent {
-    let mut agent = busy(proxy);
-    agent.messages.extend(past(24));
+fn agent_over_budget(proxy: &RunningProxy) -> Agent {
+    let mut agent = busy_agent(proxy);
+    agent.messages.extend(past_steps(24));
     agent
 }
 
-fn waits(body: &[u8]) -> bool {
+fn has_wait_comment(body: &[u8]) -> bool {
     std::str::from_utf8(body)
         .unwrap()
         .contains(": plimsoll compacting\n\n")
@@ -39,20 +40,20 @@ fn waits(body: &[u8]) -> bool {
 #[tokio::test]
 async fn a_request_over_its_budget_goes_out_with_its_summary() {
     for stream in [false, true] {
-        let pair = Pair::new(good).await;
-        let proxy = waiting(&pair, LONG).start().await;
-        let mut agent = over(&proxy).set("stream", stream);
+        let pair = Pair::new(good_summary).await;
+        let proxy = waiting_proxy(&pair, LONG).start().await;
+        let mut agent = agent_over_budget(&proxy).set("stream", stream);
         let generation = agent.step().await;
         assert!(generation.has_action("compacted"), "{generation:?}");
         assert!(!generation.has_action("compacting"));
-        assert_eq!(waits(&generation.answer.body), stream);
-        let body = newest(&pair.up).await;
-        assert!(carries(&body, 0), "{body:#}");
+        assert_eq!(has_wait_comment(&generation.answer.body), stream);
+        let body = newest_request(&pair.up).await;
+        assert!(carries_summary(&body, 0), "{body:#}");
         // From here on the session has it.
         let next = agent.step().await;
         assert!(!next.has_action("compacted"));
-        assert!(carries(&newest(&pair.up).await, 0));
-        assert_eq!(pair.asked(), 1);
+        assert!(carries_summary(&newest_request(&pair.up).await, 0));
+        assert_eq!(pair.summary_requests(), 1);
         assert_eq!(agent.session(&next).await["summaries"], 1);
         pair.up.assert_no_faults();
         assert_eq!(pair.up.overflows(), 0);
@@ -61,9 +62,9 @@ async fn a_request_over_its_budget_goes_out_with_its_summary() {
 
 #[tokio::test]
 async fn a_stream_has_its_head_and_comments_at_once() {
-    let pair = Pair::new(held).await;
-    let proxy = waiting(&pair, LONG).start().await;
-    let mut agent = over(&proxy).set("stream", true);
+    let pair = Pair::new(held_summary).await;
+    let proxy = waiting_proxy(&pair, LONG).start().await;
+    let mut agent = agent_over_budget(&proxy).set("stream", true);
     agent.headers.insert("te", "trailers".parse().unwrap());
     let mut request = agent.client.chat_request(agent.body());
     request.headers_mut().extend(agent.headers.clone());
@@ -76,7 +77,7 @@ async fn a_stream_has_its_head_and_comments_at_once() {
     assert_eq!(next(&mut body).await, ": plimsoll compacting\n\n");
     // Up to now only the summary model was asked.
     pair.up.provider.requests(1).await;
-    assert_eq!(pair.asked(), 1);
+    assert_eq!(pair.summary_requests(), 1);
     pair.up.provider.release_stalled();
     let (mut text, mut trailers) = (BytesMut::new(), None);
     while let Some(frame) = within_time(body.frame()).await {
@@ -96,14 +97,14 @@ async fn a_stream_has_its_head_and_comments_at_once() {
 async fn a_failed_summary_leaves_the_request_to_be_trimmed() {
     for stream in [false, true] {
         let pair = Pair::new(|_, _| ModelReply::Fails(500, "internal_error")).await;
-        let proxy = waiting(&pair, LONG).start().await;
-        let mut agent = over(&proxy).set("stream", stream);
+        let proxy = waiting_proxy(&pair, LONG).start().await;
+        let mut agent = agent_over_budget(&proxy).set("stream", stream);
         let generation = agent.step().await;
         assert!(!generation.has_action("compacted") && !generation.has_action("compacting"));
         assert!(generation.action("dropped").is_some(), "{generation:?}");
         // No second one is asked for after the answer, or by the next request.
         agent.steps(3).await;
-        assert_eq!(pair.asked(), 1);
+        assert_eq!(pair.summary_requests(), 1);
         assert_eq!(agent.session(&generation).await["summary_failures"], 1);
         pair.up.assert_no_faults();
     }
@@ -112,51 +113,51 @@ async fn a_failed_summary_leaves_the_request_to_be_trimmed() {
 #[tokio::test]
 async fn a_late_summary_is_used_by_a_later_request() {
     for stream in [false, true] {
-        let pair = Pair::new(held).await;
-        let proxy = waiting(&pair, SOON).start().await;
-        let mut agent = busy(&proxy).set("stream", stream);
+        let pair = Pair::new(held_summary).await;
+        let proxy = waiting_proxy(&pair, SOON).start().await;
+        let mut agent = busy_agent(&proxy).set("stream", stream);
         agent.step().await;
-        agent.messages.extend(past(24));
+        agent.messages.extend(past_steps(24));
         let generation = agent.step().await;
         assert!(generation.has_action("compacting") && !generation.has_action("compacted"));
         assert!(generation.action("dropped").is_some());
         pair.up.provider.release_stalled();
-        settled(&agent, &generation).await;
+        wait_for_summary(&agent, &generation).await;
         assert!(agent.step().await.has_action("compacted"));
-        assert_eq!(pair.asked(), 1);
+        assert_eq!(pair.summary_requests(), 1);
         pair.up.assert_no_faults();
     }
 }
 
 #[tokio::test]
 async fn a_running_summary_is_waited_for() {
-    let pair = Pair::new(held).await;
-    let proxy = waiting(&pair, SOON).start().await;
-    let mut agent = late(&proxy);
+    let pair = Pair::new(held_summary).await;
+    let proxy = waiting_proxy(&pair, SOON).start().await;
+    let mut agent = agent_past_threshold(&proxy);
     assert!(agent.step().await.has_action("compacting"));
     proxy.reload(|config| config.compaction.wait = LONG);
     // The next request would be cut.
-    agent.messages.extend(past(40).split_off(40));
+    agent.messages.extend(past_steps(40).split_off(40));
     let release = async {
         pair.up.provider.requests(2).await;
         pair.up.provider.release_stalled();
     };
     let (generation, ()) = tokio::join!(agent.step(), release);
     assert!(generation.has_action("compacted"), "{generation:?}");
-    assert_eq!(pair.asked(), 1);
+    assert_eq!(pair.summary_requests(), 1);
 }
 
 #[tokio::test]
 async fn a_client_that_disconnects_finds_its_summary_at_the_next_request() {
-    let pair = Pair::new(held).await;
-    let proxy = waiting(&pair, LONG).start().await;
-    let mut agent = over(&proxy).set("stream", true);
+    let pair = Pair::new(held_summary).await;
+    let proxy = waiting_proxy(&pair, LONG).start().await;
+    let mut agent = agent_over_budget(&proxy).set("stream", true);
     let answer = agent
         .client
         .begin(agent.client.chat_request(agent.body()))
         .await;
     let mut body = answer.into_body();
-    assert!(waits(&next(&mut body).await));
+    assert!(has_wait_comment(&next(&mut body).await));
     pair.up.provider.requests(1).await;
     drop(body);
     drop(std::mem::replace(&mut agent.client, proxy.client()));
@@ -164,7 +165,7 @@ async fn a_client_that_disconnects_finds_its_summary_at_the_next_request() {
     let generation = agent.step().await;
     assert!(generation.has_action("compacted"));
     // One for the summary, one for the answer: the first request was never sent.
-    assert_eq!((pair.asked(), pair.up.count()), (1, 2));
+    assert_eq!((pair.summary_requests(), pair.up.count()), (1, 2));
 }
 
 /// The provider's answer to every request but those for summaries.
@@ -194,7 +195,7 @@ async fn refusing(stream: bool) -> (Vec<u8>, bool, u16) {
         config.compaction.max_summary_tokens = 1_000;
     });
     let proxy = proxy.start().await;
-    let answer = over(&proxy).set("stream", stream).send().await;
+    let answer = agent_over_budget(&proxy).set("stream", stream).send().await;
     (answer.body.to_vec(), answer.whole, answer.status.as_u16())
 }
 
@@ -217,7 +218,7 @@ async fn an_error_after_the_head_is_an_event_and_an_abnormal_end() {
 
 #[tokio::test]
 async fn a_provider_that_disconnects_after_the_head_is_an_error_event() {
-    let pair = Pair::new(good).await;
+    let pair = Pair::new(good_summary).await;
     // Only requests for summaries are answered.
     let proxy = before(&pair.up, |config| {
         config.compaction.auto = true;
@@ -236,7 +237,9 @@ async fn a_provider_that_disconnects_after_the_head_is_an_error_event() {
         config.models.insert("nobody/m".into(), model);
     });
     let proxy = proxy.start().await;
-    let agent = over(&proxy).set("stream", true).set("model", "nobody/m");
+    let agent = agent_over_budget(&proxy)
+        .set("stream", true)
+        .set("model", "nobody/m");
     let answer = agent.send().await;
     assert_eq!((answer.status.as_u16(), answer.whole), (200, false));
     assert!(
@@ -248,35 +251,35 @@ async fn a_provider_that_disconnects_after_the_head_is_an_error_event() {
 
 #[tokio::test]
 async fn the_same_request_sent_again_has_the_same_summary() {
-    let pair = Pair::new(good).await;
-    let proxy = waiting(&pair, LONG).start().await;
-    let agent = over(&proxy);
+    let pair = Pair::new(good_summary).await;
+    let proxy = waiting_proxy(&pair, LONG).start().await;
+    let agent = agent_over_budget(&proxy);
     for _ in 0..4 {
         assert!(agent.ask().await.has_action("compacted"));
     }
-    assert_eq!(pair.asked(), 1);
+    assert_eq!(pair.summary_requests(), 1);
 }
 
 #[tokio::test]
 async fn a_summary_that_ends_during_an_answer_starts_no_second() {
     for stream in [false, true] {
-        let pair = Pair::new(held).await;
-        let proxy = waiting(&pair, SOON).start().await;
-        let mut agent = busy(&proxy).set("stream", stream);
+        let pair = Pair::new(held_summary).await;
+        let proxy = waiting_proxy(&pair, SOON).start().await;
+        let mut agent = busy_agent(&proxy).set("stream", stream);
         // Two steps exceed the tenth of the budget that is worth a summary.
         agent.result = |nth| words(1_250, nth);
-        begun(&mut agent).await;
+        begin_summary(&mut agent).await;
         let running = agent.step().await;
         assert!(running.has_action("compacting"), "{running:?}");
         pair.up.provider.release_stalled();
-        settled(&agent, &running).await;
+        wait_for_summary(&agent, &running).await;
         let next = agent.step().await;
         assert!(
             next.has_action("compacted") && !next.has_action("compacting"),
             "{next:?}"
         );
-        assert!(carries(&newest(&pair.up).await, 0));
-        assert_eq!(pair.asked(), 1);
+        assert!(carries_summary(&newest_request(&pair.up).await, 0));
+        assert_eq!(pair.summary_requests(), 1);
         pair.up.assert_no_faults();
     }
 }
@@ -288,36 +291,36 @@ async fn a_request_past_the_threshold_waits_before_it_would_be_cut() {
             reports_usage: reports,
             ..ModelSetup::new(WINDOW)
         };
-        let pair = Pair::of(model, Box::new(good)).await;
-        let proxy = waiting(&pair, LONG).start().await;
+        let pair = Pair::with_model(model, Box::new(good_summary)).await;
+        let proxy = waiting_proxy(&pair, LONG).start().await;
         // Past the threshold, and within the budget.
-        let mut agent = late(&proxy).set("stream", stream);
+        let mut agent = agent_past_threshold(&proxy).set("stream", stream);
         let generation = agent.step().await;
         assert!(generation.has_action("compacted"), "{generation:?}");
-        assert!(carries(&newest(&pair.up).await, 0));
+        assert!(carries_summary(&newest_request(&pair.up).await, 0));
         let sent = pair.up.tokens();
         assert!(sent.last() < Some(&9_000), "{sent:?}");
         agent.steps(2).await;
-        assert_eq!(pair.asked(), 1);
+        assert_eq!(pair.summary_requests(), 1);
         pair.up.assert_no_faults();
     }
 }
 
 #[tokio::test]
 async fn below_the_budget_a_late_summary_is_not_waited_for_again() {
-    let pair = Pair::new(held).await;
-    let proxy = waiting(&pair, SOON).start().await;
-    let mut agent = late(&proxy).set("stream", true);
+    let pair = Pair::new(held_summary).await;
+    let proxy = waiting_proxy(&pair, SOON).start().await;
+    let mut agent = agent_past_threshold(&proxy).set("stream", true);
     let first = agent.step().await;
-    assert!(waits(&first.answer.body) && first.action("dropped").is_none());
+    assert!(has_wait_comment(&first.answer.body) && first.action("dropped").is_none());
     let second = agent.step().await;
-    assert!(second.has_action("compacting") && !waits(&second.answer.body));
+    assert!(second.has_action("compacting") && !has_wait_comment(&second.answer.body));
     // Over the budget it waits.
-    agent.messages.extend(past(40).split_off(40));
+    agent.messages.extend(past_steps(40).split_off(40));
     let third = agent.step().await;
-    assert!(waits(&third.answer.body) && third.action("dropped").is_some());
+    assert!(has_wait_comment(&third.answer.body) && third.action("dropped").is_some());
     pair.up.provider.release_stalled();
-    settled(&agent, &third).await;
+    wait_for_summary(&agent, &third).await;
     assert!(agent.step().await.has_action("compacted"));
-    assert_eq!(pair.asked(), 1);
+    assert_eq!(pair.summary_requests(), 1);
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{Pair, bad, good, late, settled};
+use super::{Pair, agent_past_threshold, bad, good_summary, wait_for_summary};
 use crate::support::{ModelReply, log::every_line_is_wanted, wait_until};
 
 #[derive(Clone, Default)]
@@ -39,17 +39,17 @@ async fn the_log_of_summaries_has_no_text() {
         .finish();
     let _guard = tracing::subscriber::set_default(lines);
     let pair = Pair::new(|heard, nth| match nth {
-        0 => good(heard, nth),
+        0 => good_summary(heard, nth),
         1 => ModelReply::text("The keel is of secret oak."),
         _ => bad::BAD[nth % (bad::BAD.len() - 1)].1(heard),
     })
     .await;
     let proxy = pair.proxy().start().await;
     for nth in 0..6 {
-        let mut agent = late(&proxy).with("authorization", "Bearer sk-secret-own");
+        let mut agent = agent_past_threshold(&proxy).with("authorization", "Bearer sk-secret-own");
         agent.messages[1]["content"] = format!("Ship {nth} of secret oak").into();
         let generation = agent.step().await;
-        settled(&agent, &generation).await;
+        wait_for_summary(&agent, &generation).await;
     }
     // Logged after the summary is stored with the session, which the test waits for.
     let told = |word: &str| {

@@ -1,6 +1,6 @@
 //! The simulated provider summarises its conversations, so compaction can be tried without a key.
 
-use super::settled;
+use super::wait_for_summary;
 use crate::support::{Agent, ProxyBuilder};
 
 async fn check(stream: bool, task: &str) {
@@ -17,7 +17,7 @@ async fn check(stream: bool, task: &str) {
     let mut taken = 0;
     for _ in 0..120 {
         let generation = agent.step().await;
-        let session = settled(&agent, &generation).await;
+        let session = wait_for_summary(&agent, &generation).await;
         assert_eq!(session["summary_failures"], 0, "{session}");
         taken += usize::from(generation.has_action("compacted"));
         if taken == 2 {

@@ -4,8 +4,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    Pair, WINDOW, begun, busy, carries, completion, good, held, late, newest, past, sections,
-    settled, summary_key, words,
+    Pair, WINDOW, agent_past_threshold, begin_summary, busy_agent, carries_summary, completion,
+    good_summary, held_summary, newest_request, past_steps, sections, summary_key,
+    wait_for_summary, words,
 };
 use crate::{
     recovery::{story::is_kept_in, tale::Tale},
@@ -24,23 +25,23 @@ fn without_keys(mut body: Value) -> Value {
     body
 }
 
-async fn play(stream: bool) {
-    let pair = Pair::new(good).await;
+async fn play_session(stream: bool) {
+    let pair = Pair::new(good_summary).await;
     let proxy = pair.proxy().start().await;
-    let mut agent = busy(&proxy).set("stream", stream);
+    let mut agent = busy_agent(&proxy).set("stream", stream);
     let (mut tale, mut kept) = (Tale::default(), Vec::<Value>::new());
     let mut made = 0;
     for nth in 1..=GENERATIONS {
         let (before, sent) = (pair.up.count(), agent.messages.clone());
         let generation = agent.step().await;
-        let session = settled(&agent, &generation).await;
+        let session = wait_for_summary(&agent, &generation).await;
         let upstream = pair.up.bodies_from(before).await;
         let asked = &upstream[0];
         let messages = asked["messages"].as_array().unwrap().clone();
         if generation.has_action("compacted") {
-            assert!(carries(asked, made - 1), "{asked:#}");
+            assert!(carries_summary(asked, made - 1), "{asked:#}");
             assert!(
-                made < 2 || !carries(asked, made - 2),
+                made < 2 || !carries_summary(asked, made - 2),
                 "two summaries at once"
             );
             // The pinned start is kept, with the summary at its end.
@@ -72,37 +73,37 @@ async fn play(stream: bool) {
 
 #[tokio::test]
 async fn a_long_session_is_summarised_again_and_again() {
-    play(false).await;
-    play(true).await;
+    play_session(false).await;
+    play_session(true).await;
 }
 
 #[tokio::test]
 async fn nobody_waits_for_a_summary() {
     for stream in [false, true] {
-        let pair = Pair::new(held).await;
+        let pair = Pair::new(held_summary).await;
         let proxy = pair.proxy().start().await;
-        let mut agent = busy(&proxy).set("stream", stream);
+        let mut agent = busy_agent(&proxy).set("stream", stream);
         // The answer is complete, and the summary has not begun.
-        let generation = begun(&mut agent).await;
-        let asked = pair.up.count() + 1 - pair.asked();
+        let generation = begin_summary(&mut agent).await;
+        let asked = pair.up.count() + 1 - pair.summary_requests();
         pair.up.provider.requests(asked).await;
         assert_eq!(agent.session(&generation).await["compacting"], true);
         // The next request does not wait either, and no second summary is asked for.
         let next = agent.step().await;
         assert!(next.has_action("compacting") && !next.has_action("compacted"));
-        assert_eq!(pair.asked(), 1);
+        assert_eq!(pair.summary_requests(), 1);
         pair.up.provider.release_stalled();
-        settled(&agent, &next).await;
+        wait_for_summary(&agent, &next).await;
         let after = agent.step().await;
         assert!(
             after.has_action("compacted") && !after.has_action("compacting"),
             "{after:?}"
         );
-        assert!(carries(&newest(&pair.up).await, 0));
+        assert!(carries_summary(&newest_request(&pair.up).await, 0));
         // Messages that came during the summary are sent unchanged.
         let again = agent.step().await;
         assert!(!again.has_action("compacted"), "once is once");
-        assert!(carries(&newest(&pair.up).await, 0));
+        assert!(carries_summary(&newest_request(&pair.up).await, 0));
         pair.up.assert_no_faults();
     }
 }
@@ -114,43 +115,43 @@ async fn without_usage_a_conversation_is_summarised_by_the_estimate() {
             reports_usage: false,
             ..ModelSetup::new(WINDOW)
         };
-        let pair = Pair::of(model, Box::new(good)).await;
+        let pair = Pair::with_model(model, Box::new(good_summary)).await;
         let proxy = pair.proxy().start().await;
-        let mut agent = busy(&proxy).set("stream", stream);
-        let generation = begun(&mut agent).await;
+        let mut agent = busy_agent(&proxy).set("stream", stream);
+        let generation = begin_summary(&mut agent).await;
         // Before any cut; the level stays unknown.
         assert!(generation.action("dropped").is_none(), "{generation:?}");
         assert_eq!(generation.header("health"), Some("unknown"));
-        settled(&agent, &generation).await;
+        wait_for_summary(&agent, &generation).await;
         let next = agent.step().await;
         assert!(next.has_action("compacted"), "{next:?}");
         assert_eq!(next.header("health"), Some("unknown"));
-        assert!(carries(&newest(&pair.up).await, 0));
+        assert!(carries_summary(&newest_request(&pair.up).await, 0));
         pair.up.assert_no_faults();
     }
 }
 
 #[tokio::test]
 async fn a_later_summary_folds_the_earlier_in() {
-    let pair = Pair::new(good).await;
+    let pair = Pair::new(good_summary).await;
     let proxy = pair.proxy().start().await;
-    let mut agent = busy(&proxy);
+    let mut agent = busy_agent(&proxy);
     for nth in 0..3 {
-        let generation = begun(&mut agent).await;
-        settled(&agent, &generation).await;
-        let request = newest(&pair.up).await;
+        let generation = begin_summary(&mut agent).await;
+        wait_for_summary(&agent, &generation).await;
+        let request = newest_request(&pair.up).await;
         assert!(summary_key(&request).is_some());
-        assert_eq!(nth > 0 && carries(&request, nth - 1), nth > 0);
+        assert_eq!(nth > 0 && carries_summary(&request, nth - 1), nth > 0);
     }
 }
 
 #[tokio::test]
 async fn an_edited_history_continues_from_its_earlier_state() {
-    let pair = Pair::new(good).await;
+    let pair = Pair::new(good_summary).await;
     let proxy = pair.proxy().start().await;
-    let mut agent = busy(&proxy);
-    let generation = begun(&mut agent).await;
-    settled(&agent, &generation).await;
+    let mut agent = busy_agent(&proxy);
+    let generation = begin_summary(&mut agent).await;
+    wait_for_summary(&agent, &generation).await;
     let steps = agent.steps(3).await;
     assert!(steps[0].has_action("compacted"));
     // After the boundary: the summary still covers what precedes it.
@@ -159,14 +160,14 @@ async fn an_edited_history_continues_from_its_earlier_state() {
     messages[last]["content"] = "Otherwise, after all.".into();
     let mut after = agent.branch(&proxy, &messages);
     after.step().await;
-    assert!(carries(&newest(&pair.up).await, 0));
+    assert!(carries_summary(&newest_request(&pair.up).await, 0));
     // Before the boundary: another conversation, without a summary.
     let mut messages = agent.messages.clone();
     messages[3]["content"] = "Otherwise, from the start.".into();
     let mut other = agent.branch(&proxy, &messages);
     let generation = other.step().await;
     let bodies = pair.up.bodies_from(pair.up.count() - 1).await;
-    assert!(bodies.iter().all(|body| !carries(body, 0)));
+    assert!(bodies.iter().all(|body| !carries_summary(body, 0)));
     assert!(!generation.has_action("compacted"));
     pair.up.assert_no_faults();
 }
@@ -182,48 +183,48 @@ fn of_its_branch(heard: &ModelRequest<'_>, _nth: usize) -> ModelReply {
 async fn every_branch_has_its_own_summary() {
     let pair = Pair::new(of_its_branch).await;
     let proxy = pair.proxy().start().await;
-    let trunk = busy(&proxy);
+    let trunk = busy_agent(&proxy);
     let mut agents = ["larboard", "starboard"].map(|side| {
         let mut messages = trunk.messages.clone();
-        messages.extend(past(10));
+        messages.extend(past_steps(10));
         messages.push(json!({"role": "user", "content": format!("Now the {side} side.")}));
         let mut agent = trunk.branch(&proxy, &messages).with("x-session-id", "one");
         agent.result = |nth| words(500, nth + 50);
         agent
     });
     for (agent, nth) in agents.iter_mut().zip([1, 2]) {
-        let generation = begun(agent).await;
-        settled(agent, &generation).await;
-        assert_eq!(pair.asked(), nth);
+        let generation = begin_summary(agent).await;
+        wait_for_summary(agent, &generation).await;
+        assert_eq!(pair.summary_requests(), nth);
     }
     for (agent, nth) in agents.iter_mut().zip([1, 2]) {
         assert!(agent.step().await.has_action("compacted"));
-        let body = newest(&pair.up).await;
-        assert!(carries(&body, nth) && !carries(&body, 3 - nth));
+        let body = newest_request(&pair.up).await;
+        assert!(carries_summary(&body, nth) && !carries_summary(&body, 3 - nth));
     }
 }
 
 #[tokio::test]
 async fn an_answer_given_twice_is_summarised_once() {
-    let pair = Pair::new(held).await;
+    let pair = Pair::new(held_summary).await;
     let proxy = pair.proxy().start().await;
-    let mut agent = late(&proxy);
+    let mut agent = agent_past_threshold(&proxy);
     for _ in 0..3 {
         assert!(agent.ask().await.has_action("compacting"));
     }
     let generation = agent.step().await;
     pair.up.provider.requests(5).await;
-    assert_eq!(pair.asked(), 1);
+    assert_eq!(pair.summary_requests(), 1);
     pair.up.provider.release_stalled();
-    settled(&agent, &generation).await;
+    wait_for_summary(&agent, &generation).await;
     assert!(agent.step().await.has_action("compacted"));
-    assert_eq!(pair.asked(), 1);
+    assert_eq!(pair.summary_requests(), 1);
 }
 
 #[tokio::test]
 async fn a_configured_model_summarises() {
     let pair = Pair::new(|_, _| ModelReply::text("not asked")).await;
-    let fast = Pair::new(good).await;
+    let fast = Pair::new(good_summary).await;
     let proxy = pair
         .proxy()
         .provider("fast", &fast.up.provider)
@@ -236,15 +237,15 @@ async fn a_configured_model_summarises() {
             fast.auth = plimsoll::config::Auth::Key(key);
         });
     let proxy = proxy.start().await;
-    let mut agent = busy(&proxy).with("authorization", "Bearer sk-secret-own");
+    let mut agent = busy_agent(&proxy).with("authorization", "Bearer sk-secret-own");
     // Known to its provider only.
     agent
         .headers
         .insert("x-own-token", "sk-secret-too".parse().unwrap());
-    let generation = begun(&mut agent).await;
-    settled(&agent, &generation).await;
+    let generation = begin_summary(&mut agent).await;
+    wait_for_summary(&agent, &generation).await;
     assert!(agent.step().await.has_action("compacted"));
-    assert_eq!((pair.asked(), fast.asked()), (0, 1));
+    assert_eq!((pair.summary_requests(), fast.summary_requests()), (0, 1));
     assert!(
         pair.up
             .provider
@@ -255,7 +256,7 @@ async fn a_configured_model_summarises() {
     let seen = fast.up.provider.last_request();
     assert_eq!(seen.header("x-own-token"), None);
     assert_eq!(seen.header("authorization"), Some("Bearer sk-secret-fast"));
-    let body = newest(&fast.up).await;
+    let body = newest_request(&fast.up).await;
     assert_eq!(body["model"], "tiny");
     assert!(body.get("tools").is_none());
     pair.up.assert_no_faults();
@@ -264,7 +265,7 @@ async fn a_configured_model_summarises() {
 
 #[tokio::test]
 async fn client_credentials_go_to_their_provider_only() {
-    let pair = Pair::new(good).await;
+    let pair = Pair::new(good_summary).await;
     let fast = Pair::new(|_, _| ModelReply::text(&completion("not asked"))).await;
     let proxy = pair.proxy().provider("fast", &fast.up.provider);
     let proxy = proxy.set(|config| {
@@ -272,9 +273,9 @@ async fn client_credentials_go_to_their_provider_only() {
         config.default_provider = Some("up".into());
     });
     let proxy = proxy.start().await;
-    let mut agent = busy(&proxy).with("authorization", "Bearer sk-secret-own");
-    let generation = begun(&mut agent).await;
-    settled(&agent, &generation).await;
+    let mut agent = busy_agent(&proxy).with("authorization", "Bearer sk-secret-own");
+    let generation = begin_summary(&mut agent).await;
+    wait_for_summary(&agent, &generation).await;
     assert!(agent.step().await.has_action("compacted"));
-    assert_eq!((pair.asked(), fast.up.count()), (1, 0));
+    assert_eq!((pair.summary_requests(), fast.up.count()), (1, 0));
 }

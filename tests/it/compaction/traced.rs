@@ -2,12 +2,12 @@
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
-use super::{Pair, good, late, settled, summary_key};
+use super::{Pair, agent_past_threshold, good_summary, summary_key, wait_for_summary};
 use crate::support::{TestCollector, only_span};
 
 #[tokio::test]
 async fn a_summary_is_a_trace_of_its_own_linked_to_its_request() {
-    let pair = Pair::new(good).await;
+    let pair = Pair::new(good_summary).await;
     let collector = TestCollector::start().await;
     let endpoint = collector.endpoint();
     let proxy = pair.proxy();
@@ -20,9 +20,9 @@ async fn a_summary_is_a_trace_of_its_own_linked_to_its_request() {
         .start()
         .await;
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let mut agent = late(&proxy).with("traceparent", parent);
+    let mut agent = agent_past_threshold(&proxy).with("traceparent", parent);
     let generation = agent.step().await;
-    settled(&agent, &generation).await;
+    wait_for_summary(&agent, &generation).await;
     proxy.stop();
     proxy.wait_until_gone().await;
     let spans = collector.received_spans().await;

@@ -4,8 +4,8 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Talk, before, counting, header, says};
-use crate::support::{ClientAnswer, RunningProxy, ScriptedProvider, full_body};
+use super::{Talk, completion_of, header, numbering_provider, proxy_before};
+use crate::support::{ClientAnswer, RunningProxy, ScriptedProvider};
 
 /// Sends these headers, and none of the conversation's.
 pub(super) async fn ask(
@@ -19,13 +19,13 @@ pub(super) async fn ask(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    client.send(request.body(full_body("")).unwrap()).await
+    client.send_with(request, "").await
 }
 
 #[tokio::test]
 async fn a_session_counts_up() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     for (generation, used, level) in [
         (1, Some(100), "healthy"),
@@ -33,7 +33,7 @@ async fn a_session_counts_up() {
         (3, Some(7_000), "critical"),
         (4, None, "unknown"),
     ] {
-        up.script_next([says("hi", used)]);
+        up.script_next([completion_of("hi", used)]);
         let answer = talk.say("x").await;
         let shown = talk.session(&answer).await;
         let ratio = |of: f64| used.map(|used| f64::from(used) / of);
@@ -96,8 +96,8 @@ async fn a_session_counts_up() {
 
 #[tokio::test]
 async fn a_key_sees_its_own_sessions() {
-    let up = counting().await;
-    let proxy = before(&up, 10_000)
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000)
         .client("alice", "sk-secret-a", &["*"])
         .client("bob", "sk-secret-b", &["*"])
         .set(|config| config.admin.key_sha256 = Some(Sha256::digest("sk-secret-admin").into()));
@@ -130,8 +130,8 @@ async fn a_key_sees_its_own_sessions() {
 
 #[tokio::test]
 async fn without_keys_sessions_belong_to_the_credential() {
-    let up = counting().await;
-    let proxy = before(&up, 10_000).start().await;
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy).with("authorization", "Bearer sk-secret-a");
     let answer = talk.say("x").await;
     assert_eq!(talk.session(&answer).await["generations"], 1);
@@ -147,8 +147,8 @@ async fn without_keys_sessions_belong_to_the_credential() {
 
 #[tokio::test]
 async fn other_pages_methods_and_paths_are_refused() {
-    let up = counting().await;
-    let proxy = before(&up, 10_000).start().await;
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let answer = Talk::new(&proxy).say("x").await;
     let path = format!("/plimsoll/api/sessions/{}", header(&answer, "session"));
     for (name, value, code) in [

@@ -3,7 +3,7 @@
 use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};
 
-use super::{Talk, before, header, says, user};
+use super::{Talk, completion_of, header, proxy_before, user};
 use crate::support::{ProviderStep, ScriptedProvider, answer};
 
 const MOST: usize = 204_800;
@@ -20,7 +20,7 @@ async fn refusing_large_tool_messages() -> ScriptedProvider {
                 "",
                 r#"{"error":{"code":413}}"#,
             )],
-            None => vec![says("done", Some(100_000))],
+            None => vec![completion_of("done", Some(100_000))],
         }
     })
     .await
@@ -29,7 +29,7 @@ async fn refusing_large_tool_messages() -> ScriptedProvider {
 /// A result of characters of so many JSON bytes each, within the limits on characters.
 async fn ask(text: &str) -> (String, usize) {
     let up = refusing_large_tool_messages().await;
-    let proxy = before(&up, 1_000_000).providers(|provider| {
+    let proxy = proxy_before(&up, 1_000_000).providers(|provider| {
         provider.profile = find_profile("openrouter").unwrap();
     });
     let proxy = proxy.set(|config| {

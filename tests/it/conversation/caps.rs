@@ -1,9 +1,7 @@
 //! Answer caps beyond the window: lowered before anything of the conversation is cut.
 
-use super::{Talk, before, completion, header, user};
-use crate::support::{
-    ProviderStep, ReceivedRequest, RunningProxy, ScriptedProvider, answer, full_body,
-};
+use super::{Talk, completion, header, proxy_before, user};
+use crate::support::{ProviderStep, ReceivedRequest, RunningProxy, ScriptedProvider, answer};
 use http::Method;
 use plimsoll::format::chat;
 use serde_json::{Value, json};
@@ -12,7 +10,7 @@ const WINDOW: u64 = 65_536;
 
 /// An engine that refuses prompt plus answer cap over its window, as vLLM does. It counts a token
 /// for `bytes` bytes, and finishes each answer with `stops`.
-async fn strict(bytes_a_token: f64, stops: &'static str) -> ScriptedProvider {
+async fn strict_engine(bytes_a_token: f64, stops: &'static str) -> ScriptedProvider {
     ScriptedProvider::start_answering(move |seen| {
         let body: Value = serde_json::from_slice(&seen.body).unwrap();
         let prompt = (body["messages"].to_string().len() as f64 / bytes_a_token) as u64;
@@ -44,12 +42,12 @@ fn refusal(prompt: u64, asked: u64) -> Vec<ProviderStep> {
 }
 
 /// Turns of plain words with so many bytes in all, and a question.
-fn long(proxy: &RunningProxy, bytes: usize, asked: u32) -> Talk {
-    turns(proxy, 10, bytes / 10, asked)
+fn long_talk(proxy: &RunningProxy, bytes: usize, asked: u32) -> Talk {
+    turns_of(proxy, 10, bytes / 10, asked)
 }
 
 /// Turns of so many bytes each, and a question.
-fn turns(proxy: &RunningProxy, count: usize, bytes: usize, asked: u32) -> Talk {
+fn turns_of(proxy: &RunningProxy, count: usize, bytes: usize, asked: u32) -> Talk {
     let mut talk = Talk::new(proxy);
     talk.fields = json!({ "max_tokens": asked });
     let said = "some words to fill the window with ".repeat(bytes / 35);
@@ -69,9 +67,9 @@ fn cap(seen: &ReceivedRequest) -> u64 {
 
 #[tokio::test]
 async fn a_cap_past_the_window_is_lowered_and_nothing_is_cut() {
-    let up = strict(3.0, "stop").await;
-    let proxy = before(&up, 65_536).start().await;
-    let mut talk = long(&proxy, 150_000, 65_535);
+    let up = strict_engine(3.0, "stop").await;
+    let proxy = proxy_before(&up, 65_536).start().await;
+    let mut talk = long_talk(&proxy, 150_000, 65_535);
     for question in ["And then?", "And after that?", "And in the end?"] {
         let came = talk.ask().await;
         assert_eq!(came.status, 200, "{}", came.text());
@@ -97,10 +95,10 @@ async fn a_cap_past_the_window_is_lowered_and_nothing_is_cut() {
 
 #[tokio::test]
 async fn with_unchanged_caps_the_history_is_cut_instead() {
-    let up = strict(3.0, "stop").await;
-    let proxy = before(&up, 65_536).set(|config| config.guard.clamp_max_tokens = false);
+    let up = strict_engine(3.0, "stop").await;
+    let proxy = proxy_before(&up, 65_536).set(|config| config.guard.clamp_max_tokens = false);
     let proxy = proxy.start().await;
-    let talk = long(&proxy, 150_000, 30_000);
+    let talk = long_talk(&proxy, 150_000, 30_000);
     let came = talk.ask().await;
     assert_eq!(came.status, 200, "{}", came.text());
     assert!(header(&came, "actions").starts_with("dropped="));
@@ -110,9 +108,9 @@ async fn with_unchanged_caps_the_history_is_cut_instead() {
 #[tokio::test]
 async fn a_refusal_that_counts_prompt_and_cap_lowers_the_cap() {
     // Half as many bytes a token as the guard estimates.
-    let up = strict(2.0, "stop").await;
-    let proxy = before(&up, 65_536).start().await;
-    let mut talk = long(&proxy, 120_000, 30_000);
+    let up = strict_engine(2.0, "stop").await;
+    let proxy = proxy_before(&up, 65_536).start().await;
+    let mut talk = long_talk(&proxy, 120_000, 30_000);
     let came = talk.say("Go on.").await;
     let actions = header(&came, "actions");
     let sent = cap(&up.last_request());
@@ -126,9 +124,9 @@ async fn a_refusal_that_counts_prompt_and_cap_lowers_the_cap() {
 
 #[tokio::test]
 async fn a_cap_as_large_as_an_unknown_window_is_lowered_after_a_refusal() {
-    let up = strict(3.0, "stop").await;
-    let proxy = before(&up, 200_000).start().await;
-    let talk = long(&proxy, 60_000, 70_000);
+    let up = strict_engine(3.0, "stop").await;
+    let proxy = proxy_before(&up, 200_000).start().await;
+    let talk = long_talk(&proxy, 60_000, 70_000);
     let came = talk.ask().await;
     assert_eq!(came.status, 200, "{}", came.text());
     let sent = cap(&up.last_request());
@@ -139,9 +137,9 @@ async fn a_cap_as_large_as_an_unknown_window_is_lowered_after_a_refusal() {
 
 #[tokio::test]
 async fn after_an_answer_was_cut_off_at_a_lowered_cap_caps_stay_as_asked() {
-    let up = strict(3.0, "length").await;
-    let proxy = before(&up, 65_536).start().await;
-    let mut talk = long(&proxy, 150_000, 30_000);
+    let up = strict_engine(3.0, "length").await;
+    let proxy = proxy_before(&up, 65_536).start().await;
+    let mut talk = long_talk(&proxy, 150_000, 30_000);
     let came = talk.say("Tell me all.").await;
     assert!(header(&came, "actions").starts_with("clamped="));
     for question in ["Go on.", "And then?"] {
@@ -153,9 +151,9 @@ async fn after_an_answer_was_cut_off_at_a_lowered_cap_caps_stay_as_asked() {
 
 #[tokio::test]
 async fn after_a_cut_off_answer_a_cap_near_the_window_keeps_half_of_it_free() {
-    let up = strict(3.0, "length").await;
-    let proxy = before(&up, 65_536).start().await;
-    let mut talk = turns(&proxy, 100, 1_500, 65_535);
+    let up = strict_engine(3.0, "length").await;
+    let proxy = proxy_before(&up, 65_536).start().await;
+    let mut talk = turns_of(&proxy, 100, 1_500, 65_535);
     let came = talk.say("Tell me all.").await;
     assert!(header(&came, "actions").starts_with("clamped="));
     for question in ["Go on.", "And then?", "And in the end?"] {
@@ -171,9 +169,9 @@ async fn after_a_cut_off_answer_a_cap_near_the_window_keeps_half_of_it_free() {
 
 #[tokio::test]
 async fn a_cap_stays_above_the_thinking_budget() {
-    let up = strict(3.0, "stop").await;
-    let proxy = before(&up, 65_536).start().await;
-    let mut talk = long(&proxy, 150_000, 30_000);
+    let up = strict_engine(3.0, "stop").await;
+    let proxy = proxy_before(&up, 65_536).start().await;
+    let mut talk = long_talk(&proxy, 150_000, 30_000);
     talk.fields["thinking"] = json!({"type": "enabled", "budget_tokens": 24_000});
     let came = talk.ask().await;
     assert_eq!(came.status, 200, "{}", came.text());
@@ -185,14 +183,12 @@ async fn a_cap_stays_above_the_thinking_budget() {
 #[tokio::test]
 async fn the_guard_as_a_service_reports_a_lowered_cap() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 65_536).start().await;
-    let talk = long(&proxy, 150_000, 65_535);
+    let proxy = proxy_before(&up, 65_536).start().await;
+    let talk = long_talk(&proxy, 150_000, 65_535);
     let client = proxy.client();
     let request = client.request(Method::POST, "/plimsoll/api/fit");
     let request = request.header("content-type", "application/json");
-    let fitted = client
-        .send(request.body(full_body(talk.body())).unwrap())
-        .await;
+    let fitted = client.send_with(request, talk.body()).await;
     assert_eq!(fitted.status, 200, "{}", fitted.text());
     let fitted = fitted.json();
     let (report, request) = (&fitted["report"], &fitted["request"]);

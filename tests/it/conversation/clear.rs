@@ -5,8 +5,8 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::{Talk, api::ask, before, counting, header};
-use crate::support::{ClientAnswer, RunningProxy, full_body};
+use super::{Talk, api::ask, header, numbering_provider, proxy_before};
+use crate::support::{ClientAnswer, RunningProxy};
 
 /// The path that clears the session of this answer.
 fn path(answer: &ClientAnswer) -> String {
@@ -19,13 +19,13 @@ async fn post(proxy: &RunningProxy, path: &str, headers: HeaderMap, body: Bytes)
     let client = proxy.client();
     let mut request = client.request(Method::POST, path);
     request.headers_mut().unwrap().extend(headers);
-    client.send(request.body(full_body(body)).unwrap()).await
+    client.send_with(request, body).await
 }
 
 #[tokio::test]
 async fn a_requested_clear_is_shown() {
-    let up = counting().await;
-    let proxy = before(&up, 10_000).start().await;
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     talk.say("x").await;
     let answer = talk.say("y").await;
@@ -51,8 +51,8 @@ async fn a_requested_clear_is_shown() {
 
 #[tokio::test]
 async fn a_key_clears_its_own_sessions() {
-    let up = counting().await;
-    let proxy = before(&up, 10_000)
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000)
         .client("alice", "sk-secret-a", &["*"])
         .client("bob", "sk-secret-b", &["*"])
         .set(|config| config.admin.key_sha256 = Some(Sha256::digest("sk-secret-admin").into()));
@@ -91,8 +91,8 @@ async fn a_key_clears_its_own_sessions() {
 
 #[tokio::test]
 async fn other_pages_methods_and_paths_are_refused() {
-    let up = counting().await;
-    let proxy = before(&up, 10_000).start().await;
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     let answer = talk.say("x").await;
     let path = path(&answer);
@@ -141,8 +141,8 @@ async fn other_pages_methods_and_paths_are_refused() {
 
 #[tokio::test]
 async fn a_body_of_a_clear_is_ignored_unless_it_is_too_large() {
-    let up = counting().await;
-    let proxy = before(&up, 10_000).start().await;
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     let answer = talk.say("x").await;
     let path = path(&answer);

@@ -9,7 +9,7 @@ use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
 
-use super::{Talk, before, header, says, user};
+use super::{Talk, completion_of, header, proxy_before, user};
 use crate::support::{ReceivedRequest, ScriptedProvider, log::every_line_is_wanted, strict};
 
 /// The log of this thread, on which the test's proxy runs too.
@@ -71,8 +71,8 @@ fn messages(seen: &ReceivedRequest) -> Vec<Value> {
 #[tokio::test]
 async fn a_big_result_is_truncated_and_logged_once() {
     let (log, _guard) = Log::begin();
-    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(2_000))]).await;
-    let proxy = before(&up, 128_000).start().await;
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", Some(2_000))]).await;
+    let proxy = proxy_before(&up, 128_000).start().await;
     let mut talk = Talk::new(&proxy);
     let text = "a line of the file\n".repeat(4_000);
     talk.messages = vec![user("x"), call("c", "read_file"), result("c", &text)];
@@ -122,11 +122,11 @@ async fn a_long_history_is_folded_at_a_few_places() {
     // Roughly a quarter of the body's bytes.
     let up = ScriptedProvider::start_answering(|seen| {
         let used = u32::try_from(seen.body.len() / 4).unwrap();
-        vec![says("done, what next?", Some(used))]
+        vec![completion_of("done, what next?", Some(used))]
     })
     .await;
     // Folds only; clearing has its own test.
-    let proxy = before(&up, 8_192).set(|config| config.guard.clear.enabled = false);
+    let proxy = proxy_before(&up, 8_192).set(|config| config.guard.clear.enabled = false);
     let proxy = proxy.start().await;
     let mut talk = Talk::new(&proxy);
     let system = json!({"role": "system", "content": "be brief"});
@@ -198,8 +198,8 @@ async fn a_long_history_is_folded_at_a_few_places() {
 #[tokio::test]
 async fn old_tool_rounds_are_cleared_seldom_and_each_clear_is_logged() {
     let (log, _guard) = Log::begin();
-    let up = ScriptedProvider::start_answering(|_| vec![says("hi", None)]).await;
-    let proxy = before(&up, 16_384).start().await;
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", None)]).await;
+    let proxy = proxy_before(&up, 16_384).start().await;
     let mut talk = Talk::new(&proxy);
     talk.messages = vec![user("the task")];
     let (mut last, mut cleared, mut clears) = (Vec::new(), 0, 0);
@@ -246,8 +246,8 @@ async fn old_tool_rounds_are_cleared_seldom_and_each_clear_is_logged() {
 
 #[tokio::test]
 async fn a_tightened_tool_result_stays_tightened() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(5_000))]).await;
-    let proxy = before(&up, 8_192).start().await;
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", Some(5_000))]).await;
+    let proxy = proxy_before(&up, 8_192).start().await;
     let mut talk = Talk::new(&proxy);
     let parallel: Vec<Value> = (0..6)
         .map(|at| json!({"id": format!("c{at}"), "type": "function", "function": {"name": "read", "arguments": "{}"}}))

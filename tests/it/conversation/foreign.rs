@@ -3,7 +3,7 @@
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use super::{before, completion};
+use super::{completion, proxy_before};
 use crate::support::{
     ReceivedRequest, ScriptedProvider, answer,
     count::TokenCounter,
@@ -18,11 +18,15 @@ use serde_json::{Map, Value, json};
 const REFUSED: &str = r#"{"error":{"message":"This model's maximum context length is exceeded","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#;
 
 /// Counts by a tokenizer times `factor`, and refuses what leaves no room for the answer.
-async fn counting(counter: &Arc<TokenCounter>, factor: f64, window: u64) -> ScriptedProvider {
+async fn counting_provider(
+    counter: &Arc<TokenCounter>,
+    factor: f64,
+    window: u64,
+) -> ScriptedProvider {
     let counter = Arc::clone(counter);
     ScriptedProvider::start_answering(move |seen: &ReceivedRequest| {
         let tokens = (counter.request(&seen.body) as f64 * factor) as u64;
-        if tokens + asked(&seen.body).min(window / 2) > window {
+        if tokens + answer_cap(&seen.body).min(window / 2) > window {
             return vec![answer("400 Bad Request", "", REFUSED)];
         }
         let used = u32::try_from(tokens).unwrap();
@@ -32,13 +36,13 @@ async fn counting(counter: &Arc<TokenCounter>, factor: f64, window: u64) -> Scri
     .await
 }
 
-fn asked(body: &[u8]) -> u64 {
+fn answer_cap(body: &[u8]) -> u64 {
     let conversation = chat::index_body(body.to_vec().into()).unwrap();
     conversation.max_answer_tokens().unwrap_or(0)
 }
 
 /// Whether no guard could fit it: what must be kept exceeds the window.
-fn hopeless(counter: &TokenCounter, factor: f64, window: u32, body: Vec<u8>) -> bool {
+fn is_hopeless(counter: &TokenCounter, factor: f64, window: u32, body: Vec<u8>) -> bool {
     let settings = settings();
     let drive = GuardedSession {
         policy: make_policy(find_profile("openai").unwrap(), window, &settings),
@@ -46,20 +50,20 @@ fn hopeless(counter: &TokenCounter, factor: f64, window: u32, body: Vec<u8>) -> 
         counter,
         keeps: true,
     };
-    let limit = u64::from(window) - asked(&body).min(u64::from(window / 2));
+    let limit = u64::from(window) - answer_cap(&body).min(u64::from(window / 2));
     let conversation = chat::index_body(body.into()).unwrap();
     drive.is_hopeless(&conversation, (limit as f64 / factor) as u64)
 }
 
 /// Drives a session; returns the numbers of the refused requests that could have been fitted.
-async fn refused(
+async fn drive_refusals(
     session: &Session,
     counter: &Arc<TokenCounter>,
     factor: f64,
     window: u32,
 ) -> Vec<usize> {
-    let up = counting(counter, factor, window.into()).await;
-    let proxy = before(&up, window).start().await;
+    let up = counting_provider(counter, factor, window.into()).await;
+    let proxy = proxy_before(&up, window).start().await;
     let client = proxy.client();
     let mut refused = Vec::new();
     for (number, body) in session.steps().enumerate() {
@@ -73,7 +77,7 @@ async fn refused(
         assert_eq!(broken, [], "request {number}");
         if got.status != 200 {
             assert_eq!(got.text(), REFUSED);
-            if !hopeless(counter, factor, window, body) {
+            if !is_hopeless(counter, factor, window, body) {
                 refused.push(number);
             }
         }
@@ -86,7 +90,7 @@ async fn never_refused(name: &str, session: &Session) {
     let counter = Arc::new(TokenCounter::o200k());
     for window in [16_384, 32_768] {
         for factor in [0.8, 1.0, 1.2, 1.4] {
-            let refused = refused(session, &counter, factor, window).await;
+            let refused = drive_refusals(session, &counter, factor, window).await;
             let later = refused.iter().filter(|&&number| number > 0).count();
             let requests = session.requests();
             assert_eq!(
@@ -97,7 +101,7 @@ async fn never_refused(name: &str, session: &Session) {
     }
 }
 
-async fn made(seeds: RangeInclusive<u64>, shape: Shape) {
+async fn generated_sessions(seeds: RangeInclusive<u64>, shape: Shape) {
     for seed in seeds {
         let session = Session::new(seed, Recipe::new(shape), ConversationSize::Messages(160));
         never_refused(&format!("{shape:?} {seed}"), &session).await;
@@ -106,25 +110,25 @@ async fn made(seeds: RangeInclusive<u64>, shape: Shape) {
 
 #[tokio::test]
 async fn a_foreign_count_of_an_agent_session_is_survived() {
-    made(1..=2, Shape::Agent).await;
+    generated_sessions(1..=2, Shape::Agent).await;
 }
 
 #[tokio::test]
 async fn a_foreign_count_of_a_long_task_is_survived() {
-    made(3..=4, Shape::OneTurn).await;
+    generated_sessions(3..=4, Shape::OneTurn).await;
 }
 
 #[tokio::test]
 async fn a_foreign_count_of_chats_is_survived() {
-    made(2..=2, Shape::Chat).await;
-    made(5..=5, Shape::TextOnly).await;
+    generated_sessions(2..=2, Shape::Chat).await;
+    generated_sessions(5..=5, Shape::TextOnly).await;
 }
 
 /// Where light text is replaced by dense text at once, the difference says nothing about the count.
 #[tokio::test]
 async fn a_foreign_count_of_every_density_is_survived() {
-    made(12..=12, Shape::Mixed).await;
-    made(23..=23, Shape::Chinese).await;
+    generated_sessions(12..=12, Shape::Mixed).await;
+    generated_sessions(23..=23, Shape::Chinese).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use plimsoll::config::ModelConfig;
 use serde_json::json;
 
-use super::{Talk, before, completion, header, health, says, user};
+use super::{Talk, completion, completion_of, header, health_line, proxy_before, user};
 use crate::support::{ProviderStep, ProxyBuilder, ScriptedProvider, answer};
 
 /// The health headers of an answer with this reported usage.
@@ -13,11 +13,11 @@ async fn check(
     prompt_tokens: Option<u32>,
     expected: &str,
 ) {
-    up.script_next([says("hi", prompt_tokens)]);
+    up.script_next([completion_of("hi", prompt_tokens)]);
     let proxy = proxy.start().await;
     let mut talk = Talk::new(&proxy);
     let answer = talk.say("x").await;
-    assert_eq!(health(&answer.headers), expected);
+    assert_eq!(health_line(&answer.headers), expected);
     let shown = talk.session(&answer).await;
     let known = expected.split(' ').next().unwrap();
     assert_eq!(shown["health"], known);
@@ -39,7 +39,7 @@ async fn every_health_level_has_its_headers() {
         (Some(12_345), "critical response 12345 10000 1.234 2.787"),
         (None, "unknown response unknown 10000 - -"),
     ] {
-        check(before(&up, 10_000), &up, used, expected).await;
+        check(proxy_before(&up, 10_000), &up, used, expected).await;
     }
 }
 
@@ -70,7 +70,8 @@ async fn configured_limits_decide_the_health_level() {
             critical_max_tokens: Some(200),
             ..ModelConfig::default()
         };
-        let proxy = before(&up, 1).set(|config| drop(config.models.insert("m".into(), model)));
+        let proxy =
+            proxy_before(&up, 1).set(|config| drop(config.models.insert("m".into(), model)));
         check(proxy, &up, Some(used), expected).await;
     }
 }
@@ -78,14 +79,17 @@ async fn configured_limits_decide_the_health_level() {
 #[tokio::test]
 async fn headers_of_the_provider_never_replace_the_proxys() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let theirs = "x-plimsoll-health: forged\r\nx-plimsoll-session: forged\r\nx-plimsoll-countdown: 3\r\nx-request-id: r1\r\nserver-timing: db;dur=1\r\n";
     let body = completion(&json!({"content": "hi"}), Some(7));
     up.script_next([answer("200 OK", theirs, &body)]);
     let mut talk = Talk::new(&proxy);
     let got = talk.say("x").await;
     assert_eq!(got.text(), body);
-    assert_eq!(health(&got.headers), "healthy response 7 10000 0.001 0.002");
+    assert_eq!(
+        health_line(&got.headers),
+        "healthy response 7 10000 0.001 0.002"
+    );
     let session = header(&got, "session");
     assert!(session.len() == 32 && session.bytes().all(|byte| byte.is_ascii_hexdigit()));
     assert_eq!(header(&got, "actions"), "none");
@@ -109,7 +113,7 @@ async fn headers_of_the_provider_never_replace_the_proxys() {
 #[tokio::test]
 async fn provider_errors_pass_with_the_proxys_headers() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     let first = talk.say_once(&up).await;
     for status in [
@@ -131,7 +135,7 @@ async fn provider_errors_pass_with_the_proxys_headers() {
         assert_eq!(header(&got, "provider"), "up");
         // The health of the previous answer is known.
         assert_eq!(
-            health(&got.headers),
+            health_line(&got.headers),
             "healthy previous 500 10000 0.050 0.113"
         );
     }
@@ -144,7 +148,7 @@ async fn provider_errors_pass_with_the_proxys_headers() {
 impl Talk {
     /// Runs one turn, and adds the next question.
     async fn say_once(&mut self, up: &ScriptedProvider) -> crate::support::ClientAnswer {
-        up.script_next([says("hi", Some(500))]);
+        up.script_next([completion_of("hi", Some(500))]);
         let answer = self.say("x").await;
         self.messages.push(user("y"));
         answer

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Talk, before, completion, counting, header, says, user};
+use super::{Talk, completion, completion_of, header, numbering_provider, proxy_before, user};
 use crate::support::{ScriptedProvider, answer};
 
 #[tokio::test]
 async fn a_growing_conversation_is_one_session() {
-    let up = counting().await;
-    let proxy = before(&up, 100_000).start().await;
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 100_000).start().await;
     let mut talk = Talk::new(&proxy);
     talk.messages
         .push(json!({"role": "system", "content": "s"}));
@@ -27,8 +27,8 @@ async fn a_growing_conversation_is_one_session() {
 
 #[tokio::test]
 async fn a_retry_does_not_count_twice() {
-    let up = counting().await;
-    let proxy = before(&up, 10_000).start().await;
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     let first = talk.say("x").await;
     talk.messages.push(user("y"));
@@ -42,11 +42,11 @@ async fn a_retry_does_not_count_twice() {
 #[tokio::test]
 async fn regenerating_editing_and_branching_continue_their_ancestor() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     let mut last = None;
     for (turn, used) in [(1, 100), (2, 200), (3, 300), (4, 400)] {
-        up.script_next([says(&format!("answer {turn}"), Some(used))]);
+        up.script_next([completion_of(&format!("answer {turn}"), Some(used))]);
         last = Some(talk.say(&format!("turn {turn}")).await);
     }
     let last = last.unwrap();
@@ -66,7 +66,10 @@ async fn regenerating_editing_and_branching_continue_their_ancestor() {
         branch.fields = talk.fields.clone();
         branch.messages = talk.messages[..kept].to_vec();
         branch.messages.extend(added.map(user));
-        up.script_next(super::streams(&[json!({"content": "b"})], Some(900)));
+        up.script_next(super::stream_of_deltas(
+            &[json!({"content": "b"})],
+            Some(900),
+        ));
         let got = branch.ask().await;
         assert_eq!(header(&got, "session"), header(&last, "session"));
         assert_eq!(header(&got, "prompt-tokens"), inherited);
@@ -76,8 +79,8 @@ async fn regenerating_editing_and_branching_continue_their_ancestor() {
 
 #[tokio::test]
 async fn a_different_first_message_is_a_new_session() {
-    let up = counting().await;
-    let proxy = before(&up, 10_000).start().await;
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     let first = talk.say("x").await;
     talk.messages[0] = user("x!");
@@ -88,11 +91,11 @@ async fn a_different_first_message_is_a_new_session() {
 
 #[tokio::test]
 async fn identical_conversations_of_two_clients_never_share() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("the same", Some(9))]).await;
-    let keys = before(&up, 10_000)
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("the same", Some(9))]).await;
+    let keys = proxy_before(&up, 10_000)
         .client("alice", "sk-secret-a", &["*"])
         .client("bob", "sk-secret-b", &["*"]);
-    for proxy in [keys, before(&up, 10_000)] {
+    for proxy in [keys, proxy_before(&up, 10_000)] {
         let proxy = proxy.start().await;
         let mut a = Talk::new(&proxy).with("authorization", "Bearer sk-secret-a");
         let mut b = Talk::new(&proxy).with("authorization", "Bearer sk-secret-b");
@@ -127,8 +130,8 @@ async fn identical_conversations_of_two_clients_never_share() {
 
 #[tokio::test]
 async fn users_of_one_credential_have_separate_sessions() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("the same", Some(9))]).await;
-    let proxy = before(&up, 10_000).start().await;
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("the same", Some(9))]).await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut ids = Vec::new();
     for name in ["u1", "u2"] {
         let mut talk = Talk::new(&proxy);
@@ -143,8 +146,8 @@ async fn users_of_one_credential_have_separate_sessions() {
 
 #[tokio::test]
 async fn a_session_header_groups_but_shares_no_state() {
-    let up = counting().await;
-    let proxy = before(&up, 10_000).start().await;
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut one = Talk::new(&proxy).with("x-plimsoll-session", "my session");
     let mut two = Talk::new(&proxy).with("x-plimsoll-session", "my session");
     let first = one.say("x").await;
@@ -165,9 +168,9 @@ async fn a_session_header_groups_but_shares_no_state() {
 }
 
 /// Sends an answer and the client's message of it, and checks that the session is found.
-async fn echo(answered: Value, echoed: Value) {
+async fn assert_found_again(answered: Value, echoed: Value) {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     talk.messages.push(user("x"));
     up.script_next([answer("200 OK", "", completion(&answered, Some(42)))]);
@@ -178,7 +181,7 @@ async fn echo(answered: Value, echoed: Value) {
         talk.messages.push(result);
     }
     let got = {
-        up.script_next([says("hi", Some(1))]);
+        up.script_next([completion_of("hi", Some(1))]);
         talk.ask().await
     };
     assert_eq!(
@@ -194,13 +197,13 @@ async fn an_answer_in_another_json_spelling_is_recognised() {
     let call = |arguments: &str| json!([{"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}]);
     let parts = json!([{"type": "text", "text": "said"}]);
     let plain = json!({"content": "said"});
-    echo(
+    assert_found_again(
         plain.clone(),
         json!({"role": "assistant", "content": parts}),
     )
     .await;
     // Text trimmed by a client is found by the question it answers.
-    echo(
+    assert_found_again(
         json!({"content": " said\n"}),
         json!({"role": "assistant", "content": "said"}),
     )
@@ -211,14 +214,14 @@ async fn an_answer_in_another_json_spelling_is_recognised() {
         json!({"role": "assistant", "content": "", "tool_calls": call("{\"b\":\"\u{e9}\",\"a\":1}"), "refusal": null}),
         json!({"tool_calls": call("{}"), "role": "assistant", "content": null, "reasoning_content": "hm"}),
     ] {
-        echo(called.clone(), echoed).await;
+        assert_found_again(called.clone(), echoed).await;
     }
 }
 
 #[tokio::test]
 async fn auxiliary_requests_leave_no_state() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("a title", Some(9))]).await;
-    let proxy = before(&up, 10_000).start().await;
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("a title", Some(9))]).await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = Talk::new(&proxy);
     let first = talk.say("x").await;
     let mut title = Talk::new(&proxy);

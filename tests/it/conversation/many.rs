@@ -5,21 +5,21 @@ use std::collections::HashSet;
 use futures_util::future::join_all;
 use serde_json::Value;
 
-use super::{Talk, before, header, says};
+use super::{Talk, completion_of, header, proxy_before};
 use crate::support::{ClientAnswer, ReceivedRequest, RunningProxy, ScriptedProvider};
 
 const SESSIONS: usize = 200;
 const REQUESTS: usize = 10;
 
 /// The provider echoes the numbers of session and turn.
-async fn repeating() -> ScriptedProvider {
+async fn echoing_provider() -> ScriptedProvider {
     ScriptedProvider::start_answering(|seen: &ReceivedRequest| {
         let body: Value = serde_json::from_slice(&seen.body).unwrap();
         let messages = body["messages"].as_array().unwrap();
         let first = messages[0]["content"].as_str().unwrap();
         let number: u32 = first.rsplit(' ').next().unwrap().parse().unwrap();
         let turn = u32::try_from(messages.len()).unwrap();
-        vec![says(
+        vec![completion_of(
             &format!("{first}, {turn}"),
             Some(number * 10 + turn / 2 + 1),
         )]
@@ -28,7 +28,7 @@ async fn repeating() -> ScriptedProvider {
 }
 
 /// One session from its first request to its last.
-async fn session(proxy: &RunningProxy, number: usize) -> (String, Talk, ClientAnswer) {
+async fn run_session(proxy: &RunningProxy, number: usize) -> (String, Talk, ClientAnswer) {
     let mut talk = Talk::new(proxy);
     let (mut id, mut last) = (None, None);
     for turn in 0..REQUESTS {
@@ -44,9 +44,9 @@ async fn session(proxy: &RunningProxy, number: usize) -> (String, Talk, ClientAn
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_hundred_sessions_never_mix() {
-    let up = repeating().await;
-    let proxy = before(&up, 100_000).start().await;
-    let all = join_all((0..SESSIONS).map(|number| session(&proxy, number))).await;
+    let up = echoing_provider().await;
+    let proxy = proxy_before(&up, 100_000).start().await;
+    let all = join_all((0..SESSIONS).map(|number| run_session(&proxy, number))).await;
     let ids: HashSet<_> = all.iter().map(|(id, ..)| id).collect();
     assert_eq!(ids.len(), SESSIONS);
     for (number, (id, talk, last)) in all.iter().enumerate() {
@@ -60,12 +60,12 @@ async fn two_hundred_sessions_never_mix() {
 
 #[tokio::test]
 async fn remembered_sessions_are_bounded() {
-    let up = repeating().await;
-    let proxy = before(&up, 100_000).set(|config| config.store.max_sessions = 20);
+    let up = echoing_provider().await;
+    let proxy = proxy_before(&up, 100_000).set(|config| config.store.max_sessions = 20);
     let proxy = proxy.start().await;
     let mut known = Vec::new();
     for number in 0..60 {
-        known.push(session(&proxy, number).await);
+        known.push(run_session(&proxy, number).await);
     }
     let mut left = Vec::new();
     for (number, (_, talk, last)) in known.iter_mut().enumerate() {

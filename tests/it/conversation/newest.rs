@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{Talk, before, header, says, user};
+use super::{Talk, completion_of, header, proxy_before, user};
 use crate::support::{ReceivedRequest, ScriptedProvider, answer};
 
 /// A provider that refuses what exceeds the window, by its own count.
-async fn refusing(window: usize) -> ScriptedProvider {
+async fn refusing_provider(window: usize) -> ScriptedProvider {
     ScriptedProvider::start_answering(move |seen: &ReceivedRequest| {
         if seen.body.len() / 3 <= window {
-            return vec![says("done", None)];
+            return vec![completion_of("done", None)];
         }
         let error = json!({"error": {"message": "too long", "code": "context_length_exceeded"}});
         vec![answer("400 Bad Request", "", error.to_string())]
@@ -28,8 +28,8 @@ fn arguments(message: &Value) -> Vec<Value> {
 
 #[tokio::test]
 async fn parallel_edits_too_long_for_the_window_are_shortened() {
-    let up = refusing(16_384).await;
-    let proxy = before(&up, 16_384).start().await;
+    let up = refusing_provider(16_384).await;
+    let proxy = proxy_before(&up, 16_384).start().await;
     let mut talk = Talk::new(&proxy);
     let text = |letter: &str| format!("{letter} \"quoted\" \u{4e2d}\n").repeat(1_500);
     let calls: Vec<Value> = ["a", "b", "c"]
@@ -77,8 +77,8 @@ async fn parallel_edits_too_long_for_the_window_are_shortened() {
 
 /// One call with these arguments, which alone fill the window; returns the arguments as sent.
 async fn sent_of(arguments: &str) -> String {
-    let up = refusing(16_384).await;
-    let proxy = before(&up, 16_384).start().await;
+    let up = refusing_provider(16_384).await;
+    let proxy = proxy_before(&up, 16_384).start().await;
     let mut talk = Talk::new(&proxy);
     let function = json!({"name": "edit", "arguments": arguments});
     let call = json!({"id": "a", "type": "function", "function": function});

@@ -46,7 +46,7 @@ fn bodies() -> Vec<Body> {
 }
 
 /// Every model of the bodies gets this window.
-fn windows(config: &mut Config, bodies: &[Body], window: u32) {
+fn set_windows(config: &mut Config, bodies: &[Body], window: u32) {
     for body in bodies {
         let model = ModelConfig {
             context_length: Some(window),
@@ -61,7 +61,11 @@ fn windows(config: &mut Config, bodies: &[Body], window: u32) {
 }
 
 /// Sends a body, and returns what the provider got; the answer is unchanged.
-async fn pass(up: &ScriptedProvider, proxy: &crate::support::RunningProxy, body: &Body) -> Vec<u8> {
+async fn send_through(
+    up: &ScriptedProvider,
+    proxy: &crate::support::RunningProxy,
+    body: &Body,
+) -> Vec<u8> {
     let stream = format!("{TEXT}{FINISH}{USAGE}{DONE}");
     if body.streams {
         up.script_next([
@@ -72,7 +76,7 @@ async fn pass(up: &ScriptedProvider, proxy: &crate::support::RunningProxy, body:
     } else {
         up.script_next([answer("200 OK", "", format!(" {COMPLETION}\n"))]);
     }
-    let got = proxy.client().chat(body.bytes.clone()).await;
+    let got = proxy.chat(body.bytes.clone()).await;
     assert!(
         got.whole && got.status == 200,
         "{}: {}",
@@ -95,13 +99,13 @@ async fn in_a_huge_window_recorded_requests_are_unchanged() {
     let up = ScriptedProvider::start().await;
     let bodies = bodies();
     let proxy = up.proxy().set(|config| {
-        windows(config, &bodies, 100_000_000);
+        set_windows(config, &bodies, 100_000_000);
         config.guard.max_tool_result_chars = usize::MAX;
     });
     let proxy = proxy.start().await;
     assert!(bodies.len() >= 40);
     for body in &bodies {
-        let sent = pass(&up, &proxy, body).await;
+        let sent = send_through(&up, &proxy, body).await;
         let without = String::from_utf8_lossy(&sent).replace(ASKED, "");
         let same = sent == body.bytes || (body.streams && without.as_bytes() == body.bytes);
         assert!(same, "{}: {without:.300}", body.name);
@@ -116,11 +120,11 @@ async fn in_small_windows_recorded_requests_stay_valid() {
     for window in [8_192, 32_768] {
         let proxy = up.proxy();
         let proxy = proxy
-            .set(|config| windows(config, &bodies, window))
+            .set(|config| set_windows(config, &bodies, window))
             .start()
             .await;
         for body in &bodies {
-            let sent = pass(&up, &proxy, body).await;
+            let sent = send_through(&up, &proxy, body).await;
             let broken =
                 strict::find_broken_rules(&body.bytes, &sent, find_profile("openai").unwrap());
             assert_eq!(broken, [], "{} at {window}", body.name);

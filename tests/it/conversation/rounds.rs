@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{says, user};
+use super::{completion_of, user};
 use crate::support::{Process, ScriptedProvider, Settings};
 
 /// A question, a tool call with its result, and the model's answer.
-fn round(number: usize) -> [Value; 4] {
+fn tool_round(number: usize) -> [Value; 4] {
     let function = json!({"name": "read", "arguments": "{}"});
     let call = json!({"id": "c", "type": "function", "function": function});
     [
@@ -19,14 +19,14 @@ fn round(number: usize) -> [Value; 4] {
 
 #[tokio::test]
 async fn a_pending_tool_round_does_not_count_as_kept_and_zero_always_clears() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("hi", Some(100))]).await;
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", Some(100))]).await;
     let settings = Settings::new(&up);
     settings.write(
         "[models.m]\nprovider = \"up\"\ncontext_length = 100000\n[recovery]\nenabled = false\n\
          [guard]\nclear_tools_at = 0\nkeep_tool_rounds = 2",
     );
     let process = Process::start(&settings.file).await;
-    let mut messages: Vec<Value> = (0..4).flat_map(round).collect();
+    let mut messages: Vec<Value> = (0..4).flat_map(tool_round).collect();
     messages.push(user("and now?"));
     let body = json!({"model": "m", "messages": messages}).to_string();
     let got = process.client().chat(body).await;

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Talk, before, completion, header, says, user};
+use super::{Talk, completion, completion_of, header, proxy_before, user};
 use crate::support::{COMPLETION, RunningProxy, ScriptedProvider, answer};
 
 /// A conversation that is far too long for 8,192 tokens.
-fn long(proxy: &RunningProxy) -> Talk {
+fn long_conversation(proxy: &RunningProxy) -> Talk {
     let mut talk = Talk::new(proxy);
     for turn in 0..60 {
         talk.messages.push(user(&"a long question? ".repeat(40)));
@@ -18,8 +18,8 @@ fn long(proxy: &RunningProxy) -> Talk {
 }
 
 /// Asserts that the body is sent unchanged, with these actions in the header.
-async fn untouched(up: &ScriptedProvider, talk: &Talk, actions: &str) {
-    up.script_next([says("hi", Some(9_000))]);
+async fn assert_untouched(up: &ScriptedProvider, talk: &Talk, actions: &str) {
+    up.script_next([completion_of("hi", Some(9_000))]);
     let answer = talk.ask().await;
     assert_eq!(answer.status, 200);
     assert_eq!(
@@ -35,27 +35,27 @@ async fn untouched(up: &ScriptedProvider, talk: &Talk, actions: &str) {
 #[tokio::test]
 async fn guard_off_changes_nothing_and_a_dry_run_reports() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 8_192).start().await;
-    let plain = long(&proxy);
-    up.script_next([says("hi", Some(3_000))]);
+    let proxy = proxy_before(&up, 8_192).start().await;
+    let plain = long_conversation(&proxy);
+    up.script_next([completion_of("hi", Some(3_000))]);
     let guarded = plain.ask().await;
     let actions = header(&guarded, "actions").to_owned();
     assert!(actions.starts_with("dropped="), "{actions}");
     assert!(up.last_request().body.len() < plain.body().len() / 2);
     // A new session, so that no calibration of the first moves the plan of the second.
-    let proxy = before(&up, 8_192).start().await;
-    let dry = long(&proxy).with("x-plimsoll-guard", "dry-run");
-    untouched(&up, &dry, &format!("dry-run, {actions}")).await;
-    let off = long(&proxy).with("x-plimsoll-guard", "off");
-    untouched(&up, &off, "guard-off").await;
+    let proxy = proxy_before(&up, 8_192).start().await;
+    let dry = long_conversation(&proxy).with("x-plimsoll-guard", "dry-run");
+    assert_untouched(&up, &dry, &format!("dry-run, {actions}")).await;
+    let off = long_conversation(&proxy).with("x-plimsoll-guard", "off");
+    assert_untouched(&up, &off, "guard-off").await;
 }
 
 /// The guard keeps its state while it is off, and plans afterwards as without state.
 #[tokio::test]
 async fn a_guard_switched_off_for_a_while_keeps_its_cuts() {
-    let up = ScriptedProvider::start_answering(|_| vec![says("hi", None)]).await;
-    let proxy = before(&up, 8_192).start().await;
-    let whole = long(&proxy);
+    let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", None)]).await;
+    let proxy = proxy_before(&up, 8_192).start().await;
+    let whole = long_conversation(&proxy);
     let mut cut = false;
     for turn in 0..60 {
         let mut talk = Talk::new(&proxy);
@@ -70,7 +70,7 @@ async fn a_guard_switched_off_for_a_while_keeps_its_cuts() {
             assert_eq!(sent, talk.body().as_bytes());
             continue;
         }
-        let fresh = before(&up, 8_192).start().await;
+        let fresh = proxy_before(&up, 8_192).start().await;
         let alone = Talk {
             client: fresh.client(),
             ..talk
@@ -88,40 +88,40 @@ async fn a_guard_switched_off_for_a_while_keeps_its_cuts() {
 #[tokio::test]
 async fn a_disabled_guard_changes_nothing() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 8_192).set(|config| config.guard.enabled = false);
+    let proxy = proxy_before(&up, 8_192).set(|config| config.guard.enabled = false);
     let proxy = proxy.start().await;
-    untouched(&up, &long(&proxy), "guard-off").await;
+    assert_untouched(&up, &long_conversation(&proxy), "guard-off").await;
 }
 
 #[tokio::test]
 async fn requests_with_provider_side_context_management_are_left_alone() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 8_192).start().await;
+    let proxy = proxy_before(&up, 8_192).start().await;
     for fields in [
         json!({"truncation": "auto"}),
         json!({"transforms": ["middle-out"]}),
         json!({"context_management": {"edits": [{"type": "clear_tool_uses"}]}}),
         json!({"plugins": [{"id": "context-compression"}]}),
     ] {
-        let mut talk = long(&proxy);
+        let mut talk = long_conversation(&proxy);
         talk.fields = fields;
-        untouched(&up, &talk, "left-to-provider").await;
+        assert_untouched(&up, &talk, "left-to-provider").await;
     }
 }
 
 #[tokio::test]
 async fn invalid_conversations_are_forwarded_unchanged() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 8_192).start().await;
+    let proxy = proxy_before(&up, 8_192).start().await;
     let orphan = json!({"role": "tool", "tool_call_id": "nobody", "content": "x"});
     let open = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]});
     for (at, message) in [(0, &orphan), (20, &orphan), (40, &open)] {
-        let mut talk = long(&proxy);
+        let mut talk = long_conversation(&proxy);
         talk.messages.insert(at, message.clone());
-        untouched(&up, &talk, "invalid-as-sent").await;
+        assert_untouched(&up, &talk, "invalid-as-sent").await;
     }
     // The window in the provider's error holds.
-    let mut talk = long(&proxy);
+    let mut talk = long_conversation(&proxy);
     talk.messages.insert(0, orphan);
     let error = r#"{"error":{"message":"messages with role 'tool' must be a response"}}"#;
     up.script_next([answer("400 Bad Request", "", error)]);
@@ -146,7 +146,7 @@ async fn json_without_a_conversation_is_forwarded() {
         r#" { "model" : "m" , "messages" : [ ] , "n" : 1e999 } "#.to_owned(),
     ] {
         up.script_next([answer("200 OK", "", COMPLETION)]);
-        let got = proxy.client().chat(body.clone()).await;
+        let got = proxy.chat(body.clone()).await;
         assert_eq!(
             (got.status.as_u16(), got.text()),
             (200, COMPLETION),
@@ -155,7 +155,6 @@ async fn json_without_a_conversation_is_forwarded() {
         assert_eq!(String::from_utf8_lossy(&up.last_request().body), body);
     }
     proxy
-        .client()
         .chat("{\"model\":")
         .await
         .is_error(400, "invalid_json");
@@ -164,11 +163,11 @@ async fn json_without_a_conversation_is_forwarded() {
 #[tokio::test]
 async fn lone_surrogates_pass_and_keep_their_session() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let ask = r#"{"model":"m","messages":[{"role":"user","content":"a \ud800 b"}]}"#;
     let reply = completion(&json!({"content": "@"}), Some(9)).replace('@', r"x \udc00");
     up.script_next([answer("200 OK", "", &reply)]);
-    let first = proxy.client().chat(ask).await;
+    let first = proxy.chat(ask).await;
     assert_eq!(first.text(), reply);
     assert_eq!(up.last_request().body, ask.as_bytes());
     assert_eq!(header(&first, "prompt-tokens"), "9");
@@ -177,7 +176,7 @@ async fn lone_surrogates_pass_and_keep_their_session() {
         r#"},{"role":"assistant","content":"x \uDC00"},{"role":"user","content":"\ud83d"}]}"#,
     );
     up.script_next([answer("200 OK", "", &reply)]);
-    let second = proxy.client().chat(next.clone()).await;
+    let second = proxy.chat(next.clone()).await;
     assert_eq!(up.last_request().body, next.as_bytes());
     assert_eq!(header(&second, "session"), header(&first, "session"));
     assert_eq!(header(&second, "actions"), "none");
@@ -186,11 +185,11 @@ async fn lone_surrogates_pass_and_keep_their_session() {
 #[tokio::test]
 async fn a_model_named_with_its_provider_is_the_one_edit() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let ask =
         r#"{ "messages" : [ {"content":"x","role":"user", "z":1e2} ] , "model" : "up/m" , "n":1}"#;
-    up.script_next([says("hi", Some(9))]);
-    let answer = proxy.client().chat(ask).await;
+    up.script_next([completion_of("hi", Some(9))]);
+    let answer = proxy.chat(ask).await;
     assert_eq!(header(&answer, "actions"), "none");
     let sent = String::from_utf8(up.last_request().body).unwrap();
     assert_eq!(sent, ask.replace("up/m", "m"));

@@ -3,7 +3,10 @@
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::{Talk, before, counting, header, health, says, streams, user};
+use super::{
+    Talk, completion_of, header, health_line, numbering_provider, proxy_before, stream_of_deltas,
+    user,
+};
 use crate::support::{
     ClientAnswer, DONE, FINISH, ProviderStep, RunningProxy, ScriptedProvider, TEXT, TestClient,
     USAGE, answer, next, send_bytes, stream_head, stream_of,
@@ -27,7 +30,7 @@ fn streaming(proxy: &RunningProxy, client: TestClient) -> Talk {
 #[tokio::test]
 async fn the_head_of_a_stream_has_the_health_of_the_previous_answer() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = streaming(&proxy, proxy.client());
     for (used, expected) in [
         (Some(5_000), "unknown previous unknown 10000 - -"),
@@ -36,10 +39,10 @@ async fn the_head_of_a_stream_has_the_health_of_the_previous_answer() {
         (Some(9), "unknown previous unknown 10000 - -"),
         (Some(9), "healthy previous 9 10000 0.001 0.002"),
     ] {
-        up.script_next(streams(&hello(), used));
+        up.script_next(stream_of_deltas(&hello(), used));
         let got = talk.ask().await;
         assert!(got.whole && got.trailers.is_none());
-        assert_eq!(health(&got.headers), expected);
+        assert_eq!(health_line(&got.headers), expected);
         assert_eq!(header(&got, "actions"), "none");
         assert!(!got.headers.contains_key("trailer"));
         assert!(!got.text().contains("plimsoll"));
@@ -54,11 +57,14 @@ async fn check(proxy: &RunningProxy, client: TestClient, up: &ScriptedProvider) 
     let talk = streaming(proxy, client)
         .with("te", "trailers")
         .with("x-plimsoll-stream-health", "comment");
-    up.script_next(streams(&hello(), Some(4_600)));
+    up.script_next(stream_of_deltas(&hello(), Some(4_600)));
     let got = talk.ask().await;
     assert!(got.whole);
     let trailers: HeaderMap = got.trailers.clone().expect("trailers came");
-    assert_eq!(health(&trailers), "caution response 4600 10000 0.460 1.039");
+    assert_eq!(
+        health_line(&trailers),
+        "caution response 4600 10000 0.460 1.039"
+    );
     assert_eq!(trailers.len(), 7);
     let comment = ": plimsoll health=caution prompt-tokens=4600 context-limit=10000 hard-util=0.460 optimal-util=1.039 actions=none\n\n";
     assert!(
@@ -75,7 +81,7 @@ async fn check(proxy: &RunningProxy, client: TestClient, up: &ScriptedProvider) 
 #[tokio::test]
 async fn the_end_of_a_stream_has_its_own_health() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     check(&proxy, proxy.client(), &up).await;
     check(&proxy, proxy.client_h2(), &up).await;
 }
@@ -83,7 +89,7 @@ async fn the_end_of_a_stream_has_its_own_health() {
 #[tokio::test]
 async fn a_stream_without_done_has_its_health_too() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let talk = streaming(&proxy, proxy.client()).with("x-plimsoll-stream-health", "comment");
     up.script_next(stream_of([TEXT, FINISH, USAGE]));
     let got = talk.ask().await;
@@ -95,7 +101,7 @@ async fn a_stream_without_done_has_its_health_too() {
 #[tokio::test]
 async fn a_client_that_disconnects_leaves_no_state() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let talk = streaming(&proxy, proxy.client());
     up.script_next([
         stream_head(),
@@ -118,8 +124,8 @@ async fn a_client_that_disconnects_leaves_no_state() {
 #[tokio::test]
 async fn a_stream_without_usage_ends_with_unknown_health() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
-    up.script_next(streams(&hello(), None));
+    let proxy = proxy_before(&up, 10_000).start().await;
+    up.script_next(stream_of_deltas(&hello(), None));
     let talk = streaming(&proxy, proxy.client())
         .with("te", "trailers")
         .with("x-plimsoll-stream-health", "comment");
@@ -128,13 +134,13 @@ async fn a_stream_without_usage_ends_with_unknown_health() {
         ": plimsoll health=unknown prompt-tokens=unknown context-limit=10000 actions=none\n\n";
     assert!(got.text().ends_with(&format!("{comment}{DONE}")));
     let trailers = got.trailers.unwrap();
-    assert_eq!(health(&trailers), "unknown response unknown 10000 - -");
+    assert_eq!(health_line(&trailers), "unknown response unknown 10000 - -");
 }
 
 #[tokio::test]
 async fn a_broken_stream_leaves_no_state() {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let talk = streaming(&proxy, proxy.client()).with("te", "trailers");
     up.script_next(stream_of([TEXT]));
     let got = talk.ask().await;
@@ -145,7 +151,7 @@ async fn a_broken_stream_leaves_no_state() {
     up.script_next(stream_of([error, DONE]));
     let got = talk.ask().await;
     assert_eq!(talk.session(&got).await, Value::Null);
-    up.script_next(streams(&hello(), Some(9)));
+    up.script_next(stream_of_deltas(&hello(), Some(9)));
     let got = talk.ask().await;
     assert_eq!(talk.session(&got).await["generations"], 1);
 }
@@ -153,13 +159,16 @@ async fn a_broken_stream_leaves_no_state() {
 /// A streamed answer and the message an SDK makes of it; checks that the session is found.
 async fn found_again(deltas: &[Value], made: Value, results: &[Value]) {
     let up = ScriptedProvider::start().await;
-    let proxy = before(&up, 10_000).start().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let mut talk = streaming(&proxy, proxy.client());
     let mut other = streaming(&proxy, proxy.client());
-    up.script_next(streams(deltas, Some(77)));
+    up.script_next(stream_of_deltas(deltas, Some(77)));
     let first = talk.ask().await;
     // A second answer to the same request, so that only the answer distinguishes them.
-    up.script_next(streams(&[json!({"content": "something else"})], Some(5)));
+    up.script_next(stream_of_deltas(
+        &[json!({"content": "something else"})],
+        Some(5),
+    ));
     let second = other.ask().await;
     assert_ne!(header(&first, "session"), header(&second, "session"));
     talk.messages.push(made);
@@ -171,11 +180,11 @@ async fn found_again(deltas: &[Value], made: Value, results: &[Value]) {
     let found = |got: &ClientAnswer, first: &ClientAnswer| {
         assert_eq!(header(got, "session"), header(first, "session"));
     };
-    up.script_next(streams(&hello(), Some(9)));
+    up.script_next(stream_of_deltas(&hello(), Some(9)));
     let got = talk.ask().await;
     found(&got, &first);
     assert_eq!(header(&got, "prompt-tokens"), "77");
-    up.script_next(streams(&hello(), Some(9)));
+    up.script_next(stream_of_deltas(&hello(), Some(9)));
     found(&other.ask().await, &second);
     assert_eq!(talk.session(&got).await["generations"], 2);
 }
@@ -218,23 +227,23 @@ async fn calls_streamed_in_fragments_are_recognised() {
 
 #[tokio::test]
 async fn a_stream_answered_in_one_piece_is_judged_at_once() {
-    let up = counting().await;
-    let proxy = before(&up, 10_000).start().await;
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
     let talk = streaming(&proxy, proxy.client());
     let got = talk.ask().await;
     assert_eq!(
-        health(&got.headers),
+        health_line(&got.headers),
         "healthy response 1000 10000 0.100 0.226"
     );
     // The reverse: a stream for a request without `stream`.
     let mut talk = Talk::new(&proxy);
     talk.messages.push(user("z"));
-    up.script_next(streams(&hello(), Some(9)));
+    up.script_next(stream_of_deltas(&hello(), Some(9)));
     let got = talk.ask().await;
     assert_eq!(header(&got, "health-from"), "previous");
     assert_eq!(talk.session(&got).await["prompt_tokens"], 9);
     up.script_next([answer("200 OK", "", "not json")]);
     talk.ask().await.is_error(502, "provider_bad_answer");
-    up.script_next([says("fine", None)]);
+    up.script_next([completion_of("fine", None)]);
     assert_eq!(talk.ask().await.status, 200);
 }

@@ -47,7 +47,7 @@ pub(super) fn check(data: &[u8]) {
         0 => Injections::default(),
         _ => make_injected(&conversation, seed),
     };
-    holds(&conversation, &policy, mine);
+    assert_holds(&conversation, &policy, mine);
 }
 
 fn is_json(body: &[u8]) -> bool {
@@ -56,7 +56,7 @@ fn is_json(body: &[u8]) -> bool {
     text.is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
-fn holds(before: &Conversation, policy: &Policy<'_>, ours: Injections) {
+fn assert_holds(before: &Conversation, policy: &Policy<'_>, ours: Injections) {
     let with_ours = !(ours.records.is_empty() && ours.course.is_none() && ours.summary.is_none());
     let recall = Recall {
         injections: ours,

@@ -46,7 +46,7 @@ fn deep_or_json(data: &[u8]) -> bool {
     }
 }
 
-fn within(inner: Span, outer: Span) {
+fn assert_nested(inner: Span, outer: Span) {
     let whole = inner.start <= inner.end;
     assert!(
         whole && outer.start <= inner.start && inner.end <= outer.end,
@@ -56,7 +56,7 @@ fn within(inner: Span, outer: Span) {
 
 fn text_within(found: &Conversation, text: Option<JsonString>, outer: Span) {
     let Some(text) = text else { return };
-    within(text.quoted_span(), outer);
+    assert_nested(text.quoted_span(), outer);
     let quoted = found.span_bytes(text.quoted_span());
     assert!(quoted.len() >= 2 && quoted.starts_with(b"\"") && quoted.ends_with(b"\""));
     let _ = found.decode_text(text);
@@ -66,7 +66,7 @@ fn text_within(found: &Conversation, text: Option<JsonString>, outer: Span) {
 fn in_order(spans: impl Iterator<Item = Span>, outer: Span) {
     let mut end = outer.start;
     for span in spans {
-        within(span, outer);
+        assert_nested(span, outer);
         assert!(span.start >= end, "{span:?} begins before {end}");
         end = span.end;
     }
@@ -74,7 +74,7 @@ fn in_order(spans: impl Iterator<Item = Span>, outer: Span) {
 
 fn nests(found: &Conversation) {
     let all = Span::new(0, found.body.len());
-    within(found.span, all);
+    assert_nested(found.span, all);
     in_order(found.fields.iter().map(|field| field.value), found.span);
     for field in &found.fields {
         text_within(found, Some(field.key), found.span);
@@ -97,11 +97,11 @@ fn message_nests(found: &Conversation, message: &Item) {
     match &message.content {
         Content::Absent | Content::Null(_) => {}
         Content::Text(text) => text_within(found, Some(*text), span),
-        Content::Blocks(_, parts) | Content::Other(parts) => within(*parts, span),
+        Content::Blocks(_, parts) | Content::Other(parts) => assert_nested(*parts, span),
     }
     in_order(found.blocks_of(message).iter().map(|part| part.span), span);
     for call in found.calls_of(message) {
-        within(call.span, span);
+        assert_nested(call.span, span);
         for text in [call.id, call.name, call.arguments] {
             text_within(found, text, call.span);
         }

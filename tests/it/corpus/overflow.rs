@@ -21,10 +21,10 @@ pub(super) fn check(data: &[u8]) {
         (429 | 500.., OverflowVerdict::Wordless) => panic!("a {code} without words is no refusal"),
         _ => {}
     }
-    told(verdict);
+    expected_numbers(verdict);
     let event = overflow::detect_overflow_in_event(body);
     assert_ne!(event, OverflowVerdict::Wordless);
-    told(event);
+    expected_numbers(event);
     if let Some(fault) = ErrorBody::parse_body(body) {
         let again = ErrorBody::parse_body(&fault.to_json()).expect("our own spelling of it");
         assert_eq!(again.message, fault.message);
@@ -32,7 +32,7 @@ pub(super) fn check(data: &[u8]) {
 }
 
 /// The numbers agree with each other, and every client can parse the error.
-fn told(verdict: OverflowVerdict) {
+fn expected_numbers(verdict: OverflowVerdict) {
     let OverflowVerdict::Overflow(found) = verdict else {
         return;
     };

@@ -44,7 +44,7 @@ pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
     let left_out = (way & 2 == 2).then_some(1_000);
     let sifts = way & 4 == 4;
     let run = |pieces: &[&[u8]]| {
-        RUNTIME.with_borrow(|it| it.block_on(relayed(pieces, strip, left_out, sifts)))
+        RUNTIME.with_borrow(|it| it.block_on(relay_bytes(pieces, strip, left_out, sifts)))
     };
     let mut whole = run(&[stream]);
     let mut cut = run(&pieces(stream, cut));
@@ -61,7 +61,12 @@ pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
     }
 }
 
-async fn relayed(pieces: &[&[u8]], strip_usage: bool, left_out: Option<u32>, sifts: bool) -> Came {
+async fn relay_bytes(
+    pieces: &[&[u8]],
+    strip_usage: bool,
+    left_out: Option<u32>,
+    sifts: bool,
+) -> Came {
     let (tell, told) = mpsc::channel();
     let foot = Ending::without_effects().footer;
     let answer = answer(pieces);

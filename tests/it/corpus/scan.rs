@@ -20,7 +20,7 @@ pub(super) fn check(data: &[u8]) {
 }
 
 /// A string, read byte by byte.
-fn plainly(text: &[u8], start: usize) -> Option<JsonString> {
+fn scan_plainly(text: &[u8], start: usize) -> Option<JsonString> {
     let (mut at, mut escapes) = (start, 0);
     let (mut ascii, mut unicode, mut slashes) = (true, false, false);
     loop {
@@ -52,7 +52,7 @@ fn plainly(text: &[u8], start: usize) -> Option<JsonString> {
 fn string(body: &[u8], at: usize, cut: u8) {
     let mut scan = JsonScanner::new(body, at);
     let found = scan.take_string();
-    assert_eq!(found.ok(), plainly(body, at + 1));
+    assert_eq!(found.ok(), scan_plainly(body, at + 1));
     let Ok(text) = found else { return };
     assert_eq!(scan.position(), text.span.end as usize + 1);
     let raw = &body[text.span.range()];
@@ -98,7 +98,7 @@ fn plain_value(text: &[u8], at: usize) -> Result<(Span, JsonKind), ()> {
     };
     let (end, kind) = match text.get(start).ok_or(())? {
         b'"' => {
-            let text = plainly(text, start + 1).ok_or(())?;
+            let text = scan_plainly(text, start + 1).ok_or(())?;
             (text.span.end as usize + 1, JsonKind::String)
         }
         b'{' => (closing(text, start)?, JsonKind::Object),
@@ -122,7 +122,7 @@ fn closing(text: &[u8], mut at: usize) -> Result<usize, ()> {
         let byte = *text.get(at).ok_or(())?;
         at += 1;
         match byte {
-            b'"' => at = plainly(text, at).ok_or(())?.span.end as usize + 1,
+            b'"' => at = scan_plainly(text, at).ok_or(())?.span.end as usize + 1,
             b'{' | b'[' if open.len() == MAX_DEPTH => return Err(()),
             b'{' => open.push(b'}'),
             b'[' => open.push(b']'),

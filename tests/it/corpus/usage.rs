@@ -15,16 +15,16 @@ pub(super) fn check(data: &[u8]) {
     if let Ok(json) = serde_json::from_slice(data)
         && let Some(usage) = read(data)
     {
-        stands(usage, &json);
+        assert_numbers_in(usage, &json);
         assert_eq!(Usage::latest_report(Some(usage), usage), usage);
     }
-    whole(data);
-    received(data);
+    check_whole(data);
+    check_added_tokens(data);
     let mut splitter = SseSplitter::new(1 << 16);
     splitter.push(Bytes::copy_from_slice(data));
     while let Some(event) = splitter.next_event() {
         if let Some(message) = event.message {
-            whole(&message.data);
+            check_whole(&message.data);
         }
     }
     let _ = answer::read_answer(data);
@@ -40,7 +40,7 @@ fn read(data: &[u8]) -> Option<Usage> {
 }
 
 /// Each number is one of the `usage` objects that serde_json finds.
-fn stands(usage: Usage, json: &Value) {
+fn assert_numbers_in(usage: Usage, json: &Value) {
     let numbers = [
         Some(usage.prompt_tokens),
         usage.completion_tokens,
@@ -48,23 +48,25 @@ fn stands(usage: Usage, json: &Value) {
     ];
     for number in numbers.into_iter().flatten() {
         assert!(
-            holds(json, f64::from(number)),
+            contains_number(json, f64::from(number)),
             "{number} is nowhere in {json}"
         );
     }
 }
 
-fn holds(json: &Value, wanted: f64) -> bool {
+fn contains_number(json: &Value, wanted: f64) -> bool {
     match json {
         Value::Number(number) => number.as_f64() == Some(wanted),
-        Value::Array(items) => items.iter().any(|item| holds(item, wanted)),
-        Value::Object(members) => members.values().any(|member| holds(member, wanted)),
+        Value::Array(items) => items.iter().any(|item| contains_number(item, wanted)),
+        Value::Object(members) => members
+            .values()
+            .any(|member| contains_number(member, wanted)),
         _ => false,
     }
 }
 
 /// A buffered answer is relayed unchanged, and what is read of it is in it.
-fn whole(data: &[u8]) {
+fn check_whole(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
     let read = relay::buffer_answer(Response::new(wire::whole_body(body)), "up", |_| true);
     let read = read.now_or_never().expect("all of it is there");
@@ -82,15 +84,15 @@ fn whole(data: &[u8]) {
     if let Some(usage) = summary.usage {
         let text = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);
         match serde_json::from_slice(text) {
-            Ok(json) => stands(usage, &json),
-            Err(error) => assert!(lax(&error), "{usage:?} of what is no JSON: {error}"),
+            Ok(json) => assert_numbers_in(usage, &json),
+            Err(error) => assert!(is_lax(&error), "{usage:?} of what is no JSON: {error}"),
         }
     }
 }
 
 /// Input that the reader of some members accepts and a full parser refuses: numbers out of range,
 /// invalid UTF-8, half a surrogate pair, deep nesting.
-fn lax(error: &serde_json::Error) -> bool {
+fn is_lax(error: &serde_json::Error) -> bool {
     let said = error.to_string();
     [
         "number out of range",
@@ -104,7 +106,7 @@ fn lax(error: &serde_json::Error) -> bool {
 }
 
 /// The omitted tokens are added to two numbers, and nothing else changes.
-fn received(data: &[u8]) {
+fn check_added_tokens(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
     let mut headers = HeaderMap::new();
     let same = relay::add_left_out_tokens(&mut headers, body.clone(), None);

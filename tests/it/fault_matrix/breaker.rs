@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll::{config::Auth, guard::profile::find_profile};
 
-use super::{ask, breaker, counted, falls_back, good, retries};
+use super::{ask, breaker, counter_value, falls_back, good_answer, retries};
 use crate::support::{
     COMPLETION, ProviderStep, ProxyBuilder, SECRET, ScriptedProvider, answer, refuse_as_openai,
     send_bytes, within_time,
@@ -21,16 +21,16 @@ fn pair(up: &ScriptedProvider, other: &ScriptedProvider, fallback: &[&str]) -> P
         .set(|config| falls_back(config, fallback))
 }
 
-async fn ready() -> (ScriptedProvider, ScriptedProvider) {
+async fn two_providers() -> (ScriptedProvider, ScriptedProvider) {
     (
         ScriptedProvider::start().await,
-        ScriptedProvider::start_answering(|_| good(false)).await,
+        ScriptedProvider::start_answering(|_| good_answer(false)).await,
     )
 }
 
 #[tokio::test]
 async fn errors_caused_by_the_client_open_no_breaker_and_try_no_fallback() {
-    let (up, other) = ready().await;
+    let (up, other) = two_providers().await;
     let proxy = pair(&up, &other, &["other/b"]).set(retries).start().await;
     let client = proxy.client();
     let refusals = [
@@ -59,7 +59,7 @@ async fn errors_caused_by_the_client_open_no_breaker_and_try_no_fallback() {
 
 #[tokio::test]
 async fn a_provider_with_an_open_breaker_is_passed_over() {
-    let (up, other) = ready().await;
+    let (up, other) = two_providers().await;
     let proxy = pair(&up, &other, &["other/b"]);
     let proxy = proxy.providers(|provider| provider.breaker_open = Duration::from_millis(300));
     let proxy = proxy.start().await;
@@ -86,7 +86,7 @@ async fn a_provider_with_an_open_breaker_is_passed_over() {
 
 #[tokio::test]
 async fn the_only_candidate_is_asked_despite_an_open_breaker() {
-    let (up, other) = ready().await;
+    let (up, other) = two_providers().await;
     let proxy = pair(&up, &other, &[]).start().await;
     let client = proxy.client();
     up.script_next([ProviderStep::Close]);
@@ -110,7 +110,7 @@ async fn the_only_candidate_is_asked_despite_an_open_breaker() {
 
 #[tokio::test]
 async fn an_opened_breaker_ends_retries_where_a_fallback_exists() {
-    let (up, other) = ready().await;
+    let (up, other) = two_providers().await;
     let proxy = pair(&up, &other, &["other/b"]).set(retries).start().await;
     let client = proxy.client();
     up.script_next([ProviderStep::Close]);
@@ -123,13 +123,13 @@ async fn an_opened_breaker_ends_retries_where_a_fallback_exists() {
     );
     // Without a fallback all retries are made.
     let proxy = pair(&up, &other, &[]).set(retries).start().await;
-    proxy.client().chat(ask(false)).await;
+    proxy.chat(ask(false)).await;
     assert_eq!(up.count_requests(), 4);
 }
 
 #[tokio::test]
 async fn a_client_that_retries_gets_no_retries_by_the_proxy() {
-    let (up, other) = ready().await;
+    let (up, other) = two_providers().await;
     let proxy = pair(&up, &other, &[]).set(retries).start().await;
     let client = proxy.client();
     for (value, calls) in [("1", 1), ("0", 3), ("3", 1)] {
@@ -149,7 +149,7 @@ async fn a_client_that_retries_gets_no_retries_by_the_proxy() {
 
 #[tokio::test]
 async fn a_client_that_leaves_ends_the_wait_for_a_retry() {
-    let (up, other) = ready().await;
+    let (up, other) = two_providers().await;
     let proxy = pair(&up, &other, &[]).set(retries);
     let proxy = proxy.set(|config| {
         config.retry.max_delay = Duration::from_secs(9);
@@ -165,22 +165,26 @@ async fn a_client_that_leaves_ends_the_wait_for_a_retry() {
         let retrying = async {
             up.requests(1).await;
             let name = "plimsoll_retries_total{provider=\"up\"}";
-            while counted(&watch, name).await == 0 {}
-            assert_eq!(counted(&watch, "plimsoll_requests_in_flight").await, 1);
+            while counter_value(&watch, name).await == 0 {}
+            assert_eq!(
+                counter_value(&watch, "plimsoll_requests_in_flight").await,
+                1
+            );
         };
         tokio::select! {
             got = &mut asked => panic!("the wait is not over: {got:?}"),
             () = within_time(retrying) => {}
         }
     }
-    within_time(async { while counted(&watch, "plimsoll_requests_in_flight").await > 0 {} }).await;
+    within_time(async { while counter_value(&watch, "plimsoll_requests_in_flight").await > 0 {} })
+        .await;
     assert_eq!(up.count_requests(), 1);
 }
 
 /// The limit of one client's account does not affect another's.
 #[tokio::test]
 async fn a_rate_limit_of_one_clients_account_spares_other_clients() {
-    let (up, other) = ready().await;
+    let (up, other) = two_providers().await;
     let proxy = pair(&up, &other, &["other/b"]);
     let proxy = proxy.set(|config| {
         config.providers.get_mut("up").unwrap().auth = Auth::Client;
@@ -203,7 +207,7 @@ async fn a_rate_limit_of_one_clients_account_spares_other_clients() {
 
 #[tokio::test]
 async fn a_rate_limit_of_the_proxys_account_pauses_the_provider_for_all() {
-    let (up, other) = ready().await;
+    let (up, other) = two_providers().await;
     let proxy = pair(&up, &other, &["other/b"]).start().await;
     let client = proxy.client();
     up.script_next([answer("429 No", "retry-after: 50\r\n", "")]);
@@ -227,23 +231,23 @@ async fn an_answer_that_began_is_never_retried_elsewhere() {
             ProviderStep::Close,
         ],
     ] {
-        let (up, other) = ready().await;
+        let (up, other) = two_providers().await;
         let proxy = pair(&up, &other, &["other/b"]).set(retries);
         let proxy =
             proxy.providers(|provider| provider.profile = find_profile("template").unwrap());
         let proxy = proxy.start().await;
         up.script_next(steps);
-        let got = proxy.client().chat(ask(false)).await;
+        let got = proxy.chat(ask(false)).await;
         got.is_error(502, "provider_bad_answer");
         assert_eq!((up.count_requests(), other.count_requests()), (1, 0));
     }
     // A failure counts whether or not its body is read to the end.
-    let (up, other) = ready().await;
+    let (up, other) = two_providers().await;
     let proxy = pair(&up, &other, &["other/b"]).start().await;
     up.script_next([
         send_bytes(head.replace("200 OK", "503 No")),
         ProviderStep::Close,
     ]);
-    let got = proxy.client().chat(ask(false)).await;
+    let got = proxy.chat(ask(false)).await;
     assert_eq!(got.headers["x-plimsoll-provider"], "other");
 }

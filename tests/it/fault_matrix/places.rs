@@ -6,7 +6,7 @@ use plimsoll::{
 };
 use serde_json::{Value, json};
 
-use super::good;
+use super::good_answer;
 use crate::support::{
     ClientAnswer, ModelReply, ModelSetup, ProxyBuilder, SECRET, ScriptedProvider, TestClient,
     answer,
@@ -42,7 +42,7 @@ fn pair(up: &ScriptedProvider, other: &ScriptedProvider) -> ProxyBuilder {
     })
 }
 
-fn who(got: &ClientAnswer) -> &str {
+fn answered_by(got: &ClientAnswer) -> &str {
     got.headers["x-plimsoll-provider"].to_str().unwrap()
 }
 
@@ -62,9 +62,9 @@ async fn a_fallback_gets_a_request_that_fits_its_window_and_profile() {
         });
         let proxy = proxy.start().await;
         let asked = long("m", streams);
-        let got = proxy.client().chat(asked.clone()).await;
+        let got = proxy.chat(asked.clone()).await;
         assert_eq!(got.status, 200, "{}", got.text());
-        assert_eq!((who(&got), got.whole), ("other", true));
+        assert_eq!((answered_by(&got), got.whole), ("other", true));
         assert_eq!(got.headers["x-plimsoll-context-limit"], "8192");
         let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
         assert!(actions.contains("dropped="), "{actions}");
@@ -89,7 +89,7 @@ async fn an_overflow_that_cannot_be_fitted_goes_to_a_larger_window_only() {
         let small = ModelSetup::new(8_192)
             .start(|_| ModelReply::text("no"))
             .await;
-        let other = ScriptedProvider::start_answering(|_| good(false)).await;
+        let other = ScriptedProvider::start_answering(|_| good_answer(false)).await;
         let proxy = pair(&small.provider, &other).set(|config| {
             model(config, "m", 8_192, |m| m.fallback = vec!["other/b".into()]);
             model(config, "other/b", window, |_| {});
@@ -100,7 +100,7 @@ async fn an_overflow_that_cannot_be_fitted_goes_to_a_larger_window_only() {
         assert_eq!(super::breaker(&client, "up").await, "closed");
         assert_eq!(other.count_requests(), usize::from(answered));
         if answered {
-            assert_eq!((got.status.as_u16(), who(&got)), (200, "other"));
+            assert_eq!((got.status.as_u16(), answered_by(&got)), (200, "other"));
         } else {
             assert_eq!(got.status, 400);
             assert_eq!(got.json()["error"]["code"], "context_length_exceeded");
@@ -116,11 +116,11 @@ fn with_larger(config: &mut Config) {
 
 #[tokio::test]
 async fn a_larger_model_answers_instead_of_a_cut() {
-    let up = ScriptedProvider::start_answering(|_| good(false)).await;
-    let other = ScriptedProvider::start_answering(|_| good(false)).await;
+    let up = ScriptedProvider::start_answering(|_| good_answer(false)).await;
+    let other = ScriptedProvider::start_answering(|_| good_answer(false)).await;
     let proxy = pair(&up, &other).set(with_larger).start().await;
-    let got = proxy.client().chat(long("m", false)).await;
-    assert_eq!((got.status.as_u16(), who(&got)), (200, "other"));
+    let got = proxy.chat(long("m", false)).await;
+    assert_eq!((got.status.as_u16(), answered_by(&got)), (200, "other"));
     assert_eq!(got.headers["x-plimsoll-actions"], "none");
     assert_eq!(got.headers["x-plimsoll-context-limit"], "128000");
     assert_eq!((up.count_requests(), other.count_requests()), (0, 1));
@@ -129,8 +129,8 @@ async fn a_larger_model_answers_instead_of_a_cut() {
     assert_eq!(body["model"], "big");
     assert_eq!(body["messages"], sent["messages"]);
     // A request that fits stays at its model.
-    let got = proxy.client().chat(super::ask(false)).await;
-    assert_eq!(who(&got), "up");
+    let got = proxy.chat(super::ask(false)).await;
+    assert_eq!(answered_by(&got), "up");
 }
 
 #[tokio::test]
@@ -143,9 +143,9 @@ async fn if_the_larger_model_fails_the_conversation_is_cut() {
     let proxy = proxy.start().await;
     // The second request finds the breaker of the larger model open.
     for attempts in ["2", "1"] {
-        let got = proxy.client().chat(long("m", false)).await;
+        let got = proxy.chat(long("m", false)).await;
         assert_eq!(got.status, 200, "{}", got.text());
-        assert_eq!(who(&got), "up");
+        assert_eq!(answered_by(&got), "up");
         assert_eq!(got.headers["x-plimsoll-attempts"], attempts);
     }
     assert_eq!((small.overflows(), other.count_requests()), (0, 1));
@@ -158,7 +158,7 @@ async fn a_clients_credentials_reach_one_base_url_only() {
     let keyed = ModelSetup::new(8_192)
         .start(|_| ModelReply::text("Well."))
         .await;
-    let far = ScriptedProvider::start_answering(|_| good(false)).await;
+    let far = ScriptedProvider::start_answering(|_| good_answer(false)).await;
     let ours = "our own key";
     let proxy = up
         .proxy()
@@ -186,7 +186,7 @@ async fn a_clients_credentials_reach_one_base_url_only() {
         0,
         "the client's key went to a third party"
     );
-    assert_eq!((got.status.as_u16(), who(&got)), (200, "other"));
+    assert_eq!((got.status.as_u16(), answered_by(&got)), (200, "other"));
     let theirs = format!("Bearer {SECRET}");
     assert_eq!(up.last_request().header("authorization"), Some(&*theirs));
     let seen = keyed.provider.last_request();
@@ -199,13 +199,13 @@ async fn step(client: &TestClient, messages: &mut Vec<Value>) -> String {
     let body = json!({"model": "pool", "messages": messages});
     let got = client.chat(body.to_string()).await;
     messages.push(json!({"role": "assistant", "content": "hi"}));
-    who(&got).to_owned()
+    answered_by(&got).to_owned()
 }
 
 #[tokio::test]
 async fn a_session_stays_with_one_of_several_deployments() {
-    let up = ScriptedProvider::start_answering(|_| good(false)).await;
-    let other = ScriptedProvider::start_answering(|_| good(false)).await;
+    let up = ScriptedProvider::start_answering(|_| good_answer(false)).await;
+    let other = ScriptedProvider::start_answering(|_| good_answer(false)).await;
     let proxy = pair(&up, &other).set(|config| {
         let place = |model: &str| Deployment {
             model: model.into(),

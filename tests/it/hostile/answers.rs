@@ -24,7 +24,7 @@ async fn pair() -> (ScriptedProvider, RunningProxy) {
 
 async fn goes_on(up: &ScriptedProvider, proxy: &RunningProxy) {
     up.script_next([answer("200 OK", "", COMPLETION)]);
-    assert_eq!(proxy.client().chat(ASK).await.text(), COMPLETION);
+    assert_eq!(proxy.chat(ASK).await.text(), COMPLETION);
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn endless_and_malformed_answer_heads_are_a_502() {
     ] {
         let shown = head[..head.len().min(80)].to_owned();
         up.script_next([send_bytes(&head), ProviderStep::Close]);
-        let got = proxy.client().chat(ASK).await;
+        let got = proxy.chat(ASK).await;
         assert_eq!(got.status, 502, "{shown:?}: {}", got.text());
         let code = got.headers["x-plimsoll-error"].to_str().unwrap();
         assert!(code.starts_with("provider_"), "{shown:?}: {code}");
@@ -74,15 +74,11 @@ async fn a_flood_of_informational_answers_is_ended() {
         send_bytes(&head),
         send_bytes(COMPLETION),
     ]);
-    let got = proxy.client().chat(ASK).await;
+    let got = proxy.chat(ASK).await;
     assert_eq!((got.status.as_u16(), got.text()), (200, COMPLETION));
     assert!(!got.headers.contains_key("link"));
     up.script_next([send_bytes(early.repeat(1_000)), ProviderStep::Stall]);
-    proxy
-        .client()
-        .chat(ASK)
-        .await
-        .is_error(504, "provider_timeout");
+    proxy.chat(ASK).await.is_error(504, "provider_timeout");
     goes_on(&up, &proxy).await;
 }
 
@@ -94,7 +90,7 @@ async fn error_texts_of_a_provider_become_no_header() {
     let odd = "x-request-id: caf\u{e9}\u{6f22}\r\nset-cookie: a=b\r\nx-plimsoll-session: theirs\r\nx-plimsoll-health: healthy\r\n";
     for status in ["400 Bad Request", "500 Oops"] {
         up.script_next([answer(status, odd, text)]);
-        let got = proxy.client().chat(ASK).await;
+        let got = proxy.chat(ASK).await;
         assert_eq!((got.status.as_str(), got.text()), (&status[..3], text));
         assert!(!got.headers.contains_key("x-evil") && !got.headers.contains_key("set-cookie"));
         assert_eq!(
@@ -126,7 +122,7 @@ async fn an_event_of_any_length_is_relayed() {
         ProviderStep::Close,
     ]);
     up.script_next(steps);
-    let got = proxy.client().chat(STREAM).await;
+    let got = proxy.chat(STREAM).await;
     assert!(got.whole && got.status == 200);
     assert_eq!(got.body.len(), 6 + LINE + 2 + FINISH.len() + DONE.len());
     goes_on(&up, &proxy).await;
@@ -151,7 +147,7 @@ async fn a_compressed_bomb_is_relayed_unchanged() {
             &format!("content-encoding: {coding}\r\n"),
             &packed,
         )]);
-        let got = proxy.client().chat(ASK).await;
+        let got = proxy.chat(ASK).await;
         assert_eq!(got.status, 200, "{coding}");
         assert!(got.body == packed && got.whole, "{coding}");
         assert_eq!(got.headers["content-encoding"], coding);
@@ -161,14 +157,14 @@ async fn a_compressed_bomb_is_relayed_unchanged() {
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-encoding: {coding}\r\n\r\n"
         );
         up.script_next([send_bytes(head), send_bytes(&packed), ProviderStep::Close]);
-        let got = proxy.client().chat(STREAM).await;
+        let got = proxy.chat(STREAM).await;
         assert!(got.body.starts_with(&packed), "{coding}");
         up.script_next([answer(
             "400 Bad Request",
             &format!("content-encoding: {coding}\r\n"),
             &packed,
         )]);
-        let got = proxy.client().chat(ASK).await;
+        let got = proxy.chat(ASK).await;
         assert!(got.status == 400 && got.body == packed, "{coding}");
     }
     goes_on(&up, &proxy).await;

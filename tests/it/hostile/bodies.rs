@@ -56,7 +56,7 @@ async fn odd_json_is_forwarded_unchanged() {
     ];
     for (count, body) in bodies.into_iter().enumerate() {
         let shown = String::from_utf8_lossy(&body[..body.len().min(90)]).into_owned();
-        let got = proxy.client().chat(body.clone()).await;
+        let got = proxy.chat(body.clone()).await;
         assert_eq!(got.status, 200, "{shown}: {}", got.text());
         let seen = up.requests(count + 1).await.pop().unwrap();
         assert!(
@@ -83,7 +83,7 @@ async fn invalid_json_is_refused() {
         ASK.replace("\"x\"", "NaN").replace("}]", "}],}").into(),
         ASK.encode_utf16().flat_map(u16::to_le_bytes).collect(),
     ] {
-        let got = proxy.client().chat(body.clone()).await;
+        let got = proxy.chat(body.clone()).await;
         assert_eq!(
             got.status,
             400,

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{ASK, chat, pair, raw, statuses};
-use crate::support::{full_body, within_time};
+use crate::support::within_time;
 
 /// A dripping head keeps no connection open, and delays no other.
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn client_ids_inject_no_header() {
         ] {
             request = request.header(name, *id);
         }
-        let got = client.send(request.body(full_body(ASK)).unwrap()).await;
+        let got = client.send_with(request, ASK).await;
         assert_eq!(got.status, 200, "{}", got.text());
         let session = got.headers["x-plimsoll-session"].to_str().unwrap();
         assert!(
@@ -249,6 +249,6 @@ async fn an_incomplete_body_reaches_no_provider() {
     let half = chat(&format!("content-length: {}\r\n", ASK.len() + 10), ASK);
     stream.write_all(half.as_bytes()).await.unwrap();
     drop(stream);
-    assert_eq!(proxy.client().chat(ASK).await.status, 200);
+    assert_eq!(proxy.chat(ASK).await.status, 200);
     assert_eq!(up.count_requests(), 1);
 }

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 pub(super) type Row = (u16, Value, [u32; 5]);
 
 /// An error of the usual shape.
-fn says(message: &str) -> Value {
+fn wrapped_error(message: &str) -> Value {
     json!({ "error": { "message": message, "type": "invalid_request_error", "param": null, "code": null } })
 }
 
 /// An error without a wrapper.
-fn flat(message: &str) -> Value {
+fn flat_error(message: &str) -> Value {
     json!({ "object": "error", "message": message, "type": "BadRequestError", "param": null, "code": 400 })
 }
 
@@ -24,77 +24,77 @@ pub(super) fn overflows() -> Vec<Row> {
         // OpenAI and those with its wording.
         (
             400,
-            says(&format!(
+            wrapped_error(&format!(
                 "{classic} However, your messages resulted in 17500 tokens. Please reduce the length of the messages."
             )),
             [16_000, 0, 17_500, 0, 0],
         ),
         (
             400,
-            says(&format!(
+            wrapped_error(&format!(
                 "{classic} However, you requested 17500 tokens (15000 in the messages, 2500 in the completion). Please reduce the length of the messages or completion."
             )),
             [16_000, 0, 15_000, 17_500, 0],
         ),
         (
             400,
-            says(&format!(
+            wrapped_error(&format!(
                 "{classic} However, you requested 17500 tokens (14000 in the messages, 900 in the functions, and 2600 in the completion)."
             )),
             [16_000, 0, 14_900, 17_500, 0],
         ),
         (
             400,
-            flat(&format!(
+            flat_error(&format!(
                 "{classic} However, you requested 17500 tokens (15000 in the messages, 2500 in the completion)."
             )),
             [16_000, 0, 15_000, 17_500, 0],
         ),
         (
             400,
-            says(
+            wrapped_error(
                 "This model's maximum context length is 2048 tokens, however you requested 2600 tokens (2500 in your prompt; 100 for the completion). Please reduce your prompt; or completion length.",
             ),
             [2_048, 0, 2_500, 2_600, 0],
         ),
         (
             400,
-            says(
+            wrapped_error(
                 "'max_tokens' or 'max_completion_tokens' is too large: 3000. This model's maximum context length is 4096 tokens and your request has 2000 input tokens (3000 > 4096 - 2000).",
             ),
             [4_096, 0, 2_000, 5_000, 0],
         ),
         (
             400,
-            flat(
+            flat_error(
                 "This model's maximum context length is 4096 tokens. However, you requested 100 output tokens and your prompt contains at least 3997 input tokens, for a total of at least 4097 tokens.",
             ),
             [4_096, 0, 0, 0, 0],
         ),
         (
             400,
-            flat(
+            flat_error(
                 "The decoder prompt (length 9000) is longer than the maximum model length of 8000. Make sure that `max_model_len` is no smaller than the number of text tokens plus multimodal tokens.",
             ),
             [8_000, 0, 9_000, 0, 0],
         ),
         (
             400,
-            flat(
+            flat_error(
                 "The prompt (total length 9000) is too long to fit into the model (context length 8000).",
             ),
             [8_000, 0, 9_000, 0, 0],
         ),
         (
             400,
-            flat(
+            flat_error(
                 "You passed 7000 input tokens and requested 2000 output tokens. However, the model's context length is only 8000 tokens, resulting in a maximum input length of 6000 tokens.",
             ),
             [8_000, 0, 7_000, 9_000, 0],
         ),
         (
             400,
-            flat("max_tokens must be at least 1, got -512."),
+            flat_error("max_tokens must be at least 1, got -512."),
             [0, 0, 0, 0, 512],
         ),
         (
@@ -111,21 +111,21 @@ pub(super) fn overflows() -> Vec<Row> {
         ),
         (
             400,
-            says(
+            wrapped_error(
                 "This endpoint's maximum context length is 60000 tokens. However, you requested about 71000 tokens (50000 of text input, 9000 of tool input, 12000 in the output). Please reduce the length of either one.",
             ),
             [60_000, 0, 59_000, 71_000, 0],
         ),
         (
             400,
-            says(
+            wrapped_error(
                 "This endpoint's maximum context length is 60000 tokens. However, you requested about 71000 tokens (71000 of text input).",
             ),
             [60_000, 0, 71_000, 71_000, 0],
         ),
         (
             400,
-            says(
+            wrapped_error(
                 "This endpoint's maximum context length is 60000 tokens. However, you requested about 71000 tokens (61000 of text input, 10000 of tool input).",
             ),
             [60_000, 0, 71_000, 71_000, 0],
@@ -138,19 +138,19 @@ pub(super) fn overflows() -> Vec<Row> {
         // SGLang, also inside a success.
         (
             400,
-            flat(
+            flat_error(
                 "The input (9000 tokens) is longer than the model's context length (8000 tokens).",
             ),
             [8_000, 0, 9_000, 0, 0],
         ),
         (
             200,
-            json!({ "error": flat("The input (9000 tokens) is longer than the model's context length (8000 tokens).") }),
+            json!({ "error": flat_error("The input (9000 tokens) is longer than the model's context length (8000 tokens).") }),
             [8_000, 0, 9_000, 0, 0],
         ),
         (
             400,
-            flat(
+            flat_error(
                 "Requested token count exceeds the model's maximum context length of 8000 tokens. You requested a total of 9500 tokens: 9000 tokens from the input messages and 500 tokens for the completion.",
             ),
             [8_000, 0, 9_000, 9_500, 0],
@@ -187,7 +187,7 @@ pub(super) fn overflows() -> Vec<Row> {
         ),
         (
             400,
-            says("prompt too long; exceeded max context length by 812 tokens (ref: 0)"),
+            wrapped_error("prompt too long; exceeded max context length by 812 tokens (ref: 0)"),
             [0, 0, 0, 0, 812],
         ),
         // Anthropic, Bedrock, Gemini.
@@ -213,7 +213,7 @@ pub(super) fn overflows() -> Vec<Row> {
         ),
         (
             400,
-            says(
+            wrapped_error(
                 "Unable to submit request because the input token count is 33000 but the model only supports up to 32768. Reduce the input token count and try again.",
             ),
             [0, 32_768, 33_000, 0, 0],
@@ -262,14 +262,14 @@ pub(super) fn overflows() -> Vec<Row> {
         ),
         (
             400,
-            says(
+            wrapped_error(
                 "Invalid request: Your request exceeded model token limit: 8192 (requested: 9000)",
             ),
             [8_192, 0, 0, 9_000, 0],
         ),
         (
             400,
-            says("invalid params, context window exceeds limit (2013)"),
+            wrapped_error("invalid params, context window exceeds limit (2013)"),
             [0; 5],
         ),
         (
@@ -332,7 +332,7 @@ pub(super) fn near_misses() -> Vec<(u16, Value)> {
         ),
         (
             429,
-            says(
+            wrapped_error(
                 "This request would exceed your organization's rate limit of 30,000 input tokens per minute; the prompt is too long.",
             ),
         ),
@@ -342,34 +342,37 @@ pub(super) fn near_misses() -> Vec<(u16, Value)> {
         ),
         (
             402,
-            says("Prompt tokens limit exceeded: 12000 > 5000. To increase, add credits."),
+            wrapped_error("Prompt tokens limit exceeded: 12000 > 5000. To increase, add credits."),
         ),
         (
             402,
-            says(
+            wrapped_error(
                 "This request requires more credits, or fewer max_tokens. You requested up to 65536 tokens, but can only afford 2666.",
             ),
         ),
-        (403, says("exceeded current quota, please check your plan")),
+        (
+            403,
+            wrapped_error("exceeded current quota, please check your plan"),
+        ),
         (
             400,
-            says(
+            wrapped_error(
                 "max_tokens is too large: 300000. This model supports at most 128000 completion tokens, whereas you provided 300000.",
             ),
         ),
         (
             400,
-            says(
+            wrapped_error(
                 "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for m",
             ),
         ),
         (
             400,
-            says("max_tokens for `m` must be less than or equal to 8000"),
+            wrapped_error("max_tokens for `m` must be less than or equal to 8000"),
         ),
         (
             400,
-            says(
+            wrapped_error(
                 "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value that is lower than 4096.",
             ),
         ),
@@ -379,8 +382,8 @@ pub(super) fn near_misses() -> Vec<(u16, Value)> {
                 "Input validation error: `max_new_tokens` must be <= 4096. Given: 8192".into(),
             ),
         ),
-        (400, flat("max_tokens must be at least 1, got 0.")),
-        (400, flat("max_tokens must be at least 1, got -1.")),
+        (400, flat_error("max_tokens must be at least 1, got 0.")),
+        (400, flat_error("max_tokens must be at least 1, got -1.")),
         (
             400,
             json!({ "error": { "message": "Invalid 'messages[0].content': string too long. Expected a string with maximum length 10485760, but got a string with length 11000000 instead.", "code": "string_above_max_length" } }),
@@ -389,10 +392,13 @@ pub(super) fn near_misses() -> Vec<(u16, Value)> {
             400,
             json!({ "error": { "message": "Invalid 'messages': array too long. Expected an array with maximum length 2048.", "code": "array_above_max_length" } }),
         ),
-        (400, says("Range of max_tokens should be [1, 8192]")),
+        (
+            400,
+            wrapped_error("Range of max_tokens should be [1, 8192]"),
+        ),
         (
             500,
-            says(
+            wrapped_error(
                 "input (700 tokens) is too large to process. increase the physical batch size (current batch size: 512)",
             ),
         ),
@@ -400,10 +406,10 @@ pub(super) fn near_misses() -> Vec<(u16, Value)> {
             413,
             json!({ "error": { "type": "request_too_large", "message": "Request exceeds the maximum size" } }),
         ),
-        (413, says("failed to parse request")),
+        (413, wrapped_error("failed to parse request")),
         (
             400,
-            says(
+            wrapped_error(
                 "Unsupported value: 'messages[0].role' does not support 'developer' with this model.",
             ),
         ),
@@ -413,7 +419,7 @@ pub(super) fn near_misses() -> Vec<(u16, Value)> {
         ),
         (
             404,
-            says("This model's maximum context length is 16000 tokens."),
+            wrapped_error("This model's maximum context length is 16000 tokens."),
         ),
     ]
 }

@@ -3,13 +3,15 @@
 
 use serde_json::{Value, json};
 
-use super::{Shape, WINDOW, before, deep, obliging, pair, prompted, work};
+use super::{
+    Shape, WINDOW, agent_past_optimal, first_prompted, obliging_model, pair, proxy_before, work,
+};
 use crate::support::{Agent, ModelCall, ModelReply, ModelRequest, ModelSetup};
 
 /// Upstream requests for one client request, whatever the model does.
 const MOST: usize = 24;
 
-fn own(heard: &ModelRequest<'_>, name: &str, arguments: &str) -> ModelReply {
+fn own_call(heard: &ModelRequest<'_>, name: &str, arguments: &str) -> ModelReply {
     ModelReply::calls([ModelCall {
         id: Some(format!("own_{}", heard.nth)),
         name: name.to_owned(),
@@ -21,11 +23,11 @@ fn own(heard: &ModelRequest<'_>, name: &str, arguments: &str) -> ModelReply {
 async fn a_model_that_adds_reminders_for_ever_is_stopped() {
     for stream in [false, true] {
         let (proxy, up) = pair(|heard| match heard.offers_tool("add_reminder") {
-            true => own(heard, "add_reminder", r#"{"content":"again"}"#),
+            true => own_call(heard, "add_reminder", r#"{"content":"again"}"#),
             false => work(heard),
         })
         .await;
-        let mut agent = deep(&proxy).set("stream", stream);
+        let mut agent = agent_past_optimal(&proxy).set("stream", stream);
         let mut before = up.count();
         for _ in 0..6 {
             agent.step().await;
@@ -46,15 +48,15 @@ async fn check(name: &'static str, arguments: String, tells: &[&str]) {
         let (proxy, up) = pair(move |heard| {
             let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
             match asked && heard.offers_tool(name) {
-                true => own(heard, name, &arguments),
+                true => own_call(heard, name, &arguments),
                 false => work(heard),
             }
         })
         .await;
-        let mut agent = deep(&proxy).set("stream", stream);
+        let mut agent = agent_past_optimal(&proxy).set("stream", stream);
         agent.step().await;
         let before = up.count();
-        let generation = prompted(&mut agent).await;
+        let generation = first_prompted(&mut agent).await;
         assert_eq!(generation.called(), ["read_file"]);
         let bodies = up.bodies().await.split_off(before);
         assert_eq!(bodies.len(), 2, "one round, answered and gone on from");
@@ -155,8 +157,8 @@ async fn calls_without_an_id_are_executed() {
                 }
             })
             .await;
-        let proxy = before(&up, &Shape::default()).start().await;
-        let mut agent = deep(&proxy).set("stream", stream);
+        let proxy = proxy_before(&up, &Shape::default()).start().await;
+        let mut agent = agent_past_optimal(&proxy).set("stream", stream);
         agent.steps(5).await;
         up.assert_no_faults();
     }
@@ -176,11 +178,11 @@ async fn the_number_of_reminders_is_limited() {
                     })
                     .collect::<Vec<_>>(),
             ),
-            false => obliging(heard),
+            false => obliging_model(heard),
         }
     })
     .await;
-    let mut agent: Agent = deep(&proxy);
+    let mut agent: Agent = agent_past_optimal(&proxy);
     agent.result = |nth| super::words(300, nth);
     let generations = agent.steps(30).await;
     // Notes this long cause cuts before any countdown; their number stays within the limit.

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{deep, obliging, pair, prompted, prompts};
+use super::{agent_past_optimal, first_prompted, injected_texts, obliging_model, pair};
 use crate::support::Agent;
 
 #[tokio::test]
 async fn tenants_with_the_same_conversation_share_nothing() {
-    let (proxy, up) = pair(obliging).await;
-    let mut a = deep(&proxy).with("authorization", "Bearer sk-secret-a");
-    prompted(&mut a).await;
+    let (proxy, up) = pair(obliging_model).await;
+    let mut a = agent_past_optimal(&proxy).with("authorization", "Bearer sk-secret-a");
+    first_prompted(&mut a).await;
     let generation = a.step().await;
     assert_eq!(generation.number("reminders"), Some(1));
     // The same messages from another client.
@@ -19,7 +19,7 @@ async fn tenants_with_the_same_conversation_share_nothing() {
     let before = up.count();
     let theirs = b.step().await;
     let sent = up.bodies().await.split_off(before);
-    assert_eq!(prompts(&sent[0]), 0);
+    assert_eq!(injected_texts(&sent[0]), 0);
     assert!(
         !sent[0].to_string().contains("go on after request"),
         "{:#}",
@@ -44,7 +44,7 @@ async fn tenants_with_the_same_conversation_share_nothing() {
 }
 
 /// All messages of the first upstream request of a step.
-async fn sent(agent: &mut Agent, up: &crate::support::model::RunningModel) -> Vec<Value> {
+async fn sent_messages(agent: &mut Agent, up: &crate::support::model::RunningModel) -> Vec<Value> {
     let before = up.count();
     agent.step().await;
     let body = up.bodies().await.swap_remove(before);
@@ -53,8 +53,8 @@ async fn sent(agent: &mut Agent, up: &crate::support::model::RunningModel) -> Ve
 
 #[tokio::test]
 async fn a_branch_has_the_reminders_of_its_prefix() {
-    let (proxy, up) = pair(obliging).await;
-    let mut agent = deep(&proxy);
+    let (proxy, up) = pair(obliging_model).await;
+    let mut agent = agent_past_optimal(&proxy);
     let first = agent.step().await;
     let calm = agent.messages.clone();
     let second = agent.step().await;
@@ -67,8 +67,11 @@ async fn a_branch_has_the_reminders_of_its_prefix() {
 
     // Before the prompt: it is due there as before.
     let mut early = agent.branch(&proxy, &calm).says("Otherwise.");
-    let messages = sent(&mut early, &up).await;
-    assert_eq!(prompts(&serde_json::json!({ "messages": messages })), 1);
+    let messages = sent_messages(&mut early, &up).await;
+    assert_eq!(
+        injected_texts(&serde_json::json!({ "messages": messages })),
+        1
+    );
     // After the prompt: it is at its old place, and none is due.
     let before = up.count();
     let mut late = agent.branch(&proxy, &warned);
@@ -78,20 +81,23 @@ async fn a_branch_has_the_reminders_of_its_prefix() {
     assert_eq!(generation.injected(), None);
     assert_eq!(generation.number("reminders"), Some(1));
     let messages = up.bodies().await.swap_remove(before);
-    assert_eq!(prompts(&messages), 1);
+    assert_eq!(injected_texts(&messages), 1);
     // A conversation with the same beginning only has none of it.
     let mut other = agent
         .branch(&proxy, &calm[..2])
         .says("Something else entirely.");
-    let messages = sent(&mut other, &up).await;
-    assert_eq!(prompts(&serde_json::json!({ "messages": messages })), 0);
+    let messages = sent_messages(&mut other, &up).await;
+    assert_eq!(
+        injected_texts(&serde_json::json!({ "messages": messages })),
+        0
+    );
     up.assert_no_faults();
 }
 
 #[tokio::test]
 async fn a_client_retry_sends_the_same_request() {
-    let (proxy, up) = pair(obliging).await;
-    let mut agent = deep(&proxy);
+    let (proxy, up) = pair(obliging_model).await;
+    let mut agent = agent_past_optimal(&proxy);
     agent.step().await;
     let mut sent = Vec::new();
     for _ in 0..3 {

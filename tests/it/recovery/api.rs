@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::Value;
 
-use super::{deep, obliging, pair, prompted, prompts, words};
+use super::{agent_past_optimal, first_prompted, injected_texts, obliging_model, pair, words};
 use crate::support::{Agent, AgentGeneration, RunningModel};
 
 async fn clear(agent: &Agent, generation: &AgentGeneration) {
@@ -14,15 +14,15 @@ async fn clear(agent: &Agent, generation: &AgentGeneration) {
     assert!(answer.status.is_success(), "{}", answer.text());
 }
 
-async fn newest(up: &RunningModel) -> Value {
+async fn newest_request(up: &RunningModel) -> Value {
     up.bodies().await.pop().unwrap()
 }
 
 #[tokio::test]
 async fn the_api_shows_reminders_and_prompts() {
-    let (proxy, _up) = pair(obliging).await;
-    let mut agent = deep(&proxy);
-    let generation = prompted(&mut agent).await;
+    let (proxy, _up) = pair(obliging_model).await;
+    let mut agent = agent_past_optimal(&proxy);
+    let generation = first_prompted(&mut agent).await;
     let shown = agent.session(&generation).await.to_string();
     assert!(shown.contains("go on after request 1"), "{shown}");
     assert!(
@@ -34,8 +34,8 @@ async fn the_api_shows_reminders_and_prompts() {
 #[tokio::test]
 async fn a_clear_by_the_api_begins_a_course_at_the_next_request() {
     for stream in [false, true] {
-        let (proxy, up) = pair(obliging).await;
-        let mut agent = deep(&proxy).set("stream", stream);
+        let (proxy, up) = pair(obliging_model).await;
+        let mut agent = agent_past_optimal(&proxy).set("stream", stream);
         agent.result = |nth| words(40, nth);
         agent.steps(4).await;
         // In the middle of a tool loop: a result is the last message.
@@ -44,8 +44,8 @@ async fn a_clear_by_the_api_begins_a_course_at_the_next_request() {
         clear(&agent, &generation).await;
         let cleared = agent.step().await;
         assert_eq!(cleared.action("course"), Some("2"));
-        let sent = newest(&up).await;
-        assert_eq!(prompts(&sent), 0, "{sent:#}");
+        let sent = newest_request(&up).await;
+        assert_eq!(injected_texts(&sent), 0, "{sent:#}");
         assert!(
             sent.to_string().contains("go on after request 1"),
             "reminders go over"
@@ -69,15 +69,15 @@ async fn a_clear_with_no_reminders_carries_facts() {
     clear(&agent, &generation).await;
     let cleared = agent.step().await;
     assert_eq!(cleared.action("course"), Some("2"));
-    let sent = newest(&up).await.to_string();
+    let sent = newest_request(&up).await.to_string();
     assert!(sent.contains("fathoms"), "what the user said: {sent}");
     up.assert_no_faults();
 }
 
 #[tokio::test]
 async fn a_session_of_another_client_cannot_be_cleared() {
-    let (proxy, _up) = pair(obliging).await;
-    let mut agent = deep(&proxy).with("authorization", "Bearer sk-secret-a");
+    let (proxy, _up) = pair(obliging_model).await;
+    let mut agent = agent_past_optimal(&proxy).with("authorization", "Bearer sk-secret-a");
     let generation = agent.step().await;
     let id = generation.header("session").unwrap();
     let thief = Agent::bare(&proxy).with("authorization", "Bearer sk-secret-b");

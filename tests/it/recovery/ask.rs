@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{Shape, WINDOW, before, deep, obliging, pair, prompts, work};
+use super::{
+    Shape, WINDOW, agent_past_optimal, injected_texts, obliging_model, pair, proxy_before, work,
+};
 use crate::support::{
     Agent, AgentGeneration, ModelCall, ModelReply, ModelSetup, PROXY_TOOLS, RunningModel, tool,
 };
 
-fn offers(body: &Value) -> Vec<&str> {
+fn offered_names(body: &Value) -> Vec<&str> {
     let tools = body["tools"].as_array().into_iter().flatten();
     let names = tools.filter_map(|tool| tool["function"]["name"].as_str());
     let functions = body["functions"].as_array().into_iter().flatten();
@@ -17,17 +19,21 @@ fn offers(body: &Value) -> Vec<&str> {
 }
 
 fn with_ours(bodies: &[Value]) -> bool {
-    let ours = |body: &Value| PROXY_TOOLS.iter().all(|name| offers(body).contains(name));
+    let ours = |body: &Value| {
+        PROXY_TOOLS
+            .iter()
+            .all(|name| offered_names(body).contains(name))
+    };
     bodies.iter().any(ours)
 }
 
 /// A few generations of an agent with these fields, and all upstream requests.
-async fn played(
+async fn play_steps(
     stream: bool,
     fields: &[(&str, Value)],
 ) -> (Vec<AgentGeneration>, Vec<Value>, RunningModel) {
-    let (proxy, up) = pair(obliging).await;
-    let mut agent = deep(&proxy).set("stream", stream);
+    let (proxy, up) = pair(obliging_model).await;
+    let mut agent = agent_past_optimal(&proxy).set("stream", stream);
     for (name, value) in fields {
         agent = agent.set(name, value.clone());
     }
@@ -39,18 +45,22 @@ async fn played(
 
 #[tokio::test]
 async fn injected_tools_come_with_the_first_prompt_and_stay() {
-    let (generations, bodies, _) = played(false, &[]).await;
+    let (generations, bodies, _) = play_steps(false, &[]).await;
     assert_eq!(generations[0].injected(), None);
     assert_eq!(generations[1].injected(), Some("caution"));
-    assert_eq!(offers(&bodies[0]), ["read_file"]);
+    assert_eq!(offered_names(&bodies[0]), ["read_file"]);
     for body in &bodies[1..] {
-        let offered = offers(body);
+        let offered = offered_names(body);
         assert_eq!(offered[0], "read_file");
         assert!(
             PROXY_TOOLS.iter().all(|name| offered.contains(name)),
             "{offered:?}"
         );
-        assert_eq!(prompts(body), 1, "the prompt stays where it was given");
+        assert_eq!(
+            injected_texts(body),
+            1,
+            "the prompt stays where it was given"
+        );
     }
     let tools: Vec<&Value> = bodies[1..].iter().map(|body| &body["tools"]).collect();
     assert!(tools.windows(2).all(|pair| pair[0] == pair[1]));
@@ -59,7 +69,7 @@ async fn injected_tools_come_with_the_first_prompt_and_stay() {
 #[tokio::test]
 async fn tool_choice_none_is_kept() {
     for stream in [false, true] {
-        let (generations, bodies, _) = played(stream, &[("tool_choice", "none".into())]).await;
+        let (generations, bodies, _) = play_steps(stream, &[("tool_choice", "none".into())]).await;
         assert!(generations.iter().all(|it| it.called().is_empty()));
         assert!(bodies.iter().all(|body| body["tool_choice"] == "none"));
     }
@@ -70,7 +80,8 @@ async fn tool_choice_required_is_met_by_a_client_tool() {
     let named = json!({"type": "function", "function": {"name": "read_file"}});
     for choice in [json!("required"), named] {
         for stream in [false, true] {
-            let (generations, bodies, _) = played(stream, &[("tool_choice", choice.clone())]).await;
+            let (generations, bodies, _) =
+                play_steps(stream, &[("tool_choice", choice.clone())]).await;
             for generation in &generations {
                 assert_eq!(generation.called(), ["read_file"]);
             }
@@ -83,7 +94,7 @@ async fn tool_choice_required_is_met_by_a_client_tool() {
 async fn parallel_tool_calls_false_is_kept() {
     for stream in [false, true] {
         let (generations, bodies, _) =
-            played(stream, &[("parallel_tool_calls", false.into())]).await;
+            play_steps(stream, &[("parallel_tool_calls", false.into())]).await;
         assert!(generations.iter().all(|it| it.called() == ["read_file"]));
         assert!(
             bodies
@@ -96,8 +107,8 @@ async fn parallel_tool_calls_false_is_kept() {
 
 #[tokio::test]
 async fn with_several_choices_all_answers_are_the_clients() {
-    let (proxy, up) = pair(obliging).await;
-    let mut agent = deep(&proxy).set("n", 2);
+    let (proxy, up) = pair(obliging_model).await;
+    let mut agent = agent_past_optimal(&proxy).set("n", 2);
     for _ in 0..5 {
         let generation = agent.step().await;
         let body = generation.answer.json();
@@ -116,7 +127,7 @@ async fn injected_tools_are_strict_beside_strict_tools() {
     let mut strict = tool("read_file");
     strict["function"]["strict"] = true.into();
     strict["function"]["parameters"]["additionalProperties"] = false.into();
-    let (generations, bodies, _) = played(false, &[("tools", json!([strict]))]).await;
+    let (generations, bodies, _) = play_steps(false, &[("tools", json!([strict]))]).await;
     assert!(with_ours(&bodies));
     for tool in bodies
         .iter()
@@ -139,8 +150,8 @@ async fn injected_tools_are_strict_beside_strict_tools() {
 #[tokio::test]
 async fn injected_tools_are_functions_beside_legacy_functions() {
     for stream in [false, true] {
-        let (proxy, up) = pair(obliging).await;
-        let mut agent = deep(&proxy).set("stream", stream);
+        let (proxy, up) = pair(obliging_model).await;
+        let mut agent = agent_past_optimal(&proxy).set("stream", stream);
         let functions = json!([tool("read_file")["function"]]);
         agent.fields["functions"] = functions;
         agent.fields.as_object_mut().unwrap().remove("tools");
@@ -170,15 +181,15 @@ async fn a_client_tool_of_the_same_name_is_kept() {
                     ModelReply::calls([ModelCall::new(&format!("c{}", heard.nth), name, &path)])
                 })
                 .await;
-            let proxy = before(&up, &Shape::default()).start().await;
-            let mut agent = deep(&proxy)
+            let proxy = proxy_before(&up, &Shape::default()).start().await;
+            let mut agent = agent_past_optimal(&proxy)
                 .set("stream", stream)
                 .set("tools", json!([tool(name)]));
             let generations = agent.steps(4).await;
             assert!(generations.iter().all(|it| it.called() == [name]));
             let bodies = up.bodies().await;
             assert_eq!(bodies.len(), 4);
-            assert!(bodies.iter().all(|body| offers(body) == [name]));
+            assert!(bodies.iter().all(|body| offered_names(body) == [name]));
             up.assert_no_faults();
         }
     }
@@ -186,8 +197,8 @@ async fn a_client_tool_of_the_same_name_is_kept() {
 
 #[tokio::test]
 async fn nothing_is_injected_into_auxiliary_requests() {
-    let (proxy, up) = pair(obliging).await;
-    let mut agent = deep(&proxy);
+    let (proxy, up) = pair(obliging_model).await;
+    let mut agent = agent_past_optimal(&proxy);
     agent.steps(2).await;
     let mut title = Agent::bare(&proxy);
     title.messages = agent.messages.clone();
@@ -196,7 +207,7 @@ async fn nothing_is_injected_into_auxiliary_requests() {
     title.ask().await;
     let bodies = up.bodies().await.split_off(before);
     assert_eq!(bodies.len(), 1);
-    assert!(offers(&bodies[0]).is_empty());
+    assert!(offered_names(&bodies[0]).is_empty());
     let last = bodies[0]["messages"].as_array().unwrap().last().unwrap();
     assert_eq!(last["content"], "A title, please.");
     up.assert_no_faults();
@@ -214,7 +225,7 @@ async fn an_unprompted_reminder_call_is_executed() {
         _ => work(heard),
     })
     .await;
-    let mut agent = deep(&proxy);
+    let mut agent = agent_past_optimal(&proxy);
     let generations = agent.steps(7).await;
     assert_eq!(up.count(), 8);
     assert_eq!(generations.last().unwrap().number("reminders"), Some(1));

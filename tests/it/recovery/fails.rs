@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{deep, obliging, pair, words, work};
+use super::{agent_past_optimal, obliging_model, pair, words, work};
 use crate::support::{Agent, ModelReply, PROXY_TOOLS};
 
 #[tokio::test]
@@ -13,7 +13,7 @@ async fn a_provider_that_refuses_the_injected_tools_is_asked_without_them() {
             false => work(heard),
         })
         .await;
-        let mut agent = deep(&proxy).set("stream", stream);
+        let mut agent = agent_past_optimal(&proxy).set("stream", stream);
         for generation in agent.steps(6).await {
             assert_eq!(generation.called(), ["read_file"]);
         }
@@ -39,11 +39,11 @@ async fn a_request_too_long_with_the_injected_text_is_sent_without_it() {
         let (proxy, up) = pair(
             |heard| match heard.offers_tool("add_reminder") && heard.nth < 3 {
                 true => ModelReply::Fails(400, "context_length_exceeded"),
-                false => obliging(heard),
+                false => obliging_model(heard),
             },
         )
         .await;
-        let mut agent = deep(&proxy).set("stream", stream);
+        let mut agent = agent_past_optimal(&proxy).set("stream", stream);
         let generations = agent.steps(6).await;
         assert_eq!(up.overflows(), 0);
         let healed = generations
@@ -64,7 +64,7 @@ async fn a_request_that_fails_either_way_gets_the_providers_error() {
         _ => ModelReply::Fails(400, "of_its_own"),
     })
     .await;
-    let mut agent = deep(&proxy);
+    let mut agent = agent_past_optimal(&proxy);
     agent.step().await;
     let answer = agent.send().await;
     assert_eq!(answer.status, 400);
@@ -78,10 +78,10 @@ async fn a_failed_tool_round_falls_back_to_the_request() {
         for status in [400, 429, 500, 503] {
             let (proxy, up) = pair(move |heard| match heard.follows_proxy_call() {
                 true => ModelReply::Fails(status, "no_more"),
-                false => obliging(heard),
+                false => obliging_model(heard),
             })
             .await;
-            let mut agent = deep(&proxy).set("stream", stream);
+            let mut agent = agent_past_optimal(&proxy).set("stream", stream);
             for generation in agent.steps(5).await {
                 let said = !generation.called().is_empty() || !generation.text().is_empty();
                 assert!(said || stream, "{status}: {:?}", generation.message);
@@ -100,7 +100,7 @@ async fn errors_before_any_answer_pass_unchanged() {
             _ => ModelReply::Fails(status, "theirs"),
         })
         .await;
-        let mut agent = deep(&proxy);
+        let mut agent = agent_past_optimal(&proxy);
         agent.step().await;
         let answer = agent.send().await;
         assert_eq!(answer.status, status);
@@ -115,7 +115,7 @@ async fn errors_before_any_answer_pass_unchanged() {
 async fn a_request_that_fits_without_prompts_passes_in_a_nearly_full_window() {
     let mut close = 0;
     for tokens in (16_000..18_000).step_by(150) {
-        let (proxy, up) = pair(obliging).await;
+        let (proxy, up) = pair(obliging_model).await;
         let mut agent = Agent::new(&proxy).set("max_tokens", 2_000);
         agent.messages[1]["content"] = words(tokens, 0).into();
         if agent.send().await.status != 200 || up.tokens()[0] > 17_700 {

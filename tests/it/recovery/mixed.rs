@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Shape, WINDOW, before, deep, prompted, work};
+use super::{Shape, WINDOW, agent_past_optimal, first_prompted, proxy_before, work};
 use crate::support::{
     AgentGeneration, ModelCall, ModelReply, ModelRequest, ModelSetup, RunningModel,
 };
@@ -10,7 +10,7 @@ use crate::support::{
 /// Ids and names.
 type Calls = &'static [(&'static str, &'static str)];
 
-fn asked(heard: &ModelRequest<'_>) -> bool {
+fn is_asked_for_notes(heard: &ModelRequest<'_>) -> bool {
     heard.notice.as_ref().is_some_and(|it| it.notes) && heard.offers_tool("add_reminder")
 }
 
@@ -34,12 +34,12 @@ struct Answered {
     after: AgentGeneration,
 }
 
-async fn answered(calls: Calls, stream: bool, fragment: usize) -> Answered {
+async fn answer_prompt(calls: Calls, stream: bool, fragment: usize) -> Answered {
     let mut model = ModelSetup::new(WINDOW);
     model.fragment = fragment;
     model.byte_by_byte = fragment == 1;
     let up = model
-        .start(move |heard| match asked(heard) {
+        .start(move |heard| match is_asked_for_notes(heard) {
             true => ModelReply::Says(
                 "Let me see.".to_owned(),
                 calls.iter().map(|(id, name)| call(id, name)).collect(),
@@ -47,11 +47,11 @@ async fn answered(calls: Calls, stream: bool, fragment: usize) -> Answered {
             false => work(heard),
         })
         .await;
-    let proxy = before(&up, &Shape::default()).start().await;
-    let mut agent = deep(&proxy).set("stream", stream);
+    let proxy = proxy_before(&up, &Shape::default()).start().await;
+    let mut agent = agent_past_optimal(&proxy).set("stream", stream);
     agent.step().await;
     let start = up.count();
-    let generation = prompted(&mut agent).await;
+    let generation = first_prompted(&mut agent).await;
     let end = up.count();
     let after = agent.step().await;
     let mut bodies = up.bodies().await;
@@ -68,7 +68,7 @@ async fn answered(calls: Calls, stream: bool, fragment: usize) -> Answered {
 }
 
 /// Whether a conversation has this call and its result.
-fn has(body: &Value, id: &str) -> bool {
+fn has_call_with_result(body: &Value, id: &str) -> bool {
     let messages = body["messages"].as_array().unwrap();
     let called = |it: &Value| {
         let calls = it["tool_calls"].as_array().into_iter().flatten();
@@ -94,7 +94,7 @@ async fn proxy_executed_calls_are_removed_from_between_client_calls() {
     ];
     for (calls, theirs) in MIXES {
         for (stream, fragment) in [(false, 5), (true, 1), (true, 5), (true, 1_000)] {
-            let answered = answered(calls, stream, fragment).await;
+            let answered = answer_prompt(calls, stream, fragment).await;
             assert_eq!(
                 answered.took.len(),
                 1,
@@ -118,7 +118,7 @@ async fn proxy_executed_calls_are_removed_from_between_client_calls() {
             // The model finds its calls again, in their order.
             for (id, _) in *calls {
                 assert!(
-                    has(&answered.next, id),
+                    has_call_with_result(&answered.next, id),
                     "{id} is missing in {:#}",
                     answered.next
                 );
@@ -153,7 +153,7 @@ async fn proxy_executed_calls_alone_continue_within_the_request() {
                 ("o3", "add_reminder"),
             ],
         ] {
-            let answered = answered(calls, stream, fragment).await;
+            let answered = answer_prompt(calls, stream, fragment).await;
             assert_eq!(answered.took.len(), 2);
             assert_eq!(answered.generation.called(), ["read_file"]);
             assert_eq!(answered.generation.finish, "tool_calls");
@@ -161,7 +161,10 @@ async fn proxy_executed_calls_alone_continue_within_the_request() {
             assert_eq!(answered.generation.text(), "Let me see.");
             for body in [&answered.took[1], &answered.next] {
                 for (id, _) in calls {
-                    assert!(has(body, id), "{id} is missing in {body:#}");
+                    assert!(
+                        has_call_with_result(body, id),
+                        "{id} is missing in {body:#}"
+                    );
                 }
             }
             let said = answered.next.to_string().matches("Let me see.").count();
@@ -174,7 +177,7 @@ async fn proxy_executed_calls_alone_continue_within_the_request() {
 #[tokio::test]
 async fn clear_mind_alone_continues_in_the_new_course() {
     for stream in [false, true] {
-        let answered = answered(&[("c1", "clear_mind")], stream, 5).await;
+        let answered = answer_prompt(&[("c1", "clear_mind")], stream, 5).await;
         assert_eq!(answered.took.len(), 2);
         assert_eq!(answered.generation.called(), ["read_file"]);
         assert_eq!(answered.after.course(), 2);
@@ -183,7 +186,7 @@ async fn clear_mind_alone_continues_in_the_new_course() {
             fresh.contains("the last of c1"),
             "the reminder went over: {fresh}"
         );
-        assert!(!has(&answered.next, "c1"));
+        assert!(!has_call_with_result(&answered.next, "c1"));
         assert!(answered.up.overflows() == 0);
     }
 }
@@ -195,12 +198,12 @@ async fn clear_mind_beside_a_client_call_waits_for_its_result() {
             &[("t1", "read_file"), ("c1", "clear_mind")],
             &[("c1", "clear_mind"), ("t1", "read_file")],
         ] {
-            let answered = answered(calls, stream, 5).await;
+            let answered = answer_prompt(calls, stream, 5).await;
             assert_eq!(answered.took.len(), 1);
             assert_eq!(answered.generation.called(), ["read_file"]);
             assert_eq!(answered.after.action("course"), Some("2"));
             assert!(
-                has(&answered.next, "t1"),
+                has_call_with_result(&answered.next, "t1"),
                 "the step that is under way stays"
             );
         }
@@ -235,7 +238,7 @@ async fn clear_mind_beside_a_failed_reminder_call_clears_nothing() {
     ];
     for stream in [false, true] {
         for calls in [ALONE, BESIDE].concat() {
-            let answered = answered(calls, stream, 5).await;
+            let answered = answer_prompt(calls, stream, 5).await;
             let alone = calls.len() == 2;
             assert_eq!(answered.took.len(), if alone { 2 } else { 1 });
             assert_eq!(answered.generation.called(), ["read_file"]);

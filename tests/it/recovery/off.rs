@@ -2,11 +2,14 @@
 
 use plimsoll::config::{Auth, Config, ModelConfig};
 
-use super::{Shape, WINDOW, before, deep, obliging, pair, prompted, prompts};
+use super::{
+    Shape, WINDOW, agent_past_optimal, first_prompted, injected_texts, obliging_model, pair,
+    proxy_before,
+};
 use crate::support::{Agent, ModelSetup, PROXY_TOOLS, ProxyBuilder, RunningModel, RunningProxy};
 
 /// Asserts that upstream requests are unchanged but for the model's name.
-async fn untouched(agent: &mut Agent, up: &RunningModel) {
+async fn assert_untouched(agent: &mut Agent, up: &RunningModel) {
     let mut sent = Vec::new();
     for _ in 0..5 {
         sent.push(agent.messages.clone());
@@ -37,17 +40,19 @@ async fn a_request_with_recovery_off_gets_no_prompt() {
         ("x-plimsoll-guard", "dry-run"),
     ] {
         for stream in [false, true] {
-            let (proxy, up) = pair(obliging).await;
-            let mut agent = deep(&proxy).set("stream", stream).with(name, value);
-            untouched(&mut agent, &up).await;
+            let (proxy, up) = pair(obliging_model).await;
+            let mut agent = agent_past_optimal(&proxy)
+                .set("stream", stream)
+                .with(name, value);
+            assert_untouched(&mut agent, &up).await;
         }
     }
 }
 
 #[tokio::test]
 async fn recovery_off_for_one_request_is_an_exception() {
-    let (proxy, up) = pair(obliging).await;
-    let mut agent = deep(&proxy);
+    let (proxy, up) = pair(obliging_model).await;
+    let mut agent = agent_past_optimal(&proxy);
     agent.step().await;
     let mut without = agent
         .branch(&proxy, &agent.messages)
@@ -60,9 +65,9 @@ async fn recovery_off_for_one_request_is_an_exception() {
 /// The actions report the dry run; the session's headers report the state.
 #[tokio::test]
 async fn a_dry_run_begins_no_course() {
-    let (proxy, up) = pair(obliging).await;
+    let (proxy, up) = pair(obliging_model).await;
     for stream in [false, true] {
-        let mut agent = deep(&proxy).set("stream", stream);
+        let mut agent = agent_past_optimal(&proxy).set("stream", stream);
         let first = agent.step().await;
         let clear = format!("sessions/{}/clear", first.header("session").unwrap());
         assert_eq!(agent.api(http::Method::POST, &clear).await.status, 200);
@@ -77,9 +82,11 @@ async fn a_dry_run_begins_no_course() {
     up.assert_no_faults();
 }
 
-async fn with(set: impl FnOnce(ProxyBuilder) -> ProxyBuilder) -> (RunningProxy, RunningModel) {
-    let up = ModelSetup::new(WINDOW).start(obliging).await;
-    let proxy = set(before(&up, &Shape::default()));
+async fn proxy_with(
+    set: impl FnOnce(ProxyBuilder) -> ProxyBuilder,
+) -> (RunningProxy, RunningModel) {
+    let up = ModelSetup::new(WINDOW).start(obliging_model).await;
+    let proxy = set(proxy_before(&up, &Shape::default()));
     (proxy.start().await, up)
 }
 
@@ -95,14 +102,14 @@ fn off(config: &mut Config, model: &str) {
 
 #[tokio::test]
 async fn recovery_off_in_the_settings_is_off_for_all() {
-    let (proxy, up) = with(|proxy| proxy.set(|config| config.recovery.enabled = false)).await;
-    untouched(&mut deep(&proxy), &up).await;
+    let (proxy, up) = proxy_with(|proxy| proxy.set(|config| config.recovery.enabled = false)).await;
+    assert_untouched(&mut agent_past_optimal(&proxy), &up).await;
 }
 
 #[tokio::test]
 async fn a_model_without_recovery_gets_no_prompt() {
-    let (proxy, up) = with(|proxy| proxy.set(|config| off(config, "m"))).await;
-    untouched(&mut deep(&proxy), &up).await;
+    let (proxy, up) = proxy_with(|proxy| proxy.set(|config| off(config, "m"))).await;
+    assert_untouched(&mut agent_past_optimal(&proxy), &up).await;
 }
 
 #[tokio::test]
@@ -113,11 +120,11 @@ async fn a_client_key_without_recovery_gets_no_prompt() {
         let proxy = proxy.providers(|provider| provider.auth = Auth::None);
         proxy.set(|config| config.clients.get_mut("alice").unwrap().recovery = false)
     };
-    let (proxy, up) = with(keys).await;
-    let mut alice = deep(&proxy).with("authorization", "Bearer key-of-alice");
-    untouched(&mut alice, &up).await;
-    let mut bob = deep(&proxy).with("authorization", "Bearer key-of-bob");
-    prompted(&mut bob).await;
+    let (proxy, up) = proxy_with(keys).await;
+    let mut alice = agent_past_optimal(&proxy).with("authorization", "Bearer key-of-alice");
+    assert_untouched(&mut alice, &up).await;
+    let mut bob = agent_past_optimal(&proxy).with("authorization", "Bearer key-of-bob");
+    first_prompted(&mut bob).await;
 }
 
 /// A session moves to a model without recovery, or is switched off: its injections stay in place,
@@ -125,9 +132,9 @@ async fn a_client_key_without_recovery_gets_no_prompt() {
 #[tokio::test]
 async fn reminders_of_a_session_stay_when_recovery_is_switched_off() {
     for header in [false, true] {
-        let (proxy, up) = with(|proxy| proxy.set(|config| off(config, "quiet"))).await;
-        let mut agent = deep(&proxy);
-        prompted(&mut agent).await;
+        let (proxy, up) = proxy_with(|proxy| proxy.set(|config| off(config, "quiet"))).await;
+        let mut agent = agent_past_optimal(&proxy);
+        first_prompted(&mut agent).await;
         let reminders = agent.step().await.number("reminders");
         assert_eq!(reminders, Some(1));
         let known = up.bodies().await.pop().unwrap();
@@ -153,7 +160,7 @@ async fn reminders_of_a_session_stay_when_recovery_is_switched_off() {
         let (before, now) = (before.as_array().unwrap(), now.as_array().unwrap());
         assert_eq!(now[..before.len()], before[..]);
         assert_eq!(bodies[0]["tools"], known["tools"]);
-        assert!(bodies.iter().all(|body| prompts(body) <= 1));
+        assert!(bodies.iter().all(|body| injected_texts(body) <= 1));
         up.assert_no_faults();
     }
 }

@@ -10,15 +10,15 @@ const OWN: &str = r#"{"index":0,"id":"own_1","type":"function","function":{"name
 const USAGE: &str = r#""usage":{"prompt_tokens":100,"completion_tokens":5,"total_tokens":105}"#;
 
 /// An answer with only a call of a proxy tool.
-fn own(stream: bool, finish: &str) -> Vec<ProviderStep> {
-    said(stream, &format!(r#""tool_calls":[{OWN}]"#), finish)
+fn own_call_answer(stream: bool, finish: &str) -> Vec<ProviderStep> {
+    assistant_answer(stream, &format!(r#""tool_calls":[{OWN}]"#), finish)
 }
 
-fn fine(stream: bool) -> Vec<ProviderStep> {
-    said(stream, r#""content":"fine""#, "stop")
+fn normal_answer(stream: bool) -> Vec<ProviderStep> {
+    assistant_answer(stream, r#""content":"fine""#, "stop")
 }
 
-fn said(stream: bool, members: &str, finish: &str) -> Vec<ProviderStep> {
+fn assistant_answer(stream: bool, members: &str, finish: &str) -> Vec<ProviderStep> {
     let said = format!(r#"{{"role":"assistant",{members}}}"#);
     if !stream {
         let body = format!(
@@ -60,13 +60,13 @@ async fn ask(
         "model": "up/m", "stream": stream, "messages": [{"role": "user", "content": "go"}],
         "tools": [{"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}],
     });
-    let answer = proxy.client().chat(body.to_string()).await;
+    let answer = proxy.chat(body.to_string()).await;
     (answer, provider.count_requests())
 }
 
 #[tokio::test]
 async fn billed_tokens_count_every_provider_request() {
-    let (answer, calls) = ask(false, |_| own(false, "tool_calls")).await;
+    let (answer, calls) = ask(false, |_| own_call_answer(false, "tool_calls")).await;
     assert_eq!(answer.json()["choices"][0]["finish_reason"], "stop");
     let billed = &answer.headers["x-plimsoll-billed-tokens"];
     assert_eq!(billed.to_str().unwrap(), (calls * 105).to_string());
@@ -77,7 +77,7 @@ async fn repeated_calls_of_tools_not_offered_end_the_rounds() {
     for stream in [false, true] {
         let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
             true => fails("500 Internal Server Error"),
-            false => own(stream, "tool_calls"),
+            false => own_call_answer(stream, "tool_calls"),
         })
         .await;
         assert!(answer.whole && answer.status == 200, "{}", answer.text());
@@ -94,8 +94,8 @@ async fn clear_mind_in_a_new_course_is_answered() {
         let clear = OWN.replace("add_reminder", "clear_mind");
         let clear = format!(r#""tool_calls":[{clear}]"#);
         let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
-            true => fine(stream),
-            false => said(stream, &clear, "tool_calls"),
+            true => normal_answer(stream),
+            false => assistant_answer(stream, &clear, "tool_calls"),
         })
         .await;
         assert_eq!(calls, 3, "the request, the new course, and a round in it");
@@ -107,7 +107,10 @@ async fn clear_mind_in_a_new_course_is_answered() {
 async fn tool_rounds_end_as_a_stream_where_they_began_as_one() {
     for came_as_stream in [false, true] {
         let asked = !came_as_stream;
-        let (answer, _) = ask(asked, move |_| own(came_as_stream, "tool_calls")).await;
+        let (answer, _) = ask(asked, move |_| {
+            own_call_answer(came_as_stream, "tool_calls")
+        })
+        .await;
         assert!(answer.whole && answer.status == 200, "{}", answer.text());
         assert_eq!(answer.text().ends_with(DONE), came_as_stream);
         assert!(answer.text().contains(r#""finish_reason":"stop""#));
@@ -119,7 +122,7 @@ async fn a_tool_round_with_another_content_type_falls_back_to_the_request() {
     for stream in [false, true] {
         for shape in ["other", "204 No Content", "302 Found"] {
             let odd = move || match shape {
-                "other" => fine(!stream),
+                "other" => normal_answer(!stream),
                 status => vec![answer(status, "", "")],
             };
             // The first request calls a proxy tool, the round gets an odd answer, later requests a
@@ -128,9 +131,9 @@ async fn a_tool_round_with_another_content_type_falls_back_to_the_request() {
             let (answer, calls) = ask(stream, move |seen| {
                 let nth = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 match (nth, is_round(seen)) {
-                    (0, _) => own(stream, "tool_calls"),
+                    (0, _) => own_call_answer(stream, "tool_calls"),
                     (_, true) => odd(),
-                    (_, false) => fine(stream),
+                    (_, false) => normal_answer(stream),
                 }
             })
             .await;
@@ -150,7 +153,7 @@ async fn a_refusal_in_a_streamed_tool_round_keeps_the_providers_words() {
     let asked = std::sync::atomic::AtomicUsize::new(0);
     let (answer, calls) = ask(true, move |_| {
         match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
-            0 => own(true, "tool_calls"),
+            0 => own_call_answer(true, "tool_calls"),
             _ => fails("429 Too Many Requests"),
         }
     })
@@ -165,14 +168,14 @@ async fn an_unusual_finish_reason_does_not_end_tool_rounds() {
     for stream in [false, true] {
         for finish in ["TOOL_CALLS", "tool_use", "STOP", "end_turn", "eos"] {
             let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
-                true => fine(stream),
-                false => own(stream, finish),
+                true => normal_answer(stream),
+                false => own_call_answer(stream, finish),
             })
             .await;
             assert_eq!(calls, 2, "{finish}");
             assert!(answer.text().contains("fine"), "{finish} {}", answer.text());
         }
-        let (_, calls) = ask(stream, move |_| own(stream, "length")).await;
+        let (_, calls) = ask(stream, move |_| own_call_answer(stream, "length")).await;
         assert_eq!(calls, 1, "what was cut off is not gone on with");
     }
 }

@@ -5,25 +5,27 @@ use std::fs;
 use plimsoll::config::{AddTools, Environment, Flags, RecoveryConfig, load_config};
 use serde_json::{Value, json};
 
-use super::{Shape, WINDOW, before, deep, obliging, prompted, words, work};
+use super::{
+    Shape, WINDOW, agent_past_optimal, first_prompted, obliging_model, proxy_before, words, work,
+};
 use crate::support::{
     Agent, AgentGeneration, ModelCall, ModelReply, ModelRequest, ModelSetup, PROXY_TOOLS,
     RunningModel, RunningProxy,
 };
 
 /// A proxy with these recovery settings before a model with this reply rule.
-async fn with(
+async fn proxy_with(
     settings: RecoveryConfig,
     mind: impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync + 'static,
 ) -> (RunningProxy, RunningModel) {
     let up = ModelSetup::new(WINDOW).start(mind).await;
-    let proxy = before(&up, &Shape::default());
+    let proxy = proxy_before(&up, &Shape::default());
     let proxy = proxy.set(|config| config.recovery = settings);
     (proxy.start().await, up)
 }
 
 /// Settings parsed from a file.
-fn written(settings: &str) -> RecoveryConfig {
+fn parse_settings(settings: &str) -> RecoveryConfig {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.toml");
     fs::write(&file, format!("[recovery]\n{settings}\n")).unwrap();
@@ -45,13 +47,13 @@ fn offers_ours(body: &Value) -> bool {
 }
 
 /// Steps large enough for a whole course within a few dozen of them.
-fn striding(proxy: &RunningProxy) -> Agent {
-    let mut agent = deep(proxy);
+fn striding_agent(proxy: &RunningProxy) -> Agent {
+    let mut agent = agent_past_optimal(proxy);
     agent.result = |nth| words(250, nth);
     agent
 }
 
-async fn course(agent: &mut Agent) -> Vec<AgentGeneration> {
+async fn run_course(agent: &mut Agent) -> Vec<AgentGeneration> {
     let mut generations = Vec::new();
     for _ in 0..60 {
         generations.push(agent.step().await);
@@ -62,7 +64,7 @@ async fn course(agent: &mut Agent) -> Vec<AgentGeneration> {
     panic!("no course began");
 }
 
-fn injected(generations: &[AgentGeneration], word: &str) -> Vec<usize> {
+fn injected_at(generations: &[AgentGeneration], word: &str) -> Vec<usize> {
     let listed = generations.iter().enumerate();
     let such = listed.filter(|(_, it)| it.injected() == Some(word));
     such.map(|(at, _)| at).collect()
@@ -70,7 +72,7 @@ fn injected(generations: &[AgentGeneration], word: &str) -> Vec<usize> {
 
 #[tokio::test]
 async fn tools_always_offers_the_tools_from_the_start() {
-    let (proxy, up) = with(written(r#"tools = "always""#), obliging).await;
+    let (proxy, up) = proxy_with(parse_settings(r#"tools = "always""#), obliging_model).await;
     let mut agent = Agent::new(&proxy);
     agent.steps(3).await;
     let bodies = up.bodies().await;
@@ -89,10 +91,10 @@ async fn tools_always_offers_the_tools_from_the_start() {
 
 #[tokio::test]
 async fn tools_never_sends_no_prompt_and_carries_facts() {
-    assert_eq!(written(r#"tools = "never""#).tools, AddTools::Never);
-    let (proxy, up) = with(written(r#"tools = "never""#), obliging).await;
-    let mut agent = striding(&proxy);
-    let generations = course(&mut agent).await;
+    assert_eq!(parse_settings(r#"tools = "never""#).tools, AddTools::Never);
+    let (proxy, up) = proxy_with(parse_settings(r#"tools = "never""#), obliging_model).await;
+    let mut agent = striding_agent(&proxy);
+    let generations = run_course(&mut agent).await;
     assert!(generations.iter().all(|it| it.injected().is_none()));
     let bodies = up.bodies().await;
     assert_eq!(bodies.len(), generations.len());
@@ -118,10 +120,10 @@ async fn configured_prompt_texts_reach_the_model() {
         "Nearer, {remaining} cables off: add_reminder.",
     );
     write("course-reminders.txt", "Chart number {course}.");
-    let settings = written(&format!("prompts_dir = {:?}", folder.path()));
-    let (proxy, up) = with(settings, obliging).await;
-    let mut agent = striding(&proxy);
-    course(&mut agent).await;
+    let settings = parse_settings(&format!("prompts_dir = {:?}", folder.path()));
+    let (proxy, up) = proxy_with(settings, obliging_model).await;
+    let mut agent = striding_agent(&proxy);
+    run_course(&mut agent).await;
     let bodies = up.bodies().await;
     let sent: Vec<String> = bodies.iter().map(Value::to_string).collect();
     for text in [
@@ -149,16 +151,16 @@ async fn prompts_are_in_the_configured_language() {
         ("en", true, ENGLISH),
     ] {
         for tools in [true, false] {
-            let settings = written(&format!("language = {language:?}"));
-            let (proxy, up) = with(settings, obliging).await;
-            let mut agent = deep(&proxy);
+            let settings = parse_settings(&format!("language = {language:?}"));
+            let (proxy, up) = proxy_with(settings, obliging_model).await;
+            let mut agent = agent_past_optimal(&proxy);
             if speaks_chinese {
                 agent.messages[1]["content"] = "请把船底的每一个漏洞都找出来并修好。".into();
             }
             if !tools {
                 agent.fields.as_object_mut().unwrap().remove("tools");
             }
-            prompted(&mut agent).await;
+            first_prompted(&mut agent).await;
             let sent = up.bodies().await.pop().unwrap();
             let notices = sent.to_string().matches(expected).count();
             assert_eq!(notices, 1, "{language} {speaks_chinese} {tools}: {sent:#}");
@@ -174,10 +176,10 @@ async fn prompts_are_in_the_configured_language() {
 #[tokio::test]
 async fn a_caution_prompt_names_every_tool_and_update_first() {
     for language in ["en", "zh"] {
-        let settings = written(&format!("language = {language:?}"));
-        let (proxy, up) = with(settings, obliging).await;
-        let mut agent = deep(&proxy);
-        assert_eq!(prompted(&mut agent).await.injected(), Some("caution"));
+        let settings = parse_settings(&format!("language = {language:?}"));
+        let (proxy, up) = proxy_with(settings, obliging_model).await;
+        let mut agent = agent_past_optimal(&proxy);
+        assert_eq!(first_prompted(&mut agent).await.injected(), Some("caution"));
         let sent = up.bodies().await.pop().unwrap();
         let messages = sent["messages"].as_array().unwrap();
         let texts = messages
@@ -201,26 +203,26 @@ async fn a_caution_prompt_names_every_tool_and_update_first() {
 async fn a_model_may_have_its_own_cadence() {
     for cadence in [1, 3] {
         let up = ModelSetup::new(WINDOW).start(work).await;
-        let proxy = before(&up, &Shape::default());
+        let proxy = proxy_before(&up, &Shape::default());
         let proxy = proxy.set(|config| {
             config.models.get_mut("m").unwrap().caution_cadence = Some(cadence);
         });
         let proxy = proxy.start().await;
-        let mut agent = deep(&proxy);
+        let mut agent = agent_past_optimal(&proxy);
         let generations = agent.steps(10).await;
         let expected: Vec<usize> = (1..10).step_by(cadence as usize).collect();
-        assert_eq!(injected(&generations, "caution"), expected);
+        assert_eq!(injected_at(&generations, "caution"), expected);
         up.assert_no_faults();
     }
 }
 
 #[tokio::test]
 async fn a_countdown_of_one_is_one_prompt() {
-    let (proxy, up) = with(written("critical_countdown = 1"), obliging).await;
-    let mut agent = striding(&proxy);
-    let generations = course(&mut agent).await;
+    let (proxy, up) = proxy_with(parse_settings("critical_countdown = 1"), obliging_model).await;
+    let mut agent = striding_agent(&proxy);
+    let generations = run_course(&mut agent).await;
     let began = generations.len() - 1;
-    assert_eq!(injected(&generations, "critical"), [began - 1]);
+    assert_eq!(injected_at(&generations, "critical"), [began - 1]);
     assert_eq!(generations[began - 2].number("countdown"), Some(1));
     assert_eq!(generations[began - 1].number("countdown"), Some(0));
     let last = "this reply included: 1.";
@@ -232,20 +234,23 @@ async fn a_countdown_of_one_is_one_prompt() {
 #[tokio::test]
 async fn max_rounds_limits_tool_rounds() {
     // Without the limit this would never end.
-    let (proxy, up) = with(written("max_rounds = 1"), |heard: &ModelRequest<'_>| {
-        let note = json!({"content": "again"});
-        match heard.offers_tool("add_reminder") {
-            true => ModelReply::calls([ModelCall::new(
-                &format!("own_{}", heard.nth),
-                "add_reminder",
-                &note,
-            )]),
-            false => work(heard),
-        }
-    })
+    let (proxy, up) = proxy_with(
+        parse_settings("max_rounds = 1"),
+        |heard: &ModelRequest<'_>| {
+            let note = json!({"content": "again"});
+            match heard.offers_tool("add_reminder") {
+                true => ModelReply::calls([ModelCall::new(
+                    &format!("own_{}", heard.nth),
+                    "add_reminder",
+                    &note,
+                )]),
+                false => work(heard),
+            }
+        },
+    )
     .await;
     for stream in [false, true] {
-        let mut agent = deep(&proxy).set("stream", stream);
+        let mut agent = agent_past_optimal(&proxy).set("stream", stream);
         agent.step().await;
         let before = up.count();
         let generation = agent.step().await;

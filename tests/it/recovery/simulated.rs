@@ -37,7 +37,7 @@ const SPOKEN: [Spoken; 2] = [
 ];
 
 /// Runs until the second course; returns the session's headers on the way too.
-async fn played(mut agent: Agent) -> (Vec<AgentGeneration>, Vec<Value>, Agent) {
+async fn play_to_second_course(mut agent: Agent) -> (Vec<AgentGeneration>, Vec<Value>, Agent) {
     let (mut generations, mut sessions) = (Vec::new(), Vec::new());
     for _ in 0..90 {
         let generation = agent.step().await;
@@ -60,7 +60,7 @@ async fn check(spoken: &Spoken, tools: bool, stream: bool) {
     if !tools {
         agent.fields.as_object_mut().unwrap().remove("tools");
     }
-    let (generations, sessions, _) = played(agent).await;
+    let (generations, sessions, _) = play_to_second_course(agent).await;
     let case = format!("{}, tools {tools}, stream {stream}", spoken.task);
 
     let at = |word: &str| {

@@ -4,7 +4,7 @@ use plimsoll::guard::profile::PROFILES;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Shape, WINDOW, before, words};
+use super::{Shape, WINDOW, proxy_before, words};
 use crate::support::{Agent, AgentGeneration, Mixing, ModelSetup, NoticeManner, Worker};
 
 fn messages(body: &Value) -> &[Value] {
@@ -56,7 +56,7 @@ fn select<T: Copy + std::fmt::Debug + 'static>(of: &[T]) -> impl Strategy<Value 
     prop::sample::select(of.to_vec())
 }
 
-async fn check(case: Case) {
+async fn check_prefix(case: Case) {
     let profile = &PROFILES[case.profile];
     let mut worker = Worker::new(case.manner, case.mixing);
     worker.turn = case.turn;
@@ -66,7 +66,7 @@ async fn check(case: Case) {
         window: WINDOW,
         profile,
     };
-    let proxy = before(&up, &shape).start().await;
+    let proxy = proxy_before(&up, &shape).start().await;
     let mut agent = Agent::new(&proxy).set("stream", case.stream);
     agent.messages[0]["content"] = words(2_000, 0).into();
     agent.result = match case.tokens {
@@ -123,6 +123,6 @@ proptest! {
     #[test]
     fn the_prefix_changes_only_at_prompts_and_new_courses(case in any_case()) {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(check(case));
+        runtime.block_on(check_prefix(case));
     }
 }

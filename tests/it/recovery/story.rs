@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf};
 
 use plimsoll::guard::profile::{PROFILES, Profile};
 
-use super::{Shape, WINDOW, before, tale::Tale, words};
+use super::{Shape, WINDOW, proxy_before, tale::Tale, words};
 use crate::support::{Agent, AgentGeneration, Mixing, ModelSetup, NoticeManner, Worker};
 
 const GENERATIONS: usize = 100;
@@ -18,7 +18,7 @@ struct Played {
     tale: String,
 }
 
-async fn play(profile: &'static Profile, manner: NoticeManner, stream: bool) -> Played {
+async fn play_session(profile: &'static Profile, manner: NoticeManner, stream: bool) -> Played {
     let worker = Worker::new(manner, Mixing::Never);
     let model = ModelSetup::new(WINDOW).profile(profile);
     let up = model.start(move |heard| worker.compose_reply(heard)).await;
@@ -26,7 +26,7 @@ async fn play(profile: &'static Profile, manner: NoticeManner, stream: bool) -> 
         window: WINDOW,
         profile,
     };
-    let proxy = before(&up, &shape).start().await;
+    let proxy = proxy_before(&up, &shape).start().await;
     let mut agent = Agent::new(&proxy).set("stream", stream);
     agent.messages[0]["content"] = words(6_000, 0).into();
     agent.result = |nth| words(85, nth + 1);
@@ -66,7 +66,7 @@ pub(crate) fn is_kept_in(folder: &str, name: &str, tale: &str) {
 }
 
 /// Numbers of the generations with such a prompt, from 0.
-fn places(generations: &[AgentGeneration], word: &str) -> Vec<usize> {
+fn prompted_at(generations: &[AgentGeneration], word: &str) -> Vec<usize> {
     let listed = generations.iter().enumerate();
     let found = listed.filter(|(_, it)| it.injected() == Some(word));
     found.map(|(at, _)| at).collect()
@@ -76,8 +76,8 @@ fn places(generations: &[AgentGeneration], word: &str) -> Vec<usize> {
 #[track_caller]
 fn has_its_course(generations: &[AgentGeneration], manner: NoticeManner) {
     let (cautions, criticals) = (
-        places(generations, "caution"),
-        places(generations, "critical"),
+        prompted_at(generations, "caution"),
+        prompted_at(generations, "critical"),
     );
     let began = generations
         .iter()
@@ -132,7 +132,7 @@ fn has_its_course(generations: &[AgentGeneration], manner: NoticeManner) {
 async fn check(manner: NoticeManner, name: &str) {
     for profile in PROFILES {
         for (stream, mode) in [(false, "whole"), (true, "stream")] {
-            let played = play(profile, manner, stream).await;
+            let played = play_session(profile, manner, stream).await;
             if KEPT.contains(&profile.name) {
                 let name = format!("{name}.{}.{mode}", profile.name);
                 is_kept_in("recovery", &name, &played.tale);

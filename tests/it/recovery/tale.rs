@@ -54,23 +54,23 @@ impl Tale {
         for message in body["messages"].as_array().into_iter().flatten() {
             let same = (next..client.len()).find(|&at| client[at] == *message);
             if let Some(at) = same {
-                line.theirs(at);
+                line.client_message(at);
                 next = at + 1;
                 continue;
             }
             let edited =
-                (next..client.len()).find_map(|at| Some((at, added(&client[at], message)?)));
+                (next..client.len()).find_map(|at| Some((at, added_to(&client[at], message)?)));
             let (place, text) = match edited {
                 Some((at, text)) => {
                     next = at + 1;
                     (format!("[{at}]+"), text)
                 }
-                None => (String::new(), told(message)),
+                None => (String::new(), told_headers(message)),
             };
             let number = self.number(text, &mut new);
-            line.ours(&format!("{place}#{number}"));
+            line.injected_message(&format!("{place}#{number}"));
         }
-        let _ = writeln!(self.text, "  {}", line.done());
+        let _ = writeln!(self.text, "  {}", line.finish());
         for number in new {
             let _ = writeln!(
                 self.text,
@@ -91,7 +91,7 @@ impl Tale {
 }
 
 /// An injected message in full.
-fn told(message: &Value) -> String {
+fn told_headers(message: &Value) -> String {
     let role = message["role"].as_str().unwrap_or("?");
     let calls = match &message["tool_calls"] {
         Value::Null => String::new(),
@@ -102,7 +102,7 @@ fn told(message: &Value) -> String {
 }
 
 /// The addition to a client message: text at its end, or calls. `None` where it is another message.
-fn added(theirs: &Value, sent: &Value) -> Option<String> {
+fn added_to(theirs: &Value, sent: &Value) -> Option<String> {
     if theirs["role"] != sent["role"] || theirs["tool_call_id"] != sent["tool_call_id"] {
         return None;
     }
@@ -132,7 +132,7 @@ struct Line {
 }
 
 impl Line {
-    fn theirs(&mut self, at: usize) {
+    fn client_message(&mut self, at: usize) {
         match &mut self.run {
             Some((_, end)) if *end + 1 == at => *end = at,
             _ => {
@@ -142,7 +142,7 @@ impl Line {
         }
     }
 
-    fn ours(&mut self, what: &str) {
+    fn injected_message(&mut self, what: &str) {
         self.flush();
         self.text.push_str(what);
         self.text.push(' ');
@@ -156,7 +156,7 @@ impl Line {
         }
     }
 
-    fn done(mut self) -> String {
+    fn finish(mut self) -> String {
         self.flush();
         self.text.trim_end().to_owned()
     }

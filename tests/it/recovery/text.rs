@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Shape, WINDOW, before, prompts, words};
+use super::{Shape, WINDOW, injected_texts, proxy_before, words};
 use crate::support::{Agent, ModelReply, ModelSetup, RunningModel, RunningProxy};
 
 const PLAIN: &str = "The plan holds. 顺风 < 5 knots; a <continuation is no tag.";
@@ -24,7 +24,7 @@ async fn pair(text: [&'static str; 2], fragment: usize) -> (RunningProxy, Runnin
             }
         })
         .await;
-    (before(&up, &Shape::default()).start().await, up)
+    (proxy_before(&up, &Shape::default()).start().await, up)
 }
 
 fn chat(proxy: &RunningProxy) -> Agent {
@@ -89,7 +89,10 @@ async fn a_reminder_block_is_not_asked_for_with_a_response_format() {
             assert_eq!(generation.injected(), None, "{name}");
         }
         assert!(
-            up.bodies().await.iter().all(|body| prompts(body) == 0),
+            up.bodies()
+                .await
+                .iter()
+                .all(|body| injected_texts(body) == 0),
             "{name}"
         );
     }
@@ -101,7 +104,7 @@ async fn a_reminder_block_is_not_asked_for_with_a_response_format() {
         .messages
         .push(json!({"role": "assistant", "content": "So I"}));
     agent.ask().await;
-    assert_eq!(prompts(&up.bodies().await.pop().unwrap()), 0);
+    assert_eq!(injected_texts(&up.bodies().await.pop().unwrap()), 0);
 }
 
 #[tokio::test]

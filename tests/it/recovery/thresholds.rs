@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Shape, before};
+use super::{Shape, proxy_before};
 use crate::support::{ClientAnswer, ModelReply, ModelRequest, ModelSetup, TestClient};
 
 const HEAD: &str = r#"{"model":"m","tools":[{"type":"function","function":{"name":"read_file","parameters":{"type":"object"}}}],"#;
@@ -69,7 +69,7 @@ fn header<'a>(answer: &'a ClientAnswer, name: &str) -> &'a str {
 }
 
 /// The events in order: changes of level and action.
-async fn told(client: &TestClient, grown: &mut Grown, most: usize) -> Vec<String> {
+async fn event_log(client: &TestClient, grown: &mut Grown, most: usize) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for _ in 0..most {
         let answer = client.chat(grown.body.clone()).await;
@@ -111,14 +111,14 @@ async fn check(window: u32, max_tokens: Option<u32>) {
         window,
         ..Shape::default()
     };
-    let proxy = before(&up, &shape).start().await;
+    let proxy = proxy_before(&up, &shape).start().await;
     let mut grown = Grown::new(max_tokens, window / 200);
     // Requests far below the optimal limit are not sent.
     let start = if window >= 200_000 { 60 } else { 30 };
     for _ in 0..start {
         grown.grow();
     }
-    let told = told(&proxy.client(), &mut grown, 220).await;
+    let told = event_log(&proxy.client(), &mut grown, 220).await;
     let name = format!("{window} tokens, max_tokens {max_tokens:?}: {told:?}");
     assert_eq!(
         told.first().map(String::as_str),
@@ -175,7 +175,7 @@ async fn large_steps_neither_start_nor_end_a_countdown() {
             window,
             ..Shape::default()
         };
-        let proxy = before(&up, &shape).start().await;
+        let proxy = proxy_before(&up, &shape).start().await;
         let client = proxy.client();
         let mut grown = Grown::new(max_tokens, window / 10);
         let mut left: Option<u32> = None;

@@ -1,18 +1,18 @@
 //! The client's usage where one request took several upstream.
 
-use super::{deep, obliging, pair, prompted};
+use super::{agent_past_optimal, first_prompted, obliging_model, pair};
 
 #[tokio::test]
 async fn usage_of_tool_rounds_is_the_last_prompt_and_all_output() {
     for stream in [false, true] {
-        let (proxy, up) = pair(obliging).await;
-        let mut agent = deep(&proxy).set("stream", stream);
+        let (proxy, up) = pair(obliging_model).await;
+        let mut agent = agent_past_optimal(&proxy).set("stream", stream);
         if stream {
             agent = agent.set("stream_options", serde_json::json!({"include_usage": true}));
         }
         agent.step().await;
         let before = up.count();
-        let generation = prompted(&mut agent).await;
+        let generation = first_prompted(&mut agent).await;
         let tokens = up.tokens().split_off(before);
         assert_eq!(tokens.len(), 2);
         let usage = &generation.usage;

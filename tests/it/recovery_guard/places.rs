@@ -15,7 +15,7 @@ fn body(messages: &[Value]) -> Vec<u8> {
         .into_bytes()
 }
 
-fn by(role: &str, content: &str) -> Value {
+fn message_by(role: &str, content: &str) -> Value {
     json!({"role": role, "content": content})
 }
 
@@ -29,7 +29,7 @@ fn step(id: &str, content: &Value) -> [Value; 2] {
 
 /// An agent's turn of so many steps.
 fn loop_of(steps: usize) -> Vec<Value> {
-    let mut messages = vec![by("system", "s"), by("user", "the task")];
+    let mut messages = vec![message_by("system", "s"), message_by("user", "the task")];
     for at in 0..steps {
         let content = format!("{at}: {}", "what came out of it. ".repeat(20));
         messages.extend(step(&format!("c{at}"), &content.into()));
@@ -37,11 +37,11 @@ fn loop_of(steps: usize) -> Vec<Value> {
     messages
 }
 
-fn at(place: u32, what: InjectionContent) -> InjectionRecord {
+fn record_at(place: u32, what: InjectionContent) -> InjectionRecord {
     InjectionRecord { place, what }
 }
 
-fn with(records: Vec<InjectionRecord>) -> Recall {
+fn recall_with(records: Vec<InjectionRecord>) -> Recall {
     let ours = Injections {
         records,
         ..Injections::default()
@@ -53,7 +53,12 @@ fn with(records: Vec<InjectionRecord>) -> Recall {
 }
 
 /// The checked plan, and the messages that are sent.
-fn planned(messages: &[Value], window: u32, profile: &str, recall: &Recall) -> (Plan, Vec<Value>) {
+fn checked_plan(
+    messages: &[Value],
+    window: u32,
+    profile: &str,
+    recall: &Recall,
+) -> (Plan, Vec<Value>) {
     let body = body(messages);
     let plan = check(&body, window, find_profile(profile).unwrap(), recall).expect("a sound plan");
     let sent = value(&apply_plan(&index_conversation(&body), &plan));
@@ -65,11 +70,11 @@ fn a_prompt_is_at_the_end_of_a_truncated_result() {
     let long = "word ".repeat(20_000);
     let parts = json!([{"type": "text", "text": long}, {"type": "text", "text": long}]);
     for content in [json!(long), parts] {
-        let mut messages = vec![by("user", "the task")];
+        let mut messages = vec![message_by("user", "the task")];
         messages.extend(step("a", &content));
-        let recall = with(vec![at(3, InjectionContent::Prompt(PROMPT.into()))]);
+        let recall = recall_with(vec![record_at(3, InjectionContent::Prompt(PROMPT.into()))]);
         for profile in ["template", "mistral"] {
-            let (plan, sent) = planned(&messages, 32_768, profile, &recall);
+            let (plan, sent) = checked_plan(&messages, 32_768, profile, &recall);
             assert_eq!(plan.report.truncated.len(), 1);
             assert_eq!((sent.len(), plan.report.records_left_out), (3, 0));
             let text = match &sent[2]["content"] {
@@ -82,7 +87,7 @@ fn a_prompt_is_at_the_end_of_a_truncated_result() {
             );
             assert!(sent[2].to_string().contains("characters truncated]"));
         }
-        let (_, sent) = planned(&messages, 32_768, "openai", &recall);
+        let (_, sent) = checked_plan(&messages, 32_768, "openai", &recall);
         assert_eq!(sent.len(), 4);
         assert_eq!(
             (&sent[3]["role"], &sent[3]["content"]),
@@ -95,21 +100,21 @@ fn a_prompt_is_at_the_end_of_a_truncated_result() {
 #[test]
 fn a_prompt_is_counted_with_the_result_it_is_added_to() {
     for chars in [49_700, 49_900, 50_000] {
-        let mut messages = vec![by("user", "the task")];
+        let mut messages = vec![message_by("user", "the task")];
         messages.extend(step("a", &json!("x".repeat(chars))));
-        let recall = with(vec![at(3, InjectionContent::Prompt(PROMPT.into()))]);
-        let (plan, _) = planned(&messages, 200_000, "template", &recall);
+        let recall = recall_with(vec![record_at(3, InjectionContent::Prompt(PROMPT.into()))]);
+        let (plan, _) = checked_plan(&messages, 200_000, "template", &recall);
         assert_eq!(plan.report.truncated.len(), usize::from(chars > 49_800));
     }
 }
 
 #[test]
 fn a_paragraph_and_a_preface_share_the_first_question() {
-    let messages = [by("system", "s"), by("user", "the task")];
-    let mut recall = with(vec![at(1, InjectionContent::Prompt(PROMPT.into()))]);
+    let messages = [message_by("system", "s"), message_by("user", "the task")];
+    let mut recall = recall_with(vec![record_at(1, InjectionContent::Prompt(PROMPT.into()))]);
     recall.injections.course = Some(make_course(1));
     for profile in ["template", "openai"] {
-        let (plan, sent) = planned(&messages, 8_192, profile, &recall);
+        let (plan, sent) = checked_plan(&messages, 8_192, profile, &recall);
         assert_eq!(
             (plan.report.course, plan.report.records_left_out),
             (Some(2), 0)
@@ -119,7 +124,7 @@ fn a_paragraph_and_a_preface_share_the_first_question() {
         assert!(text.ends_with(PROMPT));
     }
     recall.memory.alternates = Some(false);
-    let (_, sent) = planned(&messages, 8_192, "openai", &recall);
+    let (_, sent) = checked_plan(&messages, 8_192, "openai", &recall);
     assert_eq!(sent.len(), 4);
     assert!(
         sent[2]["content"]
@@ -133,9 +138,9 @@ fn a_paragraph_and_a_preface_share_the_first_question() {
 #[test]
 fn reinserted_tool_rounds_are_between_question_and_answer() {
     let messages = [
-        by("user", "the task"),
-        by("assistant", "Let me note that. Done."),
-        by("user", "more"),
+        message_by("user", "the task"),
+        message_by("assistant", "Let me note that. Done."),
+        message_by("user", "more"),
     ];
     let answer = text::digest_text(b"Let me note that. ");
     let spoken = InjectionContent::Spoken {
@@ -143,15 +148,15 @@ fn reinserted_tool_rounds_are_between_question_and_answer() {
         digest: answer,
     };
     for (profile, alternates) in PROFILES.iter().flat_map(|it| [(it, true), (it, false)]) {
-        let mut recall = with(vec![
-            at(1, InjectionContent::Prompt(PROMPT.into())),
-            at(1, calls_round(2)),
-            at(1, spoken.clone()),
-            at(3, InjectionContent::Prompt(PROMPT.into())),
-            at(3, block_round()),
+        let mut recall = recall_with(vec![
+            record_at(1, InjectionContent::Prompt(PROMPT.into())),
+            record_at(1, calls_round(2)),
+            record_at(1, spoken.clone()),
+            record_at(3, InjectionContent::Prompt(PROMPT.into())),
+            record_at(3, block_round()),
         ]);
         recall.memory.alternates = (!alternates).then_some(false);
-        let (plan, sent) = planned(&messages, 8_192, profile.name, &recall);
+        let (plan, sent) = checked_plan(&messages, 8_192, profile.name, &recall);
         assert_eq!(plan.report.records_left_out, 0);
         let roles: Vec<_> = sent.iter().map(|it| it["role"].as_str().unwrap()).collect();
         let alone = profile.adjacent_users != guard::profile::Acceptance::No && !alternates;
@@ -170,14 +175,19 @@ fn reinserted_tool_rounds_are_between_question_and_answer() {
 fn injections_are_folded_with_the_messages_around_them() {
     let messages = loop_of(100);
     let records = vec![
-        at(1, InjectionContent::Prompt("first".into())),
-        at(21, calls_round(1)),
-        at(21, calls_beside(1, 1)),
-        at(199, calls_round(1)),
-        at(199, calls_beside(1, 0)),
+        record_at(1, InjectionContent::Prompt("first".into())),
+        record_at(21, calls_round(1)),
+        record_at(21, calls_beside(1, 1)),
+        record_at(199, calls_round(1)),
+        record_at(199, calls_beside(1, 0)),
     ];
     for profile in PROFILES {
-        let (plan, sent) = planned(&messages, 8_192, profile.name, &with(records.clone()));
+        let (plan, sent) = checked_plan(
+            &messages,
+            8_192,
+            profile.name,
+            &recall_with(records.clone()),
+        );
         let boundary = plan.memory.boundary().expect("a fold");
         assert!((22..199).contains(&boundary), "{boundary}");
         let text = Value::from(sent).to_string();
@@ -196,14 +206,14 @@ fn injections_are_folded_with_the_messages_around_them() {
 fn an_injection_that_would_be_invalid_is_left_out_alone() {
     let messages = loop_of(3);
     let records = vec![
-        at(0, InjectionContent::Prompt("before all".into())),
-        at(2, InjectionContent::Prompt("in a step".into())),
-        at(3, calls_beside(2, 0)),
-        at(5, InjectionContent::Prompt("good".into())),
-        at(8, calls_beside(1, 0)),
-        at(90, InjectionContent::Prompt("far".into())),
+        record_at(0, InjectionContent::Prompt("before all".into())),
+        record_at(2, InjectionContent::Prompt("in a step".into())),
+        record_at(3, calls_beside(2, 0)),
+        record_at(5, InjectionContent::Prompt("good".into())),
+        record_at(8, calls_beside(1, 0)),
+        record_at(90, InjectionContent::Prompt("far".into())),
     ];
-    let (plan, sent) = planned(&messages, 32_768, "openai", &with(records));
+    let (plan, sent) = checked_plan(&messages, 32_768, "openai", &recall_with(records));
     assert_eq!(plan.report.records_left_out, 5);
     assert_eq!(sent.len(), messages.len() + 1);
     assert_eq!(sent[6]["content"], "good");
@@ -216,7 +226,7 @@ fn the_fold_grid_moves_forward_from_a_course_only() {
         let policy = make_policy(profile, 8_192, &settings);
         let mut recall = Recall::default();
         let before = loop_of(200);
-        let (plan, _) = planned(&before, 8_192, profile.name, &recall);
+        let (plan, _) = checked_plan(&before, 8_192, profile.name, &recall);
         let fold = plan.memory.boundary().expect("a fold");
         let boundary =
             guard::find_course_boundary(&index_conversation(&body(&before)), &policy).unwrap();
@@ -224,13 +234,13 @@ fn the_fold_grid_moves_forward_from_a_course_only() {
         recall.memory = plan.memory;
         recall.messages = before.len() - 1;
         recall.injections.course = Some(make_course(boundary));
-        let (plan, sent) = planned(&before, 8_192, profile.name, &recall);
+        let (plan, sent) = checked_plan(&before, 8_192, profile.name, &recall);
         assert_eq!(plan.memory.boundary(), Some(boundary));
         assert!(Value::from(sent).to_string().contains("r1: "));
         // Without memory, or with that of another grid, the course is sent nevertheless.
         for memory in [
             guard::GuardMemory::default(),
-            planned(&before, 16_384, profile.name, &Recall::default())
+            checked_plan(&before, 16_384, profile.name, &Recall::default())
                 .0
                 .memory,
         ] {
@@ -239,12 +249,12 @@ fn the_fold_grid_moves_forward_from_a_course_only() {
                 injections: recall.injections.clone(),
                 ..Recall::default()
             };
-            let (other, _) = planned(&before, 8_192, profile.name, &other);
+            let (other, _) = checked_plan(&before, 8_192, profile.name, &other);
             assert_eq!(other.memory, plan.memory);
         }
         recall.memory = plan.memory;
         let after = loop_of(400);
-        let (plan, sent) = planned(&after, 8_192, profile.name, &recall);
+        let (plan, sent) = checked_plan(&after, 8_192, profile.name, &recall);
         let moved = plan.memory.boundary().unwrap();
         assert!(moved > boundary && plan.report.folded.unwrap().new);
         let text = Value::from(sent).to_string();
@@ -252,7 +262,7 @@ fn the_fold_grid_moves_forward_from_a_course_only() {
         // The newer of both applies.
         recall.memory = plan.memory;
         recall.messages = after.len() - 1;
-        let (plan, _) = planned(&after, 8_192, profile.name, &recall);
+        let (plan, _) = checked_plan(&after, 8_192, profile.name, &recall);
         assert_eq!(plan.memory.boundary(), Some(moved));
         assert!(!plan.report.folded.unwrap().new);
     }
@@ -266,7 +276,7 @@ fn a_prompt_at_the_end_is_counted() {
         let messages = loop_of(3);
         let conversation = index_conversation(&body(&messages));
         let bare = guard::plan(&conversation, &policy, &Recall::default()).report;
-        let recall = with(vec![at(
+        let recall = recall_with(vec![record_at(
             7,
             InjectionContent::Prompt("word ".repeat(600).into()),
         )]);
@@ -293,8 +303,8 @@ fn injected_tools_do_not_move_the_fold_grid() {
         },
         ..Recall::default()
     };
-    let (plan, _) = planned(&messages, 8_192, "openai", &recall);
-    let (bare, _) = planned(&messages, 8_192, "openai", &Recall::default());
+    let (plan, _) = checked_plan(&messages, 8_192, "openai", &recall);
+    let (bare, _) = checked_plan(&messages, 8_192, "openai", &Recall::default());
     assert!(plan.report.adds_tools && !bare.report.adds_tools);
     assert_eq!(plan.memory, bare.memory);
     assert!(plan.report.raw_after > bare.report.raw_after);
@@ -316,7 +326,7 @@ fn injected_tools_do_not_move_the_fold_grid() {
 #[test]
 fn new_tool_results_stay_at_the_tighter_limit() {
     let says = "the context window is nearly full, read smaller parts";
-    let mut messages = vec![by("user", "the task")];
+    let mut messages = vec![message_by("user", "the task")];
     messages.extend(step("a", &json!("old ".repeat(1_500))));
     let known = messages.len();
     messages.extend(step("b", &json!("new ".repeat(1_500))));
@@ -325,7 +335,7 @@ fn new_tool_results_stay_at_the_tighter_limit() {
         ..Recall::default()
     };
     recall.injections.tight_chars = Some(1_000);
-    let (plan, first) = planned(&messages, 200_000, "openai", &recall);
+    let (plan, first) = checked_plan(&messages, 200_000, "openai", &recall);
     assert_eq!(first[2], messages[2], "what was sent before stays");
     let cut = first[4]["content"].as_str().unwrap();
     assert!(cut.contains(says) && cut.chars().count() <= 1_000, "{cut}");
@@ -342,17 +352,17 @@ fn new_tool_results_stay_at_the_tighter_limit() {
         messages: 5,
         ..Recall::default()
     };
-    let (_, second) = planned(&messages, 200_000, "openai", &recall);
+    let (_, second) = checked_plan(&messages, 200_000, "openai", &recall);
     assert_eq!(&second[..5], &first[..]);
     assert_eq!(second[6], messages[6]);
     // A small window allows less than the setting, but a minimum is kept.
     let mut recall = Recall::default();
     recall.injections.tight_chars = Some(100_000);
-    let (_, small) = planned(&messages[..3], 4_096, "openai", &recall);
+    let (_, small) = checked_plan(&messages[..3], 4_096, "openai", &recall);
     let chars = small[2]["content"].as_str().unwrap().chars().count();
     assert!((400..=640).contains(&chars), "{chars}");
     recall.injections.tight_chars = Some(0);
-    let (_, least) = planned(&messages[..3], 200_000, "openai", &recall);
+    let (_, least) = checked_plan(&messages[..3], 200_000, "openai", &recall);
     let chars = least[2]["content"].as_str().unwrap().chars().count();
     assert!((100..=200).contains(&chars), "{chars}");
 }
@@ -361,7 +371,7 @@ fn new_tool_results_stay_at_the_tighter_limit() {
 #[test]
 fn a_result_sent_whole_stays_whole_when_an_equal_one_follows() {
     let long = json!("same ".repeat(1_500));
-    let mut messages = vec![by("user", "the task")];
+    let mut messages = vec![message_by("user", "the task")];
     for (id, content) in [("a", &long), ("b", &json!("x"))] {
         messages.extend(step(id, content));
     }
@@ -373,7 +383,7 @@ fn a_result_sent_whole_stays_whole_when_an_equal_one_follows() {
         ..Recall::default()
     };
     recall.injections.tight_chars = Some(1_000);
-    let (plan, first) = planned(&messages, 200_000, "openai", &recall);
+    let (plan, first) = checked_plan(&messages, 200_000, "openai", &recall);
     assert_eq!((&first[2], &first[6]), (&messages[2], &messages[6]));
     assert_eq!(plan.memory.count_tightened(), 1);
     let recall = Recall {
@@ -382,20 +392,20 @@ fn a_result_sent_whole_stays_whole_when_an_equal_one_follows() {
         ..Recall::default()
     };
     messages.extend(step("e", &json!("y")));
-    let (_, second) = planned(&messages, 200_000, "openai", &recall);
+    let (_, second) = checked_plan(&messages, 200_000, "openai", &recall);
     assert_eq!(second[..first.len()], first[..]);
 }
 
 /// Recovery prunes its records by the boundary, so there must be none while the record is in place.
 #[test]
 fn a_boundary_without_a_fold_is_not_reported() {
-    let mut messages = vec![by("user", "the task"), by("developer", "s")];
-    let mut recall = with(vec![at(1, InjectionContent::Prompt(PROMPT.into()))]);
+    let mut messages = vec![message_by("user", "the task"), message_by("developer", "s")];
+    let mut recall = recall_with(vec![record_at(1, InjectionContent::Prompt(PROMPT.into()))]);
     recall.injections.course = Some(make_course(1));
-    let (_, first) = planned(&messages, 8_192, "openai", &recall);
-    messages.extend([by("assistant", "a"), by("user", "more")]);
+    let (_, first) = checked_plan(&messages, 8_192, "openai", &recall);
+    messages.extend([message_by("assistant", "a"), message_by("user", "more")]);
     recall.messages = 1;
-    let (plan, second) = planned(&messages, 8_192, "openai", &recall);
+    let (plan, second) = checked_plan(&messages, 8_192, "openai", &recall);
     assert_eq!(second[..first.len()], first[..]);
     assert_eq!(plan.memory.boundary(), None);
     assert!(plan.report.folded.is_none());
@@ -404,7 +414,7 @@ fn a_boundary_without_a_fold_is_not_reported() {
 /// The proxy then sends it without injections.
 #[test]
 fn a_request_too_large_only_by_injections_is_distinguished() {
-    let mut recall = with(vec![at(
+    let mut recall = recall_with(vec![record_at(
         3,
         InjectionContent::Prompt("word ".repeat(600).into()),
     )]);
@@ -414,11 +424,11 @@ fn a_request_too_large_only_by_injections_is_distinguished() {
         (1_300, false, true),
         (2_000, true, true),
     ] {
-        let mut messages = vec![by("user", &"word ".repeat(words))];
+        let mut messages = vec![message_by("user", &"word ".repeat(words))];
         messages.extend(step("a", &json!("r")));
-        let (plan, _) = planned(&messages, 4_096, "openai", &Recall::default());
+        let (plan, _) = checked_plan(&messages, 4_096, "openai", &Recall::default());
         assert_eq!(plan.report.over_budget, alone, "{words}");
-        let (plan, _) = planned(&messages, 4_096, "openai", &recall);
+        let (plan, _) = checked_plan(&messages, 4_096, "openai", &recall);
         assert_eq!(plan.report.over_budget, with_ours, "{words}");
     }
 }
@@ -429,17 +439,17 @@ fn postcard_of(memory: &guard::GuardMemory) -> guard::GuardMemory {
 
 #[test]
 fn a_truncated_result_keeps_the_tighter_of_two_limits() {
-    let mut messages = vec![by("user", "the task")];
+    let mut messages = vec![message_by("user", "the task")];
     messages.extend(step("a", &json!("word ".repeat(20_000))));
     for (tight, says) in [(10_000, false), (1_000, true)] {
         let mut recall = Recall::default();
         recall.injections.tight_chars = Some(tight);
-        let (_, sent) = planned(&messages, 200_000, "openai", &recall);
+        let (_, sent) = checked_plan(&messages, 200_000, "openai", &recall);
         let text = sent[2]["content"].as_str().unwrap();
         assert!(text.chars().count() <= 4_060.min(tight));
         assert_eq!(text.contains("nearly full"), says);
         // A cut result is not cut again.
-        let (again, _) = planned(&sent, 200_000, "openai", &recall);
+        let (again, _) = checked_plan(&sent, 200_000, "openai", &recall);
         assert!(again.report.truncated.is_empty());
     }
 }
@@ -452,13 +462,13 @@ proptest! {
         } else {
             json!(text)
         };
-        let mut messages = vec![by("user", "the task")];
+        let mut messages = vec![message_by("user", "the task")];
         messages.extend(step("a", &content));
         let mut recall = Recall::default();
         recall.injections.tight_chars = Some(tight);
-        let (plan, sent) = planned(&messages, window, "openai", &recall);
+        let (plan, sent) = checked_plan(&messages, window, "openai", &recall);
         prop_assume!(plan.report.raw_after <= plan.report.budget.tokens);
-        let (again, twice) = planned(&sent, window, "openai", &recall);
+        let (again, twice) = checked_plan(&sent, window, "openai", &recall);
         prop_assert!(again.report.truncated.is_empty());
         prop_assert_eq!(twice, sent);
     }

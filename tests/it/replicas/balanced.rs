@@ -89,7 +89,7 @@ impl Replica {
     }
 
     /// Ends it; returns its log.
-    fn ended(mut self) -> String {
+    fn end(mut self) -> String {
         self.process.0.kill().unwrap();
         self.log.take().unwrap().join().unwrap()
     }
@@ -176,7 +176,7 @@ impl Balancer {
 }
 
 /// The process that answered each turn of a story.
-async fn tell(story: &Story, up: &RunningModel, address: SocketAddr) -> Vec<String> {
+async fn play_story(story: &Story, up: &RunningModel, address: SocketAddr) -> Vec<String> {
     let mut agent = story.agent(TestClient::new(address, false));
     let mut served = Vec::new();
     for _ in 0..story.generations {
@@ -189,7 +189,7 @@ async fn tell(story: &Story, up: &RunningModel, address: SocketAddr) -> Vec<Stri
 }
 
 async fn ups() -> Vec<RunningModel> {
-    join_all(STORIES.iter().map(Story::up)).await
+    join_all(STORIES.iter().map(Story::start_model)).await
 }
 
 async fn bodies(up: &RunningModel) -> Vec<Vec<u8>> {
@@ -209,9 +209,9 @@ async fn two_processes_behind_a_balancer_answer_like_one() {
     let told = STORIES
         .iter()
         .zip(&alone)
-        .map(|(story, up)| tell(story, up, one.address));
+        .map(|(story, up)| play_story(story, up, one.address));
     let retold = STORIES.iter().zip(&together).zip(&balancer.addresses);
-    let retold = retold.map(|((story, up), address)| tell(story, up, *address));
+    let retold = retold.map(|((story, up), address)| play_story(story, up, *address));
     let (told, retold) = tokio::join!(join_all(told), join_all(retold));
     assert!(told.iter().all(Vec::is_empty));
     for (story, served) in STORIES.iter().zip(&retold) {
@@ -226,7 +226,7 @@ async fn two_processes_behind_a_balancer_answer_like_one() {
     }
     // Every look-up was answered.
     for replica in replicas {
-        let log = replica.ended();
+        let log = replica.end();
         assert!(
             !log.contains("goes on without") && !log.contains("was not stored"),
             "{log}"

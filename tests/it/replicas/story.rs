@@ -63,7 +63,7 @@ pub(super) const STORIES: [Story; 6] = [
 ];
 
 impl Story {
-    pub(super) async fn up(&self) -> RunningModel {
+    pub(super) async fn start_model(&self) -> RunningModel {
         let worker = Worker::new(self.manner, Mixing::Never);
         let model = ModelSetup::new(self.window);
         model.start(move |heard| worker.compose_reply(heard)).await

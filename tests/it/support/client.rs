@@ -5,7 +5,8 @@ use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
@@ -88,8 +89,7 @@ impl TestClient {
     }
 
     pub(crate) async fn get(&self, path: &str) -> ClientAnswer {
-        let request = self.request(Method::GET, path);
-        self.send(request.body(full_body("")).unwrap()).await
+        self.send_with(self.request(Method::GET, path), "").await
     }
 
     /// Sends a chat completion.
@@ -107,6 +107,15 @@ impl TestClient {
     /// Sends a request and reads the whole answer.
     pub(crate) async fn send(&self, request: Request<TestUpload>) -> ClientAnswer {
         read_answer(self.begin(request).await, None).await
+    }
+
+    /// Sends a request with this body, and reads the whole answer.
+    pub(crate) async fn send_with(
+        &self,
+        request: http::request::Builder,
+        body: impl Into<Bytes>,
+    ) -> ClientAnswer {
+        self.send(request.body(full_body(body)).unwrap()).await
     }
 
     /// Sends a request and waits for the head of the answer.
@@ -127,6 +136,12 @@ pub(crate) fn full_body(body: impl Into<Bytes>) -> TestUpload {
     Full::new(body.into()).boxed_unsync()
 }
 
+/// A chunked body of these pieces.
+pub(crate) fn chunked_body(pieces: impl IntoIterator<Item = Bytes>) -> TestUpload {
+    let frames: Vec<_> = pieces.into_iter().map(|it| Ok(Frame::data(it))).collect();
+    StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()
+}
+
 /// Reads an answer to its end and checks it. `pace` is a pause after each of the first pieces.
 pub(crate) async fn read_answer(
     answer: Response<Incoming>,
@@ -139,7 +154,7 @@ pub(crate) async fn read_answer(
     let (mut trailers, mut whole) = (None, true);
     let mut pieces = 0;
     while let Some(frame) = within_time(body.frame()).await {
-        match frame.map(http_body::Frame::into_data) {
+        match frame.map(Frame::into_data) {
             Ok(Ok(data)) => bytes.extend_from_slice(&data),
             Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
             Err(_) => {

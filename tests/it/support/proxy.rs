@@ -2,6 +2,7 @@
 
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use plimsoll::{
     CurrentConfig,
     config::{Auth, Change, ClientConfig, Config, ModelConfig, ProviderConfig},
@@ -12,7 +13,10 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
 
-use super::{client::TestClient, provider::ScriptedProvider};
+use super::{
+    client::{ClientAnswer, TestClient},
+    provider::ScriptedProvider,
+};
 
 /// Limits a wait to 20 s.
 pub(crate) async fn within_time<F: Future>(wait: F) -> F::Output {
@@ -140,6 +144,11 @@ impl From<&RunningProxy> for TestClient {
 impl RunningProxy {
     pub(crate) fn client(&self) -> TestClient {
         TestClient::new(self.address, false)
+    }
+
+    /// Sends a chat completion over a new connection.
+    pub(crate) async fn chat(&self, body: impl Into<Bytes>) -> ClientAnswer {
+        self.client().chat(body).await
     }
 
     /// A client with HTTP/2 by prior knowledge.

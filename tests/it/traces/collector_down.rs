@@ -2,20 +2,20 @@
 
 use std::time::Instant;
 
-use super::{ASK, TestCollector, exported, traced};
+use super::{ASK, TestCollector, exported_spans, traced_proxy};
 use crate::support::{
     COMPLETION, ClientAnswer, Process, ProviderStep, ReceivedRequest, RunningProxy,
     ScriptedProvider, Settings, answer,
 };
 
-async fn answering() -> ScriptedProvider {
+async fn answering_provider() -> ScriptedProvider {
     ScriptedProvider::start_answering(|_: &ReceivedRequest| vec![answer("200 OK", "", COMPLETION)])
         .await
 }
 
 #[tokio::test]
 async fn a_collector_that_is_down_is_logged_once() {
-    let up = answering().await;
+    let up = answering_provider().await;
     let settings = Settings::new(&up);
     settings.write(
         "[traces]\nendpoint = \"http://127.0.0.1:1/v1/traces?token=sk-secret\"\n\
@@ -41,7 +41,7 @@ async fn a_collector_that_is_down_is_logged_once() {
     assert_eq!(warned["level"], "WARN");
     // A later batch is lost too, without another log line.
     asked().await;
-    failed(&process).await;
+    wait_for_failed(&process).await;
     process.signal("TERM");
     let (status, log) = process.wait_for_end().await;
     assert!(status.success());
@@ -58,7 +58,7 @@ async fn a_collector_that_is_down_is_logged_once() {
 }
 
 /// Waits until the spans of both batches are counted as lost.
-async fn failed(process: &Process) {
+async fn wait_for_failed(process: &Process) {
     crate::support::within_time(async {
         loop {
             let metrics = process.client().get("/metrics").await;
@@ -74,7 +74,7 @@ async fn failed(process: &Process) {
     .await;
 }
 
-async fn five(proxy: &RunningProxy) -> Vec<ClientAnswer> {
+async fn send_five(proxy: &RunningProxy) -> Vec<ClientAnswer> {
     let client = proxy.client();
     let mut answers = Vec::new();
     for _ in 0..5 {
@@ -85,18 +85,18 @@ async fn five(proxy: &RunningProxy) -> Vec<ClientAnswer> {
 
 #[tokio::test]
 async fn a_collector_that_never_answers_holds_up_no_request() {
-    let up = answering().await;
+    let up = answering_provider().await;
     let collector = TestCollector {
         server: ScriptedProvider::start_answering(|_: &ReceivedRequest| vec![ProviderStep::Stall])
             .await,
     };
-    let mut proxy = traced(&up, &collector).start().await;
-    for answer in five(&proxy).await {
+    let mut proxy = traced_proxy(&up, &collector).start().await;
+    for answer in send_five(&proxy).await {
         assert_eq!(answer.status, 200);
     }
     // The collector has the first batch, and does not answer.
     collector.server.request().await;
-    for answer in five(&proxy).await {
+    for answer in send_five(&proxy).await {
         assert_eq!(answer.status, 200);
     }
     let begun = Instant::now();
@@ -116,27 +116,27 @@ async fn a_collector_that_refuses_redirects_or_floods_costs_nothing() {
         ("400 Bad Request", ""),
     ];
     for (status, headers) in answers {
-        let up = answering().await;
+        let up = answering_provider().await;
         let collector = TestCollector {
             server: ScriptedProvider::start_answering(move |_: &ReceivedRequest| {
                 vec![answer(status, headers, "x".repeat(200_000))]
             })
             .await,
         };
-        let proxy = traced(&up, &collector).start().await;
-        for answer in five(&proxy).await {
+        let proxy = traced_proxy(&up, &collector).start().await;
+        for answer in send_five(&proxy).await {
             assert_eq!(answer.status, 200);
         }
-        assert!(!exported(proxy, &collector).await.is_empty());
+        assert!(!exported_spans(proxy, &collector).await.is_empty());
     }
 }
 
 #[tokio::test]
 async fn queued_spans_are_sent_at_shutdown_with_configured_headers() {
-    let (up, collector) = (answering().await, TestCollector::start().await);
+    let (up, collector) = (answering_provider().await, TestCollector::start().await);
     let headers = [("authorization", "Bearer c"), ("x-team", "t")];
     let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-    let proxy = traced(&up, &collector)
+    let proxy = traced_proxy(&up, &collector)
         .set(|config| {
             config
                 .traces
@@ -146,8 +146,8 @@ async fn queued_spans_are_sent_at_shutdown_with_configured_headers() {
         })
         .start()
         .await;
-    five(&proxy).await;
-    let spans = exported(proxy, &collector).await;
+    send_five(&proxy).await;
+    let spans = exported_spans(proxy, &collector).await;
     assert_eq!(spans.len(), 25);
     let seen = collector.server.request().await;
     assert_eq!(seen.header("authorization"), Some("Bearer c"));

@@ -1,6 +1,6 @@
 //! `traceparent` and `tracestate`: from the client, and to the provider.
 
-use super::{ASK, PARENT, TRACE, attempts, exported, root, traced};
+use super::{ASK, PARENT, TRACE, attempts, exported_spans, root_span, traced_proxy};
 use crate::support::{
     COMPLETION, ClientAnswer, RunningProxy, ScriptedProvider, TestCollector, answer,
 };
@@ -28,7 +28,7 @@ const CHAT: &str = "/v1/chat/completions";
 async fn a_client_trace_continues_through_the_proxy() {
     let up = ScriptedProvider::start().await;
     let collector = TestCollector::start().await;
-    let proxy = traced(&up, &collector).start().await;
+    let proxy = traced_proxy(&up, &collector).start().await;
     let parent = format!("00-{TRACE}-{PARENT}-01");
     let said = [("traceparent", &*parent), ("tracestate", "a=b,c=d")];
     // On every path.
@@ -36,7 +36,7 @@ async fn a_client_trace_continues_through_the_proxy() {
         up.script_next([answer("200 OK", "", COMPLETION)]);
         ask(&proxy, path, ASK, &said).await;
     }
-    let spans = exported(proxy, &collector).await;
+    let spans = exported_spans(proxy, &collector).await;
     let seen = up.requests(2).await;
     let attempts = attempts(&spans);
     assert_eq!(attempts.len(), 2);
@@ -55,11 +55,11 @@ async fn a_client_trace_continues_through_the_proxy() {
 async fn a_trace_the_client_does_not_sample_is_not_recorded() {
     let up = ScriptedProvider::start().await;
     let collector = TestCollector::start().await;
-    let proxy = traced(&up, &collector).start().await;
+    let proxy = traced_proxy(&up, &collector).start().await;
     up.script_next([answer("200 OK", "", COMPLETION)]);
     let parent = format!("00-{TRACE}-{PARENT}-00");
     ask(&proxy, CHAT, ASK, &[("traceparent", &parent)]).await;
-    assert!(exported(proxy, &collector).await.is_empty());
+    assert!(exported_spans(proxy, &collector).await.is_empty());
     let seen = up.request().await;
     let passed = seen.header("traceparent").unwrap();
     assert!(passed.starts_with(&format!("00-{TRACE}-")), "{passed}");
@@ -74,7 +74,7 @@ async fn with_sample_zero_a_sampled_client_trace_is_recorded() {
     let up = ScriptedProvider::start().await;
     let collector = TestCollector::start().await;
     let none = |config: &mut plimsoll::config::Config| config.traces.sample = 0.0;
-    let proxy = traced(&up, &collector).set(none).start().await;
+    let proxy = traced_proxy(&up, &collector).set(none).start().await;
     for headers in [
         vec![],
         vec![("traceparent", format!("00-{TRACE}-{PARENT}-01"))],
@@ -83,15 +83,15 @@ async fn with_sample_zero_a_sampled_client_trace_is_recorded() {
         let headers: Vec<_> = headers.iter().map(|(name, it)| (*name, &**it)).collect();
         ask(&proxy, CHAT, ASK, &headers).await;
     }
-    let spans = exported(proxy, &collector).await;
-    assert_eq!((root(&spans).trace.as_str(), spans.len()), (TRACE, 5));
+    let spans = exported_spans(proxy, &collector).await;
+    assert_eq!((root_span(&spans).trace.as_str(), spans.len()), (TRACE, 5));
 }
 
 #[tokio::test]
 async fn an_invalid_traceparent_begins_a_new_trace() {
     let up = ScriptedProvider::start().await;
     let collector = TestCollector::start().await;
-    let proxy = traced(&up, &collector).start().await;
+    let proxy = traced_proxy(&up, &collector).start().await;
     let bad = [
         "",
         "00-zz-b7ad6b7169203331-01",
@@ -107,7 +107,7 @@ async fn an_invalid_traceparent_begins_a_new_trace() {
         // It belongs to another trace.
         assert_eq!(seen.header("tracestate"), None);
     }
-    let spans = exported(proxy, &collector).await;
+    let spans = exported_spans(proxy, &collector).await;
     let roots = spans.iter().filter(|span| span.parent.is_empty());
     assert_eq!(roots.count(), bad.len());
 }
