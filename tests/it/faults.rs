@@ -88,14 +88,11 @@ async fn an_invalid_http_answer_is_a_502() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = nobody.local_addr().unwrap();
     drop(nobody);
-    let proxy = up
-        .proxy()
-        .set(|config| {
-            let url = format!("http://{address}/v1");
-            config.providers.get_mut("up").unwrap().base_url = Some(url);
-        })
-        .start()
-        .await;
+    let proxy = up.proxy().set(|config| {
+        let url = format!("http://{address}/v1");
+        config.providers.get_mut("up").unwrap().base_url = Some(url);
+    });
+    let proxy = proxy.start().await;
     let got = proxy.chat(ASK).await;
     got.is_error(502, "provider_unreachable");
     assert!(!got.text().contains(&address.to_string()));
@@ -185,14 +182,11 @@ async fn an_unread_answer_stays_counted_as_in_flight() {
 #[tokio::test]
 async fn the_idle_timeout_counts_between_two_bytes() {
     let up = ScriptedProvider::start().await;
-    let proxy = up
-        .proxy()
-        .providers(|provider| {
-            provider.first_byte_timeout = SOON;
-            provider.idle_timeout = SOON;
-        })
-        .start()
-        .await;
+    let proxy = up.proxy().providers(|provider| {
+        provider.first_byte_timeout = SOON;
+        provider.idle_timeout = SOON;
+    });
+    let proxy = proxy.start().await;
     up.script_next([ProviderStep::Stall]);
     proxy.chat(ASK).await.is_error(504, "provider_timeout");
     up.closed(0).await;
@@ -273,14 +267,11 @@ async fn a_fresh_connection_that_dies_is_not_retried() {
 #[tokio::test]
 async fn bodies_are_read_within_limits() {
     let up = ScriptedProvider::start().await;
-    let proxy = up
-        .proxy()
-        .set(|config| {
-            config.server.max_body_bytes = 1_000;
-            config.server.body_timeout = SOON;
-        })
-        .start()
-        .await;
+    let proxy = up.proxy().set(|config| {
+        config.server.max_body_bytes = 1_000;
+        config.server.body_timeout = SOON;
+    });
+    let proxy = proxy.start().await;
     let large = format!("{ASK}{}", " ".repeat(1_000));
     for client in [proxy.client(), proxy.client_h2()] {
         let refused = client.chat(large.clone()).await;

@@ -212,14 +212,11 @@ async fn a_form_with_its_model_far_in_is_forwarded_unchanged() {
 #[tokio::test]
 async fn a_large_upload_is_not_buffered() {
     let up = ScriptedProvider::start().await;
-    let proxy = up
-        .proxy()
-        .set(|config| {
-            config.server.max_bytes_in_flight = 256 << 10;
-            config.server.max_body_bytes = 128 << 10;
-        })
-        .start()
-        .await;
+    let proxy = up.proxy().set(|config| {
+        config.server.max_bytes_in_flight = 256 << 10;
+        config.server.max_body_bytes = 128 << 10;
+    });
+    let proxy = proxy.start().await;
     let begin = form(&[("purpose", "", b"batch")]);
     let begin = Bytes::copy_from_slice(&begin[..begin.len() - 9]);
     let mut parts = vec![begin];
@@ -238,15 +235,12 @@ async fn an_upload_waits_for_a_provider_that_does_not_read() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let up = ScriptedProvider::start().await;
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let proxy = up
-        .proxy()
-        .providers(move |provider| {
-            if provider.base_url.is_some() {
-                provider.base_url = Some(url.clone());
-            }
-        })
-        .start()
-        .await;
+    let proxy = up.proxy().providers(move |provider| {
+        if provider.base_url.is_some() {
+            provider.base_url = Some(url.clone());
+        }
+    });
+    let proxy = proxy.start().await;
     let taken = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&taken);
     let piece = Bytes::from(vec![b'x'; 1 << 16]);

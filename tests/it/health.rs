@@ -63,14 +63,11 @@ async fn without_prompt_tokens_the_level_is_unknown() {
 async fn utilisation_is_of_the_window_in_the_header() {
     let up = ScriptedProvider::start().await;
     let window = |tokens| model_with_window(tokens);
-    let proxy = up
-        .proxy()
-        .set(|config| {
-            config.models.insert("small".into(), window(10_000));
-            config.models.insert("large".into(), window(100_000));
-        })
-        .start()
-        .await;
+    let proxy = up.proxy().set(|config| {
+        config.models.insert("small".into(), window(10_000));
+        config.models.insert("large".into(), window(100_000));
+    });
+    let proxy = proxy.start().await;
     up.script_next([completion_of(&json!({ "prompt_tokens": 5_000 }))]);
     let first = proxy.chat(ask_model("small", false)).await;
     assert_eq!(health_line(&first, "hard-util"), Some("0.500"));

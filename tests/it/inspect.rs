@@ -37,15 +37,12 @@ fn inspect(body: &[u8], folder: &Path) -> (Value, Vec<u8>) {
 async fn sent_by_proxy(body: &[u8], model: &str) -> (Vec<u8>, String) {
     let up = ScriptedProvider::start().await;
     up.script_next([answer("200 OK", "", COMPLETION)]);
-    let proxy = up
-        .proxy()
-        .set(|config| {
-            config
-                .models
-                .insert(model.to_owned(), model_with_window(WINDOW));
-        })
-        .start()
-        .await;
+    let proxy = up.proxy().set(|config| {
+        config
+            .models
+            .insert(model.to_owned(), model_with_window(WINDOW));
+    });
+    let proxy = proxy.start().await;
     let client = proxy.client();
     let mut request = client.chat_request(body.to_vec());
     // Every model belongs to this provider, and its name is unchanged.

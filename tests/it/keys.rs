@@ -78,10 +78,8 @@ async fn a_key_is_read_from_every_usual_header_and_never_forwarded() {
 
 #[tokio::test]
 async fn a_missing_or_wrong_key_is_refused_as_by_openai() {
-    let proxy = ProxyBuilder::new()
-        .client("alice", SECRET, &["*"])
-        .start()
-        .await;
+    let proxy = ProxyBuilder::new().client("alice", SECRET, &["*"]);
+    let proxy = proxy.start().await;
     let client = proxy.client();
     for (name, value) in [
         ("x-none", "x"),

@@ -154,19 +154,16 @@ async fn other_paths_are_forwarded_whole() {
 #[tokio::test]
 async fn models_are_listed_with_their_providers() {
     let up = ScriptedProvider::start().await;
-    let proxy = up
-        .proxy()
-        .set(|config| {
-            config.providers.get_mut("up").unwrap().models = vec!["exact".into(), "pre*".into()];
-            let model = ModelConfig {
-                provider: Some("up".into()),
-                context_length: Some(4_096),
-                ..ModelConfig::default()
-            };
-            config.models.insert("told".into(), model);
-        })
-        .start()
-        .await;
+    let proxy = up.proxy().set(|config| {
+        config.providers.get_mut("up").unwrap().models = vec!["exact".into(), "pre*".into()];
+        let model = ModelConfig {
+            provider: Some("up".into()),
+            context_length: Some(4_096),
+            ..ModelConfig::default()
+        };
+        config.models.insert("told".into(), model);
+    });
+    let proxy = proxy.start().await;
     let list = proxy.client().get("/v1/models").await.json();
     let ids: Vec<_> = list["data"].as_array().unwrap().iter().collect();
     let find = |id: &str| ids.iter().find(|model| model["id"] == id).unwrap();

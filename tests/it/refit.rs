@@ -204,10 +204,8 @@ async fn proxy_before(
     let up = model.start(|_| ModelReply::text("Well.")).await;
     let proxy = up.provider.proxy();
     let proxy = proxy.providers(|provider| provider.profile = profile);
-    let proxy = proxy
-        .set(|config| claim_windows(config, tales))
-        .start()
-        .await;
+    let proxy = proxy.set(|config| claim_windows(config, tales));
+    let proxy = proxy.start().await;
     (up, proxy)
 }
 

@@ -31,10 +31,8 @@ async fn states(window: u32, generations: usize, key: Option<SecretKey>) -> Vec<
         config.models.insert("m".into(), model_with_window(window));
         config.store.encrypt_key = key;
     });
-    let proxy = proxy
-        .store(Arc::clone(&store) as Arc<dyn Store>)
-        .start()
-        .await;
+    let proxy = proxy.store(Arc::clone(&store) as Arc<dyn Store>);
+    let proxy = proxy.start().await;
     let mut agent = marked_agent(&proxy);
     let told: Vec<AgentGeneration> = agent.steps(generations).await;
     assert!(

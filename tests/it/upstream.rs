@@ -11,17 +11,14 @@ const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
 async fn a_provider_gets_its_key_its_headers_and_its_query() {
     let up = ScriptedProvider::start().await;
     let ours = format!("{SECRET}-ours");
-    let proxy = up
-        .proxy()
-        .providers(|provider| {
-            provider.auth = Auth::Key(Secret::new(ours.clone()));
-            provider.key_header = Some(HeaderName::from_static("x-own-key"));
-            let team = HeaderValue::from_static("research");
-            provider.headers = HeaderMap::from_iter([(HeaderName::from_static("x-team"), team)]);
-            provider.query = Some(Secret::new("api-version=2024-10-21"));
-        })
-        .start()
-        .await;
+    let proxy = up.proxy().providers(|provider| {
+        provider.auth = Auth::Key(Secret::new(ours.clone()));
+        provider.key_header = Some(HeaderName::from_static("x-own-key"));
+        let team = HeaderValue::from_static("research");
+        provider.headers = HeaderMap::from_iter([(HeaderName::from_static("x-team"), team)]);
+        provider.query = Some(Secret::new("api-version=2024-10-21"));
+    });
+    let proxy = proxy.start().await;
     let client = proxy.client();
     let paths = [
         ("/v1/chat/completions", "/v1/chat/completions?"),

@@ -119,10 +119,8 @@ async fn in_small_windows_recorded_requests_stay_valid() {
     let mut cut = 0;
     for window in [8_192, 32_768] {
         let proxy = up.proxy();
-        let proxy = proxy
-            .set(|config| set_windows(config, &bodies, window))
-            .start()
-            .await;
+        let proxy = proxy.set(|config| set_windows(config, &bodies, window));
+        let proxy = proxy.start().await;
         for body in &bodies {
             let sent = send_through(&up, &proxy, body).await;
             let broken =

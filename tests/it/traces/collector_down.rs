@@ -136,16 +136,14 @@ async fn queued_spans_are_sent_at_shutdown_with_configured_headers() {
     let (up, collector) = (answering_provider().await, TestCollector::start().await);
     let headers = [("authorization", "Bearer c"), ("x-team", "t")];
     let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-    let proxy = traced_proxy(&up, &collector)
-        .set(|config| {
-            config
-                .traces
-                .headers
-                .extend::<[(http::HeaderName, _); 2]>(headers);
-            config.traces.service_name = "my-proxy".into();
-        })
-        .start()
-        .await;
+    let proxy = traced_proxy(&up, &collector).set(|config| {
+        config
+            .traces
+            .headers
+            .extend::<[(http::HeaderName, _); 2]>(headers);
+        config.traces.service_name = "my-proxy".into();
+    });
+    let proxy = proxy.start().await;
     send_five(&proxy).await;
     let spans = exported_spans(proxy, &collector).await;
     assert_eq!(spans.len(), 25);
