@@ -337,7 +337,10 @@ async fn a_second_process_on_one_data_folder_is_refused() {
         .unwrap();
     let said = String::from_utf8(second.stderr).unwrap();
     assert!(!second.status.success());
-    assert!(said.contains("sessions.db is in use by another process"), "{said}");
+    assert!(
+        said.contains("sessions.db is in use by another process"),
+        "{said}"
+    );
     // The first is unaffected; after its end the directory is free.
     let http: Http = legacy::Client::builder(TokioExecutor::new()).build_http();
     let mut talk = Talk::new(0, 0);

@@ -158,7 +158,10 @@ async fn keeps_the_guarantees_in_a_cluster() {
         let page = Page { skip: 0, take: 99 };
         assert_eq!(store.list_sessions(None, page).await.unwrap().len(), 40);
         for node in &cluster.nodes {
-            assert!(node.run_command(&["dbsize"]) != "0", "all three nodes have keys");
+            assert!(
+                node.run_command(&["dbsize"]) != "0",
+                "all three nodes have keys"
+            );
         }
     }
 }
