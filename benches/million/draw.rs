@@ -51,7 +51,7 @@ impl DrawnCase {
             ..Recipe::new(shape(&mut random))
         };
         let messages =
-            random.from_quantiles(&[(0, 1), (500, 10), (900, 50), (990, 150), (1000, 600)]);
+            random.sample_quantiles(&[(0, 1), (500, 10), (900, 50), (990, 150), (1000, 600)]);
         let mut body =
             Session::new(seed, recipe, ConversationSize::Messages(messages.max(1))).whole();
         let settings = match random.chance(40) {

@@ -45,7 +45,11 @@ pub(super) struct DemoArgs {
 /// Plays the session to its end, or until Ctrl-C. Nothing is logged, so that the output stays readable. A refused
 /// request is no error: it is counted and shown.
 pub(super) fn run(args: &DemoArgs, out: &mut io::Stdout) -> CommandResult {
-    let pace = out.is_terminal().then_some(PACE).unwrap_or_default();
+    let pace = if out.is_terminal() {
+        PACE
+    } else {
+        Duration::ZERO
+    };
     block_on(run_demo(args, out, pace))?
 }
 

@@ -61,7 +61,7 @@ pub(super) struct Fold {
 
 impl Fold {
     /// What a session remembers of it.
-    pub(super) fn to_mark(&self, units: &[Unit]) -> Option<FoldMark> {
+    pub(super) fn to_mark(self, units: &[Unit]) -> Option<FoldMark> {
         let passed =
             &units[units::find_pinned_end(units)..self.boundary.max(units::find_pinned_end(units))];
         // A boundary that only passed what stays has left nothing out.

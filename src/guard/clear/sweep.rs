@@ -145,7 +145,7 @@ impl Swept {
     }
 
     /// What a session remembers of it where units before `folded` are gone: these need no memory.
-    pub(in crate::guard) fn to_mark(&self, units: &[Unit], folded: usize) -> SweptMark {
+    pub(in crate::guard) fn to_mark(self, units: &[Unit], folded: usize) -> SweptMark {
         let mark = |unit: usize| match unit > folded {
             true => units::count_messages_before(units, unit),
             false => 0,

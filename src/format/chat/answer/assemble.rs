@@ -173,7 +173,11 @@ impl AssembledMessage {
         ProxyToolCall {
             id: decode(&call.id),
             name: decode(&call.name),
-            arguments: (!overlong).then_some(arguments).unwrap_or_default().into(),
+            arguments: if overlong {
+                Default::default()
+            } else {
+                arguments.into()
+            },
             overlong,
             before,
             json: json.unwrap_or_default().into(),

@@ -285,7 +285,7 @@ pub(crate) fn conversation(seed: u64, shape: Shape) -> Vec<u8> {
         spelling: JsonSpelling::any(&mut random),
         ..Recipe::new(shape)
     };
-    let messages = random.from_quantiles(&[(0, 1), (500, 12), (900, 60), (1000, 160)]);
+    let messages = random.sample_quantiles(&[(0, 1), (500, 12), (900, 60), (1000, 160)]);
     Session::new(seed, recipe, ConversationSize::Messages(messages.max(2))).whole()
 }
 

@@ -60,7 +60,7 @@ impl Random {
     }
 
     /// A value distributed by the table, interpolated between two rows.
-    pub(crate) fn from_quantiles(&mut self, table: Quantiles) -> usize {
+    pub(crate) fn sample_quantiles(&mut self, table: Quantiles) -> usize {
         let at = self.below(1_000_000) as u64;
         for pair in table.windows(2) {
             let (from, to) = (u64::from(pair[0].0) * 1000, u64::from(pair[1].0) * 1000);

@@ -147,7 +147,7 @@ impl Scene {
         }
         self.say(random, "user", members);
         self.last = Last::User;
-        self.steps = random.from_quantiles(self.traits.steps);
+        self.steps = random.sample_quantiles(self.traits.steps);
     }
 
     fn answer(&mut self, random: &mut Random) {
@@ -306,7 +306,7 @@ impl Scene {
 
     /// A length of the table, scaled, and no more than fits.
     fn length(&self, random: &mut Random, table: Quantiles) -> usize {
-        let chars = random.from_quantiles(table) * self.recipe.scale as usize / 100;
+        let chars = random.sample_quantiles(table) * self.recipe.scale as usize / 100;
         // Escaped, a text may take six bytes for a character.
         let share = match self.recipe.spelling.escapes {
             Escapes::Raw => 6,
