@@ -12,10 +12,9 @@
 //!
 //! A 429 is no failure: it pauses the provider for as long as it asks, a minute at most.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// The longest pause: a 429 is about one model or one account, and others may be waiting.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
@@ -77,7 +76,7 @@ impl Breaker {
     }
 
     pub fn state_at(&self, now: Instant) -> BreakerState {
-        match self.lock_inner().open_until {
+        match self.inner.lock().open_until {
             None => BreakerState::Closed,
             Some(until) if now < until => BreakerState::Open,
             Some(_) => BreakerState::HalfOpen,
@@ -86,7 +85,7 @@ impl Breaker {
 
     /// Lets a request through; `None` while the breaker is open or paused, or its probe is under way.
     pub fn try_admit(&self, now: Instant) -> Option<Permit<'_>> {
-        let mut state = self.lock_inner();
+        let mut state = self.inner.lock();
         if state.paused_until.is_some_and(|until| now < until) {
             return None;
         }
@@ -101,13 +100,13 @@ impl Breaker {
 
     /// Lets a request through in any state, where no other candidate is left. Its outcome counts.
     pub fn force_admit(&self) -> Permit<'_> {
-        self.make_permit(&self.lock_inner(), false)
+        self.make_permit(&self.inner.lock(), false)
     }
 
     /// Lets nothing through for `length`, as the `Retry-After` of a 429 asks; a minute at most.
     pub fn pause_for(&self, now: Instant, length: Duration) {
         let until = now.checked_add(length.min(MAX_PAUSE));
-        let mut state = self.lock_inner();
+        let mut state = self.inner.lock();
         state.paused_until = state.paused_until.max(until);
     }
 
@@ -117,10 +116,6 @@ impl Breaker {
             period: state.period,
             probe,
         }
-    }
-
-    fn lock_inner(&self) -> MutexGuard<'_, BreakerInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -137,7 +132,7 @@ impl BreakerInner {
 impl Permit<'_> {
     /// An answer began; a 4xx and an overflow are successes too.
     pub fn record_success(self) {
-        let mut state = self.breaker.lock_inner();
+        let mut state = self.breaker.inner.lock();
         if state.period == self.period {
             state.failed = 0;
             if state.open_until.is_some() {
@@ -148,7 +143,7 @@ impl Permit<'_> {
 
     /// No answer, or a 5xx.
     pub fn record_failure(self, now: Instant) {
-        let mut state = self.breaker.lock_inner();
+        let mut state = self.breaker.inner.lock();
         if state.period == self.period {
             state.failed = state.failed.saturating_add(1);
             let enough = self.breaker.failures != 0 && state.failed >= self.breaker.failures;
@@ -164,7 +159,7 @@ impl Drop for Permit<'_> {
     /// so this changes nothing after it.
     fn drop(&mut self) {
         if self.probe {
-            let mut state = self.breaker.lock_inner();
+            let mut state = self.breaker.inner.lock();
             if state.period == self.period {
                 state.probing = false;
             }

@@ -6,12 +6,9 @@
 //! `compaction.max_running` bounds the running jobs. There is no queue, since the next answer of the
 //! conversation tries again.
 
-use std::{
-    collections::HashSet,
-    num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::{collections::HashSet, num::NonZeroUsize, sync::Arc, time::Instant};
+
+use parking_lot::Mutex;
 
 use futures_util::{FutureExt, future::Shared};
 use lru::LruCache;
@@ -116,7 +113,7 @@ impl SummaryJobs {
 
     /// Begins a job, or finds the one of an earlier try of the request.
     pub fn begin_job(self: &Arc<Self>, request: JobRequest) -> JobStart {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         if let Some(job) = state.jobs.get(&request.key) {
             match job.result.clone().now_or_never() {
                 Some(Ok(outcome)) if outcome.summary.is_none() => return JobStart::Failed,
@@ -174,25 +171,25 @@ impl SummaryJobs {
     }
 
     fn with_job<T>(&self, id: JobId, read: impl FnOnce(&mut JobEntry) -> T) -> Option<T> {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         let mut jobs = state.jobs.iter_mut();
         jobs.find(|(_, job)| job.id == id).map(|(_, job)| read(job))
     }
 
     /// Whether the subject gets no summaries for now.
     pub fn is_paused(&self, subject: &BackoffSubject) -> bool {
-        self.lock_state().backoff.is_paused(subject, Instant::now())
+        self.state.lock().backoff.is_paused(subject, Instant::now())
     }
 
     /// A request of the subject used a summary, which ends its pause.
     pub fn mark_used(&self, subject: &BackoffSubject) {
-        self.lock_state().backoff.reset(subject);
+        self.state.lock().backoff.reset(subject);
     }
 
     /// Logs once per model that its unknown window prevents summaries.
     pub fn warn_unknown_window(&self, target: &Target) {
         let id = target.id();
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         if state.warned.len() < MAX_WARNED && state.warned.insert(id.clone()) {
             tracing::warn!(
                 "conversations of {id:?} are not summarised automatically: the window of the model is \
@@ -203,10 +200,6 @@ impl SummaryJobs {
 
     fn count_end(&self, outcome: &'static str) {
         self.metrics.summaries.with_label_values(&[outcome]).inc();
-    }
-
-    fn lock_state(&self) -> MutexGuard<'_, JobsState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -222,7 +215,7 @@ impl JobTicket {
 
     /// Reports a success or failure of the summary model to its back-off.
     pub(super) fn record_model(&self, model: BackoffSubject, succeeded: bool) {
-        let backoff = &mut self.jobs.lock_state().backoff;
+        let backoff = &mut self.jobs.state.lock().backoff;
         match succeeded {
             true => backoff.reset(&model),
             false => backoff.count_failure(model, Instant::now()),
@@ -248,7 +241,7 @@ impl JobTicket {
 
 impl Drop for JobTicket {
     fn drop(&mut self) {
-        self.jobs.lock_state().running -= 1;
+        self.jobs.state.lock().running -= 1;
         self.jobs.metrics.summaries_running.dec();
         self.jobs.count_end(self.end);
     }

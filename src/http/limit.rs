@@ -4,10 +4,12 @@ use std::{
     collections::HashMap,
     hash::Hash,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
+
+use parking_lot::Mutex;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -138,7 +140,7 @@ impl AsRef<[u8]> for HeldBytes {
 impl<K: Hash + Eq> LimitMap<K> {
     /// The limit of a key, with `max` as its bound from now on.
     pub fn get(&self, key: K, max: usize) -> Arc<Limit> {
-        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limits = self.0.lock();
         limits.retain(|_, limit| limit.strong_count() > 0);
         if let Some(limit) = limits.get(&key).and_then(Weak::upgrade) {
             limit.set_max(max);
@@ -236,6 +238,6 @@ mod tests {
             let _ = limits.get(key, 1);
         }
         assert!(Arc::ptr_eq(&held, &limits.get(1_000, 1)));
-        assert!(limits.0.lock().unwrap().len() <= 2);
+        assert!(limits.0.lock().len() <= 2);
     }
 }

@@ -1,10 +1,10 @@
 //! Background tasks that no request waits for.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
 
 use tokio::{runtime::Handle, task::JoinSet};
-
-use super::lock;
 
 /// Tasks that are aborted when this is dropped. Before [`BackgroundTasks::start`] it runs none, so that
 /// a command that only reads the settings sends no requests.
@@ -30,7 +30,7 @@ impl BackgroundTasks {
         let Some(runtime) = self.runtime.get() else {
             return;
         };
-        let mut tasks = lock(&self.tasks);
+        let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.spawn_on(task, runtime);
     }
@@ -47,6 +47,6 @@ impl BackgroundTasks {
         if let Some(task) = task {
             standing.spawn_on(task, runtime);
         }
-        *lock(&self.standing) = standing;
+        *self.standing.lock() = standing;
     }
 }

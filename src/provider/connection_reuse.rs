@@ -18,9 +18,11 @@ use std::{
     net::SocketAddr,
     num::NonZeroUsize,
     pin::pin,
-    sync::{Arc, Mutex, RwLock},
+    sync::{Arc, RwLock},
     task::Poll,
 };
+
+use parking_lot::Mutex;
 
 use http::Extensions;
 use hyper_util::client::legacy::{
@@ -28,8 +30,6 @@ use hyper_util::client::legacy::{
     connect::{Connected, Connection, HttpInfo},
 };
 use lru::LruCache;
-
-use super::lock;
 
 /// Connections remembered. A forgotten one counts as fresh, so its failure is not retried.
 const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8_192).expect("it is not zero");
@@ -65,7 +65,7 @@ impl AnsweredConnections {
             if let Poll::Ready(Ok(answer)) = &polled
                 && let Some(ends) = read_ends(answer.extensions())
             {
-                lock(&self.connections).put(ends, ());
+                self.connections.lock().put(ends, ());
             }
             polled
         })
@@ -77,7 +77,7 @@ impl AnsweredConnections {
     pub(super) fn is_reused_connection(&self, failure: &legacy::Error) -> bool {
         drop(self.polls.write());
         let ends = failure.connect_info().and_then(connection_ends);
-        ends.is_some_and(|ends| lock(&self.connections).contains(&ends))
+        ends.is_some_and(|ends| self.connections.lock().contains(&ends))
     }
 
     /// A layer of the connector: a new connection has not delivered an answer yet.
@@ -85,7 +85,7 @@ impl AnsweredConnections {
         let answered = self.clone();
         move |connection| {
             if let Some(ends) = connection_ends(&connection.connected()) {
-                lock(&answered.connections).pop(&ends);
+                answered.connections.lock().pop(&ends);
             }
             connection
         }

@@ -9,16 +9,15 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, SystemTime},
 };
 
+use parking_lot::Mutex;
+
 use lru::LruCache;
 
-use super::{Bounds, Window, lock, overflow::Overflow};
+use super::{Bounds, Window, overflow::Overflow};
 
 mod dated_lessons;
 mod lesson;
@@ -90,7 +89,7 @@ impl LearntWindows {
 
     /// Forgets the lessons of a provider that is gone.
     pub fn forget_endpoint(&self, endpoint: &str) {
-        let mut models = lock(&self.models);
+        let mut models = self.models.lock();
         let keys = models.iter().map(|(key, _)| key);
         let gone: Vec<_> = keys.filter(|key| *key.0 == *endpoint).cloned().collect();
         for key in &gone {
@@ -159,7 +158,7 @@ impl LearntWindows {
     /// The lessons for other replicas; `None` where nothing was ever learnt.
     pub fn export_lessons(&self, endpoint: &str, model: &str, now: SystemTime) -> Option<Lessons> {
         let key: LessonKey = (endpoint.into(), model.into());
-        let mut models = lock(&self.models);
+        let mut models = self.models.lock();
         let lessons = models.get(&key);
         lessons.map(|lessons| lessons.keep_believed(Duration::MAX, now))
     }
@@ -172,7 +171,7 @@ impl LearntWindows {
         change: impl FnOnce(&mut Lessons, Duration) -> T,
     ) -> T {
         let max_age = Duration::from_millis(self.max_age.load(Relaxed));
-        let (mut models, key) = (lock(&self.models), (endpoint.into(), model.into()));
+        let (mut models, key) = (self.models.lock(), (endpoint.into(), model.into()));
         change(models.get_or_insert_mut(key, Lessons::default), max_age)
     }
 }

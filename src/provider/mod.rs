@@ -22,8 +22,6 @@ mod upstream_client;
 mod warnings;
 mod window;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use crate::breaker;
 use crate::error::Failure;
 
@@ -48,11 +46,6 @@ impl From<ModelNameError> for Failure {
             _ => Self::ModelNotFound(error.to_string()),
         }
     }
-}
-
-/// Locks a mutex, also after a panic of another holder: each change under these locks is complete.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

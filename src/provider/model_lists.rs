@@ -11,9 +11,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -23,7 +25,6 @@ use tokio::{sync::Notify, time::timeout};
 
 use super::{
     Bounds, OutgoingRequest, Payload, Provider, UpstreamError, catalogue::SANE_WINDOWS, headers,
-    lock,
 };
 
 /// The time to the next request, after a list and after a failure.
@@ -70,12 +71,12 @@ struct ModelList {
 impl ModelLists {
     /// The listed bounds of a model; `None`: the list does not have it.
     pub(super) fn find_bounds(&self, endpoint: &str, model: &str) -> Option<Bounds> {
-        lock(&self.lists).get(endpoint)?.models.get(model).copied()
+        self.lists.lock().get(endpoint)?.models.get(model).copied()
     }
 
     /// The bounds of the only listed model; `None`: there are several, or none.
     pub(super) fn find_only_bounds(&self, endpoint: &str) -> Option<Bounds> {
-        let lists = lock(&self.lists);
+        let lists = self.lists.lock();
         let mut models = lists.get(endpoint)?.models.values();
         let only = models.next()?;
         models.next().is_none().then_some(*only)
@@ -83,13 +84,13 @@ impl ModelLists {
 
     /// Whether the provider is being asked for the first time.
     pub(super) fn is_awaited(&self, endpoint: &str) -> bool {
-        let lists = lock(&self.lists);
+        let lists = self.lists.lock();
         lists.get(endpoint).is_some_and(ModelList::is_awaited)
     }
 
     /// The ids of all models that a provider has listed.
     pub(super) fn list_ids(&self, endpoint: &str) -> Vec<String> {
-        let lists = lock(&self.lists);
+        let lists = self.lists.lock();
         let list = lists.get(endpoint);
         list.map_or_else(Vec::new, |list| list.models.keys().cloned().collect())
     }
@@ -97,7 +98,7 @@ impl ModelLists {
     /// Whether a request for the list is due. If so, the caller sends it by
     /// [`ModelLists::ask_provider`], and until then no other one is due.
     pub(super) fn begin_if_due(&self, endpoint: &Arc<str>, now: Instant) -> bool {
-        let mut lists = lock(&self.lists);
+        let mut lists = self.lists.lock();
         let list = lists.entry(Arc::clone(endpoint)).or_default();
         let is_due = list.is_due(now);
         list.asking |= is_due;
@@ -112,7 +113,7 @@ impl ModelLists {
     ) -> Result<usize, ModelListError> {
         let listed = timeout(MAX_TIME, fetch_model_list(provider, client_keys)).await;
         let listed = listed.unwrap_or(Err(ModelListError::TooMuch));
-        let mut lists = lock(&self.lists);
+        let mut lists = self.lists.lock();
         let list = lists.entry(Arc::clone(&provider.endpoint)).or_default();
         let models = list.record_answer(listed, Instant::now());
         self.settled.notify_waiters();
@@ -121,7 +122,9 @@ impl ModelLists {
 
     /// Forgets the lists of all other endpoints.
     pub(super) fn keep_only(&self, endpoints: &[&Arc<str>]) {
-        lock(&self.lists).retain(|endpoint, _| endpoints.contains(&endpoint));
+        self.lists
+            .lock()
+            .retain(|endpoint, _| endpoints.contains(&endpoint));
         self.settled.notify_waiters();
     }
 
@@ -131,7 +134,7 @@ impl ModelLists {
             loop {
                 // Registered before the check, so that no notification is missed.
                 let settled = self.settled.notified();
-                if !lock(&self.lists).values().any(ModelList::is_awaited) {
+                if !self.lists.lock().values().any(ModelList::is_awaited) {
                     return;
                 }
                 settled.await;

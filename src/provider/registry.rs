@@ -11,9 +11,11 @@ mod reload;
 use std::{
     collections::{BTreeMap, HashSet},
     io,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
+
+use parking_lot::Mutex;
 
 pub use self::offered_models::OfferedModel;
 use super::{
@@ -24,7 +26,6 @@ use super::{
         table::{WindowTable, built_in_table},
     },
     learnt_windows::{LearntWindows, Lesson, RefusedPrompt},
-    lock,
     model_lists::{ModelListError, ModelLists},
     names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment},
     window,
@@ -337,7 +338,7 @@ impl Registry {
             return;
         }
         let id = target.id();
-        let mut reported = lock(&self.reported);
+        let mut reported = self.reported.lock();
         if reported.len() < MAX_REPORTED && reported.insert(id.clone()) {
             tracing::warn!(
                 provider,

@@ -4,16 +4,16 @@
 use std::{
     future::Future as _,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
+use parking_lot::Mutex;
+
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
-
-use super::lock;
 
 /// When the connection last took a part of a request.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl UploadProgress {
     /// Returns once the connection took nothing for `limit`.
     pub(super) async fn wait_for_stall(&self, limit: Duration) {
         loop {
-            let due = *lock(&self.0) + limit;
+            let due = *self.0.lock() + limit;
             if Instant::now() >= due {
                 return;
             }
@@ -52,7 +52,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ProgressBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if polled.is_ready() {
-            *lock(&self.progress.0) = Instant::now();
+            *self.progress.0.lock() = Instant::now();
         }
         polled
     }

@@ -1,12 +1,9 @@
 //! A provider: its requests, and why an answer did not begin. It is reached over the network or built
 //! in; callers see no difference.
 
-use std::{
-    io,
-    num::NonZeroUsize,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{io, num::NonZeroUsize, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
@@ -19,7 +16,7 @@ use super::{
     SIMULATED, Window, WindowSource,
     breaker::Breaker,
     catalogue::{self, table::WindowTable},
-    lock, simulated,
+    simulated,
     upstream_client::UpstreamClient,
 };
 use crate::{
@@ -168,7 +165,7 @@ impl Provider {
 
     /// Whether a model refused `stream_options`.
     pub fn refuses_usage(&self, model: &str) -> bool {
-        lock(&self.usage_refused).get(model).is_some()
+        self.usage_refused.lock().get(model).is_some()
     }
 
     /// A model refused `stream_options`: its streams are not asked for usage again.
@@ -179,7 +176,7 @@ impl Provider {
             model,
             "stream_options refused; streams go on without usage"
         );
-        lock(&self.usage_refused).put(model.into(), ());
+        self.usage_refused.lock().put(model.into(), ());
     }
 
     pub(super) fn is_remote(&self) -> bool {

@@ -19,9 +19,11 @@ use std::{
     collections::BTreeSet,
     fmt,
     num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
+
+use parking_lot::Mutex;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -102,7 +104,7 @@ impl ReplicaSync {
 
     /// Marks a model for [`ReplicaSync::publish`]: it may have new lessons.
     pub fn mark_changed(&self, provider: &str, model: &str) {
-        self.lock_state().mark_changed(provider, model);
+        self.state.lock().mark_changed(provider, model);
     }
 
     /// Merges what other replicas published since the last pull; returns whether it was read.
@@ -122,7 +124,7 @@ impl ReplicaSync {
             for (name, value) in &shared.all {
                 self.merge_value(registry, name, value);
             }
-            let mut state = self.lock_state();
+            let mut state = self.state.lock();
             state.version = Some(shared.version);
             state.pulled = Some(Instant::now());
             state.failed = None;
@@ -130,21 +132,21 @@ impl ReplicaSync {
         });
         let is_read = self.note_call(begun, read.await);
         if !is_read {
-            self.lock_state().failed = Some(Instant::now());
+            self.state.lock().failed = Some(Instant::now());
         }
         is_read
     }
 
     /// Makes the next request pull all values again, since the configured providers changed.
     pub fn pull_again(&self) {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         state.published.clear();
         state.version = None;
     }
 
     fn is_pull_due(&self, passed: bool) -> bool {
         let version = self.store.shared_version();
-        let state = self.lock_state();
+        let state = self.state.lock();
         let is_paused = |failed: Instant| failed.elapsed() < PAUSE_AFTER_FAILURE;
         let is_old = |pulled: Instant| pulled.elapsed() >= UNSEEN_FOR;
         !state.failed.is_some_and(is_paused)
@@ -166,7 +168,7 @@ impl ReplicaSync {
         let Some(received) = received.filter(|received| received.at_ms <= latest) else {
             return;
         };
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         let stamp = state.published.get(name).map(|published| published.at_ms);
         let kept = StampedFact {
             // The next stamp has to be later than both.
@@ -215,7 +217,7 @@ impl ReplicaSync {
             self.note_call(begun, shared).then_some((name, value))
         });
         let published = join_all(published).await;
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         for (name, value) in published.into_iter().flatten() {
             state.published.put(name, value);
         }
@@ -228,7 +230,7 @@ impl ReplicaSync {
     fn collect_unpublished(&self, registry: &Registry) -> Vec<(Bytes, StampedFact)> {
         let now = SystemTime::now();
         let mut rows = Vec::new();
-        let state = &mut *self.lock_state();
+        let state = &mut *self.state.lock();
         state.changed.retain(|model| {
             let before = rows.len();
             for (name, learnt) in self.collect_rows(registry, model, now) {
@@ -276,10 +278,6 @@ impl ReplicaSync {
             tracing::debug!(error, "replica sync failed: {error}");
         }
         error.is_none()
-    }
-
-    fn lock_state(&self) -> MutexGuard<'_, SyncState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

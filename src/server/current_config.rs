@@ -3,10 +3,9 @@
 //! New settings replace the old ones in one step: a request keeps the settings that it began with. What cannot
 //! change while the proxy runs stays as it was at start. Invalid settings change nothing.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{io, sync::Arc};
+
+use parking_lot::Mutex;
 
 use arc_swap::ArcSwap;
 use thiserror::Error;
@@ -67,7 +66,7 @@ impl CurrentConfig {
     /// # Errors
     /// They cannot be used; the old ones stay.
     pub fn reload_config(&self, config: Result<Config, Problems>) -> Result<Change, ReloadError> {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.changing.lock();
         let before = self.app();
         let change = config
             .map_err(ReloadError::from)

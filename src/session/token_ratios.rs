@@ -4,10 +4,9 @@
 //! Smoothed over the answers of all sessions and shared with other replicas. Without a ratio the
 //! estimate is used as it is.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{Mutex, PoisonError},
-};
+use std::num::NonZeroUsize;
+
+use parking_lot::Mutex;
 
 use lru::LruCache;
 
@@ -35,7 +34,7 @@ impl Default for TokenRatios {
 impl TokenRatios {
     /// The calibration with which a new session of this model begins.
     pub fn initial_calibration(&self, provider: &str, model: &str) -> Calibration {
-        let mut ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ratios = self.0.lock();
         let ratio = ratios.get(&(provider.into(), model.into())).copied();
         ratio.map(Calibration::from_ratio).unwrap_or_default()
     }
@@ -47,14 +46,14 @@ impl TokenRatios {
         }
         // Without the clamp an absurd report would distort the mean for a hundred answers.
         let sample = (f64::from(reported) / f64::from(raw)).clamp(*SLOPES.start(), *SLOPES.end());
-        let mut ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ratios = self.0.lock();
         let ratio = ratios.get_or_insert_mut((provider.into(), model.into()), || sample);
         *ratio += (sample - *ratio) * WEIGHT;
     }
 
     /// The ratio to share with other replicas.
     pub fn known_ratio(&self, provider: &str, model: &str) -> Option<f64> {
-        let ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ratios = self.0.lock();
         ratios.peek(&(provider.into(), model.into())).copied()
     }
 
@@ -64,7 +63,7 @@ impl TokenRatios {
             return;
         }
         let ratio = ratio.clamp(*SLOPES.start(), *SLOPES.end());
-        let mut ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ratios = self.0.lock();
         ratios.put((provider.into(), model.into()), ratio);
     }
 }

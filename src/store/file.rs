@@ -12,11 +12,13 @@ use std::{
     fmt, io,
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::JoinHandle,
 };
+
+use parking_lot::Mutex;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -86,7 +88,7 @@ impl FileStore {
     }
 
     fn job_sender(&self) -> Option<mpsc::Sender<WriterJob>> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = self.writer.lock();
         writer.as_ref().map(|(jobs, _)| jobs.clone())
     }
 
@@ -119,7 +121,7 @@ impl FileStore {
 
     /// Closes the queue: the writer ends after the waiting jobs.
     fn take_writer(&self) -> Option<JoinHandle<()>> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.writer.lock();
         writer.take().map(|(_jobs, thread)| thread)
     }
 

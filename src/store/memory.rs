@@ -3,10 +3,9 @@
 //! The least recently used session is evicted first. Every operation holds one lock for a bounded number of map
 //! look-ups, and never waits within it.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::num::NonZeroUsize;
+
+use parking_lot::Mutex;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -56,21 +55,12 @@ impl MemoryStore {
     /// Sessions in memory, including expired ones that no write has removed.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.lock_sessions().records.len()
+        self.sessions.lock().records.len()
     }
 
     /// Bytes in use, counted with every map at its emptiest.
     pub fn held_bytes(&self) -> usize {
-        self.lock_sessions().bytes
-    }
-
-    /// A panic under the lock leaves at worst a key without a state, which is a miss.
-    fn lock_sessions(&self) -> MutexGuard<'_, SessionTable> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_shared(&self) -> MutexGuard<'_, SharedTable> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().bytes
     }
 }
 
@@ -83,12 +73,12 @@ impl Store for MemoryStore {
         keys: &[StateKey],
     ) -> Result<Option<FoundState>, StoreError> {
         let (now, horizon) = (self.limits.now_s(), self.limits.expiry_horizon());
-        Ok(self.lock_sessions().find_state(tenant, keys, now, horizon))
+        Ok(self.sessions.lock().find_state(tenant, keys, now, horizon))
     }
 
     async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
         let (now, horizon) = (self.limits.now_s(), self.limits.expiry_horizon());
-        let mut sessions = self.lock_sessions();
+        let mut sessions = self.sessions.lock();
         sessions.remove_expired(horizon);
         sessions.save_state(&saved, now)?;
         sessions.enforce_limits(&self.limits);
@@ -100,7 +90,7 @@ impl Store for MemoryStore {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<SessionRow>, StoreError> {
-        let sessions = self.lock_sessions();
+        let sessions = self.sessions.lock();
         let record = sessions.find_record(account, id, self.limits.expiry_horizon());
         Ok(record.and_then(|(_, record)| record.to_row()))
     }
@@ -112,7 +102,7 @@ impl Store for MemoryStore {
         commands: Bytes,
     ) -> Result<bool, StoreError> {
         check_bytes(commands.len(), MAX_COMMANDS_BYTES)?;
-        let mut sessions = self.lock_sessions();
+        let mut sessions = self.sessions.lock();
         let found = sessions.put_commands(account, id, &commands, self.limits.expiry_horizon());
         sessions.enforce_limits(&self.limits);
         Ok(found)
@@ -123,7 +113,7 @@ impl Store for MemoryStore {
         account: Option<&Account>,
         page: Page,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        let sessions = self.lock_sessions();
+        let sessions = self.sessions.lock();
         let records = sessions.iter_account(account, self.limits.expiry_horizon());
         let rows = records.filter_map(SessionRecord::to_row).skip(page.skip);
         Ok(rows.take(page.take.min(Page::MAX_TAKE)).collect())
@@ -131,19 +121,19 @@ impl Store for MemoryStore {
 
     async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
         let horizon = self.limits.expiry_horizon();
-        Ok(self.lock_sessions().iter_account(account, horizon).count() as u64)
+        Ok(self.sessions.lock().iter_account(account, horizon).count() as u64)
     }
 
     async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
         check_shared(name, &value)?;
-        let mut shared = self.lock_shared();
+        let mut shared = self.shared.lock();
         shared.version += 1;
         shared.all.put(Bytes::copy_from_slice(name), value);
         Ok(())
     }
 
     async fn read_shared(&self) -> Result<SharedValues, StoreError> {
-        let shared = self.lock_shared();
+        let shared = self.shared.lock();
         let named = |(name, value): (&Bytes, &Bytes)| (name.clone(), value.clone());
         Ok(SharedValues {
             version: shared.version,
@@ -152,7 +142,7 @@ impl Store for MemoryStore {
     }
 
     fn shared_version(&self) -> u64 {
-        self.lock_shared().version
+        self.shared.lock().version
     }
 }
 

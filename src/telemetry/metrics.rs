@@ -6,7 +6,7 @@
 mod table;
 
 use std::{
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -111,7 +111,7 @@ impl Metrics {
             ModelLabels(Arc::new(names.map(Box::from)))
         };
         let labels = labels_for(model);
-        let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
+        let models = self.models.read();
         if let Some(known) = models.get(&labels) {
             return known.clone();
         }
@@ -119,7 +119,7 @@ impl Metrics {
         if !is_known() {
             return labels_for(OTHER_MODEL);
         }
-        let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
+        let mut models = self.models.write();
         let same_operation = models.iter().filter(|known| known.0[0] == labels.0[0]);
         if same_operation.count() >= MAX_MODELS {
             return labels_for(OTHER_MODEL);

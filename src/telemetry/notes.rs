@@ -1,10 +1,9 @@
 //! Notes of the stages about a request, for its log line, the metrics and its trace. Some are made only while the
 //! answer is sent.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{metrics::ModelLabels, trace::Trace};
 use crate::health::HealthLevel;
@@ -66,6 +65,6 @@ impl GenerationFacts {
 impl RequestNotes {
     /// The facts so far. Keep the lock for a moment only, since other stages wait for it.
     pub fn facts(&self) -> MutexGuard<'_, RequestFacts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.facts.lock()
     }
 }

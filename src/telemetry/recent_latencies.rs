@@ -2,9 +2,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use serde::Serialize;
 
@@ -29,7 +30,7 @@ impl RecentLatencies {
     /// `took`: from the request to the head of its answer.
     pub fn record_latency(&self, provider: &str, took: Duration) {
         let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
-        let mut providers = self.lock_latencies();
+        let mut providers = self.0.lock();
         if providers.len() >= MAX_PROVIDERS && !providers.contains_key(provider) {
             return;
         }
@@ -40,7 +41,7 @@ impl RecentLatencies {
 
     /// `None` without an answer so far.
     pub fn latency_of_provider(&self, provider: &str) -> Option<Latency> {
-        let mut took = Vec::from(self.lock_latencies().get(provider)?.clone());
+        let mut took = Vec::from(self.0.lock().get(provider)?.clone());
         took.sort_unstable();
         let at = |share: usize| {
             // The nearest rank, counted from 1.
@@ -55,11 +56,7 @@ impl RecentLatencies {
     }
 
     pub fn forget_provider(&self, provider: &str) {
-        self.lock_latencies().remove(provider);
-    }
-
-    fn lock_latencies(&self) -> MutexGuard<'_, HashMap<Box<str>, VecDeque<u32>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(provider);
     }
 }
 

@@ -7,9 +7,11 @@ use std::{
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+use parking_lot::Mutex;
 
 use reqwest::{StatusCode, Url, redirect};
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,7 @@ use thiserror::Error;
 use tokio::time::sleep;
 
 use super::table::{WindowTable, parse_table};
-use crate::{config::CatalogueConfig, error::format_error_chain, provider::lock};
+use crate::{config::CatalogueConfig, error::format_error_chain};
 
 const FILE: &str = "catalogue.json";
 /// Marks the file; its number changes with its form.
@@ -102,7 +104,7 @@ impl FetchedCatalogue {
 
     /// The fetched rows with the built-in ones.
     pub(crate) fn table(&self) -> Option<Arc<WindowTable>> {
-        lock(&self.current).table.clone()
+        self.current.lock().table.clone()
     }
 
     /// Fetches whenever the list is stale, and never ends. Of failures in a row the first is a warning.
@@ -144,7 +146,7 @@ impl FetchedCatalogue {
         let table = parse_table(list.get().as_bytes()).ok_or(CatalogueFetchError::NotAList)?;
         let (models, fetched_at) = (table.len(), to_unix_seconds(now));
         let table = Some(Arc::new(table));
-        *lock(&self.current) = FetchedTable { table, fetched_at };
+        *self.current.lock() = FetchedTable { table, fetched_at };
         let saved = self.write_file(&CatalogueFile {
             format: FORMAT.to_owned(),
             source_sha256: self.digest_url(),
@@ -157,7 +159,7 @@ impl FetchedCatalogue {
 
     /// A list from the future is stale: a clock was wrong.
     fn time_until_stale(&self, now: SystemTime) -> Duration {
-        let age = to_unix_seconds(now).checked_sub(lock(&self.current).fetched_at);
+        let age = to_unix_seconds(now).checked_sub(self.current.lock().fetched_at);
         let age = age.map_or(Duration::MAX, Duration::from_secs);
         self.max_age.saturating_sub(age)
     }

@@ -272,7 +272,7 @@ fn models_are_bounded() {
         learnt.record_truncation("p", &format!("m{model:04}"), 4_096, now);
     }
     learnt.record_accepted_prompt("a", "only accepted", 4_096, now);
-    assert_eq!(learnt.models.lock().unwrap().len(), MAX_MODELS.get());
+    assert_eq!(learnt.models.lock().len(), MAX_MODELS.get());
     assert_eq!(learnt.find_bounds("p", "m0000", now), Bounds::default());
     let last = format!("m{:04}", models - 1);
     assert_eq!(learnt.find_bounds("p", &last, now).input, Some(4_096));

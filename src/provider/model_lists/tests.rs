@@ -83,13 +83,7 @@ fn a_single_model_stands_for_all() {
     let listed = ModelLists::default();
     let only = |list: &str| {
         let models = parse_model_list(list.as_bytes()).unwrap();
-        listed
-            .lists
-            .lock()
-            .unwrap()
-            .entry("p".into())
-            .or_default()
-            .models = models;
+        listed.lists.lock().entry("p".into()).or_default().models = models;
         listed.find_only_bounds("p").map(|bounds| bounds.window)
     };
     assert_eq!(listed.find_only_bounds("p"), None);
@@ -111,7 +105,7 @@ fn a_provider_is_asked_once_an_hour_and_a_minute_after_a_failure() {
     assert!(listed.is_awaited("p"));
     assert!(!listed.begin_if_due(&name, now), "it is being asked");
     let is_due_after = |answer, waited: Duration| {
-        let mut lists = listed.lists.lock().unwrap();
+        let mut lists = listed.lists.lock();
         let list = lists.get_mut(&name).unwrap();
         let _ = list.record_answer(answer, now);
         list.is_due(now + waited)

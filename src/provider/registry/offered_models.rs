@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Registry, Target};
-use crate::provider::{WindowSource, lock};
+use crate::provider::WindowSource;
 
 /// A name that clients may use.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ impl Registry {
 
     /// Names that clients used and whose window was unknown then, as they stand now; of many, some.
     pub fn list_reported(&self) -> Vec<OfferedModel> {
-        let reported = lock(&self.reported).clone();
+        let reported = self.reported.lock().clone();
         let offers = reported.iter().filter_map(|name| self.offer_name(name));
         offers.collect()
     }

@@ -5,16 +5,13 @@
 //! again, and each piece is a token. The guard's estimate counts characters per kind of text instead, so
 //! that its mistakes show here.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{LazyLock, Mutex},
-};
+use std::{num::NonZeroUsize, sync::LazyLock};
+
+use parking_lot::Mutex;
 
 use lru::LruCache;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
-
-use crate::provider::lock;
 
 /// Tokens of one block of the prefix cache.
 const BLOCK: u32 = 128;
@@ -108,7 +105,7 @@ impl SimulatedPrompt {
 
     /// The number of cached tokens; afterwards the whole prompt is cached.
     pub(super) fn read_cache(&self) -> u32 {
-        let mut cache = lock(&CACHE);
+        let mut cache = CACHE.lock();
         // The last token is always computed, so a block that ends with the prompt is not cached.
         let whole = (self.tokens.saturating_sub(1) / BLOCK) as usize;
         let blocks = self.blocks.iter().take(whole);

@@ -219,14 +219,15 @@ async fn the_newest_lesson_wins_whatever_the_clocks_say() {
     let nothing = SharedFact::Window(Lessons::default());
     let known = other
         .replica_sync
-        .lock_state()
+        .state
+        .lock()
         .published
         .peek(&name)
         .copied();
     let stamp = StampedFact::stamp_after(known.as_ref(), nothing, behind);
     store.publish_shared(&name, stamp.to_bytes()).await.unwrap();
     one.pull().await;
-    assert_eq!(one.replica_sync.lock_state().published.len(), 1);
+    assert_eq!(one.replica_sync.state.lock().published.len(), 1);
     assert_eq!(one.window(), None);
     // A value older than the known one makes the replica publish again.
     let_the_clock_move();
@@ -284,5 +285,5 @@ async fn unpublished_lessons_are_published_later() {
     one.replica_sync.mark_changed("simulated", &long);
     one.replica_sync.publish(&one.registry, WITHIN).await;
     assert_eq!(store.read_shared().await.unwrap().all.len(), 1);
-    assert!(one.replica_sync.lock_state().changed.is_empty());
+    assert!(one.replica_sync.state.lock().changed.is_empty());
 }

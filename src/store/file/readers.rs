@@ -6,10 +6,12 @@ use std::{
     io,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard,
+        Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
 };
+
+use parking_lot::{Mutex, RwLock};
 
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
@@ -66,11 +68,11 @@ impl Readers {
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<(rusqlite::Result<T>, u64), StoreError> {
-        let idle = self.idle.read().unwrap_or_else(PoisonError::into_inner);
+        let idle = self.idle.read();
         let Some(idle) = &*idle else {
             return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
         };
-        let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || idle.lock();
         let reused = lock().pop();
         let opened = reused.map_or_else(|| self.open_connection(), Ok);
         let result = opened.and_then(|file| {
@@ -85,12 +87,12 @@ impl Readers {
     /// Allows reads of a new file.
     pub(super) fn enable_reads(&self) {
         self.epoch.fetch_add(1, SeqCst);
-        *self.lock_idle() = Some(Mutex::default());
+        *self.idle.write() = Some(Mutex::default());
     }
 
     /// Waits for all reads, and closes all connections.
     pub(super) fn disable_reads(&self) {
-        *self.lock_idle() = None;
+        *self.idle.write() = None;
         self.recent.clear();
     }
 
@@ -106,9 +108,5 @@ impl Readers {
         let file = schema::open_connection(&self.path)?;
         schema::configure_connection(&file, CACHE_KIB)?;
         Ok(file)
-    }
-
-    fn lock_idle(&self) -> RwLockWriteGuard<'_, Option<Mutex<Vec<Connection>>>> {
-        self.idle.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

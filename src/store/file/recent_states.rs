@@ -10,10 +10,9 @@
 //! Only reads add absent keys, except keys written since the read began. The file is locked, so no other process
 //! changes it.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::num::NonZeroUsize;
+
+use parking_lot::Mutex;
 
 use lru::LruCache;
 
@@ -120,7 +119,7 @@ impl RecentStates {
         keys: &[StateKey],
         horizon: u64,
     ) -> Result<Option<StateHit>, ReadSince> {
-        let mut table = self.lock_table();
+        let mut table = self.0.lock();
         for (at, key) in keys.iter().enumerate() {
             let place = key_place(prefix_group, key);
             if table.absent.get(&place).is_some() {
@@ -146,7 +145,7 @@ impl RecentStates {
 
     /// Adds the keys that a read did not find, except those written since it began.
     pub(super) fn learn_absent(&self, since: ReadSince, absent: Vec<KeyPlace>) {
-        let mut table = self.lock_table();
+        let mut table = self.0.lock();
         for place in absent {
             if table.written[key_group(&place)] <= since.0 {
                 table.absent.put(place, ());
@@ -160,15 +159,15 @@ impl RecentStates {
         changes: BatchChanges,
         commit: impl FnOnce() -> rusqlite::Result<()>,
     ) -> rusqlite::Result<()> {
-        self.lock_table().begin_commit(&changes);
+        self.0.lock().begin_commit(&changes);
         let committed = commit();
-        self.lock_table().end_commit(changes, committed.is_ok());
+        self.0.lock().end_commit(changes, committed.is_ok());
         committed
     }
 
     /// Clears the cache, and ignores the absent keys of reads that began earlier. For the writer alone.
     pub(super) fn clear(&self) {
-        let mut table = self.lock_table();
+        let mut table = self.0.lock();
         table.forget_all_states();
         table.absent.clear();
         table.changes += 1;
@@ -178,11 +177,7 @@ impl RecentStates {
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.lock_table().bytes
-    }
-
-    fn lock_table(&self) -> MutexGuard<'_, RecentTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().bytes
     }
 }
 

@@ -39,7 +39,7 @@ fn clocked(config: &StoreConfig) -> (MemoryStore, Arc<AtomicU64>) {
 
 /// Checks that every pointer leads to a key and that the bytes are counted correctly.
 fn check_consistent(store: &MemoryStore) {
-    let table = store.lock_sessions();
+    let table = store.sessions.lock();
     let (mut bytes, mut generations) = (0, 0);
     for (_, record) in table.records.iter() {
         assert!(!record.generations.is_empty());
@@ -112,7 +112,7 @@ async fn bytes_are_bounded() {
     huge.state = Bytes::from(vec![0; 200_000]);
     store.save_state(huge).await.unwrap();
     assert_eq!((store.len(), store.held_bytes()), (0, 0));
-    assert!(store.lock_sessions().keys.is_empty());
+    assert!(store.sessions.lock().keys.is_empty());
 }
 
 #[tokio::test]
@@ -221,7 +221,8 @@ async fn an_idle_session_costs_under_4_kb() {
     assert_eq!(store.len(), 1);
     assert!(store.held_bytes() < 4_096, "{}", store.held_bytes());
     let kept = store
-        .lock_sessions()
+        .sessions
+        .lock()
         .records
         .iter()
         .next()
@@ -241,7 +242,7 @@ async fn conversations_grouped_in_a_session_are_bounded() {
         next.opening = number;
         store.save_state(next).await.unwrap();
     }
-    let table = store.lock_sessions();
+    let table = store.sessions.lock();
     let (_, record) = table.records.iter().next().unwrap();
     assert_eq!(record.generations.len(), retention::MAX_CONVERSATIONS);
     drop(table);

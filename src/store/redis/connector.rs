@@ -8,9 +8,11 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::{
@@ -208,7 +210,7 @@ impl Server {
     /// Logs a refused call of a server that continues to serve: it is full, or lacks a permission.
     fn warn_of_refusal(&self, error: &RedisError) {
         let last = self.refusal_logged_at.lock();
-        let mut last = last.unwrap_or_else(PoisonError::into_inner);
+        let mut last = last;
         if last.is_none_or(|last| last.elapsed() >= REMIND_EVERY) {
             *last = Some(Instant::now());
             let (server, why) = (&*self.address.hosts, DownReason(error));

@@ -4,7 +4,9 @@
 //! these have a name. To them the proxy is a client, so the names begin with `gen_ai.client`. The time to the first
 //! token is their `time_to_first_chunk`.
 
-use std::{collections::HashSet, sync::RwLock};
+use std::collections::HashSet;
+
+use parking_lot::RwLock;
 
 use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,

@@ -3,10 +3,9 @@
 //! A [`Trace`] travels with its request like the log record. Where traces are off it is empty, and its methods do
 //! nothing. A child span ends when it is dropped, also when its request is cancelled.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use opentelemetry::{
@@ -95,7 +94,7 @@ impl Trace {
         let span = self.recorded_trace().map(|active| {
             let word = operation.map_or("forward", Operation::as_str);
             let name = model.map_or_else(|| word.to_owned(), |model| format!("{word} {model}"));
-            let mut spans = active.lock_spans();
+            let mut spans = active.spans.lock();
             // The previous attempt ends with the beginning of the next.
             spans.answering = None;
             spans.attempts += 1;
@@ -136,7 +135,7 @@ impl Trace {
     /// nothing.
     pub fn end_request(&self, set_attributes: impl FnOnce(&mut OpenSpan)) {
         let Some(active) = &self.0 else { return };
-        let mut spans = active.lock_spans();
+        let mut spans = active.spans.lock();
         let (root, answering) = (spans.root.take(), spans.answering.take());
         drop(spans);
         drop(answering);
@@ -156,10 +155,6 @@ impl ActiveTrace {
         let parent = Context::new().with_remote_span_context(self.context.clone());
         let tracer = &self.active_tracer.tracer;
         tracer.build_with_context(builder, &parent)
-    }
-
-    fn lock_spans(&self) -> MutexGuard<'_, RequestSpans> {
-        self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -222,7 +217,7 @@ impl AttemptSpan {
             return;
         }
         let Some(active) = &self.trace.0 else { return };
-        let mut spans = active.lock_spans();
+        let mut spans = active.spans.lock();
         // After the end of the request no span may stay open.
         if spans.root.is_some() {
             spans.answering = self.span.0;
