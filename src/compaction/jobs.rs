@@ -241,7 +241,9 @@ impl JobTicket {
 
 impl Drop for JobTicket {
     fn drop(&mut self) {
-        self.jobs.state.lock().running -= 1;
+        let mut state = self.jobs.state.lock();
+        state.running = state.running.saturating_sub(1);
+        drop(state);
         self.jobs.metrics.summaries_running.dec();
         self.jobs.count_end(self.end);
     }

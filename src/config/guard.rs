@@ -27,9 +27,9 @@ settings! {
             "it is kept free for the answer, in tokens");
         /// Whether the answer cap of a request is lowered before its history is cut.
         pub clamp_max_tokens: bool = s.read_plain("clamp_max_tokens", true);
-        /// Share of the window that a new cut goes down to; unset: 0.5 for windows up to 64k, else 0.7.
+        /// Share of the room beside what no cut can take that a cut leaves; unset: 0.5 up to 64k, else 0.7.
         pub low_water: Option<f64> = s.read_optional_number("low_water", 0.3..=0.95,
-            "it is the share of the window that a cut goes down to");
+            "it is the share of the room beside system messages, tools and task that a cut leaves");
         /// Of Latin text; other scripts have fixed values.
         pub chars_per_token: f64 = s.read_number("chars_per_token", 3.0, 1.0..=8.0,
             "it is how many characters of Latin text make a token");

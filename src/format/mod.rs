@@ -15,6 +15,7 @@ pub mod chat;
 mod continuation;
 mod describe;
 pub mod error_body;
+mod index;
 pub mod refusal;
 mod request;
 mod response_summary;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 #[cfg(test)]
 use super::tests::toy;
 use super::{AssistantTurn, ProxyToolCall, chat, usage::Usage};
-use crate::conversation::{Author, Content, Conversation, Format, IndexError, edit::Edits};
+use crate::conversation::{Author, Content, Conversation, Format, edit::Edits};
 
 /// A request for one text, with one user message.
 pub struct TextRequest<'a> {
@@ -29,25 +29,6 @@ pub struct AnswerLimit {
 }
 
 impl Format {
-    pub fn index_body(self, body: Bytes) -> Result<Conversation, IndexError> {
-        match self {
-            Self::Chat => chat::index_body(body),
-            #[cfg(test)]
-            Self::Toy => toy::index(body),
-        }
-    }
-
-    /// Indexes items; `None` if one of them is not exactly one item.
-    pub fn index_items(self, items: &[&str]) -> Option<Conversation> {
-        let body = match self {
-            Self::Chat => chat::write::wrap_messages(items),
-            #[cfg(test)]
-            Self::Toy => toy::request_of(items),
-        };
-        let found = self.index_body(Bytes::from(body)).ok()?;
-        (found.items.len() == items.len() && found.fields.len() == 1).then_some(found)
-    }
-
     /// An item with an escaped text. Any author but the model becomes the user.
     pub fn text_item(self, author: Author, escaped: &str) -> String {
         match self {

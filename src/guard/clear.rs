@@ -238,8 +238,7 @@ pub(super) fn digest_clear_rules(policy: &Policy<'_>) -> u64 {
     xxh3_64(format!("{rounds} {steps} {} {exclude}", settings.inputs).as_bytes())
 }
 
-/// Raw tokens of the smallest result that is cleared: one more than hardly longer than the
-/// placeholder.
+/// Raw tokens of the smallest result that is cleared: clearing a smaller one saves hardly anything.
 fn least_clearable(policy: &Policy<'_>) -> u32 {
     policy.token_weights().count_json_tokens(RESULT.as_bytes()) + FRAME + LEAST_SAVED
 }

@@ -186,7 +186,7 @@ fn find_replay_start(
     let mark = memory.fold.filter(|_| same_grid);
     let remembered = mark.and_then(|mark| mark.to_fold(units));
     let swept = memory.swept.find_units(units).filter(|_| same_grid);
-    // Where one of the two cannot be found, both are.
+    // Where the remembered fold or the remembered clearing has no place here, the replay begins at the start.
     let lost = (memory.fold.is_some() && remembered.is_none()) || swept.is_none();
     let begun = boundary.map(|boundary| make_course_fold(replay, boundary));
     if let Some(begun) = begun {

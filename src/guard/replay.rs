@@ -34,7 +34,7 @@ pub(super) struct Replay<'a> {
     pub(super) injected: Vec<i64>,
     /// Raw tokens that stand beside the messages.
     pub(super) beside: u32,
-    /// Raw tokens that the request may have that ended at each unit.
+    /// Of each unit, the budget of the request that ended with it; raw tokens.
     pub(super) high: Vec<u32>,
     /// Raw tokens of a preface without its ledger.
     pub(super) preface: u32,
@@ -112,7 +112,7 @@ impl Replay<'_> {
                 continue;
             }
             live = self.clear_rounds(at, live, &mut fold);
-            // The pinned start is asked with as a whole.
+            // No request ended inside the pinned start.
             if at + 1 >= pinned || last {
                 live = self.leave_out(at, live, &fold);
             }

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{conversation::edit::Edits, json::text::TextSizes};
 
-/// Rounds in which a cut is made again by the kinds of text that are left. Then the heaviest kind is assumed.
+/// Attempts to find a cut by the kinds of the text that is left. After these, every character counts as the heaviest.
 const FIRST_ROUNDS: usize = 4;
 
 /// A truncated message, for the log and for the client.

@@ -29,6 +29,7 @@ pub fn detect_truncation(
     let [raw_before, raw] = [before.raw_sent, now.raw_sent].map(u64::from);
     let [first, second] = [before.prompt_tokens, now.prompt_tokens].map(u64::from);
     let added = raw.checked_sub(raw_before)?;
+    // By 5 % at least.
     let grew = added * 20 >= raw_before && added > 0;
     let far_under = first * 2 < raw_before && second * 2 < raw;
     // An estimate that is too high by a constant factor must not look like a cap: the count has to

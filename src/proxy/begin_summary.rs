@@ -102,7 +102,7 @@ fn begin_summary(
     let compaction = &mut planned.compaction;
     let Some(range) = range else {
         if compaction.is_ordered() {
-            tracing::info!(session = %inherited.session, "summary ordered, but there is too little to summarise");
+            tracing::info!(session = %inherited.session, "summary requested through the session API, but there is too little to summarise");
         }
         compaction.settle_order();
         return None;

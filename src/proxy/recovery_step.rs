@@ -36,7 +36,7 @@ use crate::{
 pub struct RecoveryRules<'a> {
     pub settings: &'a RecoveryConfig,
     pub pace: RecoveryPace,
-    /// Neither the model, nor the client key, nor the request switch recovery off.
+    /// Recovery is on for this model, this client key and this request.
     pub wanted: bool,
     /// The model differs from the previous generation's, whose refusals do not count.
     pub other_model: bool,

@@ -83,7 +83,7 @@ impl RedisStore {
         parse_reply(reply)
     }
 
-    /// Sends a call, and in the same round trip one for the version of the shared values, owner failure is ignored.
+    /// Sends a call, and in the same round trip one for the version of the shared values, whose failure is ignored.
     async fn send_with_version<T: FromRedisValue>(
         &self,
         call: RedisCall,
@@ -142,7 +142,7 @@ impl RedisStore {
         Ok(self.fetch_rows(account, call).await?.pop())
     }
 
-    /// A page of the administrator's list, owner sessions lie in many slots.
+    /// A page of the administrator's list, whose sessions lie in many slots.
     async fn list_all_sessions(
         &self,
         skip: usize,

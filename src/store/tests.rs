@@ -55,7 +55,7 @@ pub(crate) fn session(number: u8) -> SessionId {
     SessionId::from_bytes([number; 16])
 }
 
-/// A generation owner three keys are `number` to `number + 2`, and its state the number.
+/// A generation whose three keys are `number` to `number + 2`, and its state the number.
 pub(crate) fn saved(tenant: Tenant, session: SessionId, number: u64) -> StateToSave {
     StateToSave {
         tenant,

@@ -128,14 +128,14 @@ impl Tally {
         let seconds = seconds.and_then(|seconds| seconds.parse().ok());
         let until = Instant::now() + Duration::from_secs_f64(seconds.unwrap_or(1.0));
         within_long(async {
-            while Instant::now() < until || self.wait_for_answers(number) < least {
+            while Instant::now() < until || self.count_answers(number) < least {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         })
         .await;
     }
 
-    fn wait_for_answers(&self, phase: usize) -> usize {
+    fn count_answers(&self, phase: usize) -> usize {
         let answers = self.answers.lock().unwrap();
         answers.iter().filter(|met| met.phase == phase).count()
     }

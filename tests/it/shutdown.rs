@@ -9,11 +9,12 @@ use tokio::{
     net::TcpStream,
 };
 
-#[cfg(unix)]
 use crate::support::{
-    COMPLETION, DONE, FINISH, Process, SOON, ScriptedProvider, Settings, TEXT, TestClient,
-    TestStore, answer, endless_stream, next, stalled_stream, within_time,
+    COMPLETION, DONE, FINISH, SOON, ScriptedProvider, TEXT, TestStore, answer, endless_stream,
+    next, stalled_stream, within_time,
 };
+#[cfg(unix)]
+use crate::support::{Process, Settings, TestClient};
 
 const ASK: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
 

@@ -78,9 +78,9 @@ impl Requester {
         }
     }
 
-    /// The requester's account, if it may know how many sessions others have: without client keys all
-    /// clients use this machine.
-    pub(super) fn counts_others(&self, app: &App) -> Option<Account> {
+    /// The requester's account, if it may be told how many sessions other accounts have: only without client keys,
+    /// where all clients use this machine.
+    pub(super) fn account_told_of_others(&self, app: &App) -> Option<Account> {
         self.account.filter(|_| !app.clients.have_keys())
     }
 

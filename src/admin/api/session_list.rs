@@ -95,7 +95,7 @@ pub(super) async fn list_sessions(
 /// SECURITY: a number only, and only on a proxy without client keys, which only users of this machine can
 /// reach.
 pub(super) async fn count_others(app: &App, requester: &Requester) -> Option<u64> {
-    let account = requester.counts_others(app)?;
+    let account = requester.account_told_of_others(app)?;
     let count = app.sessions.count_others(&account).await;
     let log_failure = |error: &SessionError| {
         let error = format_error_chain(error);

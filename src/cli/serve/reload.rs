@@ -63,8 +63,8 @@ impl ConfigReloader {
             self = match polled.await {
                 Ok(reloader) => reloader,
                 Err(error) => {
-                    let message = "reload failed; restart the proxy to apply changed settings";
-                    return tracing::error!(%error, "{message}");
+                    tracing::error!(%error, "reload failed; restart the proxy to apply its changes");
+                    return;
                 }
             };
         }

@@ -267,17 +267,15 @@ impl BlockMatcher for Bytewise {
     }
 
     fn match_byte(self, block: &[u8; BLOCK], wanted: u8) -> u64 {
-        let bytes = block.map(|byte| u64::from(byte == wanted)).into_iter();
-        bytes
-            .enumerate()
-            .fold(0, |bits, (at, bit)| bits | bit << at)
+        let bytes = block.iter().enumerate();
+        bytes.fold(0, |bits, (at, &byte)| {
+            bits | u64::from(byte == wanted) << at
+        })
     }
 
     fn match_bytes_from(self, block: &[u8; BLOCK], least: u8) -> u64 {
-        let bytes = block.map(|byte| u64::from(byte >= least)).into_iter();
-        bytes
-            .enumerate()
-            .fold(0, |bits, (at, bit)| bits | bit << at)
+        let bytes = block.iter().enumerate();
+        bytes.fold(0, |bits, (at, &byte)| bits | u64::from(byte >= least) << at)
     }
 }
 

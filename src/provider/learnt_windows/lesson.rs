@@ -141,7 +141,7 @@ impl Lessons {
                 return (room, ANSWER_MAX_AGE);
             }
         }
-        // The claimed window holds, and the provider's count is above it: the estimate was too low.
+        // The error confirms the window that the request was planned for, so the estimate was too low.
         let named = overflow.prompt_limit.or(overflow.window);
         let claimed = Bounds {
             window: Some(refused.claimed.tokens),

@@ -32,7 +32,7 @@ fn open(directory: &TempDir) -> FileStore {
     FileStore::open(&LIMITS, directory.path()).unwrap()
 }
 
-/// A store owner clock the test moves.
+/// A store with a clock that the test moves.
 fn clocked(config: &StoreConfig, directory: &TempDir) -> (FileStore, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(100_000));
     let clock = {

@@ -24,7 +24,7 @@ const LIMITS: StoreConfig = StoreConfig {
     encrypt_key: None,
 };
 
-/// A store owner clock the test moves.
+/// A store with a clock that the test moves.
 fn clocked(config: &StoreConfig) -> (MemoryStore, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(1_000));
     let clock = {

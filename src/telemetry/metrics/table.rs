@@ -119,7 +119,7 @@ metrics! {
         "Sessions that had their first generation here.");
 
     attempts: IntCounterVec("plimsoll_provider_attempts_total",
-        "Requests sent to a provider, by outcome: answer (passed to the client), busy (429), failed (5xx), denied (the proxy's credentials), unsent (no answer).",
+        "Requests sent to a provider, by outcome: answer (passed to the client), busy (429), failed (408, a 5xx except 501 and 505, or an answer that broke off), denied (the proxy's credentials), unsent (no answer).",
         &["provider", "outcome"]);
     retries: IntCounterVec("plimsoll_retries_total",
         "Requests sent again to the provider that failed.",

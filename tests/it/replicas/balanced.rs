@@ -228,7 +228,7 @@ async fn two_processes_behind_a_balancer_answer_like_one() {
     for replica in replicas {
         let log = replica.end();
         assert!(
-            !log.contains("goes on without") && !log.contains("was not stored"),
+            !log.contains("continues without its session state") && !log.contains("was not stored"),
             "{log}"
         );
     }

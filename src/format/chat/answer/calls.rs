@@ -140,8 +140,8 @@ impl CallTracker {
             // Some providers give the whole name in every fragment.
             let name = &json[name.span.range()];
             if call.name != name || !self.tools.iter().any(|tool| tool.as_bytes() == name) {
-                call.name.extend_from_slice(name);
-                call.name.truncate(MAX_NAME);
+                let room = MAX_NAME.saturating_sub(call.name.len()).min(name.len());
+                call.name.extend_from_slice(&name[..room]);
             }
         }
         let has_arguments = fragment.arguments.is_some_and(|(span, kind)| match kind {

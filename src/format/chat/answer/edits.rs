@@ -233,7 +233,9 @@ struct RemovedCalls {
 fn remove_proxy_calls(event: &ParsedEvent, calls: &CallTracker, edits: &mut Edits) -> RemovedCalls {
     let (mut spans, mut is_proxy) = (Vec::new(), Vec::new());
     let mut removes_legacy = false;
-    for (call, slot) in event.answer.iter_calls().zip(&event.slots) {
+    let has_proxy_calls = calls.count_by_executor().0 > 0;
+    let tracked = event.answer.iter_calls().zip(&event.slots);
+    for (call, slot) in tracked.filter(|_| has_proxy_calls) {
         let proxy = calls.is_proxy_call(*slot);
         if call.legacy {
             removes_legacy |= proxy;
