@@ -9,6 +9,8 @@ from harness import PATIENCE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/clients.md"
 ADDRESS = "http://127.0.0.1:1876"
+# Seconds for an example. Most of it is the import of a client library, minutes on a busy machine that runs it first.
+EXAMPLE_PATIENCE = 10 * PATIENCE
 
 
 def examples():
@@ -21,6 +23,7 @@ def examples():
 def check(heading, url):
     """Runs an example as a process, and asserts that it prints something."""
     code = examples()[heading].replace(ADDRESS, url)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=EXAMPLE_PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
