@@ -226,12 +226,17 @@ mod tests {
     use crate::{
         guard::injections::Course,
         recovery::{self, fixture::build_reminders},
-        session::{Account, SessionCommands, SessionId},
+        session::{Account, SessionId},
     };
 
     fn report_json(state: SessionState, reader: ReportReader) -> Value {
-        let account = Account::from_bytes([0; 16]);
-        let view = SessionView::from_state(account, state, &SessionCommands::default());
+        let view = SessionView {
+            account: Account::from_bytes([0; 16]),
+            state,
+            clear_pending: false,
+            compact_pending: false,
+            auto_compact: None,
+        };
         serde_json::to_value(build_report(&view, reader)).unwrap()
     }
 

@@ -217,7 +217,13 @@ async fn the_api_reads_sessions_of_the_account_only() {
         ["a", "b"].map(|name| tenants.derive_account(ClientIdentity::Named(name)));
     let id = state.session;
     let view = sessions.view_session(Some(&account), id).await.unwrap();
-    let expected = SessionView::from_state(account, state, &SessionCommands::default());
+    let expected = SessionView {
+        account,
+        state,
+        clear_pending: false,
+        compact_pending: false,
+        auto_compact: None,
+    };
     assert_eq!(view, Some(expected));
     let foreign = sessions.view_session(Some(&other), id).await.unwrap();
     assert_eq!(foreign, None);
