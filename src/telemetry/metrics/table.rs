@@ -84,7 +84,7 @@ metrics! {
         seconds_buckets()?);
 
     requests: IntCounterVec("plimsoll_requests_total",
-        "Requests of clients, by how they ended (done, client_left, broken, upgraded, or the code of the proxy's error) and by the class of their status.",
+        "Requests of clients, by how they ended (done, client_left, broken, provider_error, upgraded, or the code of the proxy's error) and by the class of their status.",
         &["outcome", "status"]);
     requests_in_flight: IntGauge("plimsoll_requests_in_flight",
         "Requests of clients whose answers have not ended.");
