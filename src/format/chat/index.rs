@@ -76,6 +76,8 @@ enum IndexFailure {
     Malformed(#[from] MalformedJson),
     #[error("{0} stands twice")]
     Twice(&'static str),
+    #[error("{0} of a part stands twice")]
+    TwiceInPart(&'static str),
     #[error("{0}")]
     Shape(&'static str),
 }
@@ -167,7 +169,7 @@ impl<'a> ChatIndexer<'a> {
         message.span = scan.walk_object(|scan, key| {
             check_plain_key(key)?;
             let key = self.raw_bytes(key);
-            seen.mark_once(MESSAGE_KEYS, key)?;
+            seen.mark_once(MESSAGE_KEYS, key, IndexFailure::Twice)?;
             match key {
                 b"role" => role = self.read_role(scan)?,
                 b"content" => message.content = self.read_content(scan)?,
@@ -263,7 +265,7 @@ impl<'a> ChatIndexer<'a> {
         let span = scan.walk_object(|scan, key| {
             check_plain_key(key)?;
             let key = self.raw_bytes(key);
-            seen.mark_once(PART_KEYS, key)?;
+            seen.mark_once(PART_KEYS, key, IndexFailure::TwiceInPart)?;
             match key {
                 b"type" => kind = take_text(scan)?,
                 b"text" => text = take_text(scan)?,
@@ -414,11 +416,16 @@ impl Default for Role {
 struct SeenKeys(u8);
 
 impl SeenKeys {
-    /// Fails if `key` is one of `keys` and was read before.
-    fn mark_once(&mut self, keys: &[&'static str], key: &[u8]) -> Result<(), IndexFailure> {
+    /// Fails with `failure` if `key` is one of `keys` and was read before.
+    fn mark_once(
+        &mut self,
+        keys: &[&'static str],
+        key: &[u8],
+        failure: impl FnOnce(&'static str) -> IndexFailure,
+    ) -> Result<(), IndexFailure> {
         if let Some(at) = keys.iter().position(|name| name.as_bytes() == key) {
             if self.0 & (1 << at) != 0 {
-                return Err(IndexFailure::Twice(keys[at]));
+                return Err(failure(keys[at]));
             }
             self.0 |= 1 << at;
         }

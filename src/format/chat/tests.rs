@@ -81,6 +81,23 @@ fn other_json_is_told_apart_from_malformed_json() {
 }
 
 #[test]
+fn a_repeated_key_is_named_with_its_object() {
+    for (message, reason) in [
+        (r#"{"role":"user","role":"system"}"#, "role stands twice"),
+        (
+            r#"{"role":"user","content":[{"type":"text","type":"text"}]}"#,
+            "type of a part stands twice",
+        ),
+    ] {
+        let body = format!(r#"{{"messages":[{message}]}}"#);
+        let Err(IndexError::Unguardable(found)) = index_body(Bytes::from(body)) else {
+            panic!("{message} was indexed");
+        };
+        assert_eq!(found, reason);
+    }
+}
+
+#[test]
 fn unusual_but_valid_bodies_are_indexed() {
     let with_mark = format!(
         "\u{feff}{}",
