@@ -47,6 +47,7 @@ mod support {
     pub(crate) mod made;
     pub(crate) mod parse;
     pub(crate) mod plans;
+    pub(crate) mod store;
     pub(crate) mod strict;
 
     pub(crate) use lines::{

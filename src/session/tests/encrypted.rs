@@ -1,7 +1,5 @@
 //! Encryption of stored sessions, and the count of store failures.
 
-use std::sync::{Mutex, PoisonError};
-
 use async_trait::async_trait;
 
 use super::*;
@@ -11,83 +9,11 @@ use crate::{
     recovery::{self, fixture::build_reminders},
     session::state_cipher::ADDED_BYTES,
     store::{FoundState, Page, SessionRow, SharedValues, StateKey},
+    support::store::TestStore,
     telemetry::metrics::Metrics,
 };
 
-/// A store in memory that keeps a copy of all bytes it was given.
-struct Recorder {
-    inner: MemoryStore,
-    given: Mutex<Vec<Bytes>>,
-}
-
-impl Recorder {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            inner: MemoryStore::new(&StoreConfig::default()),
-            given: Mutex::default(),
-        })
-    }
-
-    fn note(&self, bytes: &Bytes) {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        given.push(bytes.clone());
-    }
-
-    fn given(&self) -> Vec<Bytes> {
-        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        given.clone()
-    }
-}
-
-#[async_trait]
-impl Store for Recorder {
-    async fn find_state(
-        &self,
-        tenant: &Tenant,
-        opening: u64,
-        keys: &[StateKey],
-    ) -> Result<Option<FoundState>, StoreError> {
-        self.inner.find_state(tenant, opening, keys).await
-    }
-    async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
-        self.note(&saved.state);
-        self.inner.save_state(saved).await
-    }
-    async fn load_session(
-        &self,
-        account: Option<&Account>,
-        id: SessionId,
-    ) -> Result<Option<SessionRow>, StoreError> {
-        self.inner.load_session(account, id).await
-    }
-    async fn put_commands(
-        &self,
-        account: Option<&Account>,
-        id: SessionId,
-        commands: Bytes,
-    ) -> Result<bool, StoreError> {
-        self.note(&commands);
-        self.inner.put_commands(account, id, commands).await
-    }
-    async fn list_sessions(
-        &self,
-        account: Option<&Account>,
-        page: Page,
-    ) -> Result<Vec<SessionRow>, StoreError> {
-        self.inner.list_sessions(account, page).await
-    }
-    async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
-        self.inner.publish_shared(name, value).await
-    }
-    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
-        self.inner.read_shared().await
-    }
-    fn shared_version(&self) -> u64 {
-        self.inner.shared_version()
-    }
-}
-
-fn keyed(store: &Arc<Recorder>, key: Option<u8>) -> Sessions {
+fn keyed(store: &Arc<TestStore>, key: Option<u8>) -> Sessions {
     let config = StoreConfig {
         encrypt_key: key.map(|key| SecretKey::new([key; 32])),
         ..StoreConfig::default()
@@ -144,23 +70,23 @@ fn holds(bytes: &[u8], text: &[u8]) -> bool {
 
 #[tokio::test]
 async fn a_store_gets_encrypted_bytes_only() {
-    let store = Recorder::new();
+    let store = Arc::new(TestStore::default());
     let sessions = keyed(&store, Some(1));
     let state = first_turn(&sessions).await;
     let client = ClientIdentity::Named("a");
     let account = sessions.tenants().derive_account(client);
     let clear = sessions.add_command(Some(&account), state.session, SessionCommand::Clear);
     assert!(clear.await.unwrap().unwrap().clear_pending);
-    let given = store.given();
-    assert_eq!(given.len(), 2);
+    let written = store.written.lock().unwrap().clone();
+    assert_eq!(written.len(), 2);
     let plain = state.encode_bounded().unwrap().bytes;
-    assert_eq!(given[0].len(), plain.len() + ADDED_BYTES);
+    assert_eq!(written[0].len(), plain.len() + ADDED_BYTES);
     for canary in CANARIES {
         assert!(holds(&plain, canary.as_bytes()));
     }
     let secrets = CANARIES.iter().map(|canary| canary.as_bytes());
     for secret in secrets.chain([&state.session.as_bytes()[..]]) {
-        assert!(given.iter().all(|bytes| !holds(bytes, secret)));
+        assert!(written.iter().all(|bytes| !holds(bytes, secret)));
     }
     // With the key all of it is read.
     let next = second_turn(&sessions).await;
@@ -172,7 +98,7 @@ async fn a_store_gets_encrypted_bytes_only() {
 
 #[tokio::test]
 async fn without_the_key_a_request_continues_without_its_state() {
-    let store = Recorder::new();
+    let store = Arc::new(TestStore::default());
     let state = first_turn(&keyed(&store, Some(1))).await;
     for key in [None, Some(2)] {
         let sessions = keyed(&store, key);
@@ -189,21 +115,21 @@ async fn without_the_key_a_request_continues_without_its_state() {
 
 #[tokio::test]
 async fn plain_sessions_continue_after_a_key_is_set() {
-    let store = Recorder::new();
+    let store = Arc::new(TestStore::default());
     let state = first_turn(&keyed(&store, None)).await;
     let sessions = keyed(&store, Some(1));
     assert_eq!(second_turn(&sessions).await.state, Some(state.clone()));
     let next = generate(&sessions, &turns(1), &assistant("answer 1")).await;
     assert_eq!(next.generations, 2);
-    let given = store.given();
+    let written = store.written.lock().unwrap().clone();
     let canary = CANARIES[2].as_bytes();
-    assert!(holds(&given[0], canary) && !holds(&given[1], canary));
+    assert!(holds(&written[0], canary) && !holds(&written[1], canary));
     assert_eq!(next.session, state.session);
 }
 
 #[tokio::test]
 async fn the_state_of_another_session_is_refused() {
-    let store = Recorder::new();
+    let store = Arc::new(TestStore::default());
     let sessions = keyed(&store, Some(1));
     let (state, other) = (first_turn(&sessions).await, first_turn(&sessions).await);
     assert_ne!(state.session, other.session);
@@ -212,7 +138,7 @@ async fn the_state_of_another_session_is_refused() {
         tenant,
         session: other.session,
         saved_s: 0,
-        state: store.given()[0].clone(),
+        state: store.written.lock().unwrap()[0].clone(),
         commands: Bytes::new(),
     };
     assert!(sessions.view_row(&moved).is_err());
@@ -225,12 +151,12 @@ async fn the_state_of_another_session_is_refused() {
 
 #[tokio::test]
 async fn commands_of_another_session_are_ignored() {
-    let store = Recorder::new();
+    let store = Arc::new(TestStore::default());
     let sessions = keyed(&store, Some(1));
     let (state, other) = (first_turn(&sessions).await, first_turn(&sessions).await);
     let clear = sessions.add_command(None, other.session, SessionCommand::Clear);
     clear.await.unwrap();
-    let moved = store.given().last().unwrap().clone();
+    let moved = store.written.lock().unwrap().last().unwrap().clone();
     let stored = store.put_commands(None, state.session, moved).await;
     assert!(stored.unwrap());
     let view = sessions.view_session(None, state.session).await.unwrap();
