@@ -1,7 +1,7 @@
 //! The settings in force as an administrator sees them: each with its value and its source.
 //!
 //! SECURITY: a value that may be a secret never leaves this file. Each setting is read with a [`Visibility`], so
-//! whoever adds a setting decides how much of it is shown.
+//! the code of each new setting states how much of it is shown.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -222,7 +222,7 @@ pub fn allows_model(registry: &Registry, client: &Client, provider: &str, model:
 
 /// Whether a client that asked for `asked` may use the model behind the name. `is_configured`: the settings
 /// define the name, as an alias or as a model with several candidates. Such a name may be allowed by itself, since
-/// whoever allows it knows its candidates.
+/// the operator who allows it knows its candidates.
 pub fn allows_target(
     registry: &Registry,
     client: &Client,

@@ -88,7 +88,7 @@ const VIEWS = {
     hash: () => "#/settings",
     there: (page) => page.locator(".in-force table").first().waitFor(),
   },
-  "settings that are not for whoever asks": {
+  "settings that this client may not see": {
     of: () => empty,
     hash: () => "#/settings",
     there: (page) => page.locator("main .problem").waitFor(),

@@ -156,7 +156,10 @@ impl Tally {
         .await;
     }
 
-    #[allow(clippy::print_stdout, reason = "the figures are for whoever runs it")]
+    #[allow(
+        clippy::print_stdout,
+        reason = "the person who runs the test reads the figures"
+    )]
     fn print(&self) {
         let answers = self.answers.lock().unwrap();
         for (number, name) in PHASES.iter().enumerate() {

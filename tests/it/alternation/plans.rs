@@ -115,7 +115,7 @@ proptest! {
 }
 
 fn message_by(role: &str, nth: usize) -> Value {
-    json!({"role": role, "content": format!("{nth}: {}", "what is said of it. ".repeat(30))})
+    json!({"role": role, "content": format!("{nth}: {}", "a bit of fill text. ".repeat(30))})
 }
 
 fn body(messages: &[Value]) -> Vec<u8> {

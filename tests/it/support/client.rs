@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::proxy::within_time;
 
 /// The `x-plimsoll-` headers that an answer may have.
-const OURS: &[&str] = &[
+const PROXY_HEADERS: &[&str] = &[
     "x-plimsoll-actions",
     "x-plimsoll-attempts",
     "x-plimsoll-billed-tokens",
@@ -191,7 +191,10 @@ fn check_headers(answer: &ClientAnswer) {
         .chain(answer.trailers.iter().flatten())
     {
         if name.as_str().starts_with("x-plimsoll-") {
-            assert!(OURS.contains(&name.as_str()), "{name} is no header of ours");
+            assert!(
+                PROXY_HEADERS.contains(&name.as_str()),
+                "{name} is not a header of the proxy"
+            );
         }
         let value = String::from_utf8_lossy(value.as_bytes());
         assert!(!value.contains(SECRET), "{name} holds a secret");

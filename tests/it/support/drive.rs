@@ -23,7 +23,7 @@ pub(crate) fn raw_tokens(body: &Bytes, profile: &Profile) -> u32 {
         enabled: false,
         ..settings()
     };
-    let conversation = chat::index_body(body.clone()).expect("a body of ours can be indexed");
+    let conversation = chat::index_body(body.clone()).expect("a generated body can be indexed");
     let policy = make_policy(profile, u32::MAX / 4, &settings);
     guard::plan(&conversation, &policy, &Recall::default())
         .report
@@ -134,7 +134,7 @@ impl GuardedSession<'_> {
     fn request(&self, original: Bytes, recall: &mut Recall, outcome: &mut SessionOutcome) -> Bytes {
         let profile = self.policy.profile;
         let conversation =
-            chat::index_body(original.clone()).expect("a body of ours can be indexed");
+            chat::index_body(original.clone()).expect("a generated body can be indexed");
         // Providers cap an answer longer than half the window.
         let asked = conversation.max_answer_tokens().unwrap_or(0);
         let asked = asked.min(u64::from(self.policy.window / 2));

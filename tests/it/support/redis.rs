@@ -28,7 +28,7 @@ pub(crate) struct Redis {
 }
 
 /// Installed servers with the Redis protocol; `redis-server` is required.
-#[allow(clippy::print_stdout, reason = "what was not tested is said")]
+#[allow(clippy::print_stdout, reason = "the output names what was not tested")]
 pub(crate) fn programs() -> Vec<&'static str> {
     assert!(
         installed("redis-server"),
