@@ -17,7 +17,7 @@ use plimsoll::{
     config::CompactionConfig,
     conversation::Conversation,
     format::chat,
-    guard::{self, Plan, Recall, budget, profile},
+    guard::{self, Plan, Recall, budget, estimate::Weights, profile},
     recovery::Language,
 };
 
@@ -142,7 +142,7 @@ fn summarise_at(
             room: window - asked.max_summary_tokens,
             max_tokens: asked.max_summary_tokens,
             language: Language::English,
-            chars_per_token: settings().chars_per_token,
+            weights: Weights::for_unknown_model(),
             nonce: [7; 8],
         };
         SummaryWork::begin_summary(conversation, &plan.edits, due, asked)

@@ -138,6 +138,7 @@ fn describe_unset<'c>(key: &str, config: &'c Config) -> &'c str {
         "catalogue.url" => "the one built in",
         "compaction.model" => "the conversation's own model",
         "guard.clear_at_least" => "0.2 for windows of up to 64k, else 0.1",
+        "guard.chars_per_token" => "by the model's name",
         "guard.low_water" => "0.5 for windows of up to 64k, else 0.7",
         "recovery.prompts_dir" => "built in",
         "server.secret_env" => "data_dir/secret, made on the first start",
@@ -160,6 +161,7 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
             profile: target.provider.config.profile,
             window,
             input_limit: target.window.input,
+            tokens: target.token_rule(),
             settings: &config.guard,
         });
         let threshold = compaction::compute_threshold(&budget, &config.compaction);

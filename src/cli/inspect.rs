@@ -16,7 +16,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 use super::{CommandError, CommandResult};
 use crate::{
-    config::{Environment, Flags, load_config},
+    config::{
+        Environment, Flags, load_config,
+        tokens::{TokenRule, find_token_rule},
+    },
     conversation::Conversation,
     format::chat,
     guard::found::{Aim, PlanExplanation, WindowFound},
@@ -80,6 +83,7 @@ pub(super) fn run(
         profile: aim.profile,
         window: aim.window.tokens,
         input_limit: aim.window.input_limit,
+        tokens: find_tokens(&aim, &registry),
         settings: &config.guard,
     };
     let (fitted, found) = PlanExplanation::plan(&conversation, &policy, &aim);
@@ -137,6 +141,14 @@ fn resolve_aim(
         window,
         calibration: Calibration::default(),
     })
+}
+
+/// The rule by the provider's name of the model, else by the given one.
+fn find_tokens(aim: &Aim, registry: &Registry) -> &'static TokenRule {
+    let model = aim.model.as_deref().unwrap_or_default();
+    let target = registry.resolve_target(model, None);
+    let model = target.map_or_else(|_| model.to_owned(), |target| target.model);
+    find_token_rule(&model, aim.profile)
 }
 
 /// Reads at most one byte more than `limit`, so that a longer body is noticed.

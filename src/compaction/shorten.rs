@@ -1,11 +1,11 @@
 //! Cuts texts to a number of raw tokens.
 
-use crate::guard::estimate::Weights;
+use crate::guard::estimate::{Weights, find_last_fit};
 
-/// Replaces the characters that were left out.
+/// Replaces the characters that were left out. Its line ends keep the counts of head and tail apart.
 const MARKER: &str = "\n... [{} characters left out] ...\n";
-/// Characters of the longest number beyond the two of the `{}` that it replaces.
-const MARKER_MORE: usize = 10;
+/// The longest number in it.
+const LONGEST_NUMBER: &str = "000000000000";
 
 /// The text, or its head and tail if it has more than `most` raw tokens. Empty if `most` has no room
 /// for the marker.
@@ -13,23 +13,35 @@ pub(super) fn keep_head_and_tail(plain: String, most: u32, weights: &Weights) ->
     if weights.count_plain_tokens(&plain) <= most {
         return plain;
     }
-    let marker = (MARKER.len() + MARKER_MORE) as f64 * weights.char_weight(u32::from('.'));
+    let marker = weights.plain_weight(&MARKER.replace("{}", LONGEST_NUMBER));
     let room = (f64::from(most) - marker).floor() / 2.0;
     if room < 0.0 {
         return String::new();
     }
-    let head = fitting_bytes(plain.chars(), room, weights);
-    let tail = plain.len() - fitting_bytes(plain.chars().rev(), room, weights);
+    let whole = plain.len();
+    let head = |len| floor_boundary(&plain, len);
+    let tail = |len| ceil_boundary(&plain, whole - len);
+    let fits = |part: &str| weights.plain_weight(part) <= room;
+    let head = head(find_last_fit(whole, |len| fits(&plain[..head(len)])));
+    let tail = tail(find_last_fit(whole, |len| fits(&plain[tail(len)..])));
+    let tail = tail.max(head);
     let left_out = plain[head..tail].chars().count();
     let marker = MARKER.replace("{}", &left_out.to_string());
     format!("{}{marker}{}", &plain[..head], &plain[tail..])
 }
 
-/// Bytes of the leading characters that fit into `room` raw tokens.
-fn fitting_bytes(chars: impl Iterator<Item = char>, mut room: f64, weights: &Weights) -> usize {
-    let fits = |c: &char| {
-        room -= weights.char_weight(u32::from(*c));
-        room >= 0.0
-    };
-    chars.take_while(fits).map(char::len_utf8).sum()
+/// The end of the last character that ends at or before byte `at`.
+fn floor_boundary(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// The start of the first character that starts at or after byte `at`.
+fn ceil_boundary(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    at
 }

@@ -3,7 +3,7 @@
 use super::Summariser;
 use crate::{
     config::{Auth, CompactionConfig, Config},
-    guard::estimate::Calibration,
+    guard::estimate::{Calibration, Weights},
     provider::{Registry, Target},
     recovery::Language,
 };
@@ -63,7 +63,7 @@ impl Summariser {
             // An answer of more than half of a small window would leave no room for the record.
             max_tokens: most.min(window.tokens / 2),
             language,
-            chars_per_token: config.guard.chars_per_token,
+            weights: Weights::new(target.token_rule(), config.guard.chars_per_token),
             nonce,
         }
     }

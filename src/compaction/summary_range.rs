@@ -92,6 +92,7 @@ mod tests {
             profile: find_profile("openai").unwrap(),
             window,
             input_limit: None,
+            tokens: crate::config::tokens::unknown_model(),
             settings,
         }
     }
@@ -102,7 +103,7 @@ mod tests {
         window: u32,
         injections: &Injections,
     ) -> Option<SummaryRange> {
-        let mut settings = GuardConfig::default();
+        let mut settings = GuardConfig::counted_by_characters();
         settings.clear.enabled = false;
         planned_range(&settings, conversation, window, injections)
     }
@@ -162,7 +163,7 @@ mod tests {
         }
         let settings = GuardConfig {
             enabled: false,
-            ..GuardConfig::default()
+            ..GuardConfig::counted_by_characters()
         };
         let conversation = conversation(20, 400);
         let memory = guard::GuardMemory::default();
@@ -213,7 +214,7 @@ mod tests {
         assert!(folded.boundary > whole.boundary);
         assert!(folded.replaced < 24_576, "{folded:?}");
         // Nor are cleared tool rounds.
-        let settings = GuardConfig::default();
+        let settings = GuardConfig::counted_by_characters();
         let cleared = planned_range(&settings, &conversation, 32_768, &nothing).unwrap();
         assert!(cleared.replaced < 24_576, "{cleared:?}");
     }

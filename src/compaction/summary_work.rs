@@ -44,8 +44,8 @@ pub struct Summariser {
     /// Largest answer, in tokens.
     pub max_tokens: u32,
     pub language: Language,
-    /// For Latin text.
-    pub chars_per_token: f64,
+    /// Counts the texts of the conversation and of the summary.
+    pub weights: Weights,
     /// Random, drawn after the conversation was written, so nothing in it can repeat the key.
     pub nonce: [u8; 8],
 }
@@ -94,7 +94,7 @@ impl SummaryWork {
         let units = units::split_units(&part).ok()?;
         // Without the proxy's preface, which may hold the block of the earlier summary.
         let as_received = cut(&Edits::default())?;
-        let weights = Weights::new(summariser.chars_per_token);
+        let weights = summariser.weights;
         let removed = units.iter().filter(|unit| !unit.stays);
         let removed = removed.flat_map(|unit| &part.items[unit.messages.clone()]);
         // Messages as sent: the summary saves nothing of what the guard truncated or cleared.

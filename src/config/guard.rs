@@ -30,9 +30,10 @@ settings! {
         /// Share of the room beside what no cut can take that a cut leaves; unset: 0.5 up to 64k, else 0.7.
         pub low_water: Option<f64> = s.read_optional_number("low_water", 0.3..=0.95,
             "it is the share of the room beside system messages, tools and task that a cut leaves");
-        /// Of Latin text; other scripts have fixed values.
-        pub chars_per_token: f64 = s.read_number("chars_per_token", 3.0, 1.0..=8.0,
-            "it is how many characters of Latin text make a token");
+        /// Of ASCII text, in place of the estimate by words.
+        pub chars_per_token: Option<f64> = s.read_optional_number("chars_per_token", 1.0..=8.0,
+            "it is how many characters of Latin text make a token")
+            .filter(|chars| *chars != OLD_CHARS_PER_TOKEN);
         /// Its caps are part of `max_prompt_tokens`, `caps` and `system_share`.
         pub preset: Option<Preset> = s.read_option("preset", Visibility::Plain);
         /// A cap on the prompt for any window; the smaller of the setting and the preset's.
@@ -77,6 +78,20 @@ settings! {
         pub exclude: Vec<String> = s.read_patterns("exclude_tools", &[], "a tool's name");
         /// Whether long values in the arguments of cleared calls are shortened.
         pub inputs: bool = s.read_plain("clear_tool_inputs", false);
+    }
+}
+
+/// The value of `chars_per_token` in settings that were written when the setting had a default. It counts as unset.
+pub const OLD_CHARS_PER_TOKEN: f64 = 3.0;
+
+#[cfg(test)]
+impl GuardConfig {
+    /// The defaults with three ASCII characters per token, so that a test can say how large its texts are.
+    pub(crate) fn counted_by_characters() -> Self {
+        Self {
+            chars_per_token: Some(3.0),
+            ..Self::default()
+        }
     }
 }
 

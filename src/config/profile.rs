@@ -24,6 +24,12 @@ pub enum ImageRule {
     Area,
     /// 258 per tile of 768 pixels.
     Flat,
+    /// One per patch of 28 pixels, after scaling to this longest edge and this many tokens.
+    Area28 { edge: u16, tokens: u16 },
+    /// So many hundredths per patch of 32 pixels, for 1,536 patches at most.
+    Patches(u16),
+    /// So many for an image of any size.
+    Once(u16),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -79,20 +79,24 @@ impl Conversation {
         self.annotations.iter().filter(|it| it.odd).count()
     }
 
-    /// Characters of a value as it is sent: without annotations.
+    /// The sizes of a value as it is sent: without annotations.
     pub fn measure_span(&self, span: Span) -> TextSizes {
-        let mut sizes = TextSizes::default();
+        let mut sent = Vec::new();
         let mut at = span.start as usize;
         let first = self
             .annotations
             .partition_point(|it| it.span.start < span.start);
         let inside = self.annotations[first..].iter();
         for annotation in inside.take_while(|it| it.span.end <= span.end) {
-            sizes += text::measure_text(&self.body[at..annotation.span.start as usize]);
+            sent.extend_from_slice(&self.body[at..annotation.span.start as usize]);
             at = annotation.span.end as usize;
         }
-        sizes += text::measure_text(&self.body[at..span.end as usize]);
-        sizes
+        let rest = &self.body[at..span.end as usize];
+        if sent.is_empty() {
+            return text::measure_text(rest);
+        }
+        sent.extend_from_slice(rest);
+        text::measure_text(&sent)
     }
 
     /// Whether a key is that of an annotation.

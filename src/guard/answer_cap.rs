@@ -222,11 +222,12 @@ mod tests {
 
     /// The reserve in a window of 65,536 tokens, after an assistant message of `chars` characters.
     fn reserve(members: &str, chars: usize, answers: AnswerHistory) -> u32 {
-        let settings = GuardConfig::default();
+        let settings = GuardConfig::counted_by_characters();
         let policy = Policy {
             profile: find_profile("openai").unwrap(),
             window: 65_536,
             input_limit: None,
+            tokens: crate::config::tokens::unknown_model(),
             settings: &settings,
         };
         let text = "a".repeat(chars);
@@ -255,7 +256,7 @@ mod tests {
     #[test]
     fn the_reserve_follows_the_answers_so_far() {
         assert_eq!(reserve(LONG, 0, after(0)), 8_192);
-        assert_eq!(reserve(LONG, 9_000, after(0)), 3_006);
+        assert_eq!(reserve(LONG, 9_000, after(0)), 3_004);
         assert_eq!(reserve(LONG, 9_000, after(2_000)), 4_000);
         assert_eq!(reserve(LONG, 9_000, after(20_000)), 30_000);
         // An answer may be longer than all before it.
@@ -263,7 +264,7 @@ mod tests {
         // Never more than was asked for.
         assert_eq!(reserve(r#","max_tokens":700"#, 9_000, after(2_000)), 700);
         let both = r#","max_tokens":30000,"max_completion_tokens":700"#;
-        assert_eq!(reserve(both, 9_000, after(0)), 3_006);
+        assert_eq!(reserve(both, 9_000, after(0)), 3_004);
     }
 
     #[test]

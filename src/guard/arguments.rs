@@ -176,6 +176,7 @@ fn count_fitting<'s>(sizes: impl Iterator<Item = &'s usize>, room: usize) -> usi
 #[derive(Default)]
 pub(super) struct CutArguments {
     pub(super) edits: Edits,
+    /// The whole arguments as they came, and as they are cut.
     pub(super) removed: TextSizes,
     pub(super) inserted: TextSizes,
 }
@@ -195,12 +196,17 @@ pub(super) fn cut_arguments(
     let read = CallArguments::from_raw(raw).filter(|read| !(needs_json && read.plain))?;
     let mut cut = CutArguments::default();
     let start = arguments.span.start as usize;
+    let (mut left, mut end) = (Vec::new(), 0);
     for (span, marker) in read.list_cuts(keep) {
-        let span = Span::new(start + span.start as usize, start + span.end as usize);
-        cut.removed += text::measure_text(conversation.span_bytes(span));
-        cut.inserted += text::measure_text(marker.as_bytes());
+        left.extend_from_slice(&raw[end..span.start as usize]);
+        left.extend_from_slice(marker.as_bytes());
+        end = span.end as usize;
+        let span = Span::new(start + span.start as usize, start + end);
         cut.edits.replace(span, marker);
     }
+    left.extend_from_slice(&raw[end..]);
+    cut.removed = text::measure_text(raw);
+    cut.inserted = text::measure_text(&left);
     (!cut.edits.is_empty()).then_some(cut)
 }
 

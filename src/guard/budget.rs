@@ -64,7 +64,7 @@ pub(super) fn budget_with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TokenShares {
     pub system: u32,
-    /// Tool schemas and the response format.
+    /// Tool schemas and the response format, with what a request costs by itself.
     pub tools: u32,
     /// User and assistant messages, calls included.
     pub history: u32,
@@ -87,12 +87,14 @@ pub(super) fn measure_shares(
     policy: &Policy<'_>,
     tokens: &[u32],
 ) -> TokenShares {
+    let weights = policy.token_weights();
     let mut shares = TokenShares {
         tools,
         ..TokenShares::default()
     };
     for (message, &tokens) in conversation.items.iter().zip(tokens) {
-        let media = estimate::estimate_media(conversation, message, policy.profile).min(tokens);
+        let media = estimate::estimate_media(conversation, message, &weights, policy.profile);
+        let media = media.min(tokens);
         shares.images = shares.images.saturating_add(media);
         let share = match message.author {
             Author::System => &mut shares.system,

@@ -38,8 +38,6 @@ save room. Call the tool again if you need it.]";
 
 /// Raw tokens that a message saves at least; less is left alone.
 const LEAST_SAVED: u32 = 64;
-/// What frames a message; raw tokens.
-const FRAME: u32 = 6;
 
 /// What was cleared and is still part of the conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -240,7 +238,8 @@ pub(super) fn digest_clear_rules(policy: &Policy<'_>) -> u64 {
 
 /// Raw tokens of the smallest result that is cleared: clearing a smaller one saves hardly anything.
 fn least_clearable(policy: &Policy<'_>) -> u32 {
-    policy.token_weights().count_json_tokens(RESULT.as_bytes()) + FRAME + LEAST_SAVED
+    let weights = policy.token_weights();
+    weights.count_json_tokens(RESULT.as_bytes()) + weights.message_tokens() + LEAST_SAVED
 }
 
 /// Whether the results and arguments of a tool are left alone.

@@ -12,9 +12,6 @@ use crate::{
     json::text::{self, TextSizes},
 };
 
-/// Raw tokens around a prompt that is a separate message.
-const FRAME_TOKENS: u32 = 6;
-
 /// Everything injected between two messages.
 #[derive(Default)]
 pub(super) struct GapContents {
@@ -77,13 +74,11 @@ impl<'a> Gap<'a> {
             false => text::escape_text(text),
         };
         let conversation = self.view.conversation;
-        let tokens = self
-            .view
-            .token_weights()
-            .count_json_tokens(prompt.as_bytes());
+        let weights = self.view.token_weights();
+        let tokens = weights.count_json_tokens(prompt.as_bytes());
         if separate {
             let json = conversation.format.text_item(Author::User, &prompt);
-            let tokens = tokens.saturating_add(FRAME_TOKENS);
+            let tokens = tokens.saturating_add(weights.message_tokens());
             return self.insert_messages(&[OutlineItem::Injected(Author::User)], &json, tokens);
         }
         let between = &mut self.between;

@@ -74,7 +74,7 @@ pub(crate) use self::{
 };
 pub use crate::config::profile;
 use crate::{
-    config::GuardConfig,
+    config::{GuardConfig, tokens::TokenRule},
     conversation::{
         Conversation,
         edit::Edits,
@@ -90,12 +90,14 @@ pub struct Policy<'a> {
     pub window: u32,
     /// The largest prompt in tokens, where the provider sets a limit below the window.
     pub input_limit: Option<u32>,
+    /// How the model counts tokens.
+    pub tokens: &'static TokenRule,
     pub settings: &'a GuardConfig,
 }
 
 impl<'a> Policy<'a> {
-    fn token_weights(&self) -> Weights {
-        Weights::new(self.settings.chars_per_token)
+    pub fn token_weights(&self) -> Weights {
+        Weights::new(self.tokens, self.settings.chars_per_token)
     }
 
     const fn with_profile(self, profile: &'a Profile) -> Self {

@@ -10,6 +10,7 @@ fn policy(settings: &GuardConfig) -> Policy<'_> {
         profile: profile::find_profile("openai").unwrap(),
         window: 8_192,
         input_limit: None,
+        tokens: crate::config::tokens::unknown_model(),
         settings,
     }
 }

@@ -3,7 +3,10 @@
 use super::{estimate::Weights, injections::InjectedTools};
 use crate::{
     conversation::{Conversation, edit::Edits},
-    json::scan::{JsonKind, JsonScanner},
+    json::{
+        scan::{JsonKind, JsonScanner},
+        text,
+    },
 };
 
 pub(super) struct ToolSchemas<'a> {
@@ -38,7 +41,7 @@ impl<'a> ToolSchemas<'a> {
 
     /// Raw tokens.
     pub(super) fn count_tokens(&self, weights: &Weights) -> u32 {
-        weights.count_json_tokens(&self.tools.json)
+        weights.count_tool_tokens(&text::measure_text(&self.tools.json))
     }
 
     pub(super) fn insert_schemas(&self, edits: &mut Edits) {

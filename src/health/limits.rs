@@ -168,6 +168,7 @@ mod tests {
             profile: profile::find_profile("openai").unwrap(),
             window,
             input_limit: None,
+            tokens: crate::config::tokens::unknown_model(),
             settings: &settings,
         };
         compute_request_budget(&chat::index_body(Bytes::from(body)).unwrap(), &policy).tokens

@@ -6,76 +6,13 @@
 
 mod digest;
 mod measure;
+mod sizes;
 
 pub use self::{
     digest::{TextDigester, digest_text, measure_and_digest},
-    measure::measure_text,
+    measure::{measure_plain, measure_text},
+    sizes::{SCRIPTS, Script, TextSizes},
 };
-
-/// Characters by kind of text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TextSizes {
-    /// ASCII.
-    pub latin: u32,
-    /// Chinese characters, full-width punctuation.
-    pub han: u32,
-    pub kana: u32,
-    pub hangul: u32,
-    /// Pictographs and all other characters beyond the basic plane.
-    pub emoji: u32,
-    /// Cyrillic, accented Latin, Arabic and the rest.
-    pub other: u32,
-}
-
-impl TextSizes {
-    pub fn total_chars(&self) -> usize {
-        (self.latin + self.han + self.kana + self.hangul + self.emoji + self.other) as usize
-    }
-
-    /// The size of one character, given its scalar value.
-    pub fn from_code(code: u32) -> Self {
-        let mut sizes = Self::default();
-        sizes.count_code(code);
-        sizes
-    }
-
-    #[inline]
-    fn count_code(&mut self, code: u32) {
-        let kind = match code {
-            0..0x80 => &mut self.latin,
-            0x3040..=0x30FF | 0x31F0..=0x31FF | 0xFF66..=0xFF9F => &mut self.kana,
-            0x1100..=0x11FF | 0x3130..=0x318F | 0xAC00..=0xD7AF => &mut self.hangul,
-            0x2E80..=0x9FFF | 0xF900..=0xFAFF | 0xFF00..=0xFFEF | 0x20000..=0x3FFFF => {
-                &mut self.han
-            }
-            0x2600..=0x27BF | 0x10000.. => &mut self.emoji,
-            _ => &mut self.other,
-        };
-        *kind += 1;
-    }
-}
-
-impl std::ops::AddAssign for TextSizes {
-    fn add_assign(&mut self, more: Self) {
-        self.latin += more.latin;
-        self.han += more.han;
-        self.kana += more.kana;
-        self.hangul += more.hangul;
-        self.emoji += more.emoji;
-        self.other += more.other;
-    }
-}
-
-impl std::ops::SubAssign for TextSizes {
-    fn sub_assign(&mut self, less: Self) {
-        self.latin = self.latin.saturating_sub(less.latin);
-        self.han = self.han.saturating_sub(less.han);
-        self.kana = self.kana.saturating_sub(less.kana);
-        self.hangul = self.hangul.saturating_sub(less.hangul);
-        self.emoji = self.emoji.saturating_sub(less.emoji);
-        self.other = self.other.saturating_sub(less.other);
-    }
-}
 
 /// One character of a text and its position in the JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,10 @@ use super::{
     window,
 };
 use crate::{
-    config::{Auth, Config, GuardConfig, ModelConfig},
+    config::{
+        Auth, Config, GuardConfig, ModelConfig,
+        tokens::{TokenRule, find_token_rule},
+    },
     health::limits::{HealthLimits, choose_health_limits},
 };
 
@@ -354,6 +357,11 @@ impl Target {
     /// The full name: `provider/model`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.provider.name, self.model)
+    }
+
+    /// How the model counts tokens. The provider's name for it decides, whatever alias the client used.
+    pub fn token_rule(&self) -> &'static TokenRule {
+        find_token_rule(&self.model, self.provider.config.profile)
     }
 
     /// The prompt sizes at which the health level changes; `budget` is that of one request, in tokens.

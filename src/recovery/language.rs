@@ -5,7 +5,7 @@
 use crate::{
     config::Language,
     conversation::{Author, Conversation},
-    json::text::TextSizes,
+    json::text::{Script, TextSizes},
 };
 
 /// A Chinese message has at most this many letters per Chinese character, about a word for each.
@@ -39,9 +39,17 @@ fn detect_language(conversation: &Conversation) -> Language {
 
 /// Whether a text is Chinese. Japanese and Korean texts, which may hold such characters, are not.
 fn is_chinese(sizes: &TextSizes) -> bool {
-    let han = sizes.han;
-    let other_asian = sizes.kana.saturating_add(sizes.hangul);
-    let letters = sizes.latin.saturating_add(sizes.other);
+    let han = sizes.script(Script::Han) + sizes.script(Script::CjkMarks);
+    let other_asian = sizes.script(Script::Kana) + sizes.script(Script::Hangul);
+    let wide = [
+        Script::Latin,
+        Script::Greek,
+        Script::Cyrillic,
+        Script::Semitic,
+        Script::Indic,
+        Script::Symbols,
+    ];
+    let letters = sizes.ascii + wide.map(|script| sizes.script(script)).iter().sum::<u32>();
     let mostly_han = han.saturating_mul(LETTERS_PER_HAN) >= letters;
     let with_paste = han >= MANY_HAN && han.saturating_mul(LETTERS_BESIDE_MANY) >= letters;
     han > 0 && han > other_asian.saturating_mul(4) && (mostly_han || with_paste)

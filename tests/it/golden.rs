@@ -8,7 +8,7 @@ use std::{fs, path::PathBuf};
 use crate::support::strict;
 use bytes::Bytes;
 use plimsoll::{
-    config::GuardConfig,
+    config::{GuardConfig, tokens::find_token_rule},
     format::chat::index_body,
     guard::{self, Policy, Recall, profile::find_profile},
 };
@@ -36,6 +36,7 @@ fn golden_requests_are_guarded_as_recorded() {
                 profile: find_profile(profile).unwrap(),
                 window: 1_024,
                 input_limit: None,
+                tokens: find_token_rule("", find_profile(profile).unwrap()),
                 settings: &settings,
             };
             let conversation = index_body(Bytes::from(body.clone())).unwrap();

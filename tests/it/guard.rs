@@ -308,7 +308,7 @@ fn a_reminder_after_the_newest_question_does_not_displace_it() {
 #[test]
 fn token_counts_saturate() {
     let mut settings = settings();
-    settings.chars_per_token = 1e-7;
+    settings.chars_per_token = Some(1e-7);
     let policy = make_policy(find_profile("openai").unwrap(), 4_096, &settings);
     let long = "a".repeat(500);
     let mut messages = vec![said_by("system", &long), said_by("user", &long)];

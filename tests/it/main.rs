@@ -9,6 +9,7 @@ mod compressed;
 mod connections;
 mod conversation;
 mod corpus;
+mod estimate;
 mod fault_matrix;
 mod faults;
 mod gateway_paths;

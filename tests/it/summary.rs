@@ -34,7 +34,7 @@ fn summariser(profile: &'static Profile, own: bool, room: u32) -> Summariser {
         room,
         max_tokens: 1_000,
         language: Language::English,
-        chars_per_token: 3.0,
+        weights: guard::estimate::Weights::for_unknown_model(),
         nonce: NONCE,
     }
 }

@@ -24,7 +24,7 @@ const BLOCK: SummaryBlock<'_> = SummaryBlock {
 };
 
 fn parsed(answer: &[u8]) -> Result<String, SummaryRejection> {
-    parse_summary(answer, BLOCK, MOST, &Weights::new(3.0))
+    parse_summary(answer, BLOCK, MOST, &Weights::for_unknown_model())
 }
 
 fn block(attributes: &str, contents: [&str; 6]) -> String {
@@ -185,7 +185,12 @@ fn a_block_without_key_counts_if_the_conversation_holds_none() {
             accept_unkeyed: true,
             ..BLOCK
         };
-        parse_summary(&text_answer(text), block, MOST, &Weights::new(3.0))
+        parse_summary(
+            &text_answer(text),
+            block,
+            MOST,
+            &Weights::for_unknown_model(),
+        )
     };
     let plain = block("", FULL);
     for text in [
@@ -230,14 +235,14 @@ fn fence_tags_and_control_characters_are_removed() {
 fn the_longest_sections_of_a_long_summary_are_shortened() {
     let long = "a line of something that was done\n".repeat(900);
     let summary = parsed(&text_answer(&keyed([&long, "b", "c", "d", "e", "f"]))).unwrap();
-    assert!(Weights::new(3.0).count_plain_tokens(&summary) <= MOST);
+    assert!(Weights::for_unknown_model().count_plain_tokens(&summary) <= MOST);
     assert!(summary.len() > 2_000, "{}", summary.len());
     assert!(summary.contains("done …</done>") && summary.contains("<to_do>b</to_do>"));
     let han = "长".repeat(20_000);
     let text = text_answer(&keyed([&han, &han, "c", "d", "e", "f"]));
-    let summary = parse_summary(&text, BLOCK, u32::MAX, &Weights::new(3.0)).unwrap();
+    let summary = parse_summary(&text, BLOCK, u32::MAX, &Weights::for_unknown_model()).unwrap();
     assert!((MAX_BYTES / 2..=MAX_BYTES).contains(&summary.len()));
-    let rejected = parse_summary(&text, BLOCK, 5, &Weights::new(3.0));
+    let rejected = parse_summary(&text, BLOCK, 5, &Weights::for_unknown_model());
     assert_eq!(rejected, Err(SummaryRejection::Hollow));
 }
 
@@ -260,7 +265,7 @@ proptest! {
     ) {
         let text = pieces.concat().replace('"', "\\\"").replace("text ", &"text ".repeat(times));
         let answer = format!(r#"{{"choices":[{{"message":{{"content":"{text}"}},"finish_reason":"stop"}}]}}"#);
-        let weights = Weights::new(3.0);
+        let weights = Weights::for_unknown_model();
         if let Ok(summary) = parse_summary(answer.as_bytes(), BLOCK, most, &weights) {
             prop_assert!(summary.len() <= MAX_BYTES && weights.count_plain_tokens(&summary) <= most);
             prop_assert_eq!(fence::count_tags(&summary), 2);
@@ -273,6 +278,6 @@ proptest! {
     fn sections_of_any_text_are_accepted(texts in prop::collection::vec("[a-z字 \\n🎉&'\"/]{3,200}x", 6)) {
         let contents: [&str; 6] = std::array::from_fn(|at| &*texts[at]);
         let summary = parsed(&text_answer(&keyed(contents))).unwrap();
-        prop_assert!(Weights::new(3.0).count_plain_tokens(&summary) <= MOST);
+        prop_assert!(Weights::for_unknown_model().count_plain_tokens(&summary) <= MOST);
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     compaction::{SummaryRange, SummaryRejection},
     conversation::{Conversation, edit::Edits},
     format::chat::index_body,
-    guard::profile::find_profile,
+    guard::{estimate::Weights, profile::find_profile},
     recovery::Language,
 };
 
@@ -22,7 +22,7 @@ fn summariser(is_conversation_model: bool, profile: &str, room: u32) -> Summaris
         room,
         max_tokens: 400,
         language: Language::English,
-        chars_per_token: 3.0,
+        weights: Weights::for_unknown_model(),
         nonce: [1, 2, 3, 4, 5, 6, 7, 8],
     }
 }

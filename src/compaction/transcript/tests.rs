@@ -17,7 +17,12 @@ fn prompt() -> SummaryPrompt {
 fn record(messages: &[Value], room: u32) -> Option<Vec<String>> {
     let body = json!({ "messages": messages }).to_string();
     let conversation = index_body(Bytes::from(body)).unwrap();
-    split_record(&conversation, &prompt(), room, &Weights::new(3.0))
+    split_record(
+        &conversation,
+        &prompt(),
+        room,
+        &Weights::for_unknown_model(),
+    )
 }
 
 fn step(id: usize, result: &str) -> [Value; 2] {
@@ -50,7 +55,7 @@ fn a_large_result_keeps_its_head_and_tail_and_the_call_before_it() {
     let parts = record(&step(1, &result), 600).unwrap();
     assert_eq!(parts.len(), 2);
     for part in &parts {
-        assert!(Weights::new(3.0).count_plain_tokens(part) <= 600);
+        assert!(Weights::for_unknown_model().count_plain_tokens(part) <= 600);
     }
     let record = parts.join("\n");
     for kept in [
@@ -114,7 +119,7 @@ proptest! {
     ) {
         let mut messages = vec![json!({"role": "user", "content": texts[0]})];
         messages.extend(texts.iter().enumerate().flat_map(|(id, text)| step(id, text)));
-        let weights = Weights::new(3.0);
+        let weights = Weights::for_unknown_model();
         let Some(parts) = record(&messages, room) else { return Ok(()); };
         for part in &parts {
             prop_assert!(weights.count_plain_tokens(part) <= room);
@@ -130,7 +135,7 @@ proptest! {
 
     #[test]
     fn shortened_texts_fit_into_their_tokens(text in "[a-z 字🎉\\n\"\\\\]{0,400}", most in 0u32..300) {
-        let weights = Weights::new(3.0);
+        let weights = Weights::for_unknown_model();
         let cut = keep_head_and_tail(text.clone(), most, &weights);
         prop_assert!(weights.count_plain_tokens(&cut) <= most);
         if weights.count_plain_tokens(&text) <= most {

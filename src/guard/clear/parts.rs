@@ -4,7 +4,7 @@
 //! others go; an image becomes a part of text, never nothing. Parts with a cache breakpoint keep
 //! their place and their marker: a text of theirs is shortened, and media of theirs stay.
 
-use super::{FRAME, RESULT, Small};
+use super::{RESULT, Small};
 use crate::{
     conversation::{Block, BlockKind, Content},
     guard::{estimate, prompt_placement, view::RequestView},
@@ -77,10 +77,10 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
         }
         _ => return None,
     }
-    let tokens = view
-        .token_weights()
+    let weights = view.token_weights();
+    let tokens = weights
         .count_text_tokens(&sizes)
-        .saturating_add(FRAME);
+        .saturating_add(weights.message_tokens());
     small.tokens = tokens.saturating_add(media);
     Some(small)
 }
@@ -118,5 +118,6 @@ const fn media_notice(part: &Block) -> Option<&'static str> {
 
 /// Raw tokens of a medium.
 fn media_tokens(view: RequestView<'_>, part: &Block) -> u32 {
-    estimate::estimate_media_block(view.conversation, part, view.policy.profile)
+    let (weights, profile) = (view.token_weights(), view.policy.profile);
+    estimate::estimate_media_block(view.conversation, part, &weights, profile)
 }

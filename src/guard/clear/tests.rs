@@ -14,7 +14,7 @@ use crate::{
 const WINDOW: u32 = 8_192;
 
 fn settings() -> GuardConfig {
-    let mut settings = GuardConfig::default();
+    let mut settings = GuardConfig::counted_by_characters();
     settings.clear.at = 0.3;
     settings.clear.at_least = Some(0.02);
     settings.clear.keep_steps = 2;
@@ -31,6 +31,7 @@ fn planned(conversation: &Conversation, settings: &GuardConfig, recall: &Recall)
         profile: find_profile("openai").unwrap(),
         window: WINDOW,
         input_limit: None,
+        tokens: crate::config::tokens::unknown_model(),
         settings,
     };
     guard::plan(conversation, &policy, recall)
@@ -155,7 +156,7 @@ fn a_share_of_zero_clears_every_old_round_and_a_set_least_amount_still_holds() {
         messages.push(json!({"role": "assistant", "content": "done"}));
     }
     messages.extend([user("what"), user("now?")]);
-    let mut settings = GuardConfig::default();
+    let mut settings = GuardConfig::counted_by_characters();
     let (plan, _) = cleared(&messages, &settings);
     assert!(plan.report.cleared.is_none());
     settings.clear.at = 0.0;

@@ -4,14 +4,18 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{format::chat::index_body, json::text};
 
-const WEIGHTS: f64 = 3.0;
-
 /// The messages after the edits, and how many records were left out.
 fn put(answer: &str, records: &[InjectionContent]) -> (Vec<Value>, usize) {
     let body = format!(r#"{{"messages":[{answer}]}}"#);
     let conversation = index_body(Bytes::from(body)).unwrap();
     let records: Vec<&InjectionContent> = records.iter().collect();
-    let echo = edit_echo(&conversation, 0, &records, true, &Weights::new(WEIGHTS));
+    let echo = edit_echo(
+        &conversation,
+        0,
+        &records,
+        true,
+        &Weights::for_unknown_model(),
+    );
     let body = echo.edits.apply(&conversation.body).to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
     let messages = body["messages"].as_array().unwrap().clone();
@@ -118,7 +122,13 @@ fn text_is_left_out_where_the_answer_cannot_be_edited() {
         let body = format!(r#"{{"messages":[{answer}]}}"#);
         let conversation = index_body(Bytes::from(body)).unwrap();
         let record = text(0, "x");
-        let echo = edit_echo(&conversation, 0, &[&record], true, &Weights::new(WEIGHTS));
+        let echo = edit_echo(
+            &conversation,
+            0,
+            &[&record],
+            true,
+            &Weights::for_unknown_model(),
+        );
         assert!(echo.edits.is_empty() && echo.left_out == 1, "{content}");
     }
     left_out(r#"{"role":"assistant"}"#, text(0, "x"));
@@ -172,7 +182,13 @@ fn text_stays_where_it_differs_from_the_round_or_nothing_would_be_left() {
     let conversation = index_body(Bytes::from(body)).unwrap();
     let record = spoken("xy", 2);
     // Its round is not sent, so the text stands only here.
-    let echo = edit_echo(&conversation, 0, &[&record], false, &Weights::new(WEIGHTS));
+    let echo = edit_echo(
+        &conversation,
+        0,
+        &[&record],
+        false,
+        &Weights::for_unknown_model(),
+    );
     assert!(echo.edits.is_empty() && echo.left_out == 1);
 }
 

@@ -15,7 +15,7 @@ use crate::{
     },
     guard::{
         self, Plan, Policy, Recall,
-        estimate::{self, Calibration, Weights},
+        estimate::{self, Calibration},
     },
 };
 
@@ -118,7 +118,7 @@ impl<'a> GuardedRequest<'a> {
         let Some(message) = self.fitted.items.get(self.fitted_index(at)) else {
             return 0;
         };
-        let weights = Weights::new(self.policy.settings.chars_per_token);
+        let weights = self.policy.token_weights();
         let profile = self.policy.profile;
         let raw =
             estimate::estimate_message(self.fitted, message, &message.sizes, &weights, profile);

@@ -4,6 +4,8 @@ use crate::guard::{estimate::Weights, fence};
 
 /// The most that sums of fractions may be off by.
 const SLACK: f64 = 0.01;
+/// Characters of Latin text per token, as most texts have them.
+const USUAL_CHARS: f64 = 4.0;
 
 /// The remaining room of a ledger: raw tokens, or characters.
 pub(super) struct LedgerBudget {
@@ -35,18 +37,25 @@ impl LedgerBudget {
         self.left -= cost;
     }
 
-    pub(super) fn character_cost(&self, c: char) -> f64 {
-        let weights = self.weights.as_ref();
-        weights.map_or(1.0, |weights| weights.char_weight(c.into()))
+    /// The usual cost of a character of Latin text.
+    pub(super) const fn usual_cost(&self) -> f64 {
+        match self.weights {
+            Some(_) => 1.0 / USUAL_CHARS,
+            None => 1.0,
+        }
     }
 
+    /// The cost of a text. Costs add up where a line ends.
     pub(super) fn text_cost(&self, text: &str) -> f64 {
-        text.chars().map(|c| self.character_cost(c)).sum()
+        match &self.weights {
+            Some(weights) => weights.plain_weight(text),
+            None => text.chars().count() as f64,
+        }
     }
 
     /// The cost of a dash, a blank and a line end around a line.
     pub(super) fn line_frame_cost(&self) -> f64 {
-        3.0 * self.character_cost('-')
+        self.text_cost("- \n")
     }
 
     /// A section with as many of the newest lines as fit into `room` and into what is left, oldest first.

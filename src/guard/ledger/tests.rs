@@ -14,12 +14,12 @@ fn read(messages: &[Value]) -> Conversation {
 fn room(tokens: u32) -> LedgerRoom {
     LedgerRoom {
         tokens,
-        weights: Weights::new(3.0),
+        weights: Weights::for_unknown_model(),
     }
 }
 
 fn tokens(ledger: &str) -> u32 {
-    Weights::new(3.0).count_plain_tokens(ledger)
+    Weights::for_unknown_model().count_plain_tokens(ledger)
 }
 
 fn user(text: &str) -> Value {
@@ -61,7 +61,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
     let wide = shown(8_000);
     assert_eq!(wide.len(), 60);
     assert!(wide.iter().all(|line| line.chars().count() > LINE_CHARS));
-    let narrow = shown(900);
+    let narrow = shown(700);
     assert_eq!(narrow.len(), 60);
     for (n, line) in narrow.iter().enumerate() {
         assert!(
@@ -71,7 +71,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
         assert!(line.chars().count() < 50);
     }
     // Then the first and the newest stay.
-    let few = shown(200);
+    let few = shown(150);
     assert!((10..20).contains(&few.len()), "{few:?}");
     assert!(few[0].starts_with("- wish 0: ") && few[1] == "- …");
     for (back, line) in few[2..].iter().rev().enumerate() {

@@ -48,7 +48,7 @@ fn pick_lines(
             max_chars,
         )
     };
-    let least = LEAST_CHARS as f64 * budget.character_cost('a');
+    let least = LEAST_CHARS as f64 * budget.usual_cost();
     let least_cost = |line: &str| budget.text_cost(line).min(least) + budget.line_frame_cost();
     let shown = if (least + budget.line_frame_cost()) * messages.len() as f64 <= room {
         ShownMessages::all(messages)
@@ -56,7 +56,7 @@ fn pick_lines(
         let cost = |at| least_cost(&excerpt(at, LEAST_CHARS));
         ShownMessages::within(messages, room, least_cost(ELLIPSIS), cost)
     };
-    let even = room / (shown.messages.len().max(1) as f64 * budget.character_cost('a'));
+    let even = room / (shown.messages.len().max(1) as f64 * budget.usual_cost());
     let max_chars = ((even * UNEVEN) as usize).clamp(LEAST_CHARS, LINE_CHARS);
     let lines = shown.messages.iter().map(|&at| excerpt(at, max_chars));
     let mut lines: Vec<String> = lines.collect();
@@ -140,12 +140,12 @@ fn shorten_lines(lines: &mut [String], room: f64, budget: &LedgerBudget) {
 
 /// Cuts a line to a cost, ellipsis included.
 fn cut_line(line: &mut String, max_cost: f64, budget: &LedgerBudget) {
-    let mut left = max_cost - budget.text_cost(ELLIPSIS);
-    let end = line.char_indices().find(|&(_, c)| {
-        left -= budget.character_cost(c);
-        left < 0.0
-    });
-    line.truncate(end.map_or(line.len(), |(at, _)| at));
+    let left = max_cost - budget.text_cost(ELLIPSIS);
+    let starts: Vec<usize> = line.char_indices().skip(1).map(|(at, _)| at).collect();
+    // No character lowers the cost of the text before it.
+    let fitting = starts.partition_point(|&at| budget.text_cost(&line[..at]) <= left);
+    let end = fitting.checked_sub(1).map_or(0, |last| starts[last]);
+    line.truncate(end);
     line.truncate(line.trim_end().len());
     line.push_str(ELLIPSIS);
 }

@@ -19,6 +19,7 @@ fn policy(settings: &GuardConfig, window: u32) -> Policy<'_> {
         profile: find_profile("openai").unwrap(),
         window,
         input_limit: None,
+        tokens: crate::config::tokens::unknown_model(),
         settings,
     }
 }
@@ -26,7 +27,7 @@ fn policy(settings: &GuardConfig, window: u32) -> Policy<'_> {
 fn capped(name: &str, tokens: u32) -> GuardConfig {
     GuardConfig {
         caps: [(name.to_owned(), tokens)].into(),
-        ..GuardConfig::default()
+        ..GuardConfig::counted_by_characters()
     }
 }
 
@@ -127,7 +128,7 @@ fn system_text_over_its_share_goes_by_priority() {
     let at = |share: f64| {
         let settings = GuardConfig {
             system_share: share,
-            ..GuardConfig::default()
+            ..GuardConfig::counted_by_characters()
         };
         let (out, plan) = sent(&messages, &policy(&settings, 16_384));
         assert_eq!(out.as_array().unwrap().len(), messages.len());
@@ -161,7 +162,7 @@ fn system_text_without_annotations_is_shortened_only_where_asked() {
         json!({"role": "system", "content": [{"type": "text", "text": "be brief"}, {"type": "text", "text": long}]}),
         json!({"role": "user", "content": "go"}),
     ];
-    let mut settings = GuardConfig::default();
+    let mut settings = GuardConfig::counted_by_characters();
     let (_, plan) = sent(&messages, &policy(&settings, 16_384));
     assert!(
         plan.edits.is_empty() && plan.report.texts.system.is_over_limit() && plan.report.texts.new
@@ -239,7 +240,7 @@ fn the_grid_depends_on_capped_texts_as_sent() {
 
 #[test]
 fn left_out_texts_stay_out_with_memory_and_without() {
-    let settings = GuardConfig::default();
+    let settings = GuardConfig::counted_by_characters();
     let policy = policy(&settings, 12_000);
     let mut messages = vec![system(
         &"rule ".repeat(300),
@@ -352,7 +353,7 @@ fn later_instructions_change_nothing_that_was_sent() {
     let settings = GuardConfig {
         system_share: 0.1,
         trim_system: true,
-        ..GuardConfig::default()
+        ..GuardConfig::counted_by_characters()
     };
     let policy = policy(&settings, 32_768);
     let plain = |text: &str| json!({"role": "system", "content": text});
@@ -389,7 +390,7 @@ proptest! {
             caps: [("schema".to_owned(), cap)].into(),
             system_share: share,
             trim_system: trim,
-            ..GuardConfig::default()
+            ..GuardConfig::counted_by_characters()
         };
         let policy = policy(&settings, 32_768);
         let conversation = read(&messages);

@@ -5,7 +5,7 @@
 use super::prompt_text::TextReplacement;
 use crate::{
     guard::{
-        estimate::Weights,
+        estimate::{Weights, find_last_fit},
         truncate::{TruncationMarker, find_byte_offset, widen_to_lines},
     },
     json::text::{self, TextWalk},
@@ -25,23 +25,20 @@ pub(super) fn cut_to_tokens(raw: &[u8], most: u32, weights: &Weights) -> Option<
     let marker = weights.text_weight(&text::measure_text(longest.as_bytes()));
     // Raw tokens of the beginning and of the end, each.
     let room = (f64::from(most) - marker - SLACK).max(0.0) / 2.0;
-    let whole = weights.text_weight(&whole);
-    let (mut head, mut tail, mut passed, mut total) = (0, None, 0.0, 0);
     let mut walk = TextWalk::new(raw);
-    for character in walk.by_ref() {
-        if whole - passed <= room {
-            tail.get_or_insert(total);
-        }
-        total += 1;
-        passed += weights.char_weight(character.code);
-        if passed <= room {
-            head = total;
-        }
-    }
+    let starts: Vec<usize> = walk.by_ref().map(|character| character.at).collect();
     if !walk.is_sound() {
         return None;
     }
-    let tail = tail.unwrap_or(total).max(head);
+    let weigh = |part: &[u8]| weights.text_weight(&text::measure_text(part));
+    let total = starts.len();
+    // The line ends of the marker keep the counts of both parts apart.
+    let head = find_last_fit(total, |chars| match starts.get(chars) {
+        Some(&at) => weigh(&raw[..at]) <= room,
+        None => false,
+    });
+    let tail = total - find_last_fit(total, |chars| weigh(&raw[starts[total - chars]..]) <= room);
+    let tail = tail.max(head);
     let removed = widen_to_lines(TextWalk::new(raw), head..tail, total);
     let marker = TruncationMarker::Plain.format_marker(removed.len());
     let removed = find_byte_offset(raw, removed.start)..find_byte_offset(raw, removed.end);
@@ -63,7 +60,7 @@ mod tests {
     use crate::json::text::{decode_text, escape_text};
 
     fn cut(text: &str, most: u32) -> Option<(String, u32)> {
-        let (raw, weights) = (escape_text(text), Weights::new(3.0));
+        let (raw, weights) = (escape_text(text), Weights::for_unknown_model());
         let cut = cut_to_tokens(raw.as_bytes(), most, &weights)?;
         let mut left = raw;
         left.replace_range(cut.removed, &cut.text);
@@ -74,12 +71,15 @@ mod tests {
 
     #[test]
     fn beginning_and_end_stay_around_the_marker() {
-        let text = format!("{}{}", "a".repeat(600), "z".repeat(600));
+        let text = format!("{}{}", "a bee ".repeat(150), "i see ".repeat(150));
         let (left, tokens) = cut(&text, 100).unwrap();
-        assert!(left.starts_with("aaa") && left.ends_with("zzz"), "{left}");
+        assert!(
+            left.starts_with("a bee ") && left.ends_with(" i see "),
+            "{left}"
+        );
         assert!(left.contains("characters truncated"), "{left}");
         assert!((90..=100).contains(&tokens), "{tokens}");
-        assert_eq!(cut(&text, 400), None);
+        assert_eq!(cut(&text, 600), None);
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn half_a_surrogate_pair_is_not_edited() {
         let raw = format!("{}\\ud800", "a".repeat(900));
-        assert!(cut_to_tokens(raw.as_bytes(), 64, &Weights::new(3.0)).is_none());
+        assert!(cut_to_tokens(raw.as_bytes(), 64, &Weights::for_unknown_model()).is_none());
     }
 
     proptest! {

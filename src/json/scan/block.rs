@@ -28,9 +28,27 @@ pub(in crate::json) struct BlockBits {
     pub(in crate::json) high: u64,
 }
 
+/// The bytes of a block by class. A byte of no class is an ASCII mark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::json) struct ClassBits {
+    pub(in crate::json) letters: u64,
+    pub(in crate::json) capitals: u64,
+    /// Letters but a, e, i, o, u, y.
+    pub(in crate::json) consonants: u64,
+    pub(in crate::json) digits: u64,
+    /// Spaces and tabs.
+    pub(in crate::json) blanks: u64,
+    pub(in crate::json) line_ends: u64,
+    pub(in crate::json) backslashes: u64,
+    pub(in crate::json) high: u64,
+    /// All other bytes. Left to the reader, who knows the escapes.
+    pub(in crate::json) marks: u64,
+}
+
 /// How the bitmaps of a block are made.
 pub(in crate::json) trait BlockMatcher: Copy {
     fn match_block(self, block: &[u8; BLOCK]) -> BlockBits;
+    fn match_classes(self, block: &[u8; BLOCK]) -> ClassBits;
     fn match_byte(self, block: &[u8; BLOCK], byte: u8) -> u64;
     /// Marks the bytes that are at least `least`, which is 0x80 or more.
     fn match_bytes_from(self, block: &[u8; BLOCK], least: u8) -> u64;
@@ -46,12 +64,15 @@ pub(in crate::json) trait BlockReader {
 #[inline]
 pub(in crate::json) fn run_reader<R: BlockReader>(reader: R) -> R::Output {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
+    if std::arch::is_x86_feature_detected!("avx2")
+        && std::arch::is_x86_feature_detected!("popcnt")
+        && std::arch::is_x86_feature_detected!("bmi1")
+    {
         #[expect(
             unsafe_code,
             reason = "a call into code for a feature that was just detected"
         )]
-        // SAFETY: the machine has AVX2.
+        // SAFETY: the machine has the features.
         return unsafe { avx2::run_reader(reader) };
     }
     reader.read_blocks(Bytewise)
@@ -174,17 +195,19 @@ pub(in crate::json) const fn mark_escaped(backslashes: u64, escaping: &mut bool)
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m256i, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_max_epu8, _mm256_movemask_epi8,
-        _mm256_set1_epi8,
+        __m256i, _mm_loadu_si128, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
+        _mm256_loadu_si256, _mm256_max_epu8, _mm256_min_epu8, _mm256_movemask_epi8,
+        _mm256_or_si256, _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_sub_epi8,
     };
 
-    use super::{BLOCK, BlockBits, BlockMatcher, BlockReader};
+    use super::{BLOCK, BlockBits, BlockMatcher, BlockReader, ClassBits};
 
     /// Exists only inside of [`run_reader`], where the machine has AVX2.
     #[derive(Clone, Copy)]
     struct Avx2(());
 
-    #[target_feature(enable = "avx2")]
+    // With population counts, which AVX2 does not imply.
+    #[target_feature(enable = "avx2,popcnt,bmi1")]
     pub(super) fn run_reader<R: BlockReader>(reader: R) -> R::Output {
         reader.read_blocks(Avx2(()))
     }
@@ -195,6 +218,12 @@ mod avx2 {
         fn match_block(self, block: &[u8; BLOCK]) -> BlockBits {
             // SAFETY: an `Avx2` is made only where the machine has the feature.
             unsafe { match_block(block) }
+        }
+
+        #[inline(always)]
+        fn match_classes(self, block: &[u8; BLOCK]) -> ClassBits {
+            // SAFETY: as above.
+            unsafe { match_classes(block) }
         }
 
         #[inline(always)]
@@ -219,6 +248,68 @@ mod avx2 {
             backslashes: match_byte(halves, b'\\'),
             high: join_masks(halves.map(|half| _mm256_movemask_epi8(half))),
         }
+    }
+
+    /// Bytes whose low four bits choose them from a table: each entry is the one byte of its place.
+    const WHITE: [u8; 16] = [
+        b' ', 0, 0, 0, 0, 0, 0, 0, 0, b'\t', b'\n', 0, 0, b'\r', 0, 0,
+    ];
+    const VOWELS: [u8; 16] = [0, b'a', 0, 0, 0, b'e', 0, 0, 0, b'i', 0, 0, 0, 0, 0, b'o'];
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn match_classes(block: &[u8; BLOCK]) -> ClassBits {
+        let halves = load_halves(block);
+        let [white_table, vowel_table] = [load_table(&WHITE), load_table(&VOWELS)];
+        let small = halves.map(|half| _mm256_or_si256(half, _mm256_set1_epi8(0x20)));
+        // A byte is in a range of `len` bytes if its distance to the first one is below `len`.
+        let in_range = |half, first: u8, len: u8| {
+            let distance = _mm256_sub_epi8(half, _mm256_set1_epi8(first as i8));
+            let most = _mm256_set1_epi8(len as i8 - 1);
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(distance, most), distance))
+        };
+        let letters = join_masks(small.map(|half| in_range(half, b'a', 26)));
+        let digits = join_masks(halves.map(|half| in_range(half, b'0', 10)));
+        // Bit 5, moved to the place of the sign: set in small letters and in the space.
+        let fives = halves.map(|half| _mm256_movemask_epi8(_mm256_slli_epi16::<2>(half)));
+        let fives = join_masks(fives);
+        let vowels = join_masks(small.map(|half| {
+            let vowels = _mm256_cmpeq_epi8(_mm256_shuffle_epi8(vowel_table, half), half);
+            let u = _mm256_cmpeq_epi8(half, _mm256_set1_epi8(b'u' as i8));
+            let y = _mm256_cmpeq_epi8(half, _mm256_set1_epi8(b'y' as i8));
+            _mm256_movemask_epi8(_mm256_or_si256(vowels, _mm256_or_si256(u, y)))
+        }));
+        let white = join_masks(halves.map(|half| {
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(
+                _mm256_shuffle_epi8(white_table, half),
+                half,
+            ))
+        }));
+        let controls = white & !fives;
+        let tabs = match controls {
+            // JSON escapes them within texts.
+            0 => 0,
+            _ => match_byte(halves, b'\t'),
+        };
+        ClassBits {
+            letters,
+            capitals: letters & !fives,
+            consonants: letters & !vowels,
+            digits,
+            blanks: white & fives | tabs,
+            line_ends: controls & !tabs,
+            backslashes: match_byte(halves, b'\\'),
+            high: join_masks(halves.map(|half| _mm256_movemask_epi8(half))),
+            marks: 0,
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    #[expect(unsafe_code, reason = "a load of bytes that are there")]
+    fn load_table(table: &[u8; 16]) -> __m256i {
+        // SAFETY: the table has the 16 bytes that are read, at any alignment.
+        _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(table.as_ptr().cast()) })
     }
 
     #[target_feature(enable = "avx2")]
@@ -264,6 +355,28 @@ impl BlockMatcher for Bytewise {
             backslashes: self.match_byte(block, b'\\'),
             high: self.match_bytes_from(block, 0x80),
         }
+    }
+
+    fn match_classes(self, block: &[u8; BLOCK]) -> ClassBits {
+        let mut bits = ClassBits::default();
+        for (at, &byte) in block.iter().enumerate() {
+            let mask = 1 << at;
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' => {
+                    bits.letters |= mask;
+                    bits.capitals |= u64::from(byte.is_ascii_uppercase()) << at;
+                    let vowel = matches!(byte | 0x20, b'a' | b'e' | b'i' | b'o' | b'u' | b'y');
+                    bits.consonants |= u64::from(!vowel) << at;
+                }
+                b'0'..=b'9' => bits.digits |= mask,
+                b' ' | b'\t' => bits.blanks |= mask,
+                b'\n' | b'\r' => bits.line_ends |= mask,
+                b'\\' => bits.backslashes |= mask,
+                0x80.. => bits.high |= mask,
+                _ => {}
+            }
+        }
+        bits
     }
 
     fn match_byte(self, block: &[u8; BLOCK], wanted: u8) -> u64 {

@@ -18,14 +18,7 @@ pub fn measure_and_digest(body: &[u8], text: JsonString) -> (TextSizes, u128) {
         let sizes = measure_text(if sound { &spelled } else { raw });
         return (sizes, xxh3_128(&spelled));
     }
-    if !text.plain {
-        return (measure_text(raw), xxh3_128(raw));
-    }
-    let sizes = TextSizes {
-        latin: text.span.len() as u32 - text.escapes,
-        ..TextSizes::default()
-    };
-    (sizes, xxh3_128(raw))
+    (measure_text(raw), xxh3_128(raw))
 }
 
 /// The text in the spelling with the fewest escapes, and whether it has a decoded form. It is never longer than

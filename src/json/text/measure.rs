@@ -1,43 +1,62 @@
-//! Characters by kind, counted a block of bytes at a time.
+//! Counts words, marks, digits and characters by script, a block of bytes at a time.
 //!
-//! The first byte proves most characters beyond ASCII to be Chinese. Only the others are decoded.
+//! Each byte of a block has a bit in the mask of its class. A run begins where a mask has a bit and the byte before
+//! has none, so a shift and a population count give the number of runs. An escape belongs to the class of its
+//! character: its second byte stands for it, and the backslash before belongs to no class.
 
-use super::{TextSizes, TextWalk, decode_utf8};
-use crate::json::scan::block::{self, BLOCK, BlockMatcher, BlockReader, mark_escaped};
+use super::{Script, TextSizes, TextWalk};
+use crate::json::scan::block::{self, BLOCK, BlockMatcher, BlockReader, ClassBits, mark_escaped};
 
-/// Counts the characters of a text by kind.
+/// Counts the text between two quotes of JSON.
 pub fn measure_text(raw: &[u8]) -> TextSizes {
-    // The blocks cannot count invalid UTF-8 or an invalid escape of a wide character.
-    if simdutf8::basic::from_utf8(raw).is_ok()
-        && let Some(sizes) = block::run_reader(CharacterCountReader(raw))
-    {
-        return sizes;
-    }
-    measure_by_character(raw)
+    let counted = block::run_reader(RunReader { raw, escapes: true });
+    counted.unwrap_or_else(|| measure_decoded(raw))
 }
 
-fn measure_by_character(raw: &[u8]) -> TextSizes {
-    let mut sizes = TextSizes::default();
-    TextWalk::new(raw).for_each(|character| sizes.count_code(character.code));
-    sizes
+/// Counts a text that is not escaped.
+pub fn measure_plain(text: &str) -> TextSizes {
+    let raw = text.as_bytes();
+    let counted = block::run_reader(RunReader {
+        raw,
+        escapes: false,
+    });
+    // Valid UTF-8 without escapes can always be counted.
+    counted.unwrap_or_default()
 }
 
-/// Counts UTF-8. The result is `None` where a backslash stands before a character that is not ASCII.
-struct CharacterCountReader<'a>(&'a [u8]);
+/// Counts a text that the blocks cannot count: with `\u` escapes, or invalid.
+#[cold]
+fn measure_decoded(raw: &[u8]) -> TextSizes {
+    let chars = TextWalk::new(raw).map(|character| char::from_u32(character.code));
+    let decoded: String = chars
+        .map(|character| character.unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect();
+    measure_plain(&decoded)
+}
 
-impl BlockReader for CharacterCountReader<'_> {
+/// The result is `None` for invalid UTF-8, for a `\u` escape, and for a backslash at the end or before a character
+/// that is not ASCII.
+struct RunReader<'a> {
+    raw: &'a [u8],
+    escapes: bool,
+}
+
+impl BlockReader for RunReader<'_> {
     type Output = Option<TextSizes>;
 
     #[inline(always)]
     fn read_blocks(self, map: impl BlockMatcher) -> Option<TextSizes> {
-        let mut counter = CharacterCounter {
-            raw: self.0,
+        let mut counter = RunCounter {
+            raw: self.raw,
+            escapes: self.escapes,
             sizes: TextSizes::default(),
-            ascii: 0,
             escaping: false,
-            pair_end: 0,
+            high: false,
+            before: ClassBits::default(),
+            later_blanks: 0,
+            third_consonants: 0,
         };
-        let (blocks, tail) = self.0.as_chunks::<BLOCK>();
+        let (blocks, tail) = self.raw.as_chunks::<BLOCK>();
         for (at, block) in blocks.iter().enumerate() {
             counter.count_block(map, block, at * BLOCK, u64::MAX)?;
         }
@@ -47,22 +66,27 @@ impl BlockReader for CharacterCountReader<'_> {
             let valid = (1 << tail.len()) - 1;
             counter.count_block(map, &last, blocks.len() * BLOCK, valid)?;
         }
-        counter.sizes.latin += counter.ascii as u32;
+        if counter.escaping || counter.high && simdutf8::basic::from_utf8(self.raw).is_err() {
+            return None;
+        }
         Some(counter.sizes)
     }
 }
 
-struct CharacterCounter<'a> {
+struct RunCounter<'a> {
     raw: &'a [u8],
+    escapes: bool,
     sizes: TextSizes,
-    /// Unescaped ASCII characters. Negative where digits of the next block are already subtracted.
-    ascii: i64,
     escaping: bool,
-    /// The end of the last `\u` escape; the second half of a pair is no character.
-    pair_end: usize,
+    /// There are bytes beyond ASCII.
+    high: bool,
+    /// The masks of the block before: their last bits are before the first bit of this one.
+    before: ClassBits,
+    later_blanks: u64,
+    third_consonants: u64,
 }
 
-impl CharacterCounter<'_> {
+impl RunCounter<'_> {
     /// Adds the block that begins at `from`. `valid` has a bit for each byte that belongs to the text.
     #[inline(always)]
     fn count_block(
@@ -72,87 +96,117 @@ impl CharacterCounter<'_> {
         from: usize,
         valid: u64,
     ) -> Option<()> {
-        let bits = map.match_block(block);
-        let escaped = mark_escaped(bits.backslashes, &mut self.escaping) & valid;
-        // A backslash counts, the byte behind it does not.
-        self.ascii += i64::from((valid & !bits.high & !escaped).count_ones());
-        if bits.high != 0 {
-            if escaped & bits.high != 0 {
+        let mut bits = map.match_classes(block);
+        let mut chars = valid & !bits.high;
+        let mut escaped = 0;
+        let mut neither = bits.line_ends;
+        if self.escapes && (bits.backslashes != 0 || self.escaping) {
+            escaped = mark_escaped(bits.backslashes & valid, &mut self.escaping);
+            let unicode = map.match_byte(block, b'u');
+            // No character is escaped at the end of the text or beyond ASCII.
+            if escaped & (unicode | bits.high | !valid) != 0 {
                 return None;
             }
+            let tabs = map.match_byte(block, b't') & escaped;
+            let ends = (map.match_byte(block, b'n') | map.match_byte(block, b'r')) & escaped;
+            let first = bits.backslashes & !escaped;
+            chars &= !first;
+            neither = neither & !escaped | first | ends;
+            bits.letters &= !escaped;
+            bits.capitals &= !escaped;
+            bits.consonants &= !escaped;
+            bits.digits &= !escaped;
+            bits.blanks = bits.blanks & !escaped | tabs;
+        }
+        if bits.high != 0 {
+            self.high = true;
             self.count_wide(map, block, from);
         }
-        if escaped != 0 {
-            let mut unicode = map.match_byte(block, b'u') & escaped;
-            while unicode != 0 {
-                self.count_unicode_escape(from + unicode.trailing_zeros() as usize - 1);
-                unicode &= unicode - 1;
-            }
+        let marks = chars & !(bits.letters | bits.digits | bits.blanks | neither);
+        self.sizes.ascii += chars.count_ones();
+        self.count_letters(&bits);
+        let mark_runs = marks & !shift_one(marks, self.before.marks, escaped);
+        self.sizes.mark_runs += mark_runs.count_ones();
+        self.sizes.more_marks += (marks & !mark_runs).count_ones();
+        if bits.digits != 0 {
+            let runs = bits.digits & !(bits.digits << 1 | self.before.digits >> 63);
+            self.sizes.digit_runs += runs.count_ones();
+            self.sizes.digits += bits.digits.count_ones();
         }
+        let later = bits.blanks & shift_one(bits.blanks, self.before.blanks, escaped);
+        if later != 0 {
+            let second = later & !shift_one(later, self.later_blanks, escaped);
+            self.sizes.wide_blanks += second.count_ones();
+        }
+        self.later_blanks = later;
+        bits.marks = marks;
+        self.before = bits;
         Some(())
+    }
+
+    #[inline(always)]
+    fn count_letters(&mut self, bits: &ClassBits) {
+        let letters = bits.letters << 1 | self.before.letters >> 63;
+        let high = bits.high << 1 | self.before.high >> 63;
+        self.sizes.words += (bits.letters & !(letters | high)).count_ones();
+        self.sizes.letters += bits.letters.count_ones();
+        self.sizes.capital_starts += (bits.capitals & !letters).count_ones();
+        let (now, before) = (bits.consonants, self.before.consonants);
+        let third = now & (now << 1 | before >> 63) & (now << 2 | before >> 62);
+        let fifth = third & (third << 2 | self.third_consonants >> 62);
+        if fifth != 0 {
+            self.sizes.late_consonants += fifth.count_ones();
+        }
+        self.third_consonants = third;
     }
 
     /// Counts the characters beyond ASCII that begin in a block.
     #[inline(always)]
     fn count_wide(&mut self, map: impl BlockMatcher, block: &[u8; BLOCK], from: usize) {
-        // All characters from U+4000 to U+9FFF are Chinese.
-        let chinese = map.match_bytes_from(block, 0xE4) & !map.match_bytes_from(block, 0xEA);
-        self.sizes.han += chinese.count_ones();
-        let mut others = map.match_bytes_from(block, 0xC0) & !chinese;
+        let above = |least| map.match_bytes_from(block, least);
+        let scripts = &mut self.sizes.scripts;
+        let mut add = |script, mask: u64| scripts[script as usize] += mask.count_ones();
+        let han = above(0xE4) & !above(0xEA);
+        add(Script::Han, han);
+        let mut others = above(0xC0) & !han;
+        if others.count_ones() > MANY_OTHERS {
+            let [two, greek, cyrillic, semitic, three, symbols] =
+                [0xC0, 0xCE, 0xD0, 0xD4, 0xE0, 0xE2].map(above);
+            add(Script::Latin, two & !greek);
+            add(Script::Greek, greek & !cyrillic);
+            add(Script::Cyrillic, cyrillic & !semitic);
+            add(Script::Semitic, semitic & !three);
+            add(Script::Indic, three & !symbols);
+            let hangul = above(0xEA) & !above(0xEE);
+            add(Script::Hangul, hangul);
+            let kana = above(0xE3) & !above(0xE4) & (above(0x81) & !above(0x84)) >> 1;
+            add(Script::Kana, kana);
+            others &= symbols & !(hangul | kana);
+        }
+        // These are few in most texts.
         while others != 0 {
-            let raw = &self.raw[from + others.trailing_zeros() as usize..];
-            self.sizes.count_code(decode_utf8(raw, raw[0]).0);
+            let at = from + others.trailing_zeros() as usize;
+            let second = self.raw.get(at + 1).copied().unwrap_or_default();
+            let script = Script::from_bytes(self.raw[at], second);
+            self.sizes.scripts[script as usize] += 1;
             others &= others - 1;
         }
     }
+}
 
-    /// Counts the `\uXXXX` whose backslash stands at `at`. The caller counts it as five ASCII characters.
-    fn count_unicode_escape(&mut self, at: usize) {
-        if at < self.pair_end {
-            return;
-        }
-        let (code, len) = TextWalk::starting_at(self.raw, at).read_unicode_escape(at);
-        // Without four digits it is a backslash, which is counted already.
-        if len == 2 {
-            return;
-        }
-        self.pair_end = at + len;
-        // The digits may lie in the next block, which is not counted yet.
-        self.ascii -= len as i64 / 6 * 5;
-        self.sizes.count_code(code);
+/// Characters in a block from which on they are not counted one by one.
+const MANY_OTHERS: u32 = 4;
+
+/// Marks the characters after those of a mask, given the mask of the block before. An escaped character has two bytes.
+#[inline(always)]
+const fn shift_one(mask: u64, before: u64, escaped: u64) -> u64 {
+    let one = mask << 1 | before >> 63;
+    if escaped == 0 {
+        return one;
     }
+    let two = mask << 2 | before >> 62;
+    one & !escaped | two & escaped
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::json::scan::block::Bytewise;
-
-    fn text() -> impl Strategy<Value = Vec<u8>> {
-        let piece = prop_oneof![
-            4 => "[ -~]{0,40}".prop_map(String::into_bytes),
-            2 => "\\PC{0,30}".prop_map(String::into_bytes),
-            2 => "[\u{2600}-\u{27BF}\u{2E80}-\u{31FF}\u{3FF0}-\u{4010}\u{9FF0}-\u{A010}\u{ABF0}-\u{D7FF}\u{F900}-\u{FFFF}]{0,40}".prop_map(String::into_bytes),
-            3 => "(\\\\u[0-9a-fA-F]{4}){0,20}".prop_map(String::into_bytes),
-            2 => "(\\\\ud83d|\\\\ude00|\\\\u12|\\\\n|\\\\\\\\|\\\\é){0,20}".prop_map(String::into_bytes),
-            1 => prop::collection::vec(any::<u8>(), 0..20),
-        ];
-        prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4_000))]
-
-        #[test]
-        fn blocks_count_like_a_walk_by_character(raw in text(), shift in 0usize..64) {
-            let raw: Vec<u8> = std::iter::repeat_n(b'a', shift).chain(raw).collect();
-            let expected = measure_by_character(&raw);
-            prop_assert_eq!(measure_text(&raw), expected);
-            if let Some(sizes) = std::str::from_utf8(&raw).ok().and_then(|_| CharacterCountReader(&raw).read_blocks(Bytewise)) {
-                prop_assert_eq!(sizes, expected);
-            }
-        }
-    }
-}
+mod tests;

@@ -33,21 +33,14 @@ fn half_a_surrogate_pair_is_counted_but_not_sound() {
 
 #[test]
 fn characters_are_counted_by_script() {
-    let sizes = measure_text("abc中文，かなカナ한국😀é☃".as_bytes());
-    assert_eq!(
-        sizes,
-        TextSizes {
-            latin: 3,
-            han: 3,
-            kana: 4,
-            hangul: 2,
-            emoji: 2,
-            other: 1
-        }
-    );
-    let escaped = measure_text(br"abc\u4e2d\u6587\uff0c\u304b\ud55c\ud83d\ude00\u00e9\n");
-    assert_eq!((escaped.latin, escaped.han, escaped.kana), (4, 3, 1));
-    assert_eq!((escaped.hangul, escaped.emoji, escaped.other), (1, 1, 1));
+    for raw in [
+        "abc中文，かなカナ한국😀é☃дω".as_bytes(),
+        br"abc\u4e2d\u6587\uff0c\u304b\u306a\u30ab\u30ca\ud55c\uad6d\ud83d\ude00\u00e9\u2603\u0434\u03c9",
+    ] {
+        let sizes = measure_text(raw);
+        assert_eq!((sizes.ascii, sizes.words, sizes.letters), (3, 1, 3));
+        assert_eq!(sizes.scripts, [1, 1, 1, 0, 0, 1, 4, 1, 2, 2, 1]);
+    }
 }
 
 /// Spells each character at random: as it is, or by an escape.

@@ -164,6 +164,7 @@ pub fn guard_policy<'a>(app: &'a App, target: &'a Target) -> Policy<'a> {
         profile: target.provider.config.profile,
         window: target.window.tokens,
         input_limit: target.window.input,
+        tokens: target.token_rule(),
         settings: &app.config.guard,
     }
 }

@@ -182,6 +182,7 @@ fn a_preface_leaves_room_for_work_in_a_small_window() {
             profile: profile::find_profile("openai").unwrap(),
             window,
             input_limit: None,
+            tokens: crate::config::tokens::unknown_model(),
             settings: &settings,
         };
         let boundary = guard::find_course_boundary(&conversation, &policy).unwrap();

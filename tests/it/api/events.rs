@@ -234,7 +234,7 @@ async fn event_streams_end_at_a_drain_and_a_reload() {
     let mut proxy = proxy.start().await;
     let api = Api::new(&proxy);
     let events = Events::open(&api).await;
-    proxy.reload(|config| config.guard.chars_per_token += 0.5);
+    proxy.reload(|config| config.guard.chars_per_token = Some(3.5));
     events.wait_for_end().await;
     let events = Events::open(&api).await;
     proxy.stop();

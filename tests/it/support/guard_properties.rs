@@ -252,7 +252,7 @@ fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context
         .iter()
         .position(|unit| unit.kind == units::UnitKind::User);
     let newest = units.len().saturating_sub(2);
-    let weights = guard::estimate::Weights::new(policy.settings.chars_per_token);
+    let weights = policy.token_weights();
     let mut least = plan.report.shares.tools + 200;
     for (at, unit) in units.iter().enumerate() {
         let system = unit.kind == units::UnitKind::System;

@@ -4,7 +4,7 @@
 use super::{parse, settings_once_applied, strict, without_annotations};
 use bytes::Bytes;
 use plimsoll::{
-    config::GuardConfig,
+    config::{GuardConfig, tokens::find_token_rule},
     conversation::Conversation,
     format::chat::index_body,
     guard::{
@@ -17,7 +17,7 @@ pub(crate) fn index_conversation(body: &[u8]) -> Conversation {
     index_body(Bytes::copy_from_slice(body)).expect("a conversation")
 }
 
-pub(crate) const fn make_policy<'a>(
+pub(crate) fn make_policy<'a>(
     profile: &'a Profile,
     window: u32,
     settings: &'a GuardConfig,
@@ -26,6 +26,7 @@ pub(crate) const fn make_policy<'a>(
         profile,
         window,
         input_limit: None,
+        tokens: find_token_rule("", profile),
         settings,
     }
 }

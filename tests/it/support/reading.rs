@@ -7,7 +7,10 @@ use bytes::Bytes;
 use plimsoll::{
     conversation::{Author, Block, BlockKind, Content, Conversation, IndexError, Item},
     format::chat,
-    json::scan::{JsonString, Span},
+    json::{
+        scan::{JsonString, Span},
+        text::Script,
+    },
 };
 use serde_json::{Value, value::RawValue};
 
@@ -179,13 +182,15 @@ pub(crate) fn assert_sizes(body: &[u8], name: &str) {
         let kind = |wanted: fn(char) -> bool| said.chars().filter(|&it| wanted(it)).count();
         assert_eq!(sizes.total_chars(), kind(|_| true), "{name}: message {at}");
         assert_eq!(
-            sizes.latin as usize,
+            sizes.ascii as usize,
             kind(|it| it.is_ascii()),
             "{name}: message {at}"
         );
-        let hangul = kind(|it| matches!(it, '가'..='힯' | 'ᄀ'..='ᇿ' | '\u{3130}'..='\u{318F}'));
-        assert_eq!(sizes.hangul as usize, hangul, "{name}: message {at}");
-        let common = kind(|it| matches!(it, '\u{4E00}'..='\u{9FFF}' | '，' | '。' | '：'));
-        assert!(sizes.han as usize >= common, "{name}: message {at}");
+        let hangul = kind(|it| matches!(it, '\u{A000}'..='\u{D7FF}'));
+        let counted = sizes.script(Script::Hangul) as usize;
+        assert_eq!(counted, hangul, "{name}: message {at}");
+        let han = kind(|it| matches!(it, '\u{4000}'..='\u{9FFF}'));
+        let counted = sizes.script(Script::Han) as usize;
+        assert_eq!(counted, han, "{name}: message {at}");
     }
 }

@@ -276,6 +276,7 @@ fn reports_of_the_guard_are_described() {
         profile: aim.profile,
         window: 16_000,
         input_limit: None,
+        tokens: crate::config::tokens::unknown_model(),
         settings: &settings,
     };
     let conversation = chat::index_body(body.into()).unwrap();

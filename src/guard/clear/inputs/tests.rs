@@ -21,12 +21,13 @@ fn with_arguments(spelled: &str) -> Conversation {
 /// The arguments as they are sent, where they are edited.
 fn shortened(spelled: &str, exclude: &[&str]) -> Option<String> {
     let conversation = with_arguments(spelled);
-    let mut settings = GuardConfig::default();
+    let mut settings = GuardConfig::counted_by_characters();
     settings.clear.exclude = exclude.iter().map(|&name| name.to_owned()).collect();
     let policy = Policy {
         profile: find_profile("openai").unwrap(),
         window: 32_768,
         input_limit: None,
+        tokens: crate::config::tokens::unknown_model(),
         settings: &settings,
     };
     let view = |conversation| RequestView {

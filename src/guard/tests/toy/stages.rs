@@ -10,7 +10,7 @@ use crate::{
     format::ProxyToolCall,
     guard::{
         self, Recall,
-        estimate::Calibration,
+        estimate::{Calibration, Weights},
         found::{Aim, PlanExplanation, WindowFound},
         profile::Profile,
     },
@@ -137,7 +137,7 @@ fn ask_for_summary(
         room: window,
         max_tokens: 400,
         language: Language::English,
-        chars_per_token: 3.0,
+        weights: Weights::for_unknown_model(),
         nonce: [1, 2, 3, 4, 5, 6, 7, 8],
     };
     let (work, body) = SummaryWork::begin_summary(conversation, &plan.edits, due, summariser)?;

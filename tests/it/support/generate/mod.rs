@@ -6,8 +6,8 @@
 //! Tests and benches use it; the benches include this folder by its path.
 
 mod any;
-mod prose;
-mod random;
+pub(crate) mod prose;
+pub(crate) mod random;
 mod scene;
 mod shape;
 mod things;

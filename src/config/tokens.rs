@@ -1,0 +1,158 @@
+//! How a model counts tokens, by its name, as far as that is known before it has answered.
+//!
+//! The rows are in `table`. A [`TokenRule`] is the vocabulary's family, and what stands beside the text: the frames of
+//! messages and calls, and what tools cost. All weights are whole hundredths, so that every replica adds up the same.
+
+mod table;
+
+use super::profile::{ImageRule, Profile};
+
+/// Weights of ASCII text in hundredths of a token. A family multiplies them by its `latin`.
+pub mod latin {
+    pub const WORD: u16 = 52;
+    pub const LETTER: u16 = 10;
+    pub const CAPITAL_START: u16 = 38;
+    pub const MARK_RUN: u16 = 77;
+    pub const MORE_MARKS: u16 = 11;
+    pub const WIDE_BLANKS: u16 = 144;
+    pub const LATE_CONSONANT: u16 = 247;
+}
+
+/// A family of vocabularies. All weights are hundredths of a token.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TokenFamily {
+    pub name: &'static str,
+    /// What the weights of ASCII text but digits are multiplied by; hundredths.
+    pub latin: u16,
+    pub digit_run: u16,
+    pub digit: u16,
+    /// A character by script, in the order of `json::text::Script`.
+    pub scripts: [u16; 11],
+}
+
+/// The tokens of a model, as estimated before its first answer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TokenRule {
+    /// The beginnings of the names of its models; the longest one decides.
+    names: &'static [&'static str],
+    /// Profiles whose models have this rule where their names say nothing.
+    profiles: &'static [&'static str],
+    pub family: &'static TokenFamily,
+    /// What texts are multiplied by; hundredths.
+    pub factor: u16,
+    /// Tokens of a request without anything in it.
+    pub request: u16,
+    /// Tokens of the frame of a message.
+    pub message: u16,
+    /// Tokens of the frames of a call and of its result, beside their messages.
+    pub call: u16,
+    /// Tokens of a request with tools, beside them.
+    pub tools_once: u16,
+    /// What the JSON of tools is multiplied by, instead of `factor`; hundredths.
+    pub tools_factor: u16,
+    /// `None`: by the profile.
+    pub images: Option<ImageRule>,
+}
+
+/// The rule of a model that is asked under this name with this profile.
+pub fn find_token_rule(model: &str, profile: &Profile) -> &'static TokenRule {
+    find_by_name(model)
+        .or_else(|| {
+            let mut rules = table::RULES.iter();
+            rules.find(|rule| rule.profiles.contains(&profile.name))
+        })
+        .unwrap_or_else(unknown_model)
+}
+
+/// The rule of models and engines that nothing is known of.
+pub fn unknown_model() -> &'static TokenRule {
+    &table::UNKNOWN
+}
+
+/// The rule by a model's name: `vendor/name`, `region.vendor.name` and `vendor/name@place` are known too.
+fn find_by_name(model: &str) -> Option<&'static TokenRule> {
+    let model = model.to_ascii_lowercase();
+    let mut name = model.rsplit('/').next().unwrap_or_default();
+    loop {
+        let longest = |rule: &TokenRule| {
+            let starts = rule.names.iter().filter(|start| name.starts_with(**start));
+            starts.map(|start| start.len()).max()
+        };
+        let rules = table::RULES.iter();
+        let found = rules.filter_map(|rule| longest(rule).map(|len| (len, rule)));
+        if let Some((_, rule)) = found.max_by_key(|(len, _)| *len) {
+            return Some(rule);
+        }
+        // Amazon's names begin with a region and a vendor: `us.anthropic.claude-…`.
+        let (vendor, rest) = name.split_once('.')?;
+        if vendor.is_empty() || !vendor.bytes().all(|byte| byte.is_ascii_lowercase()) {
+            return None;
+        }
+        name = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::profile::find_profile;
+
+    fn find(model: &str, profile: &str) -> (&'static str, u16, u16) {
+        let rule = find_token_rule(model, find_profile(profile).unwrap());
+        (rule.family.name, rule.factor, rule.call)
+    }
+
+    #[test]
+    fn the_name_of_the_model_decides() {
+        for (model, expected) in [
+            ("gpt-4o-2024-08-06", ("o200k", 100, 7)),
+            ("openai/gpt-4.1-mini", ("o200k", 100, 7)),
+            ("gpt-4-0613", ("cl100k", 100, 7)),
+            ("gpt-4-turbo", ("cl100k", 100, 7)),
+            ("gpt-5-2025-08-07", ("o200k", 100, 9)),
+            ("openai/gpt-oss-120b", ("o200k", 100, 18)),
+            ("o4-mini", ("o200k", 100, 7)),
+            ("claude-sonnet-4-20250514", ("o200k", 115, 68)),
+            (
+                "us.anthropic.claude-haiku-4-5-20251001-v1:0",
+                ("o200k", 115, 68),
+            ),
+            ("anthropic/claude-opus-4.7", ("o200k", 150, 68)),
+            ("claude-sonnet-5", ("o200k", 150, 68)),
+            ("google/gemini-2.5-pro", ("o200k", 100, 40)),
+            ("Qwen/Qwen3-32B", ("Qwen", 100, 40)),
+            ("qwen2.5:7b", ("Qwen", 100, 40)),
+            ("meta-llama/Llama-3.3-70B-Instruct", ("Llama 3", 100, 20)),
+            ("meta.llama3-1-70b-instruct-v1:0", ("Llama 3", 100, 20)),
+            ("meta-llama/llama-4-scout", ("Llama 4", 100, 40)),
+            ("deepseek-chat", ("DeepSeek", 100, 35)),
+            ("devstral-small", ("Tekken", 100, 7)),
+            ("moonshotai/kimi-k2", ("o200k", 100, 25)),
+            ("glm-4.6", ("o200k", 100, 25)),
+            ("x-ai/grok-4", ("o200k", 100, 30)),
+            ("phi-4", ("unknown", 100, 20)),
+            ("", ("unknown", 100, 20)),
+        ] {
+            assert_eq!(find(model, "template"), expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn without_a_known_name_the_profile_decides() {
+        assert_eq!(find("ours", "openai"), ("o200k", 100, 7));
+        assert_eq!(find("ours", "mistral"), ("Tekken", 100, 7));
+        assert_eq!(find("ours", "anthropic"), ("o200k", 115, 68));
+        assert_eq!(find("ours", "openrouter"), ("unknown", 100, 20));
+        assert_eq!(find("llama-3.3", "mistral"), ("Llama 3", 100, 20));
+    }
+
+    #[test]
+    fn images_follow_the_model_where_it_is_known() {
+        let images = |model| find_token_rule(model, find_profile("openai").unwrap()).images;
+        assert_eq!(images("gpt-4o"), None);
+        assert_eq!(images("gpt-4.1-mini"), Some(ImageRule::Patches(162)));
+        assert_eq!(images("gpt-5.4"), Some(ImageRule::Patches(120)));
+        assert_eq!(images("gpt-5.1"), None);
+        assert_eq!(images("gemini-3-pro"), Some(ImageRule::Once(1_120)));
+    }
+}

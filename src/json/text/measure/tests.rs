@@ -1,0 +1,156 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::json::scan::block::Bytewise;
+
+/// The class of a character; the reference has its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Letter,
+    Digit,
+    Blank,
+    LineEnd,
+    Mark,
+    Wide,
+}
+
+fn classify(c: char) -> Class {
+    match c {
+        'a'..='z' | 'A'..='Z' => Class::Letter,
+        '0'..='9' => Class::Digit,
+        ' ' | '\t' => Class::Blank,
+        '\n' | '\r' => Class::LineEnd,
+        _ if c.is_ascii() => Class::Mark,
+        _ => Class::Wide,
+    }
+}
+
+/// The column of the table in `estimating.md`, by code point.
+fn column(c: char) -> usize {
+    match c as u32 {
+        0x80..=0x37F => 0,
+        0x380..=0x3FF => 1,
+        0x400..=0x4FF => 2,
+        0x500..=0x7FF => 3,
+        0x800..=0x1FFF => 4,
+        0x2000..=0x2FFF => 5,
+        0x3040..=0x30FF => 6,
+        0x3000..=0x3FFF | 0xE000..=0xFFFF => 7,
+        0x4000..=0x9FFF => 8,
+        0xA000..=0xDFFF => 9,
+        _ => 10,
+    }
+}
+
+/// The reference: one character after the other, with what came before it.
+fn count_chars(text: &str) -> TextSizes {
+    let mut sizes = TextSizes::default();
+    let mut before = None;
+    let (mut blanks, mut consonants) = (0, 0);
+    for c in text.chars() {
+        let class = classify(c);
+        let first = before != Some(class);
+        blanks = if class == Class::Blank { blanks + 1 } else { 0 };
+        let consonant = class == Class::Letter && !"aeiouyAEIOUY".contains(c);
+        consonants = if consonant { consonants + 1 } else { 0 };
+        if consonants >= 5 {
+            sizes.late_consonants += 1;
+        }
+        match class {
+            Class::Letter => {
+                sizes.letters += 1;
+                sizes.words += u32::from(first && before != Some(Class::Wide));
+                sizes.capital_starts += u32::from(first && c.is_uppercase());
+            }
+            Class::Digit => {
+                sizes.digits += 1;
+                sizes.digit_runs += u32::from(first);
+            }
+            Class::Mark if first => sizes.mark_runs += 1,
+            Class::Mark => sizes.more_marks += 1,
+            Class::Blank => sizes.wide_blanks += u32::from(blanks == 2),
+            Class::LineEnd => {}
+            Class::Wide => sizes.scripts[column(c)] += 1,
+        }
+        sizes.ascii += u32::from(class != Class::Wide);
+        before = Some(class);
+    }
+    sizes
+}
+
+/// The text of JSON's bytes, with U+FFFD for what has no decoded form.
+fn decode(raw: &[u8]) -> String {
+    let chars = TextWalk::new(raw).map(|it| char::from_u32(it.code).unwrap_or('\u{FFFD}'));
+    chars.collect()
+}
+
+#[test]
+fn the_examples_of_the_estimator() {
+    let sizes = measure_plain("id=deadbeef0123 sha=QmFzZTY0 12:30:05.123456");
+    assert_eq!(
+        (sizes.words, sizes.letters, sizes.capital_starts),
+        (4, 20, 1)
+    );
+    assert_eq!((sizes.mark_runs, sizes.more_marks), (5, 0));
+    assert_eq!((sizes.digit_runs, sizes.digits), (6, 17));
+    assert_eq!((sizes.late_consonants, sizes.wide_blanks), (2, 0));
+    let sizes = measure_plain("你好，世界。今天 3 度");
+    assert_eq!(
+        (sizes.script(Script::Han), sizes.script(Script::CjkMarks)),
+        (7, 2)
+    );
+    assert_eq!((sizes.digit_runs, sizes.digits, sizes.ascii), (1, 1, 3));
+}
+
+#[test]
+fn an_escape_is_one_character_of_its_class() {
+    let sizes = measure_text(br#"\t\ta\n\n \"\\\"b\t \t\/\b"#);
+    assert_eq!((sizes.wide_blanks, sizes.words), (2, 2));
+    assert_eq!((sizes.mark_runs, sizes.more_marks, sizes.ascii), (2, 3, 15));
+}
+
+fn text() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        4 => "[ -~]{0,40}".prop_map(String::into_bytes),
+        3 => "[a-dA-D0-2 .=]{0,60}".prop_map(String::into_bytes),
+        2 => "[bcdfgBCDFGe]{0,20}".prop_map(String::into_bytes),
+        2 => "[ \t\r\n]{0,9}".prop_map(String::into_bytes),
+        2 => "\\PC{0,30}".prop_map(String::into_bytes),
+        2 => "[\u{80}-\u{37F}\u{380}-\u{4FF}\u{500}-\u{7FF}\u{800}-\u{1FFF}\u{2000}-\u{303F}a]{0,40}".prop_map(String::into_bytes),
+        2 => "[\u{3040}-\u{3100}\u{3FF0}-\u{4010}\u{9FF0}-\u{A010}\u{D700}-\u{D7FF}\u{E000}-\u{FFFF}\u{FFFF}-\u{1000F}]{0,40}".prop_map(String::into_bytes),
+        1 => "(\\\\u[0-9a-fA-F]{4}){0,20}".prop_map(String::into_bytes),
+        3 => "(\\\\[nrtbf\"/\\\\]|a| |\\.|5|é){0,30}".prop_map(String::into_bytes),
+        1 => "(\\\\ud83d|\\\\ude00|\\\\u12|\\\\n|\\\\\\\\|\\\\é|\\\\q){0,20}".prop_map(String::into_bytes),
+        1 => prop::collection::vec(any::<u8>(), 0..20),
+    ];
+    // Many texts are of one kind, so that not all take the slow path.
+    prop_oneof![
+        prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat()),
+        "([a-cA-C0-2 .=é中かд]|\\\\[nrtbf\"/\\\\]){0,300}".prop_map(String::into_bytes),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn blocks_count_like_a_walk_by_character(raw in text(), shift in 0usize..64) {
+        let raw: Vec<u8> = std::iter::repeat_n(b'a', shift).chain(raw).collect();
+        let expected = count_chars(&decode(&raw));
+        prop_assert_eq!(measure_text(&raw), expected);
+        let bytewise = RunReader { raw: &raw, escapes: true }.read_blocks(Bytewise);
+        prop_assert_eq!(bytewise.unwrap_or(expected), expected);
+        let decoded = decode(&raw);
+        prop_assert_eq!(measure_plain(&decoded), expected);
+        prop_assert_eq!(measure_decoded(&raw), expected);
+    }
+
+    #[test]
+    fn counts_add_up_at_line_ends(first in any::<String>(), second in any::<String>(), end in 0..2usize) {
+        let end = ["\n", "\r"][end];
+        let mut sum = measure_plain(&first);
+        sum += measure_plain(end);
+        sum += measure_plain(&second);
+        prop_assert_eq!(measure_plain(&[&first, end, &second].concat()), sum);
+    }
+}

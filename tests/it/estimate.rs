@@ -1,0 +1,103 @@
+//! The estimate before any usage, against vocabularies that the guard does not carry.
+
+use bytes::Bytes;
+use plimsoll::{
+    config::tokens::find_token_rule,
+    format::chat::index_body,
+    guard::{
+        self, Policy, Recall,
+        estimate::{Weights, estimate_message},
+        profile::find_profile,
+    },
+};
+use serde_json::json;
+
+use crate::support::{
+    count::TokenCounter,
+    data,
+    drive::settings,
+    generate::{
+        prose::{self, Tongue},
+        random::Random,
+    },
+};
+
+/// A conversation with texts of one kind that takes half of the window by the vocabulary's count.
+fn half_full(counter: &TokenCounter, tongue: Tongue, window: u64) -> Bytes {
+    let mut random = Random::for_part(window, tongue as u64);
+    let mut messages = vec![json!({"role": "system", "content": "You help."})];
+    for turn in 0.. {
+        let author = ["user", "assistant"][turn % 2];
+        let text = prose::text(&mut random, tongue, 900);
+        messages.push(json!({"role": author, "content": text}));
+        let body = json!({"model": "gpt-4o", "messages": messages}).to_string();
+        if counter.request(body.as_bytes()) >= window / 2 {
+            return body.into();
+        }
+    }
+    unreachable!("conversations grow without end")
+}
+
+#[test]
+fn a_half_full_window_is_untouched_on_first_sight() {
+    let counter = TokenCounter::o200k();
+    let (settings, profile) = (settings(), find_profile("openai").unwrap());
+    for tongue in [Tongue::Prose, Tongue::Code, Tongue::Json, Tongue::Chinese] {
+        for window in [8_192, 16_384, 32_768] {
+            let body = half_full(&counter, tongue, window);
+            let conversation = index_body(body).unwrap();
+            let policy = Policy {
+                profile,
+                window: window as u32,
+                input_limit: None,
+                tokens: find_token_rule("gpt-4o", profile),
+                settings: &settings,
+            };
+            let plan = guard::plan(&conversation, &policy, &Recall::default());
+            let raw = plan.report.raw_before;
+            assert!(plan.edits.is_empty(), "{tongue:?}, {raw} of {window}");
+        }
+    }
+}
+
+/// The errors of whole requests in hundredths, sorted. Both sides count texts, tools as JSON, and 4 a message.
+fn request_errors(counter: &TokenCounter, model: &str, least: usize) -> Vec<f64> {
+    let profile = find_profile("openai").unwrap();
+    let weights = Weights::new(find_token_rule(model, profile), None);
+    let bodies = data::requests().into_iter().chain(data::unusual());
+    let bodies = bodies.filter(|file| file.body.len() >= least);
+    let errors = bodies.filter_map(|file| {
+        let conversation = index_body(file.body.clone().into()).ok()?;
+        let media = |item| guard::estimate::estimate_media(&conversation, item, &weights, profile);
+        let mut items = conversation.items.iter();
+        if items.any(|item| media(item) > 0) {
+            return None;
+        }
+        let texts = conversation.items.iter().map(|item| {
+            let call = weights.call_tokens() * item.calls.len() as u32;
+            estimate_message(&conversation, item, &item.sizes, &weights, profile) - call
+        });
+        let tools = conversation.beside_items();
+        let tools = tools.map(|span| weights.count_json_tokens(conversation.span_bytes(span)));
+        let estimate: u32 = texts.chain(tools).sum();
+        let truth = counter.request(&file.body).max(1) as f64;
+        Some(100.0 * (f64::from(estimate) - truth).abs() / truth)
+    });
+    let mut errors: Vec<f64> = errors.collect();
+    errors.sort_by(f64::total_cmp);
+    errors
+}
+
+#[test]
+fn recorded_requests_are_estimated_within_a_few_hundredths() {
+    for (counter, model) in [
+        (TokenCounter::o200k(), "gpt-4o"),
+        (TokenCounter::cl100k(), "gpt-4"),
+    ] {
+        let errors = request_errors(&counter, model, 2_000);
+        let at = |share: f64| errors.get((errors.len() as f64 * share) as usize).copied();
+        let [median, most] = [at(0.5), at(0.95)].map(Option::unwrap_or_default);
+        println!("{model}: {} requests, median {median:.1}, 95 % {most:.1}", errors.len());
+        assert!(median <= 3.0 && most <= 11.0, "{model}: {errors:?}");
+    }
+}
