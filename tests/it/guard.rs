@@ -2,6 +2,7 @@
 
 use crate::support::{
     annotate_randomly, any_settings, data,
+    drive::counted_by_characters,
     generate::{ConversationSize, Recipe, Session, Shape, any_conversation},
     guard_properties::{CHAT, WINDOWS, any_answer_share, profiles_of, settings},
     made::non_system_indices,
@@ -401,7 +402,7 @@ fn worked_steps(steps: usize) -> Vec<serde_json::Value> {
 
 #[test]
 fn a_late_question_keeps_the_fold() {
-    let settings = settings();
+    let settings = counted_by_characters();
     for profile in ["openai", "anthropic"] {
         let policy = make_policy(find_profile(profile).unwrap(), 8_192, &settings);
         let mut messages = worked_steps(100);
@@ -428,7 +429,7 @@ fn a_late_question_keeps_the_fold() {
 
 #[test]
 fn a_size_at_a_rounding_boundary_moves_no_cut() {
-    let settings = settings();
+    let settings = counted_by_characters();
     let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     // The fixed part crosses a sixteenth of the window in both directions.
     let body = |system: usize| {

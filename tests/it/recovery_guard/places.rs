@@ -3,6 +3,12 @@
 use serde_json::Value;
 
 use super::*;
+use crate::support::drive::counted_by_characters;
+
+/// As the function of the parent, with texts of a known size.
+fn check(body: &[u8], window: u32, profile: &Profile, recall: &Recall) -> Option<Plan> {
+    check_plan_unless_stood_back(body, window, profile, recall, &counted_by_characters())
+}
 
 fn value(body: &[u8]) -> Vec<Value> {
     let body = parse::parse_value(body).unwrap();
@@ -221,7 +227,7 @@ fn an_injection_that_would_be_invalid_is_left_out_alone() {
 
 #[test]
 fn the_fold_grid_moves_forward_from_a_course_only() {
-    let settings = GuardConfig::default();
+    let settings = counted_by_characters();
     for profile in PROFILES {
         let policy = make_policy(profile, 8_192, &settings);
         let mut recall = Recall::default();
@@ -270,7 +276,7 @@ fn the_fold_grid_moves_forward_from_a_course_only() {
 
 #[test]
 fn a_prompt_at_the_end_is_counted() {
-    let settings = GuardConfig::default();
+    let settings = counted_by_characters();
     for profile in ["openai", "template"] {
         let policy = make_policy(find_profile(profile).unwrap(), 8_192, &settings);
         let messages = loop_of(3);
@@ -316,7 +322,7 @@ fn injected_tools_do_not_move_the_fold_grid() {
         let mut body = json!({"messages": messages});
         body[field] = value;
         let body = body.to_string().into_bytes();
-        let settings = GuardConfig::default();
+        let settings = counted_by_characters();
         let policy = make_policy(find_profile("openai").unwrap(), 200_000, &settings);
         let plan = guard::plan(&index_conversation(&body), &policy, &recall);
         assert!(!plan.report.adds_tools && plan.edits.is_empty());

@@ -17,6 +17,14 @@ pub(crate) fn settings() -> GuardConfig {
     GuardConfig::default()
 }
 
+/// The same with three ASCII characters per token, so that a test can say how large its texts are.
+pub(crate) fn counted_by_characters() -> GuardConfig {
+    GuardConfig {
+        chars_per_token: Some(3.0),
+        ..settings()
+    }
+}
+
 /// Raw tokens of an unedited body, by the guard's estimate.
 pub(crate) fn raw_tokens(body: &Bytes, profile: &Profile) -> u32 {
     let settings = GuardConfig {

@@ -179,6 +179,8 @@ fn base_config(data: &TempDir) -> Config {
     config.server.data_dir = data.path().into();
     // A slow machine must not look like a store that is down.
     config.store.timeout = Duration::from_secs(10);
+    // As the engines of the tests count.
+    config.guard.chars_per_token = Some(3.0);
     config.providers.clear();
     config
 }
