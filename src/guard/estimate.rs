@@ -63,7 +63,7 @@ pub fn estimate_media(
 pub fn estimate_beside_messages(conversation: &Conversation, weights: &Weights) -> u32 {
     let spans = conversation.beside_items();
     let tokens = spans
-        .map(|span| weights.count_tool_tokens(&text::measure_text(conversation.span_bytes(span))));
+        .map(|span| weights.count_tool_tokens(&text::measure_json(conversation.span_bytes(span))));
     let once = weights.request_tokens(conversation.lists_tools());
     tokens.fold(once, u32::saturating_add)
 }

@@ -41,7 +41,7 @@ impl<'a> ToolSchemas<'a> {
 
     /// Raw tokens.
     pub(super) fn count_tokens(&self, weights: &Weights) -> u32 {
-        weights.count_tool_tokens(&text::measure_text(&self.tools.json))
+        weights.count_tool_tokens(&text::measure_json(&self.tools.json))
     }
 
     pub(super) fn insert_schemas(&self, edits: &mut Edits) {

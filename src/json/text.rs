@@ -10,7 +10,7 @@ mod sizes;
 
 pub use self::{
     digest::{TextDigester, digest_text, measure_and_digest},
-    measure::{measure_plain, measure_text},
+    measure::{measure_json, measure_plain, measure_text},
     sizes::{SCRIPTS, Script, TextSizes},
 };
 

@@ -9,6 +9,7 @@ use plimsoll::{
         estimate::{Weights, estimate_message},
         profile::find_profile,
     },
+    json::text::measure_json,
 };
 use serde_json::json;
 
@@ -78,7 +79,8 @@ fn request_errors(counter: &TokenCounter, model: &str, least: usize) -> Vec<f64>
             estimate_message(&conversation, item, &item.sizes, &weights, profile) - call
         });
         let tools = conversation.beside_items();
-        let tools = tools.map(|span| weights.count_json_tokens(conversation.span_bytes(span)));
+        let tools = tools
+            .map(|span| weights.count_text_tokens(&measure_json(conversation.span_bytes(span))));
         let estimate: u32 = texts.chain(tools).sum();
         let truth = counter.request(&file.body).max(1) as f64;
         Some(100.0 * (f64::from(estimate) - truth).abs() / truth)
@@ -97,7 +99,10 @@ fn recorded_requests_are_estimated_within_a_few_hundredths() {
         let errors = request_errors(&counter, model, 2_000);
         let at = |share: f64| errors.get((errors.len() as f64 * share) as usize).copied();
         let [median, most] = [at(0.5), at(0.95)].map(Option::unwrap_or_default);
-        println!("{model}: {} requests, median {median:.1}, 95 % {most:.1}", errors.len());
+        println!(
+            "{model}: {} requests, median {median:.1}, 95 % {most:.1}",
+            errors.len()
+        );
         assert!(median <= 3.0 && most <= 11.0, "{model}: {errors:?}");
     }
 }

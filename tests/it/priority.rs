@@ -269,7 +269,7 @@ async fn the_third_layer_of_a_preset_bounds_the_whole_prompt() {
     let settings = Settings::new(&up);
     settings.write(
         "[models.m]\nprovider = \"up\"\ncontext_length = 200000\n[recovery]\nenabled = false\n\
-         [guard]\npreset = \"standard\"",
+         [guard]\npreset = \"standard\"\nchars_per_token = 2.999",
     );
     let process = Process::start(&settings.file).await;
     let part = |name: &str, tokens: usize, priority: &str| json!({"role": "system", "content": "four".repeat(tokens * 3 / 4), "plimsoll": annotation(name, priority)});

@@ -24,6 +24,34 @@ pub fn measure_plain(text: &str) -> TextSizes {
     counted.unwrap_or_default()
 }
 
+/// Counts a JSON value as a model reads it: without the white space between its parts.
+pub fn measure_json(value: &[u8]) -> TextSizes {
+    let mut compact = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let Some(start) = memchr::memchr(b'"', rest) {
+        let (between, text) = rest.split_at(start);
+        push_compact(&mut compact, between);
+        let mut end = 1;
+        while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(end..).unwrap_or_default()) {
+            let escape = text[end + found] == b'\\';
+            end += found + 1 + usize::from(escape);
+            if !escape {
+                break;
+            }
+        }
+        let (text, after) = text.split_at(end.min(text.len()));
+        compact.extend_from_slice(text);
+        rest = after;
+    }
+    push_compact(&mut compact, rest);
+    measure_text(&compact)
+}
+
+fn push_compact(compact: &mut Vec<u8>, between: &[u8]) {
+    let kept = between.iter().filter(|byte| !byte.is_ascii_whitespace());
+    compact.extend(kept);
+}
+
 /// Counts a text that the blocks cannot count: with `\u` escapes, or invalid.
 #[cold]
 fn measure_decoded(raw: &[u8]) -> TextSizes {

@@ -109,6 +109,17 @@ fn an_escape_is_one_character_of_its_class() {
     assert_eq!((sizes.mark_runs, sizes.more_marks, sizes.ascii), (2, 3, 15));
 }
 
+#[test]
+fn json_counts_without_its_white_space() {
+    let spaced = br#"{ "a b" : [1, "x\" : y",  { } ],
+        "c\\" : null }"#;
+    let compact = br#"{"a b":[1,"x\" : y",{}],"c\\":null}"#;
+    assert_eq!(measure_json(spaced), measure_text(compact));
+    for broken in [&b"\"a"[..], b"\"a\\", b"\"", b"{\"a\\\"", b""] {
+        assert_eq!(measure_json(broken), measure_text(broken));
+    }
+}
+
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => "[ -~]{0,40}".prop_map(String::into_bytes),
