@@ -6,7 +6,7 @@ use plimsoll::{
     format::chat::index_body,
     guard::{
         self, Policy, Recall,
-        estimate::{Weights, estimate_message},
+        estimate::{Calibration, Weights, estimate_message},
         profile::find_profile,
     },
     json::text::measure_json,
@@ -16,8 +16,9 @@ use serde_json::json;
 use crate::support::{
     count::TokenCounter,
     data,
-    drive::settings,
+    drive::{raw_tokens, settings},
     generate::{
+        Session,
         prose::{self, Tongue},
         random::Random,
     },
@@ -105,4 +106,40 @@ fn recorded_requests_are_estimated_within_a_few_hundredths() {
         );
         assert!(median <= 3.0 && most <= 11.0, "{model}: {errors:?}");
     }
+}
+
+/// Of a recorded session whose provider counted every request: how much denser what was added is than all before.
+#[test]
+fn what_is_added_to_a_session_is_hardly_denser_than_the_rest() {
+    let Some(truth) = data::token_truth() else {
+        return;
+    };
+    let Some(session) = data::request(&truth.session).and_then(|body| Session::from_recorded(&body))
+    else {
+        return;
+    };
+    let profile = find_profile("anthropic").unwrap();
+    let mut calibration = Calibration::default();
+    let (mut before, mut ratios): (Option<(u32, u64)>, Vec<f64>) = (None, Vec::new());
+    for step in &truth.steps {
+        let body = Bytes::from(session.beginning(step.assistant_message));
+        let raw = raw_tokens(&body, profile);
+        if let Some((raw_before, tokens)) = before
+            && raw >= raw_before + 400
+            && step.prompt_tokens > tokens
+        {
+            let added = f64::from(raw - raw_before) * calibration.slope();
+            ratios.push((step.prompt_tokens - tokens) as f64 / added);
+        }
+        calibration = calibration.learn_usage(raw, step.prompt_tokens as u32, profile);
+        before = Some((raw, step.prompt_tokens));
+    }
+    ratios.sort_by(f64::total_cmp);
+    let at = |share: f64| ratios[(ratios.len() as f64 * share) as usize];
+    let [low, half, most, all] = [0.05, 0.5, 0.95, 0.999].map(at);
+    println!(
+        "{} additions: 5 % {low:.2}, 50 % {half:.2}, 95 % {most:.2}, all {all:.2}",
+        ratios.len()
+    );
+    assert!(most <= 1.35, "{ratios:?}");
 }
