@@ -261,6 +261,18 @@ fn a_problem_names_the_source_of_the_value_in_force() {
 }
 
 #[test]
+fn the_old_default_of_characters_per_token_counts_as_unset_and_is_warned_of() {
+    let text = "[guard]\nchars_per_token = 3.0";
+    let (config, _) = merge(written(text), &environment(&[]), None).unwrap();
+    assert_eq!(config.guard.chars_per_token, None);
+    assert!(warned(text, &[]).contains("guard.chars_per_token: 3.0 was the default of older"));
+    let text = "[guard]\nchars_per_token = 2.5";
+    let (config, _) = merge(written(text), &environment(&[]), None).unwrap();
+    assert_eq!(config.guard.chars_per_token, Some(2.5));
+    assert_eq!(warned(text, &[]), "");
+}
+
+#[test]
 fn a_variable_with_a_single_underscore_is_warned_of() {
     assert_eq!(
         warned("", &[("PLIMSOLL_SERVER_LISTEN", "0.0.0.0:80")]),
