@@ -114,7 +114,8 @@ fn what_is_added_to_a_session_is_hardly_denser_than_the_rest() {
     let Some(truth) = data::token_truth() else {
         return;
     };
-    let Some(session) = data::request(&truth.session).and_then(|body| Session::from_recorded(&body))
+    let Some(session) =
+        data::request(&truth.session).and_then(|body| Session::from_recorded(&body))
     else {
         return;
     };

@@ -38,6 +38,8 @@ async fn sent_by_proxy(body: &[u8], model: &str) -> (Vec<u8>, String) {
     let up = ScriptedProvider::start().await;
     up.script_next([answer("200 OK", "", COMPLETION)]);
     let proxy = up.proxy().set(|config| {
+        // As without settings, which is how `inspect` plans.
+        config.guard.chars_per_token = None;
         config
             .models
             .insert(model.to_owned(), model_with_window(WINDOW));

@@ -117,7 +117,7 @@ async fn a_late_summary_is_used_by_a_later_request() {
         let proxy = waiting_proxy(&pair, SOON).start().await;
         let mut agent = busy_agent(&proxy).set("stream", stream);
         agent.step().await;
-        agent.messages.extend(past_steps(24));
+        agent.messages.extend(past_steps(26));
         let generation = agent.step().await;
         assert!(generation.has_action("compacting") && !generation.has_action("compacted"));
         assert!(generation.action("dropped").is_some());
@@ -137,7 +137,7 @@ async fn a_running_summary_is_waited_for() {
     assert!(agent.step().await.has_action("compacting"));
     proxy.reload(|config| config.compaction.wait = LONG);
     // The next request would be cut.
-    agent.messages.extend(past_steps(40).split_off(40));
+    agent.messages.extend(past_steps(45).split_off(40));
     let release = async {
         pair.up.provider.requests(2).await;
         pair.up.provider.release_stalled();
