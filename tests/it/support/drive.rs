@@ -4,7 +4,7 @@
 use super::{cache::PromptCache, count::TokenCounter, generate::Session, strict};
 use bytes::Bytes;
 use plimsoll::{
-    config::GuardConfig,
+    config::{GuardConfig, tokens::find_token_rule},
     conversation::{Author, Conversation},
     format::chat,
     guard::{self, Policy, Recall, profile::Profile},
@@ -27,12 +27,20 @@ pub(crate) fn counted_by_characters() -> GuardConfig {
 
 /// Raw tokens of an unedited body, by the guard's estimate.
 pub(crate) fn raw_tokens(body: &Bytes, profile: &Profile) -> u32 {
+    raw_tokens_for(body, profile, "")
+}
+
+/// The same for a model whose name is known.
+pub(crate) fn raw_tokens_for(body: &Bytes, profile: &Profile, model: &str) -> u32 {
     let settings = GuardConfig {
         enabled: false,
         ..settings()
     };
     let conversation = chat::index_body(body.clone()).expect("a generated body can be indexed");
-    let policy = make_policy(profile, u32::MAX / 4, &settings);
+    let policy = Policy {
+        tokens: find_token_rule(model, profile),
+        ..make_policy(profile, u32::MAX / 4, &settings)
+    };
     guard::plan(&conversation, &policy, &Recall::default())
         .report
         .raw_before
