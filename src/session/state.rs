@@ -4,7 +4,7 @@
 //! is an error, never a panic: a newer release may have written it. The only texts in it are the
 //! tool rounds, prompts, reminders, prefaces and summaries that later requests need.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::RangeInclusive};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,10 +22,10 @@ use crate::{
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the encoding.
-const VERSION: u8 = 6;
+const VERSION: u8 = 7;
 
-/// The previous version, which lacks [`StateExtension`] and is still read.
-const VERSION_BEFORE: u8 = 5;
+/// Earlier versions that are still read: their calibrations are of another estimate, and 5 lacks [`StateExtension`].
+const VERSIONS_BEFORE: RangeInclusive<u8> = 5..=6;
 
 /// Random id of a generation, never shown to clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,8 +89,8 @@ pub struct SessionState {
     pub caution_waits_since_ms: Option<u64>,
 }
 
-/// Fields that version 6 stores after those of version 5. If all are default, none are stored, which
-/// keeps the states of short sessions small.
+/// Fields stored after the others. If all are default, none are stored, which keeps the states of short sessions
+/// small.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 struct StateExtension {
     /// [`GuardMemory::alternates`].
@@ -273,17 +273,20 @@ impl SessionState {
     /// Reads a stored form.
     ///
     /// # Errors
-    /// For anything but the whole output of [`Self::encode_bounded`] of this version or the previous.
+    /// For anything but the whole output of [`Self::encode_bounded`] of this version or an earlier one that is still read.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
         let (&version, rest) = bytes.split_first().ok_or(StateError::Length)?;
         if bytes.len() > MAX_BYTES {
             return Err(StateError::TooLarge(bytes.len()));
         }
-        if version != VERSION && version != VERSION_BEFORE {
+        if version != VERSION && !VERSIONS_BEFORE.contains(&version) {
             return Err(StateError::Version(version));
         }
         let (mut state, mut rest) = postcard::take_from_bytes::<Self>(rest)?;
-        if version == VERSION && !rest.is_empty() {
+        if version != VERSION {
+            state.calibration = Calibration::default();
+        }
+        if version > *VERSIONS_BEFORE.start() && !rest.is_empty() {
             let extension: StateExtension;
             (extension, rest) = postcard::take_from_bytes(rest)?;
             extension.restore_into(&mut state);

@@ -26,7 +26,8 @@ const RECENT_MS: u64 = 5_000;
 
 /// The first letter of a name.
 pub(super) const WINDOW: u8 = b'w';
-pub(super) const RATIO: u8 = b'r';
+/// Releases that estimated by characters wrote `r`: their ratios say nothing about the estimate by words.
+pub(super) const RATIO: u8 = b't';
 
 /// The name of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,10 +26,14 @@ fn a_stored_state_is_read_back() {
 }
 
 #[test]
-fn a_state_of_the_previous_version_is_read() {
-    let mut stored = vec![VERSION_BEFORE];
-    stored.extend(postcard::to_allocvec(&state()).unwrap());
-    assert_eq!(SessionState::from_bytes(&stored).unwrap(), state());
+fn a_state_of_an_earlier_version_is_read_without_its_calibration() {
+    for version in VERSIONS_BEFORE {
+        let mut before = state();
+        before.calibration = Calibration::from_ratio(0.7);
+        let mut stored = vec![version];
+        stored.extend(postcard::to_allocvec(&before).unwrap());
+        assert_eq!(SessionState::from_bytes(&stored).unwrap(), state());
+    }
     let mut current = SessionState {
         largest_answer: 900,
         cap_was_hit: true,
