@@ -2,7 +2,7 @@
 //! fit. Prints plain text.
 //!
 //! `cargo bench --bench report`, or `cargo bench --bench report -- cache` for one section
-//! (`estimate`, `cache`, `fit`, `summary`, `defence`).
+//! (`estimate`, `cache`, `fit`, `summary`, `defence`, `needs`).
 
 use std::io::{self, Write};
 
@@ -18,6 +18,7 @@ mod cache;
 mod defence;
 mod estimate;
 mod fit;
+mod needs;
 mod summary;
 
 fn main() -> io::Result<()> {
@@ -41,6 +42,9 @@ fn main() -> io::Result<()> {
     }
     if wanted("defence") {
         defence::report(&mut out)?;
+    }
+    if wanted("needs") {
+        needs::report(&mut out)?;
     }
     out.flush()
 }

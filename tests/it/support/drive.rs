@@ -129,19 +129,35 @@ pub(crate) struct GuardedSession<'a> {
 impl GuardedSession<'_> {
     /// Drives the whole session.
     pub(crate) fn run(&self, session: &Session) -> SessionOutcome {
-        let mut outcome = SessionOutcome::default();
         let mut cache = PromptCache::new(self.counter);
+        let (mut prompt, mut cached, mut changes) = (0, 0, 0);
+        let mut outcome = self.each(session, |_, body| {
+            let hit = cache.request(&body);
+            prompt += hit.prompt;
+            cached += hit.cached;
+            changes += usize::from(hit.changed);
+        });
+        (outcome.prompt, outcome.cached, outcome.changes) = (prompt, cached, changes);
+        outcome
+    }
+
+    /// The whole session, guarded, with each request as it goes out, by its number; the cache apart.
+    pub(crate) fn each(
+        &self,
+        session: &Session,
+        mut sent: impl FnMut(usize, Bytes),
+    ) -> SessionOutcome {
+        let mut outcome = SessionOutcome::default();
         let mut recall = Recall::default();
-        for body in session.steps() {
+        for (number, body) in session.steps().enumerate() {
             if !self.keeps {
                 recall = Recall::default();
             }
-            let body = self.request(Bytes::from(body), &mut recall, &mut outcome);
-            let hit = cache.request(&body);
+            sent(
+                number,
+                self.request(Bytes::from(body), &mut recall, &mut outcome),
+            );
             outcome.requests += 1;
-            outcome.prompt += hit.prompt;
-            outcome.cached += hit.cached;
-            outcome.changes += usize::from(hit.changed);
         }
         outcome
     }

@@ -19,7 +19,7 @@ pub(crate) use random::Random;
 pub(crate) use shape::{SHAPES, Shape};
 pub(crate) use write::{Escapes, JsonSpelling, Space};
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use scene::Scene;
 use serde_json::value::RawValue;
@@ -249,16 +249,28 @@ impl Session {
         self.points[request]
     }
 
-    /// The body of a request, from 0.
+    /// The messages of the whole session.
+    pub(crate) fn messages(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// The body of the request of that number, from 0.
     pub(crate) fn body(&self, request: usize) -> Vec<u8> {
         self.beginning(self.points[request])
     }
 
     /// The body with the first messages only.
     pub(crate) fn beginning(&self, messages: usize) -> Vec<u8> {
+        self.without(0..0, messages)
+    }
+
+    /// The body with so many messages, less those in a range.
+    pub(crate) fn without(&self, dropped: Range<usize>, messages: usize) -> Vec<u8> {
         let mut body = self.head.clone();
-        for (at, message) in self.messages[..messages].iter().enumerate() {
-            if at > 0 {
+        let kept = (0..messages).filter(|at| !dropped.contains(at));
+        for (place, at) in kept.enumerate() {
+            let message = &self.messages[at];
+            if place > 0 {
                 body.extend_from_slice(&self.separator);
             }
             body.extend_from_slice(message);
