@@ -150,7 +150,7 @@ test("the page follows the session", limit, async () => {
 
 test("the compact button orders a summary, and its progress is shown", limit, async () => {
   const talk = proxy.talk("harbour/deep");
-  for (const tokens of [1_000, 2_000, 3_000]) await talk.say("The log of the day. ".repeat(120), tokens);
+  for (const tokens of [1_000, 2_000, 3_000]) await talk.say("The log of the day. ".repeat(200), tokens);
   const { page, ok } = await open(browser, proxy, at(talk));
   proxy.harbour.hold();
   const button = page.getByRole("button", { name: "Compact" });
