@@ -135,9 +135,13 @@ async fn a_running_summary_is_waited_for() {
     let proxy = waiting_proxy(&pair, SOON).start().await;
     let mut agent = agent_past_threshold(&proxy);
     assert!(agent.step().await.has_action("compacting"));
-    proxy.reload(|config| config.compaction.wait = LONG);
-    // The next request would be cut.
-    agent.messages.extend(past_steps(45).split_off(40));
+    proxy.reload(|config| {
+        config.compaction.wait = LONG;
+        // What is left beside the summary is not due for another.
+        config.compaction.threshold = 0.9;
+    });
+    // The next request would be cut, and is not with the summary, should that be ready before it.
+    agent.messages.extend(past_steps(45).split_off(60));
     let release = async {
         pair.up.provider.requests(2).await;
         pair.up.provider.release_stalled();
@@ -315,6 +319,8 @@ async fn below_the_budget_a_late_summary_is_not_waited_for_again() {
     assert!(has_wait_comment(&first.answer.body) && first.action("dropped").is_none());
     let second = agent.step().await;
     assert!(second.has_action("compacting") && !has_wait_comment(&second.answer.body));
+    // What is left beside the summary is not due for another.
+    proxy.reload(|config| config.compaction.threshold = 0.9);
     // Over the budget it waits.
     agent.messages.extend(past_steps(40).split_off(40));
     let third = agent.step().await;
