@@ -1,5 +1,7 @@
 //! The estimate before any usage, against vocabularies that the guard does not carry.
 
+use std::{ffi::OsStr, fs, path::Path};
+
 use bytes::Bytes;
 use plimsoll::{
     config::tokens::find_token_rule,
@@ -106,6 +108,42 @@ fn recorded_requests_are_estimated_within_a_few_hundredths() {
         );
         assert!(median <= 3.0 && most <= 11.0, "{model}: {errors:?}");
     }
+}
+
+/// The pages and sources of this repository, which are there without any recording.
+fn read_own_texts() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = ["docs", "src"].map(|folder| root.join(folder)).to_vec();
+    let mut texts = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.extension().and_then(OsStr::to_str) {
+                _ if path.is_dir() => folders.push(path),
+                Some("md" | "rs") => texts.push(fs::read_to_string(path).unwrap()),
+                _ => {}
+            }
+        }
+    }
+    texts.retain(|text| text.len() >= 2_000);
+    texts
+}
+
+#[test]
+fn english_and_code_are_estimated_within_a_few_hundredths() {
+    let (counter, profile) = (TokenCounter::o200k(), find_profile("openai").unwrap());
+    let weights = Weights::new(find_token_rule("gpt-4o", profile), None);
+    let errors = read_own_texts().into_iter().map(|text| {
+        let estimate = weights.plain_weight(&text);
+        let truth = counter.text(&text) as f64;
+        100.0 * (estimate - truth).abs() / truth
+    });
+    let mut errors: Vec<f64> = errors.collect();
+    errors.sort_by(f64::total_cmp);
+    assert!(errors.len() > 200, "{} texts", errors.len());
+    let [median, most] = [0.5, 0.95].map(|share| errors[(errors.len() as f64 * share) as usize]);
+    println!("{} texts, median {median:.1}, 95 % {most:.1}", errors.len());
+    assert!(median <= 5.0 && most <= 11.0, "{errors:?}");
 }
 
 /// Of a recorded session whose provider counted every request: how much denser what was added is than all before.
