@@ -32,7 +32,7 @@ settings! {
             "it is the share of the room beside system messages, tools and task that a cut leaves");
         /// Of ASCII text, in place of the estimate by words.
         pub chars_per_token: Option<f64> = s.read_optional_number("chars_per_token", 1.0..=8.0,
-            "it is how many characters of Latin text make a token")
+            "it is how many characters of ASCII text make a token")
             .filter(|chars| *chars != OLD_CHARS_PER_TOKEN);
         /// Its caps are part of `max_prompt_tokens`, `caps` and `system_share`.
         pub preset: Option<Preset> = s.read_option("preset", Visibility::Plain);
