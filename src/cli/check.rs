@@ -137,9 +137,12 @@ fn describe_unset<'c>(key: &str, config: &'c Config) -> &'c str {
     match key {
         "catalogue.url" => "the one built in",
         "compaction.model" => "the conversation's own model",
+        "guard.clear_tools_at" => "with cuts only",
+        "guard.keep_tool_rounds" | "guard.keep_tool_steps" => "by clear_tools_at",
+        "guard.reserve_tokens" => "twice the largest answer so far",
         "guard.clear_at_least" => "0.2 for windows of up to 64k, else 0.1",
         "guard.chars_per_token" => "by the model's name",
-        "guard.low_water" => "0.5 for windows of up to 64k, else 0.7",
+        "guard.low_water" => "by guard.keep",
         "recovery.prompts_dir" => "built in",
         "server.secret_env" => "data_dir/secret, made on the first start",
         "store.ca_file" => "those of the system",

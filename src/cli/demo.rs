@@ -20,7 +20,7 @@ use self::report::{DemoAnswer, DemoReport};
 use super::{CommandError, CommandResult, block_on, table::group_digits};
 use crate::{
     CurrentConfig,
-    config::{Config, StorePlace, secret::SecretKey},
+    config::{Config, ModelConfig, StorePlace, secret::SecretKey},
     provider::simulated::{self, DemoAgent},
 };
 
@@ -62,8 +62,15 @@ async fn run_demo(args: &DemoArgs, out: &mut impl Write, pace: Duration) -> Comm
     // Neither sessions nor a secret are written to disk.
     config.store.place = StorePlace::Memory;
     config.server.secret = Some(SecretKey::new([0; 32]));
-    // With clearing, a session of this length stays healthy, and recovery would not be seen.
+    // With masking, and with limits just below the size at which the guard cuts, no course would be seen.
     config.guard.clear.enabled = false;
+    let (model, window) = args.window;
+    let limits = ModelConfig {
+        optimal_max_tokens: Some(window / 2),
+        critical_max_tokens: Some(window / 10 * 6),
+        ..ModelConfig::default()
+    };
+    config.models.insert(format!("simulated/{model}"), limits);
     let config = Arc::new(CurrentConfig::new(config).map_err(CommandError::Start)?);
     tokio::select! {
         served = crate::serve(config, listener, pending()) => served.map_err(CommandError::Start),

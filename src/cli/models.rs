@@ -168,15 +168,15 @@ mod tests {
         for (model, expected) in [
             (
                 "a/m",
-                "a/m 8192 settings - 3628 5443 else b/x, b/y; larger b/l",
+                "a/m 8192 settings - 5644 6844 else b/x, b/y; larger b/l",
             ),
             (
                 "faster",
-                "faster 8192 settings - 3628 5443 a/m; else b/x, b/y; larger b/l",
+                "faster 8192 settings - 5644 6844 a/m; else b/x, b/y; larger b/l",
             ),
-            ("b/l", "b/l 65536 settings - 33868 50803"),
+            ("b/l", "b/l 65536 settings - 50803 61598"),
             // A smaller model is never used as the larger one.
-            ("b/s", "b/s 65536 settings - 33868 50803"),
+            ("b/s", "b/s 65536 settings - 50803 61598"),
             ("b/x", "b/x 96000 assumed - 100000 unknown"),
         ] {
             assert_eq!(row(&shown, model), expected, "{shown}");
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(asked.lines().collect::<Vec<_>>(), expected);
         for model in ["local/one.gguf", "local/mine"] {
             let row = row(list, model);
-            assert_eq!(row, format!("{model} 4096 the provider - 1814 2721"));
+            assert_eq!(row, format!("{model} 4096 the provider - 2419 2933"));
         }
     }
 }

@@ -6,8 +6,7 @@
 //! a lowered cap, that length is the cap as asked. A cap is never raised, and none is added.
 //!
 //! The expected length grows with the answers. The replay therefore computes the budget of each earlier request
-//! from the assistant messages before it. The grid of cuts and the mark of clearing stand on the default reserve,
-//! which does not move. The cap that goes out is computed last, from the edited prompt.
+//! from the assistant messages before it. The cap that goes out is computed last, from the edited prompt.
 
 use serde::Serialize;
 
@@ -55,8 +54,12 @@ pub(super) struct SessionBudgets<'a> {
     calibration: Calibration,
     /// The budget beside the cap as asked.
     as_asked: Budget,
+    /// The request says how long its answer may be, or answers are counted apart.
+    is_asked: bool,
+    /// Completion tokens of the largest answer so far, as reported.
+    largest_reported: u32,
     cap: Option<LowerableCap>,
-    /// Raw tokens of the largest assistant message up to each message; empty without a lowerable cap.
+    /// Raw tokens of the largest assistant message up to each message.
     largest_answers: Vec<u32>,
 }
 
@@ -91,7 +94,10 @@ impl<'a> SessionBudgets<'a> {
             policy,
             calibration: recall.calibration,
             as_asked: budget::compute_request_budget(conversation, policy),
-            largest_answers: cap.map_or_else(Vec::new, |_| largest_so_far.collect()),
+            is_asked: conversation.max_answer_tokens().is_some()
+                || !policy.profile.answer_inside_window,
+            largest_reported: recall.answers.largest,
+            largest_answers: largest_so_far.collect(),
             cap,
         }
     }
@@ -105,20 +111,35 @@ impl<'a> SessionBudgets<'a> {
     pub(super) fn budget_at(&self, end: usize) -> Budget {
         match self.cap {
             Some(_) => budget::budget_with_reserve(self.expected_cap(end), self.policy),
-            None => self.as_asked,
+            None if self.is_asked => self.as_asked,
+            None => {
+                let largest = self.largest_answer(end).max(self.largest_reported);
+                budget::budget_with_reserve(self.learnt_reserve(largest), self.policy)
+            }
         }
     }
 
-    /// The budget for clearing: the same for all requests of a session, however long its answers are.
+    /// Tokens of the largest answer before message `end`, about.
+    fn largest_answer(&self, end: usize) -> u32 {
+        let said = end
+            .checked_sub(1)
+            .and_then(|last| self.largest_answers.get(last));
+        (f64::from(said.copied().unwrap_or(0)) * self.calibration.slope()) as u32
+    }
+
+    /// The budget that clearing goes by: the same for all requests of a session, however long its answers are.
     pub(super) fn clearing_budget(&self) -> Budget {
-        let reserve = |cap: LowerableCap| cap.asked.min(self.default_reserve());
+        let reserve = |cap: LowerableCap| cap.asked.min(self.learnt_reserve(0));
         self.cap.map_or(self.as_asked, |cap| {
             budget::budget_with_reserve(reserve(cap), self.policy)
         })
     }
 
-    fn default_reserve(&self) -> u32 {
-        budget::default_reserve(self.policy.window, self.policy.settings)
+    fn learnt_reserve(&self, largest: u32) -> u32 {
+        let Policy {
+            window, settings, ..
+        } = self.policy;
+        settings.learnt_reserve(*window, largest)
     }
 
     /// The plausible answer length of the request that ended before message `end`. Its cap is lowered below that
@@ -127,14 +148,9 @@ impl<'a> SessionBudgets<'a> {
         let Some(cap) = self.cap else {
             return self.as_asked.reserve;
         };
-        let last = end.checked_sub(1);
-        let largest = last.and_then(|last| self.largest_answers.get(last));
-        let largest = f64::from(largest.copied().unwrap_or(0)) * self.calibration.slope();
-        let expected = match cap.expected.max(largest as u32) {
-            0 => self.default_reserve(),
-            expected => expected,
-        };
-        expected
+        let largest = self.largest_answer(end);
+        cap.expected
+            .max(self.learnt_reserve(largest))
             .min(self.policy.window / 2)
             .max(cap.least)
             .min(cap.asked)
@@ -163,8 +179,10 @@ impl<'a> SessionBudgets<'a> {
             (least, budget::MARGIN)
         } else {
             // The estimate may be too high: the provider decides, and the calibration learns its count.
-            let sent = self.default_reserve().max(least).min(asked);
-            return Some(AnswerCap { asked, sent });
+            return Some(AnswerCap {
+                asked,
+                sent: expected,
+            });
         };
         let (mut sent, mut beyond) = (lowest, asked);
         while beyond - sent > 1 {
@@ -198,7 +216,7 @@ impl LowerableCap {
         let saturate = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
         let asked = saturate(conversation.largest_answer_cap()?);
         let thinking = conversation.thinking_budget().map_or(0, saturate);
-        let least = budget::default_reserve(policy.window, settings).min(LEAST_CAP);
+        let least = settings.default_reserve(policy.window).min(LEAST_CAP);
         // Providers refuse a cap at or below the thinking budget.
         let least = thinking.saturating_add(least);
         Some(Self {
@@ -255,16 +273,17 @@ mod tests {
 
     #[test]
     fn the_reserve_follows_the_answers_so_far() {
-        assert_eq!(reserve(LONG, 0, after(0)), 8_192);
-        assert_eq!(reserve(LONG, 9_000, after(0)), 3_004);
-        assert_eq!(reserve(LONG, 9_000, after(2_000)), 4_000);
+        assert_eq!(reserve(LONG, 0, after(0)), 1_024);
+        assert_eq!(reserve(LONG, 9_000, after(0)), 6_008);
+        assert_eq!(reserve(LONG, 9_000, after(2_000)), 6_008);
+        assert_eq!(reserve(LONG, 9_000, after(4_000)), 8_000);
         assert_eq!(reserve(LONG, 9_000, after(20_000)), 30_000);
         // An answer may be longer than all before it.
         assert_eq!(reserve(LONG, 9, after(3)), 1_024);
         // Never more than was asked for.
         assert_eq!(reserve(r#","max_tokens":700"#, 9_000, after(2_000)), 700);
         let both = r#","max_tokens":30000,"max_completion_tokens":700"#;
-        assert_eq!(reserve(both, 9_000, after(0)), 3_004);
+        assert_eq!(reserve(both, 9_000, after(0)), 6_008);
     }
 
     #[test]
@@ -283,6 +302,7 @@ mod tests {
         };
         assert_eq!(reserve(LONG, 9_000, hit), 30_000);
         assert_eq!(reserve(r#","max_tokens":65535"#, 9_000, hit), 32_768);
-        assert_eq!(reserve("", 9_000, after(2_000)), 8_192);
+        assert_eq!(reserve("", 9_000, after(2_000)), 6_008);
+        assert_eq!(reserve("", 90_000, after(2_000)), 16_384);
     }
 }

@@ -3,8 +3,8 @@
 use super::{
     GuardMemory, Plan, Recall,
     budget::{self, TokenShares},
-    clear::{Cleared, sweep::SweptMark},
-    fold::FoldMark,
+    clear::Cleared,
+    cut_state::CutMark,
     fold_search::FoldDecision,
     lint::{self, OutlineItem},
     measured_request::MeasuredRequest,
@@ -46,12 +46,13 @@ pub(super) fn assemble_draft(
     text_report.new = digest != recall.memory.texts;
     let memory = GuardMemory {
         ground: fit.ground,
-        fold: fit.fold.to_mark(view.units),
-        swept: fit.fold.swept.to_mark(view.units, fit.fold.boundary),
+        cut: Some(fit.state.to_mark(view.conversation, view.units))
+            .filter(|mark| *mark != CutMark::default()),
         tight: results
             .limits_to_remember(&kept)
             .chain(texts.limits_to_remember(&kept))
             .collect(),
+        planned: units::count_messages_before(view.units, view.units.len()),
         texts: digest,
         ..GuardMemory::default()
     };
@@ -62,7 +63,7 @@ pub(super) fn assemble_draft(
     let truncated = results.collect_edits(sent, fresh, &mut edits);
     let (outline, records_left_out) = injected.insert_records(&kept, folding.outline, &mut edits);
     let course = recall.injections.course.as_ref();
-    let raw_after = fit.replay.sent(&fit.fold);
+    let raw_after = fit.replay.sent_tokens(&fit.state, fit.ledger);
     let answer_cap = measured.budgets.fit_answer_cap(raw_after, fit.added);
     if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {
         view.conversation.lower_answer_caps(cap.sent, &mut edits);
@@ -79,7 +80,7 @@ pub(super) fn assemble_draft(
             came: kept.len(),
             kept: kept.iter().filter(|kept| **kept).count(),
             tokens: removed_tokens(),
-            new: !FoldMark::is_same_cut(memory.fold, recall.memory.fold),
+            new: is_new_cut(memory.cut.as_ref(), recall.memory.cut.as_ref()),
         }),
         course: course
             .filter(|_| folding.prefaced)
@@ -136,11 +137,14 @@ fn collect_cleared(
     kept: &[bool],
     edits: &mut Edits,
 ) -> Option<Cleared> {
-    let clearing = &fit.replay.sweep.as_ref()?.clearing;
-    let units = view.units.iter().enumerate();
-    let swept = units.filter(|(at, unit)| fit.fold.swept.covers(*at, unit.kind));
-    let messages = swept.flat_map(|(_, unit)| unit.messages.clone().filter(|&at| kept[at]));
-    let cleared = clearing.collect_edits(messages, &fit.replay.cuts.results, edits);
+    let units = view.units.iter().zip(&fit.state.masked);
+    let masked = units.filter(|it| *it.1);
+    let messages = masked.flat_map(|(unit, _)| unit.messages.clone());
+    let messages = messages.filter(|&at| kept[at]);
+    let cleared = fit
+        .replay
+        .masks
+        .collect_edits(messages, &fit.replay.cuts.results, edits);
     (cleared.count() > 0).then_some(cleared)
 }
 
@@ -151,16 +155,27 @@ fn mark_newly_cleared(
     now: &GuardMemory,
     before: &GuardMemory,
 ) -> Cleared {
-    // Marks on another grid are not comparable.
-    let before = match before.ground == now.ground {
-        true => before.swept,
-        false => SweptMark::default(),
+    // What was cleared for another window was cleared elsewhere.
+    let before = before
+        .cut
+        .as_ref()
+        .filter(|_| now.ground.is_bound_by(&before.ground));
+    let was_masked = |&at: &usize| {
+        let unit = &view.units[units::find_unit_of_message(view.units, at)];
+        before.is_some_and(|before| before.is_masked(unit.messages_before as u32))
     };
-    let folded = now.boundary().unwrap_or(0);
+    let fresh = cleared.messages.iter().filter(|at| !was_masked(at)).count();
     Cleared {
-        new: now.swept.clears_more_than(before, folded),
-        fresh: before.uncovered(view.units, &cleared.messages),
+        new: fresh > 0,
+        fresh,
         ..cleared
+    }
+}
+
+fn is_new_cut(now: Option<&CutMark>, before: Option<&CutMark>) -> bool {
+    match (now, before) {
+        (Some(now), Some(before)) => !now.is_same_cut(before),
+        (now, before) => now.is_some() != before.is_some(),
     }
 }
 

@@ -3,10 +3,7 @@
 use serde::Serialize;
 
 use super::{Policy, estimate};
-use crate::{
-    config::GuardConfig,
-    conversation::{Author, Conversation},
-};
+use crate::conversation::{Author, Conversation};
 
 /// One part in so many of every limit stays free: an estimate is a guess.
 pub(super) const MARGIN: u32 = 64;
@@ -22,11 +19,6 @@ pub struct Budget {
     pub tokens: u32,
 }
 
-/// The reserve of a request without an answer cap; tokens.
-pub fn default_reserve(window: u32, guard: &GuardConfig) -> u32 {
-    guard.reserve_tokens.min(window / 4)
-}
-
 /// The budget of a request whose answer cap goes out as asked.
 pub fn compute_request_budget(conversation: &Conversation, policy: &Policy<'_>) -> Budget {
     let asked = conversation.max_answer_tokens();
@@ -36,10 +28,11 @@ pub fn compute_request_budget(conversation: &Conversation, policy: &Policy<'_>) 
     }
 }
 
-/// The budget of a request without an answer cap. The grid of folds stands on it.
+/// The budget of a request without an answer cap, before any answer. The shares of named texts and of the ledger
+/// stand on it, so that they do not move.
 pub fn default_budget(policy: &Policy<'_>) -> Budget {
     let reserve = match policy.profile.answer_inside_window {
-        true => default_reserve(policy.window, policy.settings),
+        true => policy.settings.default_reserve(policy.window),
         false => 0,
     };
     budget_with_reserve(reserve, policy)

@@ -2,10 +2,7 @@
 //! of old calls may be shortened, and old images of the user give way to a line of text.
 //!
 //! What a message becomes depends on its bytes and the settings alone. Which messages are cleared
-//! is decided by the replay (see [`super::replay`]), at places of a grid: each unit saves so many
-//! raw tokens, of what the first line leaves of it, and a boundary may only lie where the savings
-//! from the pinned start on reach a multiple of the grid's step. So a boundary moves seldom, each
-//! time by a step at least, and lies at the same places in any process.
+//! is decided by the replay (see [`super::replay`]).
 //!
 //! Never edited: text with half a surrogate pair, and parts that are neither text nor media. No
 //! part with a cache breakpoint is removed, and none moves. What saves hardly anything is left
@@ -13,13 +10,12 @@
 
 mod inputs;
 mod parts;
-pub(super) mod sweep;
+mod recent_units;
 
-use xxhash_rust::xxh3::xxh3_64;
-
+pub(super) use self::recent_units::RecentUnits;
 use super::{
     Policy, budget,
-    ground::SMALL_WINDOW,
+    ground::MEDIUM_WINDOW,
     results::{ToolNames, ToolResults},
     view::RequestView,
 };
@@ -130,10 +126,17 @@ impl Clearing {
         Self { small }
     }
 
-    /// Raw tokens that clearing a unit saves.
-    pub(super) fn saves(&self, unit: &Unit) -> u32 {
-        let small = self.small[unit.messages.clone()].iter().flatten();
-        small.fold(0, |sum, small| sum.saturating_add(small.saves))
+    /// Of a conversation in which nothing is masked.
+    pub(super) fn nothing(messages: usize) -> Self {
+        Self {
+            small: vec![None; messages],
+        }
+    }
+
+    /// Whether a message is a result that becomes a placeholder.
+    pub(super) fn is_masked_result(&self, at: usize, results: &ToolResults<'_>) -> bool {
+        let small = self.small(at, results);
+        small.is_some_and(|small| small.inputs == 0 && small.media == 0)
     }
 
     /// What a message becomes; `None` where it stays as it is. Calls that were cut before stay so: cleared
@@ -200,40 +203,19 @@ fn shrink(view: RequestView<'_>, at: usize, tokens: u32, names: &mut ToolNames) 
     }
 }
 
-/// Raw tokens between two places to which old rounds may be cleared; 0 where they are not. Where they
-/// are cleared always, 1: a distance would leave some of them for later.
-pub(super) fn clearing_step(policy: &Policy<'_>, usual: u32) -> u32 {
-    let settings = &policy.settings.clear;
-    if !settings.enabled {
-        return 0;
-    }
-    if settings.at == 0.0 && settings.at_least.is_none() {
-        return 1;
-    }
-    least_share(policy, usual)
-}
-
 /// Raw tokens that a cut frees at least, where it changes what was sent before.
 pub(super) fn least_freed(policy: &Policy<'_>) -> u32 {
     least_share(policy, budget::default_budget(policy).tokens)
 }
 
 fn least_share(policy: &Policy<'_>, usual: u32) -> u32 {
-    let usual_share = if policy.window <= SMALL_WINDOW {
+    let usual_share = if policy.window <= MEDIUM_WINDOW {
         0.2
     } else {
         0.1
     };
     let share = policy.settings.clear.at_least.unwrap_or(usual_share);
     ((f64::from(usual) * share) as u32).max(LEAST_SAVED)
-}
-
-/// A digest of the settings by which results are chosen.
-pub(super) fn digest_clear_rules(policy: &Policy<'_>) -> u64 {
-    let settings = &policy.settings.clear;
-    let exclude = settings.exclude.join("\n");
-    let (rounds, steps) = (settings.keep_rounds, settings.keep_steps);
-    xxh3_64(format!("{rounds} {steps} {} {exclude}", settings.inputs).as_bytes())
 }
 
 /// Raw tokens of the smallest result that is cleared: clearing a smaller one saves hardly anything.
@@ -253,9 +235,22 @@ fn excludes(settings: &ClearConfig, tool: &str) -> bool {
         })
 }
 
-/// Whether a step is one of those that are counted: one that says more than a line. `first`: as in
-/// [`Clearing::new`].
-pub(super) fn counts(view: RequestView<'_>, unit: &Unit, first: &[u32]) -> bool {
+/// For the request that ended at each unit, what is too new to be masked; `None` where nothing is but what a cut
+/// keeps. `first`: as in [`Clearing::new`].
+pub(super) fn find_recent_units(view: RequestView<'_>, first: &[u32]) -> Option<Vec<RecentUnits>> {
+    let settings = &view.policy.settings.clear;
+    let is_set = settings.keep_rounds.or(settings.keep_steps).is_some();
+    if !is_set && settings.at.is_none() {
+        return None;
+    }
+    let counts = |unit: &Unit| is_large_step(view, unit, first);
+    Some(recent_units::find_recent_units(
+        view.units, settings, counts,
+    ))
+}
+
+/// Whether a step is one of those that are counted: one that says more than a line.
+fn is_large_step(view: RequestView<'_>, unit: &Unit, first: &[u32]) -> bool {
     let inputs = view.policy.settings.clear.inputs;
     let says = |at: usize| match view.item(at).author.is_tool() {
         true => first[at] >= least_clearable(&view.policy),

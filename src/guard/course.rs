@@ -1,14 +1,8 @@
 //! Where a new course begins, and the messages before its boundary.
 
 use super::{
-    GuardMemory, Policy, budget,
-    clear::{Clearing, sweep::Swept},
-    cuts::Cuts,
-    estimate,
-    injections::Injections,
-    preface::PrefaceBase,
-    split_guarded_units,
-    view::RequestView,
+    GuardMemory, Policy, budget, clear::Clearing, cut_state::CutState, cuts::Cuts, estimate,
+    injections::Injections, preface::PrefaceBase, split_guarded_units, view::RequestView,
 };
 use crate::conversation::{
     Conversation,
@@ -71,17 +65,19 @@ pub fn weigh_before(
     let clearing = Clearing::new(view, &cuts.first_line_tokens);
     cuts.results.apply_remembered(&memory.tight);
     cuts.recall_texts(memory);
-    let swept = Swept {
-        rounds: units::find_boundary_unit(units, memory.swept.rounds),
-        media: units::find_boundary_unit(units, memory.swept.media),
+    let cut = memory.cut.as_ref().and_then(|cut| cut.find_units(units));
+    let is_cut = |marks: fn(&CutState) -> &Vec<bool>, at: usize| {
+        cut.as_ref().is_some_and(|cut| marks(cut)[at])
     };
     let base = PrefaceBase::from_injections(injections);
-    let folded = memory.boundary().max(base.boundary);
-    let first_kept = |boundary| units::find_boundary_unit(units, boundary);
-    let from = folded.map_or(view.count_pinned(), first_kept);
-    let part = (from..first_kept(boundary)).filter(|&at| !units[at].stays);
-    let preface = folded.map_or(0, |_| view.token_weights().count_plain_tokens(&base.text));
-    let weigh = |at: usize| match swept.covers(at, units[at].kind) {
+    let from = base.boundary.map_or(view.count_pinned(), |begun| {
+        units::find_boundary_unit(units, begun)
+    });
+    let part = (from..units::find_boundary_unit(units, boundary))
+        .filter(|&at| !units[at].stays && !is_cut(|cut| &cut.folded, at));
+    let preface = memory.boundary().max(base.boundary);
+    let preface = preface.map_or(0, |_| view.token_weights().count_plain_tokens(&base.text));
+    let weigh = |at: usize| match is_cut(|cut| &cut.masked, at) {
         true => clearing.weigh(&units[at], &cuts.results),
         false => cuts.weigh_unit(&units[at]),
     };

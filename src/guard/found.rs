@@ -15,7 +15,7 @@ use super::{
     StandBackReason, TruncationReport,
     budget::{self, Budget, TokenShares},
     profile::Profile,
-    report::INVALID,
+    report::{FoldReport, INVALID},
 };
 use crate::conversation::{
     Conversation,
@@ -151,6 +151,7 @@ impl PlanExplanation {
             RequestMakeup::from_report(fitted, &again.report, budget, calibration)
         });
         let units = units::split_units(conversation).unwrap_or_default();
+        let folded = plan.memory.find_folded(&units);
         let fitted = fitted.filter(|_| report.stood_back.is_none());
         let next = fitted.map(|fitted| {
             let sent = GuardedRequest {
@@ -158,7 +159,7 @@ impl PlanExplanation {
                 fitted: &fitted,
                 units: &units,
                 policy,
-                boundary: next_removals::find_kept_start(&units, plan),
+                folded: &folded,
                 calibration,
             };
             NextRemovals::from_request(&sent, plan)
@@ -172,7 +173,7 @@ impl PlanExplanation {
             shortened: report.texts.shortened.clone(),
             truncated: report.truncated.clone(),
             cleared: cleared.and_then(|cleared| ClearedSpan::from_cleared(cleared, calibration)),
-            folded: folded(&units, plan, calibration),
+            folded: folded_range(&units, &folded, report.folded, calibration),
             next,
             ..Self::untouched(aim, report.budget, came)
         }
@@ -289,20 +290,21 @@ fn scaled(raw: u32, calibration: Calibration) -> u32 {
     (f64::from(raw) * calibration.slope()) as u32
 }
 
-/// The messages that are left out: the last so many below the boundary that can go at all.
-fn folded(units: &[Unit], plan: &Plan, calibration: Calibration) -> Option<MessageRange> {
-    let folded = plan.report.folded?;
-    let end = next_removals::find_kept_start(units, plan)?;
-    let gone = units
-        .iter()
-        .filter(|unit| unit.messages.end <= end && !unit.stays)
-        .flat_map(|unit| unit.messages.clone());
-    let gone: Vec<usize> = gone.collect();
-    let first = gone[gone.len().saturating_sub(folded.messages)..].first()?;
+/// The messages that are left out.
+fn folded_range(
+    units: &[Unit],
+    folded: &[bool],
+    report: Option<FoldReport>,
+    calibration: Calibration,
+) -> Option<MessageRange> {
+    let report = report?;
+    let mut gone = units.iter().zip(folded).filter(|it| *it.1).map(|it| it.0);
+    let first = gone.next()?;
+    let last = gone.next_back().unwrap_or(first);
     Some(MessageRange {
-        first: *first,
-        last: *gone.last()?,
-        messages: folded.messages,
-        tokens: scaled(folded.tokens, calibration),
+        first: first.messages.start,
+        last: last.messages.end - 1,
+        messages: report.messages,
+        tokens: scaled(report.tokens, calibration),
     })
 }

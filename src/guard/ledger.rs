@@ -15,32 +15,23 @@ mod user_lines;
 
 use self::{excerpt::excerpt_line, ledger_budget::LedgerBudget};
 use super::estimate::Weights;
-use crate::conversation::{Call, Conversation, texts::decode_chars};
+use crate::{
+    conversation::{Call, Conversation, texts::decode_chars},
+    json::scan::Span,
+};
 
 /// Characters of a user message, of an error, and of a call's arguments.
 const LINE_CHARS: usize = 200;
 const NAME_CHARS: usize = 64;
 
-/// The most lines of each section.
-struct MaxLines {
-    calls: usize,
-    files: usize,
-    errors: usize,
-}
-
-const MAX_LINES: MaxLines = MaxLines {
-    calls: 30,
-    files: 60,
-    errors: 8,
-};
-/// A course begins with more room for its work.
-const MAX_LINES_OF_COURSE: MaxLines = MaxLines {
-    calls: 10,
-    files: 20,
-    errors: 6,
-};
+/// The most lines of each section of a course.
+const MAX_CALLS: usize = 10;
+const MAX_FILES: usize = 20;
+const MAX_ERRORS: usize = 6;
 /// One part in so many of the room is reserved for each of errors, files and calls. Calls also get the rest.
 const PART: f64 = 6.0;
+
+const WORDS_TITLE: &str = "also mentioned";
 
 /// The room for a ledger; raw tokens.
 pub struct LedgerRoom {
@@ -53,36 +44,50 @@ pub struct LedgerRoom {
 pub(super) fn pick_facts_within(
     conversation: &Conversation,
     removed: &[usize],
+    words: &[Span],
     head: &str,
     room: &LedgerRoom,
 ) -> String {
     let mut budget = LedgerBudget::from_tokens(room.tokens, room.weights);
     budget.spend(budget.text_cost(head));
-    match pick_facts(conversation, removed, &MAX_LINES, budget) {
-        facts if facts.is_empty() => facts,
+    let removed = within_conversation(conversation, removed);
+    let most = budget.remaining_room();
+    let words: Vec<_> = words
+        .iter()
+        .map(|&word| String::from_utf8_lossy(conversation.span_bytes(word)))
+        .collect();
+    let words = Some(words.join(" ")).filter(|words| !words.is_empty());
+    let words = budget.write_section(WORDS_TITLE, words, most);
+    let said = user_lines::write_user_section(conversation, removed, &mut budget, 0.0);
+    match [said, words].concat().trim_end() {
+        "" => String::new(),
         facts => format!("{head}{facts}"),
     }
 }
 
-/// Facts for the beginning of a course, between fences, within `max_chars` characters; empty without facts.
-pub fn gather(conversation: &Conversation, removed: &[usize], max_chars: usize) -> String {
-    let budget = LedgerBudget::from_chars(max_chars);
-    pick_facts(conversation, removed, &MAX_LINES_OF_COURSE, budget)
+/// The most raw tokens that the line about a user message takes.
+pub(super) fn weigh_user_line(conversation: &Conversation, at: usize, weights: &Weights) -> u32 {
+    let line = user_lines::excerpt_message(conversation, at, LINE_CHARS);
+    let budget = LedgerBudget::from_tokens(0, *weights);
+    (budget.text_cost(&line) + budget.line_frame_cost()).ceil() as u32
 }
 
-fn pick_facts(
-    conversation: &Conversation,
-    removed: &[usize],
-    max_lines: &MaxLines,
-    mut budget: LedgerBudget,
-) -> String {
-    // The caller's indices may belong to another conversation.
-    let end = removed.partition_point(|&at| at < conversation.items.len());
-    let removed = &removed[..end];
+/// Raw tokens of what frames a ledger: `head` before it, and its fences.
+pub(super) fn weigh_frame(head: &str, weights: &Weights) -> u32 {
+    let budget = LedgerBudget::from_tokens(0, *weights);
+    let fences = [user_lines::TITLE, WORDS_TITLE].map(|title| budget.fence_cost(title));
+    let frame = budget.text_cost(head) + fences.iter().sum::<f64>() + budget.line_frame_cost();
+    frame.ceil() as u32 + 1
+}
+
+/// Facts for the beginning of a course, between fences, within `max_chars` characters; empty without facts.
+pub fn gather(conversation: &Conversation, removed: &[usize], max_chars: usize) -> String {
+    let mut budget = LedgerBudget::from_chars(max_chars);
+    let removed = within_conversation(conversation, removed);
     let part = budget.remaining_room() / PART;
-    let newest = errors::newest_error_lines(conversation, removed, max_lines.errors);
+    let newest = errors::newest_error_lines(conversation, removed, MAX_ERRORS);
     let errors = budget.write_section("errors", newest, part);
-    let newest = paths::newest_paths(conversation, removed, max_lines.files);
+    let newest = paths::newest_paths(conversation, removed, MAX_FILES);
     let files = budget.write_section("files named", newest, part);
     let messages = removed.iter().rev().map(|&at| &conversation.items[at]);
     let has_calls = messages.clone().any(|message| !message.calls.is_empty());
@@ -90,11 +95,16 @@ fn pick_facts(
     let user = user_lines::write_user_section(conversation, removed, &mut budget, reserved);
     let newest = messages
         .flat_map(|message| conversation.calls_of(message).iter().rev())
-        .take(max_lines.calls)
+        .take(MAX_CALLS)
         .map(|call| excerpt_call(conversation, call));
     let left = budget.remaining_room();
     let calls = budget.write_section("last tool calls", newest, left);
     [user, calls, errors, files].concat().trim_end().to_owned()
+}
+
+/// The caller's indices may belong to another conversation.
+fn within_conversation<'r>(conversation: &Conversation, removed: &'r [usize]) -> &'r [usize] {
+    &removed[..removed.partition_point(|&at| at < conversation.items.len())]
 }
 
 fn excerpt_call(conversation: &Conversation, call: &Call) -> String {

@@ -3,8 +3,8 @@
 //! [`plan`] works in this order:
 //!
 //! 1. It holds named texts to their caps and system text to its share, and truncates long tool results.
-//! 2. It applies the cut of the course or of the session's memory. Then the replay goes on: it clears old tool
-//!    rounds, leaves out annotated texts, clears old images and folds old turns.
+//! 2. It applies the cut of the course or of the session's memory. Then the replay goes on: a request over its budget
+//!    leaves out annotated texts, masks old results and media, and leaves out units by what they are worth.
 //! 3. Where the newest step alone is too large, it cuts the step's results harder, then the arguments of its calls.
 //! 4. It puts injected messages back at their places.
 //! 5. It lowers the answer cap to what is left.
@@ -19,11 +19,11 @@ mod assemble;
 pub mod budget;
 mod clear;
 mod course;
+mod cut_state;
 mod cuts;
 mod echo;
 pub mod estimate;
 pub(crate) mod fence;
-mod fold;
 mod fold_search;
 pub mod found;
 mod gap;
@@ -42,9 +42,11 @@ mod report;
 mod result_limits;
 mod results;
 mod role_alternation;
+mod stored_memory;
 mod tool_schemas;
 pub mod truncate;
 mod view;
+mod vocabulary;
 
 use serde::{Deserialize, Serialize};
 
@@ -58,10 +60,11 @@ pub use self::{
     report::{FoldReport, Report, StandBackReason},
     result_limits::max_result_chars,
     results::{TruncationReport, find_tool_name},
+    stored_memory::StoredCuts,
 };
 use self::{
+    cut_state::CutMark,
     estimate::{Calibration, Weights},
-    fold::FoldMark,
     injections::Injections,
     measured_request::MeasuredRequest,
     profile::Profile,
@@ -107,31 +110,41 @@ impl<'a> Policy<'a> {
 
 /// What the guard remembers of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    from = "stored_memory::StoredMemory",
+    into = "stored_memory::StoredMemory"
+)]
 pub struct GuardMemory {
-    /// The ground of the grid that the cuts so far lie on.
+    /// What the cuts so far stand on.
     ground: ground::Ground,
-    fold: Option<FoldMark>,
-    /// How far the kept messages are cleared. Never moves back on the same ground.
-    swept: clear::sweep::SweptMark,
+    /// What is left out and masked; `None` before the first cut.
+    cut: Option<CutMark>,
+    /// Messages of the last request that was planned, without system messages. Requests since then went out while the
+    /// guard was off.
+    planned: u32,
     /// Tighter limits by message digest: of results and calls that did not fit while they were the newest, or
     /// that came while the session was not healthy. They apply for the rest of the session. A limit of 0
-    /// characters marks an annotated text that was left out, by the text's key; it applies on the same ground.
+    /// characters marks an annotated text that was left out, by the text's key; it applies while `ground` binds.
     tight: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     texts: u64,
     /// Whether user and assistant alternated before the first cut or injection; `None` until there is one.
-    /// A session's state stores it beside these fields.
-    #[serde(skip)]
     pub alternates: Option<bool>,
 }
 
 impl GuardMemory {
     /// The first message kept after the pinned start, counted without system messages; `None` without a fold.
     pub fn boundary(&self) -> Option<u32> {
-        self.fold.map(FoldMark::boundary)
+        self.cut.as_ref().and_then(CutMark::first_kept)
     }
 
-    /// Whether the cuts of two memories lie on different grids.
+    /// Of each unit of the conversation that this is the memory of, whether it is left out.
+    pub(crate) fn find_folded(&self, units: &[Unit]) -> Vec<bool> {
+        let cut = self.cut.as_ref().and_then(|cut| cut.find_units(units));
+        cut.map_or_else(|| vec![false; units.len()], |cut| cut.folded)
+    }
+
+    /// Whether the cuts of two memories stand on different windows or settings.
     pub fn grid_moved(&self, other: &Self) -> bool {
         self.ground != other.ground
     }
@@ -164,6 +177,8 @@ pub struct Recall {
     pub injections: Injections,
     /// Lengths of the answers so far, from which the next one is expected.
     pub answers: AnswerHistory,
+    /// The provider's cache holds nothing of this conversation any more.
+    pub is_cold: bool,
 }
 
 /// What the guard does to a request.
@@ -192,9 +207,8 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
     let cuts = cuts::Cuts::from_first_line(view, measured.tokens.clone(), Some(&injected));
     let cuts = cuts.apply_limits(view, recall);
     let weight = injected.weigh_injections(recall.messages);
-    let mut fit = fold_search::find_fold(view, &measured, cuts, weight, recall);
-    // The first cut settles whether the conversation alternates, unless memory or an injection did.
-    let alternates = known.or_else(|| fit.alternates_before_cut());
+    let mut fit = fold_search::find_fold(view, &measured, cuts, weight, recall, known);
+    let alternates = fit.replay.alternates;
     let profile = role_alternation::resolve_profile(policy.profile, alternates);
     let view = RequestView {
         policy: policy.with_profile(&profile),

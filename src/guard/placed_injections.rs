@@ -48,8 +48,17 @@ pub(super) struct InjectedWeight {
     pub(super) beside: i64,
     /// Tokens of records since the last request.
     pub(super) fresh: i64,
-    /// The units after which an injected turn begins.
-    pub(super) turns: Vec<usize>,
+    /// What stands between units.
+    pub(super) gaps: Vec<InjectedGap>,
+}
+
+/// What stands between two units: it goes with the first of them that goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InjectedGap {
+    pub(super) before: Option<usize>,
+    pub(super) answer: Option<usize>,
+    /// Raw tokens, which are among those of the unit before it.
+    pub(super) tokens: i64,
 }
 
 impl<'a> PlacedInjections<'a> {
@@ -119,20 +128,6 @@ impl<'a> PlacedInjections<'a> {
         self.places.iter().filter_map(|it| it.answer).collect()
     }
 
-    /// The units after which an injected turn begins: a user message after an answer.
-    fn find_turn_starts(&self) -> Vec<usize> {
-        use OutlineItem::{Injected, InjectedAssistant};
-        let mut units = Vec::new();
-        for records in &self.places {
-            for pair in records.between.items.windows(2) {
-                if let [InjectedAssistant(0), Injected(Author::User)] = pair {
-                    units.push(self.find_unit(records.before));
-                }
-            }
-        }
-        units
-    }
-
     /// Weighs all injections; the request before had `known` messages without system messages.
     pub(super) fn weigh_injections(&self, known: usize) -> InjectedWeight {
         let units = self.view.units;
@@ -142,7 +137,7 @@ impl<'a> PlacedInjections<'a> {
             units: vec![0; units.len()],
             beside: schemas.into(),
             fresh: 0,
-            turns: self.find_turn_starts(),
+            gaps: Vec::new(),
         };
         let pinned = self.view.count_pinned();
         let is_removable = |at: &usize| *at >= pinned && !units[*at].stays;
@@ -151,6 +146,11 @@ impl<'a> PlacedInjections<'a> {
             let between = i64::from(records.between.tokens) - i64::from(echo.spared);
             let answer = records.answer.map(|answer| self.find_unit(answer));
             let before = Some(self.find_unit(records.before)).filter(is_removable);
+            weight.gaps.push(InjectedGap {
+                before,
+                answer,
+                tokens: between,
+            });
             // A record after a pinned message goes with the answer that follows.
             match before.or(answer.filter(is_removable)) {
                 Some(at) => weight.units[at] += between,

@@ -68,16 +68,22 @@ impl<'a> PrefaceBase<'a> {
         Self { boundary, text }
     }
 
+    /// What precedes a ledger.
+    pub(super) fn ledger_head(&self) -> String {
+        let head = self.boundary.map_or(LEDGER_HEAD, |_| LEDGER_HEAD_SINCE);
+        format!("\n\n{head}\n")
+    }
+
     /// Adds a ledger of the `removed` messages beyond the boundary, as far as there is room.
     pub(super) fn with_ledger(
         self,
         conversation: &Conversation,
         removed: &[usize],
+        words: &[Span],
         room: &ledger::LedgerRoom,
     ) -> Cow<'a, str> {
-        let head = self.boundary.map_or(LEDGER_HEAD, |_| LEDGER_HEAD_SINCE);
-        let head = format!("\n\n{head}\n");
-        match ledger::pick_facts_within(conversation, removed, &head, room) {
+        let head = self.ledger_head();
+        match ledger::pick_facts_within(conversation, removed, words, &head, room) {
             facts if facts.is_empty() => self.text,
             facts => self.text + Cow::Owned(facts),
         }
@@ -97,7 +103,7 @@ pub(super) struct AppliedFold {
 }
 
 /// Removes the folded messages, but for system messages, and puts the preface in their place. With a course or a
-/// summary the preface stands even where nothing is removed. Sets `replay.ledger` to the ledger's actual tokens.
+/// summary the preface stands even where nothing is removed. Sets the ledger of `fit` to its actual tokens.
 pub(super) fn apply_fold(
     view: RequestView<'_>,
     recall: &Recall,
@@ -105,13 +111,12 @@ pub(super) fn apply_fold(
 ) -> AppliedFold {
     let preface = text::escape_text(&compose_preface(view, recall, fit));
     let pinned = view.count_pinned();
-    let folded = pinned..fit.fold.boundary;
     let units = view.units.iter().enumerate();
     let removed = RemovedUnits {
         view,
         pinned,
         removed: units
-            .map(|(at, unit)| folded.contains(&at) && !unit.stays)
+            .map(|(at, unit)| at >= pinned && fit.state.folded[at] && !unit.stays)
             .collect(),
     };
     let place = match removed.has_any() || fit.replay.prefaced {
@@ -141,24 +146,24 @@ fn compose_preface<'a>(
     recall: &'a Recall,
     fit: &mut FoldDecision<'_>,
 ) -> Cow<'a, str> {
-    let folded = view.units.get(fit.replay.based..fit.fold.boundary);
-    let removed = folded.unwrap_or_default().iter();
-    let removed: Vec<usize> = removed
-        .filter(|unit| !unit.stays)
-        .flat_map(|unit| unit.messages.clone())
+    let units = view.units.iter().zip(&fit.state.folded);
+    let removed: Vec<usize> = units
+        .skip(fit.replay.based)
+        .filter(|(unit, folded)| **folded && !unit.stays)
+        .flat_map(|(unit, _)| unit.messages.clone())
         .collect();
     let room = ledger::LedgerRoom {
-        tokens: fit.replay.ledger,
+        tokens: fit.replay.ledger_tokens(&fit.state),
         weights: view.token_weights(),
     };
-    fit.replay.ledger = 0;
+    fit.ledger = 0;
     let base = PrefaceBase::from_injections(&recall.injections);
-    if removed.is_empty() || fit.fold.bare {
+    if removed.is_empty() || fit.state.bare {
         return base.text;
     }
-    let preface = base.with_ledger(view.conversation, &removed, &room);
+    let preface = base.with_ledger(view.conversation, &removed, &fit.state.words, &room);
     let tokens = room.weights.count_plain_tokens(&preface);
-    fit.replay.ledger = tokens.saturating_sub(fit.replay.preface.saturating_sub(PREFACE_FRAME));
+    fit.ledger = tokens.saturating_sub(fit.replay.preface.saturating_sub(PREFACE_FRAME));
     preface
 }
 

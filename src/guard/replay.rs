@@ -1,313 +1,380 @@
-//! The replay: decides on a fixed grid which units go.
+//! The replay: decides which units go and which results are masked.
 //!
-//! A conversation is replayed unit by unit from its start, in raw sizes, as its requests came
-//! when it grew. Where it passes the budget, whole oldest units go until a multiple of the grid's
-//! step is gone. What a cut removes depends only on what came before it, so the same conversation
-//! gets the same cuts in any process, with no state at all; state spares the replay and keeps a
-//! cut where calibration would move it.
-//!
-//! A request ended wherever anything but an answer stands last. Near the end of a turn a cut goes on to it, so that
-//! the kept part begins with a user message. A remembered place is counted without system messages, which come and
-//! go between requests; one from another grid does not bind.
+//! A conversation is replayed unit by unit from its start, as its requests came when it grew. A request that is
+//! over its budget is cut once, deeply, so that the provider's cache stays warm until the next cut. What a cut
+//! takes depends only on what came before it, so the same conversation gets the same cuts in any process with the
+//! same counts, with no state at all; state spares the replay, and keeps a cut where counts would move it.
 
-use std::ops::Range;
+mod cut;
+mod kept_units;
+mod worth;
 
+use self::{kept_units::KeptUnits, worth::VisibleWords};
 use super::{
-    clear::sweep::{Sweep, Swept},
+    clear::{self, Clearing, RecentUnits},
+    cut_state::CutState,
     cuts::Cuts,
-    fold::Fold,
-    placed_injections::with_injected,
+    ledger,
+    placed_injections::{InjectedGap, with_injected},
     priority::removable_texts::{RemovableText, RemovableTexts},
+    profile::Profile,
+    role_alternation,
     view::RequestView,
+    vocabulary::Vocabulary,
 };
 use crate::conversation::units::UnitKind;
-
-/// Part of a step that a cut may go further to end where a turn ends.
-const TURN_SLACK: u32 = 4;
 
 /// A conversation on its way through its requests.
 pub(super) struct Replay<'a> {
     pub(super) view: RequestView<'a>,
     pub(super) cuts: Cuts<'a>,
-    /// Raw tokens of each unit, as sent, and of what is injected beside it.
+    /// What results, media and arguments become where they are masked.
+    pub(super) masks: Clearing,
+    /// Raw tokens of each unit, as sent, and the same masked; with what is injected beside it.
     pub(super) tokens: Vec<u32>,
+    pub(super) masked_tokens: Vec<u32>,
     pub(super) injected: Vec<i64>,
+    /// What stands between two units, and goes with either.
+    pub(super) gaps: Vec<InjectedGap>,
     /// Raw tokens that stand beside the messages.
     pub(super) beside: u32,
-    /// Of each unit, the budget of the request that ended with it; raw tokens.
+    /// Raw tokens that the request may have that ended at each unit.
     pub(super) high: Vec<u32>,
+    /// Raw tokens past which old results are masked early; `None` where that is not set.
+    pub(super) early: Option<EarlyMasking>,
+    /// For the request that ended at each unit, what the settings keep from masking.
+    pub(super) recent: Option<Vec<RecentUnits>>,
+    /// Raw tokens of what no cut can take, of the request that ended at each unit.
+    pub(super) fixed: Vec<u32>,
+    /// How full a cut leaves the room beside what is fixed.
+    pub(super) low_water: f64,
     /// Raw tokens of a preface without its ledger.
     pub(super) preface: u32,
-    /// Raw tokens that the ledger of what is folded beyond `based` may take.
-    pub(super) ledger: u32,
+    /// Raw tokens that a ledger may take: of what the user said, of words, and what frames both.
+    pub(super) said_room: u32,
+    pub(super) words_room: u32,
+    pub(super) ledger_frame: u32,
     /// The unit up to which the preface speaks for itself.
     pub(super) based: usize,
     /// Whether the preface stands whatever is folded, as that of a course does.
     pub(super) prefaced: bool,
-    /// Raw tokens between two cuts.
-    pub(super) step: u32,
-    /// What can be cleared; none where nothing is to be.
-    pub(super) sweep: Option<Sweep>,
     /// Annotated texts that go before anything is folded.
     pub(super) spares: RemovableTexts,
+    pub(super) vocabulary: Vocabulary,
+    /// Raw tokens that the last cut could fill beside what is fixed.
+    pub(super) free_tokens: u32,
+    /// With the rule of alternation where the conversation keeps that.
+    pub(super) profile: Profile,
+    /// Whether user and assistant alternate; `None` until the first cut settles it.
+    pub(super) alternates: Option<bool>,
+    /// The provider's cache of this conversation is gone: a cut costs nothing now.
+    pub(super) is_cold: bool,
+}
+
+/// Masking of old results before the budget is reached, as the settings ask for it.
+pub(super) struct EarlyMasking {
+    /// Raw tokens of the request that ended at each unit, past which it begins.
+    pub(super) marks: Vec<u32>,
+    /// Raw tokens that it frees at least.
+    pub(super) least_freed: u32,
+}
+
+/// A conversation at one moment of its replay.
+struct Moment {
+    state: CutState,
+    kept: KeptUnits,
+    visible: VisibleWords,
+    /// Raw tokens of the request, the preface apart.
+    live: u32,
+    /// The words of the ledger are not chosen yet since the last cut.
+    is_cut: bool,
 }
 
 /// Where a replay begins, and with what.
-pub(super) struct Start {
+pub(super) struct ReplayStart {
     /// The first unit that is looked at.
     pub(super) from: usize,
     /// What was done for the request before it.
-    pub(super) fold: Option<Fold>,
-    pub(super) swept: Swept,
+    pub(super) state: Option<CutState>,
 }
 
 impl Replay<'_> {
     /// Raw tokens of a request with a preface, ledger included, of which nothing was cut.
-    pub(super) fn full(&self) -> u32 {
+    fn uncut_tokens(&self) -> u32 {
         let all = self.tokens.iter();
         let all = all.fold(self.beside, |all, it| all.saturating_add(*it));
-        all.saturating_add(self.preface).saturating_add(self.ledger)
+        let ledger = self.said_room.saturating_add(self.words_room);
+        all.saturating_add(self.preface)
+            .saturating_add(ledger)
+            .saturating_add(self.ledger_frame)
+    }
+
+    /// Finds what results and media become where they are masked, where anything may be.
+    pub(super) fn prepare_masks(&mut self, is_cut: bool) {
+        let lowest = self.high.iter().min().copied().unwrap_or(0);
+        let may_mask =
+            is_cut || self.is_cold || self.early.is_some() || self.uncut_tokens() > lowest;
+        self.masked_tokens.clone_from(&self.tokens);
+        if may_mask && self.view.policy.settings.clear.enabled {
+            self.masks = Clearing::new(self.view, &self.cuts.first_line_tokens);
+            self.recent = clear::find_recent_units(self.view, &self.cuts.first_line_tokens);
+            let units = self.view.units.iter().zip(&self.injected);
+            let results = &self.cuts.results;
+            self.masked_tokens = units
+                .map(|(unit, &more)| with_injected(self.masks.weigh(unit, results), more))
+                .collect();
+        }
     }
 
     /// Replays the requests that ended at unit `start.from` and later.
-    pub(super) fn run(&mut self, start: Start) -> Fold {
+    pub(super) fn run(&mut self, start: ReplayStart) -> CutState {
         let pinned = self.view.count_pinned();
-        let mut fold = Fold {
-            swept: start.swept,
-            first: start.fold.map(|fold| fold.boundary),
-            ..start.fold.unwrap_or(Fold {
-                boundary: pinned,
-                ..Fold::default()
-            })
-        };
+        let units = self.view.units;
+        let mut state = start.state.unwrap_or_else(|| CutState::new(units.len()));
+        for unit in (0..units.len())
+            .filter(|&unit| state.folded[unit])
+            .collect::<Vec<_>>()
+        {
+            self.drop_injections_before(unit, &state);
+            self.note_fold(unit, &mut state);
+        }
         let lowest = self.high.iter().min().copied().unwrap_or(0);
-        if self.sweep.is_none() && self.spares.is_empty() && self.full() <= lowest {
+        let is_quiet = self.early.is_none() && self.spares.is_empty() && !self.is_cold;
+        if is_quiet && self.uncut_tokens() <= lowest {
             // No request of it was ever too large, so that nothing was due.
-            return fold;
+            return state;
         }
         // Nothing was decided yet of a conversation whose start is looked at.
         let from = start.from;
         let decided = if from < pinned { 0 } else { from };
-        let units = self.view.units;
-        let kept = |at: usize| at < pinned || at >= fold.boundary || units[at].stays;
-        self.spares.mark_sent_until(decided, kept);
-        let mut live = self.beside;
-        // As `newest` gives it for the request that ended here: looked for anew each time, a long
+        let is_kept = |at: usize| !state.folded[at];
+        self.spares.mark_sent_until(decided, is_kept);
+        let mut now = Moment {
+            live: self.beside,
+            state,
+            kept: KeptUnits::default(),
+            visible: VisibleWords::default(),
+            is_cut: false,
+        };
+        // The first unit that must stay for the request that ended here: looked for anew each time, a long
         // row of what stays would be walked once for every unit of it.
         let mut newest = None;
         for (at, unit) in units.iter().enumerate() {
-            if at >= pinned && self.can_remove(at) {
+            if at >= pinned && !unit.stays {
                 newest = match unit.kind {
                     UnitKind::Assistant => newest.or(Some(at)),
                     _ => Some(at),
                 };
             }
-            if at < pinned || at >= fold.boundary || !self.can_remove(at) {
-                live = live.saturating_add(self.unit_tokens(at, &fold.swept));
-            }
+            self.add_unit(at, at < pinned, &mut now);
             let last = at + 1 == units.len();
             // A request ends with anything but an answer; the last one as it is.
             let asks = unit.kind != UnitKind::Assistant;
             if at < from || !(asks || last) {
                 continue;
             }
-            live = self.clear_rounds(at, live, &mut fold);
-            // No request ended inside the pinned start.
-            if at + 1 >= pinned || last {
-                live = self.leave_out(at, live, &fold);
+            let newest = newest.unwrap_or(at).max(pinned);
+            // The pinned start is asked with as a whole.
+            if at + 1 < pinned && !last {
+                continue;
             }
-            live = self.clear_media(at, live, &mut fold);
-            if self.tokens_over_budget(at, live, &fold) > 0 {
-                let newest = newest.unwrap_or(at).max(pinned);
-                let full = live
-                    .saturating_add(self.preface)
-                    .saturating_add(self.ledger);
-                let needed = full.saturating_sub(self.high[at]);
-                live = live.saturating_sub(self.advance(newest, needed, &mut fold));
+            self.mask_early(at, newest, &mut now);
+            self.leave_out_texts(at, &mut now);
+            if self.over(at, &now) > 0 || last && self.is_due_cold(at, &now) {
+                self.cut(at, newest, &mut now);
             }
             // A ledger gives way before the newest step does, until the next cut.
-            fold.bare |= self.tokens_over_budget(at, live, &fold) > 0;
-            let excess = self.tokens_over_budget(at, live, &fold);
+            now.state.bare |= self.over(at, &now) > 0;
+            let excess = self.over(at, &now);
             if excess > 0 && unit.kind == UnitKind::Step {
-                live = live.saturating_sub(self.tighten(at, excess));
+                self.tighten(at, excess, &mut now);
             }
         }
-        fold
+        self.settle_ledger(&mut now);
+        now.state
     }
 
-    /// Makes a step smaller by `excess` raw tokens. Gives what that took.
-    fn tighten(&mut self, at: usize, excess: u32) -> u32 {
+    /// Chooses the words of the ledger after the last cut: those of the cuts before it are never sent.
+    fn settle_ledger(&self, now: &mut Moment) {
+        if std::mem::take(&mut now.is_cut) {
+            now.state.words = self.choose_ledger_words(now);
+        }
+    }
+
+    /// Adds the next unit to the conversation.
+    fn add_unit(&self, at: usize, is_pinned: bool, now: &mut Moment) {
+        let (unit, is_kept) = (&self.view.units[at], !now.state.folded[at]);
+        let may_go = is_kept && !is_pinned && !unit.stays && at >= self.based;
+        now.kept.add_unit(unit, is_kept, may_go, is_pinned);
+        if is_kept {
+            now.live = now.live.saturating_add(self.unit_tokens(at, &now.state));
+        }
+    }
+
+    /// What is left out makes a preface, and its ledger longer.
+    fn note_fold(&self, unit: usize, state: &mut CutState) {
+        state.has_folds = true;
+        if unit < self.based {
+            return;
+        }
+        state.has_facts = true;
+        if self.view.units[unit].kind == UnitKind::User {
+            let message = self.view.units[unit].messages.start;
+            let weights = self.view.token_weights();
+            let line = ledger::weigh_user_line(self.view.conversation, message, &weights);
+            state.said = state.said.saturating_add(line);
+        }
+    }
+
+    /// Whether a request whose cache is gone is cut though it fits: midway between the goal of a cut and the
+    /// budget.
+    fn is_due_cold(&self, at: usize, now: &Moment) -> bool {
+        let high = self.high[at];
+        let free = f64::from(high.saturating_sub(self.fixed[at]));
+        let mark = f64::from(high) - free * (1.0 - self.low_water) / 2.0;
+        self.is_cold && !self.meets(mark as u32, now)
+    }
+
+    /// Makes a step smaller by `excess` raw tokens.
+    fn tighten(&mut self, at: usize, excess: u32, now: &mut Moment) {
+        self.count_words(at, false, -1, &mut now.visible);
         let unit = &self.view.units[at];
         let results = &mut self.cuts.results;
         let taken = results.tighten_step(unit.messages.clone(), excess);
         let taken = taken.min(self.tokens[at]);
         self.tokens[at] -= taken;
-        if let Some(sweep) = &mut self.sweep {
-            sweep.small[at] = with_injected(sweep.clearing.weigh(unit, results), self.injected[at]);
+        self.masked_tokens[at] = with_injected(self.masks.weigh(unit, results), self.injected[at]);
+        if at < now.visible.counted() {
+            self.count_words(at, false, 1, &mut now.visible);
         }
-        taken
+        now.live = now.live.saturating_sub(taken);
     }
 
-    /// Leaves annotated texts out where the request at `at` is over its budget. Gives the raw tokens of
-    /// what is left.
-    fn leave_out(&mut self, at: usize, mut live: u32, fold: &Fold) -> u32 {
+    /// Leaves annotated texts out where the request at `at` is over its budget.
+    fn leave_out_texts(&mut self, at: usize, now: &mut Moment) {
         if self.spares.is_empty() {
-            return live;
+            return;
         }
         let mut search = self.spares.begin_search(at + 1);
         loop {
-            let over = self.tokens_over_budget(at, live, fold);
+            let over = self.over(at, now);
             let Some(RemovableText { text, unit, .. }) = self.spares.take_next(&mut search, over)
             else {
                 break;
             };
             let taken = self.cuts.leave_out_text(text).min(self.tokens[unit]);
             self.tokens[unit] -= taken;
-            live = live.saturating_sub(taken);
-            if let Some(sweep) = &mut self.sweep {
-                sweep.small[unit] = sweep.small[unit].saturating_sub(taken);
-            }
+            self.masked_tokens[unit] = self.masked_tokens[unit].saturating_sub(taken);
+            now.live = now.live.saturating_sub(taken);
         }
         self.spares.end_search(search);
-        live
     }
 
-    /// Clears old rounds where the request at `at` is past the mark. Gives the raw tokens of what is left.
-    fn clear_rounds(&self, at: usize, live: u32, fold: &mut Fold) -> u32 {
-        let Some(sweep) = &self.sweep else {
-            return live;
+    /// Masks old results, but no media, where the settings ask for it before the budget is reached.
+    fn mask_early(&self, at: usize, newest: usize, now: &mut Moment) {
+        let Some(early) = &self.early else {
+            return;
         };
-        let before = fold.swept;
-        let note = self.note(fold);
-        if live.saturating_add(note) > sweep.marks[at] {
-            let reach = sweep.rounds.last_boundary(sweep.recent[at].rounds);
-            fold.swept.rounds = before.rounds.max(reach);
+        if self.meets(early.marks[at], now) {
+            return;
         }
-        self.subtract_cleared(live, UnitKind::Step, before.rounds..fold.swept.rounds, fold)
+        let recent = self.recent.as_ref().map(|recent| recent[at]);
+        let open = now.kept.list_open(newest).iter().copied();
+        let open: Vec<usize> = open
+            .filter(|&unit| self.view.units[unit].kind == UnitKind::Step)
+            .filter(|&unit| self.may_mask(unit, recent, &now.state))
+            .collect();
+        let freed = open
+            .iter()
+            .map(|&unit| self.tokens[unit] - self.masked_tokens[unit]);
+        let freed = freed.fold(0, u32::saturating_add);
+        if freed >= early.least_freed.max(1) {
+            // The words that the cut before took out of sight are told of it alone.
+            self.settle_ledger(now);
+            open.into_iter().for_each(|unit| self.mask_unit(unit, now));
+        }
     }
 
-    /// Clears old media where the request at `at` is over its budget. Gives the raw tokens of what is left.
-    fn clear_media(&self, at: usize, live: u32, fold: &mut Fold) -> u32 {
-        let Some(sweep) = &self.sweep else {
-            return live;
-        };
-        let before = fold.swept;
-        if self.tokens_over_budget(at, live, fold) > 0 {
-            let reach = sweep.media.last_boundary(sweep.recent[at].media);
-            fold.swept.media = before.media.max(reach);
+    /// The first cut settles whether the conversation alternates, if nothing has settled it before.
+    fn settle_alternation(&mut self, at: usize) {
+        if self.alternates.is_none() {
+            let end = self.view.units[at].messages_through();
+            let alternates = role_alternation::has_alternating_roles(self.view.conversation, end);
+            self.alternates = Some(alternates);
+            self.profile = role_alternation::resolve_profile(&self.profile, Some(alternates));
         }
-        self.subtract_cleared(live, UnitKind::User, before.media..fold.swept.media, fold)
     }
 
-    /// Raw tokens of what is left where units of a kind come to be cleared.
-    fn subtract_cleared(&self, live: u32, kind: UnitKind, units: Range<usize>, fold: &Fold) -> u32 {
-        let kept = units.filter(|&at| at >= fold.boundary && self.can_remove(at));
-        kept.filter(|&at| self.view.units[at].kind == kind)
-            .fold(live, |live, at| {
-                let live = live.saturating_sub(self.tokens[at]);
-                live.saturating_add(self.unit_tokens(at, &fold.swept))
-            })
+    /// What is injected between a unit and the one before goes with it. Gives the raw tokens that this frees.
+    fn drop_injections_before(&mut self, unit: usize, state: &CutState) -> u32 {
+        let mut freed = 0u32;
+        for gap in self.gaps.iter().filter(|gap| gap.answer == Some(unit)) {
+            if let Some(before) = gap.before.filter(|&before| !state.folded[before]) {
+                for tokens in [&mut self.tokens[before], &mut self.masked_tokens[before]] {
+                    *tokens = with_injected(*tokens, -gap.tokens);
+                }
+                freed = with_injected(freed, gap.tokens);
+            }
+        }
+        freed
     }
 
     /// Raw tokens of a unit as it is sent.
-    fn unit_tokens(&self, at: usize, swept: &Swept) -> u32 {
-        match &self.sweep {
-            Some(sweep) if swept.covers(at, self.view.units[at].kind) => sweep.small[at],
-            _ => self.tokens[at],
+    fn unit_tokens(&self, at: usize, state: &CutState) -> u32 {
+        match state.masked[at] {
+            true => self.masked_tokens[at],
+            false => self.tokens[at],
         }
     }
 
-    /// Raw tokens of the conversation with this fold.
-    pub(super) fn sent(&self, fold: &Fold) -> u32 {
-        let pinned = self.view.count_pinned();
-        let kept = (0..self.view.units.len())
-            .filter(|&at| at < pinned || at >= fold.boundary || !self.can_remove(at))
-            .fold(self.beside, |sum, at| {
-                sum.saturating_add(self.unit_tokens(at, &fold.swept))
-            });
-        kept.saturating_add(self.note(fold))
+    /// Raw tokens of the conversation with these cuts and a ledger of so many.
+    pub(super) fn sent_tokens(&self, state: &CutState, ledger: u32) -> u32 {
+        let kept = (0..self.view.units.len()).filter(|&at| !state.folded[at]);
+        let sent = kept.fold(self.beside, |sum, at| {
+            sum.saturating_add(self.unit_tokens(at, state))
+        });
+        match self.prefaced || state.has_folds {
+            true => sent.saturating_add(self.preface).saturating_add(ledger),
+            false => sent,
+        }
     }
 
     /// Raw tokens by which the request that ended at a unit is over its budget.
-    fn tokens_over_budget(&self, at: usize, live: u32, fold: &Fold) -> u32 {
-        live.saturating_add(self.note(fold))
-            .saturating_sub(self.high[at])
+    fn over(&self, at: usize, now: &Moment) -> u32 {
+        self.sent_now(now).saturating_sub(self.high[at])
     }
 
-    const fn note(&self, fold: &Fold) -> u32 {
-        if fold.removed > 0 || self.prefaced {
-            self.preface.saturating_add(self.ledger(fold))
-        } else {
-            0
-        }
+    /// Whether the request has no more than so many raw tokens.
+    fn meets(&self, tokens: u32, now: &Moment) -> bool {
+        self.sent_now(now) <= tokens
     }
 
-    const fn ledger(&self, fold: &Fold) -> u32 {
-        if fold.boundary > self.based && !fold.bare {
-            self.ledger
-        } else {
-            0
-        }
+    fn sent_now(&self, now: &Moment) -> u32 {
+        now.live.saturating_add(self.note_tokens(&now.state))
     }
 
-    fn can_remove(&self, unit: usize) -> bool {
-        !self.view.units[unit].stays
+    fn note_tokens(&self, state: &CutState) -> u32 {
+        if !self.prefaced && !state.has_folds {
+            return 0;
+        }
+        self.preface.saturating_add(self.ledger_tokens(state))
     }
 
-    /// Moves the boundary on to the next step of the grid by which a request fits that is `needed` raw
-    /// tokens too long and whose newest unit must stay. Returns the raw tokens that went.
-    fn advance(&self, newest: usize, needed: u32, fold: &mut Fold) -> u32 {
-        let before = *fold;
-        let k = needed
-            .saturating_add(fold.removed)
-            .div_ceil(self.step)
-            .max(fold.k.saturating_add(1));
-        let target = k.saturating_mul(self.step);
-        while fold.removed < target && fold.boundary < newest {
-            fold.removed = fold.removed.saturating_add(self.weight(fold.boundary));
-            fold.boundary += 1;
-        }
-        if fold.removed >= target {
-            fold.k = k;
-        } else {
-            // Nothing more can go yet: the step counts as far as it was made.
-            fold.k = fold.k.max(fold.removed / self.step);
-        }
-        if fold.boundary > before.boundary {
-            fold.bare = false;
-            self.to_turn(newest, fold);
-        }
-        if fold.removed > 0 {
-            fold.first = fold.first.or(Some(fold.boundary));
-        }
-        let gone = (before.boundary..fold.boundary).filter(|&unit| self.can_remove(unit));
-        gone.map(|unit| self.unit_tokens(unit, &fold.swept))
-            .fold(0, u32::saturating_add)
-    }
-
-    /// Raw tokens by which a unit counts as left out: those of what clearing leaves, so that it is
-    /// the same whether the unit was cleared before.
-    fn weight(&self, unit: usize) -> u32 {
-        match &self.sweep {
-            _ if !self.can_remove(unit) => 0,
-            Some(sweep) => sweep.small[unit],
-            None => self.tokens[unit],
+    /// The most raw tokens that the ledger takes.
+    pub(super) fn ledger_tokens(&self, state: &CutState) -> u32 {
+        match state.bare || !state.has_facts {
+            true => 0,
+            false => state
+                .said
+                .min(self.said_room)
+                .saturating_add(self.words_room)
+                .saturating_add(self.ledger_frame),
         }
     }
 
-    /// Goes on to the next user message where it is near: the kept part then begins with a turn.
-    fn to_turn(&self, newest: usize, fold: &mut Fold) {
-        let mut extra = 0u32;
-        for unit in fold.boundary..=newest {
-            if self.view.units[unit].kind == UnitKind::User {
-                fold.boundary = unit;
-                fold.removed = fold.removed.saturating_add(extra);
-                return;
-            }
-            extra = extra.saturating_add(self.weight(unit));
-            if extra > self.step / TURN_SLACK {
-                return;
-            }
-        }
+    /// Whether a unit becomes smaller as it is masked, and is none of the `recent`.
+    fn may_mask(&self, unit: usize, recent: Option<RecentUnits>, state: &CutState) -> bool {
+        let is_old = recent.is_none_or(|recent| recent.is_old(unit, self.view.units[unit].kind));
+        is_old && !state.masked[unit] && self.masked_tokens[unit] < self.tokens[unit]
     }
 }

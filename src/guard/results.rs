@@ -188,6 +188,12 @@ impl<'a> ToolResults<'a> {
         }
     }
 
+    /// The edits of a result, or of calls, that are cut.
+    pub(super) fn edits_of(&self, at: usize) -> Option<&Edits> {
+        let result = self.cuts.get(&at).map(|cut| &cut.edits);
+        result.or_else(|| self.calls.get(&at).map(|cut| &cut.edits))
+    }
+
     /// Whether the arguments or the text of a message with calls are cut.
     pub(super) fn has_cut_calls(&self, at: usize) -> bool {
         self.calls.contains_key(&at)

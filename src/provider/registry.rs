@@ -35,7 +35,7 @@ use crate::{
         Auth, Config, GuardConfig, ModelConfig,
         tokens::{TokenRule, find_token_rule},
     },
-    health::limits::{HealthLimits, choose_health_limits},
+    health::limits::{HealthLimits, choose_health_limits, usual_budget},
 };
 
 /// Models with an unknown window that are remembered as logged.
@@ -368,7 +368,9 @@ impl Target {
     pub fn compute_limits(&self, guard: &GuardConfig, budget: Option<u32>) -> HealthLimits {
         let (window, settings) = (self.window.known_tokens(), &self.settings);
         let inside = self.provider.config.profile.answer_inside_window;
-        choose_health_limits(window, self.window.input, inside, guard, settings, budget)
+        let usual = |window| usual_budget(window, self.window.input, inside, guard);
+        let budget = budget.or(window.map(usual)).unwrap_or(u32::MAX);
+        choose_health_limits(window, budget, settings)
     }
 }
 

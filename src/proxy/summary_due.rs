@@ -166,7 +166,7 @@ fn is_past_threshold(
 fn clearable_tokens(followed: FollowedConversation<'_>, planned: &PlannedRequest) -> u32 {
     let app = &followed.session.app;
     let mut settings = app.config.guard.clone();
-    settings.clear.at = 0.0;
+    settings.clear.at = Some(0.0);
     let policy = Policy {
         settings: &settings,
         ..planned.build_policy(app)

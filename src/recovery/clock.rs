@@ -1,10 +1,9 @@
 //! Decides when a prompt or a new course is due.
 //!
 //! Only the health level of each generation drives it. An unknown level neither advances a count nor
-//! resets it; such a generation records only its prompt and cut.
+//! resets it; such a generation records only its prompt.
 //!
-//! One client request is one generation, however many tool rounds it took. A cut of the guard lowers
-//! the level without an end to the problem, so a countdown with a cut in it continues to its end.
+//! One client request is one generation, however many tool rounds it took.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +27,8 @@ pub enum RecoveryClock {
     Critical {
         /// Generations before a clear, the next one included.
         left: u32,
-        /// The guard made a cut meanwhile, so a lower level does not end the countdown.
-        cut: bool,
+        /// Always false: the place of a field that releases before stored.
+        unused: bool,
         /// A generation of unknown level carried the prompt, so it is not repeated until the count
         /// advances.
         told: bool,
@@ -68,8 +67,6 @@ impl RecoveryConfig {
 pub struct GenerationEvents {
     /// It carried the prompt that was due.
     pub carried_prompt: bool,
-    /// The guard made a new cut.
-    pub cut: bool,
     /// A new course began with it.
     pub cleared: bool,
 }
@@ -104,19 +101,15 @@ impl RecoveryClock {
         let before = if events.cleared { Self::Calm } else { self };
         match (before, level) {
             (before, HealthLevel::Unknown) => before.advance_without_level(events),
-            (Self::Critical { left, cut, .. }, level)
-                if level == HealthLevel::Critical || cut || events.cut =>
-            {
-                Self::Critical {
-                    left: left.saturating_sub(1),
-                    cut: cut || events.cut,
-                    told: false,
-                }
-            }
+            (Self::Critical { left, .. }, HealthLevel::Critical) => Self::Critical {
+                left: left.saturating_sub(1),
+                unused: false,
+                told: false,
+            },
             (_, HealthLevel::Healthy) => Self::Calm,
             (_, HealthLevel::Critical) => Self::Critical {
                 left: pace.critical_countdown,
-                cut: false,
+                unused: false,
                 told: false,
             },
             (Self::Caution { due, since }, HealthLevel::Caution) => {
@@ -142,16 +135,16 @@ impl RecoveryClock {
         }
     }
 
-    /// The clock after a generation without usage: counts stay, its prompt and cut are recorded.
+    /// The clock after a generation without usage: counts stay, its prompt is recorded.
     const fn advance_without_level(self, events: GenerationEvents) -> Self {
         match self {
             Self::Caution { .. } if events.carried_prompt => Self::Caution {
                 due: false,
                 since: 0,
             },
-            Self::Critical { left, cut, told } => Self::Critical {
+            Self::Critical { left, told, .. } => Self::Critical {
                 left,
-                cut: cut || events.cut,
+                unused: false,
                 told: told || events.carried_prompt,
             },
             before => before,

@@ -63,7 +63,7 @@ mod tests {
         let memory = RecoveryMemory {
             clock: RecoveryClock::Critical {
                 left: 0,
-                cut: true,
+                unused: false,
                 told: false,
             },
             reminders: build_reminders(&[(1, "a"), (2, "b")]),

@@ -302,7 +302,7 @@ mod tests {
             recovery: recovery::RecoveryMemory {
                 clock: RecoveryClock::Critical {
                     left: 0,
-                    cut: false,
+                    unused: false,
                     told: false,
                 },
                 reminders: build_reminders(&[(0, "run the tests"), (4, "port 8080")]),

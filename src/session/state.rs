@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     compaction,
     conversation::Format,
-    guard::{AnswerHistory, GuardMemory, Recall, estimate::Calibration, injections::Injections},
+    guard::{
+        AnswerHistory, GuardMemory, Recall, StoredCuts, estimate::Calibration,
+        injections::Injections,
+    },
     health::{Health, HealthLevel, silent_truncation::UsageSample},
     recovery,
     session::history::History,
@@ -22,10 +25,12 @@ use crate::{
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the encoding.
-const VERSION: u8 = 7;
+const VERSION: u8 = 8;
 
-/// Earlier versions that are still read: their calibrations are of another estimate, and 5 lacks [`StateExtension`].
-const VERSIONS_BEFORE: RangeInclusive<u8> = 5..=6;
+/// Earlier versions that are still read: they lack [`StoredCuts`], and 5 lacks [`StateExtension`].
+const VERSIONS_BEFORE: RangeInclusive<u8> = 5..=7;
+/// Calibrations before this version are of another estimate.
+const FIRST_BY_WORDS: u8 = 7;
 
 /// Random id of a generation, never shown to clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -185,6 +190,7 @@ impl SessionState {
             memory: self.guard.clone(),
             calibration: self.calibration,
             counted: false,
+            is_cold: false,
             messages: self.messages as usize,
             injections: Injections {
                 course: self.recovery.course.clone(),
@@ -260,11 +266,17 @@ impl SessionState {
     fn to_bytes(&self) -> Result<Vec<u8>, StateError> {
         let bytes = postcard::to_extend(self, vec![VERSION])?;
         let (extension, format) = (StateExtension::from_state(self), self.format);
-        if extension == StateExtension::default() && format == Format::default() {
+        let cuts = self.guard.to_stored_cuts();
+        let (has_cuts, is_chat) = (cuts != StoredCuts::default(), format == Format::default());
+        if extension == StateExtension::default() && !has_cuts && is_chat {
             return Ok(bytes);
         }
         let bytes = postcard::to_extend(&extension, bytes)?;
-        if format == Format::default() {
+        if !has_cuts && is_chat {
+            return Ok(bytes);
+        }
+        let bytes = postcard::to_extend(&cuts, bytes)?;
+        if is_chat {
             return Ok(bytes);
         }
         Ok(postcard::to_extend(&format, bytes)?)
@@ -283,13 +295,18 @@ impl SessionState {
             return Err(StateError::Version(version));
         }
         let (mut state, mut rest) = postcard::take_from_bytes::<Self>(rest)?;
-        if version != VERSION {
+        if version < FIRST_BY_WORDS {
             state.calibration = Calibration::default();
         }
         if version > *VERSIONS_BEFORE.start() && !rest.is_empty() {
             let extension: StateExtension;
             (extension, rest) = postcard::take_from_bytes(rest)?;
             extension.restore_into(&mut state);
+            if version == VERSION && !rest.is_empty() {
+                let cuts: StoredCuts;
+                (cuts, rest) = postcard::take_from_bytes(rest)?;
+                state.guard.restore_cuts(cuts);
+            }
             // The format is stored for formats other than chat completions only.
             if !rest.is_empty() {
                 (state.format, rest) = postcard::take_from_bytes(rest)?;

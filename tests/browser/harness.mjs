@@ -53,6 +53,9 @@ base_url = "${harbour.url}"
 auth = "none"
 profile = "openai"
 
+[guard]
+reserve_tokens = 2500
+
 [models."harbour/deep"]
 context_length = ${WINDOW}
 optimal_max_tokens = ${OPTIMAL}

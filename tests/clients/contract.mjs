@@ -53,8 +53,8 @@ export class Task {
     assert.deepEqual(seen.filter((one) => one.error), []);
     assert.deepEqual(new Set(seen.map((one) => one.stream)), new Set([streamed]));
     assert.ok(seen.length > this.steps.length);
-    // A prompt with fewer messages than the previous one: the guard cut, unnoticed by the client.
-    const sent = seen.map((one) => one.messages);
+    // A prompt with fewer tokens than the previous one: the guard cut, unnoticed by the client.
+    const sent = seen.map((one) => one.tokens);
     assert.ok(sent.some((count, at) => at > 0 && count < sent[at - 1]), String(sent));
   }
 }

@@ -71,7 +71,6 @@ class Task:
         assert [one["error"] for one in seen] == [None] * len(seen)
         assert {one["stream"] for one in seen} == {streamed}
         assert len(seen) > len(self.steps)
-        # A prompt with fewer messages than the previous one: the guard cut, unnoticed by the
-        # client.
-        sent = [one["messages"] for one in seen]
+        # A prompt with fewer tokens than the previous one: the guard cut, unnoticed by the client.
+        sent = [one["tokens"] for one in seen]
         assert any(later < earlier for earlier, later in pairwise(sent)), sent

@@ -271,7 +271,9 @@ profile = "openai"
 
 [models."scripted/window-8k"]
 context_length = 8192
-${RECOVERY.map((how) => `[models."scripted/recovery-${how}"]\ncontext_length = 16384\n`).join("\n")}`);
+optimal_max_tokens = 3600
+critical_max_tokens = 5400
+${RECOVERY.map((how) => `[models."scripted/recovery-${how}"]\ncontext_length = 16384\noptimal_max_tokens = 7200\ncritical_max_tokens = 10800\n`).join("\n")}`);
   return { baseURL: `${proxy.url}/v1`, stop: proxy.stop };
 }
 

@@ -342,11 +342,16 @@ base_url = "http://127.0.0.1:{port}/v1"
 auth = "none"
 profile = "openai"
 
+# Levels that a short session reaches.
 [models."scripted/window-8k"]
 context_length = 8192
+optimal_max_tokens = 3600
+critical_max_tokens = 5400
 """ + "".join(f"""
 [models."scripted/recovery-{how}"]
 context_length = 16384
+optimal_max_tokens = 7200
+critical_max_tokens = 10800
 """ for how in RECOVERY)
 
 

@@ -39,7 +39,7 @@ def say(url, words):
 
 
 def test_sessions_are_printed_as_one_table(proxy):
-    first, second = say(proxy, "hello"), say(proxy, "words " * 6_500)
+    first, second = say(proxy, "hello"), say(proxy, "words " * 6_900)
     code, printed, _ = sessions("--url", proxy)
     assert code == 0
     heading, *rows = [line.split() for line in printed.splitlines()]

@@ -63,7 +63,7 @@ def waiting():
 def history(tag):
     """A conversation beyond the window."""
     said = [{"role": "user", "content": f"Sound every port. {tag}"}]
-    for number in range(120):
+    for number in range(180):
         said.append({"role": "assistant", "content": f"Port {number}: " + "four fathoms, sand. " * 12})
         said.append({"role": "user", "content": f"On to port {number + 1}."})
     return {"model": "scripted/window-8k", "stream": True, "user": tag, "messages": said}

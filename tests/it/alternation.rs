@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::support::{
     Agent, AgentGeneration, Mixing, ModelReply, ModelRequest, ModelSetup, NoticeManner,
-    RunningModel, RunningProxy, Worker, model::notice::summary_key, model_with_window, within_time,
-    words,
+    RunningModel, RunningProxy, Worker, model::notice::summary_key, model_with_courses,
+    within_time, words,
 };
 
 const WINDOW: u32 = 20_000;
@@ -57,7 +57,7 @@ async fn strict_model(
 /// A proxy that does not know the template.
 async fn proxy_before(up: &RunningModel, threshold: f64) -> RunningProxy {
     let proxy = up.provider.proxy().set(|config| {
-        config.models.insert("m".into(), model_with_window(WINDOW));
+        config.models.insert("m".into(), model_with_courses(WINDOW));
         config.guard.clear.enabled = false;
         config.compaction.auto = threshold < 1.0;
         config.compaction.threshold = threshold;

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Agent, AgentGeneration, ModelCall, ModelReply, ModelRequest, ModelSetup, ProviderStep,
     ProxyBuilder, RunningModel, RunningProxy, answer, model::notice::summary_key,
-    model_with_window, within_time, words,
+    model_with_early_levels, within_time, words,
 };
 
 /// A window that a dozen steps fill far enough for a summary.
@@ -70,9 +70,13 @@ impl Pair {
 /// Recovery and clearing are tested elsewhere.
 fn before(up: &RunningModel, set: impl FnOnce(&mut Config)) -> ProxyBuilder {
     up.provider.proxy().set(|config| {
-        config.models.insert("m".into(), model_with_window(WINDOW));
+        config
+            .models
+            .insert("m".into(), model_with_early_levels(WINDOW));
         config.recovery.enabled = false;
         config.guard.clear.enabled = false;
+        // A cut goes below the threshold.
+        config.guard.low_water = Some(0.5);
         config.compaction.max_summary_tokens = 1_000;
         set(config);
     })

@@ -24,14 +24,17 @@ use serde_json::{Value, json};
 
 use crate::support::{
     ClientAnswer, DONE, ProviderStep, ProxyBuilder, ReceivedRequest, RunningProxy,
-    ScriptedProvider, TestClient, TestUpload, answer, full_body, model_with_window, stream_of,
+    ScriptedProvider, TestClient, TestUpload, answer, full_body, model_with_early_levels,
+    stream_of,
 };
 
 /// A proxy before `up` with this window for model `m`.
 pub(super) fn proxy_before(up: &ScriptedProvider, window: u32) -> ProxyBuilder {
     let proxy = up.proxy();
     proxy.set(|config| {
-        config.models.insert("m".into(), model_with_window(window));
+        config
+            .models
+            .insert("m".into(), model_with_early_levels(window));
         // Recovery is tested elsewhere.
         config.recovery.enabled = false;
     })

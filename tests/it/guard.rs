@@ -349,14 +349,14 @@ fn a_recorded_cut_stays_where_calibration_would_move_it() {
     };
     let cut = guard::plan(&conversation, &policy, &strict);
     let fresh = guard::plan(&conversation, &policy, &Recall::default());
-    assert!(cut.memory.boundary() > fresh.memory.boundary());
+    assert_ne!(cut.memory, fresh.memory);
     let recall = Recall {
         memory: cut.memory.clone(),
         messages: non_system_indices(&conversation).len(),
         ..Recall::default()
     };
     let later = guard::plan(&conversation, &policy, &recall);
-    assert_eq!(later.memory.boundary(), cut.memory.boundary());
+    assert_eq!(later.memory, cut.memory);
     assert_eq!(
         apply_plan(&conversation, &later),
         apply_plan(&conversation, &cut)
@@ -417,7 +417,7 @@ fn a_late_question_keeps_the_fold() {
         messages.extend(worked_steps(60).split_off(1));
         let conversation = talk(&messages);
         let last = guard::plan(&conversation, &policy, &Recall::default());
-        assert!(last.report.folded.expect("a fold").messages > 201);
+        assert!(last.report.folded.expect("a fold").messages > folded + 60);
         let out = apply_plan(&conversation, &last);
         assert!(String::from_utf8_lossy(&out).contains("And?"));
         assert_eq!(

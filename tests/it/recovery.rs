@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Agent, AgentGeneration, ModelCall, ModelReply, ModelRequest, ModelSetup, PROXY_TOOLS,
-    ProxyBuilder, RunningModel, RunningProxy, model_with_window, words,
+    ProxyBuilder, RunningModel, RunningProxy, model_with_early_levels, words,
 };
 
 /// A window that a few dozen steps fill.
@@ -38,7 +38,9 @@ fn proxy_before(up: &RunningModel, model: &Shape) -> ProxyBuilder {
         }
     });
     proxy.set(|config| {
-        config.models.insert("m".into(), model_with_window(window));
+        config
+            .models
+            .insert("m".into(), model_with_early_levels(window));
         // Clearing would keep these sessions from filling up, and is tested elsewhere.
         config.guard.clear.enabled = false;
     })

@@ -192,7 +192,7 @@ async fn breakers_connections_and_sessions_outlive_a_reload() {
         assert_eq!(client.chat(ASK).await.status, 500);
     }
     assert_eq!(breaker(&proxy).await, "open");
-    proxy.reload(|config| config.guard.reserve_tokens = 100);
+    proxy.reload(|config| config.guard.reserve_tokens = Some(100));
     assert_eq!(breaker(&proxy).await, "open");
     proxy.reload(|config| {
         config.providers.get_mut("up").unwrap().breaker_failures = 3;

@@ -11,7 +11,7 @@ use serde_json::json;
 use self::story::{CLAIMED, STORIES, Story};
 use crate::support::{
     Agent, ModelReply, ModelSetup, ProxyBuilder, RunningModel, RunningProxy, memory_store,
-    model_with_window,
+    model_with_early_levels,
 };
 
 /// `count` proxies with one store and one secret.
@@ -28,7 +28,7 @@ async fn replicas(
             .set(|config| {
                 config.models.insert(
                     format!("{}/m", story.name),
-                    model_with_window(story.claimed),
+                    model_with_early_levels(story.claimed),
                 );
                 // Clearing would keep these sessions from filling up.
                 config.guard.clear.enabled = false;

@@ -7,7 +7,7 @@ use plimsoll::{config::secret::SecretKey, session::state_cipher::ADDED_BYTES, st
 
 use crate::support::{
     Agent, AgentGeneration, Mixing, ModelSetup, NoticeManner, Process, Settings, TestClient,
-    TestStore, Worker, model_with_window,
+    TestStore, Worker, model_with_early_levels,
 };
 
 /// A client whose messages all contain `SAID`.
@@ -28,7 +28,9 @@ async fn states(window: u32, generations: usize, key: Option<SecretKey>) -> Vec<
         .start(move |heard| worker.compose_reply(heard))
         .await;
     let proxy = up.provider.proxy().set(|config| {
-        config.models.insert("m".into(), model_with_window(window));
+        config
+            .models
+            .insert("m".into(), model_with_early_levels(window));
         config.store.encrypt_key = key;
     });
     let proxy = proxy.store(Arc::clone(&store) as Arc<dyn Store>);
@@ -123,7 +125,7 @@ async fn left_on_disk(store: &str) -> Bytes {
     let up = model.start(move |heard| worker.compose_reply(heard)).await;
     let settings = Settings::new(&up.provider);
     settings.write(&format!(
-        "profile = \"openai\"\n[models.m]\ncontext_length = 20000\n[store]\nurl = \"file\"\n{store}"
+        "profile = \"openai\"\n[models.m]\ncontext_length = 20000\noptimal_max_tokens = 6700\ncritical_max_tokens = 9000\n[store]\nurl = \"file\"\n{store}"
     ));
     let process = Process::run(|command| {
         let command = command.arg("--config").arg(&settings.file);

@@ -29,10 +29,11 @@ async fn go_on(url: &str, files: &[(&str, &str)], session: &str) {
         fs::write(data.join(name), read_stored(from)).unwrap();
     }
     let settings = folder.path().join("config.toml");
-    // The states are as old as this test.
+    // The states are as old as this test, and so is the limit of critical.
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndata_dir = {data:?}\n\
-         [store]\nurl = \"{url}\"\nmax_age_s = 315360000\n"
+         [store]\nurl = \"{url}\"\nmax_age_s = 315360000\n\
+         [models.\"simulated/plimsoll-8k\"]\ncritical_max_tokens = 2000\n"
     );
     fs::write(&settings, text).unwrap();
     let process = Process::start(&settings).await;

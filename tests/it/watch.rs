@@ -171,7 +171,7 @@ async fn folded_messages_are_counted_once() {
 
 #[tokio::test]
 async fn cleared_messages_are_counted_once() {
-    let (proxy, last) = run_session(30, |config| config.guard.clear.at = 0.2).await;
+    let (proxy, last) = run_session(30, |config| config.guard.clear.at = Some(0.2)).await;
     let cleared: usize = last.action("cleared").unwrap().parse().unwrap();
     assert!(last.action("dropped").is_none() && cleared > 5);
     assert_eq!(

@@ -55,13 +55,13 @@ fn check_shows_values_and_sources_and_no_key() {
         &[
             "server.listen 127.0.0.1:1876 default",
             "default_provider openai default",
-            "openai/gpt-4o 128000 catalogue - 7087 10631",
+            "openai/gpt-4o 128000 catalogue - 9450 11458",
             "openai/mine 96000 assumed - 100000 unknown",
             "openai/mine never by itself, since its window is not known",
             "guard.caps mine 900, schema 5000, static_context 16000",
             "guard.system_share 1.000 guard.preset",
             "guard.max_prompt_tokens 12000 guard.preset",
-            "guard.low_water 0.5 for windows of up to 64k, else 0.7 default",
+            "guard.low_water by guard.keep default",
             "store.max_bytes 4294967296 default",
             "compaction.threshold 0.6 (cost) default",
             "compaction.model the conversation's own model default",
@@ -140,7 +140,7 @@ fn check_shows_the_threshold_and_the_model_of_summaries() {
          [compaction]\nauto = true\nthreshold = 0.75\nmodel = \"simulated/plimsoll-8k\"\n",
     )
     .unwrap();
-    has_lines(&shown, &["simulated/plimsoll-8k from 4608 tokens on"]);
+    has_lines(&shown, &["simulated/plimsoll-8k from 5376 tokens on"]);
     for part in [
         "0.75 (balanced)",
         "recovery.enabled: recovery cannot act without the guard",

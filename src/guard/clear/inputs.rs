@@ -17,12 +17,6 @@ const KEEP: Keep = Keep::Head {
     head: 120,
 };
 
-/// Whether a message has arguments in which there may be a long value.
-pub(super) fn has_long_arguments(conversation: &Conversation, message: &Item) -> bool {
-    let mut arguments = conversation.calls_of(message).iter();
-    arguments.any(|call| call.arguments.is_some_and(|it| it.span.len() > VALUE_CHARS))
-}
-
 /// Item `at` with long values in the arguments of its calls shortened; `None` where there are
 /// none.
 pub(super) fn shorten_arguments(view: RequestView<'_>, at: usize) -> Option<Small> {
@@ -45,6 +39,12 @@ pub(super) fn shorten_arguments(view: RequestView<'_>, at: usize) -> Option<Smal
     }
     small.tokens = view.weigh_item(at, &sizes);
     (small.inputs > 0).then_some(small)
+}
+
+/// Whether a message has arguments in which there may be a long value.
+pub(super) fn has_long_arguments(conversation: &Conversation, message: &Item) -> bool {
+    let mut arguments = conversation.calls_of(message).iter();
+    arguments.any(|call| call.arguments.is_some_and(|it| it.span.len() > VALUE_CHARS))
 }
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ const WINDOW: u32 = 8_192;
 
 fn settings() -> GuardConfig {
     let mut settings = GuardConfig::counted_by_characters();
-    settings.clear.at = 0.3;
+    settings.clear.at = Some(0.3);
     settings.clear.at_least = Some(0.02);
-    settings.clear.keep_steps = 2;
+    settings.clear.keep_steps = Some(2);
     settings
 }
 
@@ -47,7 +47,7 @@ fn cleared(messages: &[Value], settings: &GuardConfig) -> (Plan, Vec<Value>) {
     let second = planned(&again, settings, &Recall::default());
     // Each text is rounded up by itself where it is planned.
     let (now, said) = (second.report.raw_before, plan.report.raw_after);
-    assert!(now <= said && said - now <= 2, "{now} sent, {said} planned");
+    assert!(now <= said && said - now <= 4, "{now} sent, {said} planned");
     assert!(second.edits.is_empty(), "a second pass finds nothing to do");
     let mut sent: Value = serde_json::from_slice(&sent).unwrap();
     let sent = sent["messages"].as_array_mut().unwrap();
@@ -128,7 +128,8 @@ fn the_newest_turns_stay_however_few_steps_they_have() {
         messages.extend(steps(1));
     }
     let mut settings = settings();
-    settings.clear.keep_steps = 10;
+    settings.clear.keep_steps = Some(10);
+    settings.reserve_tokens = Some(8_192);
     // The newest turn has no answer, so the two before it are the newest rounds.
     let (plan, _) = cleared(&messages, &settings);
     assert!(plan.report.cleared.is_none());
@@ -137,11 +138,11 @@ fn the_newest_turns_stay_however_few_steps_they_have() {
     let (plan, _) = cleared(&messages, &settings);
     // Older than the newest two rounds, though ten steps are not there.
     assert_eq!(plan.report.cleared.unwrap().messages, [2, 4, 6, 8]);
-    settings.clear.keep_steps = 1;
+    settings.clear.keep_steps = Some(1);
     let (plan, _) = cleared(&messages, &settings);
     assert_eq!(plan.report.cleared.unwrap().messages, [2, 4, 6, 8, 12]);
-    settings.clear.keep_steps = 5;
-    settings.clear.keep_rounds = 1;
+    settings.clear.keep_steps = Some(5);
+    settings.clear.keep_rounds = Some(1);
     let (plan, _) = cleared(&messages, &settings);
     // Only what is in both stays.
     assert_eq!(plan.report.cleared.unwrap().messages, [2, 4, 6, 8, 12]);
@@ -159,7 +160,7 @@ fn a_share_of_zero_clears_every_old_round_and_a_set_least_amount_still_holds() {
     let mut settings = GuardConfig::counted_by_characters();
     let (plan, _) = cleared(&messages, &settings);
     assert!(plan.report.cleared.is_none());
-    settings.clear.at = 0.0;
+    settings.clear.at = Some(0.0);
     let (plan, _) = cleared(&messages, &settings);
     assert_eq!(plan.report.cleared.unwrap().messages, [2, 6]);
     settings.clear.at_least = Some(0.5);
@@ -173,8 +174,8 @@ fn a_remark_within_a_turn_is_no_turn() {
     messages.push(user("a remark"));
     messages.push(user("another"));
     let mut settings = settings();
-    settings.clear.keep_rounds = 1;
-    settings.clear.keep_steps = 3;
+    settings.clear.keep_rounds = Some(1);
+    settings.clear.keep_steps = Some(3);
     let (plan, _) = cleared(&messages, &settings);
     assert_eq!(plan.report.cleared.unwrap().messages, [2, 4]);
 }
@@ -239,7 +240,7 @@ fn parts_stay_parts_and_marked_ones_stay_where_they_are() {
     let mut messages = vec![user("go"), asks(&[call("a", "read")]), result("a", content)];
     messages.extend(steps(2).split_off(1));
     let mut settings = settings();
-    settings.clear.keep_steps = 1;
+    settings.clear.keep_steps = Some(1);
     let (_, sent) = cleared(&messages, &settings);
     let expected = json!([
         text("[An old image was left out here by the context guard to save room.]"),
@@ -365,7 +366,7 @@ fn a_tool_with_a_long_name_is_excluded_by_it() {
 fn what_was_cut_of_the_newest_call_does_not_come_back_when_its_step_is_old() {
     let mut settings = settings();
     settings.clear.inputs = true;
-    settings.clear.keep_steps = 1;
+    settings.clear.keep_steps = Some(1);
     settings.clear.exclude = vec!["patch".to_owned()];
     let mut edit = call("b", "edit");
     edit["function"]["arguments"] = json!({"text": "kept in mind ".repeat(2_000)})

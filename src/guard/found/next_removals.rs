@@ -11,7 +11,7 @@ use super::{ClearedSpan, scaled};
 use crate::{
     conversation::{
         Conversation,
-        units::{Unit, UnitKind, find_pinned_end},
+        units::{Unit, UnitKind, find_pinned_end, find_unit_of_message},
     },
     guard::{
         self, Plan, Policy, Recall,
@@ -42,7 +42,7 @@ pub struct NextRemovals {
 pub struct MessageRange {
     pub first: usize,
     pub last: usize,
-    /// System messages that stand between and stay are not counted.
+    /// Those between that stay are not counted.
     pub messages: usize,
     pub tokens: u32,
 }
@@ -55,19 +55,6 @@ pub struct LargeResult {
     /// The longest that is left alone.
     pub limit_chars: usize,
     pub tokens: u32,
-}
-
-/// Where the part that is kept after the pinned start begins, where something is folded. The
-/// guard remembers it without counting system messages, which come and go.
-pub(super) fn find_kept_start(units: &[Unit], plan: &Plan) -> Option<usize> {
-    let said = plan.memory.boundary()? as usize;
-    let mut counted = units.iter().filter(|unit| unit.kind != UnitKind::System);
-    Some(
-        counted
-            .find(|unit| unit.messages_before >= said)?
-            .messages
-            .start,
-    )
 }
 
 impl NextRemovals {
@@ -97,20 +84,25 @@ pub(super) struct GuardedRequest<'a> {
     pub(super) fitted: &'a Conversation,
     pub(super) units: &'a [Unit],
     pub(super) policy: &'a Policy<'a>,
-    /// The first message that is kept after the pinned start, where something is folded.
-    pub(super) boundary: Option<usize>,
+    /// Of each unit, whether it is left out.
+    pub(super) folded: &'a [bool],
     pub(super) calibration: Calibration,
 }
 
 impl<'a> GuardedRequest<'a> {
-    /// Where a message stands in the fitted request. The pinned start is as it was, and what
-    /// follows the fold is as far from the end as before.
+    /// Where a message that is sent stands in the fitted request, which may have a preface behind the pinned start.
     fn fitted_index(&self, at: usize) -> usize {
-        match self.boundary {
-            Some(boundary) if at >= boundary => {
-                at + self.fitted.items.len() - self.conversation.items.len()
-            }
-            _ => at,
+        let unit = find_unit_of_message(self.units, at);
+        let gone = self.units[..unit].iter().zip(self.folded);
+        let gone = gone.filter(|it| *it.1).map(|it| it.0.messages.len());
+        let kept = at - gone.sum::<usize>();
+        let all_gone = self.units.iter().zip(self.folded).filter(|it| *it.1);
+        let all_gone: usize = all_gone.map(|it| it.0.messages.len()).sum();
+        let added =
+            (self.fitted.items.len() + all_gone).saturating_sub(self.conversation.items.len());
+        match at < self.pinned() {
+            true => kept,
+            false => kept + added,
         }
     }
 
@@ -127,11 +119,8 @@ impl<'a> GuardedRequest<'a> {
 
     /// Units that are sent, the pinned start included.
     fn units(&self) -> impl Iterator<Item = &'a Unit> {
-        let pinned = self.pinned();
-        let boundary = self.boundary.unwrap_or(0);
-        self.units.iter().filter(move |unit| {
-            unit.messages.start >= boundary || unit.messages.end <= pinned || unit.stays
-        })
+        let units = self.units.iter().zip(self.folded);
+        units.filter(|it| !*it.1).map(|it| it.0)
     }
 
     /// Messages of the pinned start.
@@ -199,12 +188,11 @@ impl<'a> GuardedRequest<'a> {
 
     /// The units that are sent now, and are not by that plan.
     fn list_removed(&self, later: &Plan) -> Vec<&'a Unit> {
-        let Some(end) = find_kept_start(self.units, later) else {
-            return Vec::new();
-        };
-        let pinned = self.pinned();
-        self.units()
-            .filter(|unit| unit.messages.start >= pinned && unit.messages.end <= end && !unit.stays)
+        let folded = later.memory.find_folded(self.units);
+        let units = self.units.iter().zip(self.folded).zip(folded);
+        units
+            .filter(|((_, before), now)| !**before && *now)
+            .map(|((unit, _), _)| unit)
             .collect()
     }
 

@@ -34,9 +34,10 @@ fn ledgers_match_the_golden_files() {
         let body = fs::read(folder.join(format!("{language}.json"))).unwrap();
         let conversation = index_body(Bytes::from(body)).unwrap();
         let removed: Vec<_> = (2..conversation.items.len() - 1).collect();
-        for (name, most) in [("wide", 2_000), ("narrow", 200)] {
-            let ledger = pick_facts_within(&conversation, &removed, "", &room(most));
-            assert!(tokens(&ledger) <= most);
+        let fold = pick_facts_within(&conversation, &removed, &[], "", &room(200));
+        assert!(tokens(&fold) <= 200);
+        let course = gather(&conversation, &removed, 6_000);
+        for (name, ledger) in [("course", course), ("fold", fold)] {
             let place = folder.join(format!("{language}.{name}.txt"));
             if std::env::var_os("UPDATE_GOLDEN").is_some() {
                 fs::write(&place, &ledger).unwrap();
@@ -54,7 +55,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
     let conversation = read(&messages);
     let removed: Vec<_> = (0..messages.len()).collect();
     let shown = |tokens: u32| {
-        let ledger = pick_facts_within(&conversation, &removed, "", &room(tokens));
+        let ledger = pick_facts_within(&conversation, &removed, &[], "", &room(tokens));
         let lines = ledger.lines().filter(|line| line.starts_with("- "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -87,6 +88,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
     let ledger = pick_facts_within(
         &read(&messages),
         &(1..42).collect::<Vec<_>>(),
+        &[],
         "",
         &room(500),
     );
@@ -101,18 +103,24 @@ fn facts_leave_room_for_the_head_before_them() {
         user("a wish that is as long as a line is at least"),
     ]);
     let head = "[Picked mechanically.]\n";
-    let whole = pick_facts_within(&conversation, &[1], head, &room(100));
+    let whole = pick_facts_within(&conversation, &[1], &[], head, &room(100));
     assert!(whole.starts_with(head) && whole.contains("- a wish"));
     let least = tokens(&whole);
     assert_eq!(
-        pick_facts_within(&conversation, &[1], head, &room(least + 1)),
+        pick_facts_within(&conversation, &[1], &[], head, &room(least + 1)),
         whole
     );
-    assert_eq!(pick_facts_within(&conversation, &[1], head, &room(20)), "");
-    assert_eq!(pick_facts_within(&conversation, &[], head, &room(100)), "");
+    assert_eq!(
+        pick_facts_within(&conversation, &[1], &[], head, &room(20)),
+        ""
+    );
+    assert_eq!(
+        pick_facts_within(&conversation, &[], &[], head, &room(100)),
+        ""
+    );
     // Indices of another conversation.
     assert_eq!(
-        pick_facts_within(&conversation, &[5, 9], head, &room(100)),
+        pick_facts_within(&conversation, &[5, 9], &[], head, &room(100)),
         ""
     );
 }
@@ -127,9 +135,9 @@ fn files_are_picked_from_all_calls() {
         messages.push(json!({"role": "tool", "tool_call_id": "c", "content": "ok"}));
     }
     let removed: Vec<_> = (1..messages.len()).collect();
-    let ledger = pick_facts_within(&read(&messages), &removed, "", &room(4_000));
+    let ledger = gather(&read(&messages), &removed, 12_000);
     let (_, files) = ledger.split_once("files named").unwrap();
-    for n in 0..40 {
+    for n in 20..40 {
         assert!(
             files.contains(&format!("src/part_{n:02}.rs")),
             "{n}: {files}"
@@ -186,7 +194,7 @@ proptest! {
         messages.insert(0, user("the task"));
         let removed: Vec<_> = (1..until.min(messages.len())).collect();
         let head = "\n\n[Picked.]\n";
-        let ledger = pick_facts_within(&read(&messages), &removed, head, &room(most));
+        let ledger = pick_facts_within(&read(&messages), &removed, &[], head, &room(most));
         prop_assert!(tokens(&ledger) <= most);
         let facts = ledger.strip_prefix(head).unwrap_or_default();
         let opened = facts.lines().filter(|line| line.starts_with("<facts of=")).count();
@@ -196,6 +204,6 @@ proptest! {
         }
         // Messages that are not left out change nothing.
         messages.extend(more);
-        prop_assert_eq!(ledger, pick_facts_within(&read(&messages), &removed, head, &room(most)));
+        prop_assert_eq!(ledger, pick_facts_within(&read(&messages), &removed, &[], head, &room(most)));
     }
 }

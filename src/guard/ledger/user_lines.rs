@@ -7,7 +7,7 @@ use super::{
 };
 use crate::conversation::{Author, Conversation};
 
-const TITLE: &str = "what the user said";
+pub(super) const TITLE: &str = "what the user said";
 /// No line gets shorter than this before lines are dropped; characters of Latin text.
 const LEAST_CHARS: usize = 30;
 /// Stands for dropped lines, and ends a shortened line.
@@ -42,12 +42,7 @@ fn pick_lines(
     room: f64,
     budget: &LedgerBudget,
 ) -> Vec<String> {
-    let excerpt = |at: usize, max_chars| {
-        excerpt_line(
-            excerpt_chars(conversation, &conversation.items[at]),
-            max_chars,
-        )
-    };
+    let excerpt = |at: usize, max_chars| excerpt_message(conversation, at, max_chars);
     let least = LEAST_CHARS as f64 * budget.usual_cost();
     let least_cost = |line: &str| budget.text_cost(line).min(least) + budget.line_frame_cost();
     let shown = if (least + budget.line_frame_cost()) * messages.len() as f64 <= room {
@@ -66,6 +61,12 @@ fn pick_lines(
     lines.retain(|line| !line.is_empty());
     shorten_lines(&mut lines, room, budget);
     lines
+}
+
+/// A message as one line.
+pub(super) fn excerpt_message(conversation: &Conversation, at: usize, max_chars: usize) -> String {
+    let message = excerpt_chars(conversation, &conversation.items[at]);
+    excerpt_line(message, max_chars)
 }
 
 struct ShownMessages {

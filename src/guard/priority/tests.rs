@@ -128,6 +128,7 @@ fn system_text_over_its_share_goes_by_priority() {
     let at = |share: f64| {
         let settings = GuardConfig {
             system_share: share,
+            reserve_tokens: Some(4_096),
             ..GuardConfig::counted_by_characters()
         };
         let (out, plan) = sent(&messages, &policy(&settings, 16_384));
@@ -259,7 +260,7 @@ fn left_out_texts_stay_out_with_memory_and_without() {
         let with = plan(&conversation, &policy, &recall);
         let (out, without) = sent(&messages, &policy);
         assert_eq!(with.memory, without.memory, "turn {turn}");
-        assert!(with.report.raw_after <= 9_000, "turn {turn}");
+        assert!(with.report.raw_after <= 11_000, "turn {turn}");
         let out = out.as_array().unwrap().clone();
         assert_eq!(
             with.report.texts.cut,

@@ -10,7 +10,7 @@ use crate::{
     },
     health::HealthLevel,
     json::text,
-    recovery::{RecoveryMemory, clock::GenerationEvents, tool},
+    recovery::{RecoveryMemory, tool},
 };
 
 /// Bytes of an answer that is kept to be sent again, reasoning included.
@@ -121,13 +121,8 @@ impl RecoveryStep {
         }
     }
 
-    /// The memory after a generation of that level. `cut`: the guard made a new cut.
-    pub fn memory_after(
-        &self,
-        level: HealthLevel,
-        cut: bool,
-        folded_until: Option<u32>,
-    ) -> RecoveryMemory {
+    /// The memory after a generation of that level.
+    pub fn memory_after(&self, level: HealthLevel, folded_until: Option<u32>) -> RecoveryMemory {
         let mut memory = self.memory.clone();
         // Records inside a fold are put back no more.
         if let Some(folded_until) = folded_until {
@@ -139,8 +134,7 @@ impl RecoveryStep {
             });
         }
         if self.may_begin {
-            let events = GenerationEvents { cut, ..self.events };
-            memory.clock = memory.clock.advance_after(level, events, self.pace);
+            memory.clock = memory.clock.advance_after(level, self.events, self.pace);
         }
         memory
     }

@@ -91,14 +91,8 @@ fn recovery_memory(planned: &PlannedRequest, level: HealthLevel) -> recovery::Re
     if planned.mode != GuardMode::Guard {
         return planned.recovery.inherited_memory().clone();
     }
-    let report = &planned.plan.report;
-    let cut = report.folded.is_some_and(|folded| folded.new)
-        || report.cleared.as_ref().is_some_and(|cleared| cleared.new)
-        || report.texts.cut
-        // A summary that was taken over is a cut, wherever it ends.
-        || planned.compaction.goes_out_first();
     let until = planned.plan.memory.boundary();
-    planned.recovery.memory_after(level, cut, until)
+    planned.recovery.memory_after(level, until)
 }
 
 /// Whether an answer of so many tokens (0: not counted) may have ended at a lowered answer cap. An answer that ended

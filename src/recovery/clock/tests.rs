@@ -8,21 +8,14 @@ const PACE: RecoveryPace = RecoveryPace {
     critical_countdown: 5,
 };
 
-const CUT: GenerationEvents = GenerationEvents {
-    carried_prompt: false,
-    cut: true,
-    cleared: false,
-};
-
 const NO_EVENTS: GenerationEvents = GenerationEvents {
     carried_prompt: false,
-    cut: false,
     cleared: false,
 };
 
 const PROMPTED: GenerationEvents = GenerationEvents {
     carried_prompt: true,
-    ..NO_EVENTS
+    cleared: false,
 };
 
 fn is_prompt(action: Option<RecoveryAction>) -> bool {
@@ -36,7 +29,6 @@ fn generation(clock: RecoveryClock, level: HealthLevel, pace: RecoveryPace) -> R
     let events = GenerationEvents {
         carried_prompt: is_prompt(action),
         cleared: action == Some(RecoveryAction::Course),
-        ..NO_EVENTS
     };
     clock.advance_after(level, events, pace)
 }
@@ -55,10 +47,10 @@ fn due_actions(
     found
 }
 
-fn critical(left: u32, cut: bool) -> RecoveryClock {
+fn critical(left: u32) -> RecoveryClock {
     RecoveryClock::Critical {
         left,
-        cut,
+        unused: false,
         told: false,
     }
 }
@@ -102,13 +94,13 @@ fn the_countdown_ends_with_a_course() {
     // The sixth request began a course, which is critical from its start.
     expected.push(Some(RecoveryAction::Critical { left: 5 }));
     assert_eq!(due_actions([Critical; 7], PACE), expected);
-    assert_eq!(critical(3, false).countdown(), Some(3));
+    assert_eq!(critical(3).countdown(), Some(3));
     assert_eq!(RecoveryClock::Calm.countdown(), None);
 }
 
 #[test]
 fn a_course_that_could_not_begin_stays_due() {
-    let mut clock = critical(1, false);
+    let mut clock = critical(1);
     for _ in 0..3 {
         clock = clock.advance_after(Critical, NO_EVENTS, PACE);
         assert_eq!(clock.due_action(), Some(RecoveryAction::Course));
@@ -118,7 +110,7 @@ fn a_course_that_could_not_begin_stays_due() {
 /// Else each request to a provider that stops reporting usage would add the same prompt.
 #[test]
 fn a_countdown_that_stands_still_prompts_once() {
-    let mut clock = critical(4, false);
+    let mut clock = critical(4);
     for _ in 0..20 {
         clock = generation(clock, Unknown, PACE);
         assert_eq!((clock.due_action(), clock.countdown()), (None, Some(4)));
@@ -132,12 +124,12 @@ fn a_countdown_that_stands_still_prompts_once() {
 
 #[test]
 fn leaving_critical_ends_the_countdown() {
-    let healthy = critical(3, false).advance_after(Healthy, NO_EVENTS, PACE);
+    let healthy = critical(3).advance_after(Healthy, NO_EVENTS, PACE);
     assert_eq!(healthy, RecoveryClock::Calm);
     // No prompt was sent while critical, so one is due now.
-    let caution = critical(3, false).advance_after(Caution, NO_EVENTS, PACE);
+    let caution = critical(3).advance_after(Caution, NO_EVENTS, PACE);
     assert_eq!(caution.due_action(), Some(RecoveryAction::Caution));
-    let mut clock = critical(3, false).advance_after(Caution, PROMPTED, PACE);
+    let mut clock = critical(3).advance_after(Caution, PROMPTED, PACE);
     for _ in 0..9 {
         assert_eq!(clock.due_action(), None);
         clock = clock.advance_after(Caution, NO_EVENTS, PACE);
@@ -146,34 +138,15 @@ fn leaving_critical_ends_the_countdown() {
 }
 
 #[test]
-fn a_cut_of_the_guard_neither_starts_nor_ends_a_countdown() {
-    let calm = RecoveryClock::Calm.advance_after(Healthy, CUT, PACE);
-    assert_eq!(calm, RecoveryClock::Calm);
-    let caution = RecoveryClock::Calm.advance_after(Caution, CUT, PACE);
-    assert_eq!(caution.due_action(), Some(RecoveryAction::Caution));
-    let mut clock = critical(5, false).advance_after(Healthy, CUT, PACE);
-    for left in (1..5).rev() {
-        assert_eq!(clock, critical(left, true));
-        clock = clock.advance_after(Healthy, NO_EVENTS, PACE);
-    }
-    assert_eq!(clock.due_action(), Some(RecoveryAction::Course));
-    // A cut in a generation without usage counts too.
-    let clock = critical(5, false).advance_after(Unknown, CUT, PACE);
-    let clock = clock.advance_after(Healthy, NO_EVENTS, PACE);
-    assert_eq!(clock, critical(4, true));
-}
-
-#[test]
 fn a_clear_resets_the_clock() {
     let cleared = GenerationEvents {
         cleared: true,
         carried_prompt: true,
-        cut: true,
     };
     for before in [
         RecoveryClock::Calm,
-        critical(0, true),
-        critical(4, false),
+        critical(0),
+        critical(4),
         RecoveryClock::Caution {
             due: false,
             since: 7,
@@ -182,7 +155,7 @@ fn a_clear_resets_the_clock() {
         let after = |level| before.advance_after(level, cleared, PACE);
         assert_eq!(after(Healthy), RecoveryClock::Calm);
         assert_eq!(after(Unknown), RecoveryClock::Calm);
-        assert_eq!(after(Critical), critical(5, false));
+        assert_eq!(after(Critical), critical(5));
         assert_eq!(after(Caution).due_action(), Some(RecoveryAction::Caution));
     }
 }
@@ -192,11 +165,9 @@ fn level() -> impl Strategy<Value = HealthLevel> {
 }
 
 fn events() -> impl Strategy<Value = GenerationEvents> {
-    let (cut, cleared) = (prop::bool::weighted(0.2), prop::bool::weighted(0.1));
-    let any = (prop::bool::ANY, cut, cleared);
-    any.prop_map(|(carried_prompt, cut, cleared)| GenerationEvents {
+    let any = (prop::bool::ANY, prop::bool::weighted(0.1));
+    any.prop_map(|(carried_prompt, cleared)| GenerationEvents {
         carried_prompt,
-        cut,
         cleared,
     })
 }
@@ -213,7 +184,7 @@ proptest! {
         prop_assert_eq!(after.countdown(), clock.countdown());
         let prompted = is_prompt(clock.due_action()) && unknown.carried_prompt;
         prop_assert_eq!(after.due_action(), if prompted { None } else { clock.due_action() });
-        if !unknown.carried_prompt && !unknown.cut {
+        if !unknown.carried_prompt {
             prop_assert_eq!(after, clock);
         }
     }
@@ -256,7 +227,7 @@ proptest! {
                     let paused = level == Unknown;
                     prop_assert_eq!(left, if paused { before } else { before.saturating_sub(1) });
                 }
-                (Some(_), None) => prop_assert!(matches!(level, Healthy | Caution) && !events.cut),
+                (Some(_), None) => prop_assert!(matches!(level, Healthy | Caution)),
                 (None, None) => prop_assert_ne!(level, Critical),
             }
             prop_assert_eq!(after.due_action().is_some() || level != Critical, true);

@@ -64,7 +64,10 @@ async fn fit_returns_the_request_that_the_provider_would_get() {
         let up = ScriptedProvider::start().await;
         let proxy = proxy_before(&up).await;
         // As without settings, which is how `inspect` plans.
-        proxy.reload(|config| config.guard.chars_per_token = None);
+        proxy.reload(|config| {
+            config.guard.chars_per_token = None;
+            config.guard.reserve_tokens = None;
+        });
         let api = Api::new(&proxy).with("x-plimsoll-provider", "up");
         let fit = api.post("fit", body.clone()).await;
         assert_eq!(fit.status, 200, "{}", fit.text());

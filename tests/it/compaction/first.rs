@@ -13,7 +13,7 @@ use super::{
 };
 use crate::support::{
     Agent, ModelReply, ModelSetup, ProviderStep, ProxyBuilder, RunningProxy, SOON, answer,
-    model_with_window, next, within_time,
+    model_with_early_levels, next, within_time,
 };
 
 const LONG: Duration = Duration::from_secs(15);
@@ -190,7 +190,9 @@ async fn refusing(stream: bool) -> (Vec<u8>, bool, u16) {
     })
     .await;
     let proxy = up.proxy().set(|config| {
-        config.models.insert("m".into(), model_with_window(WINDOW));
+        config
+            .models
+            .insert("m".into(), model_with_early_levels(WINDOW));
         config.recovery.enabled = false;
         // Otherwise clearing alone makes it fit, and it does not wait.
         config.guard.clear.enabled = false;

@@ -18,6 +18,7 @@ async fn play_session(profile: &'static Profile, stream: bool) -> u64 {
     let proxy = proxy.set(|config| {
         config.recovery.enabled = true;
         config.guard.clear.enabled = true;
+        config.guard.clear.at = Some(0.6);
         // Clearing, prompts and summaries alternate.
         config.compaction.threshold = 0.6;
     });

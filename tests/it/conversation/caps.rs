@@ -110,7 +110,7 @@ async fn a_refusal_that_counts_prompt_and_cap_lowers_the_cap() {
     // Half as many bytes a token as the guard estimates.
     let up = strict_engine(2.0, "stop").await;
     let proxy = proxy_before(&up, 65_536).start().await;
-    let mut talk = long_talk(&proxy, 120_000, 30_000);
+    let mut talk = long_talk(&proxy, 112_000, 30_000);
     let came = talk.say("Go on.").await;
     let actions = header(&came, "actions");
     let sent = cap(&up.last_request());

@@ -199,7 +199,8 @@ async fn a_long_history_is_folded_at_a_few_places() {
 async fn old_tool_rounds_are_cleared_seldom_and_each_clear_is_logged() {
     let (log, _guard) = Log::begin();
     let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", None)]).await;
-    let proxy = proxy_before(&up, 16_384).start().await;
+    let proxy = proxy_before(&up, 16_384).set(|config| config.guard.clear.at = Some(0.6));
+    let proxy = proxy.start().await;
     let mut talk = Talk::new(&proxy);
     talk.messages = vec![user("the task")];
     let (mut last, mut cleared, mut clears) = (Vec::new(), 0, 0);

@@ -29,7 +29,8 @@ fn arguments(message: &Value) -> Vec<Value> {
 #[tokio::test]
 async fn parallel_edits_too_long_for_the_window_are_shortened() {
     let up = refusing_provider(16_384).await;
-    let proxy = proxy_before(&up, 16_384).start().await;
+    let proxy = proxy_before(&up, 16_384).set(|config| config.guard.clamp_max_tokens = false);
+    let proxy = proxy.start().await;
     let mut talk = Talk::new(&proxy);
     let text = |letter: &str| format!("{letter} \"quoted\" \u{4e2d}\n").repeat(1_500);
     let calls: Vec<Value> = ["a", "b", "c"]
@@ -50,7 +51,8 @@ async fn parallel_edits_too_long_for_the_window_are_shortened() {
     talk.fields = json!({"max_tokens": 8_000});
     let first = talk.ask().await;
     assert_eq!(first.status, 200, "{}", first.text());
-    assert_eq!(header(&first, "actions"), "truncated=6");
+    let actions = header(&first, "actions");
+    assert!(actions.starts_with("truncated=6"), "{actions}");
     let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
     for (edit, id) in arguments(&sent["messages"][1]).iter().zip(["a", "b", "c"]) {
         assert_eq!(

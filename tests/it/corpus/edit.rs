@@ -6,7 +6,7 @@ use crate::support::{
     any_settings,
     made::make_injected,
     plans::{self, assert_untouched, is_clean},
-    settings_once_applied, without_annotations,
+    without_annotations,
 };
 use bytes::Bytes;
 use plimsoll::{
@@ -90,12 +90,7 @@ fn assert_holds(before: &Conversation, policy: &Policy<'_>, ours: Injections) {
     let after = without_annotations(&edited);
     let shown = || String::from_utf8_lossy(&after).into_owned();
     let edited = chat::index_body(after.clone()).expect("a conversation, as it was one");
-    let second = settings_once_applied(policy.settings);
-    let second = Policy {
-        settings: &second,
-        ..*policy
-    };
-    let again = guard::plan(&edited, &second, &Recall::default());
+    let again = plans::guard_again(&edited, policy, plan.report.budget.reserve);
     if !with_ours && plan.report.raw_after <= plan.report.budget.tokens && sound {
         let twice = plans::apply_plan(&edited, &again);
         assert_eq!(String::from_utf8_lossy(&twice), shown(), "guarded twice");

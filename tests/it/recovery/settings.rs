@@ -49,13 +49,13 @@ fn offers_ours(body: &Value) -> bool {
 /// Steps large enough for a whole course within a few dozen of them.
 fn striding_agent(proxy: &RunningProxy) -> Agent {
     let mut agent = agent_past_optimal(proxy);
-    agent.result = |nth| words(250, nth);
+    agent.result = |nth| words(180, nth);
     agent
 }
 
 async fn run_course(agent: &mut Agent) -> Vec<AgentGeneration> {
     let mut generations = Vec::new();
-    for _ in 0..60 {
+    for _ in 0..90 {
         generations.push(agent.step().await);
         if generations.last().unwrap().action("course").is_some() {
             return generations;

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Agent, AgentGeneration, ProxyBuilder};
+use crate::support::{Agent, AgentGeneration, ProxyBuilder, model_with_courses};
 
 struct Spoken {
     task: &'static str,
@@ -51,10 +51,14 @@ async fn play_to_second_course(mut agent: Agent) -> (Vec<AgentGeneration>, Vec<V
 }
 
 async fn check(spoken: &Spoken, tools: bool, stream: bool) {
-    let proxy = ProxyBuilder::new().start().await;
-    let mut agent = Agent::new(&proxy)
-        .set("model", "simulated/plimsoll-8k")
-        .set("stream", stream);
+    let model = "simulated/plimsoll-8k";
+    let proxy = ProxyBuilder::new().set(|config| {
+        config
+            .models
+            .insert(model.into(), model_with_courses(8_192));
+    });
+    let proxy = proxy.start().await;
+    let mut agent = Agent::new(&proxy).set("model", model).set("stream", stream);
     agent.messages[1]["content"] = spoken.task.into();
     (agent.user, agent.result) = (spoken.user, spoken.result);
     if !tools {

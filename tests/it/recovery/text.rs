@@ -112,8 +112,8 @@ async fn reminder_blocks_survive_into_a_second_course() {
     for stream in [false, true] {
         let (proxy, up) = pair([PLAIN, ""], 5).await;
         let mut agent = chat(&proxy).set("stream", stream);
-        agent.user = |nth| words(300, nth);
-        let generations = agent.steps(40).await;
+        agent.user = |nth| words(120, nth);
+        let generations = agent.steps(80).await;
         let began = generations
             .iter()
             .position(|it| it.action("course").is_some());

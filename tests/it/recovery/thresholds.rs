@@ -6,7 +6,10 @@
 use std::fmt::Write as _;
 
 use super::{Shape, proxy_before};
-use crate::support::{ClientAnswer, ModelReply, ModelRequest, ModelSetup, TestClient};
+use crate::support::{
+    Agent, AgentGeneration, ClientAnswer, Mixing, ModelReply, ModelRequest, ModelSetup,
+    NoticeManner, RunningModel, RunningProxy, TestClient, Worker, model_with_window, words,
+};
 
 const HEAD: &str = r#"{"model":"m","tools":[{"type":"function","function":{"name":"read_file","parameters":{"type":"object"}}}],"#;
 
@@ -103,19 +106,24 @@ async fn event_log(client: &TestClient, grown: &mut Grown, most: usize) -> Vec<S
     told
 }
 
+async fn proxy_with_default_levels(up: &RunningModel, window: u32) -> RunningProxy {
+    let proxy = proxy_before(up, &Shape::default()).set(|config| {
+        config.models.insert("m".into(), model_with_window(window));
+        config.guard.reserve_tokens = None;
+        // As the model counts.
+        config.guard.chars_per_token = Some(4.0);
+    });
+    proxy.start().await
+}
+
 async fn check(window: u32, max_tokens: Option<u32>) {
     let mut model = ModelSetup::new(window);
     model.skips_reading = true;
     let up = model.start(answers).await;
-    let shape = Shape {
-        window,
-        ..Shape::default()
-    };
-    let proxy = proxy_before(&up, &shape).start().await;
-    let mut grown = Grown::new(max_tokens, window / 200);
-    // Requests far below the optimal limit are not sent.
-    let start = if window >= 200_000 { 60 } else { 30 };
-    for _ in 0..start {
+    let proxy = proxy_with_default_levels(&up, window).await;
+    // Five prompts and steps fit between critical and the budget.
+    let mut grown = Grown::new(max_tokens, window / 1_000);
+    while grown.body.len() / 4 < window as usize / 100 * 88 {
         grown.grow();
     }
     let told = event_log(&proxy.client(), &mut grown, 220).await;
@@ -163,19 +171,14 @@ async fn every_level_comes_before_a_cut_at_a_million() {
     }
 }
 
-/// With steps of a tenth of the window a cut may come first. It neither starts nor ends a
-/// countdown.
+/// With steps of a tenth of the window a cut may come first. It starts no countdown.
 #[tokio::test]
-async fn large_steps_neither_start_nor_end_a_countdown() {
+async fn large_steps_start_no_countdown_below_critical() {
     for (window, max_tokens) in [(32_768, None), (128_000, Some(4_096)), (200_000, None)] {
         let mut model = ModelSetup::new(window);
         model.skips_reading = true;
         let up = model.start(answers).await;
-        let shape = Shape {
-            window,
-            ..Shape::default()
-        };
-        let proxy = proxy_before(&up, &shape).start().await;
+        let proxy = proxy_with_default_levels(&up, window).await;
         let client = proxy.client();
         let mut grown = Grown::new(max_tokens, window / 10);
         let mut left: Option<u32> = None;
@@ -188,17 +191,33 @@ async fn large_steps_neither_start_nor_end_a_countdown() {
             match (left, countdown) {
                 // It starts only where the provider's count reaches critical.
                 (None, Some(_)) => assert!(critical, "{:?}", answer.headers),
-                // A clear ends it, or leaving critical without a cut.
-                (Some(_), None) => assert!(
-                    cleared || !header(&answer, "actions").contains("dropped"),
-                    "{:?}",
-                    answer.headers
-                ),
+                // A course ends it, or leaving critical.
+                (Some(_), None) => assert!(cleared || !critical, "{:?}", answer.headers),
                 (Some(before), Some(now)) => assert!(now < before, "{before} then {now}"),
                 (None, None) => {}
             }
             left = countdown;
             grown.grow();
         }
+    }
+}
+
+/// Sessions live near their budget, and a cut ends a countdown.
+#[tokio::test]
+async fn three_hundred_steps_begin_no_course_at_default_limits() {
+    for words_a_step in [300, 900] {
+        let worker = Worker::new(NoticeManner::Ignores, Mixing::Never);
+        let up = ModelSetup::new(32_768).start(move |heard| worker.compose_reply(heard));
+        let up = up.await;
+        let proxy = proxy_with_default_levels(&up, 32_768).await;
+        let mut agent = Agent::new(&proxy);
+        agent.result = match words_a_step {
+            300 => |nth| words(300, nth),
+            _ => |nth| words(900, nth),
+        };
+        let told = agent.steps(300).await;
+        assert_eq!(told.last().unwrap().course(), 1);
+        let is_critical = |answer: &&AgentGeneration| answer.header("health") == Some("critical");
+        assert!(told.iter().any(|answer| is_critical(&answer)));
     }
 }

@@ -182,8 +182,8 @@ fn injections_are_folded_with_the_messages_around_them() {
     let messages = loop_of(100);
     let records = vec![
         record_at(1, InjectionContent::Prompt("first".into())),
-        record_at(21, calls_round(1)),
-        record_at(21, calls_beside(1, 1)),
+        record_at(9, calls_round(1)),
+        record_at(9, calls_beside(1, 1)),
         record_at(199, calls_round(1)),
         record_at(199, calls_beside(1, 0)),
     ];
@@ -195,7 +195,7 @@ fn injections_are_folded_with_the_messages_around_them() {
             &recall_with(records.clone()),
         );
         let boundary = plan.memory.boundary().expect("a fold");
-        assert!((22..199).contains(&boundary), "{boundary}");
+        assert!((10..199).contains(&boundary), "{boundary}");
         let text = Value::from(sent).to_string();
         assert!(!text.contains("\"first\""));
         assert_eq!(
@@ -226,7 +226,7 @@ fn an_injection_that_would_be_invalid_is_left_out_alone() {
 }
 
 #[test]
-fn the_fold_grid_moves_forward_from_a_course_only() {
+fn a_course_moves_the_cut_forward_only() {
     let settings = counted_by_characters();
     for profile in PROFILES {
         let policy = make_policy(profile, 8_192, &settings);
@@ -294,7 +294,7 @@ fn a_prompt_at_the_end_is_counted() {
 }
 
 #[test]
-fn injected_tools_do_not_move_the_fold_grid() {
+fn injected_tools_do_not_move_a_cut() {
     let messages = loop_of(100);
     let own = InjectedTools {
         field: "tools",
@@ -302,7 +302,10 @@ fn injected_tools_do_not_move_the_fold_grid() {
             br#"{"type":"function","function":{"name":"clear_mind","description":"a long one"}}"#,
         ),
     };
+    let (bare, _) = checked_plan(&messages, 8_192, "openai", &Recall::default());
     let recall = Recall {
+        memory: bare.memory.clone(),
+        messages: messages.len(),
         injections: Injections {
             tools: Some(own),
             ..Injections::default()
@@ -310,7 +313,6 @@ fn injected_tools_do_not_move_the_fold_grid() {
         ..Recall::default()
     };
     let (plan, _) = checked_plan(&messages, 8_192, "openai", &recall);
-    let (bare, _) = checked_plan(&messages, 8_192, "openai", &Recall::default());
     assert!(plan.report.adds_tools && !bare.report.adds_tools);
     assert_eq!(plan.memory, bare.memory);
     assert!(plan.report.raw_after > bare.report.raw_after);
@@ -350,7 +352,7 @@ fn new_tool_results_stay_at_the_tighter_limit() {
         (1, 1)
     );
     // The limit is remembered, also once the session is healthy, and in a stored state.
-    let stored: guard::GuardMemory = postcard_of(&plan.memory);
+    let stored = read_back(&plan.memory);
     assert_eq!(stored, plan.memory);
     messages.extend(step("c", &json!("later ".repeat(1_500))));
     let recall = Recall {
@@ -439,8 +441,13 @@ fn a_request_too_large_only_by_injections_is_distinguished() {
     }
 }
 
-fn postcard_of(memory: &guard::GuardMemory) -> guard::GuardMemory {
-    serde_json::from_str(&serde_json::to_string(memory).unwrap()).unwrap()
+/// The memory as a session's state stores it.
+fn read_back(memory: &guard::GuardMemory) -> guard::GuardMemory {
+    let cuts = serde_json::to_string(&memory.to_stored_cuts()).unwrap();
+    let mut stored: guard::GuardMemory =
+        serde_json::from_str(&serde_json::to_string(memory).unwrap()).unwrap();
+    stored.restore_cuts(serde_json::from_str(&cuts).unwrap());
+    stored
 }
 
 #[test]

@@ -55,8 +55,11 @@ impl Replica {
             settings.push_str(&format!(
                 "[providers.{name}]\nbase_url = \"http://{}/v1\"\nauth = \"none\"\n\
                  profile = \"openai\"\nask_models = false\n\
-                 [models.\"{name}/m\"]\ncontext_length = {window}\n",
-                up.provider.address
+                 [models.\"{name}/m\"]\ncontext_length = {window}\n\
+                 optimal_max_tokens = {}\ncritical_max_tokens = {}\n",
+                up.provider.address,
+                window / 100 * 45,
+                window / 100 * 60
             ));
         }
         let file = folder.path().join("config.toml");

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use super::{
     generate::GeneratedCase,
-    plans::{apply_plan, assert_untouched, make_policy},
-    settings_once_applied, strict, without_annotations,
+    plans::{apply_plan, assert_untouched, guard_again, make_policy},
+    strict, without_annotations,
 };
 use bytes::Bytes;
 use plimsoll::{
@@ -139,14 +139,9 @@ impl WireFormat {
         let after = self.index(after);
         untouched_bytes(&before, &after, &plan, &context);
         pinned_and_newest(&before, &after, &plan, &context);
-        let settings = settings_once_applied(settings);
-        let second = Policy {
-            settings: &settings,
-            ..policy
-        };
         // The provider's request has no annotations.
         let after = self.index(without_annotations(&after));
-        let again = guard::plan(&after, &second, &Recall::default());
+        let again = guard_again(&after, &policy, plan.report.budget.reserve);
         // The plan counts a frame around a paragraph that has none, and rounds up each text that it adds.
         let (now, said) = (again.report.raw_before, plan.report.raw_after);
         assert!(

@@ -15,15 +15,15 @@ use plimsoll::{
 pub(crate) fn any_settings(seed: u64) -> GuardConfig {
     let mut random = Random::for_part(seed, 17);
     let defaults = GuardConfig::default();
-    let at = [0.0, 0.3, 0.6, 0.8, 1.0][random.below(5)];
+    let at = [None, Some(0.0), Some(0.3), Some(0.8), Some(1.0)][random.below(5)];
     let at_least = [None, Some(0.02), Some(0.1), Some(0.5)][random.below(4)];
     let exclude = ["read*", "bash", "f"].map(str::to_owned);
     let clear = ClearConfig {
         enabled: random.chance(85),
         at,
         at_least,
-        keep_rounds: random.between(1, 3) as u32,
-        keep_steps: [1, 2, 4, 10][random.below(4)],
+        keep_rounds: [None, Some(1), Some(2), Some(3)][random.below(4)],
+        keep_steps: [None, Some(1), Some(4), Some(10)][random.below(4)],
         exclude: exclude.into_iter().take(random.below(4)).collect(),
         inputs: random.chance(50),
     };

@@ -106,15 +106,14 @@ pub(crate) fn check_plan(
     );
     assert_untouched(&before, &after, &plan, &context);
     assert_added_once(&before, &after, &plan, recall, &context);
-    let second = settings_once_applied(settings);
-    let second = Policy {
-        settings: &second,
-        ..policy
-    };
     // The provider's request has no annotations.
     let after = without_annotations(&index_conversation(&after));
     let shown = || String::from_utf8_lossy(&after).into_owned();
-    let again = guard::plan(&index_conversation(&after), &second, &Recall::default());
+    let again = guard_again(
+        &index_conversation(&after),
+        &policy,
+        plan.report.budget.reserve,
+    );
     // A paragraph has no frame, and the tokens of spoken text are rounded.
     let slack = 20 + 4 * recall.injections.records.len() as u32;
     let (now, said) = (again.report.raw_before, plan.report.raw_after);
@@ -132,13 +131,12 @@ pub(crate) fn check_plan(
         now.abs_diff(said) <= 2 * slack + claimed.sum::<u32>(),
         "{context}: {now} sent, {said} planned"
     );
-    // The two must be on the same side of the threshold for clearing.
-    let mark = f64::from(plan.report.budget.tokens) * settings.clear.at;
+    // Nor may the two be on different sides of the mark past which old rounds are cleared.
+    let mark = f64::from(plan.report.budget.tokens) * settings.clear.at.unwrap_or(1.0);
     let apart = f64::from(said.min(now)) <= mark && f64::from(said.max(now) + slack) > mark;
-    // A result with an injection is larger, so other results may be the newest past the threshold,
-    // or worth clearing.
+    // What was injected counts as turns and steps, so other results may be old ones past that mark.
     let cleared = settings.clear.enabled && f64::from(said.max(now) + slack) > mark;
-    let carried = cleared && shown().contains("[From here on by the context guard");
+    let carried = cleared && !recall.injections.records.is_empty();
     if said.max(now) + slack <= plan.report.budget.tokens && !apart && !carried {
         let second = apply_plan(&index_conversation(&after), &again);
         assert_eq!(
@@ -148,6 +146,26 @@ pub(crate) fn check_plan(
         );
     }
     plan
+}
+
+/// The plan of a guard behind the guard, whose plan had this reserve. What the first said in a message of the model
+/// counts as an answer for the second, which may expect longer ones then; but not here.
+pub(crate) fn guard_again(sent: &Conversation, policy: &Policy<'_>, reserve: u32) -> Plan {
+    let mut settings = settings_once_applied(policy.settings);
+    let plan = |settings: &GuardConfig| {
+        let policy = Policy {
+            settings,
+            ..*policy
+        };
+        guard::plan(sent, &policy, &Recall::default())
+    };
+    let again = plan(&settings);
+    if again.report.budget.reserve == reserve {
+        return again;
+    }
+    settings.reserve_tokens = Some(reserve);
+    settings.clear.at = None;
+    plan(&settings)
 }
 
 /// Only edited spans differ.

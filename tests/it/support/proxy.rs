@@ -32,6 +32,28 @@ pub(crate) fn model_with_window(tokens: u32) -> ModelConfig {
     }
 }
 
+/// The same with levels that a session reaches early: at 60 % and 90 % of the prompts that fit beside an answer of
+/// 8,192 tokens or a quarter of the window.
+pub(crate) fn model_with_early_levels(window: u32) -> ModelConfig {
+    let room = window - (window / 4).min(8_192);
+    let most = room - room / 64;
+    ModelConfig {
+        optimal_max_tokens: Some(((u64::from(most) * 6 / 10) as u32).min(100_000)),
+        critical_max_tokens: Some((u64::from(most) * 9 / 10) as u32),
+        ..model_with_window(window)
+    }
+}
+
+/// The same with levels below what a cut leaves, so that no cut ends a countdown.
+pub(crate) fn model_with_courses(window: u32) -> ModelConfig {
+    let room = window - (window / 4).min(8_192);
+    ModelConfig {
+        optimal_max_tokens: Some(room / 100 * 45),
+        critical_max_tokens: Some(room / 100 * 60),
+        ..model_with_window(window)
+    }
+}
+
 pub(crate) struct ProxyBuilder {
     config: Config,
     data: TempDir,
@@ -181,6 +203,8 @@ fn base_config(data: &TempDir) -> Config {
     config.store.timeout = Duration::from_secs(10);
     // As the engines of the tests count.
     config.guard.chars_per_token = Some(3.0);
+    // The same budget for every request of a session, so that a test can say when a cut is due.
+    config.guard.reserve_tokens = Some(8_192);
     config.providers.clear();
     config
 }

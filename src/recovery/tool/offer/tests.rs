@@ -66,7 +66,7 @@ fn tools_are_added_as_configured() {
     let [critical, over] = [3, 0].map(|left| {
         with_clock(RecoveryClock::Critical {
             left,
-            cut: false,
+            unused: false,
             told: false,
         })
     });

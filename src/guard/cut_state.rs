@@ -1,0 +1,230 @@
+//! What is cut of a conversation so far: units that are left out, units whose results are masked; and how a
+//! session remembers it.
+
+use serde::{Deserialize, Serialize};
+
+use super::view::RequestView;
+use crate::{
+    conversation::{
+        Conversation,
+        units::{self, Unit, UnitKind},
+    },
+    json::scan::Span,
+};
+
+/// What is cut of the units of a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CutState {
+    /// Of each unit, whether it is left out.
+    pub(super) folded: Vec<bool>,
+    /// Of each unit, whether its results are placeholders; of a user's, its media.
+    pub(super) masked: Vec<bool>,
+    /// Units before this one survived a cut where they are still there.
+    pub(super) survived: usize,
+    /// There is no room for a ledger of what was left out with the last cut.
+    pub(super) bare: bool,
+    /// Where the words of the ledger stand, as they were chosen at the last cut.
+    pub(super) words: Vec<Span>,
+    /// Something is left out; and something of which the preface does not speak for itself.
+    pub(super) has_folds: bool,
+    pub(super) has_facts: bool,
+    /// Raw tokens of the ledger's lines on what the user said.
+    pub(super) said: u32,
+}
+
+impl CutState {
+    pub(super) fn new(units: usize) -> Self {
+        Self {
+            folded: vec![false; units],
+            masked: vec![false; units],
+            ..Self::default()
+        }
+    }
+
+    /// Leaves out all that may go between the pinned start and unit `begun`, of which the preface of a course or a
+    /// summary speaks. Where nothing is cut behind it, nothing survived a cut, and no words are told.
+    pub(super) fn fold_before(&mut self, begun: usize, view: RequestView<'_>) {
+        for unit in (view.count_pinned()..begun).filter(|&unit| !view.units[unit].stays) {
+            self.folded[unit] = true;
+        }
+        let cut_behind = self.folded.iter().zip(&self.masked).skip(begun);
+        if !cut_behind
+            .into_iter()
+            .any(|(folded, masked)| *folded || *masked)
+        {
+            self.words.clear();
+            self.survived = 0;
+        }
+    }
+
+    /// What a session remembers of it.
+    pub(super) fn to_mark(&self, conversation: &Conversation, units: &[Unit]) -> CutMark {
+        // What is left out needs no mask any more.
+        let masked: Vec<bool> = self
+            .masked
+            .iter()
+            .zip(&self.folded)
+            .map(|(masked, folded)| *masked && !folded)
+            .collect();
+        CutMark {
+            folded: collect_ranges(units, &self.folded),
+            masked: collect_ranges(units, &masked),
+            survived: units::count_messages_before(units, self.survived),
+            bare: self.bare,
+            words: self
+                .words
+                .iter()
+                .filter_map(|&word| WordPlace::from_span(word, conversation, units))
+                .collect(),
+        }
+    }
+}
+
+/// Messages from the first to the one before the second, counted without system messages: these come and
+/// go between requests.
+type MessageSpan = (u32, u32);
+
+/// What was cut: remembered by the session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CutMark {
+    folded: Vec<MessageSpan>,
+    masked: Vec<MessageSpan>,
+    survived: u32,
+    bare: bool,
+    words: Vec<WordPlace>,
+}
+
+/// Where a word stands. A state holds no text of the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct WordPlace {
+    /// Counted without system messages.
+    message: u32,
+    /// Bytes from the beginning of the message.
+    offset: u32,
+    len: u16,
+}
+
+impl WordPlace {
+    fn from_span(word: Span, conversation: &Conversation, units: &[Unit]) -> Option<Self> {
+        let items = &conversation.items;
+        let at = items.partition_point(|item| item.span.end <= word.start);
+        let unit = &units[units::find_unit_of_message(units, at)];
+        (unit.kind != UnitKind::System).then_some(Self {
+            message: (unit.messages_before + at - unit.messages.start) as u32,
+            offset: word.start - items[at].span.start,
+            len: u16::try_from(word.len()).ok()?,
+        })
+    }
+
+    /// The word in a conversation that continues the one it was chosen for; `None` where the message is not what it
+    /// was.
+    fn find_span(self, conversation: &Conversation, units: &[Unit]) -> Option<Span> {
+        let message = self.message as usize;
+        let unit = units.partition_point(|unit| unit.messages_through() <= message);
+        let unit = units.get(unit)?;
+        let at = unit.messages.start + message.checked_sub(unit.messages_before)?;
+        let item = conversation.items.get(at)?.span;
+        let start = item.start.checked_add(self.offset)?;
+        let word = Span {
+            start,
+            end: start.checked_add(self.len.into())?,
+        };
+        let is_word = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+        (word.end <= item.end && conversation.span_bytes(word).iter().all(is_word)).then_some(word)
+    }
+}
+
+impl CutMark {
+    /// The first message that is kept after the pinned start and what is left out right behind it, counted
+    /// without system messages.
+    pub(super) fn first_kept(&self) -> Option<u32> {
+        self.folded.first().map(|span| span.1)
+    }
+
+    /// Whether both left out and masked the same.
+    pub(super) fn is_same_cut(&self, other: &Self) -> bool {
+        (&self.folded, &self.masked) == (&other.folded, &other.masked)
+    }
+
+    /// Whether a message, counted without system messages, is masked.
+    pub(super) fn is_masked(&self, message: u32) -> bool {
+        self.masked
+            .iter()
+            .any(|span| (span.0..span.1).contains(&message))
+    }
+
+    /// The cut of a conversation that continues the one it was made for; `None` where a place of it
+    /// cannot be found.
+    pub(super) fn find_cut(&self, conversation: &Conversation, units: &[Unit]) -> Option<CutState> {
+        let words = self.words.iter();
+        Some(CutState {
+            words: words
+                .filter_map(|word| word.find_span(conversation, units))
+                .collect(),
+            ..self.find_units(units)?
+        })
+    }
+
+    /// The same without the words of the ledger.
+    pub(super) fn find_units(&self, units: &[Unit]) -> Option<CutState> {
+        let mut state = CutState::new(units.len());
+        for (spans, marks) in [
+            (&self.folded, &mut state.folded),
+            (&self.masked, &mut state.masked),
+        ] {
+            for &(from, until) in spans {
+                let (first, end) = (find_unit(units, from)?, find_unit(units, until)?);
+                for (unit, mark) in units[first..end].iter().zip(&mut marks[first..end]) {
+                    *mark = !unit.stays;
+                }
+            }
+        }
+        state.survived = find_unit(units, self.survived).unwrap_or(units.len());
+        state.bare = self.bare;
+        Some(state)
+    }
+
+    #[cfg(test)]
+    pub(super) fn without_words(self) -> Self {
+        Self {
+            words: Vec::new(),
+            ..self
+        }
+    }
+
+    /// What a release before this one remembered: all up to a message is left out, and what is behind it is
+    /// masked up to two others.
+    pub(super) fn from_boundaries(folded: Option<u32>, results: u32, media: u32) -> Self {
+        let from = folded.unwrap_or(0);
+        let span = |until: u32| (until > 0).then_some((0, until));
+        Self {
+            folded: span(from).into_iter().collect(),
+            masked: span(results.max(media)).into_iter().collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// The unit that begins after so many messages, or the end.
+fn find_unit(units: &[Unit], messages: u32) -> Option<usize> {
+    units::find_unit_after(units, messages).or_else(|| {
+        let end = units.last().map_or(0, Unit::messages_through);
+        (end == messages as usize).then_some(units.len())
+    })
+}
+
+/// Runs of units that are marked, by their messages; what stays lies within a run without ending it.
+fn collect_ranges(units: &[Unit], marks: &[bool]) -> Vec<MessageSpan> {
+    let mut spans: Vec<MessageSpan> = Vec::new();
+    let mut is_open = false;
+    for (unit, &mark) in units.iter().zip(marks) {
+        let (from, until) = (unit.messages_before as u32, unit.messages_through() as u32);
+        match spans.last_mut() {
+            Some(last) if mark && is_open => last.1 = until,
+            _ if mark => spans.push((from, until)),
+            _ => {}
+        }
+        is_open = mark || is_open && (unit.stays || unit.kind == UnitKind::System);
+    }
+    spans
+}

@@ -1,0 +1,118 @@
+//! One cut: down to the goal by masking results, oldest first, and leaving out units, least worth first.
+
+use super::{Moment, Replay};
+use crate::{
+    conversation::units::UnitKind,
+    guard::prompt_placement,
+    json::{scan::Span, text},
+};
+
+/// The part of the room beside what is fixed that the newest units take in any case.
+const TAIL_SHARE: u32 = 10;
+
+impl Replay<'_> {
+    /// Makes the request that ended at unit `at` fit, and leaves room for the next ones. Units from `newest` on stay.
+    pub(super) fn cut(&mut self, at: usize, newest: usize, now: &mut Moment) {
+        let high = self.high[at];
+        let fixed = self.fixed[at].min(high);
+        self.free_tokens = high - fixed;
+        let goal = fixed + (f64::from(self.free_tokens) * self.low_water) as u32;
+        if now.kept.list_open(newest).is_empty() {
+            return;
+        }
+        self.settle_alternation(at);
+        self.read_words(at, now);
+        now.state.bare = false;
+        let tail = self.find_tail(newest, now);
+        for limit in [tail, newest] {
+            self.mask_oldest(at, limit, UnitKind::Step, goal, now);
+            self.mask_oldest(at, limit, UnitKind::User, goal, now);
+            self.fold_by_worth(limit, goal, now);
+            now.kept.drop_folded(limit, &now.state);
+        }
+        self.fold_oldest(newest, high, now);
+        now.kept.drop_folded(newest, &now.state);
+        now.state.survived = now.state.survived.max(tail);
+        now.is_cut = true;
+    }
+
+    /// The first of the newest units that stay as they are while there is anything else.
+    fn find_tail(&self, newest: usize, now: &Moment) -> usize {
+        let mut room = self.free_tokens / TAIL_SHARE;
+        let mut tail = newest;
+        for &unit in now.kept.list_open(newest).iter().rev() {
+            let tokens = self.unit_tokens(unit, &now.state);
+            if tokens > room {
+                break;
+            }
+            room -= tokens;
+            tail = unit;
+        }
+        tail
+    }
+
+    fn mask_oldest(&self, at: usize, limit: usize, kind: UnitKind, goal: u32, now: &mut Moment) {
+        let settings = &self.view.policy.settings.clear;
+        let keeps = settings.keep_rounds.or(settings.keep_steps).is_some();
+        let recent = self.recent.as_ref().filter(|_| keeps);
+        let recent = recent.map(|recent| recent[at]);
+        let units = now.kept.list_open(limit).to_vec();
+        for unit in units {
+            if self.meets(goal, now) {
+                break;
+            }
+            if self.view.units[unit].kind == kind && self.may_mask(unit, recent, &now.state) {
+                self.mask_unit(unit, now);
+            }
+        }
+    }
+
+    /// The last resort: all oldest units before `newest`, until the request has no more than `most` raw tokens.
+    fn fold_oldest(&mut self, newest: usize, most: u32, now: &mut Moment) {
+        let units = now.kept.list_open(newest).to_vec();
+        for unit in units {
+            if self.meets(most, now) {
+                break;
+            }
+            self.fold_unit(unit, now);
+        }
+    }
+
+    /// Whether what stands before units and after them may stand side by side once they are gone.
+    pub(super) fn may_close_gap(&self, units: &[usize], now: &Moment) -> bool {
+        let Some((before, after)) = now.kept.find_neighbours(units) else {
+            return true;
+        };
+        let all = self.view.units;
+        let (before, after) = (all[before].messages.end - 1, all[after].messages.start);
+        let (before, after) = (self.view.item(before).author, self.view.item(after).author);
+        prompt_placement::can_follow(before, after, &self.profile)
+    }
+
+    /// The words that stand nowhere else any more, most worth first, within their part of the budget.
+    pub(super) fn choose_ledger_words(&self, now: &Moment) -> Vec<Span> {
+        let mut words: Vec<(u64, u32)> = (0..now.visible.len() as u32)
+            .filter(|&word| !now.visible.is_in_sight(word))
+            .map(|word| (self.vocabulary.worth(word).to_bits(), word))
+            .filter(|&(worth, _)| worth > 0)
+            .collect();
+        words.sort_unstable_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
+        let weights = self.view.token_weights();
+        let mut room = f64::from(self.words_room);
+        let mut chosen = Vec::new();
+        for (_, word) in words {
+            let Some(span) = self.vocabulary.span_of(word) else {
+                continue;
+            };
+            let raw = self.view.conversation.span_bytes(span);
+            // A blank before a word is part of its first token.
+            let tokens = weights.text_weight(&text::measure_text(raw));
+            if tokens > room {
+                break;
+            }
+            room -= tokens;
+            chosen.push(span);
+        }
+        chosen
+    }
+}

@@ -1,0 +1,134 @@
+//! The units that are still there at one moment of a replay: what may go, what stands beside what, and which turns
+//! still have an answer.
+
+use crate::{
+    conversation::units::{Unit, UnitKind},
+    guard::cut_state::CutState,
+};
+
+/// Kept while a replay goes on, so that a cut costs time for what is left and not for the whole conversation.
+#[derive(Default)]
+pub(super) struct KeptUnits {
+    /// Units that may go, oldest first.
+    open: Vec<usize>,
+    /// Of each unit behind the pinned start, the neighbours that take part in the turns.
+    neighbours: Vec<Neighbours>,
+    /// The last unit with neighbours.
+    last: Option<usize>,
+    /// Of each unit, its turn.
+    turn_of: Vec<usize>,
+    turns: Vec<Turn>,
+    after_user: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Neighbours {
+    before: Option<usize>,
+    after: Option<usize>,
+}
+
+/// A turn begins with the user's messages.
+#[derive(Clone, Default)]
+struct Turn {
+    /// User messages that may go.
+    users: Vec<usize>,
+    /// Other units that are there and not pinned.
+    answers: usize,
+}
+
+impl KeptUnits {
+    /// Adds the next unit. `may_go`: it can be left out; `is_pinned`: it belongs to the pinned start.
+    pub(super) fn add_unit(&mut self, unit: &Unit, is_kept: bool, may_go: bool, is_pinned: bool) {
+        let at = self.turn_of.len();
+        let is_user = unit.kind == UnitKind::User;
+        if self.turns.is_empty() || is_user && !self.after_user {
+            self.turns.push(Turn::default());
+        }
+        if unit.kind != UnitKind::System {
+            self.after_user = is_user;
+        }
+        let newest = self.turns.len() - 1;
+        self.turn_of.push(newest);
+        self.neighbours.push(Neighbours::default());
+        let turn = &mut self.turns[newest];
+        if is_user && may_go {
+            turn.users.push(at);
+        } else if !is_user && is_kept && !unit.stays {
+            turn.answers += 1;
+        }
+        if may_go {
+            self.open.push(at);
+        }
+        if is_kept && !is_pinned && unit.kind != UnitKind::System {
+            self.neighbours[at].before = self.last;
+            if let Some(last) = self.last {
+                self.neighbours[last].after = Some(at);
+            }
+            self.last = Some(at);
+        }
+    }
+
+    /// Units before `limit` that may go, oldest first.
+    pub(super) fn list_open(&self, limit: usize) -> &[usize] {
+        &self.open[..self.open.partition_point(|&unit| unit < limit)]
+    }
+
+    /// Forgets open units before `limit` that are gone.
+    pub(super) fn drop_folded(&mut self, limit: usize, state: &CutState) {
+        let looked_at = self.list_open(limit);
+        let left: Vec<usize> = looked_at
+            .iter()
+            .copied()
+            .filter(|&unit| !state.folded[unit])
+            .collect();
+        let end = looked_at.len();
+        if left.len() < end {
+            self.open.splice(..end, left);
+        }
+    }
+
+    /// The units beside these ones that take part in the turns.
+    pub(super) fn find_neighbours(&self, units: &[usize]) -> Option<(usize, usize)> {
+        let (first, last) = (units.iter().min()?, units.iter().max()?);
+        let before = self.neighbours[*first].before?;
+        Some((before, self.neighbours[*last].after?))
+    }
+
+    /// Takes a unit out of the turns.
+    pub(super) fn remove_unit(&mut self, at: usize, kind: UnitKind) {
+        let Neighbours { before, after } = self.neighbours[at];
+        if let Some(before) = before {
+            self.neighbours[before].after = after;
+        }
+        match after {
+            Some(after) => self.neighbours[after].before = before,
+            None if self.last == Some(at) => self.last = before,
+            None => {}
+        }
+        let turn = &mut self.turns[self.turn_of[at]];
+        match kind {
+            UnitKind::User => turn.users.retain(|&user| user != at),
+            _ => turn.answers = turn.answers.saturating_sub(1),
+        }
+    }
+
+    fn is_newest_turn(&self, turn: usize) -> bool {
+        turn + 1 == self.turns.len()
+    }
+
+    /// Whether nothing that answers a user message is left, and it is not of the newest turn.
+    pub(super) fn is_unanswered(&self, user: usize) -> bool {
+        let turn = self.turn_of[user];
+        self.turns[turn].answers == 0 && !self.is_newest_turn(turn)
+    }
+
+    /// The units that go with a unit: the last answer of a turn takes the user messages with it.
+    pub(super) fn list_parts(&self, unit: usize, kind: UnitKind) -> Vec<usize> {
+        let at = self.turn_of[unit];
+        let turn = &self.turns[at];
+        if kind == UnitKind::User || turn.answers > 1 || self.is_newest_turn(at) {
+            return vec![unit];
+        }
+        turn.users.iter().copied().chain([unit]).collect()
+    }
+}
