@@ -38,7 +38,7 @@ impl PlanTally {
             ("cleared", report.cleared.is_some()),
             ("caps and shares", report.texts.has_content()),
             ("a course", report.course.is_some()),
-            ("our tools", report.adds_tools),
+            ("our tools", !report.tools.is_empty()),
             ("over its budget", report.over_budget),
             ("records of ours", !recall.records.is_empty()),
             ("a record that had no place", report.records_left_out > 0),

@@ -39,7 +39,10 @@ pub fn find_summary_range(
     let boundary = guard::find_course_boundary(conversation, policy)?;
     let course = injections.course.as_ref().map(|course| course.boundary);
     let summary = injections.summary.as_ref().map(|summary| summary.boundary);
-    let covered = course.max(summary).max(memory.boundary());
+    // What the guard left out right behind the task is covered too; kept messages between folds are not.
+    let first = memory.list_left_out().first().cloned();
+    let folded = first.filter(|span| span.start <= 1).map(|span| span.end);
+    let covered = course.max(summary).max(folded);
     if covered.is_some_and(|covered| boundary <= covered) {
         return None;
     }

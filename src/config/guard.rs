@@ -46,6 +46,11 @@ settings! {
             .chain(preset.map(|preset| preset.caps()[2]))
             .min();
         pub usage: UsageMode = s.read_plain("usage", UsageMode::AsSent);
+        /// Whether models with tools can look up what was cut.
+        pub recall: RecallMode = s.read_plain("recall", RecallMode::Auto);
+        /// Of one answer of that tool.
+        pub recall_max_chars: usize = s.read_number("recall_max_chars", 8_000, 1_000..=100_000,
+            "it bounds what one call of recall gives back, in characters");
         pub clear: ClearConfig = ClearConfig::read(s);
         /// The most tokens of a part by its name, before calibration; with the preset's.
         pub caps: BTreeMap<String, u32> = read_caps(s, preset);
@@ -108,6 +113,14 @@ pub enum Keep {
     Balanced,
     /// Less, for less money.
     Saver,
+}
+
+/// Whether a request with tools gets the tool `recall` from the first cut on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecallMode {
+    Auto,
+    Off,
 }
 
 /// Values that were the defaults of releases before, and stand in files that were copied from theirs: they count as

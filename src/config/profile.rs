@@ -49,10 +49,17 @@ pub struct Profile {
     pub errors_inside: bool,
     /// Whether `prompt_tokens` may leave out tokens from the engine's cache.
     pub counts_missed_only: bool,
+    /// Seconds that the provider's prompt cache lives after a request, at most; `None` where nothing is documented.
+    pub cache_life_s: Option<u32>,
+    /// The same where a marker of the request asks for an hour.
+    pub marked_cache_life_s: Option<u32>,
     /// The largest tool message, in bytes of its JSON.
     pub tool_message_bytes: Option<usize>,
     pub images: ImageRule,
 }
+
+const MINUTE: u32 = 60;
+const HOUR: u32 = 60 * MINUTE;
 
 const OPEN: Profile = Profile {
     name: "openai",
@@ -65,6 +72,9 @@ const OPEN: Profile = Profile {
     refuses_overflow: true,
     errors_inside: false,
     counts_missed_only: false,
+    // `prompt_cache_retention` is "24h" by default since May 2026.
+    cache_life_s: Some(24 * HOUR),
+    marked_cache_life_s: None,
     tool_message_bytes: None,
     images: ImageRule::Tiles,
 };
@@ -78,6 +88,7 @@ const STRICT: Profile = Profile {
     may_end_with_assistant: false,
     errors_inside: true,
     counts_missed_only: true,
+    cache_life_s: None,
     ..OPEN
 };
 
@@ -97,6 +108,7 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         name: "kimi",
         may_end_with_assistant: false,
+        cache_life_s: None,
         ..OPEN
     },
     Profile {
@@ -124,6 +136,8 @@ pub const PROFILES: &[Profile] = &[
         answer_inside_window: false,
         errors_inside: false,
         counts_missed_only: false,
+        cache_life_s: Some(5 * MINUTE),
+        marked_cache_life_s: Some(HOUR),
         images: ImageRule::Area,
         ..STRICT
     },
@@ -138,6 +152,8 @@ pub const PROFILES: &[Profile] = &[
         name: "ollama",
         refuses_overflow: false,
         counts_missed_only: true,
+        // The model is unloaded after this time (`keep_alive`).
+        cache_life_s: Some(5 * MINUTE),
         ..OPEN
     },
 ];

@@ -33,6 +33,6 @@ pub use self::{
         FinishKind, PrecedingText, ProxyToolCall, UsageCount, UsageCountKind, UsageReport,
     },
     response_summary::{ResponseSummarizer, ResponseSummary},
-    tools::{ToolArgument, ToolForm, ToolSchema},
+    tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},
 };

@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 use super::tests::toy;
-use super::{chat, tools::ToolForm};
+use super::{chat, tools::ClientTools};
 use crate::{
     conversation::{Conversation, Format, edit::Edits},
     json::scan::Span,
@@ -122,11 +122,14 @@ impl Conversation {
         }
     }
 
-    /// The form in which proxy-executed tools are added to the client's. `None` if the request has no
-    /// tools, or a list that cannot be read, or one with a `reserved` name.
-    pub fn tool_form(&self, reserved: &[&str]) -> Option<ToolForm> {
+    /// The client's tools, to which proxy-executed ones are added. `None` if the request has no tools, or a list
+    /// that cannot be read.
+    pub fn read_client_tools(
+        &self,
+        reserved: impl Iterator<Item = &'static str>,
+    ) -> Option<ClientTools> {
         match self.format {
-            Format::Chat => chat::tools::tool_form(self, reserved),
+            Format::Chat => chat::tools::read_client_tools(self, reserved),
             #[cfg(test)]
             Format::Toy => None,
         }

@@ -17,6 +17,13 @@ pub struct ToolArgument {
     pub required: bool,
 }
 
+/// The client's tools, as far as the proxy reads them.
+pub struct ClientTools {
+    pub form: ToolForm,
+    /// The reserved names that the client has tools of.
+    pub taken: Vec<&'static str>,
+}
+
 /// How a request lists its tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolForm {

@@ -54,7 +54,7 @@ impl Keep {
             Self::Ends(most) => {
                 let room = most.saturating_sub(TruncationMarker::Plain.max_chars());
                 let removed = room / 2..chars - (room - room / 2);
-                let marker = TruncationMarker::Plain.format_marker(removed.len());
+                let marker = TruncationMarker::Plain.format_marker(removed.len(), None);
                 (removed, marker)
             }
         }

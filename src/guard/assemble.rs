@@ -61,9 +61,13 @@ pub(super) fn assemble_draft(
     let cleared_messages = cleared.as_ref().map_or(&[][..], |it| &it.messages);
     let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
     let truncated = results.collect_edits(sent, fresh, &mut edits);
-    let (outline, records_left_out) = injected.insert_records(&kept, folding.outline, &mut edits);
+    let is_cut =
+        !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;
+    let (outline, records_left_out) =
+        injected.insert_records(&kept, is_cut, folding.outline, &mut edits);
     let course = recall.injections.course.as_ref();
     let raw_after = fit.replay.sent_tokens(&fit.state, fit.ledger);
+    let raw_after = raw_after.saturating_sub(injected.unsent_tokens(is_cut));
     let answer_cap = measured.budgets.fit_answer_cap(raw_after, fit.added);
     if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {
         view.conversation.lower_answer_caps(cap.sent, &mut edits);
@@ -85,7 +89,7 @@ pub(super) fn assemble_draft(
         course: course
             .filter(|_| folding.prefaced)
             .map(|course| course.number),
-        adds_tools: injected.adds_tools(),
+        tools: injected.sent_tools(is_cut),
         records_left_out,
         raw_after,
         expected: recall.calibration.to_expected_tokens(raw_after),

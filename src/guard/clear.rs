@@ -12,10 +12,13 @@ mod inputs;
 mod parts;
 mod recent_units;
 
+use std::borrow::Cow;
+
 pub(super) use self::recent_units::RecentUnits;
 use super::{
     Policy, budget,
     ground::MEDIUM_WINDOW,
+    recall_id::RecallId,
     results::{ToolNames, ToolResults},
     view::RequestView,
 };
@@ -31,6 +34,14 @@ use crate::{
 /// What stands in the place of a result.
 pub(super) const RESULT: &str = "[An old tool result was left out here by the context guard to \
 save room. Call the tool again if you need it.]";
+
+/// The same where it can be recalled; no longer, so that it is not cleared again.
+fn write_placeholder(id: Option<RecallId>) -> Cow<'static, str> {
+    id.map_or(Cow::Borrowed(RESULT), |id| {
+        let text = "[An old tool result was left out here by the context guard to save room;";
+        Cow::Owned(format!("{text} recall id {id} shows it.]"))
+    })
+}
 
 /// Raw tokens that a message saves at least; less is left alone.
 const LEAST_SAVED: u32 = 64;

@@ -23,6 +23,7 @@ fn view_with_cuts<'a>(
         conversation,
         units,
         policy: *policy,
+        names_ids: false,
     };
     let tokens = estimate::estimate_messages(conversation, policy);
     (view, Cuts::from_first_line(view, tokens, None))

@@ -135,10 +135,14 @@ impl WordPlace {
 }
 
 impl CutMark {
-    /// The first message that is kept after the pinned start and what is left out right behind it, counted
-    /// without system messages.
-    pub(super) fn first_kept(&self) -> Option<u32> {
-        self.folded.first().map(|span| span.1)
+    /// The message after the last one that is left out, counted without system messages: it never moves back.
+    pub(super) fn end_of_folds(&self) -> Option<u32> {
+        self.folded.last().map(|span| span.1)
+    }
+
+    /// The messages that are left out.
+    pub(super) fn folded_spans(&self) -> &[MessageSpan] {
+        &self.folded
     }
 
     /// Whether both left out and masked the same.
@@ -168,12 +172,18 @@ impl CutMark {
     /// The same without the words of the ledger.
     pub(super) fn find_units(&self, units: &[Unit]) -> Option<CutState> {
         let mut state = CutState::new(units.len());
+        let pinned = units::find_pinned_end(units);
         for (spans, marks) in [
             (&self.folded, &mut state.folded),
             (&self.masked, &mut state.masked),
         ] {
             for &(from, until) in spans {
-                let (first, end) = (find_unit(units, from)?, find_unit(units, until)?);
+                // Releases before counted the pinned start in.
+                let (first, end) = (
+                    find_unit(units, from)?.max(pinned),
+                    find_unit(units, until)?,
+                );
+                let end = end.max(first);
                 for (unit, mark) in units[first..end].iter().zip(&mut marks[first..end]) {
                     *mark = !unit.stays;
                 }

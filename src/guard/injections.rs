@@ -109,6 +109,12 @@ pub struct Injections {
     /// Oldest first; places never fall.
     pub records: Vec<InjectionRecord>,
     pub tools: Option<InjectedTools>,
+    /// The tools instead of `tools` where anything is cut. Their weight counts in every request, so that the cuts
+    /// do not depend on when they were added.
+    pub tools_when_cut: Option<InjectedTools>,
+    /// Placeholders name the id by which `recall` finds what they stand for. Known from the request and the settings
+    /// alone, so that a placeholder is the same in every request.
+    pub names_ids: bool,
     /// The limit of new results in characters, where the session is not healthy.
     pub tight_chars: Option<usize>,
 }
@@ -120,4 +126,46 @@ pub struct InjectedTools {
     pub field: &'static str,
     /// The elements of the array with commas between them, without brackets.
     pub json: Bytes,
+    pub set: ToolSet,
+}
+
+/// Which of the proxy's tools a request has. The first two are stored like `false` and `true` of a flag in older
+/// states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToolSet {
+    #[default]
+    Nothing,
+    Reminders,
+    Recall,
+    All,
+}
+
+impl ToolSet {
+    pub const fn new(reminders: bool, recall: bool) -> Self {
+        match (reminders, recall) {
+            (false, false) => Self::Nothing,
+            (true, false) => Self::Reminders,
+            (false, true) => Self::Recall,
+            (true, true) => Self::All,
+        }
+    }
+
+    pub const fn has_reminders(self) -> bool {
+        matches!(self, Self::Reminders | Self::All)
+    }
+
+    pub const fn has_recall(self) -> bool {
+        matches!(self, Self::Recall | Self::All)
+    }
+
+    pub const fn is_empty(self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+
+    /// The tools of both sets.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        let reminders = self.has_reminders() || other.has_reminders();
+        Self::new(reminders, self.has_recall() || other.has_recall())
+    }
 }

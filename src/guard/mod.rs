@@ -37,6 +37,7 @@ mod placed_injections;
 mod preface;
 mod priority;
 mod prompt_placement;
+pub mod recall_id;
 mod replay;
 mod report;
 mod result_limits;
@@ -48,6 +49,8 @@ pub mod truncate;
 mod view;
 mod vocabulary;
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -58,7 +61,7 @@ pub use self::{
     priority::{CapUse, PriorityReport, ShortenedText, Shortening, SystemUse},
     prompt_placement::may_prompt,
     report::{FoldReport, Report, StandBackReason},
-    result_limits::max_result_chars,
+    result_limits::{max_recall_chars, max_result_chars},
     results::{TruncationReport, find_tool_name},
     stored_memory::StoredCuts,
 };
@@ -133,15 +136,22 @@ pub struct GuardMemory {
 }
 
 impl GuardMemory {
-    /// The first message kept after the pinned start, counted without system messages; `None` without a fold.
+    /// The message after the last one that is left out, counted without system messages; `None` without a fold. Before
+    /// it, some are kept.
     pub fn boundary(&self) -> Option<u32> {
-        self.cut.as_ref().and_then(CutMark::first_kept)
+        self.cut.as_ref().and_then(CutMark::end_of_folds)
     }
 
     /// Of each unit of the conversation that this is the memory of, whether it is left out.
     pub(crate) fn find_folded(&self, units: &[Unit]) -> Vec<bool> {
         let cut = self.cut.as_ref().and_then(|cut| cut.find_units(units));
         cut.map_or_else(|| vec![false; units.len()], |cut| cut.folded)
+    }
+
+    /// The messages that are left out, counted without system messages.
+    pub fn list_left_out(&self) -> Vec<Range<u32>> {
+        let spans = self.cut.as_ref().map_or(&[][..], CutMark::folded_spans);
+        spans.iter().map(|&(from, until)| from..until).collect()
     }
 
     /// Whether the cuts of two memories stand on different windows or settings.
@@ -202,6 +212,7 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         conversation,
         units: &units,
         policy: policy.with_profile(&profile),
+        names_ids: recall.injections.names_ids,
     };
     let injected = placed_injections::PlacedInjections::find_places(view, &recall.injections);
     let cuts = cuts::Cuts::from_first_line(view, measured.tokens.clone(), Some(&injected));

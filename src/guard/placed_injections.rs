@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     echo::{self, Echo},
     gap::{Gap, GapContents},
-    injections::{InjectionContent, InjectionRecord, Injections},
+    injections::{InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet},
     lint::OutlineItem,
     tool_schemas::ToolSchemas,
     view::RequestView,
@@ -26,6 +26,7 @@ pub(super) struct PlacedInjections<'a> {
     /// Records without a place in this conversation.
     unplaced: usize,
     schemas: Option<ToolSchemas<'a>>,
+    schemas_when_cut: Option<ToolSchemas<'a>>,
 }
 
 struct PlacedRecords<'a> {
@@ -64,13 +65,16 @@ pub(super) struct InjectedGap {
 impl<'a> PlacedInjections<'a> {
     /// Finds the place of each record of the current course.
     pub(super) fn find_places(view: RequestView<'a>, injections: &'a Injections) -> Self {
-        let tools = injections.tools.as_ref();
+        let find_schemas = |tools: &'a Option<InjectedTools>| {
+            let tools = tools.as_ref()?;
+            ToolSchemas::from_conversation(view.conversation, tools)
+        };
         let mut this = Self {
             view,
             places: Vec::new(),
             unplaced: 0,
-            schemas: tools
-                .and_then(|tools| ToolSchemas::from_conversation(view.conversation, tools)),
+            schemas: find_schemas(&injections.tools),
+            schemas_when_cut: find_schemas(&injections.tools_when_cut),
         };
         if injections.records.is_empty() {
             return this;
@@ -131,11 +135,9 @@ impl<'a> PlacedInjections<'a> {
     /// Weighs all injections; the request before had `known` messages without system messages.
     pub(super) fn weigh_injections(&self, known: usize) -> InjectedWeight {
         let units = self.view.units;
-        let schemas = self.schemas.as_ref();
-        let schemas = schemas.map_or(0, |it| it.count_tokens(&self.view.token_weights()));
         let mut weight = InjectedWeight {
             units: vec![0; units.len()],
-            beside: schemas.into(),
+            beside: self.weigh_schemas(true).into(),
             fresh: 0,
             gaps: Vec::new(),
         };
@@ -170,9 +172,27 @@ impl<'a> PlacedInjections<'a> {
         weight
     }
 
-    /// Whether the schemas of the proxy's tools go out.
-    pub(super) const fn adds_tools(&self) -> bool {
-        self.schemas.is_some()
+    /// The proxy's tools that go out. `is_cut`: something of the request is.
+    pub(super) fn sent_tools(&self, is_cut: bool) -> ToolSet {
+        self.sent_schemas(is_cut)
+            .map_or(ToolSet::Nothing, ToolSchemas::set)
+    }
+
+    /// Raw tokens of the tools that do not go out, and weigh all the same.
+    pub(super) fn unsent_tokens(&self, is_cut: bool) -> u32 {
+        self.weigh_schemas(true)
+            .saturating_sub(self.weigh_schemas(is_cut))
+    }
+
+    fn sent_schemas(&self, is_cut: bool) -> Option<&ToolSchemas<'a>> {
+        let when_cut = self.schemas_when_cut.as_ref().filter(|_| is_cut);
+        when_cut.or(self.schemas.as_ref())
+    }
+
+    fn weigh_schemas(&self, is_cut: bool) -> u32 {
+        let weights = self.view.token_weights();
+        self.sent_schemas(is_cut)
+            .map_or(0, |it| it.count_tokens(&weights))
     }
 
     /// Puts back the schemas, and the records among the messages that are `kept`. Returns the outline with them, and
@@ -180,10 +200,11 @@ impl<'a> PlacedInjections<'a> {
     pub(super) fn insert_records(
         &self,
         kept: &[bool],
+        is_cut: bool,
         outline: Vec<OutlineItem>,
         edits: &mut Edits,
     ) -> (Vec<OutlineItem>, usize) {
-        if let Some(schemas) = &self.schemas {
+        if let Some(schemas) = self.sent_schemas(is_cut) {
             schemas.insert_schemas(edits);
         }
         let mut left_out = self.unplaced;

@@ -29,6 +29,13 @@ earlier messages of this conversation were left out here, so that it fits into t
 window. What is above and below this note is unchanged. This is no new task; the work goes on with \
 the messages below. Look up again what you need and no longer see.]";
 
+/// The end of both notes of the guard.
+const LOOK_UP: &str = "Look up again what you need and no longer see.]";
+/// The same where it can be recalled.
+const RECALL: &str = "What you need and no longer see: recall id earlier.]";
+/// Follows the preface of a course where it can be recalled.
+const RECALL_COURSE: &str = "[What was left out: recall id earlier.]";
+
 /// Precedes the sections of a summary.
 const SUMMARY_HEAD: &str = "[Note by the context guard between client and model, not by the user: \
 earlier messages of this conversation were left out here, and a model summarised them, so that they \
@@ -65,6 +72,10 @@ impl<'a> PrefaceBase<'a> {
             }
         };
         let boundary = summary.map(|it| it.boundary).or(begin);
+        let text = match injections.names_ids {
+            true => Cow::Owned(name_id(&text)),
+            false => text,
+        };
         Self { boundary, text }
     }
 
@@ -87,6 +98,14 @@ impl<'a> PrefaceBase<'a> {
             facts if facts.is_empty() => self.text,
             facts => self.text + Cow::Owned(facts),
         }
+    }
+}
+
+/// A preface that says how to recall what it stands for.
+fn name_id(preface: &str) -> String {
+    match preface.contains(LOOK_UP) {
+        true => preface.replace(LOOK_UP, RECALL),
+        false => format!("{preface}\n\n{RECALL_COURSE}"),
     }
 }
 

@@ -4,6 +4,7 @@ use super::{
     answer_cap::AnswerCap,
     budget::{Budget, TokenShares},
     clear::Cleared,
+    injections::ToolSet,
     lint::BrokenRules,
     priority::PriorityReport,
     results::TruncationReport,
@@ -23,8 +24,8 @@ pub struct Report {
     pub folded: Option<FoldReport>,
     /// The number of the course whose preface stands in the request.
     pub course: Option<u32>,
-    /// The schemas of the proxy's tools were added to the client's.
-    pub adds_tools: bool,
+    /// The proxy's tools that were added to the client's.
+    pub tools: ToolSet,
     /// Records that cannot stand at their places. Records of folded messages do not count.
     pub records_left_out: usize,
     /// Raw tokens of the request as it came, and as it goes out.

@@ -11,6 +11,8 @@ use crate::json::text::{self, TextSizes, TextWalk};
 
 /// No result is cut below this; characters.
 pub(super) const LEAST_CHARS: usize = 200;
+/// Fewer show hardly more than what frames them.
+const LEAST_RECALL_CHARS: usize = 1_000;
 /// The largest share of the window that one result may take.
 pub(super) const FIRST_SHARE: f64 = 0.3;
 /// The same while a session is not healthy.
@@ -79,6 +81,20 @@ pub fn max_result_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {
         marker: TruncationMarker::Plain,
     };
     max_chars_for_rule(sizes, &rule, policy)
+}
+
+/// Characters of one answer of `recall` for this kind of text. It is held to the share of a result that comes while
+/// the window is nearly full, since most are asked for then.
+pub fn max_recall_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {
+    let rule = TruncationRule {
+        chars: policy.settings.recall_max_chars,
+        share: TIGHT_SHARE,
+        ends: None,
+        marker: TruncationMarker::Plain,
+    };
+    max_chars_for_rule(sizes, &rule, policy)
+        .max(LEAST_RECALL_CHARS)
+        .min(rule.chars)
 }
 
 /// The longest result of this kind of text that a rule does not cut, in characters.

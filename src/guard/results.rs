@@ -258,7 +258,8 @@ impl<'a> ToolResults<'a> {
 
     fn cut_result(&mut self, at: usize, limit: TruncationLimit, marker: TruncationMarker) -> bool {
         let message = self.view.item(at);
-        let Some(cut) = truncate::cut_result(self.view.conversation, message, limit, marker) else {
+        let (conversation, id) = (self.view.conversation, self.view.recall_id(at));
+        let Some(cut) = truncate::cut_result(conversation, message, limit, marker, id) else {
             return false;
         };
         let mut sizes = cut.sizes;

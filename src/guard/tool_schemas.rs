@@ -1,6 +1,9 @@
 //! The schemas of the proxy's tools, added at the end of the client's list.
 
-use super::{estimate::Weights, injections::InjectedTools};
+use super::{
+    estimate::Weights,
+    injections::{InjectedTools, ToolSet},
+};
 use crate::{
     conversation::{Conversation, edit::Edits},
     json::{
@@ -37,6 +40,10 @@ impl<'a> ToolSchemas<'a> {
             at: field.value.end - 1,
             comma,
         })
+    }
+
+    pub(super) const fn set(&self) -> ToolSet {
+        self.tools.set
     }
 
     /// Raw tokens.

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::recall_id::{self, RecallId};
 use crate::{
     conversation::{BlockKind, Content, Conversation, Item, edit::Edits},
     json::{
@@ -60,9 +61,19 @@ const MARKER_CHARS: usize = 52;
 pub(super) const MARKER_BYTES: usize = 2;
 
 impl TruncationMarker {
-    /// The longest marker of this kind.
+    /// The longest marker of this kind without an id.
     pub(super) const fn max_chars(self) -> usize {
         MARKER_CHARS + self.advice().len()
+    }
+
+    /// The longest marker of this kind.
+    const fn max_chars_with(self, id: Option<RecallId>) -> usize {
+        let pointer = if id.is_some() {
+            recall_id::MAX_POINTER_CHARS
+        } else {
+            0
+        };
+        self.max_chars() + pointer
     }
 
     const fn advice(self) -> &'static str {
@@ -73,21 +84,23 @@ impl TruncationMarker {
     }
 
     /// The marker for `chars` removed characters, escaped.
-    pub(super) fn format_marker(self, chars: usize) -> String {
-        let advice = self.advice();
-        format!("\\n... [{chars} characters truncated{advice}] ...\\n")
+    pub(super) fn format_marker(self, chars: usize, id: Option<RecallId>) -> String {
+        let (advice, pointer) = (self.advice(), recall_id::write_pointer(id));
+        format!("\\n... [{chars} characters truncated{advice}{pointer}] ...\\n")
     }
 }
 
 /// How far a cut moves at most to reach the end of a line; characters.
 const NEAR_CHARS: usize = 200;
 
-/// Cuts a tool result down to its limit; `None` where it is within the limit or cannot be cut.
+/// Cuts a tool result down to its limit; `None` where it is within the limit or cannot be cut. The marker names the
+/// `id`.
 pub fn cut_result(
     conversation: &Conversation,
     message: &Item,
     limit: TruncationLimit,
     marker: TruncationMarker,
+    id: Option<RecallId>,
 ) -> Option<ResultCut> {
     let texts = collect_texts(conversation, message);
     // A character takes a byte at least, so the length in bytes decides for most results.
@@ -103,12 +116,13 @@ pub fn cut_result(
             return None;
         }
     }
-    let removed = find_cut_range(total, limit, marker)?;
+    let removed = find_cut_range(total, limit, marker.max_chars_with(id))?;
     let texts = ResultTexts {
         conversation,
         texts: &texts,
         total,
         marker,
+        id,
     };
     Some(texts.cut_chars(removed))
 }
@@ -117,12 +131,12 @@ pub fn cut_result(
 fn find_cut_range(
     total: usize,
     limit: TruncationLimit,
-    marker: TruncationMarker,
+    marker_chars: usize,
 ) -> Option<Range<usize>> {
     if total <= limit.chars {
         return None;
     }
-    let room = limit.chars.saturating_sub(marker.max_chars());
+    let room = limit.chars.saturating_sub(marker_chars);
     let wanted = limit.head + limit.tail;
     if wanted <= room {
         return Some(limit.head..total - limit.tail);
@@ -160,6 +174,7 @@ struct ResultTexts<'a> {
     /// Characters of all texts.
     total: usize,
     marker: TruncationMarker,
+    id: Option<RecallId>,
 }
 
 impl ResultTexts<'_> {
@@ -172,7 +187,7 @@ impl ResultTexts<'_> {
         let raws = self.texts.iter();
         let raws = raws.map(|piece| self.conversation.raw_bytes(piece.text));
         let removed = widen_to_lines(raws.flat_map(TextWalk::new), removed, self.total);
-        let marker = self.marker.format_marker(removed.len());
+        let marker = self.marker.format_marker(removed.len(), self.id);
         let mut start = 0;
         let mut marked = false;
         for piece in self.texts {
@@ -270,7 +285,7 @@ mod tests {
     fn apply(content: &str, limit: TruncationLimit) -> Option<(ResultCut, serde_json::Value)> {
         let conversation = with_content(content);
         let result = &conversation.items[0];
-        let cut = cut_result(&conversation, result, limit, TruncationMarker::Plain)?;
+        let cut = cut_result(&conversation, result, limit, TruncationMarker::Plain, None)?;
         let body = cut.edits.apply(&conversation.body).to_bytes();
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         Some((cut, body["messages"][0]["content"].clone()))
@@ -291,14 +306,21 @@ mod tests {
     fn the_marker_says_that_the_window_is_nearly_full() {
         let conversation = with_content(&format!("\"{}\"", "a".repeat(400)));
         let message = &conversation.items[0];
-        let cut = cut_result(&conversation, message, LIMIT, TruncationMarker::NearlyFull).unwrap();
+        let cut = cut_result(
+            &conversation,
+            message,
+            LIMIT,
+            TruncationMarker::NearlyFull,
+            None,
+        )
+        .unwrap();
         assert!(cut.after <= LIMIT.chars);
         let body = cut.edits.apply(&conversation.body).to_bytes();
         let marker = "\\n... [300 characters truncated: the context window is nearly full, read \
                       smaller parts] ...\\n";
         assert!(String::from_utf8_lossy(&body).contains(marker));
         // No body has as many characters. The line ends of the marker take two bytes each.
-        let longest = TruncationMarker::NearlyFull.format_marker(u32::MAX as usize);
+        let longest = TruncationMarker::NearlyFull.format_marker(u32::MAX as usize, None);
         assert!(longest.len() - MARKER_BYTES <= TruncationMarker::NearlyFull.max_chars());
     }
 

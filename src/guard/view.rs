@@ -3,6 +3,7 @@
 use super::{
     Policy,
     estimate::{self, Weights},
+    recall_id::RecallId,
 };
 use crate::{
     conversation::{
@@ -17,11 +18,22 @@ pub(super) struct RequestView<'a> {
     pub(super) conversation: &'a Conversation,
     pub(super) units: &'a [Unit],
     pub(super) policy: Policy<'a>,
+    /// See [`Injections::names_ids`](super::injections::Injections::names_ids).
+    pub(super) names_ids: bool,
 }
 
 impl<'a> RequestView<'a> {
     pub(super) fn item(self, at: usize) -> &'a Item {
         &self.conversation.items[at]
+    }
+
+    /// The id that the placeholder of item `at` names.
+    pub(super) fn recall_id(self, at: usize) -> Option<RecallId> {
+        let unit = self
+            .units
+            .get(units::find_unit_of_message(self.units, at))?;
+        let before = unit.messages_before + at.saturating_sub(unit.messages.start);
+        self.names_ids.then(|| RecallId::of_message(before))
     }
 
     pub(super) fn token_weights(self) -> Weights {

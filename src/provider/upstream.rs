@@ -1,7 +1,12 @@
 //! A provider: its requests, and why an answer did not begin. It is reached over the network or built
 //! in; callers see no difference.
 
-use std::{io, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    io,
+    num::NonZeroUsize,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 
@@ -18,6 +23,7 @@ use super::{
     catalogue::{self, table::WindowTable},
     simulated,
     upstream_client::UpstreamClient,
+    warnings,
 };
 use crate::{
     config::{Auth, ProviderConfig},
@@ -49,6 +55,9 @@ pub struct Provider {
     pub endpoint: Arc<str>,
     pub config: ProviderConfig,
     pub breaker: Breaker,
+    /// When a server on this machine last could not be reached: milliseconds since 1970, 0 for never. What it had in its
+    /// memory is gone since then.
+    pub unreachable_ms: AtomicU64,
     /// The catalogue's name for this provider.
     catalogue_name: String,
     /// Models that refuse `stream_options`. In memory only: after a restart one request for each learns
@@ -158,9 +167,16 @@ impl Provider {
             catalogue_name: catalogue::find_provider_name(name, config.base_url.as_deref()),
             config: config.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
+            unreachable_ms: AtomicU64::new(0),
             usage_refused: Mutex::new(LruCache::new(MAX_USAGE_REFUSED)),
             transport,
         })
+    }
+
+    /// Whether the server runs on this machine, so that its memory is gone once it was away.
+    pub fn is_on_this_machine(&self) -> bool {
+        let address = self.config.base_url.as_deref().map(str::parse);
+        matches!(address, Some(Ok(ref uri)) if warnings::is_on_this_machine(uri))
     }
 
     /// Whether a model refused `stream_options`.

@@ -110,10 +110,14 @@ fn is_unencrypted(base_url: &str) -> bool {
     let Ok(uri) = base_url.parse::<Uri>() else {
         return false;
     };
+    uri.scheme_str() == Some("http") && !is_on_this_machine(&uri)
+}
+
+/// Whether an address is `localhost` or a loopback address.
+pub(super) fn is_on_this_machine(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or("").trim_matches(['[', ']']);
     let address = host.parse::<IpAddr>();
-    let loopback = host == "localhost" || address.is_ok_and(|ip| ip.to_canonical().is_loopback());
-    uri.scheme_str() == Some("http") && !loopback
+    host == "localhost" || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 fn warn_about_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<Problem>) {

@@ -79,7 +79,7 @@ pub(super) fn begin_summary_before(
 ) -> Option<SummaryJob<SummarySource>> {
     let recall = Recall {
         calibration: Calibration::from_ratio(*SLOPES.start()),
-        injections: planned.collect_injections(),
+        injections: planned.collect_injections(&source.conversation),
         ..planned.recall.clone()
     };
     let policy = planned.build_policy(&session.app);
@@ -97,7 +97,8 @@ fn begin_summary(
 ) -> Option<SummaryJob<SummarySource>> {
     let (app, inherited) = (&session.app, &session.inherited);
     let conversation = Arc::clone(&source.conversation);
-    let (policy, additions) = (planned.build_policy(app), planned.collect_injections());
+    let additions = planned.collect_injections(&conversation);
+    let policy = planned.build_policy(app);
     let range = compaction::find_summary_range(&conversation, &policy, memory, &additions);
     let compaction = &mut planned.compaction;
     let Some(range) = range else {

@@ -6,7 +6,7 @@
 //! An open circuit ends the retries where another candidate can answer. The client's own failures are not retried.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -20,6 +20,7 @@ use crate::{
     provider::{
         Provider, UpstreamError,
         breaker::{BreakerState, Permit},
+        learnt_windows::wall_ms,
         retry::{RetryClass, classify_status, parse_retry_after},
     },
     telemetry::{Operation, metrics::Metrics},
@@ -169,6 +170,11 @@ fn judge_attempt(
         (_, Ok(_)) => permit.record_success(),
         // The client caused it: it shows nothing about the provider.
         (_, Err(_)) => {}
+    }
+    if matches!(result, Err(SendError::Unsent(_))) && outcome == RetryClass::Failed {
+        provider
+            .unreachable_ms
+            .store(wall_ms(SystemTime::now()), Ordering::Relaxed);
     }
     let headers = result.as_ref().ok().map(|reply| reply.answer.headers());
     let retry_after = headers.and_then(|headers| parse_retry_after(headers, SystemTime::now()));

@@ -50,9 +50,7 @@ use crate::{
         limit::Hold,
     },
     provider::Target,
-    relay::{
-        self, AnswerFilter, AssistantTurn, BufferedAnswer, Ending, FooterOptions, PrecedingText,
-    },
+    relay::{self, AnswerFilter, BufferedAnswer, Ending, FooterOptions},
     session::{self, InheritedSession, SessionHint},
     telemetry::record::RequestRecord,
     wire::{Body, model::find_model_in_query, shallow_parse::count_model_names, whole_body},
@@ -214,12 +212,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
     // The rest of the request, its body among it, is dropped here.
     let (session, planned) = (request.session, placed.planned);
     let on_end = Box::new(move |response| {
-        let end = AnswerEnd {
-            response,
-            last: AssistantTurn::default(),
-            before: PrecedingText::default(),
-            source,
-        };
+        let end = AnswerEnd { response, source };
         async move { settle_stream(session.as_ref(), planned, end).await }.boxed()
     });
     let ending = Ending {
@@ -256,11 +249,14 @@ async fn relay_whole(
         streamed: false,
         hold: None,
     };
-    let (read, last, before) = if filter.is_active() {
-        relay::buffer_filtered_answer(reply.answer, filter, &mut tool_loop, &provider, room).await?
+    let read = if filter.is_active() {
+        let answer = reply.answer;
+        let (read, last, before) =
+            relay::buffer_filtered_answer(answer, filter, &mut tool_loop, &provider, room).await?;
+        tool_loop.finish_answer(&last, before);
+        read
     } else {
-        let read = relay::buffer_answer(reply.answer, &provider, room).await?;
-        (read, Default::default(), Default::default())
+        relay::buffer_answer(reply.answer, &provider, room).await?
     };
     let (request, placed) = (tool_loop.request, tool_loop.placed);
     let (mut answer, response) = match read {
@@ -288,12 +284,7 @@ async fn relay_whole(
     let headers = answer.headers_mut();
     headers.extend(first_head);
     if let Some(response) = response {
-        let end = AnswerEnd {
-            response,
-            last,
-            before,
-            source,
-        };
+        let end = AnswerEnd { response, source };
         let end_headers = settle_answer(session, *planned, end).await;
         for name in TRAILERS {
             headers.remove(*name);

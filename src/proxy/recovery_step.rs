@@ -4,17 +4,17 @@
 
 mod after_answer;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use self::after_answer::BilledTokens;
 use super::GuardMode;
 use crate::{
-    config::RecoveryConfig,
+    config::{RecallMode, RecoveryConfig},
     conversation::{Conversation, Format},
     guard::{
         self, Policy,
         injections::{
-            InjectedAuthor, InjectedTools, InjectionContent, InjectionRecord, Injections,
+            InjectedAuthor, InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet,
         },
         profile::{Acceptance, Profile},
     },
@@ -25,7 +25,7 @@ use crate::{
         course::{self, Wording},
         language::choose_language,
         prompt::{NoteMethod, Prompts},
-        tool::{self, Offer},
+        tool::{self, Offer, OfferRules, RecallCount, ToolOffer},
     },
     relay::AnswerFilter,
     session::InheritedSession,
@@ -61,6 +61,9 @@ pub struct RecoveryStep {
     lists_tools: bool,
     format: Format,
     offer: Offer,
+    /// The proxy's tools of all requests so far.
+    sent_tools: ToolSet,
+    recalls: RecallCount,
     injected: Option<RecoveryAction>,
     tight_chars: Option<usize>,
     events: GenerationEvents,
@@ -101,6 +104,8 @@ impl RecoveryStep {
             lists_tools: conversation.names_tools(),
             format: conversation.format,
             offer: Offer::Nothing,
+            sent_tools: ToolSet::Nothing,
+            recalls: RecallCount::default(),
             injected: None,
             tight_chars: None,
             events: GenerationEvents::default(),
@@ -114,11 +119,16 @@ impl RecoveryStep {
         }
         // The offer is worded in this language.
         this.memory.language = Some(language);
-        if settings.enabled && !is_auxiliary {
-            this.offer = tool::decide_offer(conversation, settings, &this.memory);
-        }
-        // Offered tools stay, since a list that changes costs the prompt cache. New ones wait with the prompt.
-        if !this.memory.tools && (!may_begin || rules.caution_waits) {
+        let guard = policy.settings;
+        let offer_rules = OfferRules {
+            recovery: settings,
+            recalls: guard.recall == RecallMode::Auto && guard.enabled && mode != GuardMode::Off,
+            // New reminder tools wait with the prompt, unless a cut brings them.
+            may_prompt: may_begin && !rules.caution_waits,
+            may_begin,
+        };
+        this.offer = tool::decide_offer(conversation, offer_rules, &this.memory);
+        if this.offer == Offer::Text && (!may_begin || rules.caution_waits) {
             this.offer = Offer::Nothing;
         }
         if may_begin {
@@ -126,10 +136,9 @@ impl RecoveryStep {
             let is_tight = state.is_some_and(|state| is_unwell(state.health));
             this.tight_chars = is_tight.then_some(settings.max_tool_result_chars);
             this.decide_due(conversation, inherited, policy, rules.caution_waits);
-            this.memory.tools |= this.offers_tools();
         }
-        if !may_begin || !(this.offers_tools() || this.events.carried_prompt || this.events.cleared)
-        {
+        let offers_reminders = this.offer.sure_tools().has_reminders();
+        if !may_begin || !(offers_reminders || this.events.carried_prompt || this.events.cleared) {
             this.memory.language = this.inherited.language;
         }
         this
@@ -154,7 +163,11 @@ impl RecoveryStep {
         let due = due.filter(|due| !(caution_waits && *due == RecoveryAction::Caution));
         let Some(due) = due else { return };
         let method = match self.offer {
-            Offer::Tools { callable: true, .. } => NoteMethod::Tools,
+            Offer::Tools(ToolOffer { callable: true, .. })
+                if self.offer.sure_tools().has_reminders() =>
+            {
+                NoteMethod::Tools
+            }
             Offer::Text => NoteMethod::Text,
             _ => return,
         };
@@ -226,8 +239,16 @@ impl RecoveryStep {
             && self.inherited.clock.due_action() == Some(RecoveryAction::Caution)
     }
 
-    fn offers_tools(&self) -> bool {
-        matches!(self.offer, Offer::Tools { .. })
+    /// Notes the tools of the plan. Where a cut brought them, they stay like those that a prompt brought.
+    pub fn note_sent_tools(&mut self, sent: ToolSet) {
+        if self.adds_nothing {
+            return;
+        }
+        self.sent_tools = self.sent_tools.union(sent);
+        self.memory.tools = self.memory.tools.union(sent);
+        if sent.has_reminders() && self.memory.language.is_none() {
+            self.memory.language = Some(self.language);
+        }
     }
 
     /// Begins a new course, where the conversation can be divided.
@@ -254,15 +275,20 @@ impl RecoveryStep {
     }
 
     /// Recovery's additions to the request.
-    pub fn collect_injections(&self) -> Injections {
+    pub fn collect_injections(&self, conversation: &Conversation) -> Injections {
         if self.adds_nothing {
             return Injections::default();
         }
+        let records = self.sendable_records();
+        let records = records.map(|record| restore_results(record, conversation));
+        let (tools, tools_when_cut) = self.offered_tools();
         Injections {
             course: self.memory.course.clone(),
             summary: None,
-            records: self.sendable_records().cloned().collect(),
-            tools: self.offered_tools().cloned(),
+            records: records.collect(),
+            tools,
+            tools_when_cut,
+            names_ids: self.offer.can_recall(),
             tight_chars: self.tight_chars,
         }
     }
@@ -275,11 +301,7 @@ impl RecoveryStep {
         let is_prompt =
             |record: &InjectionRecord| matches!(record.what, InjectionContent::Prompt(_));
         AnswerFilter {
-            tools: if self.offers_tools() {
-                tool::TOOL_NAMES
-            } else {
-                &[]
-            },
+            tools: tool::list_names(self.sent_tools),
             // A model may answer a prompt late, in a request that could not carry one.
             package: !self.lists_tools && self.memory.records.iter().any(is_prompt),
         }
@@ -288,16 +310,18 @@ impl RecoveryStep {
     /// Whether the request has any of recovery's additions.
     pub fn adds_anything(&self) -> bool {
         !self.adds_nothing
-            && (self.offered_tools().is_some()
+            && (!self.sent_tools.is_empty()
                 || self.memory.course.is_some()
                 || self.sendable_records().next().is_some())
     }
 
     /// The proxy-executed tools in the request. The last round has none, so that the model must answer.
-    fn offered_tools(&self) -> Option<&InjectedTools> {
+    fn offered_tools(&self) -> (Option<InjectedTools>, Option<InjectedTools>) {
         match &self.offer {
-            Offer::Tools { schemas, .. } if self.rounds < self.max_rounds => Some(schemas),
-            _ => None,
+            Offer::Tools(tools) if self.rounds < self.max_rounds => {
+                (tools.now.clone(), tools.when_cut.clone())
+            }
+            _ => (None, None),
         }
     }
 
@@ -322,8 +346,9 @@ impl RecoveryStep {
 
     /// Withdraws the tools and the prompt of this request before its first round. Returns whether there were any.
     pub fn withdraw_tools_and_prompt(&mut self) -> bool {
-        let offered = std::mem::replace(&mut self.offer, Offer::Nothing);
-        self.withdraw_prompt() || matches!(offered, Offer::Tools { .. })
+        self.offer = Offer::Nothing;
+        let sent = std::mem::take(&mut self.sent_tools);
+        self.withdraw_prompt() || !sent.is_empty()
     }
 
     /// Withdraws the prompt of this request. Returns whether there was one.
@@ -370,7 +395,14 @@ impl RecoveryStep {
         let prompt = prompt.map(|kind| format!("injected={kind}"));
         let number = self.memory.course_number();
         let course = self.events.cleared.then(|| format!("course={number}"));
-        prompt.into_iter().chain(course).collect()
+        let found = Some(self.recalls.found).filter(|found| *found > 0);
+        let recalled = found.map(|found| format!("recalled={found}"));
+        prompt.into_iter().chain(course).chain(recalled).collect()
+    }
+
+    /// Calls of `recall` that were answered in this request.
+    pub const fn count_recalls(&self) -> RecallCount {
+        self.recalls
     }
 
     /// The level of the prompt that is new with this request.
@@ -386,6 +418,26 @@ impl RecoveryStep {
         let place = self.place;
         self.memory.records.push(InjectionRecord { place, what });
     }
+}
+
+/// A record as it goes out: recalled texts are not stored, and made of the client's messages.
+fn restore_results(record: &InjectionRecord, conversation: &Conversation) -> InjectionRecord {
+    let mut record = record.clone();
+    let restore = |result: &mut Box<str>| {
+        if let Cow::Owned(restored) = tool::restore_result(result, conversation) {
+            *result = restored.into();
+        }
+    };
+    match &mut record.what {
+        InjectionContent::Round(messages) => {
+            let results = messages.iter_mut();
+            let results = results.filter(|message| message.by == InjectedAuthor::Tool);
+            results.for_each(|message| restore(&mut message.json));
+        }
+        InjectionContent::Calls { results, .. } => results.iter_mut().for_each(restore),
+        _ => {}
+    }
+    record
 }
 
 fn has_proxy_calls(record: &InjectionRecord) -> bool {

@@ -120,8 +120,13 @@ fn expects_summary(followed: FollowedConversation<'_>, planned: &PlannedRequest)
     }
     let is_due = || {
         let (policy, memory) = (planned.build_policy(app), &planned.plan.memory);
-        compaction::find_summary_range(conversation, &policy, memory, &planned.collect_injections())
-            .is_some()
+        compaction::find_summary_range(
+            conversation,
+            &policy,
+            memory,
+            &planned.collect_injections(conversation),
+        )
+        .is_some()
     };
     planned.compaction.job_id().is_some()
         || may_begin_summary(session, planned)
@@ -144,7 +149,13 @@ fn compacts_automatically(session: &SessionContext, planned: &PlannedRequest) ->
 /// Whether the guard makes a new cut. A summary that was taken over moves the cut too, but loses nothing.
 fn is_cut_anew(planned: &PlannedRequest) -> bool {
     let cut = planned.plan.report.folded.is_some_and(|folded| folded.new);
-    cut && planned.plan.memory.boundary() > planned.compaction.summary_boundary()
+    let summarised = planned.compaction.summary_boundary().unwrap_or(0);
+    let count_beyond = |memory: &guard::GuardMemory| {
+        let spans = memory.list_left_out().into_iter();
+        let beyond = spans.map(|span| span.end.saturating_sub(span.start.max(summarised)));
+        beyond.sum::<u32>()
+    };
+    cut && count_beyond(&planned.plan.memory) > count_beyond(&planned.recall.memory)
 }
 
 fn summary_threshold(session: &SessionContext, planned: &PlannedRequest) -> u32 {
@@ -173,7 +184,7 @@ fn clearable_tokens(followed: FollowedConversation<'_>, planned: &PlannedRequest
     };
     let recall = Recall {
         memory: planned.plan.memory.clone(),
-        injections: planned.collect_injections(),
+        injections: planned.collect_injections(followed.conversation),
         ..planned.recall.clone()
     };
     let cleared = guard::plan(followed.conversation, &policy, &recall);

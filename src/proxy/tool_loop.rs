@@ -12,7 +12,7 @@ use http::{Response, StatusCode};
 use super::{
     CallCount, ClientRequest, PlacedRequest, ProviderReply, SendError,
     attempt::attempt_request,
-    plan::{plan_next_turn, plan_without_additions},
+    plan::{finish_answer, plan_next_turn, plan_without_additions},
     provider_reply::is_stream,
     proxy_answers,
     settle::{AnswerEnd, settle_stream},
@@ -83,23 +83,27 @@ impl TurnDriver for ToolLoop {
     }
 
     async fn end_answer(
-        self: Box<Self>,
+        mut self: Box<Self>,
         response: ResponseSummary,
         last: AssistantTurn,
         before: PrecedingText,
     ) -> StreamFooter {
+        self.finish_answer(&last, before);
         let source = keep_for_summary(&self.request, &self.placed);
-        let end = AnswerEnd {
-            response,
-            last,
-            before,
-            source,
-        };
+        let end = AnswerEnd { response, source };
         settle_stream(self.request.session.as_ref(), self.placed.planned, end).await
     }
 }
 
 impl ToolLoop {
+    /// Executes and records the proxy-executed calls of the last answer, while the request is there to look into.
+    pub fn finish_answer(&mut self, last: &AssistantTurn, before: PrecedingText) {
+        let followed = self.request.followed_conversation();
+        if let (Some(followed), Some(planned)) = (followed, &mut self.placed.planned) {
+            finish_answer(followed, planned, last, before);
+        }
+    }
+
     async fn send_again(&mut self) -> Result<ProviderReply, SendError> {
         // Counted apart: the client's head has the calls before the first answer.
         let mut calls = CallCount::default();

@@ -27,7 +27,7 @@ pub use crate::config::{
     Language,
     prompts::{self as prompt, Prompts},
 };
-use crate::guard::injections::{Course, InjectionRecord};
+use crate::guard::injections::{Course, InjectionRecord, ToolSet};
 pub use clock::{RecoveryAction, RecoveryClock};
 pub use reminder::{Reminder, Reminders};
 
@@ -40,8 +40,8 @@ pub struct RecoveryMemory {
     pub records: Vec<InjectionRecord>,
     /// `None` in the first course.
     pub course: Option<Course>,
-    /// The proxy's tools were added once; they stay, since a changed list of tools breaks the cache.
-    pub tools: bool,
+    /// The proxy's tools that were added once; they stay, since a changed list of tools breaks the cache.
+    pub tools: ToolSet,
     /// Chosen once per session.
     pub language: Option<Language>,
     /// The model asked for a new course beside calls of the client's tools; it begins with the next

@@ -1,32 +1,66 @@
-//! The four proxy-executed tools.
+//! The proxy-executed tools: four for reminders, and `recall`.
 //!
 //! A model may write anything into a call. An error becomes the tool result, which tells the model
 //! what to do. Nothing here fails, and every tool result is short.
 
 mod arguments;
 mod offer;
+mod recall;
 mod schema;
 
-use self::arguments::ReminderArguments;
-pub use self::offer::{Offer, decide_offer};
+use self::{arguments::ReminderArguments, recall::Recalled};
+pub use self::{
+    offer::{Offer, OfferRules, ToolOffer, decide_offer},
+    recall::{RecallSource, restore_result},
+};
 use super::reminder::{self, ReminderError, Reminders, SavedReminder};
-use crate::{conversation::Format, format::ProxyToolCall};
+use crate::{conversation::Format, format::ProxyToolCall, guard::injections::ToolSet};
 
 const ADD: &str = "add_reminder";
 const UPDATE: &str = "update_reminder";
 const DELETE: &str = "delete_reminder";
 const CLEAR: &str = "clear_mind";
 
+const RECALL: &str = "recall";
+
 /// The names of the proxy-executed tools.
-pub const TOOL_NAMES: &[&str] = &[ADD, UPDATE, DELETE, CLEAR];
+pub const TOOL_NAMES: &[&str] = &[ADD, UPDATE, DELETE, CLEAR, RECALL];
+
+/// The names of the tools of a set.
+pub fn list_names(set: ToolSet) -> &'static [&'static str] {
+    let (reminders, recall) = TOOL_NAMES.split_at(TOOL_NAMES.len() - 1);
+    match set {
+        ToolSet::Nothing => &[],
+        ToolSet::Reminders => reminders,
+        ToolSet::Recall => recall,
+        ToolSet::All => TOOL_NAMES,
+    }
+}
 
 /// Results of proxy-executed calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutionOutcome {
-    /// For each call the tool result as a whole item, in the format of the conversation.
+    /// For each call the tool result as a whole item, in the format of the conversation. That of a recall is in
+    /// the form from which [`restore_result`] makes one.
     pub results: Vec<Box<str>>,
     /// The model asks for a new course.
     pub clear: bool,
+    pub recalls: RecallCount,
+}
+
+/// Calls of `recall`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecallCount {
+    pub found: u32,
+    /// Nothing was found, or the arguments could not be used.
+    pub missed: u32,
+}
+
+impl std::ops::AddAssign for RecallCount {
+    fn add_assign(&mut self, more: Self) {
+        self.found = self.found.saturating_add(more.found);
+        self.missed = self.missed.saturating_add(more.missed);
+    }
 }
 
 /// Executes the proxy-executed calls of one answer. Each gets a tool result; the successful ones
@@ -36,12 +70,26 @@ pub fn execute_calls(
     format: Format,
     calls: &[ProxyToolCall],
     reminders: &mut Reminders,
+    source: Option<&RecallSource<'_>>,
 ) -> ExecutionOutcome {
     let clears = |call: &ProxyToolCall| &*call.name == CLEAR;
     let mut failed = false;
+    let mut recalls = RecallCount::default();
     let mut results = vec![Err(NOT_CLEARED.to_owned()); calls.len()];
-    for (call, result) in calls.iter().zip(&mut results) {
-        if !clears(call) {
+    let mut recalled: Vec<Option<Box<str>>> = vec![None; calls.len()];
+    for ((call, result), recalled) in calls.iter().zip(&mut results).zip(&mut recalled) {
+        // A recall that finds nothing loses nothing, so it does not keep a new course from beginning.
+        if &*call.name == RECALL {
+            match recall::execute_recall(call, source) {
+                Ok(Recalled::Found(stored)) => *recalled = Some(stored),
+                Ok(Recalled::Nothing(text)) => *result = Ok(text),
+                Err(error) => *result = Err(error),
+            }
+            recalls += RecallCount {
+                found: recalled.is_some().into(),
+                missed: recalled.is_none().into(),
+            };
+        } else if !clears(call) {
             *result = execute_call(call, reminders);
             failed |= result.is_err();
         }
@@ -54,12 +102,18 @@ pub fn execute_calls(
             clear |= !failed;
         }
     }
-    let items = results.into_iter().zip(calls).map(|(result, call)| {
-        let text = result.unwrap_or_else(|error| format!("Error: {error}"));
-        format.result_item(call, &text)
+    let items = results.into_iter().zip(calls).zip(recalled);
+    let items = items.map(|((result, call), recalled)| {
+        recalled.unwrap_or_else(|| {
+            let text = result.unwrap_or_else(|error| format!("Error: {error}"));
+            format.result_item(call, &text)
+        })
     });
-    let results = items.collect();
-    ExecutionOutcome { results, clear }
+    ExecutionOutcome {
+        results: items.collect(),
+        clear,
+        recalls,
+    }
 }
 
 fn execute_call(call: &ProxyToolCall, reminders: &mut Reminders) -> Result<String, String> {

@@ -92,6 +92,9 @@ pub struct SessionState {
     /// Since when a due caution prompt waits for a summary: milliseconds since 1970.
     #[serde(skip)]
     pub caution_waits_since_ms: Option<u64>,
+    /// When the last request began: milliseconds since 1970, 0 where that is not known.
+    #[serde(skip)]
+    pub asked_ms: u64,
 }
 
 /// Fields stored after the others. If all are default, none are stored, which keeps the states of short sessions
@@ -125,6 +128,13 @@ impl StateExtension {
         state.history.restore_completions(&self.completions);
         state.caution_waits_since_ms = self.caution_waits_since_ms;
     }
+}
+
+/// Fields stored since version 8, behind those.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+struct LaterFields {
+    cuts: StoredCuts,
+    asked_ms: u64,
 }
 
 /// Calibrated estimate of the tokens of one request as it was sent, by kind.
@@ -266,16 +276,19 @@ impl SessionState {
     fn to_bytes(&self) -> Result<Vec<u8>, StateError> {
         let bytes = postcard::to_extend(self, vec![VERSION])?;
         let (extension, format) = (StateExtension::from_state(self), self.format);
-        let cuts = self.guard.to_stored_cuts();
-        let (has_cuts, is_chat) = (cuts != StoredCuts::default(), format == Format::default());
-        if extension == StateExtension::default() && !has_cuts && is_chat {
+        let later = LaterFields {
+            cuts: self.guard.to_stored_cuts(),
+            asked_ms: self.asked_ms,
+        };
+        let (has_later, is_chat) = (later != LaterFields::default(), format == Format::default());
+        if extension == StateExtension::default() && !has_later && is_chat {
             return Ok(bytes);
         }
         let bytes = postcard::to_extend(&extension, bytes)?;
-        if !has_cuts && is_chat {
+        if !has_later && is_chat {
             return Ok(bytes);
         }
-        let bytes = postcard::to_extend(&cuts, bytes)?;
+        let bytes = postcard::to_extend(&later, bytes)?;
         if is_chat {
             return Ok(bytes);
         }
@@ -303,9 +316,10 @@ impl SessionState {
             (extension, rest) = postcard::take_from_bytes(rest)?;
             extension.restore_into(&mut state);
             if version == VERSION && !rest.is_empty() {
-                let cuts: StoredCuts;
-                (cuts, rest) = postcard::take_from_bytes(rest)?;
-                state.guard.restore_cuts(cuts);
+                let later: LaterFields;
+                (later, rest) = postcard::take_from_bytes(rest)?;
+                state.guard.restore_cuts(later.cuts);
+                state.asked_ms = later.asked_ms;
             }
             // The format is stored for formats other than chat completions only.
             if !rest.is_empty() {

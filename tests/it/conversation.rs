@@ -5,6 +5,7 @@ mod api;
 mod bytes;
 mod caps;
 mod clear;
+mod cold;
 mod cuts;
 mod foreign;
 mod headers;

@@ -41,6 +41,8 @@ async fn sent_by_proxy(body: &[u8], model: &str) -> (Vec<u8>, String) {
         // As without settings, which is how `inspect` plans.
         config.guard.chars_per_token = None;
         config.guard.reserve_tokens = None;
+        // The proxy alone answers what a model recalls.
+        config.guard.recall = plimsoll::config::RecallMode::Off;
         config
             .models
             .insert(model.to_owned(), model_with_window(WINDOW));

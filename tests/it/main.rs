@@ -27,6 +27,7 @@ mod overflow;
 mod pages;
 mod passthrough;
 mod priority;
+mod recall;
 mod recorded;
 mod recovery;
 mod recovery_guard;

@@ -43,6 +43,8 @@ fn proxy_before(up: &RunningModel, model: &Shape) -> ProxyBuilder {
             .insert("m".into(), model_with_early_levels(window));
         // Clearing would keep these sessions from filling up, and is tested elsewhere.
         config.guard.clear.enabled = false;
+        // So is the look-up of what was cut.
+        config.guard.recall = plimsoll::config::RecallMode::Off;
     })
 }
 

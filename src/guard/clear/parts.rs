@@ -4,7 +4,7 @@
 //! others go; an image becomes a part of text, never nothing. Parts with a cache breakpoint keep
 //! their place and their marker: a text of theirs is shortened, and media of theirs stay.
 
-use super::{RESULT, Small};
+use super::{Small, write_placeholder};
 use crate::{
     conversation::{Block, BlockKind, Content},
     guard::{estimate, prompt_placement, view::RequestView},
@@ -20,6 +20,7 @@ const REST: &str = "...";
 /// Message `at`, a tool result, as it would be; `None` where it cannot be edited.
 pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
     let (conversation, message) = (view.conversation, view.item(at));
+    let placeholder = write_placeholder(view.recall_id(at));
     let mut small = Small::default();
     // Of what stays.
     let mut sizes = TextSizes::default();
@@ -31,12 +32,12 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
             if text.respelled && !prompt_placement::is_decodable(conversation.raw_bytes(*text)) {
                 return None;
             }
-            small.edits.replace(text.span, RESULT);
-            sizes += text::measure_text(RESULT.as_bytes());
+            sizes += text::measure_text(placeholder.as_bytes());
+            small.edits.replace(text.span, placeholder.into_owned());
         }
         Content::Blocks(..) => {
             // The first text stands for all of them.
-            let mut placeholder = Some(RESULT);
+            let mut placeholder = Some(placeholder);
             for part in conversation.blocks_of(message) {
                 let with = match part.kind {
                     BlockKind::Text(text) => {
@@ -46,14 +47,14 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
                         }
                         let first = placeholder.take();
                         let whole = conversation.block_with_comma(part.span);
-                        if let (None, false, Some(whole)) = (first, part.marked, whole) {
+                        if let (None, false, Some(whole)) = (&first, part.marked, whole) {
                             small.edits.remove(whole);
                             continue;
                         }
                         // An empty text stays one.
                         let rest = if raw.is_empty() { "" } else { REST };
-                        let with = first.unwrap_or(rest);
-                        small.edits.replace(text.span, with);
+                        let with = first.unwrap_or(rest.into());
+                        small.edits.replace(text.span, with.clone().into_owned());
                         with
                     }
                     BlockKind::Opaque => {
@@ -69,7 +70,7 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
                         small
                             .edits
                             .replace(part.span, view.conversation.format.text_block(with));
-                        with
+                        with.into()
                     }
                 };
                 sizes += text::measure_text(with.as_bytes());

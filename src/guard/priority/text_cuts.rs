@@ -21,7 +21,7 @@ pub(super) fn cut_to_tokens(raw: &[u8], most: u32, weights: &Weights) -> Option<
     if weights.count_text_tokens(&whole) <= most {
         return None;
     }
-    let longest = TruncationMarker::Plain.format_marker(whole.total_chars());
+    let longest = TruncationMarker::Plain.format_marker(whole.total_chars(), None);
     let marker = weights.text_weight(&text::measure_text(longest.as_bytes()));
     // Raw tokens of the beginning and of the end, each.
     let room = (f64::from(most) - marker - SLACK).max(0.0) / 2.0;
@@ -40,7 +40,7 @@ pub(super) fn cut_to_tokens(raw: &[u8], most: u32, weights: &Weights) -> Option<
     let tail = total - find_last_fit(total, |chars| weigh(&raw[starts[total - chars]..]) <= room);
     let tail = tail.max(head);
     let removed = widen_to_lines(TextWalk::new(raw), head..tail, total);
-    let marker = TruncationMarker::Plain.format_marker(removed.len());
+    let marker = TruncationMarker::Plain.format_marker(removed.len(), None);
     let removed = find_byte_offset(raw, removed.start)..find_byte_offset(raw, removed.end);
     let mut sizes = text::measure_text(&raw[..removed.start]);
     sizes += text::measure_text(marker.as_bytes());

@@ -101,7 +101,7 @@ impl ToolResults<'_> {
         let limit = TruncationLimit::with_halves(most);
         let marker = TruncationMarker::Plain;
         let text_cut = (!self.echoes.contains(&at))
-            .then(|| truncate::cut_result(conversation, message, limit, marker));
+            .then(|| truncate::cut_result(conversation, message, limit, marker, None));
         if let Some(text_cut) = text_cut.flatten() {
             sizes -= conversation.text_sizes(message);
             sizes += text_cut.sizes;

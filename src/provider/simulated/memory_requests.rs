@@ -28,8 +28,9 @@ const FIRST_REMINDER: &str = "<reminder id=\"r1\"";
 /// Characters of one quotation.
 const QUOTED: usize = 100;
 
+/// Whether a tool serves the model's memory. The agent sees all it works on, so it recalls nothing.
 pub(super) fn is_memory_tool(name: &str) -> bool {
-    TOOLS.contains(&name)
+    TOOLS.contains(&name) || name == "recall"
 }
 
 /// The requested reply, where the offered tools permit it.

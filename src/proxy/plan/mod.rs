@@ -1,12 +1,14 @@
 //! Plans a request for one provider: what recovery adds, the summary in use, and the guard's plan with both.
 //! [`plan_request`] makes a plan, and every other function makes another plan of one. Sends nothing, stores no state.
 
+mod cache_age;
 mod plan_log;
 mod planned_request;
 mod refit;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use self::cache_age::is_cache_cold;
 pub use self::{
     plan_log::{log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
@@ -22,8 +24,9 @@ use crate::{
     conversation::Conversation,
     guard::{self, Plan, Policy, Recall, StandBackReason, injections::Injections},
     health::{HealthLevel, limits::HealthLimits},
-    provider::Target,
-    relay::AssistantTurn,
+    provider::{Target, learnt_windows::wall_ms},
+    recovery::tool::{RecallCount, RecallSource},
+    relay::{AssistantTurn, PrecedingText},
     session::{InheritedSession, SessionState},
 };
 
@@ -41,7 +44,10 @@ pub fn plan_request(
     let begun = Instant::now();
     let (app, inherited, mode) = (&session.app, &session.inherited, session.options.mode);
     let policy = guard_policy(app, target);
-    let recall = recall_for_target(app, inherited, target);
+    let recall = Recall {
+        is_cold: is_cache_cold(conversation, inherited, target),
+        ..recall_for_target(app, inherited, target)
+    };
     let rules = recovery_rules(session, target);
     let begin_recovery = |rules| RecoveryStep::begin(conversation, inherited, &policy, rules, mode);
     let mut planned = PlannedRequest {
@@ -52,6 +58,7 @@ pub fn plan_request(
         recovery: begin_recovery(rules),
         compaction,
         caution_waits_since_ms: None,
+        asked_ms: wall_ms(SystemTime::now()),
         plan: Plan::default(),
         raw_sent: 0,
         guard_took: Duration::ZERO,
@@ -81,12 +88,37 @@ pub fn plan_next_turn(
     let begun = Instant::now();
     let target = planned.target.clone();
     let policy = guard_policy(&session.app, &target);
-    let recovery = &mut planned.recovery;
-    recovery.execute_tool_turn(followed.conversation, &policy, turn);
+    let source = RecallSource {
+        conversation: followed.conversation,
+        policy: &policy,
+        left_out: &planned.plan.memory.list_left_out(),
+    };
+    planned.recovery.execute_tool_turn(&source, turn);
     let mut planned = replan_request(followed, planned);
     planned.guard_took += begun.elapsed();
     plan_log::log_tool_turn(session.inherited.session, &planned, turn);
     planned
+}
+
+/// Executes the proxy-executed calls of the last answer of a request, and records them.
+pub fn finish_answer(
+    followed: FollowedConversation<'_>,
+    planned: &mut PlannedRequest,
+    last: &AssistantTurn,
+    before: PrecedingText,
+) {
+    let target = planned.target.clone();
+    let source = RecallSource {
+        conversation: followed.conversation,
+        policy: &guard_policy(&followed.session.app, &target),
+        left_out: &planned.plan.memory.list_left_out(),
+    };
+    planned.recovery.finish_answer(&source, last, before);
+    let RecallCount { found, missed } = planned.recovery.count_recalls();
+    if found + missed > 0 {
+        let session = followed.session.inherited.session;
+        tracing::info!(%session, found, missed, "recall: {found} calls were answered, {missed} found nothing");
+    }
 }
 
 /// Takes over the outcome of a summary job, and plans with the summary where there is one.
@@ -143,8 +175,10 @@ fn replan_request(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
 ) -> PlannedRequest {
-    let plan_with = |added: Injections| plan_with_or_without_summary(followed, &planned, &added);
-    let (mut plan, mut summary_left_out) = plan_with(planned.recovery.collect_injections());
+    let added = planned.recovery.collect_injections(followed.conversation);
+    let (mut plan, mut summary_left_out) = plan_with_or_without_summary(followed, &planned, &added);
+    planned.recovery.note_sent_tools(plan.report.tools);
+    let plan_bare = || plan_with_or_without_summary(followed, &planned, &Injections::default());
     let has_additions = planned.recovery.adds_anything();
     let session = followed.session.inherited.session;
     let mut withdraws = false;
@@ -152,10 +186,10 @@ fn replan_request(
         withdraws = true;
         if has_additions && let StandBackReason::Unsound(broken) = reason {
             tracing::error!(%session, ?broken, "plan with recovery's additions is unsound; sending without them");
-            (plan, summary_left_out) = plan_with(Injections::default());
+            (plan, summary_left_out) = plan_bare();
         }
     } else if plan.report.over_budget && has_additions {
-        let without = plan_with(Injections::default());
+        let without = plan_bare();
         // The proxy's additions must not be what makes a request too large.
         if !without.0.report.over_budget {
             withdraws = true;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     compaction::{self, CompactionStep},
     config::UsageMode,
-    conversation::edit::Edits,
+    conversation::{Conversation, edit::Edits},
     guard::{AnswerCap, Plan, Policy, Recall, injections::Injections},
     health::limits::HealthLimits,
     provider::{Target, learnt_windows::RefusedPrompt, overflow::Overflow},
@@ -26,6 +26,8 @@ pub struct PlannedRequest {
     pub compaction: CompactionStep,
     /// Since when a due caution prompt waits for a summary, in milliseconds since 1970.
     pub caution_waits_since_ms: Option<u64>,
+    /// When the client asked: milliseconds since 1970.
+    pub asked_ms: u64,
     pub plan: Plan,
     /// Raw tokens of the request as it goes out.
     pub raw_sent: u32,
@@ -62,10 +64,10 @@ impl PlannedRequest {
     }
 
     /// What the proxy adds to the request.
-    pub fn collect_injections(&self) -> Injections {
+    pub fn collect_injections(&self, conversation: &Conversation) -> Injections {
         Injections {
             summary: self.compaction_memory().summary,
-            ..self.recovery.collect_injections()
+            ..self.recovery.collect_injections(conversation)
         }
     }
 

@@ -1,16 +1,18 @@
 //! Recovery after an answer: executes and records its proxy-executed calls, and advances the clock.
 
+use std::ops::Range;
+
 use super::RecoveryStep;
 use crate::{
-    conversation::{Author, Conversation},
+    conversation::Author,
     format::{AssistantTurn, PrecedingText, ProxyToolCall, usage::Usage},
-    guard::{
-        Policy,
-        injections::{InjectedAuthor, InjectedCall, InjectedMessage, InjectionContent},
-    },
+    guard::injections::{InjectedAuthor, InjectedCall, InjectedMessage, InjectionContent},
     health::HealthLevel,
     json::text,
-    recovery::{RecoveryMemory, tool},
+    recovery::{
+        RecoveryMemory,
+        tool::{self, RecallSource},
+    },
 };
 
 /// Bytes of an answer that is kept to be sent again, reasoning included.
@@ -36,12 +38,7 @@ impl BilledTokens {
 
 impl RecoveryStep {
     /// Executes the calls of an answer that called only the proxy's tools, and records the round.
-    pub fn execute_tool_turn(
-        &mut self,
-        conversation: &Conversation,
-        policy: &Policy<'_>,
-        turn: &AssistantTurn,
-    ) {
+    pub fn execute_tool_turn(&mut self, source: &RecallSource<'_>, turn: &AssistantTurn) {
         self.rounds = self.rounds.saturating_add(1);
         self.billed.add_usage(turn.usage);
         if self.adds_nothing {
@@ -66,8 +63,9 @@ impl RecoveryStep {
                 json: format.text_item(Author::User, &text).into(),
             });
         } else {
-            let executed = tool::execute_calls(format, &turn.proxy_calls, reminders);
+            let executed = tool::execute_calls(format, &turn.proxy_calls, reminders, Some(source));
             clear = executed.clear;
+            self.recalls += executed.recalls;
             let by = InjectedAuthor::Tool;
             let results = executed.results.into_iter();
             messages.extend(results.map(|json| InjectedMessage { by, json }));
@@ -75,7 +73,7 @@ impl RecoveryStep {
         // One new course a request: the model must see the result of another clear, or it would repeat the call. So
         // must it where the conversation cannot be divided.
         if clear && !self.events.cleared {
-            self.begin_course(conversation, policy);
+            self.begin_course(source.conversation, source.policy);
             if self.events.cleared {
                 return;
             }
@@ -84,7 +82,12 @@ impl RecoveryStep {
     }
 
     /// Records the last answer of the request.
-    pub fn finish_answer(&mut self, last: &AssistantTurn, before: PrecedingText) {
+    pub fn finish_answer(
+        &mut self,
+        source: &RecallSource<'_>,
+        last: &AssistantTurn,
+        before: PrecedingText,
+    ) {
         // An answer that the proxy made itself costs nothing.
         if !self.is_exhausted() {
             self.billed.add_usage(last.usage);
@@ -107,7 +110,9 @@ impl RecoveryStep {
         }
         if !last.proxy_calls.is_empty() && last.client_calls > 0 {
             let (format, calls) = (self.format, &last.proxy_calls);
-            let executed = tool::execute_calls(format, calls, &mut self.memory.reminders);
+            let executed =
+                tool::execute_calls(format, calls, &mut self.memory.reminders, Some(source));
+            self.recalls += executed.recalls;
             self.memory.clear_due |= executed.clear;
             let keep_call = |call: &ProxyToolCall| InjectedCall {
                 before: call.before,
@@ -121,18 +126,19 @@ impl RecoveryStep {
         }
     }
 
-    /// The memory after a generation of that level.
-    pub fn memory_after(&self, level: HealthLevel, folded_until: Option<u32>) -> RecoveryMemory {
+    /// The memory after a generation of that level; `left_out`: messages, counted without system messages.
+    pub fn memory_after(&self, level: HealthLevel, left_out: &[Range<u32>]) -> RecoveryMemory {
         let mut memory = self.memory.clone();
-        // Records inside a fold are put back no more.
-        if let Some(folded_until) = folded_until {
-            memory.records.retain(|record| match record.what {
+        // Records of what is left out, and between it and what is kept, are put back no more.
+        memory.records.retain(|record| {
+            let place = record.place;
+            !left_out.iter().any(|span| match record.what {
                 InjectionContent::Prompt(_) | InjectionContent::Round(_) => {
-                    record.place > folded_until
+                    (span.start..=span.end).contains(&place)
                 }
-                _ => record.place >= folded_until,
-            });
-        }
+                _ => span.contains(&place),
+            })
+        });
         if self.may_begin {
             memory.clock = memory.clock.advance_after(level, self.events, self.pace);
         }

@@ -100,6 +100,11 @@ fn count_actions(session: &SessionContext, planned: &PlannedRequest) {
     metrics.cleared_messages.inc_by(cleared as u64);
     let lowered = &metrics.lowered_answer_caps;
     lowered.inc_by(u64::from(planned.lowers_cap()));
+    let recalls = planned.recovery.count_recalls();
+    for (outcome, count) in [("found", recalls.found), ("missed", recalls.missed)] {
+        let recalls = metrics.recalls.with_label_values(&[outcome]);
+        recalls.inc_by(count.into());
+    }
     let course = planned.recovery.begins_course();
     metrics.courses.inc_by(u64::from(course));
     if let Some(kind) = planned.recovery.injected_prompt() {
@@ -107,14 +112,9 @@ fn count_actions(session: &SessionContext, planned: &PlannedRequest) {
     }
     if let Some(folded) = report.folded.filter(|folded| folded.new) {
         metrics.folds.inc_by(u64::from(!course));
-        let boundaries = (
-            planned.recall.memory.boundary(),
-            planned.plan.memory.boundary(),
-        );
-        let dropped = match boundaries {
-            (Some(before), Some(now)) => folded.messages.min(now.saturating_sub(before) as usize),
-            _ => folded.messages,
-        };
+        let before = planned.recall.memory.list_left_out();
+        let before: usize = before.iter().map(ExactSizeIterator::len).sum();
+        let dropped = folded.messages.saturating_sub(before);
         metrics.dropped_messages.inc_by(dropped as u64);
     }
 }

@@ -19,16 +19,13 @@ use super::{
 };
 use crate::{
     conversation::answer_digest,
-    relay::{AssistantTurn, PrecedingText, ResponseSummary, StreamFooter},
+    relay::{ResponseSummary, StreamFooter},
     session::SessionView,
 };
 
 /// The end of an answer.
 pub struct AnswerEnd {
     pub response: ResponseSummary,
-    /// The provider's last answer, where proxy-executed calls were taken out of it.
-    pub last: AssistantTurn,
-    pub before: PrecedingText,
     /// Where a summary may begin with the request.
     pub source: Option<SummarySource>,
 }
@@ -40,7 +37,6 @@ pub async fn settle_answer(
     end: AnswerEnd,
 ) -> HeaderMap {
     let (app, inherited, response) = (&session.app, &session.inherited, &end.response);
-    planned.recovery.finish_answer(&end.last, end.before);
     let answer = AnswerFacts {
         response,
         cut_in_silence: detect_silent_cut(session, &planned, response),

@@ -68,6 +68,7 @@ pub(super) fn next_state(
         completion_tokens: state.completion_tokens,
         marks: collect_marks(planned),
     });
+    state.asked_ms = planned.asked_ms;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     state.updated_s = now.map_or(0, |now| now.as_secs());
     state
@@ -91,8 +92,8 @@ fn recovery_memory(planned: &PlannedRequest, level: HealthLevel) -> recovery::Re
     if planned.mode != GuardMode::Guard {
         return planned.recovery.inherited_memory().clone();
     }
-    let until = planned.plan.memory.boundary();
-    planned.recovery.memory_after(level, until)
+    let left_out = planned.plan.memory.list_left_out();
+    planned.recovery.memory_after(level, &left_out)
 }
 
 /// Whether an answer of so many tokens (0: not counted) may have ended at a lowered answer cap. An answer that ended

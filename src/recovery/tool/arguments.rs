@@ -8,32 +8,38 @@ use super::{ReminderError, Reminders, explain_error};
 const CONTENT: [&str; 5] = ["content", "reminder_content", "text", "reminder", "note"];
 const ID: [&str; 2] = ["id", "reminder_id"];
 
+/// Parses an object, also one that was encoded twice. Empty text and `null` are empty objects.
+///
+/// # Errors
+/// If it is no object; the message is for the model.
+pub(super) fn parse_members(json: &str) -> Result<Map<String, Value>, String> {
+    let read = |text: &str| match text.trim() {
+        "" => Ok(Value::Null),
+        text => serde_json::from_str(text),
+    };
+    let mut value = read(json);
+    if let Ok(Value::String(inner)) = &value {
+        value = read(inner);
+    }
+    match value {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(Value::Null) => Ok(Map::new()),
+        Ok(_) => Err("the arguments are no JSON object. Call again with one.".to_owned()),
+        Err(error) => Err(format!(
+            "the arguments are no JSON (line {}, column {}). Call again with a JSON object.",
+            error.line(),
+            error.column()
+        )),
+    }
+}
+
 pub(super) struct ReminderArguments(Map<String, Value>);
 
 impl ReminderArguments {
-    /// Parses an object, also one that was encoded twice. Empty text and `null` are empty objects.
-    ///
     /// # Errors
-    /// If it is no object; the message is for the model.
+    /// See [`parse_members`].
     pub(super) fn from_json(json: &str) -> Result<Self, String> {
-        let read = |text: &str| match text.trim() {
-            "" => Ok(Value::Null),
-            text => serde_json::from_str(text),
-        };
-        let mut value = read(json);
-        if let Ok(Value::String(inner)) = &value {
-            value = read(inner);
-        }
-        match value {
-            Ok(Value::Object(members)) => Ok(Self(members)),
-            Ok(Value::Null) => Ok(Self(Map::new())),
-            Ok(_) => Err("the arguments are no JSON object. Call again with one.".to_owned()),
-            Err(error) => Err(format!(
-                "the arguments are no JSON (line {}, column {}). Call again with a JSON object.",
-                error.line(),
-                error.column()
-            )),
-        }
+        parse_members(json).map(Self)
     }
 
     pub(super) fn reminder_text(&self) -> Option<String> {

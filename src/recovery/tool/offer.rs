@@ -3,59 +3,130 @@
 //!
 //! In doubt nothing is added: an unchanged request works as it does without the proxy.
 
-use super::{TOOL_NAMES, schema};
+use super::{RECALL, TOOL_NAMES, list_names, schema};
 use crate::{
     config::{AddTools, RecoveryConfig},
     conversation::Conversation,
-    guard::injections::InjectedTools,
+    guard::injections::{InjectedTools, ToolSet},
     recovery::{RecoveryAction, RecoveryClock, RecoveryMemory, language},
 };
 
-/// What recovery may add to a request.
+/// What may be added to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// The proxy's tools.
-    Tools {
-        schemas: InjectedTools,
-        /// The model may call them. If not, they are added for the prompt cache only, without a
-        /// prompt.
-        callable: bool,
-    },
+    Tools(ToolOffer),
     /// A prompt for a continuation block, if one is due.
     Text,
     Nothing,
 }
 
+/// The proxy's tools in a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolOffer {
+    /// Those that go out in any case.
+    pub now: Option<InjectedTools>,
+    /// Those that go out in their place where anything is cut.
+    pub when_cut: Option<InjectedTools>,
+    /// The model may call them. If not, they are added for the prompt cache only, without a prompt.
+    pub callable: bool,
+}
+
+/// The settings of an offer.
+#[derive(Clone, Copy, Debug)]
+pub struct OfferRules<'a> {
+    pub recovery: &'a RecoveryConfig,
+    /// What is cut may be recalled.
+    pub recalls: bool,
+    /// Reminder tools may begin with this request where a prompt is due.
+    pub may_prompt: bool,
+    /// Reminder tools may begin with this request.
+    pub may_begin: bool,
+}
+
 /// Decides by the fields of a request and by the state of the session.
+///
+/// Each change of the list of tools loses the provider's whole cache of the conversation, since tools stand before
+/// it. So all tools are added at once, at the first moment at which some are due, and stay. From the first request on
+/// would cost no cache, but would change every request with tools, and most sessions are never cut. A fold or
+/// a placeholder loses most of the cache anyway. A truncated result loses none; but such results come early, while
+/// there is little to lose, and are what models look up most.
 pub fn decide_offer(
     conversation: &Conversation,
-    settings: &RecoveryConfig,
+    rules: OfferRules<'_>,
     memory: &RecoveryMemory,
 ) -> Offer {
-    if !settings.enabled || conversation.is_auxiliary() || conversation.asks_for_many() {
+    let settings = rules.recovery;
+    if conversation.is_auxiliary() || conversation.asks_for_many() {
         return Offer::Nothing;
     }
     if !conversation.lists_tools() {
-        let is_text = conversation.takes_plain_text();
+        let is_text = settings.enabled && conversation.takes_plain_text();
         return if is_text { Offer::Text } else { Offer::Nothing };
     }
     let callable = conversation.may_call_tools() && !conversation.begins_answer();
-    let added = match settings.tools {
-        AddTools::Never => false,
+    let had = memory.tools;
+    let may_remind = settings.enabled
+        && settings.tools != AddTools::Never
+        && (had.has_reminders() || rules.may_begin);
+    if !may_remind && !rules.recalls {
+        return Offer::Nothing;
+    }
+    let is_due = match settings.tools {
         AddTools::Always => true,
         // A change of the prefix is not worth tools that cannot be called.
-        AddTools::WhenDue => memory.tools || (callable && is_prompt_due(memory.clock)),
+        AddTools::WhenDue => callable && is_prompt_due(memory.clock),
+        AddTools::Never => false,
     };
-    // Schemas may be most of a body, so they are read only if tools are to be added.
-    match added.then(|| conversation.tool_form(TOOL_NAMES)).flatten() {
-        Some(form) => Offer::Tools {
-            schemas: schema::get_tool_schemas(
-                form,
-                language::choose_language(settings.language, memory.language, conversation),
-            ),
-            callable,
-        },
-        None => Offer::Nothing,
+    let begins = may_remind && rules.may_prompt && !had.has_reminders() && is_due;
+    if had.is_empty() && !begins && !rules.recalls {
+        return Offer::Nothing;
+    }
+    let Some(client) = conversation.read_client_tools(TOOL_NAMES.iter().copied()) else {
+        return Offer::Nothing;
+    };
+    let is_free = |name: &&str| !client.taken.contains(name);
+    let may_remind = may_remind && list_names(ToolSet::Reminders).iter().all(is_free);
+    let may_recall = rules.recalls && is_free(&RECALL);
+    let begins = begins && may_remind;
+    let now = ToolSet::new(
+        may_remind && (begins || had.has_reminders()),
+        may_recall && (begins || had.has_recall()),
+    );
+    let when_cut = match may_recall {
+        true => ToolSet::new(may_remind, true),
+        false => now,
+    };
+    let language = language::choose_language(settings.language, memory.language, conversation);
+    let schemas = |set: ToolSet| {
+        (!set.is_empty()).then(|| schema::get_tool_schemas(client.form, language, set))
+    };
+    if when_cut.is_empty() {
+        return Offer::Nothing;
+    }
+    Offer::Tools(ToolOffer {
+        now: schemas(now),
+        when_cut: schemas(when_cut).filter(|_| when_cut != now),
+        callable,
+    })
+}
+
+impl Offer {
+    /// The tools that go out in any case.
+    pub fn sure_tools(&self) -> ToolSet {
+        match self {
+            Self::Tools(tools) => tools.now.as_ref().map_or(ToolSet::Nothing, |now| now.set),
+            Self::Text | Self::Nothing => ToolSet::Nothing,
+        }
+    }
+
+    /// Whether placeholders name the ids of what they stand for: `recall` is among the tools, or will be with the
+    /// first cut.
+    pub fn can_recall(&self) -> bool {
+        let Self::Tools(ToolOffer { now, when_cut, .. }) = self else {
+            return false;
+        };
+        let mut tools = now.iter().chain(when_cut);
+        tools.any(|tools| tools.set.has_recall())
     }
 }
 

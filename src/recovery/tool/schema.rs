@@ -4,22 +4,35 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use super::{ADD, CLEAR, DELETE, UPDATE};
+use super::{ADD, CLEAR, DELETE, RECALL, UPDATE};
 use crate::{
     format::{ToolArgument, ToolForm, ToolSchema},
-    guard::injections::InjectedTools,
+    guard::injections::{InjectedTools, ToolSet},
     recovery::Language,
 };
 
-/// The schemas in the form of a request's own tools.
-pub(super) fn get_tool_schemas(form: ToolForm, language: Language) -> InjectedTools {
-    static SCHEMAS: LazyLock<[[Bytes; ToolForm::ALL.len()]; 2]> = LazyLock::new(|| {
-        [&ENGLISH, &CHINESE]
-            .map(|texts| ToolForm::ALL.map(|form| Bytes::from(write_schemas(texts, form))))
+/// The schemas of a set that is not empty, in the form of a request's own tools. That of `recall` is the same in any
+/// language, since it may be all that there is.
+pub(super) fn get_tool_schemas(form: ToolForm, language: Language, set: ToolSet) -> InjectedTools {
+    type OfForms = [[Bytes; 3]; ToolForm::ALL.len()];
+    static SCHEMAS: LazyLock<[OfForms; 2]> = LazyLock::new(|| {
+        [&ENGLISH, &CHINESE].map(|texts| {
+            ToolForm::ALL.map(|form| {
+                let (reminders, recall) = (write_schemas(texts, form), write_recall(form));
+                let all = format!("{reminders},{recall}");
+                [reminders, recall, all].map(Bytes::from)
+            })
+        })
     });
+    let of_set = match set {
+        ToolSet::Nothing | ToolSet::Reminders => 0,
+        ToolSet::Recall => 1,
+        ToolSet::All => 2,
+    };
     InjectedTools {
         field: form.field_name(),
-        json: SCHEMAS[language as usize][form as usize].clone(),
+        json: SCHEMAS[language as usize][form as usize][of_set].clone(),
+        set,
     }
 }
 
@@ -80,15 +93,34 @@ fn write_schemas(texts: &SchemaTexts, form: ToolForm) -> String {
     .join(",")
 }
 
+/// A bare look-up made models browse, so the description says what it is for.
+fn write_recall(form: ToolForm) -> String {
+    let argument = |name, description, required| ToolArgument {
+        name,
+        description,
+        required,
+    };
+    form.write_tool(&ToolSchema {
+        name: RECALL,
+        description: "Show text that was truncated or left out of the context, by the id its placeholder names. \
+                      Only for what you need and cannot see; not for browsing.",
+        arguments: &[
+            argument("id", "Such as m17 or earlier", true),
+            argument("lines", "Such as 120-180", false),
+            argument("pattern", "Regular expression", false),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::recovery::tool::TOOL_NAMES;
+    use crate::recovery::tool::{TOOL_NAMES, list_names};
 
     fn elements(form: ToolForm, language: Language) -> Vec<Value> {
-        let schemas = get_tool_schemas(form, language);
+        let schemas = get_tool_schemas(form, language, ToolSet::Reminders);
         let list = format!("[{}]", std::str::from_utf8(&schemas.json).unwrap());
         serde_json::from_str(&list).unwrap()
     }
@@ -101,7 +133,7 @@ mod tests {
                 ToolForm::ChatStrictTools,
                 ToolForm::ChatFunctions,
             ] {
-                let schemas = get_tool_schemas(form, language);
+                let schemas = get_tool_schemas(form, language, ToolSet::Reminders);
                 let strict = form == ToolForm::ChatStrictTools;
                 assert_eq!(
                     schemas.field == "functions",
@@ -126,7 +158,7 @@ mod tests {
                     .iter()
                     .map(|element| function(element)["name"].as_str().unwrap().to_owned())
                     .collect();
-                assert_eq!(names, TOOL_NAMES);
+                assert_eq!(names, list_names(ToolSet::Reminders));
                 for element in &elements {
                     let function = function(element);
                     assert_eq!(function.get("strict").is_some(), strict);
@@ -140,6 +172,34 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn recall_is_short_and_follows_the_reminder_tools() {
+        for form in ToolForm::ALL {
+            let [all, reminders, recall] = [ToolSet::All, ToolSet::Reminders, ToolSet::Recall]
+                .map(|set| get_tool_schemas(form, Language::Chinese, set).json);
+            let joined = [reminders, Bytes::from_static(b","), recall.clone()].concat();
+            assert_eq!(all, joined);
+            let text = std::str::from_utf8(&recall).unwrap();
+            let tokens = tiktoken_rs::o200k_base_singleton().encode_ordinary(text);
+            let most = if form == ToolForm::ChatStrictTools {
+                125
+            } else {
+                105
+            };
+            assert!(tokens.len() <= most, "{form:?}: {} tokens", tokens.len());
+            let description: Value = serde_json::from_str(text).unwrap();
+            let description = match form {
+                ToolForm::ChatFunctions => description["description"].clone(),
+                _ => description["function"]["description"].clone(),
+            };
+            let description = description.as_str().unwrap();
+            let tokens = tiktoken_rs::o200k_base_singleton().encode_ordinary(description);
+            assert!(tokens.len() < 40, "{} tokens", tokens.len());
+        }
+        assert_eq!(list_names(ToolSet::All), TOOL_NAMES);
+        assert_eq!(list_names(ToolSet::Recall), ["recall"]);
     }
 
     #[test]

@@ -113,6 +113,9 @@ metrics! {
     injections: IntCounterVec("plimsoll_injections_total",
         "Prompts that recovery injected into requests, by health level.",
         &["kind"]);
+    recalls: IntCounterVec("plimsoll_recalls_total",
+        "Calls of the tool recall, by outcome: found, or missed (nothing was found, or the arguments could not be used).",
+        &["outcome"]);
     courses: IntCounter("plimsoll_courses_total",
         "New courses that sessions began.");
     sessions: IntCounter("plimsoll_sessions_total",

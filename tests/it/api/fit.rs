@@ -67,6 +67,8 @@ async fn fit_returns_the_request_that_the_provider_would_get() {
         proxy.reload(|config| {
             config.guard.chars_per_token = None;
             config.guard.reserve_tokens = None;
+            // The proxy alone answers what a model recalls.
+            config.guard.recall = plimsoll::config::RecallMode::Off;
         });
         let api = Api::new(&proxy).with("x-plimsoll-provider", "up");
         let fit = api.post("fit", body.clone()).await;

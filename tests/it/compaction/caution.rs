@@ -13,6 +13,8 @@ async fn with_recovery(pair: &Pair) -> RunningProxy {
     let proxy = before(&pair.up, |config| {
         config.compaction.auto = true;
         config.recovery.enabled = true;
+        // It would bring the tools for reminders along.
+        config.guard.recall = plimsoll::config::RecallMode::Off;
     });
     proxy.start().await
 }

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use plimsoll::guard::injections::ToolSet;
+
 use super::*;
 use crate::support::drive::counted_by_characters;
 
@@ -301,6 +303,7 @@ fn injected_tools_do_not_move_a_cut() {
         json: Bytes::from_static(
             br#"{"type":"function","function":{"name":"clear_mind","description":"a long one"}}"#,
         ),
+        set: ToolSet::Reminders,
     };
     let (bare, _) = checked_plan(&messages, 8_192, "openai", &Recall::default());
     let recall = Recall {
@@ -313,7 +316,7 @@ fn injected_tools_do_not_move_a_cut() {
         ..Recall::default()
     };
     let (plan, _) = checked_plan(&messages, 8_192, "openai", &recall);
-    assert!(plan.report.adds_tools && !bare.report.adds_tools);
+    assert!(!plan.report.tools.is_empty() && bare.report.tools.is_empty());
     assert_eq!(plan.memory, bare.memory);
     assert!(plan.report.raw_after > bare.report.raw_after);
     for (field, value) in [
@@ -327,7 +330,7 @@ fn injected_tools_do_not_move_a_cut() {
         let settings = counted_by_characters();
         let policy = make_policy(find_profile("openai").unwrap(), 200_000, &settings);
         let plan = guard::plan(&index_conversation(&body), &policy, &recall);
-        assert!(!plan.report.adds_tools && plan.edits.is_empty());
+        assert!(plan.report.tools.is_empty() && plan.edits.is_empty());
     }
 }
 

@@ -6,7 +6,7 @@ use plimsoll::{
     conversation::{Content, Conversation},
     guard::injections::{
         Course, InjectedAuthor, InjectedCall, InjectedMessage, InjectedTools, InjectionContent,
-        InjectionRecord, Injections, Summary,
+        InjectionRecord, Injections, Summary, ToolSet,
     },
     json::text,
 };
@@ -156,6 +156,7 @@ pub(crate) fn make_proxy_tools(conversation: &Conversation) -> Option<InjectedTo
     Some(InjectedTools {
         field,
         json: Bytes::from_static(br#"{"type":"function","function":{"name":"add_reminder","parameters":{"type":"object"}}}"#),
+        set: ToolSet::Reminders,
     })
 }
 
@@ -174,5 +175,7 @@ pub(crate) fn make_injected(conversation: &Conversation, seed: u64) -> Injection
         records: random_records(conversation, count, seed),
         tools: make_proxy_tools(conversation).filter(|_| random.chance(50)),
         tight_chars: random.chance(30).then(|| random.between(300, 4_000)),
+        tools_when_cut: None,
+        names_ids: random.chance(50),
     }
 }

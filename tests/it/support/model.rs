@@ -26,7 +26,7 @@ use super::{
     strict,
 };
 
-/// The four tools of the proxy.
+/// The four reminder tools of the proxy.
 pub(crate) const PROXY_TOOLS: [&str; 4] = [
     "add_reminder",
     "update_reminder",

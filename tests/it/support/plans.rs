@@ -206,7 +206,7 @@ fn assert_added_once(
         assert!(notes <= theirs + usize::from(plan.report.folded.is_some()));
     }
     if let Some(own) = &recall.injections.tools {
-        assert!(plan.report.adds_tools);
+        assert!(!plan.report.tools.is_empty());
         let (was, now) = (
             parse::parse_value(&before.body).unwrap(),
             parse::parse_value(after).unwrap(),

@@ -34,6 +34,7 @@ fn shortened(spelled: &str, exclude: &[&str]) -> Option<String> {
         conversation,
         units: &[],
         policy,
+        names_ids: false,
     };
     let small = shorten_arguments(view(&conversation), 0)?;
     let sent = small.edits.apply(&conversation.body).to_bytes();

@@ -2,10 +2,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    format::chat::index_body,
-    recovery::{Language, tool::TOOL_NAMES},
-};
+use crate::{format::chat::index_body, recovery::Language};
 
 const USER: &str = r#"{"role":"user","content":"hi"}"#;
 const TOOLS: &str = r#""tools":[{"type":"function","function":{"name":"read","parameters":{}}}]"#;
@@ -27,7 +24,7 @@ fn due() -> RecoveryMemory {
 
 fn added() -> RecoveryMemory {
     RecoveryMemory {
-        tools: true,
+        tools: ToolSet::Reminders,
         ..RecoveryMemory::default()
     }
 }
@@ -47,14 +44,29 @@ fn request(fields: &str, last: &str) -> Conversation {
 
 fn offer(fields: &str, memory: &RecoveryMemory) -> Offer {
     let settings = settings(AddTools::WhenDue);
-    decide_offer(&request(fields, USER), &settings, memory)
+    decide(&request(fields, USER), &settings, memory)
+}
+
+/// Without `recall`.
+fn decide(request: &Conversation, settings: &RecoveryConfig, memory: &RecoveryMemory) -> Offer {
+    decide_offer(request, rules(settings, false), memory)
+}
+
+fn rules(recovery: &RecoveryConfig, recalls: bool) -> OfferRules<'_> {
+    OfferRules {
+        recovery,
+        recalls,
+        may_prompt: true,
+        may_begin: true,
+    }
 }
 
 /// `tools`, `functions`, `text` or `-`, with a `!` if the tools cannot be called.
 fn short(offer: &Offer) -> String {
     match offer {
-        Offer::Tools { schemas, callable } => {
-            format!("{}{}", schemas.field, if *callable { "" } else { "!" })
+        Offer::Tools(offer) => {
+            let schemas = offer.now.as_ref().unwrap();
+            format!("{}{}", schemas.field, if offer.callable { "" } else { "!" })
         }
         Offer::Text => "text".to_owned(),
         Offer::Nothing => "-".to_owned(),
@@ -81,7 +93,7 @@ fn tools_are_added_as_configured() {
         (Never, added(), "-"),
         (Never, due(), "-"),
     ] {
-        let found = decide_offer(&request(TOOLS, USER), &settings(tools), &memory);
+        let found = decide(&request(TOOLS, USER), &settings(tools), &memory);
         assert_eq!(short(&found), expected, "{tools:?} {memory:?}");
     }
     let off = RecoveryConfig {
@@ -93,7 +105,7 @@ fn tools_are_added_as_configured() {
         ("", &off, Offer::Nothing),
         ("", &settings(Never), Offer::Text),
     ] {
-        let found = decide_offer(&request(fields, USER), settings, &due());
+        let found = decide(&request(fields, USER), settings, &due());
         assert_eq!(found, expected);
     }
 }
@@ -101,7 +113,7 @@ fn tools_are_added_as_configured() {
 #[test]
 fn the_schemas_have_the_form_of_the_clients_tools() {
     let schemas = |fields: &str, memory: &RecoveryMemory| match offer(fields, memory) {
-        Offer::Tools { schemas, .. } => String::from_utf8(schemas.json.to_vec()).unwrap(),
+        Offer::Tools(offer) => String::from_utf8(offer.now.unwrap().json.to_vec()).unwrap(),
         other => panic!("{other:?}"),
     };
     let strict = |first: &str, second: &str| {
@@ -125,7 +137,7 @@ fn the_schemas_have_the_form_of_the_clients_tools() {
 
 #[test]
 fn nothing_is_added_beside_client_tools_of_the_same_names() {
-    for name in TOOL_NAMES {
+    for name in list_names(ToolSet::Reminders) {
         for element in [
             format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#),
             format!(r#"{{"type":"custom","custom":{{"name":"{name}"}}}}"#),
@@ -143,6 +155,46 @@ fn nothing_is_added_beside_client_tools_of_the_same_names() {
     }
     let both = offer(&format!("{TOOLS},{FUNCTIONS}"), &due());
     assert_eq!(short(&both), "tools");
+}
+
+/// The sets of tools in any case, and where something is cut.
+fn offered_sets(settings: &RecoveryConfig, fields: &str, memory: &RecoveryMemory) -> [ToolSet; 2] {
+    let rules = rules(settings, true);
+    match decide_offer(&request(fields, USER), rules, memory) {
+        Offer::Tools(offer) => {
+            let now = offer.now.map_or(ToolSet::Nothing, |tools| tools.set);
+            [now, offer.when_cut.map_or(now, |tools| tools.set)]
+        }
+        _ => [ToolSet::Nothing; 2],
+    }
+}
+
+#[test]
+fn recall_and_the_reminder_tools_come_together_and_stay() {
+    use ToolSet::{All, Nothing, Recall, Reminders};
+    let [on, off] = [AddTools::WhenDue, AddTools::Never].map(settings);
+    let had = |tools| RecoveryMemory {
+        tools,
+        ..RecoveryMemory::default()
+    };
+    let named =
+        |name: &str| format!(r#""tools":[{{"type":"function","function":{{"name":"{name}"}}}}]"#);
+    for (settings, fields, memory, expected) in [
+        (&on, TOOLS, RecoveryMemory::default(), [Nothing, All]),
+        (&on, TOOLS, due(), [All, All]),
+        (&on, TOOLS, had(All), [All, All]),
+        // An older release added these alone; the next cut brings the other.
+        (&on, TOOLS, had(Reminders), [Reminders, All]),
+        (&on, TOOLS, had(Recall), [Recall, All]),
+        (&off, TOOLS, due(), [Nothing, Recall]),
+        (&off, TOOLS, had(All), [Recall, Recall]),
+        (&on, "", due(), [Nothing, Nothing]),
+        (&on, &*named("recall"), due(), [Reminders, Reminders]),
+        (&on, &*named("clear_mind"), due(), [Nothing, Recall]),
+    ] {
+        let found = offered_sets(settings, fields, &memory);
+        assert_eq!(found, expected, "{fields} {memory:?}");
+    }
 }
 
 #[test]
@@ -182,7 +234,7 @@ fn the_choice_of_tools_is_respected() {
         assert_eq!(short(&offer(&fields, &added())), now, "{choice}");
     }
     let prefilled = request(TOOLS, r#"{"role":"assistant","content":"I"}"#);
-    let found = decide_offer(&prefilled, &settings(AddTools::Always), &due());
+    let found = decide(&prefilled, &settings(AddTools::Always), &due());
     assert_eq!(short(&found), "tools!");
 }
 
@@ -237,7 +289,7 @@ fn a_continuation_block_needs_a_plain_text_answer() {
         r#"{"role":"assistant","content":"I"}"#,
         r#"{"role":"user","content":"I","prefix":true}"#,
     ] {
-        let found = decide_offer(&request("", last), &settings(AddTools::WhenDue), &due());
+        let found = decide(&request("", last), &settings(AddTools::WhenDue), &due());
         assert_eq!(found, Offer::Nothing, "{last}");
     }
 }
@@ -257,7 +309,7 @@ proptest! {
         for memory in [due(), added(), RecoveryMemory::default()] {
             let found = offer(&format!("\"{name}\":{value}"), &memory);
             // Tools are never added to a request without a list of tools.
-            let added = matches!(found, Offer::Tools { .. });
+            let added = matches!(found, Offer::Tools(_));
             prop_assert!(!added || matches!(name, "tools" | "functions"));
         }
     }

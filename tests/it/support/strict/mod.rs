@@ -8,6 +8,15 @@ use serde_json::Value;
 
 use super::parse;
 
+/// The tools that the proxy may add.
+const OUR_TOOLS: [&str; 5] = [
+    "add_reminder",
+    "update_reminder",
+    "delete_reminder",
+    "clear_mind",
+    "recall",
+];
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) rule: u8,
@@ -53,7 +62,7 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8], profile: &Profile) 
         let calls = messages
             .iter()
             .position(|message| !calls(message).is_empty());
-        if let Some(at) = calls.filter(|_| before.get(key) != after.get(key)) {
+        if let Some(at) = calls.filter(|_| !keeps_tools(before.get(key), after.get(key))) {
             report.add(13, at, format!("calls stay, but {key} changed"));
         }
     }
@@ -66,6 +75,18 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8], profile: &Profile) 
         }
     }
     report.0
+}
+
+/// Whether the client's tools are as they were; tools of the proxy may follow them.
+fn keeps_tools(before: Option<&Value>, after: Option<&Value>) -> bool {
+    let (Some(Value::Array(before)), Some(Value::Array(after))) = (before, after) else {
+        return before == after;
+    };
+    let is_ours = |tool: &Value| {
+        let name = tool["function"]["name"].as_str().or(tool["name"].as_str());
+        name.is_some_and(|name| OUR_TOOLS.contains(&name))
+    };
+    after.starts_with(before) && after[before.len()..].iter().all(is_ours)
 }
 
 #[derive(Default)]

@@ -1,0 +1,81 @@
+//! `recall`: the model looks up what was cut. The client sends its whole conversation with every request, so
+//! whatever was truncated, cleared or folded is still there.
+//!
+//! An answer is kept as a list of texts and places in the conversation, and made anew for each later request: a
+//! state would soon be full of recalled texts, and the client's messages give the same bytes on every replica. What
+//! a pattern found, and what was left out by then, is part of the list, so nothing is searched twice and later cuts
+//! change nothing.
+
+mod document;
+mod excerpt;
+mod query;
+mod stored;
+
+use std::ops::Range;
+
+pub use self::stored::restore_result;
+use self::{document::Document, query::RecallQuery, stored::Piece};
+use crate::{
+    conversation::Conversation,
+    format::ProxyToolCall,
+    guard::{self, Policy, recall_id::EARLIER},
+};
+
+/// What `recall` looks into.
+#[derive(Clone, Copy)]
+pub struct RecallSource<'a> {
+    pub conversation: &'a Conversation,
+    pub policy: &'a Policy<'a>,
+    /// The messages that were left out of the request, counted without system messages.
+    pub left_out: &'a [Range<u32>],
+}
+
+/// The answer of one call.
+pub(super) enum Recalled {
+    /// Parts of the conversation: the result as it is stored.
+    Found(Box<str>),
+    /// A text that says why nothing is shown.
+    Nothing(String),
+}
+
+/// Answers a call.
+///
+/// # Errors
+/// If the arguments cannot be used; the message is for the model.
+pub(super) fn execute_recall(
+    call: &ProxyToolCall,
+    source: Option<&RecallSource<'_>>,
+) -> Result<Recalled, String> {
+    let source = source.ok_or("there is nothing to recall.")?;
+    if call.overlong {
+        return Err("the arguments were too long.".to_owned());
+    }
+    let query = RecallQuery::from_json(&call.arguments)?;
+    let document = match query.place {
+        None => Document::from_left_out(source.conversation, source.left_out),
+        Some(place) => Document::from_message(source.conversation, place)
+            .ok_or_else(|| explain_unknown(source.conversation))?,
+    };
+    if document.is_empty() {
+        let id = document.title();
+        return Ok(Recalled::Nothing(format!("{id} holds no text.")));
+    }
+    let max_chars = guard::max_recall_chars(&document.sizes, source.policy);
+    let pieces = excerpt::answer_query(&document, &query, max_chars)?;
+    let is_found = pieces.iter().any(|piece| matches!(piece, Piece::Slice(..)));
+    Ok(match is_found {
+        true => Recalled::Found(stored::store_result(call, pieces)),
+        false => Recalled::Nothing(stored::join_pieces(&pieces, source.conversation)),
+    })
+}
+
+fn explain_unknown(conversation: &Conversation) -> String {
+    let authors = conversation.items.iter();
+    let last = authors.filter(|item| !item.author.is_system()).count();
+    format!(
+        "there is no message of that id. There are m1 to m{last}, and {EARLIER} for everything that was left out."
+    )
+}
+
+#[cfg(test)]
+mod tests;
