@@ -30,7 +30,7 @@ export const USAGE = {
 };
 
 export const CITIES = ["Bergen", "Porto", "Cork", "Riga", "Genoa", "Split", "Ghent", "Vigo", "Brest", "Hull"];
-export const OWN = ["add_reminder", "update_reminder", "delete_reminder", "clear_mind"];
+export const OWN = ["add_reminder", "update_reminder", "delete_reminder", "clear_mind", "recall"];
 export const RECOVERY = ["alone", "parallel", "before", "after", "clear"];
 
 // The folder into which the test command installs.

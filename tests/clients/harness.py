@@ -295,7 +295,7 @@ USAGE = {"prompt_tokens": 321, "completion_tokens": 12, "total_tokens": 333,
 
 CITIES = ["Bergen", "Porto", "Cork", "Riga", "Genoa", "Split", "Ghent", "Vigo", "Brest", "Hull",
           "Oban", "Turku", "Kotor", "Sines"]
-OWN = ["add_reminder", "update_reminder", "delete_reminder", "clear_mind"]
+OWN = ["add_reminder", "update_reminder", "delete_reminder", "clear_mind", "recall"]
 RECOVERY = ["alone", "parallel", "before", "after", "clear"]
 
 

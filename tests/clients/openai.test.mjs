@@ -400,7 +400,7 @@ test("a big tool result is truncated", limit, async () => {
   const result = sent.at(-1).content;
   assert.ok(result.length > 1_000 && result.length <= 50_000, String(result.length));
   assert.ok(result.startsWith("HEAD ") && result.endsWith("TAIL"));
-  assert.match(result, /characters truncated\]/);
+  assert.match(result, /characters truncated; recall id m\d+\]/);
   assert.equal(response.headers.get("x-plimsoll-actions"), "truncated=1");
 });
 

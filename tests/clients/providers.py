@@ -20,7 +20,7 @@ from rules import OpenAI, Refused, Template, text_of
 ONE = OpenAI("model-a", 8_192, "one-key")
 TWO = Template("model-b", 8_192, "two-key")
 WORDS = "Fair winds, and a following sea. 顺风。"
-OWN = ("add_reminder", "update_reminder", "delete_reminder", "clear_mind")
+OWN = ("add_reminder", "update_reminder", "delete_reminder", "clear_mind", "recall")
 
 lock = threading.Lock()
 seen = []

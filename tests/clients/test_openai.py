@@ -394,7 +394,7 @@ def test_a_big_tool_result_is_truncated(client, provider, tag):
     result = sent[-1]["content"]
     assert 1_000 < len(result) <= 50_000
     assert result.startswith("HEAD ") and result.endswith("TAIL")
-    assert "characters truncated]" in result
+    assert "characters truncated; recall id m" in result
     assert raw.headers["x-plimsoll-actions"] == "truncated=1"
 
 
