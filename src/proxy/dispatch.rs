@@ -171,7 +171,10 @@ fn judge_attempt(
         // The client caused it: it shows nothing about the provider.
         (_, Err(_)) => {}
     }
-    if matches!(result, Err(SendError::Unsent(_))) && outcome == RetryClass::Failed {
+    if matches!(
+        result,
+        Err(SendError::Unsent(UpstreamError::Unreachable { .. }))
+    ) {
         provider
             .unreachable_ms
             .store(wall_ms(SystemTime::now()), Ordering::Relaxed);

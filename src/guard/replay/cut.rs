@@ -9,6 +9,8 @@ use crate::{
 
 /// The part of the room beside what is fixed that the newest units take in any case.
 const TAIL_SHARE: u32 = 10;
+/// Longer words are data, such as a hash or a file in base64: a ledger does not repeat them.
+const MAX_WORD_BYTES: usize = 100;
 
 impl Replay<'_> {
     /// Makes the request that ended at unit `at` fit, and leaves room for the next ones. Units from `newest` on stay.
@@ -105,6 +107,9 @@ impl Replay<'_> {
                 continue;
             };
             let raw = self.view.conversation.span_bytes(span);
+            if raw.len() > MAX_WORD_BYTES {
+                continue;
+            }
             // A blank before a word is part of its first token.
             let tokens = weights.text_weight(&text::measure_text(raw));
             if tokens > room {

@@ -94,6 +94,8 @@ pub fn plan_next_turn(
         left_out: &planned.plan.memory.list_left_out(),
     };
     planned.recovery.execute_tool_turn(&source, turn);
+    // The round before has filled the cache.
+    planned.recall.is_cold = false;
     let mut planned = replan_request(followed, planned);
     planned.guard_took += begun.elapsed();
     plan_log::log_tool_turn(session.inherited.session, &planned, turn);
