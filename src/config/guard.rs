@@ -45,6 +45,8 @@ settings! {
             .into_iter()
             .chain(preset.map(|preset| preset.caps()[2]))
             .min();
+        /// What becomes of a request that may be too long by the error of an estimate; unset: by the profile.
+        pub when_unsure: Option<WhenUnsure> = s.read_option("when_unsure", Visibility::Plain);
         pub usage: UsageMode = s.read_plain("usage", UsageMode::AsSent);
         /// Whether models with tools can look up what was cut.
         pub recall: RecallMode = s.read_plain("recall", RecallMode::Auto);
@@ -123,6 +125,17 @@ pub enum RecallMode {
     Off,
 }
 
+/// What becomes of a request without any usage before it, whose estimate is beyond its budget by less than the
+/// estimate's own error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenUnsure {
+    /// It is sent as it is, and fitted anew if the provider refuses it.
+    Send,
+    /// It is cut.
+    Cut,
+}
+
 /// Values that were the defaults of releases before, and stand in files that were copied from theirs: they count as
 /// unset.
 pub const OLD_DEFAULTS: [(&str, f64); 5] = [
@@ -146,10 +159,12 @@ fn read_number_unless_old<T: Number + Into<f64>>(
 
 #[cfg(test)]
 impl GuardConfig {
-    /// The defaults with three ASCII characters per token, so that a test can say how large its texts are.
+    /// The defaults with three ASCII characters per token, so that a test can say how large its texts are, and with
+    /// every budget kept.
     pub(crate) fn counted_by_characters() -> Self {
         Self {
             chars_per_token: Some(3.0),
+            when_unsure: Some(WhenUnsure::Cut),
             ..Self::default()
         }
     }

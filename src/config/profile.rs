@@ -45,6 +45,8 @@ pub struct Profile {
     pub answer_inside_window: bool,
     /// Whether a prompt that is too long is an error; Ollama silently drops its beginning.
     pub refuses_overflow: bool,
+    /// Whether that error comes at once and is not billed.
+    pub overflow_is_free: bool,
     /// Whether a stream with status 200 may have an error as its first event.
     pub errors_inside: bool,
     /// Whether `prompt_tokens` may leave out tokens from the engine's cache.
@@ -70,6 +72,7 @@ const OPEN: Profile = Profile {
     may_end_with_assistant: true,
     answer_inside_window: true,
     refuses_overflow: true,
+    overflow_is_free: true,
     errors_inside: false,
     counts_missed_only: false,
     // `prompt_cache_retention` is "24h" by default since May 2026.
@@ -86,6 +89,8 @@ const STRICT: Profile = Profile {
     system_later: Acceptance::No,
     begins_with_user: true,
     may_end_with_assistant: false,
+    // An engine of one's own may work on a prompt before it refuses it.
+    overflow_is_free: false,
     errors_inside: true,
     counts_missed_only: true,
     cache_life_s: None,
@@ -113,6 +118,7 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "mistral",
+        overflow_is_free: true,
         errors_inside: false,
         counts_missed_only: false,
         ..STRICT
@@ -123,6 +129,7 @@ pub const PROFILES: &[Profile] = &[
         adjacent_users: Acceptance::Merged,
         system_later: Acceptance::Merged,
         answer_inside_window: false,
+        overflow_is_free: true,
         errors_inside: false,
         counts_missed_only: false,
         images: ImageRule::Flat,
@@ -134,6 +141,7 @@ pub const PROFILES: &[Profile] = &[
         adjacent_users: Acceptance::Merged,
         system_later: Acceptance::Merged,
         answer_inside_window: false,
+        overflow_is_free: true,
         errors_inside: false,
         counts_missed_only: false,
         cache_life_s: Some(5 * MINUTE),
@@ -151,6 +159,7 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         name: "ollama",
         refuses_overflow: false,
+        overflow_is_free: false,
         counts_missed_only: true,
         // The model is unloaded after this time (`keep_alive`).
         cache_life_s: Some(5 * MINUTE),

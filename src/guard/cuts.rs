@@ -38,7 +38,7 @@ impl<'a> Cuts<'a> {
 
     /// Applies the limits that the session remembers, and that of new results while it is not healthy.
     pub(super) fn apply_limits(mut self, view: RequestView<'_>, recall: &Recall) -> Self {
-        self.results.apply_remembered(&recall.memory.tight);
+        self.results.apply_remembered(&recall.kept_memory().tight);
         if let Some(chars) = recall.injections.tight_chars {
             let from = units::first_new_message(view.units, recall.messages);
             self.results.cut_nearly_full(from, chars);

@@ -62,7 +62,7 @@ pub use self::{
     prompt_placement::may_prompt,
     report::{FoldReport, Report, StandBackReason},
     result_limits::{max_recall_chars, max_result_chars},
-    results::{TruncationReport, find_tool_name},
+    results::{ToolNames, TruncationReport, find_tool_name},
     stored_memory::StoredCuts,
 };
 use self::{
@@ -80,7 +80,7 @@ pub(crate) use self::{
 };
 pub use crate::config::profile;
 use crate::{
-    config::{GuardConfig, tokens::TokenRule},
+    config::{GuardConfig, WhenUnsure, tokens::TokenRule},
     conversation::{
         Conversation,
         edit::Edits,
@@ -104,6 +104,14 @@ pub struct Policy<'a> {
 impl<'a> Policy<'a> {
     pub fn token_weights(&self) -> Weights {
         Weights::new(self.tokens, self.settings.chars_per_token)
+    }
+
+    /// Whether a request is sent that may be too long by the error of an estimate: where the provider surely refuses
+    /// one that is, for free.
+    fn sends_when_unsure(&self) -> bool {
+        let profile = self.profile;
+        let wish = self.settings.when_unsure.map(|it| it == WhenUnsure::Send);
+        profile.refuses_overflow && wish.unwrap_or(profile.overflow_is_free)
     }
 
     const fn with_profile(self, profile: &'a Profile) -> Self {
@@ -178,9 +186,13 @@ impl GuardMemory {
 #[derive(Clone, Debug, Default)]
 pub struct Recall {
     pub memory: GuardMemory,
+    /// How an earlier round of this request went out, whose cuts stay.
+    pub sent: Option<GuardMemory>,
     pub calibration: Calibration,
     /// The provider refused this very request and counted it: the count is the calibration's anchor.
     pub counted: bool,
+    /// The provider refused this very request as too long.
+    pub was_refused: bool,
     /// Messages of the last request, whose cuts are in `memory`, without system messages; 0 where there was none.
     pub messages: usize,
     /// What the proxy added to the conversation.
@@ -189,6 +201,13 @@ pub struct Recall {
     pub answers: AnswerHistory,
     /// The provider's cache holds nothing of this conversation any more.
     pub is_cold: bool,
+}
+
+impl Recall {
+    /// The memory whose cuts the request keeps.
+    fn kept_memory(&self) -> &GuardMemory {
+        self.sent.as_ref().unwrap_or(&self.memory)
+    }
 }
 
 /// What the guard does to a request.

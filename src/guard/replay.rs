@@ -189,6 +189,9 @@ impl Replay<'_> {
             if excess > 0 && unit.kind == UnitKind::Step {
                 self.tighten(at, excess, &mut now);
             }
+            if self.over(at, &now) > 0 {
+                self.fold_newest_question(newest, &mut now);
+            }
         }
         self.settle_ledger(&mut now);
         now.state

@@ -13,8 +13,8 @@ use std::{
 use serde::Serialize;
 
 use self::calls::CallCut;
-pub use self::tool_names::find_tool_name;
-pub(super) use self::{tighten::find_common_level, tool_names::ToolNames};
+pub(super) use self::tighten::find_common_level;
+pub use self::tool_names::{ToolNames, find_tool_name};
 use super::{
     placed_injections::PlacedInjections,
     result_limits::{

@@ -86,7 +86,7 @@ pub(super) fn find_settled_alternation(
     conversation: &Conversation,
     recall: &Recall,
 ) -> Option<bool> {
-    recall.memory.alternates.or_else(|| {
+    recall.kept_memory().alternates.or_else(|| {
         let first = first_injection_place(&recall.injections)?;
         Some(has_alternating_roles(conversation, first))
     })

@@ -8,7 +8,10 @@ mod offer;
 mod recall;
 mod schema;
 
-use self::{arguments::ReminderArguments, recall::Recalled};
+use self::{
+    arguments::ReminderArguments,
+    recall::{RecallUse, Recalled},
+};
 pub use self::{
     offer::{Offer, OfferRules, ToolOffer, decide_offer},
     recall::{RecallSource, restore_result},
@@ -75,12 +78,13 @@ pub fn execute_calls(
     let clears = |call: &ProxyToolCall| &*call.name == CLEAR;
     let mut failed = false;
     let mut recalls = RecallCount::default();
+    let mut used = RecallUse::default();
     let mut results = vec![Err(NOT_CLEARED.to_owned()); calls.len()];
     let mut recalled: Vec<Option<Box<str>>> = vec![None; calls.len()];
     for ((call, result), recalled) in calls.iter().zip(&mut results).zip(&mut recalled) {
         // A recall that finds nothing loses nothing, so it does not keep a new course from beginning.
         if &*call.name == RECALL {
-            match recall::execute_recall(call, source) {
+            match recall::execute_recall(call, source, &mut used) {
                 Ok(Recalled::Found(stored)) => *recalled = Some(stored),
                 Ok(Recalled::Nothing(text)) => *result = Ok(text),
                 Err(error) => *result = Err(error),

@@ -198,8 +198,10 @@ impl SessionState {
     pub fn to_recall(&self) -> Recall {
         Recall {
             memory: self.guard.clone(),
+            sent: None,
             calibration: self.calibration,
             counted: false,
+            was_refused: false,
             is_cold: false,
             messages: self.messages as usize,
             injections: Injections {

@@ -11,6 +11,7 @@ use crate::support::{
 };
 use bytes::Bytes;
 use plimsoll::{
+    config::{GuardConfig, WhenUnsure},
     conversation::Conversation,
     guard::{
         self, Plan, Recall,
@@ -452,4 +453,55 @@ fn a_size_at_a_rounding_boundary_moves_no_cut() {
     // Without state the grid differs, so the test is not vacuous.
     let alone = guard::plan(&body(1_560), &policy, &Recall::default());
     assert_ne!(alone.memory, first.memory);
+}
+
+#[test]
+fn a_request_beyond_its_budget_by_the_error_of_the_estimate_is_sent_where_that_is_free() {
+    let conversation = talk(&worked_steps(200));
+    let tokens_for = |profile| {
+        let plan = plan_first(&conversation, profile, 200_000, &GuardConfig::default());
+        plan.report.raw_before
+    };
+    let wish = |when_unsure| GuardConfig {
+        when_unsure,
+        ..GuardConfig::default()
+    };
+    let defaults = GuardConfig::default();
+    let (send, cut) = (wish(Some(WhenUnsure::Send)), wish(Some(WhenUnsure::Cut)));
+    for (profile, settings, is_sent) in [
+        ("openai", &defaults, true),
+        ("openai", &cut, false),
+        ("template", &defaults, false),
+        ("template", &send, true),
+        // It would drop the beginning without an error.
+        ("ollama", &send, false),
+    ] {
+        let window = tokens_for(profile) * 97 / 100 + 1_024;
+        let plan = plan_first(&conversation, profile, window, settings);
+        assert_eq!(plan.edits.is_empty(), is_sent, "{profile}");
+        let recall = Recall {
+            was_refused: true,
+            ..Recall::default()
+        };
+        let policy = make_policy(find_profile(profile).unwrap(), window, settings);
+        let again = guard::plan(&conversation, &policy, &recall);
+        assert!(!again.edits.is_empty(), "{profile}");
+    }
+    let far = plan_first(
+        &conversation,
+        "openai",
+        tokens_for("openai") * 9 / 10,
+        &defaults,
+    );
+    assert!(!far.edits.is_empty());
+}
+
+fn plan_first(
+    conversation: &Conversation,
+    profile: &str,
+    window: u32,
+    settings: &GuardConfig,
+) -> Plan {
+    let policy = make_policy(find_profile(profile).unwrap(), window, settings);
+    guard::plan(conversation, &policy, &Recall::default())
 }

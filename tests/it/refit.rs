@@ -17,7 +17,7 @@ use bytes::Bytes;
 use plimsoll::{
     config::{Config, ModelConfig},
     format::chat,
-    guard::profile::find_profile,
+    guard::{self, Recall, profile::find_profile},
 };
 use serde_json::{Value, json};
 
@@ -121,6 +121,7 @@ fn claim_windows(config: &mut Config, tales: &[Tale]) {
     }
     config.default_provider = Some("up".into());
     config.providers.remove("simulated");
+    config.guard.when_unsure = None;
 }
 
 /// The body with `stream` as wanted, unless the body has it.
@@ -307,6 +308,47 @@ fn long_conversation() -> String {
         .chain([json!({"role": "user", "content": "And now?"})])
         .collect();
     json!({"model": "up/m", "messages": turns}).to_string()
+}
+
+/// The window is known, and the first request is just beyond it by the estimate: it is sent, refused without a
+/// number, and cut.
+#[tokio::test]
+async fn a_request_that_may_be_too_long_is_sent_first() {
+    let conversation = chat::index_body(long_conversation().into()).unwrap();
+    let profile = find_profile("openai").unwrap();
+    let tokens = guard::plan(
+        &conversation,
+        &make_policy(profile, 200_000, &settings()),
+        &Recall::default(),
+    )
+    .report
+    .raw_before;
+    // The reserve and the margin of the budget take 1,024 tokens and a 64th.
+    let window = tokens + 1_024 + tokens / 100;
+    for (accepted, asked, refits) in [(200_000, 1, false), (tokens / 2, 3, true)] {
+        let mut model = ModelSetup::new(accepted).profile(profile);
+        model.refusal = wordy_refusal;
+        let up = model.start(|_| ModelReply::text("Well.")).await;
+        let proxy = up.provider.proxy();
+        let proxy = proxy.providers(|provider| provider.profile = profile);
+        let proxy = proxy.set(|config| {
+            claim_windows(config, &[]);
+            config.guard.chars_per_token = None;
+            config.guard.reserve_tokens = None;
+            let model = ModelConfig {
+                context_length: Some(window),
+                ..ModelConfig::default()
+            };
+            config.models.insert("up/m".to_owned(), model);
+        });
+        let proxy = proxy.start().await;
+        let got = proxy.chat(long_conversation()).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
+        assert_eq!(actions.contains("refitted="), refits, "{actions}");
+        assert_eq!(actions.contains("dropped="), refits, "{actions}");
+        assert_eq!(up.count(), asked);
+    }
 }
 
 #[tokio::test]

@@ -76,19 +76,38 @@ impl Replay<'_> {
             if self.meets(most, now) {
                 break;
             }
-            self.fold_unit(unit, now);
+            if !self.asks_for_newest(unit, now) {
+                self.fold_unit(unit, now);
+            }
         }
     }
 
-    /// Whether what stands before units and after them may stand side by side once they are gone.
-    pub(super) fn may_close_gap(&self, units: &[usize], now: &Moment) -> bool {
-        let Some((before, after)) = now.kept.find_neighbours(units) else {
-            return true;
-        };
+    /// The user's newest message goes only where the newest step cannot get smaller.
+    pub(super) fn fold_newest_question(&mut self, newest: usize, now: &mut Moment) {
+        let open = now.kept.list_open(newest).iter().copied();
+        let asked: Vec<usize> = open
+            .filter(|&unit| self.asks_for_newest(unit, now))
+            .collect();
+        asked.into_iter().for_each(|unit| self.fold_unit(unit, now));
+        now.kept.drop_folded(newest, &now.state);
+    }
+
+    fn asks_for_newest(&self, unit: usize, now: &Moment) -> bool {
+        self.view.units[unit].kind == UnitKind::User && now.kept.is_of_newest_turn(unit)
+    }
+
+    /// What stands before units and after them, where these may not stand side by side.
+    pub(super) fn find_clashing_neighbours(
+        &self,
+        units: &[usize],
+        now: &Moment,
+    ) -> Option<(usize, usize)> {
+        let (before, after) = now.kept.find_neighbours(units)?;
         let all = self.view.units;
-        let (before, after) = (all[before].messages.end - 1, all[after].messages.start);
-        let (before, after) = (self.view.item(before).author, self.view.item(after).author);
-        prompt_placement::can_follow(before, after, &self.profile)
+        let last = self.view.item(all[before].messages.end - 1);
+        let next = self.view.item(all[after].messages.start);
+        let may_follow = prompt_placement::can_follow(last.author, next.author, &self.profile);
+        (!may_follow).then_some((before, after))
     }
 
     /// The words that stand nowhere else any more, most worth first, within their part of the budget.

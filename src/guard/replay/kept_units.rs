@@ -112,6 +112,11 @@ impl KeptUnits {
         }
     }
 
+    /// Whether a unit is of the turn that began last.
+    pub(super) fn is_of_newest_turn(&self, unit: usize) -> bool {
+        self.is_newest_turn(self.turn_of[unit])
+    }
+
     fn is_newest_turn(&self, turn: usize) -> bool {
         turn + 1 == self.turns.len()
     }

@@ -1,6 +1,9 @@
 //! Which units say least that stands nowhere else.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+};
 
 use super::{Moment, Replay};
 use crate::{
@@ -149,25 +152,30 @@ impl Replay<'_> {
             .list_candidates(limit, now)
             .map(|unit| weigh(self, unit, now).0)
             .collect();
-        // Those whose neighbours may not stand side by side.
-        let mut waiting: Vec<Reverse<Candidate>> = Vec::new();
+        // Those whose neighbours may not stand side by side, by these neighbours.
+        let mut waiting: HashMap<usize, Vec<usize>> = HashMap::new();
         while !self.meets(goal, now) {
             let Some(Reverse(Candidate { unit, .. })) = heap.pop() else {
                 break;
             };
+            if now.state.folded[unit] {
+                continue;
+            }
             let (candidate, parts) = weigh(self, unit, now);
             if heap.peek().is_some_and(|next| next > &candidate) {
                 heap.push(candidate);
                 continue;
             }
-            if !self.may_close_gap(&parts, now) {
-                waiting.push(candidate);
+            if let Some((before, after)) = self.find_clashing_neighbours(&parts, now) {
+                waiting.entry(before).or_default().push(unit);
+                waiting.entry(after).or_default().push(unit);
                 continue;
             }
             for part in parts {
                 self.fold_unit(part, now);
+                let freed = waiting.remove(&part).unwrap_or_default();
+                heap.extend(freed.into_iter().map(|unit| weigh(self, unit, now).0));
             }
-            heap.extend(waiting.drain(..));
         }
     }
 
@@ -180,8 +188,7 @@ impl Replay<'_> {
     ) -> impl Iterator<Item = usize> + use<'_, 'k> {
         let units = self.view.units;
         let is_user = move |unit: usize| units[unit].kind == UnitKind::User;
-        let survivors = now.kept.list_open(limit.min(now.state.survived));
-        let survivors = survivors.iter().filter(|&&unit| !is_user(unit));
+        let survivors = now.kept.list_open(limit.min(now.state.survived)).iter();
         let tokens = survivors.map(|&unit| self.unit_tokens(unit, &now.state));
         let tokens = tokens.fold(0, u32::saturating_add);
         let spared = match f64::from(tokens) <= SURVIVORS_SHARE * f64::from(self.free_tokens) {

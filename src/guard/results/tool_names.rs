@@ -17,23 +17,26 @@ const NAME_CHARS: usize = 64;
 
 /// The name of the tool that the result `at` comes from: in the result, else in its call; empty without either.
 pub fn find_tool_name(conversation: &Conversation, units: &[Unit], at: usize) -> String {
-    let name = ToolNames::default().find_name(conversation, units, at);
-    name.map_or_else(String::new, |name| format_tool_name(conversation, name))
+    ToolNames::default().name_tool(conversation, units, at)
 }
 
 /// The names of the tools of one step by call id. One message may have thousands of calls, so none is searched.
 #[derive(Default)]
-pub(in crate::guard) struct ToolNames {
+pub struct ToolNames {
     step: Range<usize>,
     by_id: HashMap<Option<u128>, Option<JsonString>>,
 }
 
 impl ToolNames {
-    /// The name of the tool that a result comes from, cut to what is shown.
-    pub(super) fn shown_name(&mut self, view: RequestView<'_>, at: usize) -> String {
-        let name = self.find_name(view.conversation, view.units, at);
-        let format = |name| format_tool_name(view.conversation, name);
+    /// The name of the tool that the result `at` comes from, cut to what is shown; empty without one.
+    pub fn name_tool(&mut self, conversation: &Conversation, units: &[Unit], at: usize) -> String {
+        let name = self.find_name(conversation, units, at);
+        let format = |name| format_tool_name(conversation, name);
         name.map(format).unwrap_or_default()
+    }
+
+    pub(super) fn shown_name(&mut self, view: RequestView<'_>, at: usize) -> String {
+        self.name_tool(view.conversation, view.units, at)
     }
 
     /// The name of the tool that a result comes from: in the result, else in its call.

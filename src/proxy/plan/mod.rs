@@ -94,8 +94,11 @@ pub fn plan_next_turn(
         left_out: &planned.plan.memory.list_left_out(),
     };
     planned.recovery.execute_tool_turn(&source, turn);
-    // The round before has filled the cache.
+    // The round before has filled the cache, and its cuts stay.
     planned.recall.is_cold = false;
+    if planned.plan.report.stood_back.is_none() && planned.mode == GuardMode::Guard {
+        planned.recall.sent = Some(planned.plan.memory.clone());
+    }
     let mut planned = replan_request(followed, planned);
     planned.guard_took += begun.elapsed();
     plan_log::log_tool_turn(session.inherited.session, &planned, turn);

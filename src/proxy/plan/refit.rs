@@ -28,6 +28,7 @@ pub fn refit_request(
             || planned.raw_sent == refused.raw_sent && cap(planned) < cap(refused)
     };
     let mut planned = remeasure_for_target(followed, refused.clone(), target);
+    planned.recall.was_refused = true;
     if let Some(counted) = counted {
         let profile = target.provider.config.profile;
         let calibration = refused.recall.calibration;

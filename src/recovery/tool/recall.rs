@@ -30,6 +30,18 @@ pub struct RecallSource<'a> {
     pub left_out: &'a [Range<u32>],
 }
 
+/// Calls that are answered in one reply of the model, and how many times the bytes of the largest answer
+/// they have together.
+const MAX_CALLS: u32 = 8;
+const LARGEST_ANSWERS: usize = 3;
+
+/// What the calls of one reply have had so far.
+#[derive(Default)]
+pub(super) struct RecallUse {
+    calls: u32,
+    bytes: usize,
+}
+
 /// The answer of one call.
 pub(super) enum Recalled {
     /// Parts of the conversation: the result as it is stored.
@@ -45,8 +57,15 @@ pub(super) enum Recalled {
 pub(super) fn execute_recall(
     call: &ProxyToolCall,
     source: Option<&RecallSource<'_>>,
+    used: &mut RecallUse,
 ) -> Result<Recalled, String> {
     let source = source.ok_or("there is nothing to recall.")?;
+    used.calls += 1;
+    if used.calls > MAX_CALLS {
+        return Err(format!(
+            "at most {MAX_CALLS} calls of recall are answered in one reply; call it again for this one."
+        ));
+    }
     if call.overlong {
         return Err("the arguments were too long.".to_owned());
     }
@@ -60,9 +79,13 @@ pub(super) fn execute_recall(
         let id = document.title();
         return Ok(Recalled::Nothing(format!("{id} holds no text.")));
     }
-    let max_chars = guard::max_recall_chars(&document.sizes, source.policy);
+    let largest = guard::max_recall_chars(&document.sizes, source.policy);
+    let room = (largest * LARGEST_ANSWERS).saturating_sub(used.bytes);
+    let max_chars = largest.min(room).max(excerpt::LEAST_CHARS);
     let pieces = excerpt::answer_query(&document, &query, max_chars)?;
     let is_found = pieces.iter().any(|piece| matches!(piece, Piece::Slice(..)));
+    let shown = pieces.iter().map(Piece::len);
+    used.bytes += shown.sum::<usize>();
     Ok(match is_found {
         true => Recalled::Found(stored::store_result(call, pieces)),
         false => Recalled::Nothing(stored::join_pieces(&pieces, source.conversation)),

@@ -4,7 +4,7 @@
 use super::{cache::PromptCache, count::TokenCounter, generate::Session, strict};
 use bytes::Bytes;
 use plimsoll::{
-    config::{GuardConfig, tokens::find_token_rule},
+    config::{GuardConfig, WhenUnsure, tokens::find_token_rule},
     conversation::{Author, Conversation},
     format::chat,
     guard::{self, Policy, Recall, profile::Profile},
@@ -12,9 +12,12 @@ use plimsoll::{
 
 pub(crate) use super::plans::{apply_plan, make_policy};
 
-/// The guard's default settings.
+/// The guard's default settings, with which every budget is kept.
 pub(crate) fn settings() -> GuardConfig {
-    GuardConfig::default()
+    GuardConfig {
+        when_unsure: Some(WhenUnsure::Cut),
+        ..GuardConfig::default()
+    }
 }
 
 /// The same with three ASCII characters per token, so that a test can say how large its texts are.

@@ -14,7 +14,7 @@ use super::{
 };
 use bytes::Bytes;
 use plimsoll::{
-    config::GuardConfig,
+    config::{GuardConfig, WhenUnsure},
     conversation::{Author, Conversation, Format, units},
     guard::{
         self, Plan, Policy, Recall, StandBackReason,
@@ -40,9 +40,12 @@ pub(crate) const CHAT: WireFormat = WireFormat {
     to_chat: <[u8]>::to_vec,
 };
 
-/// The guard's default settings.
+/// The guard's default settings, with which every budget is kept.
 pub(crate) fn settings() -> GuardConfig {
-    GuardConfig::default()
+    GuardConfig {
+        when_unsure: Some(WhenUnsure::Cut),
+        ..GuardConfig::default()
+    }
 }
 
 /// Answer caps as shares of the window.
@@ -236,10 +239,16 @@ fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, c
     );
 }
 
-/// The budget holds whenever the pinned messages and the newest step with its shortest results fit.
+/// The budget holds whenever the pinned messages and the newest step with its shortest results fit. Without usage it
+/// may be passed by the error of the estimate, where the settings say so.
 fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context: &str) {
     let units = units::split_units(before).expect("a plan was made");
-    let budget = plan.report.budget.tokens;
+    let profile = policy.profile;
+    let sends = policy.settings.when_unsure != Some(WhenUnsure::Cut) && profile.refuses_overflow;
+    let budget = match plan.report.budget.tokens {
+        tokens if sends => tokens + tokens * 7 / 100,
+        tokens => tokens,
+    };
     if plan.report.raw_after <= budget {
         return;
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::generate::Random;
 use bytes::Bytes;
 use plimsoll::{
-    config::{ClearConfig, GuardConfig},
+    config::{ClearConfig, GuardConfig, WhenUnsure},
     conversation::{Conversation, edit::Edits},
     json::scan::{JsonScanner, Span},
 };
@@ -35,6 +35,7 @@ pub(crate) fn any_settings(seed: u64) -> GuardConfig {
         system_share: [0.02, 0.1, 1.0, 3.0][random.below(4)],
         trim_system: random.chance(50),
         low_water: random.chance(30).then_some(0.6),
+        when_unsure: [None, Some(WhenUnsure::Cut), Some(WhenUnsure::Send)][random.below(3)],
         ..defaults
     }
 }

@@ -5,7 +5,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use bytes::Bytes;
 use plimsoll::{
     CurrentConfig,
-    config::{Auth, Change, ClientConfig, Config, ModelConfig, ProviderConfig},
+    config::{Auth, Change, ClientConfig, Config, ModelConfig, ProviderConfig, WhenUnsure},
     guard::profile,
     store::Store,
 };
@@ -205,6 +205,7 @@ fn base_config(data: &TempDir) -> Config {
     config.guard.chars_per_token = Some(3.0);
     // The same budget for every request of a session, so that a test can say when a cut is due.
     config.guard.reserve_tokens = Some(8_192);
+    config.guard.when_unsure = Some(WhenUnsure::Cut);
     config.providers.clear();
     config
 }

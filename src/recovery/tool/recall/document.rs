@@ -7,7 +7,7 @@ use regex::Regex;
 use crate::{
     conversation::{Author, BlockKind, Conversation, Item, units},
     guard::{
-        self,
+        ToolNames,
         recall_id::{EARLIER, RecallId},
     },
     json::text::TextSizes,
@@ -38,6 +38,8 @@ pub(super) struct MessageText {
 pub(super) struct Line {
     /// An index of [`Document::messages`].
     pub(super) message: usize,
+    /// Its number in its message, from 1: later cuts leave it as it is.
+    pub(super) number: usize,
     /// Bytes of its text, without the end of the line.
     pub(super) bytes: Range<usize>,
 }
@@ -68,10 +70,11 @@ impl Document {
             sizes: TextSizes::default(),
             is_earlier,
         };
+        let mut tools = ToolNames::default();
         for (place, at) in messages {
             let item = &conversation.items[at];
             let author = match item.author {
-                Author::Tool => match guard::find_tool_name(conversation, &units, at) {
+                Author::Tool => match tools.name_tool(conversation, &units, at) {
                     name if name.is_empty() => "tool result".to_owned(),
                     name => format!("result of {name}"),
                 },
@@ -92,17 +95,25 @@ impl Document {
 
     fn split_lines(&mut self, text: &str) {
         let message = self.messages.len();
+        let first = self.lines.len();
         let mut start = 0;
+        let mut push = |bytes| {
+            let number = self.lines.len() - first + 1;
+            self.lines.push(Line {
+                message,
+                number,
+                bytes,
+            });
+        };
         for line in text.split_inclusive('\n') {
             let end = start + line.trim_end_matches('\n').len();
             let mut from = start;
             while let Some((chars, _)) = text[from..end].char_indices().nth(MAX_LINE_CHARS) {
                 let bytes = from..from + chars;
                 from = bytes.end;
-                self.lines.push(Line { message, bytes });
+                push(bytes);
             }
-            let bytes = from..end;
-            self.lines.push(Line { message, bytes });
+            push(from..end);
             start += line.len();
         }
     }
@@ -127,14 +138,26 @@ impl Document {
 
     /// What precedes lines of it: `lines` are indices within one message.
     pub(super) fn heading(&self, lines: &Range<usize>) -> String {
-        let message = &self.messages[self.lines[lines.start].message];
+        let (first, last) = (&self.lines[lines.start], &self.lines[lines.end - 1]);
         let name = match self.is_earlier {
-            true => self.name_message(message) + ": ",
+            true => self.name_message(&self.messages[first.message]) + ": ",
             false => String::new(),
         };
-        match (lines.start + 1, lines.end) {
+        match (first.number, last.number) {
             (first, last) if first == last => format!("[{name}line {first}]\n"),
             (first, last) => format!("[{name}lines {first}-{last}]\n"),
+        }
+    }
+
+    /// How a line is named outside of its message.
+    pub(super) fn name_line(&self, line: usize) -> String {
+        let line = &self.lines[line];
+        match self.is_earlier {
+            true => {
+                let id = RecallId::of_message(self.messages[line.message].place);
+                format!("{id} line {}", line.number)
+            }
+            false => line.number.to_string(),
         }
     }
 

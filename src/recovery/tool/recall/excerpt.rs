@@ -7,9 +7,12 @@ use super::{
     query::RecallQuery,
     stored::Piece,
 };
+use crate::guard::recall_id::EARLIER;
 
 /// Characters of an answer that are left for titles, headings and what more there is.
 const FRAME_CHARS: usize = 300;
+/// Characters of the smallest answer.
+pub(super) const LEAST_CHARS: usize = 2 * FRAME_CHARS;
 /// Most matches that are shown, and most of the others whose lines are named.
 const MAX_MATCHES: usize = 20;
 const MAX_NAMED_LINES: usize = 10;
@@ -27,6 +30,11 @@ pub(super) fn answer_query(
 ) -> Result<Vec<Piece>, String> {
     let (title, total) = (document.title(), document.lines.len());
     let range = match query.lines {
+        Some(_) if document.is_earlier => {
+            return Err(format!(
+                "lines count within one message: give its id, or look for a pattern in {EARLIER}."
+            ));
+        }
         Some((first, _)) if first > total => {
             return Err(format!("{title} has only {total} lines."));
         }
@@ -109,9 +117,15 @@ impl Excerpt<'_> {
         self.room += half;
         let ended = (begun..total).rev();
         let ended = ended.take_while(|&line| self.choose(line)).count();
-        match total - ended {
-            end if end == begun => String::new(),
-            end => format!(
+        let (end, document) = (total - ended, self.document);
+        match end - begun {
+            0 => String::new(),
+            hidden if document.is_earlier => format!(
+                "Not shown: {hidden} lines from {} to {}; ask for them with a pattern, or with the id of a message.",
+                document.name_line(begun),
+                document.name_line(end - 1)
+            ),
+            _ => format!(
                 "Not shown: lines {}-{end}; ask for them with lines, or with a pattern.",
                 begun + 1
             ),
@@ -147,15 +161,20 @@ impl Excerpt<'_> {
         };
         if !hidden.is_empty() {
             let named = hidden.iter().take(MAX_NAMED_LINES);
-            let named: Vec<_> = named.map(|line| (*line + 1).to_string()).collect();
+            let named: Vec<_> = named.map(|line| self.document.name_line(**line)).collect();
             let dots = if hidden.len() > MAX_NAMED_LINES {
                 ", …"
             } else {
                 ""
             };
             more += &format!(
-                " Not shown: {} of them, in lines {}{dots}.",
+                " Not shown: {} of them, in {}{}{dots}.",
                 hidden.len(),
+                if self.document.is_earlier {
+                    ""
+                } else {
+                    "lines "
+                },
                 named.join(", ")
             );
         }

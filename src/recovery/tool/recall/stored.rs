@@ -28,6 +28,16 @@ pub(super) enum Piece {
     Slice(usize, usize, usize),
 }
 
+impl Piece {
+    /// Bytes of the text, not escaped.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Slice(_, start, end) => end - start,
+        }
+    }
+}
+
 pub(super) fn store_result(call: &ProxyToolCall, pieces: Vec<Piece>) -> Box<str> {
     let stored = StoredResult {
         recall: pieces,

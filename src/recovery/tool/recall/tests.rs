@@ -19,16 +19,50 @@ fn conversation(texts: &[&str]) -> Conversation {
     index_body(Bytes::from(json!({"messages": messages}).to_string())).unwrap()
 }
 
-/// The text that the model reads, and what is stored of it where anything was found.
-fn recall(conversation: &Conversation, left_out: Range<u32>, arguments: &str) -> (String, usize) {
+#[test]
+fn the_recalls_of_one_reply_are_bounded_together() {
+    let long = "a line of a long text\n".repeat(2_000);
+    let conversation = conversation(&[&long]);
     let settings = GuardConfig::default();
-    let policy = Policy {
+    let policy = policy(&settings);
+    let source = RecallSource {
+        conversation: &conversation,
+        policy: &policy,
+        left_out: &[],
+    };
+    let call = ProxyToolCall {
+        arguments: r#"{"id":"m3"}"#.into(),
+        ..ProxyToolCall::default()
+    };
+    let mut used = RecallUse::default();
+    let mut lengths = Vec::new();
+    for _ in 0..MAX_CALLS {
+        let found = execute_recall(&call, Some(&source), &mut used).unwrap();
+        let Recalled::Found(stored) = found else {
+            panic!("nothing was found");
+        };
+        lengths.push(restore_result(&stored, &conversation).len());
+    }
+    assert!(lengths[0] > 7_000 && lengths[7] < 1_000, "{lengths:?}");
+    assert!(lengths.iter().sum::<usize>() < 4 * 8_000, "{lengths:?}");
+    let refused = execute_recall(&call, Some(&source), &mut used);
+    assert!(refused.is_err_and(|why| why.contains("in one reply")));
+}
+
+fn policy(settings: &GuardConfig) -> Policy<'_> {
+    Policy {
         profile: find_profile("openai").unwrap(),
         window: 128_000,
         input_limit: None,
         tokens: crate::config::tokens::unknown_model(),
-        settings: &settings,
-    };
+        settings,
+    }
+}
+
+/// The text that the model reads, and what is stored of it where anything was found.
+fn recall(conversation: &Conversation, left_out: Range<u32>, arguments: &str) -> (String, usize) {
+    let settings = GuardConfig::default();
+    let policy = policy(&settings);
     let source = RecallSource {
         conversation,
         policy: &policy,
@@ -40,7 +74,7 @@ fn recall(conversation: &Conversation, left_out: Range<u32>, arguments: &str) ->
         arguments: arguments.into(),
         ..ProxyToolCall::default()
     };
-    match execute_recall(&call, Some(&source)) {
+    match execute_recall(&call, Some(&source), &mut RecallUse::default()) {
         Ok(Recalled::Found(stored)) => {
             let item = restore_result(&stored, conversation);
             let item: Value = serde_json::from_str(&item).unwrap();
@@ -95,19 +129,17 @@ fn each_message_left_out_has_its_id_and_author() {
     let (text, _) = recall(&conversation, 1..5, r#"{"id":"earlier"}"#);
     let expected = "earlier (4 messages left out), 5 lines in all. \n\
         [m2, assistant: line 1]\ncall of f: {}\n\
-        [m3, result of f: lines 2-3]\none\ntwo\n\
-        [m4, assistant: line 4]\ncall of f: {}\n\
-        [m5, result of f: line 5]\nthree";
+        [m3, result of f: lines 1-2]\none\ntwo\n\
+        [m4, assistant: line 1]\ncall of f: {}\n\
+        [m5, result of f: line 1]\nthree";
     assert_eq!(text, expected);
-    let (text, _) = recall(
-        &conversation,
-        1..5,
-        r#"{"id":"earlier","pattern":"t[wh]","lines":"3"}"#,
-    );
+    let (text, _) = recall(&conversation, 1..3, r#"{"id":"earlier","pattern":"t[wh]"}"#);
     assert!(
-        text.contains("1 line matches.") && text.contains("one\ntwo"),
+        text.contains("1 line matches.") && text.contains("m3, result of f: lines 1-2]\none\ntwo"),
         "{text}"
     );
+    let (text, _) = recall(&conversation, 1..5, r#"{"id":"earlier","lines":"3"}"#);
+    assert!(text.starts_with("lines count within one message"), "{text}");
 }
 
 #[test]
