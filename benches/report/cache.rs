@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use plimsoll::guard::profile;
+use plimsoll::{config::GuardConfig, guard::profile};
 
 use crate::support::{
     count::TokenCounter,
     data,
-    drive::{GuardedSession, TokenMeter, make_policy, run_unlimited, settings},
+    drive::{GuardedSession, TokenMeter, make_policy, run_unlimited},
     generate::{ConversationSize, Recipe, Session, Shape},
 };
 
@@ -66,7 +66,7 @@ fn session_report(
         out,
         "   window  state    edited  folds  changed   cached  of unlimited  refused  over  lost (hopeless)"
     )?;
-    let settings = settings();
+    let settings = GuardConfig::default();
     for &window in WINDOWS {
         for keeps in [true, false] {
             let outcome = GuardedSession {
@@ -99,36 +99,51 @@ fn session_report(
 fn required(out: &mut impl Write, counter: &TokenCounter) -> io::Result<()> {
     writeln!(
         out,
-        "300 steps of an agent at 32,768 tokens: cached share, as a part of that in an unlimited window"
+        "300 steps of an agent at 32,768 tokens: cached share of the prompt tokens, the same as a part of that in an\n\
+         unlimited window, and the mean share of the window in use; with the state kept, and emptied before each request"
     )?;
     writeln!(
         out,
-        "  session          kept (0.92 or more)  emptied (0.90 or more)"
+        "  session        cached  of unlimited  in use   emptied: cached  of unlimited  in use"
     )?;
-    let settings = settings();
-    for seed in 0..6 {
+    let settings = GuardConfig::default();
+    let window = 32_768;
+    let mut sums = [0.0; 6];
+    let sessions = 6;
+    for seed in 0..sessions {
         for shape in [Shape::OneTurn, Shape::Agent] {
             let session = steps(seed, shape);
             let whole = run_unlimited(&session, counter).share();
-            let part = |keeps| {
+            let shares = |keeps| {
                 let drive = GuardedSession {
-                    policy: make_policy(&profile::PROFILES[0], 32_768, &settings),
+                    policy: make_policy(&profile::PROFILES[0], window, &settings),
                     meter: TokenMeter::Foreign(counter),
                     counter,
                     keeps,
                 };
-                drive.run(&session).share() / whole
+                let outcome = drive.run(&session);
+                let in_use = outcome.prompt as f64 / outcome.requests as f64 / f64::from(window);
+                [outcome.share(), outcome.share() / whole, in_use]
             };
-            writeln!(
-                out,
-                "  {:<18} {:>14.3} {:>23.3}",
-                format!("{shape:?} {seed}"),
-                part(true),
-                part(false)
-            )?;
+            let row = [shares(true), shares(false)].concat();
+            sums.iter_mut()
+                .zip(&row)
+                .for_each(|(sum, share)| *sum += share);
+            write_shares(out, &format!("{shape:?} {seed}"), &row)?;
         }
     }
+    let mean = sums.map(|sum| sum / f64::from(2 * sessions as u32));
+    write_shares(out, "mean", &mean)?;
     writeln!(out)
+}
+
+fn write_shares(out: &mut impl Write, name: &str, shares: &[f64]) -> io::Result<()> {
+    let [cached, part, in_use, emptied @ ..] = shares else {
+        return Ok(());
+    };
+    write!(out, "  {name:<14} {cached:>6.3} {part:>13.3} {in_use:>7.3}")?;
+    let emptied: Vec<String> = emptied.iter().map(|share| format!("{share:.3}")).collect();
+    writeln!(out, "            {}", emptied.join("         "))
 }
 
 /// A session of 300 requests.

@@ -2,12 +2,15 @@
 
 use std::io::{self, Write};
 
-use plimsoll::guard::profile::{self, Profile};
+use plimsoll::{
+    config::GuardConfig,
+    guard::profile::{self, Profile},
+};
 
 use crate::support::{
     count::TokenCounter,
     data,
-    drive::{GuardedSession, SessionOutcome, TokenMeter, make_policy, settings},
+    drive::{GuardedSession, SessionOutcome, TokenMeter, make_policy},
     generate::{ConversationSize, Recipe, SHAPES, Session},
     strict,
 };
@@ -84,7 +87,7 @@ fn total(
     meter: TokenMeter<'_>,
     counter: &TokenCounter,
 ) -> SessionOutcome {
-    let settings = settings();
+    let settings = GuardConfig::default();
     let mut total = SessionOutcome::default();
     for session in sessions {
         if !strict::find_violations(&session.whole(), profile).is_empty() {

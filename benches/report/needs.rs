@@ -13,14 +13,17 @@ use std::{
     io::{self, Write},
 };
 
-use plimsoll::guard::profile;
+use plimsoll::{
+    config::{GuardConfig, Keep},
+    guard::profile,
+};
 use serde_json::Value;
 
 use crate::support::{
     cache::PromptCache,
     count::TokenCounter,
     data,
-    drive::{GuardedSession, TokenMeter, make_policy, settings},
+    drive::{GuardedSession, TokenMeter, make_policy},
     generate::{ConversationSize, Recipe, Session, Shape},
     parse,
 };
@@ -105,7 +108,7 @@ fn generated() -> Vec<Case> {
 /// Who decides what is sent.
 #[derive(Clone, Copy)]
 enum Cutter {
-    Guard,
+    Guard(Keep),
     /// A client that drops its oldest messages, down to the second share of the window where they
     /// are over the first, and knows exact counts.
     Client(f64, f64),
@@ -113,7 +116,9 @@ enum Cutter {
 }
 
 const POLICIES: &[Cutter] = &[
-    Cutter::Guard,
+    Cutter::Guard(Keep::Balanced),
+    Cutter::Guard(Keep::Saver),
+    Cutter::Guard(Keep::Most),
     Cutter::Client(0.9, 0.5),
     Cutter::Client(0.97, 0.97),
     Cutter::Nobody,
@@ -122,7 +127,9 @@ const POLICIES: &[Cutter] = &[
 impl Cutter {
     const fn name(self) -> &'static str {
         match self {
-            Self::Guard => "  Plimsoll",
+            Self::Guard(Keep::Balanced) => "  Plimsoll",
+            Self::Guard(Keep::Saver) => "  Plimsoll, keep = \"saver\"",
+            Self::Guard(Keep::Most) => "  Plimsoll, keep = \"most\"",
             Self::Client(high, low) if high > low => "  client, 90 % to 50 % of the window",
             Self::Client(..) => "  client, sliding at 97 %",
             Self::Nobody => "  no window",
@@ -193,8 +200,11 @@ impl Case {
             measure.old.add(old, &seen);
         };
         match cutter {
-            Cutter::Guard => {
-                let settings = settings();
+            Cutter::Guard(keep) => {
+                let settings = GuardConfig {
+                    keep,
+                    ..GuardConfig::default()
+                };
                 let drive = GuardedSession {
                     policy: make_policy(&profile::PROFILES[0], self.window, &settings),
                     meter: TokenMeter::Foreign(counter),

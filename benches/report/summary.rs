@@ -8,13 +8,13 @@ use crate::support::{
     cache::PromptCache,
     count::TokenCounter,
     data,
-    drive::{apply_plan, make_policy, settings},
+    drive::{apply_plan, make_policy},
     generate::{ConversationSize, Recipe, SHAPES, Session},
 };
 use bytes::Bytes;
 use plimsoll::{
     compaction::{self, Summariser, SummaryRange, SummaryWork},
-    config::CompactionConfig,
+    config::{CompactionConfig, GuardConfig},
     conversation::Conversation,
     format::chat,
     guard::{self, Plan, Recall, budget, estimate::Weights, profile},
@@ -97,7 +97,7 @@ fn find_due_moment(
     asked: &CompactionConfig,
     counter: &TokenCounter,
 ) -> Option<DueSummary> {
-    let settings = settings();
+    let settings = GuardConfig::default();
     let policy = make_policy(&profile::PROFILES[0], window, &settings);
     let mut recall = Recall::default();
     for body in session.steps() {

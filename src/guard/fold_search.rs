@@ -27,9 +27,9 @@ const MAX_SAID_TOKENS: u32 = 4_000;
 /// Raw tokens that frame a preface.
 pub(super) const PREFACE_FRAME: u32 = 8;
 
-/// The part of an estimate without any usage that it may be too high by: the error of 95 % of the recorded requests of
-/// 2 kB and more lies within it (`tests/it/estimate.rs`).
-const UNCOUNTED_ERROR: f64 = 1.07;
+/// The part of a budget that an estimate without any usage may pass by its error: that of 95 % of the recorded requests
+/// of 2 kB and more lies within it (`tests/it/estimate.rs`).
+const UNCOUNTED_ERROR: f64 = 0.07;
 
 /// A conversation that was replayed, and what is cut of it.
 pub(super) struct FoldDecision<'a> {
@@ -62,11 +62,7 @@ pub(super) fn find_fold<'a>(
     }
     let added = count_added_tokens(view, &cuts, &injected, recall);
     let is_unsure = !recall.calibration.is_counted() && !recall.was_refused;
-    let error = match is_unsure && view.policy.sends_when_unsure() {
-        true => UNCOUNTED_ERROR,
-        false => 1.0,
-    };
-    let raw = |tokens| (f64::from(recall.calibration.to_raw_tokens(tokens, added)) * error) as u32;
+    let raw = |tokens| recall.calibration.to_raw_tokens(tokens, added);
     let weights = view.token_weights();
     let base = PrefaceBase::from_injections(&recall.injections);
     let words_room = words_room(&view.policy);
@@ -107,6 +103,10 @@ pub(super) fn find_fold<'a>(
         profile: *view.policy.profile,
         alternates,
         is_cold: recall.is_cold,
+        tolerance: match is_unsure && view.policy.sends_when_unsure() {
+            true => UNCOUNTED_ERROR,
+            false => 0.0,
+        },
         cuts,
     };
     replay.prepare_masks(memory.cut.is_some());
@@ -114,11 +114,11 @@ pub(super) fn find_fold<'a>(
     let state = replay.run(start);
     FoldDecision {
         ledger: replay.ledger_tokens(&state),
+        high: replay.add_tolerance(raw(measured.budgets.current_budget().tokens)),
         replay,
         state,
         ground,
         added,
-        high: raw(measured.budgets.current_budget().tokens),
     }
 }
 

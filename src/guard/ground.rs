@@ -29,7 +29,7 @@ impl Ground {
                 Keep::Most => 0.8,
                 Keep::Balanced if window > SMALL_WINDOW && window <= MEDIUM_WINDOW => 0.6,
                 Keep::Balanced => 0.7,
-                Keep::Saver => 0.4,
+                Keep::Saver => 0.3,
             });
         Self {
             window,

@@ -69,6 +69,9 @@ pub(super) struct Replay<'a> {
     pub(super) alternates: Option<bool>,
     /// The provider's cache of this conversation is gone: a cut costs nothing now.
     pub(super) is_cold: bool,
+    /// The part of a budget that may be passed before the first cut: 0 but where nothing was counted. After it a
+    /// cut was due for certain, and requests that are refused cost more than one that comes early.
+    pub(super) tolerance: f64,
 }
 
 /// Masking of old results before the budget is reached, as the settings ask for it.
@@ -130,6 +133,9 @@ impl Replay<'_> {
     pub(super) fn run(&mut self, start: ReplayStart) -> CutState {
         let pinned = self.view.count_pinned();
         let units = self.view.units;
+        if start.state.is_some() {
+            self.tolerance = 0.0;
+        }
         let mut state = start.state.unwrap_or_else(|| CutState::new(units.len()));
         for unit in (0..units.len())
             .filter(|&unit| state.folded[unit])
@@ -344,7 +350,13 @@ impl Replay<'_> {
 
     /// Raw tokens by which the request that ended at a unit is over its budget.
     fn over(&self, at: usize, now: &Moment) -> u32 {
-        self.sent_now(now).saturating_sub(self.high[at])
+        let most = self.add_tolerance(self.high[at]);
+        self.sent_now(now).saturating_sub(most)
+    }
+
+    /// The most raw tokens that go out with a budget of so many.
+    pub(super) fn add_tolerance(&self, high: u32) -> u32 {
+        high.saturating_add((f64::from(high) * self.tolerance) as u32)
     }
 
     /// Whether the request has no more than so many raw tokens.

@@ -5,7 +5,7 @@
 //! a smaller window where the conversation was too long ([`super::overflow_retry`]). Only headers and log show it.
 //! Nothing that the proxy adds may fail a request that would have worked without it.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use serde_json::Value;
 
@@ -18,7 +18,10 @@ use super::{
     },
     plan::{plan_without_additions, plan_without_prompt_after_tool},
 };
-use crate::conversation::edit::{Edits, Rope};
+use crate::{
+    conversation::edit::{Edits, Rope},
+    provider::learnt_windows::wall_ms,
+};
 
 /// Asks the candidate of `placed`, where a changed request replaces the one before.
 ///
@@ -90,10 +93,13 @@ pub(super) async fn attempt_request(
 /// Sends the request once. `asks_usage`: the proxy may ask for the usage of a stream.
 async fn send_once(
     request: &ClientRequest,
-    placed: &PlacedRequest,
+    placed: &mut PlacedRequest,
     asks_usage: bool,
     calls: &mut CallCount,
 ) -> Result<ProviderReply, SendError> {
+    if let Some(planned) = &mut placed.planned {
+        planned.asked_ms = wall_ms(SystemTime::now());
+    }
     let (body, asked_usage) = edit_body(request, placed, asks_usage);
     let (trace, target) = (&request.notes.trace, &placed.target);
     let begun = Instant::now();

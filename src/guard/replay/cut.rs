@@ -22,6 +22,7 @@ impl Replay<'_> {
         if now.kept.list_open(newest).is_empty() {
             return;
         }
+        self.tolerance = 0.0;
         self.settle_alternation(at);
         self.read_words(at, now);
         now.state.bare = false;

@@ -26,7 +26,7 @@ pub struct PlannedRequest {
     pub compaction: CompactionStep,
     /// Since when a due caution prompt waits for a summary, in milliseconds since 1970.
     pub caution_waits_since_ms: Option<u64>,
-    /// When the client asked: milliseconds since 1970.
+    /// When it was sent last: milliseconds since 1970.
     pub asked_ms: u64,
     pub plan: Plan,
     /// Raw tokens of the request as it goes out.
