@@ -11,11 +11,14 @@
 //! `relay` and `compaction` name chat completions.
 
 mod answer;
+mod answer_format;
+mod answer_rewriter;
 pub mod chat;
 mod continuation;
 mod describe;
 pub mod error_body;
 mod index;
+pub mod messages;
 pub mod refusal;
 mod request;
 mod response_summary;
@@ -32,7 +35,11 @@ pub use self::{
         AnswerEvent, AnswerFilter, AssistantTurn, CallFragment, ContinuationBlock, Finish,
         FinishKind, PrecedingText, ProxyToolCall, UsageCount, UsageCountKind, UsageReport,
     },
+    answer_format::{AnswerFormat, AnswerReader, ParsedAnswer},
+    answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
     response_summary::{ResponseSummarizer, ResponseSummary},
     tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},
 };
+
+use self::answer::finish_of;

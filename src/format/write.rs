@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 #[cfg(test)]
 use super::tests::toy;
-use super::{AssistantTurn, ProxyToolCall, chat, usage::Usage};
+use super::{AnswerFormat, AssistantTurn, ProxyToolCall, chat, usage::Usage};
 use crate::conversation::{Author, Content, Conversation, Format, edit::Edits};
 
 /// A request for one text, with one user message.
@@ -109,7 +109,7 @@ impl Format {
     /// stream.
     pub fn empty_answer(self, streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
         match self {
-            Self::Chat => chat::write::empty_answer(streamed, model, usage),
+            Self::Chat => AnswerFormat::from(self).empty_answer(streamed, model, usage),
             #[cfg(test)]
             Self::Toy => Bytes::new(),
         }

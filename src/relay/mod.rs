@@ -27,12 +27,13 @@ pub use self::{
     },
     ending::{Ending, FooterOptions, StreamFooter},
     peek::{FirstEvent, peek_first_event},
-    stream::{stream_answer, stream_filtered_answer},
+    stream::{StreamOptions, stream_answer, stream_filtered_answer},
     tunnel::tunnel_bytes,
     turn_driver::TurnDriver,
 };
 pub use crate::format::{
-    AnswerFilter, AssistantTurn, ContinuationBlock, PrecedingText, ProxyToolCall, ResponseSummary,
+    AnswerFilter, AnswerFormat, AssistantTurn, ContinuationBlock, PrecedingText, ProxyToolCall,
+    ResponseSummary,
 };
 
 /// Why an answer cannot be used.

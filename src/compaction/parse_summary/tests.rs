@@ -24,7 +24,13 @@ const BLOCK: SummaryBlock<'_> = SummaryBlock {
 };
 
 fn parsed(answer: &[u8]) -> Result<String, SummaryRejection> {
-    parse_summary(answer, BLOCK, MOST, &Weights::for_unknown_model())
+    parse_summary(
+        AnswerFormat::Chat,
+        answer,
+        BLOCK,
+        MOST,
+        &Weights::for_unknown_model(),
+    )
 }
 
 fn block(attributes: &str, contents: [&str; 6]) -> String {
@@ -186,6 +192,7 @@ fn a_block_without_key_counts_if_the_conversation_holds_none() {
             ..BLOCK
         };
         parse_summary(
+            AnswerFormat::Chat,
             &text_answer(text),
             block,
             MOST,
@@ -240,9 +247,22 @@ fn the_longest_sections_of_a_long_summary_are_shortened() {
     assert!(summary.contains("done …</done>") && summary.contains("<to_do>b</to_do>"));
     let han = "长".repeat(20_000);
     let text = text_answer(&keyed([&han, &han, "c", "d", "e", "f"]));
-    let summary = parse_summary(&text, BLOCK, u32::MAX, &Weights::for_unknown_model()).unwrap();
+    let summary = parse_summary(
+        AnswerFormat::Chat,
+        &text,
+        BLOCK,
+        u32::MAX,
+        &Weights::for_unknown_model(),
+    )
+    .unwrap();
     assert!((MAX_BYTES / 2..=MAX_BYTES).contains(&summary.len()));
-    let rejected = parse_summary(&text, BLOCK, 5, &Weights::for_unknown_model());
+    let rejected = parse_summary(
+        AnswerFormat::Chat,
+        &text,
+        BLOCK,
+        5,
+        &Weights::for_unknown_model(),
+    );
     assert_eq!(rejected, Err(SummaryRejection::Hollow));
 }
 
@@ -266,7 +286,7 @@ proptest! {
         let text = pieces.concat().replace('"', "\\\"").replace("text ", &"text ".repeat(times));
         let answer = format!(r#"{{"choices":[{{"message":{{"content":"{text}"}},"finish_reason":"stop"}}]}}"#);
         let weights = Weights::for_unknown_model();
-        if let Ok(summary) = parse_summary(answer.as_bytes(), BLOCK, most, &weights) {
+        if let Ok(summary) = parse_summary(AnswerFormat::Chat, answer.as_bytes(), BLOCK, most, &weights) {
             prop_assert!(summary.len() <= MAX_BYTES && weights.count_plain_tokens(&summary) <= most);
             prop_assert_eq!(fence::count_tags(&summary), 2);
             prop_assert!(summary.starts_with("<summary>\n<done>") && summary.ends_with("</summary>"));

@@ -6,8 +6,8 @@ use super::{BufferedAnswer, buffer_filtered_answer};
 use crate::{
     json::text::digest_text,
     relay::{
-        AnswerFilter, AssistantTurn, BadAnswer, PrecedingText, ResponseSummary, StreamFooter,
-        TurnDriver,
+        AnswerFilter, AnswerFormat, AssistantTurn, BadAnswer, PrecedingText, ResponseSummary,
+        StreamFooter, TurnDriver,
     },
     wire::{Body, whole_body},
 };
@@ -47,6 +47,7 @@ async fn read(first: Response<Body>, answers: Vec<Response<Body>>) -> (Read, Vec
         turns: Vec::new(),
     };
     let read = on_any_thread(buffer_filtered_answer(
+        AnswerFormat::Chat,
         first,
         FILTER,
         &mut driver,

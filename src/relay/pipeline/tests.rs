@@ -5,11 +5,8 @@ use serde_json::{Value, json};
 
 use super::{Pipeline, PipelineOutput, StreamEdits};
 use crate::{
-    format::{
-        ResponseSummarizer,
-        chat::answer::{Rewriter, RewrittenAnswer},
-    },
-    relay::{AnswerFilter, AssistantTurn, PrecedingText, ResponseSummary},
+    format::{AnswerRewriter, ResponseSummarizer, RewrittenAnswer},
+    relay::{AnswerFilter, AnswerFormat, AssistantTurn, PrecedingText, ResponseSummary},
 };
 
 mod blocks;
@@ -45,6 +42,7 @@ struct Relayed {
 
 fn filtering(filter: AnswerFilter, strip_usage: bool) -> Pipeline {
     let changes = StreamEdits {
+        format: AnswerFormat::Chat,
         filter,
         strip_usage,
         left_out: None,
@@ -213,8 +211,8 @@ fn client_call(index: u64) -> ClientCall {
 
 /// Rewrites whole answers in turn. Each comes with its turn; one for the proxy only becomes empty.
 fn whole(filter: AnswerFilter, answers: &[String]) -> Vec<(Bytes, AssistantTurn)> {
-    let (mut rewriter, mut summarizer) =
-        (Rewriter::new(filter, None), ResponseSummarizer::default());
+    let mut rewriter = AnswerRewriter::new(AnswerFormat::Chat, filter, None);
+    let mut summarizer = ResponseSummarizer::default();
     let mut read = Vec::new();
     for answer in answers {
         let answer = answer.clone().into();

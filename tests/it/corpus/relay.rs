@@ -11,8 +11,8 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use plimsoll::{
     relay::{
-        self, AnswerFilter, AssistantTurn, Ending, PrecedingText, ResponseSummary, StreamFooter,
-        TurnDriver,
+        self, AnswerFilter, AnswerFormat, AssistantTurn, Ending, PrecedingText, ResponseSummary,
+        StreamFooter, StreamOptions, TurnDriver,
     },
     wire::Body,
 };
@@ -68,7 +68,7 @@ async fn relay_bytes(
     sifts: bool,
 ) -> Came {
     let (tell, told) = mpsc::channel();
-    let foot = Ending::without_effects().footer;
+    let foot = Ending::without_effects(AnswerFormat::Chat).footer;
     let answer = answer(pieces);
     let answer = if sifts {
         let sifting = AnswerFilter {
@@ -80,13 +80,20 @@ async fn relay_bytes(
             left: 1,
             left_out,
         };
-        relay::stream_filtered_answer(answer, sifting, Box::new(rounds), strip_usage, foot)
+        let options = StreamOptions {
+            format: AnswerFormat::Chat,
+            filter: sifting,
+            strip_usage,
+            footer: foot,
+        };
+        relay::stream_filtered_answer(answer, Box::new(rounds), options)
     } else {
         let on_end = move |heard| {
             let _ = tell.send(Told::Ended(Box::new(heard)));
             async { StreamFooter::default() }.boxed()
         };
         let ending = Ending {
+            format: AnswerFormat::Chat,
             strip_usage,
             left_out,
             footer: foot,

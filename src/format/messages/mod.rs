@@ -1,0 +1,3 @@
+//! Anthropic's Messages.
+
+pub mod answer;
