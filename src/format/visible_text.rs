@@ -69,6 +69,11 @@ impl VisibleText {
         self.preceding
     }
 
+    /// Characters of the last answer's text so far.
+    pub(super) const fn answer_chars(&self) -> u32 {
+        self.chars.saturating_sub(self.preceding.chars)
+    }
+
     fn text_so_far(&self, summarizer: &ResponseSummarizer) -> PrecedingText {
         match self.chars {
             0 => PrecedingText::default(),

@@ -140,6 +140,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_ping_before_the_first_event_is_passed_over() {
+        for ping in [
+            "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+            "data: {\"type\":\"ping\"}\n\n",
+        ] {
+            let answer = stream_of(&[ping, "data: {}\n\n"], false);
+            let found = |format| peek_first_event(format, answer, Duration::from_secs(5));
+            let (_, found) = found(AnswerFormat::Messages).await;
+            assert_eq!(found, FirstEvent::Event("{}".into()));
+        }
+    }
+
+    #[tokio::test]
     async fn a_silent_stream_is_not_held_for_long() {
         let silent = stream_of(&[": wait\n\n"], true);
         let (answer, found) = peek_first_event(FORMAT, silent, Duration::from_millis(20)).await;

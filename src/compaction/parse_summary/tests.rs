@@ -86,6 +86,45 @@ fn empty_sections_are_written_as_none() {
 }
 
 #[test]
+fn a_summary_comes_in_any_format() {
+    let message = |content: Value, reason: &str| {
+        let message = json!({"type": "message", "content": content, "stop_reason": reason});
+        let (messages, weights) = (AnswerFormat::Messages, Weights::for_unknown_model());
+        parse_summary(
+            messages,
+            message.to_string().as_bytes(),
+            BLOCK,
+            MOST,
+            &weights,
+        )
+    };
+    let text = json!({"type": "text", "text": keyed(FULL)});
+    let thinking = json!({"type": "thinking", "thinking": "so", "signature": "s"});
+    let call = json!({"type": "tool_use", "id": "i", "name": "f", "input": {}});
+    assert_eq!(
+        message(json!([thinking, text]), "end_turn").as_deref(),
+        Ok(&*block("", FULL))
+    );
+    for (content, reason, expected) in [
+        (json!([text]), "max_tokens", SummaryRejection::CutOff),
+        (
+            json!([text]),
+            "model_context_window_exceeded",
+            SummaryRejection::CutOff,
+        ),
+        (
+            json!([text, call]),
+            "tool_use",
+            SummaryRejection::CallsTools,
+        ),
+        (json!([]), "end_turn", SummaryRejection::Empty),
+        (Value::Null, "end_turn", SummaryRejection::NotAnAnswer),
+    ] {
+        assert_eq!(message(content, reason), Err(expected));
+    }
+}
+
+#[test]
 fn other_answers_are_rejected_with_a_reason() {
     let plain = keyed(FULL);
     let call = json!([{"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}]);

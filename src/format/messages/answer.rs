@@ -60,6 +60,7 @@ enum EventKind {
     BlockStop,
     MessageDelta,
     MessageStop,
+    Ping,
     /// A whole answer.
     Message,
     #[default]

@@ -12,6 +12,8 @@ use crate::{
     wire::{Body, whole_body},
 };
 
+mod messages;
+
 const FILTER: AnswerFilter = AnswerFilter {
     tools: &["clear_mind", "add_reminder"],
     package: true,

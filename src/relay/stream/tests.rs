@@ -20,6 +20,8 @@ use crate::{
     wire::{Body, whole_body},
 };
 
+mod messages;
+
 const STREAM: &str = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
 const fn footer(trailers: &'static [&'static str]) -> FooterOptions {

@@ -1,6 +1,7 @@
 //! The blocks of one answer: which of them the client gets, and under which index.
 
 use super::ObjectSpans;
+use crate::json::text::TextWalk;
 
 /// Blocks tracked in one answer; any further block passes as the client's.
 const MAX_BLOCKS: usize = 1_024;
@@ -110,17 +111,17 @@ impl BlockTracker {
         slot.map_or(BlockFate::Client, |slot| self.blocks[slot].fate)
     }
 
-    /// A part of a block's text is known.
-    pub(super) fn add_text(&mut self, slot: Option<usize>, is_visible: bool, is_cut: bool) {
+    /// What the client gets of a part of a block's text is known.
+    pub(super) fn add_text(&mut self, slot: Option<usize>, visible: &[u8], is_cut: bool) {
         let Some(slot) = slot else { return };
         self.blocks[slot].is_cut |= is_cut;
-        if is_visible {
+        if self.blocks[slot].fate == BlockFate::Undecided && has_characters(visible) {
             self.set_fate(slot, BlockFate::Client);
         }
     }
 
-    /// All of a block is known. A text from which everything was removed goes as a whole; one that
-    /// the provider left empty stays.
+    /// All of a block is known. A text goes as a whole if nothing but white space remains of it:
+    /// the client could not send it back. One that the provider left so stays.
     pub(super) fn end_block(&mut self, slot: usize) {
         let fate = match self.blocks[slot].is_cut {
             true => BlockFate::Removed,
@@ -132,6 +133,13 @@ impl BlockTracker {
     /// Decides all blocks, since nothing more comes.
     pub(super) fn end_all(&mut self) {
         (0..self.blocks.len()).for_each(|slot| self.end_block(slot));
+    }
+
+    /// Whether the newest block is a text of which the client has nothing, since a part of it was
+    /// removed.
+    pub(super) fn is_hiding_text(&self) -> bool {
+        let newest = self.blocks.last();
+        newest.is_some_and(|block| block.is_cut && block.fate == BlockFate::Undecided)
     }
 
     /// The index of a block among those that the client gets of this answer.
@@ -155,4 +163,10 @@ impl BlockTracker {
     pub(super) fn iter(&self) -> impl Iterator<Item = &TrackedBlock> {
         self.blocks.iter()
     }
+}
+
+/// Whether a raw text has a character other than white space.
+fn has_characters(raw: &[u8]) -> bool {
+    TextWalk::new(raw)
+        .any(|character| !char::from_u32(character.code).is_some_and(char::is_whitespace))
 }

@@ -160,8 +160,7 @@ impl AnswerState {
             let raw = text.map_or(&b""[..], |text| &event.message.data[text.span.range()]);
             let visible = scanner.visible_part(raw, range);
             let is_cut = *visible != *raw;
-            self.blocks
-                .add_text(event.slot, !visible.is_empty(), is_cut);
+            self.blocks.add_text(event.slot, &visible, is_cut);
             event.visible = is_cut.then(|| visible.into_owned());
             event.text_range = None;
         }
@@ -178,8 +177,7 @@ impl AnswerState {
         scanner.give_up();
         let visible = scanner.visible_part(raw, &range);
         let is_cut = *visible != *raw;
-        self.blocks
-            .add_text(Some(slot), !visible.is_empty(), is_cut);
+        self.blocks.add_text(Some(slot), &visible, is_cut);
         is_cut.then(|| visible.into_owned())
     }
 

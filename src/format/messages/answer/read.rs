@@ -40,7 +40,8 @@ pub fn read_event(message: &SseMessage, counts: &mut TokenCounts) -> MessagesAns
 
 /// Whether an event only keeps the connection open.
 pub fn is_ping(message: &SseMessage) -> bool {
-    message.name == "ping"
+    let answer = read_named(&message.data, &message.name);
+    answer.is_ok_and(|answer| answer.kind == EventKind::Ping)
 }
 
 /// `name`: that of the event, which is its type too.
@@ -131,6 +132,7 @@ impl<'a> AnswerReader<'a> {
             b"content_block_stop" => EventKind::BlockStop,
             b"message_delta" => EventKind::MessageDelta,
             END => EventKind::MessageStop,
+            b"ping" => EventKind::Ping,
             b"message" => EventKind::Message,
             _ if has_content => EventKind::Message,
             _ => EventKind::Other,
@@ -154,7 +156,8 @@ impl<'a> AnswerReader<'a> {
                 self.answer.content = content;
                 self.add_finish(self.stop_reason);
             }
-            EventKind::MessageStart | EventKind::BlockStop | EventKind::Other => {}
+            EventKind::MessageStart | EventKind::BlockStop | EventKind::Ping | EventKind::Other => {
+            }
         }
     }
 

@@ -54,7 +54,13 @@ impl Rewriter {
 
     /// The current answer as the model gave it.
     pub fn to_assistant_turn(&self) -> AssistantTurn {
-        self.current.to_assistant_turn()
+        let mut turn = self.current.to_assistant_turn();
+        if let Some(package) = &mut turn.package {
+            // White space before it may be gone with its block.
+            let visible = self.joined.visible.answer_chars();
+            package.before_chars = package.before_chars.min(visible);
+        }
+        turn
     }
 
     pub const fn preceding_text(&self) -> PrecedingText {
@@ -89,16 +95,18 @@ impl Rewriter {
         self.current.take_event(&mut event);
         let is_end = event.answer.kind == EventKind::MessageStop;
         let is_finish = event.answer.find_finish().is_some();
-        if is_end || is_finish {
+        if is_end || is_finish || event.answer.has_error() {
             self.settle_answer(ready, summarizer);
             // Some providers give no stop reason.
-            let is_over = is_finish || self.current.finish.is_none();
+            let is_over = is_finish || (is_end && self.current.finish.is_none());
             self.for_proxy = is_over && self.current.is_for_proxy();
             if self.for_proxy {
                 return EventAction::Drop;
             }
         }
-        if event.slot.is_none() {
+        // A client waits for pings while a long text is hidden from it.
+        let keeps_order = event.slot.is_some() || !self.current.blocks.is_hiding_text();
+        if !keeps_order {
             return self.rewrite_event(&event, summarizer);
         }
         if self.held.is_empty()

@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{
-    ContentSpans, EventKind, Rewriter, blocks::BlockFate, edits::JoinedResponse, read_answer,
-};
+use super::{ContentSpans, Rewriter, blocks::BlockFate, edits::JoinedResponse, read_answer};
 use crate::{
     conversation::edit::Edits,
     format::{ResponseSummarizer, RewrittenAnswer},
@@ -38,10 +36,8 @@ impl Rewriter {
         let answer = read_answer(json).ok()?;
         self.current.take_facts(&answer);
         let content = answer.content.as_ref();
-        let blocks = match (answer.kind, content) {
-            (EventKind::Message, Some(content)) => self.cut_blocks(json, content, summarizer),
-            _ => Vec::new(),
-        };
+        let blocks = content.map(|content| self.cut_blocks(json, content, summarizer));
+        let blocks = blocks.unwrap_or_default();
         let id = answer.id.map(|id| json.slice(id.span.range()));
         if self.current.is_for_proxy() {
             for block in blocks.iter().filter(|block| !block.is_removed) {
@@ -98,14 +94,16 @@ impl Rewriter {
             if let (Some(text), Some(slot)) = (text, slot) {
                 let raw = &json[text.span.range()];
                 let visible = current.cut_whole_text(slot, raw);
-                joined
-                    .visible
-                    .push_text(visible.as_deref().unwrap_or(raw).into(), summarizer);
                 whole.text = visible.map(|visible| (text.span, visible));
             }
             if let Some(slot) = slot {
                 current.blocks.end_block(slot);
                 whole.is_removed = current.blocks.fate(Some(slot)) == BlockFate::Removed;
+            }
+            if let Some(text) = text.filter(|_| !whole.is_removed) {
+                let visible = whole.text.as_ref().map(|(_, visible)| &visible[..]);
+                let visible = visible.unwrap_or(&json[text.span.range()]);
+                joined.visible.push_text(visible.into(), summarizer);
             }
             blocks.push(whole);
         }
