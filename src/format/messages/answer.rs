@@ -71,7 +71,7 @@ enum EventKind {
 #[derive(Clone, Debug, Default)]
 struct ObjectSpans {
     span: Span,
-    members: SmallVec<[Member; 4]>,
+    members: SmallVec<[Member; 2]>,
 }
 
 #[derive(Clone, Copy, Debug)]

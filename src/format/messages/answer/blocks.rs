@@ -89,13 +89,10 @@ impl BlockTracker {
         Some(slot)
     }
 
-    /// The newest block with this index; one that did not begin is taken to be the client's.
-    pub(super) fn find_block(&mut self, json: &[u8], index: Option<u64>) -> Option<usize> {
+    /// The newest block with this index.
+    pub(super) fn find_block(&self, index: Option<u64>) -> Option<usize> {
         let mut blocks = self.blocks.iter();
-        match blocks.rposition(|block| block.index == index) {
-            Some(slot) => Some(slot),
-            None => self.begin_block(json, &ObjectSpans::default(), index, true),
-        }
+        blocks.rposition(|block| block.index == index)
     }
 
     fn set_fate(&mut self, slot: usize, fate: BlockFate) {

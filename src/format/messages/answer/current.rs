@@ -97,8 +97,7 @@ impl AnswerState {
             }
             // Any other event with an index is about a block too.
             _ if answer.index.is_some() || answer.kind == EventKind::BlockDelta => {
-                let index = answer.index.map(|(index, _)| index);
-                event.slot = self.blocks.find_block(json, index);
+                event.slot = self.blocks.find_block(answer.index.map(|(index, _)| index));
                 if let (EventKind::BlockDelta, Some(slot)) = (answer.kind, event.slot) {
                     self.assembler.add_delta(slot, json, answer);
                 }

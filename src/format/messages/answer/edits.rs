@@ -76,7 +76,8 @@ impl JoinedResponse {
         if current.is_removed(event) || event.is_hidden() {
             return false;
         }
-        if let Some((index, span)) = answer.index {
+        let is_known = answer.kind != EventKind::Other || event.slot.is_some();
+        if let Some((index, span)) = answer.index.filter(|_| is_known) {
             let renumbered = current.blocks.renumber(index);
             let renumbered = renumbered.saturating_add(self.earlier_blocks);
             if renumbered != index {

@@ -3,8 +3,9 @@
 //! A call is decided where its block begins, by its name. Events of a text are held only while a
 //! continuation block may begin at its end, and where it begins, until there is text for the
 //! client: a block without any goes as a whole. An event from which nothing is removed goes on as
-//! it came. If an answer turns out to be for the proxy only ([`Rewriter::is_for_proxy`]), its end is
-//! dropped, and the next answer's blocks follow in the same message.
+//! it came, and in its order, but for pings while a text is hidden. If an answer turns out to be for
+//! the proxy only ([`Rewriter::is_for_proxy`]), its end is dropped, and the next answer's blocks
+//! follow in the same message.
 
 use std::collections::VecDeque;
 

@@ -5,14 +5,23 @@ use serde_json::{Value, json};
 
 use crate::format::{error_body::ErrorBody, usage::Usage};
 
+/// The types that clients know; any other error is the server's fault.
+const ERROR_TYPES: [&str; 9] = [
+    "authentication_error",
+    "billing_error",
+    "invalid_request_error",
+    "not_found_error",
+    "overloaded_error",
+    "permission_error",
+    "rate_limit_error",
+    "request_too_large",
+    "timeout_error",
+];
+
 /// An error as an event of a stream.
 pub fn error_event(error: &ErrorBody) -> Bytes {
-    // Clients know only the types of the API; others are the provider's fault.
-    let kind = error
-        .kind
-        .as_deref()
-        .filter(|kind| kind.ends_with("_error"));
-    let kind = kind.filter(|kind| !matches!(*kind, "provider_error" | "server_error"));
+    let kind = error.kind.as_deref();
+    let kind = kind.filter(|kind| ERROR_TYPES.contains(kind));
     let event = json!({
         "type": "error",
         "error": {"type": kind.unwrap_or("api_error"), "message": error.message},

@@ -170,7 +170,7 @@ fn proxy_calls_are_removed_and_blocks_renumbered() {
     let relayed = run(&[&answer.stream("msg_0")], TOOLS);
     assert_eq!(
         accumulate(&relayed.bytes),
-        expected_message(&[answer.clone()])
+        expected_message(std::slice::from_ref(&answer))
     );
     let turn = &relayed.turns[0];
     assert_eq!(turn.client_calls, 1);

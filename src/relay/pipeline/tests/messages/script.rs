@@ -165,7 +165,7 @@ impl Answer {
         message["stop_reason"] = Value::Null;
         message["usage"]["output_tokens"] = json!(1);
         let mut events = vec![json!({"type": "message_start", "message": message})];
-        let mut pause = |events: &mut Vec<Value>| {
+        let pause = |events: &mut Vec<Value>| {
             if self.pings {
                 events.push(json!({"type": "ping"}));
                 events.push(json!({"type": "x_unknown", "a": [1.50, "\u{e9}"]}));
