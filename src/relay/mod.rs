@@ -27,7 +27,7 @@ pub use self::{
     },
     ending::{Ending, FooterOptions, StreamFooter},
     peek::{FirstEvent, peek_first_event},
-    stream::{StreamOptions, stream_answer, stream_filtered_answer},
+    stream::{stream_answer, stream_filtered_answer},
     tunnel::tunnel_bytes,
     turn_driver::TurnDriver,
 };
@@ -35,6 +35,16 @@ pub use crate::format::{
     AnswerFilter, AnswerFormat, AssistantTurn, ContinuationBlock, PrecedingText, ProxyToolCall,
     ResponseSummary,
 };
+
+/// How a stream is relayed.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamOptions {
+    pub format: AnswerFormat,
+    pub filter: AnswerFilter,
+    /// Remove the chunk with usage that the client did not ask for.
+    pub strip_usage: bool,
+    pub footer: FooterOptions,
+}
 
 /// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -114,13 +114,8 @@ impl Pipeline {
                 ..StreamEdits::default()
             },
         };
-        let StreamEdits {
-            format,
-            filter,
-            left_out,
-            ..
-        } = changes;
-        let rewriter = || Box::new(AnswerRewriter::new(format, filter, left_out));
+        let (format, left_out) = (changes.format, changes.left_out);
+        let rewriter = || Box::new(AnswerRewriter::new(format, changes.filter, left_out));
         Self {
             rewriter: changes.needs_rewriter().then(rewriter),
             changes,
@@ -266,13 +261,9 @@ impl Pipeline {
     /// Whether the beginning of an event is held until its end. If it is, so is every shorter
     /// beginning: how the stream is cut must not matter.
     fn must_wait(&self, beginning: &[u8]) -> bool {
-        let StreamEdits {
-            format,
-            strip_usage,
-            ..
-        } = self.changes;
+        let (format, usage) = (self.changes.format, self.changes.strip_usage);
         self.rewriter.is_some()
-            || (beginning.len() <= MAX_HELD && format.may_need_whole_event(beginning, strip_usage))
+            || (beginning.len() <= MAX_HELD && format.may_need_whole_event(beginning, usage))
     }
 
     /// Ends the provider's stream. `broken`: it broke off.

@@ -18,7 +18,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::{
-    AnswerFilter, AnswerFormat, Ending, FooterOptions, TurnDriver,
+    AnswerFilter, AnswerFormat, Ending, FooterOptions, StreamOptions, TurnDriver,
     decode::Decoder,
     pipeline::{Pipeline, PipelineOutput, StreamEdits},
 };
@@ -35,16 +35,6 @@ const FLUSH_WAIT: Duration = Duration::from_millis(50);
 
 /// The provider's stream broke, or could not be decompressed.
 struct SourceBroken;
-
-/// How a stream is relayed.
-#[derive(Clone, Copy, Debug)]
-pub struct StreamOptions {
-    pub format: AnswerFormat,
-    pub filter: AnswerFilter,
-    /// Remove the chunk with usage that the client did not ask for.
-    pub strip_usage: bool,
-    pub footer: FooterOptions,
-}
 
 struct StreamRelay {
     format: AnswerFormat,

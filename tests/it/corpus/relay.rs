@@ -43,8 +43,12 @@ pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
     let strip = way & 1 == 1;
     let left_out = (way & 2 == 2).then_some(1_000);
     let sifts = way & 4 == 4;
+    let format = match way & 8 {
+        0 => AnswerFormat::Chat,
+        _ => AnswerFormat::Messages,
+    };
     let run = |pieces: &[&[u8]]| {
-        RUNTIME.with_borrow(|it| it.block_on(relay_bytes(pieces, strip, left_out, sifts)))
+        RUNTIME.with_borrow(|it| it.block_on(relay_bytes(pieces, format, strip, left_out, sifts)))
     };
     let mut whole = run(&[stream]);
     let mut cut = run(&pieces(stream, cut));
@@ -63,12 +67,13 @@ pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
 
 async fn relay_bytes(
     pieces: &[&[u8]],
+    format: AnswerFormat,
     strip_usage: bool,
     left_out: Option<u32>,
     sifts: bool,
 ) -> Came {
     let (tell, told) = mpsc::channel();
-    let foot = Ending::without_effects(AnswerFormat::Chat).footer;
+    let foot = Ending::without_effects(format).footer;
     let answer = answer(pieces);
     let answer = if sifts {
         let sifting = AnswerFilter {
@@ -81,7 +86,7 @@ async fn relay_bytes(
             left_out,
         };
         let options = StreamOptions {
-            format: AnswerFormat::Chat,
+            format,
             filter: sifting,
             strip_usage,
             footer: foot,
@@ -93,7 +98,7 @@ async fn relay_bytes(
             async { StreamFooter::default() }.boxed()
         };
         let ending = Ending {
-            format: AnswerFormat::Chat,
+            format,
             strip_usage,
             left_out,
             footer: foot,

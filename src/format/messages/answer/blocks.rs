@@ -127,6 +127,11 @@ impl BlockTracker {
         self.set_fate(slot, fate);
     }
 
+    /// Takes all blocks for the client's, since they cannot be waited for.
+    pub(super) fn keep_all(&mut self) {
+        (0..self.blocks.len()).for_each(|slot| self.set_fate(slot, BlockFate::Client));
+    }
+
     /// Decides all blocks, since nothing more comes.
     pub(super) fn end_all(&mut self) {
         (0..self.blocks.len()).for_each(|slot| self.end_block(slot));

@@ -1,6 +1,6 @@
 //! The state of one answer while it comes, and its events.
 
-use std::{borrow::Cow, ops::Range};
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -56,12 +56,11 @@ impl ParsedEvent {
         }
     }
 
-    /// The raw text, and what the client gets of it.
-    pub(super) fn texts(&self) -> (&[u8], Cow<'_, [u8]>) {
+    /// The raw text that the client gets of it.
+    pub(super) fn visible_text(&self) -> &[u8] {
         let text = self.answer.find_text();
         let raw = text.map_or(&b""[..], |text| &self.message.data[text.span.range()]);
-        let visible = self.visible.as_deref().unwrap_or(raw);
-        (raw, visible.into())
+        self.visible.as_deref().unwrap_or(raw)
     }
 
     /// Whether nothing of a piece of text is for the client.

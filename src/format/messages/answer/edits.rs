@@ -87,11 +87,11 @@ impl JoinedResponse {
                 self.next_index = self.next_index.max(renumbered.saturating_add(1));
             }
         }
-        let (_, visible) = event.texts();
         if let (Some(text), Some(visible)) = (answer.find_text(), &event.visible) {
             edits.replace(text.span, visible.clone());
         }
-        self.visible.push_text(visible, summarizer);
+        let text = event.visible_text().into();
+        self.visible.push_text(text, summarizer);
         self.edit_reports(json, answer, current, edits, summarizer);
         // The client has the beginning of the first message.
         !(self.continued && answer.kind == EventKind::MessageStart)

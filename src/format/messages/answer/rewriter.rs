@@ -120,6 +120,7 @@ impl Rewriter {
         self.release_held(ready, summarizer);
         let held: usize = self.held.iter().map(|held| held.raw.len()).sum();
         if held > MAX_HELD {
+            self.current.blocks.keep_all();
             self.settle_answer(ready, summarizer);
         }
         EventAction::Hold

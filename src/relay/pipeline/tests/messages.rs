@@ -317,6 +317,33 @@ fn texts_wait_only_while_they_may_be_the_proxys() {
 }
 
 #[test]
+fn a_text_that_cannot_be_waited_for_is_the_clients() {
+    let start = answer_of(&[text_block(&[OPENING, "a", CLOSING])], "end_turn").stream("msg_0");
+    let (before, after) = start.split_once("event: content_block_stop").unwrap();
+    let space = event(
+        &json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": " "}}),
+    );
+    let stream = format!(
+        "{before}{}event: content_block_stop{after}",
+        space.repeat(2_000)
+    );
+    let relay = |size: usize| {
+        let pipeline = filtering_as(FORMAT, BOTH, false);
+        run_pipeline(
+            pipeline,
+            &[&stream, &answer_of(&[], "end_turn").stream("b")],
+            |answer| cut_at(answer, size),
+        )
+    };
+    let relayed = relay(usize::MAX);
+    assert_eq!(relay(1_000), relayed);
+    assert_eq!(
+        accumulate(&relayed.bytes)["content"][0]["text"],
+        " ".repeat(2_000)
+    );
+}
+
+#[test]
 fn left_out_tokens_are_added_where_the_prompt_is_reported() {
     let relay = |answers: &[String], left_out: u32| {
         let changes = StreamEdits {
@@ -504,8 +531,8 @@ proptest! {
                 stream.insert(at, byte);
             }
         }
-        let run = |size: usize| {
-            let mut pipeline = filtering_as(FORMAT, BOTH, false);
+        let run = |size: usize, filter| {
+            let mut pipeline = filtering_as(FORMAT, filter, false);
             let (mut out, mut turns) = (VecDeque::new(), Vec::new());
             for answer in [&stream, &stream] {
                 answer.chunks(size).for_each(|piece| pipeline.push(Bytes::copy_from_slice(piece), &mut out));
@@ -522,8 +549,9 @@ proptest! {
             });
             (bytes.collect::<Vec<_>>().concat(), turns)
         };
-        let (bytes, turns) = run(size);
-        prop_assert_eq!(run(1), (bytes, turns.clone()));
+        prop_assert_eq!(run(size, NOTHING).0, stream.clone());
+        let (bytes, turns) = run(size, BOTH);
+        prop_assert_eq!(run(1, BOTH), (bytes, turns.clone()));
         for turn in turns {
             prop_assert!(turn.message.is_empty() || serde_json::from_str::<Value>(&turn.message).is_ok());
         }
