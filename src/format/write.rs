@@ -9,7 +9,7 @@ use bytes::Bytes;
 #[cfg(test)]
 use super::tests::toy;
 use super::{AssistantTurn, ProxyToolCall, chat, usage::Usage};
-use crate::conversation::{Author, Content, Conversation, Format, edit::Edits};
+use crate::conversation::{Author, Content, Conversation, Format, ItemPlace, edit::Edits};
 
 /// A request for one text, with one user message.
 pub struct TextRequest<'a> {
@@ -35,6 +35,15 @@ impl Format {
             Self::Chat => chat::write::text_item(author, escaped),
             #[cfg(test)]
             Self::Toy => toy::text_item(author, escaped),
+        }
+    }
+
+    /// Items of this format as entries of a list, with commas between them.
+    pub fn write_entries(self, items: &[&str]) -> String {
+        match self {
+            Self::Chat => items.join(","),
+            #[cfg(test)]
+            Self::Toy => items.join(","),
         }
     }
 
@@ -128,7 +137,11 @@ impl Conversation {
             Content::Blocks(blocks, list) => {
                 let comma = if blocks.is_empty() { "" } else { "," };
                 let block = self.format.text_block(escaped);
-                edits.insert(list.end - 1, format!("{comma}{block}"));
+                let end = match self.items[at].place {
+                    ItemPlace::Part(_) => self.items[at].span.end,
+                    ItemPlace::Whole | ItemPlace::Outside => list.end - 1,
+                };
+                edits.insert(end, format!("{comma}{block}"));
             }
             Content::Absent | Content::Null(_) | Content::Other(_) => {}
         }

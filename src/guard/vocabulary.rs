@@ -166,10 +166,9 @@ fn for_each_text(conversation: &Conversation, message: usize, mut each: impl FnM
     let item = &conversation.items[message];
     conversation.texts_of(item).for_each(|text| each(text.span));
     for call in conversation.calls_of(item) {
-        call.name
-            .into_iter()
-            .chain(call.arguments)
-            .for_each(|text| each(text.span));
+        call.name.into_iter().for_each(|name| each(name.span));
+        let arguments = call.arguments.into_iter();
+        arguments.for_each(|arguments| each(arguments.span()));
     }
 }
 

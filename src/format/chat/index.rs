@@ -15,8 +15,8 @@ use serde::de::IgnoredAny;
 
 use crate::{
     conversation::{
-        Annotation, Author, Block, BlockKind, Call, Content, Conversation, Field, Format,
-        IndexError, Item, annotation,
+        Annotation, Arguments, Author, Block, BlockKind, Call, Content, Conversation, Field,
+        Format, IndexError, Item, annotation,
     },
     format::{
         describe::describe_item,
@@ -380,7 +380,9 @@ impl<'a> ChatIndexer<'a> {
             check_plain_key(key)?;
             match self.raw_bytes(key) {
                 b"name" => call.name = take_text(scan)?,
-                b"arguments" | b"input" => call.arguments = take_text(scan)?,
+                b"arguments" | b"input" => {
+                    call.arguments = take_text(scan)?.map(Arguments::Text);
+                }
                 _ => skip_value(scan)?,
             }
             Ok(())
