@@ -32,6 +32,8 @@ pub enum Format {
     /// OpenAI's chat completions.
     #[default]
     Chat,
+    /// Anthropic's Messages.
+    Messages,
     /// A format of the tests, see `format/tests/toy.rs`.
     #[cfg(test)]
     Toy,

@@ -1,0 +1,13 @@
+//! Anthropic's Messages.
+
+mod blocks;
+mod index;
+pub(super) mod request;
+pub(super) mod summary;
+pub(super) mod tools;
+pub(super) mod write;
+
+pub use self::index::index_body;
+
+#[cfg(test)]
+mod tests;
