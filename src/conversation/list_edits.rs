@@ -85,20 +85,21 @@ impl Conversation {
     /// Removes item `first` and everything in the list behind it, also what other edits insert there. Returns false
     /// where nothing of the list would be left.
     pub fn truncate_list(&self, first: usize, edits: &mut Edits) -> bool {
-        let before = first.checked_sub(1).map(|before| &self.items[before]);
-        let Some((before, end)) = before.zip(self.list.end.checked_sub(1)) else {
+        let Some(before) = first.checked_sub(1).map(|before| &self.items[before]) else {
             return false;
         };
-        let behind = |start| Span { start, end };
-        match before.place {
+        let (start, closing) = match before.place {
             ItemPlace::Part(entry) if self.is_within(first, entry) => {
                 let closing = entry.blocks.end as usize - 1..entry.span.end as usize;
-                edits.replace(behind(before.span.end), self.body.slice(closing));
+                (before.span.end, &self.body[closing])
             }
-            ItemPlace::Part(entry) => edits.remove(behind(entry.span.end)),
-            ItemPlace::Whole => edits.remove(behind(before.span.end)),
+            ItemPlace::Part(entry) => (entry.span.end, &b""[..]),
+            ItemPlace::Whole => (before.span.end, &b""[..]),
             ItemPlace::Outside => return false,
-        }
+        };
+        // The bracket at the end goes too, so that nothing can be inserted before it.
+        let end = self.list.end;
+        edits.replace(Span { start, end }, [closing, b"]"].concat());
         true
     }
 

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::{chat, messages};
 #[cfg(test)]
 use super::tests::toy;
+use super::{chat, messages};
 use crate::conversation::{Conversation, Format, IndexError};
 
 impl Format {

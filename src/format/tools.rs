@@ -74,7 +74,11 @@ pub(super) fn write_object_schema(arguments: &[ToolArgument], strict: bool) -> S
         names if names.is_empty() => names,
         names => format!(r#","required":[{names}]"#),
     };
-    let closed = if strict { r#","additionalProperties":false"# } else { "" };
+    let closed = if strict {
+        r#","additionalProperties":false"#
+    } else {
+        ""
+    };
     format!(r#"{{"type":"object","properties":{{{properties}}}{required}{closed}}}"#)
 }
 

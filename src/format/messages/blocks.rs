@@ -264,7 +264,10 @@ pub(super) fn measure_encoded(body: &[u8], block: Span) -> TextSizes {
     let mut sizes = TextSizes::default();
     let raw = &body[block.range()];
     let holds = |word: &[u8]| memchr::memmem::find(raw, word).is_some();
-    if [&b"encrypted"[..], b"signature", b"base64"].into_iter().any(holds) {
+    if [&b"encrypted"[..], b"signature", b"base64"]
+        .into_iter()
+        .any(holds)
+    {
         let mut scan = JsonScanner::new(body, block.start as usize);
         // The block was read before.
         let _ = collect_encoded(body, &mut scan, MAX_DEPTH, &mut sizes);
