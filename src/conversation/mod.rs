@@ -183,6 +183,12 @@ impl Conversation {
         first + items.partition_point(|item| item.span.end <= position)
     }
 
+    /// The last of the items that are bound to item `at`, or itself.
+    pub(crate) fn find_last_bound(&self, at: usize) -> usize {
+        let next = self.items[at + 1..].iter();
+        at + next.take_while(|item| item.is_bound).count()
+    }
+
     /// The blocks of an item; none unless its content is a list.
     pub fn blocks_of(&self, item: &Item) -> &[Block] {
         match &item.content {

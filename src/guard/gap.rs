@@ -32,6 +32,8 @@ pub(super) struct Gap<'a> {
     view: RequestView<'a>,
     /// The index of the message before the gap.
     before: usize,
+    /// The message that the next one is put behind: `before`, or the last one that is bound to it.
+    place: usize,
     /// The author of the message after the gap.
     next: Option<Author>,
     /// The author of the last injected message; `None` before any.
@@ -44,6 +46,7 @@ impl<'a> Gap<'a> {
         Self {
             view,
             before,
+            place: before,
             next: answer.map(|answer| view.item(answer).author),
             last: None,
             between: GapContents::default(),
@@ -129,11 +132,18 @@ impl<'a> Gap<'a> {
             }
             None => last != Author::Model,
         };
-        let (conversation, edits) = (self.view.conversation, &mut self.between.edits);
-        if !next_can_follow || !conversation.insert_after(self.before, new, edits) {
+        let conversation = self.view.conversation;
+        // An answer came after the system messages that are bound to its request.
+        let first = items.first().map(|item| item.role(conversation));
+        let place = match first {
+            Some(Author::Model) => conversation.find_last_bound(self.before),
+            _ => self.place,
+        };
+        let edits = &mut self.between.edits;
+        if !next_can_follow || !conversation.insert_after(place, new, edits) {
             return false;
         }
-        self.last = Some(last);
+        (self.last, self.place) = (Some(last), place);
         self.between.items.extend(items);
         self.between.tokens = self.between.tokens.saturating_add(tokens);
         true

@@ -172,7 +172,7 @@ fn assert_same_plan(chat: (&Conversation, &Plan), toy: (&Conversation, &Plan)) {
 }
 
 /// Memory without the digests of messages and the places in them, which differ between the formats.
-fn without_digests(memory: &GuardMemory) -> GuardMemory {
+pub(super) fn without_digests(memory: &GuardMemory) -> GuardMemory {
     let tight = memory.tight.iter().map(|&(_, limit)| (0, limit));
     GuardMemory {
         tight: tight.collect(),
