@@ -233,7 +233,7 @@ fn thinking_runs(body: &Value) -> Vec<Value> {
 
 fn fixed_blocks(body: &Value) -> Vec<Value> {
     let entries = all_entries(body);
-    let all = entries.iter().flat_map(|entry| blocks(entry));
+    let all = entries.iter().flat_map(blocks);
     all.filter(|block| !EDITABLE.contains(&kind(block)))
         .cloned()
         .collect()
@@ -242,7 +242,7 @@ fn fixed_blocks(body: &Value) -> Vec<Value> {
 /// Calls and results without what may be edited in them. An input keeps its keys.
 fn frames(body: &Value) -> Vec<Value> {
     let entries = all_entries(body);
-    let all = entries.iter().flat_map(|entry| blocks(entry));
+    let all = entries.iter().flat_map(blocks);
     let framed = all.filter(|block| matches!(kind(block), "tool_use" | "tool_result"));
     let frames = framed.map(|block| {
         let mut frame = block.clone();
