@@ -145,6 +145,13 @@ pub struct ProxyToolCall {
     pub legacy: bool,
 }
 
+impl ProxyToolCall {
+    /// Whether the arguments are too long to be sent again.
+    pub(super) fn is_overlong(&self, max_argument_bytes: usize) -> bool {
+        self.overlong || self.arguments.len() > max_argument_bytes
+    }
+}
+
 /// A continuation block that was removed from the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContinuationBlock {

@@ -32,6 +32,7 @@ impl From<Format> for AnswerFormat {
     fn from(format: Format) -> Self {
         match format {
             Format::Chat => Self::Chat,
+            Format::Messages => Self::Messages,
             #[cfg(test)]
             Format::Toy => Self::Chat,
         }

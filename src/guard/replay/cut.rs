@@ -86,7 +86,10 @@ impl Replay<'_> {
             return true;
         };
         let all = self.view.units;
-        let (before, after) = (all[before].messages.end - 1, all[after].messages.start);
+        let (before, after) = (
+            all[before].unbound_messages().end - 1,
+            all[after].messages.start,
+        );
         let (before, after) = (self.view.item(before).author, self.view.item(after).author);
         prompt_placement::can_follow(before, after, &self.profile)
     }

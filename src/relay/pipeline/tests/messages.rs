@@ -12,6 +12,7 @@ use self::{
 };
 use super::{AnswerFilter, BOTH, Relayed, TEXT, TOOLS, cut_at, filtering_as, run_pipeline};
 use crate::{
+    conversation::{Format, answer_digest},
     format::{AnswerFormat, AnswerRewriter, ResponseSummarizer},
     json::text,
     relay::pipeline::{Pipeline, PipelineOutput, StreamEdits},
@@ -486,7 +487,16 @@ proptest! {
         prop_assert_eq!(&relay(1), &relayed);
         let mut expected = expected_message(&answers);
         prop_assert_eq!(&accumulate(&relayed.bytes), &expected);
+        // The state is found again by the echo.
+        let content = &expected["content"];
+        if content.as_array().is_some_and(|blocks| !blocks.is_empty()) {
+            let echo = json!({"role": "assistant", "content": content}).to_string();
+            let echo = Format::Messages.index_items(&[&echo]).unwrap();
+            let summary = &relayed.summary;
+            prop_assert_eq!(echo.items[0].short_digest, answer_digest(summary.text, &summary.call_ids));
+        }
         for (turn, answer) in relayed.turns.iter().zip(&answers) {
+            prop_assert!(turn.message.is_empty() || Format::Messages.index_items(&[&turn.message]).is_some());
             let names: Vec<_> = turn.proxy_calls.iter().map(|call| &*call.name).collect();
             prop_assert!(names.iter().all(|name| PROXY_TOOLS.contains(name)));
             let calls = answer.blocks.iter().filter(|block| block.is_proxy_call());
