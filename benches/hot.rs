@@ -24,8 +24,8 @@ use plimsoll::{
     },
     recovery::tool,
     relay::{
-        self, AnswerFilter, AssistantTurn, Ending, PrecedingText, ResponseSummary, StreamFooter,
-        TurnDriver,
+        self, AnswerFilter, AnswerFormat, AssistantTurn, Ending, PrecedingText, ResponseSummary,
+        StreamFooter, StreamOptions, TurnDriver,
     },
     wire::{Body, sse::SseSplitter},
 };
@@ -246,7 +246,7 @@ fn splitter(bencher: Bencher<'_, '_>, kind: BodyKind) {
 #[divan::bench(args = kinds())]
 fn relay_plain(bencher: Bencher<'_, '_>, kind: BodyKind) {
     relayed(bencher, kind, |answer| {
-        relay::stream_answer(answer, Ending::without_effects())
+        relay::stream_answer(answer, Ending::without_effects(AnswerFormat::Chat))
     });
 }
 
@@ -262,7 +262,13 @@ fn relay_sifted(bencher: Bencher<'_, '_>, kind: BodyKind) {
             trailers: &[],
             max_wait: Duration::from_millis(50),
         };
-        relay::stream_filtered_answer(answer, sifting, Box::new(NoRounds), false, foot)
+        let options = StreamOptions {
+            format: AnswerFormat::Chat,
+            filter: sifting,
+            strip_usage: false,
+            footer: foot,
+        };
+        relay::stream_filtered_answer(answer, Box::new(NoRounds), options)
     });
 }
 

@@ -42,6 +42,7 @@ extern crate self as plimsoll;
 #[path = "../tests/it/support"]
 mod support {
     pub(crate) mod generate;
+    pub(crate) mod generate_messages;
     pub(crate) mod guard_properties;
     mod lines;
     pub(crate) mod made;

@@ -186,7 +186,7 @@ impl SessionEnd {
             for call in self.conversation.calls_of(message) {
                 let arguments = call
                     .arguments
-                    .map(|text| self.conversation.decode_text(text));
+                    .map(|it| self.conversation.decode_arguments(it));
                 let arguments = serde_json::from_str(&arguments.unwrap_or_default());
                 if let Ok(Value::Object(members)) = arguments {
                     let named = FILES.iter().filter_map(|key| members.get(*key)?.as_str());

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::SECTIONS;
 use crate::{
-    format::{AnswerEvent, FinishKind, chat::answer},
+    format::{AnswerEvent, AnswerFormat, FinishKind},
     guard::{estimate::Weights, fence},
     json::text,
 };
@@ -28,7 +28,7 @@ const ELLIPSIS: &str = " …";
 /// Why an answer is no summary. Never holds any of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SummaryRejection {
-    #[error("the answer is no chat completion")]
+    #[error("the answer is no message of a model")]
     NotAnAnswer,
     #[error("the answer has no text")]
     Empty,
@@ -57,12 +57,13 @@ pub(super) struct SummaryBlock<'a> {
 /// Parses the answer. The summary is `<summary>`, its sections, `</summary>`: never empty, at most
 /// [`MAX_BYTES`] and `most` raw tokens, and without any other fence tag.
 pub(super) fn parse_summary(
+    format: AnswerFormat,
     answer: &[u8],
     block: SummaryBlock<'_>,
     most: u32,
     weights: &Weights,
 ) -> Result<String, SummaryRejection> {
-    let text = read_text(answer)?;
+    let text = read_text(format, answer)?;
     let block = find_block(&text, block).ok_or(SummaryRejection::NoBlock)?;
     let mut sections = read_sections(block).ok_or(SummaryRejection::NoSections)?;
     let filled = sections.iter().filter(|text| !text.is_empty()).count();
@@ -82,13 +83,15 @@ pub(super) fn parse_summary(
 }
 
 /// The text of an answer that ended regularly.
-fn read_text(json: &[u8]) -> Result<String, SummaryRejection> {
-    let answer = answer::read_answer(json).map_err(|_| SummaryRejection::NotAnAnswer)?;
+fn read_text(format: AnswerFormat, json: &[u8]) -> Result<String, SummaryRejection> {
+    let answer = format
+        .read_answer(json)
+        .map_err(|_| SummaryRejection::NotAnAnswer)?;
     if answer.has_error() || !answer.has_message() {
         return Err(SummaryRejection::NotAnAnswer);
     }
     let mut text = String::new();
-    for event in &answer.events {
+    for event in answer.events() {
         match event {
             AnswerEvent::Call(_) => return Err(SummaryRejection::CallsTools),
             AnswerEvent::Text(part) => text.extend(text::decode_text(&json[part.span.range()])),
@@ -97,7 +100,7 @@ fn read_text(json: &[u8]) -> Result<String, SummaryRejection> {
     }
     match answer.find_finish().map(|finish| finish.kind) {
         Some(FinishKind::Calls) => Err(SummaryRejection::CallsTools),
-        Some(FinishKind::CutOff) => Err(SummaryRejection::CutOff),
+        Some(kind) if kind.is_cut_off() => Err(SummaryRejection::CutOff),
         _ => match without_thoughts(&text) {
             "" => Err(SummaryRejection::Empty),
             text => Ok(text.to_owned()),

@@ -11,7 +11,7 @@ use super::{prompt::SummaryPrompt, summary_work::Summariser};
 use crate::{
     conversation::{Author, Conversation, edit::Edits},
     guard::{self, profile::Profile},
-    json::{scan::Span, text},
+    json::text,
 };
 
 /// The conversation as it was sent, up to the boundary. `None` if nothing is left of it, or it cannot
@@ -23,13 +23,15 @@ pub(super) fn cut_at_boundary(
 ) -> Option<Conversation> {
     let messages = conversation.items.iter().enumerate();
     let mut counted = messages.filter(|(_, message)| !message.author.is_system());
-    let (first_removed, _) = counted.nth(boundary as usize)?;
-    let last = conversation.items.get(first_removed.checked_sub(1)?)?;
+    let (mut first_removed, _) = counted.nth(boundary as usize)?;
+    // Such an item may not stand before the user message that follows.
+    while first_removed > 0 && conversation.items[first_removed - 1].is_bound {
+        first_removed -= 1;
+    }
     let mut edits = edits.clone();
-    edits.remove(Span {
-        start: last.span.end,
-        end: conversation.list.end.checked_sub(1)?,
-    });
+    if !conversation.truncate_list(first_removed, &mut edits) {
+        return None;
+    }
     let format = conversation.format;
     let index = |edits: Edits, body: &Bytes| format.index_body(edits.apply(body).to_bytes()).ok();
     let part = index(edits, &conversation.body)?;

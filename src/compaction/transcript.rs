@@ -11,7 +11,6 @@ use super::{prompt::SummaryPrompt, shorten::keep_head_and_tail};
 use crate::{
     conversation::{Author, BlockKind, Content, Conversation, Item},
     guard::{estimate::Weights, fence},
-    json::scan::JsonString,
 };
 
 /// Most requests of one summary.
@@ -70,8 +69,6 @@ struct TranscriptEntry {
 
 /// All messages and calls of the conversation, without system messages.
 fn list_entries(part: &Conversation, key: &str) -> Vec<TranscriptEntry> {
-    let decode =
-        |text: Option<JsonString>| text.map(|text| part.decode_text(text)).unwrap_or_default();
     let mut entries = Vec::new();
     let messages = part.items.iter();
     for message in messages.filter(|message| !message.author.is_system()) {
@@ -86,7 +83,10 @@ fn list_entries(part: &Conversation, key: &str) -> Vec<TranscriptEntry> {
             text: show_content(part, message),
         });
         entries.extend(part.calls_of(message).iter().map(|call| {
-            let text = format!("{} {}", decode(call.name), decode(call.arguments));
+            let name = call.name.map(|name| part.decode_text(name));
+            let arguments = call.arguments.map(|it| part.decode_arguments(it));
+            let (name, arguments) = (name.unwrap_or_default(), arguments.unwrap_or_default());
+            let text = format!("{name} {arguments}");
             TranscriptEntry {
                 head: format!("[{key} calls]"),
                 text: fence::neutralize_tags(&text).into_owned(),
@@ -107,7 +107,7 @@ fn show_content(part: &Conversation, message: &Item) -> String {
             BlockKind::Text(text) => push_line(&mut shown, &neutral(text)),
             BlockKind::Image { .. } => push_line(&mut shown, "(an image, left out)"),
             BlockKind::Media => push_line(&mut shown, "(a file or a recording, left out)"),
-            BlockKind::Opaque => {}
+            BlockKind::Call | BlockKind::Reasoning(_) | BlockKind::Opaque => {}
         }
     }
     shown

@@ -4,7 +4,7 @@
 //! An object with an annotation is walked a second time to find the comma to remove with it; other
 //! objects cost nothing. An annotation that cannot be read is removed too, and has no effect.
 
-use super::{Conversation, edit::Edits};
+use super::{Conversation, ItemPlace, edit::Edits};
 use crate::json::{
     scan::{JsonScanner, JsonString, MalformedJson, Span},
     text::{self, TextSizes},
@@ -67,6 +67,21 @@ impl Conversation {
         }
     }
 
+    /// Annotations in the order of the body, with all that are near this position. An item outside the list is the
+    /// first, wherever it stands in the body.
+    fn annotations_around(&self, position: u32) -> &[Annotation] {
+        let outside = self.items.first();
+        let Some(outside) = outside.filter(|item| item.place == ItemPlace::Outside) else {
+            return &self.annotations;
+        };
+        let own = self.annotations.partition_point(|it| it.message == 0);
+        let (own, others) = self.annotations.split_at(own);
+        match outside.span.range().contains(&(position as usize)) {
+            true => own,
+            false => others,
+        }
+    }
+
     /// Annotations of a message and its parts, in the order of the body.
     pub fn annotations_of(&self, message: usize) -> &[Annotation] {
         let annotations = &self.annotations;
@@ -83,10 +98,9 @@ impl Conversation {
     pub fn measure_span(&self, span: Span) -> TextSizes {
         let mut sent = Vec::new();
         let mut at = span.start as usize;
-        let first = self
-            .annotations
-            .partition_point(|it| it.span.start < span.start);
-        let inside = self.annotations[first..].iter();
+        let annotations = self.annotations_around(span.start);
+        let first = annotations.partition_point(|it| it.span.start < span.start);
+        let inside = annotations[first..].iter();
         for annotation in inside.take_while(|it| it.span.end <= span.end) {
             sent.extend_from_slice(&self.body[at..annotation.span.start as usize]);
             at = annotation.span.end as usize;

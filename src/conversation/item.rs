@@ -32,12 +32,15 @@ impl Author {
     }
 }
 
-/// One entry of a conversation's list.
+/// One message of a conversation: mostly one entry of its list.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// The object, braces included.
+    /// The object, braces included; of a part of an entry, its blocks.
     pub span: Span,
+    pub place: ItemPlace,
     pub author: Author,
+    /// A system item that is valid only behind the item before it: both stay or go.
+    pub is_bound: bool,
     pub content: Content,
     /// Indices into [`Conversation::calls`](super::Conversation::calls). A result without an id
     /// answers a call without one.
@@ -61,7 +64,9 @@ impl Item {
     pub(crate) fn new_empty() -> Self {
         Self {
             span: Span::default(),
+            place: ItemPlace::Whole,
             author: Author::Unknown,
+            is_bound: false,
             content: Content::Absent,
             calls: 0..0,
             call_id: None,
@@ -71,6 +76,26 @@ impl Item {
             short_digest: 0,
         }
     }
+}
+
+/// How an item stands in the list of its conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemPlace {
+    /// It is an entry of the list, or several in a row.
+    Whole,
+    /// It is a run of blocks in an entry with other items.
+    Part(SharedEntry),
+    /// It stands beside the list, and is the first item.
+    Outside,
+}
+
+/// An entry of the list that holds several items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedEntry {
+    /// The object, braces included.
+    pub span: Span,
+    /// The list of blocks, brackets included.
+    pub blocks: Span,
 }
 
 /// The content of an item, beside its calls.
@@ -104,9 +129,28 @@ pub struct Call {
     pub span: Span,
     pub id: Option<JsonString>,
     pub name: Option<JsonString>,
-    pub arguments: Option<JsonString>,
+    pub arguments: Option<Arguments>,
     /// It is an element of a list, to which other calls can be added.
     pub listed: bool,
+}
+
+/// The arguments of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arguments {
+    /// A string that should hold JSON.
+    Text(JsonString),
+    /// JSON itself, mostly an object.
+    Json(Span),
+}
+
+impl Arguments {
+    /// The text of the arguments as the body spells it, without quotes around it.
+    pub const fn span(self) -> Span {
+        match self {
+            Self::Text(text) => text.span,
+            Self::Json(span) => span,
+        }
+    }
 }
 
 /// One part of the content of an item.
@@ -122,13 +166,17 @@ pub struct Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     Text(JsonString),
-    /// The URL (a data URL or an address), and whether `detail` is `low`.
+    /// The URL (a data URL, an address, or base64 data alone), and whether `detail` is `low`.
     Image {
         url: Option<JsonString>,
         low: bool,
     },
     /// Sounds, videos, files and other media.
     Media,
-    /// Anything else (a refusal, thinking, …): never edited.
+    /// One of the item's calls, which stands among its blocks.
+    Call,
+    /// Thinking of the model, with the text that can be read: never edited, and in no digest.
+    Reasoning(Option<JsonString>),
+    /// Anything else (a refusal, a search result, …): never edited.
     Opaque,
 }

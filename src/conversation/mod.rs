@@ -8,6 +8,7 @@ pub mod annotation;
 pub(crate) mod digest;
 pub mod edit;
 mod item;
+mod list_edits;
 pub mod texts;
 pub mod units;
 
@@ -20,7 +21,8 @@ use thiserror::Error;
 pub use self::{
     annotation::{Annotation, Priority},
     digest::answer_digest,
-    item::{Author, Block, BlockKind, Call, Content, Item},
+    item::{Arguments, Author, Block, BlockKind, Call, Content, Item, ItemPlace, SharedEntry},
+    list_edits::NewItems,
 };
 use crate::json::scan::{JsonKind, JsonString, Span};
 
@@ -30,6 +32,8 @@ pub enum Format {
     /// OpenAI's chat completions.
     #[default]
     Chat,
+    /// Anthropic's Messages.
+    Messages,
     /// A format of the tests, see `format/tests/toy.rs`.
     #[cfg(test)]
     Toy,
@@ -52,7 +56,7 @@ pub struct Conversation {
     pub calls: Vec<Call>,
     /// The content blocks of all items; an item names its range.
     pub blocks: Vec<Block>,
-    /// The annotations of all items and blocks, in the order of the body.
+    /// The annotations of all items and blocks, in the order of the items.
     pub annotations: Vec<Annotation>,
 }
 
@@ -119,6 +123,14 @@ impl Conversation {
         }
     }
 
+    /// The arguments of a call as a text of JSON, for people and models to read.
+    pub fn decode_arguments(&self, arguments: Arguments) -> Cow<'_, str> {
+        match arguments {
+            Arguments::Text(text) => self.decode_text(text),
+            Arguments::Json(span) => String::from_utf8_lossy(self.span_bytes(span)),
+        }
+    }
+
     pub fn find_field(&self, name: &str) -> Option<&Field> {
         let mut fields = self.fields.iter();
         fields.find(|field| self.raw_bytes(field.key) == name.as_bytes())
@@ -161,6 +173,20 @@ impl Conversation {
 
     pub fn calls_of(&self, item: &Item) -> &[Call] {
         &self.calls[item.calls.start as usize..item.calls.end as usize]
+    }
+
+    /// The item of the list that holds this position of the body, or the one that follows it.
+    pub(crate) fn find_item_at(&self, position: u32) -> usize {
+        let is_outside = |item: &Item| item.place == ItemPlace::Outside;
+        let first = usize::from(self.items.first().is_some_and(is_outside));
+        let items = &self.items[first..];
+        first + items.partition_point(|item| item.span.end <= position)
+    }
+
+    /// The last of the items that are bound to item `at`, or itself.
+    pub(crate) fn find_last_bound(&self, at: usize) -> usize {
+        let next = self.items[at + 1..].iter();
+        at + next.take_while(|item| item.is_bound).count()
     }
 
     /// The blocks of an item; none unless its content is a list.

@@ -26,8 +26,10 @@ pub enum UnitKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     pub kind: UnitKind,
-    /// Indices of its messages.
+    /// Indices of its messages, with the system messages that are bound to the last of them.
     pub messages: Range<usize>,
+    /// Its messages without system messages.
+    pub counted: usize,
     /// Messages before it, without system messages. These come and go between requests, so stored
     /// positions do not count them.
     pub messages_before: usize,
@@ -37,10 +39,15 @@ pub struct Unit {
 
 impl Unit {
     /// Messages up to its end, without system messages.
-    pub fn messages_through(&self) -> usize {
+    pub const fn messages_through(&self) -> usize {
+        self.messages_before + self.counted
+    }
+
+    /// Its messages without those that are bound to the last of them.
+    pub(crate) fn unbound_messages(&self) -> Range<usize> {
         match self.kind {
-            UnitKind::System => self.messages_before,
-            _ => self.messages_before + self.messages.len(),
+            UnitKind::System => self.messages.clone(),
+            _ => self.messages.start..self.messages.start + self.counted,
         }
     }
 }
@@ -74,10 +81,18 @@ pub fn split_units(conversation: &Conversation) -> Result<Vec<Unit>, UnitError> 
             Author::Tool => return Err(UnitError::Orphan(at)),
             Author::Unknown => UnitKind::Other,
         };
+        let counted = if kind == UnitKind::System {
+            0
+        } else {
+            end - at
+        };
+        let rest = messages[end..].iter();
+        end += rest.take_while(|item| item.is_bound).count();
         let is_task = kind == UnitKind::User && !std::mem::replace(&mut has_task, true);
         units.push(Unit {
             kind,
             messages: at..end,
+            counted,
             messages_before: units.last().map_or(0, Unit::messages_through),
             stays: is_task || matches!(kind, UnitKind::System | UnitKind::Other),
         });
@@ -154,6 +169,19 @@ pub(crate) fn find_boundary_unit(units: &[Unit], count: u32) -> usize {
     holder
         .min(find_first_required_unit(units, last))
         .max(find_pinned_end(units))
+}
+
+/// Adds to the messages that are removed the bound system messages that would stand before a message of another
+/// author than the model. `removed`: whether a message is.
+pub(crate) fn remove_stranded_messages(conversation: &Conversation, removed: &mut [bool]) {
+    // The author of the next message that stays; `None` at the end of the list.
+    let mut next = None;
+    for (item, removed) in conversation.items.iter().zip(removed).rev() {
+        *removed |= item.is_bound && !matches!(next, None | Some(Author::Model | Author::System));
+        if !*removed {
+            next = Some(item.author);
+        }
+    }
 }
 
 /// How many results follow the calls of message `at`; they must answer all of its calls.

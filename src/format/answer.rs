@@ -43,7 +43,16 @@ pub enum FinishKind {
     Calls,
     /// The answer ended before the model wanted it to.
     CutOff,
+    /// It ended since prompt and answer fill the window.
+    WindowExceeded,
     Other,
+}
+
+impl FinishKind {
+    /// Whether the answer ended before the model wanted it to.
+    pub const fn is_cut_off(self) -> bool {
+        matches!(self, Self::CutOff | Self::WindowExceeded)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +62,14 @@ pub struct Finish {
     pub kind: FinishKind,
     /// It is the finish reason of the first choice.
     pub first: bool,
+}
+
+/// The finish of the first choice.
+pub(super) fn finish_of(events: &[AnswerEvent]) -> Option<Finish> {
+    events.iter().find_map(|event| match event {
+        AnswerEvent::Finish(finish) if finish.first => Some(*finish),
+        _ => None,
+    })
 }
 
 /// A `usage` object.
@@ -126,6 +143,13 @@ pub struct ProxyToolCall {
     /// the arguments were too long.
     pub json: Box<str>,
     pub legacy: bool,
+}
+
+impl ProxyToolCall {
+    /// Whether the arguments are too long to be sent again.
+    pub(super) fn is_overlong(&self, max_argument_bytes: usize) -> bool {
+        self.overlong || self.arguments.len() > max_argument_bytes
+    }
 }
 
 /// A continuation block that was removed from the text.

@@ -8,7 +8,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     conversation::{
-        Author, Block, BlockKind, Content, Conversation, Item, answer_digest, digest::DigestBuilder,
+        Arguments, Author, Block, BlockKind, Content, Conversation, Item, answer_digest,
+        digest::DigestBuilder,
     },
     json::{
         scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
@@ -45,12 +46,18 @@ pub(super) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
                     item.sizes += sizes;
                     mix.push_digest(b't', digest);
                     last_text = digest;
-                } else {
-                    if block.kind == BlockKind::Opaque {
-                        item.sizes += found.measure_span(block.span);
-                    }
-                    mix.push_digest(b'm', digest_value(found, block.span));
+                    continue;
                 }
+                match block.kind {
+                    BlockKind::Text(_) | BlockKind::Call | BlockKind::Reasoning(None) => continue,
+                    BlockKind::Reasoning(Some(text)) => {
+                        item.sizes += text::measure_and_digest(body, text).0;
+                        continue;
+                    }
+                    BlockKind::Opaque => item.sizes += found.measure_span(block.span),
+                    BlockKind::Image { .. } | BlockKind::Media => {}
+                }
+                mix.push_digest(b'm', digest_value(found, block.span));
             }
             if item.author == Author::Model {
                 answer = match blocks {
@@ -67,15 +74,26 @@ pub(super) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
     }
     let mut ids = SmallVec::<[u128; 4]>::new();
     for call in found.calls_of(item) {
-        for (tag, text) in [(b'i', call.id), (b'n', call.name), (b'a', call.arguments)] {
-            let Some(text) = text else { continue };
-            let (sizes, digest) = text::measure_and_digest(body, text);
-            mix.push_digest(tag, digest);
-            if tag == b'i' {
-                ids.push(digest);
-            } else {
-                item.sizes += sizes;
-            }
+        if let Some(id) = call.id {
+            let digest = text::measure_and_digest(body, id).1;
+            mix.push_digest(b'i', digest);
+            ids.push(digest);
+        }
+        if let Some(name) = call.name {
+            let (sizes, digest) = text::measure_and_digest(body, name);
+            mix.push_digest(b'n', digest);
+            item.sizes += sizes;
+        }
+        if let Some(arguments) = call.arguments {
+            let (sizes, digest) = match arguments {
+                Arguments::Text(text) => text::measure_and_digest(body, text),
+                Arguments::Json(span) => (
+                    text::measure_text(found.span_bytes(span)),
+                    digest_value(found, span),
+                ),
+            };
+            mix.push_digest(b'a', digest);
+            item.sizes += sizes;
         }
     }
     for (tag, text) in [(b'r', item.call_id), (b'N', item.name)] {

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::chat;
 #[cfg(test)]
 use super::tests::toy;
+use super::{chat, messages};
 use crate::conversation::{Conversation, Format, IndexError};
 
 impl Format {
@@ -15,6 +15,7 @@ impl Format {
     pub fn index_body(self, body: Bytes) -> Result<Conversation, IndexError> {
         match self {
             Self::Chat => chat::index_body(body),
+            Self::Messages => messages::index_body(body),
             #[cfg(test)]
             Self::Toy => toy::index(body),
         }
@@ -24,6 +25,7 @@ impl Format {
     pub fn index_items(self, items: &[&str]) -> Option<Conversation> {
         let body = match self {
             Self::Chat => chat::write::wrap_messages(items),
+            Self::Messages => messages::write::wrap_messages(items),
             #[cfg(test)]
             Self::Toy => toy::request_of(items),
         };

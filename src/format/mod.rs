@@ -3,19 +3,24 @@
 //!
 //! Each function of `request`, `write` and `tools` has one `match` over
 //! [`Format`](crate::conversation::Format) and calls the folder of the format, which alone knows the
-//! shape of its JSON. One reader per format turns an event of a stream, or a whole body, into answer
-//! events, which hold spans and copy nothing. [`ResponseSummarizer`] sums them up for health and
-//! session; the rewriter of a format removes what [`AnswerFilter`] names.
+//! shape of its JSON. [`AnswerFormat`] does the same for answers. One [`AnswerReader`] per format
+//! turns an event of a stream, or a whole body, into answer events, which hold spans and copy
+//! nothing. [`ResponseSummarizer`] sums them up for health and session; the [`AnswerRewriter`]
+//! removes what [`AnswerFilter`] names.
 //!
-//! Chat completions are the only format yet. Another one needs an arm in each `match`; for answers,
-//! `relay` and `compaction` name chat completions.
+//! Requests are chat completions only yet; another format needs an arm in each `match`.
 
 mod answer;
+mod answer_format;
+mod answer_rewriter;
 pub mod chat;
 mod continuation;
 mod describe;
 pub mod error_body;
+mod grammar;
 mod index;
+mod indexing;
+pub mod messages;
 pub mod refusal;
 mod request;
 mod response_summary;
@@ -32,7 +37,11 @@ pub use self::{
         AnswerEvent, AnswerFilter, AssistantTurn, CallFragment, ContinuationBlock, Finish,
         FinishKind, PrecedingText, ProxyToolCall, UsageCount, UsageCountKind, UsageReport,
     },
+    answer_format::{AnswerFormat, AnswerReader, ParsedAnswer},
+    answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
     response_summary::{ResponseSummarizer, ResponseSummary},
     tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},
 };
+
+use self::answer::finish_of;

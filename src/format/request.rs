@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 use super::tests::toy;
-use super::{chat, tools::ClientTools};
+use super::{chat, messages, tools::ClientTools};
 use crate::{
     conversation::{Conversation, Format, edit::Edits},
     json::scan::Span,
@@ -14,6 +14,7 @@ impl Conversation {
     pub fn is_auxiliary(&self) -> bool {
         match self.format {
             Format::Chat => chat::request::is_auxiliary(self),
+            Format::Messages => messages::request::is_auxiliary(self),
             #[cfg(test)]
             Format::Toy => false,
         }
@@ -23,6 +24,7 @@ impl Conversation {
     pub fn max_answer_tokens(&self) -> Option<u64> {
         match self.format {
             Format::Chat => chat::request::max_answer_tokens(self),
+            Format::Messages => messages::request::max_answer_tokens(self),
             #[cfg(test)]
             Format::Toy => toy::max_answer_tokens(self),
         }
@@ -32,6 +34,7 @@ impl Conversation {
     pub fn largest_answer_cap(&self) -> Option<u64> {
         match self.format {
             Format::Chat => chat::request::largest_answer_cap(self),
+            Format::Messages => messages::request::max_answer_tokens(self),
             #[cfg(test)]
             Format::Toy => toy::largest_answer_cap(self),
         }
@@ -41,6 +44,7 @@ impl Conversation {
     pub fn lower_answer_caps(&self, tokens: u32, edits: &mut Edits) {
         match self.format {
             Format::Chat => chat::request::lower_answer_caps(self, tokens, edits),
+            Format::Messages => messages::request::lower_answer_caps(self, tokens, edits),
             #[cfg(test)]
             Format::Toy => toy::lower_answer_caps(self, tokens, edits),
         }
@@ -51,15 +55,17 @@ impl Conversation {
     pub fn thinking_budget(&self) -> Option<u64> {
         match self.format {
             Format::Chat => chat::request::thinking_budget(self),
+            Format::Messages => messages::request::thinking_budget(self),
             #[cfg(test)]
             Format::Toy => None,
         }
     }
 
-    /// Whether the client asks for the usage of a stream; `None` if it leaves that open.
+    /// Whether the client asks for the usage of a stream, or its format always has it; `None` if it leaves that open.
     pub fn include_usage(&self) -> Option<bool> {
         match self.format {
             Format::Chat => chat::request::include_usage(self),
+            Format::Messages => Some(true),
             #[cfg(test)]
             Format::Toy => None,
         }
@@ -70,6 +76,7 @@ impl Conversation {
     pub fn ask_usage(&self, edits: &mut Edits) -> bool {
         match self.format {
             Format::Chat => chat::request::ask_usage(self, edits),
+            Format::Messages => false,
             #[cfg(test)]
             Format::Toy => false,
         }
@@ -79,6 +86,7 @@ impl Conversation {
     pub fn managed_by_provider(&self) -> Option<&'static str> {
         match self.format {
             Format::Chat => chat::request::managed_by_provider(self),
+            Format::Messages => messages::request::managed_by_provider(self),
             #[cfg(test)]
             Format::Toy => None,
         }
@@ -88,6 +96,7 @@ impl Conversation {
     pub fn beside_items(&self) -> impl Iterator<Item = Span> {
         let spans = match self.format {
             Format::Chat => chat::request::beside_items(self),
+            Format::Messages => messages::request::beside_items(self),
             #[cfg(test)]
             Format::Toy => toy::beside_items(self),
         };
@@ -98,6 +107,7 @@ impl Conversation {
     pub fn names_tools(&self) -> bool {
         match self.format {
             Format::Chat => chat::request::names_tools(self),
+            Format::Messages => messages::request::names_tools(self),
             #[cfg(test)]
             Format::Toy => toy::lists_tools(self),
         }
@@ -108,6 +118,7 @@ impl Conversation {
     pub fn lists_tools(&self) -> bool {
         match self.format {
             Format::Chat => chat::request::lists_tools(self),
+            Format::Messages => messages::request::lists_tools(self),
             #[cfg(test)]
             Format::Toy => toy::lists_tools(self),
         }
@@ -117,6 +128,7 @@ impl Conversation {
     pub fn may_call_tools(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::may_call_tools(self),
+            Format::Messages => messages::request::may_call_tools(self),
             #[cfg(test)]
             Format::Toy => true,
         }
@@ -130,6 +142,7 @@ impl Conversation {
     ) -> Option<ClientTools> {
         match self.format {
             Format::Chat => chat::tools::read_client_tools(self, reserved),
+            Format::Messages => messages::tools::read_client_tools(self, reserved),
             #[cfg(test)]
             Format::Toy => None,
         }
@@ -139,6 +152,7 @@ impl Conversation {
     pub fn asks_for_many(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::asks_for_many(self),
+            Format::Messages => false,
             #[cfg(test)]
             Format::Toy => false,
         }
@@ -148,6 +162,7 @@ impl Conversation {
     pub fn begins_answer(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::begins_answer(self),
+            Format::Messages => messages::request::begins_answer(self),
             #[cfg(test)]
             Format::Toy => toy::begins_answer(self),
         }
@@ -157,6 +172,7 @@ impl Conversation {
     pub fn takes_plain_text(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::takes_plain_text(self),
+            Format::Messages => messages::request::takes_plain_text(self),
             #[cfg(test)]
             Format::Toy => !toy::begins_answer(self),
         }

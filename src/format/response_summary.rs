@@ -2,7 +2,7 @@
 //!
 //! It keeps digests and numbers, never text, and cannot fail.
 
-use super::{AnswerEvent, CallFragment, Finish, usage::Usage};
+use super::{AnswerEvent, CallFragment, Finish, FinishKind, usage::Usage};
 use crate::json::text::{TextDigester, digest_text};
 
 /// Calls kept of one answer; any further call is ignored.
@@ -18,9 +18,11 @@ pub struct ResponseSummary {
     pub call_ids: Vec<u128>,
     /// There was a finish reason.
     pub finished: bool,
-    /// The finish reason was `length`.
+    /// The answer reached its cap.
     pub cut_off: bool,
-    /// The last finish reason, if it is one that OpenAI defines.
+    /// Prompt and answer filled the window.
+    pub window_exceeded: bool,
+    /// The last finish reason, if it is one that OpenAI or Anthropic defines.
     pub finish_reason: Option<&'static str>,
     /// The stream's end marker came.
     pub done: bool,
@@ -87,16 +89,24 @@ impl ResponseSummarizer {
 
     fn add_finish(&mut self, json: &[u8], finish: Finish) {
         self.summary.finished = true;
+        self.summary.window_exceeded |= finish.kind == FinishKind::WindowExceeded;
         let reason = match &json[finish.reason.span.range()] {
             b"stop" => "stop",
             b"tool_calls" => "tool_calls",
             b"length" => "length",
             b"content_filter" => "content_filter",
             b"function_call" => "function_call",
+            b"end_turn" => "end_turn",
+            b"max_tokens" => "max_tokens",
+            b"stop_sequence" => "stop_sequence",
+            b"tool_use" => "tool_use",
+            b"pause_turn" => "pause_turn",
+            b"refusal" => "refusal",
+            b"model_context_window_exceeded" => "model_context_window_exceeded",
             _ => return,
         };
         self.summary.finish_reason = Some(reason);
-        self.summary.cut_off |= reason == "length";
+        self.summary.cut_off |= matches!(reason, "length" | "max_tokens");
     }
 
     /// Begins another answer of the same response; only the usage of the last one counts.

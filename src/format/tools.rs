@@ -1,6 +1,6 @@
 //! Proxy-executed tools, added to the tools of a request.
 
-use super::chat;
+use super::{chat, messages};
 
 /// A proxy-executed tool. Its name and texts need no escapes in JSON, which a test asserts.
 pub struct ToolSchema<'a> {
@@ -32,15 +32,21 @@ pub enum ToolForm {
     ChatStrictTools,
     /// The legacy `functions`.
     ChatFunctions,
+    MessagesTools,
 }
 
 impl ToolForm {
-    pub const ALL: [Self; 3] = [Self::ChatTools, Self::ChatStrictTools, Self::ChatFunctions];
+    pub const ALL: [Self; 4] = [
+        Self::ChatTools,
+        Self::ChatStrictTools,
+        Self::ChatFunctions,
+        Self::MessagesTools,
+    ];
 
     /// The top-level member that holds the list.
     pub const fn field_name(self) -> &'static str {
         match self {
-            Self::ChatTools | Self::ChatStrictTools => "tools",
+            Self::ChatTools | Self::ChatStrictTools | Self::MessagesTools => "tools",
             Self::ChatFunctions => "functions",
         }
     }
@@ -51,6 +57,39 @@ impl ToolForm {
             Self::ChatTools | Self::ChatStrictTools | Self::ChatFunctions => {
                 chat::tools::write_tool(self, tool)
             }
+            Self::MessagesTools => messages::tools::write_tool(tool),
         }
     }
+}
+
+/// The JSON schema of a tool's arguments. Those of a `strict` tool are all required, and null where they may be left
+/// out.
+pub(super) fn write_object_schema(arguments: &[ToolArgument], strict: bool) -> String {
+    let properties = arguments.iter().map(|it| write_property(it, strict));
+    let properties = properties.collect::<Vec<_>>().join(",");
+    let required = arguments.iter().filter(|it| it.required || strict);
+    let required = required.map(|it| format!("\"{}\"", it.name));
+    let required = match required.collect::<Vec<_>>().join(",") {
+        // Some validators want at least one name in it.
+        names if names.is_empty() => names,
+        names => format!(r#","required":[{names}]"#),
+    };
+    let closed = if strict {
+        r#","additionalProperties":false"#
+    } else {
+        ""
+    };
+    format!(r#"{{"type":"object","properties":{{{properties}}}{required}{closed}}}"#)
+}
+
+fn write_property(argument: &ToolArgument, strict: bool) -> String {
+    let kind = match strict && !argument.required {
+        true => r#"["string","null"]"#,
+        false => r#""string""#,
+    };
+    let description = match argument.description {
+        "" => String::new(),
+        text => format!(r#","description":"{text}""#),
+    };
+    format!(r#""{}":{{"type":{kind}{description}}}"#, argument.name)
 }

@@ -1,5 +1,6 @@
-//! Steps over single values of a JSON text, shared by the readers of all formats.
+//! Single values of a JSON text, shared by the readers of all formats.
 
+use super::FinishKind;
 use crate::json::scan::{JsonScanner, JsonString, MalformedJson, Span};
 
 pub(super) type ReadResult = Result<(), MalformedJson>;
@@ -24,5 +25,34 @@ pub(super) fn walk_if_object<'a>(
     match scan.peek() {
         Some(b'{') => scan.walk_object(member).map(Some),
         _ => skip_value(scan).map(|()| None),
+    }
+}
+
+/// The value if it is a whole number that is not negative.
+pub(super) fn parse_index(json: &[u8], value: Span) -> Option<(u64, Span)> {
+    let digits = std::str::from_utf8(&json[value.range()]).ok()?;
+    Some((digits.parse().ok()?, value))
+}
+
+/// Every provider spells the reasons to cut an answer off in its own way. If one is taken for cut
+/// off, the client's loop ends.
+pub(super) fn finish_kind(reason: &[u8]) -> FinishKind {
+    const CUT_OFF: [&str; 7] = [
+        "length",
+        "max",
+        "filter",
+        "safety",
+        "sensitive",
+        "error",
+        "window",
+    ];
+    let reason = String::from_utf8_lossy(reason).to_ascii_lowercase();
+    match &*reason {
+        "tool_calls" | "function_call" | "tool_use" => FinishKind::Calls,
+        "refusal" | "recitation" | "insufficient_system_resource" | "cancelled" => {
+            FinishKind::CutOff
+        }
+        _ if CUT_OFF.iter().any(|word| reason.contains(word)) => FinishKind::CutOff,
+        _ => FinishKind::Other,
     }
 }

@@ -1,6 +1,7 @@
 //! The text that the client sees, over all answers of one response.
 //!
-//! A blank line is added between the texts of two answers, unless white space is there already.
+//! A blank line is added between the texts of two answers, unless white space is there already, or
+//! the format keeps them apart.
 
 use std::borrow::Cow;
 
@@ -17,12 +18,22 @@ pub(super) struct VisibleText {
     needs_separator: bool,
     /// The text ends with the first half of a surrogate pair.
     ends_with_half: bool,
+    /// Texts of two answers are apart without a blank line.
+    is_apart: bool,
     /// The answer is not the first one, and has no text yet.
     is_new_answer: bool,
     preceding: PrecedingText,
 }
 
 impl VisibleText {
+    /// For texts that the format keeps apart.
+    pub(super) fn without_separators() -> Self {
+        Self {
+            is_apart: true,
+            ..Self::default()
+        }
+    }
+
     /// Takes the raw content of a text for the client; returns it, separated from the text of the
     /// answer before.
     pub(super) fn push_text<'a>(
@@ -34,7 +45,7 @@ impl VisibleText {
             return text;
         }
         let begins_answer = std::mem::take(&mut self.is_new_answer);
-        let needs_separator = begins_answer && self.needs_separator;
+        let needs_separator = begins_answer && self.needs_separator && !self.is_apart;
         if needs_separator {
             self.record_text(SEPARATOR, summarizer);
         }
@@ -56,6 +67,11 @@ impl VisibleText {
     /// The text before that of the last answer.
     pub(super) const fn preceding_text(&self) -> PrecedingText {
         self.preceding
+    }
+
+    /// Characters of the last answer's text so far.
+    pub(super) const fn answer_chars(&self) -> u32 {
+        self.chars.saturating_sub(self.preceding.chars)
     }
 
     fn text_so_far(&self, summarizer: &ResponseSummarizer) -> PrecedingText {

@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 #[cfg(test)]
 use super::tests::toy;
-use super::{AssistantTurn, ProxyToolCall, chat, usage::Usage};
-use crate::conversation::{Author, Content, Conversation, Format, edit::Edits};
+use super::{AnswerFormat, AssistantTurn, ProxyToolCall, chat, messages, usage::Usage};
+use crate::conversation::{Author, Content, Conversation, Format, ItemPlace, edit::Edits};
 
 /// A request for one text, with one user message.
 pub struct TextRequest<'a> {
@@ -33,14 +33,25 @@ impl Format {
     pub fn text_item(self, author: Author, escaped: &str) -> String {
         match self {
             Self::Chat => chat::write::text_item(author, escaped),
+            Self::Messages => messages::write::text_item(author, escaped),
             #[cfg(test)]
             Self::Toy => toy::text_item(author, escaped),
         }
     }
 
+    /// Items of this format as entries of a list, with commas between them.
+    pub fn write_entries(self, items: &[&str]) -> String {
+        match self {
+            Self::Chat => items.join(","),
+            Self::Messages => messages::write::write_entries(items),
+            #[cfg(test)]
+            Self::Toy => items.join(","),
+        }
+    }
+
     pub fn text_block(self, escaped: &str) -> String {
         match self {
-            Self::Chat => chat::write::text_block(escaped),
+            Self::Chat | Self::Messages => chat::write::text_block(escaped),
             #[cfg(test)]
             Self::Toy => toy::text_block(escaped),
         }
@@ -50,6 +61,7 @@ impl Format {
     pub fn calls_item(self, calls: &[&str]) -> String {
         match self {
             Self::Chat => chat::write::calls_item(calls),
+            Self::Messages => messages::write::calls_item(calls),
             #[cfg(test)]
             Self::Toy => toy::calls_item(calls),
         }
@@ -65,6 +77,7 @@ impl Format {
     ) -> Box<str> {
         match self {
             Self::Chat => chat::write::answer_item(turn, max_bytes, max_argument_bytes),
+            Self::Messages => messages::write::answer_item(turn, max_bytes, max_argument_bytes),
             #[cfg(test)]
             Self::Toy => toy::answer_item(turn),
         }
@@ -74,15 +87,17 @@ impl Format {
     pub fn write_call(self, call: &ProxyToolCall, max_argument_bytes: usize) -> Cow<'_, str> {
         match self {
             Self::Chat => chat::write::write_call(call, max_argument_bytes),
+            Self::Messages => messages::write::write_call(call, max_argument_bytes),
             #[cfg(test)]
             Self::Toy => Cow::Borrowed(&call.json),
         }
     }
 
-    /// The result of a call; `text` is not escaped.
+    /// The result of a call, for [`Self::write_entries`] or for a place among other results; `text` is not escaped.
     pub fn result_item(self, call: &ProxyToolCall, text: &str) -> Box<str> {
         match self {
             Self::Chat => chat::write::result_item(call, text),
+            Self::Messages => messages::write::result_item(call, text),
             #[cfg(test)]
             Self::Toy => toy::result_item(call, text),
         }
@@ -92,6 +107,7 @@ impl Format {
     pub const fn empty_content(self) -> &'static str {
         match self {
             Self::Chat => "null",
+            Self::Messages => r#""""#,
             #[cfg(test)]
             Self::Toy => "false",
         }
@@ -100,6 +116,7 @@ impl Format {
     pub fn text_request(self, request: &TextRequest<'_>) -> Bytes {
         match self {
             Self::Chat => chat::write::text_request(request),
+            Self::Messages => messages::write::text_request(request),
             #[cfg(test)]
             Self::Toy => toy::text_request(request),
         }
@@ -109,7 +126,9 @@ impl Format {
     /// stream.
     pub fn empty_answer(self, streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
         match self {
-            Self::Chat => chat::write::empty_answer(streamed, model, usage),
+            Self::Chat | Self::Messages => {
+                AnswerFormat::from(self).empty_answer(streamed, model, usage)
+            }
             #[cfg(test)]
             Self::Toy => Bytes::new(),
         }
@@ -128,7 +147,11 @@ impl Conversation {
             Content::Blocks(blocks, list) => {
                 let comma = if blocks.is_empty() { "" } else { "," };
                 let block = self.format.text_block(escaped);
-                edits.insert(list.end - 1, format!("{comma}{block}"));
+                let end = match self.items[at].place {
+                    ItemPlace::Part(_) => self.items[at].span.end,
+                    ItemPlace::Whole | ItemPlace::Outside => list.end - 1,
+                };
+                edits.insert(end, format!("{comma}{block}"));
             }
             Content::Absent | Content::Null(_) | Content::Other(_) => {}
         }
@@ -138,6 +161,7 @@ impl Conversation {
     pub fn ask_for_text(&self, model: &str, limit: AnswerLimit, edits: &mut Edits) {
         match self.format {
             Format::Chat => chat::summary::ask_for_text(self, model, limit, edits),
+            Format::Messages => messages::summary::ask_for_text(self, model, limit, edits),
             #[cfg(test)]
             Format::Toy => toy::ask_for_text(self, model, limit, edits),
         }

@@ -1,8 +1,8 @@
 //! Cuts long strings and long arrays in the arguments of calls.
 //!
-//! Arguments are JSON inside a JSON string, so each byte of the inner text is mapped to its offset in the body. A
-//! cut lies between characters of both texts, or removes whole items of an array. So the arguments stay valid, and
-//! everything but the shortened values stays byte for byte. Arguments with half a surrogate pair are not edited.
+//! Arguments are JSON, in most formats inside a JSON string. There each byte of the inner text is mapped to its offset
+//! in the body. A cut lies between characters of both texts, or removes whole items of an array. So the arguments stay
+//! valid, and everything but the shortened values stays byte for byte. A text with half a surrogate pair is not edited.
 
 use std::ops::Range;
 
@@ -13,9 +13,9 @@ use super::{
     truncate::{self, TruncationMarker},
 };
 use crate::{
-    conversation::{Conversation, edit::Edits},
+    conversation::{Arguments, Conversation, edit::Edits},
     json::{
-        scan::{JsonScanner, JsonString, MalformedJson, Span},
+        scan::{JsonScanner, MalformedJson, Span},
         text::{self, TextSizes, TextWalk},
     },
 };
@@ -184,18 +184,19 @@ pub(super) struct CutArguments {
 /// Cuts the long values of a call's arguments; `None` without any.
 pub(super) fn cut_arguments(
     conversation: &Conversation,
-    arguments: JsonString,
+    arguments: Arguments,
     keep: Keep,
 ) -> Option<CutArguments> {
-    let raw = conversation.raw_bytes(arguments);
+    let raw = conversation.span_bytes(arguments.span());
     // A character is a byte at least.
     if raw.len() <= keep.max_chars() {
         return None;
     }
     let needs_json = matches!(keep, Keep::Head { .. });
-    let read = CallArguments::from_raw(raw).filter(|read| !(needs_json && read.plain))?;
+    let read = CallArguments::read(conversation, arguments)
+        .filter(|read| !(needs_json && read.kind == ArgumentsKind::OtherText))?;
     let mut cut = CutArguments::default();
-    let start = arguments.span.start as usize;
+    let start = arguments.span().start as usize;
     let (mut left, mut end) = (Vec::new(), 0);
     for (span, marker) in read.list_cuts(keep) {
         left.extend_from_slice(&raw[end..span.start as usize]);
@@ -216,14 +217,38 @@ pub(super) struct CallArguments {
     /// The offset in the body's spelling of each byte of `inner`, and of its end.
     offsets: Vec<u32>,
     value: ArgumentValue,
-    /// The text is not JSON: `inner` is the text as the body spells it, and one string.
-    plain: bool,
+    kind: ArgumentsKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ArgumentsKind {
+    /// JSON inside a JSON string.
+    TextOfJson,
+    /// Any other text inside a JSON string: `inner` is the text as the body spells it, and one string.
+    OtherText,
+    /// JSON that stands in the body as it is.
+    Json,
 }
 
 impl CallArguments {
-    /// Reads arguments as the body spells them; `None` where they cannot be edited. A text that is not JSON is one
-    /// value: a patch, or an object whose end is missing because the answer was cut off.
-    pub(super) fn from_raw(raw: &[u8]) -> Option<Self> {
+    /// Reads the arguments of a call; `None` where they cannot be edited.
+    pub(super) fn read(conversation: &Conversation, arguments: Arguments) -> Option<Self> {
+        let raw = conversation.span_bytes(arguments.span());
+        match arguments {
+            Arguments::Text(_) => Self::from_raw(raw),
+            Arguments::Json(_) => Some(Self {
+                inner: raw.to_vec(),
+                offsets: (0..=raw.len() as u32).collect(),
+                value: ArgumentValue::parse_next(&mut JsonScanner::new(raw, 0), raw, MAX_DEPTH)
+                    .ok()?,
+                kind: ArgumentsKind::Json,
+            }),
+        }
+    }
+
+    /// Reads a text of arguments as the body spells it. One that is not JSON is one value: a patch, or an object
+    /// whose end is missing because the answer was cut off.
+    fn from_raw(raw: &[u8]) -> Option<Self> {
         if !prompt_placement::is_decodable(raw) {
             return None;
         }
@@ -239,7 +264,10 @@ impl CallArguments {
             inner,
             offsets,
             value,
-            plain,
+            kind: match plain {
+                true => ArgumentsKind::OtherText,
+                false => ArgumentsKind::TextOfJson,
+            },
         })
     }
 
@@ -267,9 +295,9 @@ impl CallArguments {
             };
             let start = self.offsets[removed.start] as usize;
             let span = Span::new(start, self.offsets[removed.end] as usize);
-            match self.plain {
-                true => (span, marker),
-                false => (span, text::escape_text(&marker)),
+            match self.kind {
+                ArgumentsKind::TextOfJson => (span, text::escape_text(&marker)),
+                ArgumentsKind::OtherText | ArgumentsKind::Json => (span, marker),
             }
         });
         cuts.collect()

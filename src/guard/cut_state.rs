@@ -107,7 +107,7 @@ struct WordPlace {
 impl WordPlace {
     fn from_span(word: Span, conversation: &Conversation, units: &[Unit]) -> Option<Self> {
         let items = &conversation.items;
-        let at = items.partition_point(|item| item.span.end <= word.start);
+        let at = conversation.find_item_at(word.start);
         let unit = &units[units::find_unit_of_message(units, at)];
         (unit.kind != UnitKind::System).then_some(Self {
             message: (unit.messages_before + at - unit.messages.start) as u32,

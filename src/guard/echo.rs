@@ -54,7 +54,7 @@ pub(super) fn edit_echo(
                 results,
             } => {
                 let fits = lists_calls(conversation, message, *client_calls)
-                    && echo.add_calls(conversation, message, calls, results, weights);
+                    && echo.add_calls(conversation, at, calls, results, weights);
                 echo.left_out += usize::from(!fits);
             }
             InjectionContent::Text { before_chars, text } => {
@@ -85,12 +85,12 @@ fn lists_calls(conversation: &Conversation, message: &Item, client_calls: u32) -
 }
 
 impl Echo {
-    /// Puts calls between the client's, and their results after the message. Returns false where calls and results do
+    /// Puts calls between the client's of message `at`, and their results after it. Returns false where calls and results do
     /// not pair.
     fn add_calls(
         &mut self,
         conversation: &Conversation,
-        message: &Item,
+        at: usize,
         calls: &[InjectedCall],
         results: &[Box<str>],
         weights: &Weights,
@@ -99,7 +99,7 @@ impl Echo {
         else {
             return false;
         };
-        let client_calls = conversation.calls_of(message);
+        let client_calls = conversation.calls_of(&conversation.items[at]);
         for InjectedCall { before, json } in calls {
             match (client_calls.get(*before as usize), client_calls.last()) {
                 (Some(next), _) => self.edits.insert(next.span.start, format!("{json},")),
@@ -107,9 +107,7 @@ impl Echo {
                 (None, None) => return false,
             }
         }
-        for result in results {
-            self.edits.insert(message.span.end, format!(",{result}"));
-        }
+        conversation.insert_results(at, results, &mut self.edits);
         self.calls += calls.len() as u32;
         self.results += results.len() as u32;
         self.tokens = self.tokens.saturating_add(tokens);

@@ -8,7 +8,7 @@ use super::{
     view::RequestView,
 };
 use crate::{
-    conversation::{Author, edit::Edits},
+    conversation::{Author, NewItems, edit::Edits},
     json::text::{self, TextSizes},
 };
 
@@ -32,6 +32,8 @@ pub(super) struct Gap<'a> {
     view: RequestView<'a>,
     /// The index of the message before the gap.
     before: usize,
+    /// The message that the next one is put behind: `before`, or the last one that is bound to it.
+    place: usize,
     /// The author of the message after the gap.
     next: Option<Author>,
     /// The author of the last injected message; `None` before any.
@@ -44,6 +46,7 @@ impl<'a> Gap<'a> {
         Self {
             view,
             before,
+            place: before,
             next: answer.map(|answer| view.item(answer).author),
             last: None,
             between: GapContents::default(),
@@ -77,9 +80,12 @@ impl<'a> Gap<'a> {
         let weights = self.view.token_weights();
         let tokens = weights.count_json_tokens(prompt.as_bytes());
         if separate {
-            let json = conversation.format.text_item(Author::User, &prompt);
+            let new = NewItems {
+                entries: &conversation.format.text_item(Author::User, &prompt),
+                blocks: Some(&conversation.format.text_block(&prompt)),
+            };
             let tokens = tokens.saturating_add(weights.message_tokens());
-            return self.insert_messages(&[OutlineItem::Injected(Author::User)], &json, tokens);
+            return self.insert_messages(&[OutlineItem::Injected(Author::User)], &new, tokens);
         }
         let between = &mut self.between;
         conversation.append_text(self.before, &prompt, &mut between.edits);
@@ -97,13 +103,17 @@ impl<'a> Gap<'a> {
             return false;
         };
         let json: Vec<&str> = messages.iter().map(|message| &*message.json).collect();
-        let inserted = self.insert_messages(&turn.items, &json.join(","), turn.tokens);
+        let new = NewItems {
+            entries: &self.view.conversation.format.write_entries(&json),
+            blocks: None,
+        };
+        let inserted = self.insert_messages(&turn.items, &new, turn.tokens);
         self.between.round |= inserted;
         inserted
     }
 
-    /// Inserts whole messages. Returns false where one of them may not follow the message before it.
-    fn insert_messages(&mut self, items: &[OutlineItem], json: &str, tokens: u32) -> bool {
+    /// Inserts messages. Returns false where they cannot stand here, or one may not follow the message before it.
+    fn insert_messages(&mut self, items: &[OutlineItem], new: &NewItems<'_>, tokens: u32) -> bool {
         let profile = self.view.policy.profile;
         let before = self.view.item(self.before);
         let mut last = self.last.unwrap_or(before.author);
@@ -122,13 +132,19 @@ impl<'a> Gap<'a> {
             }
             None => last != Author::Model,
         };
-        if !next_can_follow {
+        let conversation = self.view.conversation;
+        // An answer came after the system messages that are bound to its request.
+        let first = items.first().map(|item| item.role(conversation));
+        let place = match first {
+            Some(Author::Model) => conversation.find_last_bound(self.before),
+            _ => self.place,
+        };
+        let edits = &mut self.between.edits;
+        if !next_can_follow || !conversation.insert_after(place, new, edits) {
             return false;
         }
-        self.last = Some(last);
+        (self.last, self.place) = (Some(last), place);
         self.between.items.extend(items);
-        let at = before.span.end;
-        self.between.edits.insert(at, format!(",{json}"));
         self.between.tokens = self.between.tokens.saturating_add(tokens);
         true
     }

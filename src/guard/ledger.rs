@@ -16,7 +16,7 @@ mod user_lines;
 use self::{excerpt::excerpt_line, ledger_budget::LedgerBudget};
 use super::estimate::Weights;
 use crate::{
-    conversation::{Call, Conversation, texts::decode_chars},
+    conversation::{Arguments, Call, Conversation, texts::decode_chars},
     json::scan::Span,
 };
 
@@ -108,12 +108,21 @@ fn within_conversation<'r>(conversation: &Conversation, removed: &'r [usize]) ->
 }
 
 fn excerpt_call(conversation: &Conversation, call: &Call) -> String {
-    let part = |text: Option<_>, max_chars| {
-        let raw = text.map_or(&[][..], |text| conversation.raw_bytes(text));
-        excerpt_line(decode_chars(raw), max_chars)
+    let part = |raw: Option<&[u8]>, max_chars| {
+        excerpt_line(decode_chars(raw.unwrap_or_default()), max_chars)
     };
-    let name = part(call.name, NAME_CHARS);
-    let arguments = part(call.arguments, LINE_CHARS);
+    let name = part(
+        call.name.map(|name| conversation.raw_bytes(name)),
+        NAME_CHARS,
+    );
+    let arguments = match call.arguments {
+        Some(Arguments::Json(span)) => {
+            let text = String::from_utf8_lossy(conversation.span_bytes(span));
+            excerpt_line(text.chars(), LINE_CHARS)
+        }
+        Some(Arguments::Text(text)) => part(Some(conversation.raw_bytes(text)), LINE_CHARS),
+        None => String::new(),
+    };
     format!("{name} {arguments}").trim().to_owned()
 }
 

@@ -37,6 +37,10 @@ impl OutlineItem {
             Self::InjectedResult => Author::Tool,
         }
     }
+
+    fn is_bound(self, conversation: &Conversation) -> bool {
+        matches!(self, Self::Client(at) if conversation.items[at].is_bound)
+    }
 }
 
 /// The rules of conversations, as providers word them.
@@ -57,11 +61,13 @@ pub enum ConversationRule {
     UserAfterTool,
     /// The last message is not the assistant's.
     EndsWithAssistant,
+    /// A bound system message follows a user message or a tool result, and is the last or before the assistant's.
+    BoundSystem,
 }
 
 /// How often each rule is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BrokenRules([u32; 7]);
+pub struct BrokenRules([u32; 8]);
 
 impl BrokenRules {
     fn count_violation(&mut self, rule: ConversationRule) {
@@ -96,8 +102,16 @@ pub fn find_broken_rules(
     }
     let strict_turns = profile.adjacent_users == Acceptance::No;
     let mut last: Option<Author> = None;
+    // Whether the last message is bound to the one before it.
+    let mut is_bound = false;
     for item in items {
         let now = item.role(conversation);
+        let was_bound = std::mem::replace(&mut is_bound, item.is_bound(conversation));
+        let follows_user = matches!(last, Some(Author::User | Author::Tool));
+        let stands_wrong = is_bound && !was_bound && !follows_user;
+        if stands_wrong || was_bound && !is_bound && now != Author::Model {
+            broken.count_violation(ConversationRule::BoundSystem);
+        }
         if now.is_system() {
             if last.is_some() && profile.system_later == Acceptance::No {
                 broken.count_violation(ConversationRule::SystemLater);

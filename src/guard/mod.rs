@@ -226,7 +226,7 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         Err(reason) => return measured.stand_back(reason, recall),
     };
     let known = role_alternation::find_settled_alternation(conversation, recall);
-    let profile = role_alternation::resolve_profile(policy.profile, known);
+    let profile = role_alternation::resolve_profile(conversation.format, policy.profile, known);
     let view = RequestView {
         conversation,
         units: &units,
@@ -239,7 +239,8 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
     let weight = injected.weigh_injections(recall.messages);
     let mut fit = fold_search::find_fold(view, &measured, cuts, weight, recall, known);
     let alternates = fit.replay.alternates;
-    let profile = role_alternation::resolve_profile(policy.profile, alternates);
+    let profile =
+        role_alternation::resolve_profile(conversation.format, policy.profile, alternates);
     let view = RequestView {
         policy: policy.with_profile(&profile),
         ..view

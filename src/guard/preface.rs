@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     conversation::{
-        Author, Content, Conversation,
+        Author, Content, Conversation, NewItems,
         edit::Edits,
-        units::{Unit, UnitKind},
+        units::{self, UnitKind},
     },
     json::{scan::Span, text},
 };
@@ -129,34 +129,28 @@ pub(super) fn apply_fold(
     fit: &mut FoldDecision<'_>,
 ) -> AppliedFold {
     let preface = text::escape_text(&compose_preface(view, recall, fit));
-    let pinned = view.count_pinned();
-    let units = view.units.iter().enumerate();
-    let removed = RemovedUnits {
-        view,
-        pinned,
-        removed: units
-            .map(|(at, unit)| at >= pinned && fit.state.folded[at] && !unit.stays)
-            .collect(),
-    };
+    let removed = RemovedUnits::from_fold(view, &fit.state.folded);
     let place = match removed.has_any() || fit.replay.prefaced {
         true => removed.choose_placement(),
         false => PrefacePlacement::Nowhere,
     };
-    let messages = removed.filter_units(true).map(|it| it.messages.len());
     let mut folding = AppliedFold {
-        messages: messages.sum(),
+        messages: removed.messages.iter().filter(|removed| **removed).count(),
         ..AppliedFold::default()
     };
-    removed.remove_messages(&mut folding.edits);
+    let is_removed = |at: usize| removed.messages[at];
+    view.conversation
+        .remove_items(is_removed, &mut folding.edits);
     folding.prefaced = removed.insert_preface(place, &preface, &mut folding.edits);
-    let kept = |units: Range<usize>| {
-        let units = units.filter(|&at| !removed.removed[at]);
-        let messages = units.flat_map(|at| view.units[at].messages.clone());
+    let kept = |messages: Range<usize>| {
+        let messages = messages.filter(|&at| !is_removed(at));
         messages.map(OutlineItem::Client)
     };
-    folding.outline.extend(kept(0..pinned));
+    let place_in_outline = removed.count_messages_before_preface();
+    folding.outline.extend(kept(0..place_in_outline));
     folding.outline.extend(place.outline_item());
-    folding.outline.extend(kept(pinned..view.units.len()));
+    let rest = place_in_outline..view.conversation.items.len();
+    folding.outline.extend(kept(rest));
     folding
 }
 
@@ -211,17 +205,40 @@ struct RemovedUnits<'a> {
     pinned: usize,
     /// By unit.
     removed: Vec<bool>,
+    /// The same by message, with those that no longer stand where their format takes them.
+    messages: Vec<bool>,
 }
 
 impl<'a> RemovedUnits<'a> {
+    fn from_fold(view: RequestView<'a>, folded: &[bool]) -> Self {
+        let pinned = view.count_pinned();
+        let units = view.units.iter().zip(folded).enumerate();
+        let removed: Vec<bool> = units
+            .map(|(at, (unit, folded))| at >= pinned && *folded && !unit.stays)
+            .collect();
+        let mut messages = vec![false; view.conversation.items.len()];
+        for (unit, _) in view.units.iter().zip(&removed).filter(|it| *it.1) {
+            messages[unit.messages.clone()].fill(true);
+        }
+        if removed.contains(&true) {
+            units::remove_stranded_messages(view.conversation, &mut messages);
+        }
+        Self {
+            view,
+            pinned,
+            removed,
+            messages,
+        }
+    }
+
     fn has_any(&self) -> bool {
         self.removed.contains(&true)
     }
 
-    /// The units that are removed, or those that stay.
-    fn filter_units(&self, removed: bool) -> impl Iterator<Item = &'a Unit> {
-        let units = self.view.units.iter().zip(&self.removed);
-        units.filter(move |it| *it.1 == removed).map(|it| it.0)
+    /// The messages before the preface: the pinned start without what is bound to its last message.
+    fn count_messages_before_preface(&self) -> usize {
+        let last_pinned = self.pinned.checked_sub(1);
+        last_pinned.map_or(0, |unit| self.view.units[unit].unbound_messages().end)
     }
 
     fn choose_placement(&self) -> PrefacePlacement {
@@ -247,31 +264,6 @@ impl<'a> RemovedUnits<'a> {
         }
     }
 
-    /// Removes the messages, each run of them with the commas before it.
-    fn remove_messages(&self, edits: &mut Edits) {
-        let units: Vec<_> = self.view.units.iter().zip(&self.removed).collect();
-        for run in units.chunk_by(|unit, next| unit.1 == next.1) {
-            let (Some((first, true)), Some((last, _))) = (run.first(), run.last()) else {
-                continue;
-            };
-            let (first, end) = (first.messages.start, last.messages.end);
-            let messages = &self.view.conversation.items;
-            let span = match (first.checked_sub(1), messages.get(end)) {
-                (Some(before), _) => Span {
-                    start: messages[before].span.end,
-                    end: messages[end - 1].span.end,
-                },
-                (None, Some(after)) => Span {
-                    start: messages[first].span.start,
-                    end: after.span.start,
-                },
-                // The newest message always stays.
-                (None, None) => return,
-            };
-            edits.remove(span);
-        }
-    }
-
     /// Inserts the escaped preface. Returns whether there was a place for it.
     fn insert_preface(&self, place: PrefacePlacement, preface: &str, edits: &mut Edits) -> bool {
         let author = match place {
@@ -282,17 +274,21 @@ impl<'a> RemovedUnits<'a> {
             }
             PrefacePlacement::Message(author) => author,
         };
-        let message = self.view.conversation.format.text_item(author, preface);
-        if let Some(last) = self.pinned.checked_sub(1) {
-            let after = self.view.item(self.view.units[last].messages.end - 1);
-            edits.insert(after.span.end, format!(",{message}"));
+        let conversation = self.view.conversation;
+        let entry = conversation.format.text_item(author, preface);
+        let block = conversation.format.text_block(preface);
+        let new = NewItems {
+            entries: &entry,
+            blocks: (author == Author::User).then_some(&*block),
+        };
+        let before = self.count_messages_before_preface().checked_sub(1);
+        if before.is_some_and(|before| conversation.insert_after(before, &new, edits)) {
             return true;
         }
-        let Some(kept) = self.filter_units(false).next() else {
-            return false;
-        };
-        let before = self.view.item(kept.messages.start);
-        edits.insert(before.span.start, format!("{message},"));
-        true
+        // Nothing of the list is pinned.
+        let kept = before.map_or(0, |before| before + 1)..self.messages.len();
+        let mut kept = kept.filter(|&at| !self.messages[at]);
+        kept.next()
+            .is_some_and(|at| conversation.insert_before(at, &entry, edits))
     }
 }

@@ -308,9 +308,11 @@ impl Replay<'_> {
     fn settle_alternation(&mut self, at: usize) {
         if self.alternates.is_none() {
             let end = self.view.units[at].messages_through();
-            let alternates = role_alternation::has_alternating_roles(self.view.conversation, end);
-            self.alternates = Some(alternates);
-            self.profile = role_alternation::resolve_profile(&self.profile, Some(alternates));
+            let conversation = self.view.conversation;
+            let known = Some(role_alternation::has_alternating_roles(conversation, end));
+            self.alternates = known;
+            self.profile =
+                role_alternation::resolve_profile(conversation.format, &self.profile, known);
         }
     }
 

@@ -16,12 +16,17 @@ use super::{
     injections::Injections,
     profile::{Acceptance, Profile},
 };
-use crate::conversation::{Author, Conversation};
+use crate::conversation::{Author, Conversation, Format};
 
 /// Whether the first `count` messages, without system messages, begin with the user and alternate. Results belong to
 /// the assistant, so a user message may follow them. A single user message alternates: nothing has shown yet that the
 /// provider accepts anything else.
+///
+/// Nothing follows from it in a format whose servers make one message of adjacent entries: there it is false.
 pub(super) fn has_alternating_roles(conversation: &Conversation, count: usize) -> bool {
+    if conversation.format.merges_entries() {
+        return false;
+    }
     let roles = conversation.items.iter().map(|message| message.author);
     let mut roles = roles.filter(|role| !role.is_system()).take(count);
     let Some(mut last) = roles.next() else {
@@ -44,16 +49,20 @@ pub(crate) fn alternates_without_steps(conversation: &Conversation) -> bool {
         && pairs.all(|pair| !(pair[0].is_tool() && pair[1] == Author::User))
 }
 
-/// The profile, with the rule that roles alternate where the conversation does.
-pub(super) fn resolve_profile(profile: &Profile, alternates: Option<bool>) -> Profile {
+/// The profile in the grammar of the format, with the rule that roles alternate where the conversation does.
+pub(super) fn resolve_profile(
+    format: Format,
+    profile: &Profile,
+    alternates: Option<bool>,
+) -> Profile {
     let adjacent_users = match alternates {
         Some(true) => Acceptance::No,
         _ => profile.adjacent_users,
     };
-    Profile {
+    format.refine_profile(Profile {
         adjacent_users,
         ..*profile
-    }
+    })
 }
 
 /// The profile for a message after the whole conversation. Where it is not `known` whether the conversation
@@ -64,7 +73,7 @@ pub(crate) fn resolve_profile_at_end(
     known: Option<bool>,
 ) -> Profile {
     let known = known.unwrap_or_else(|| has_alternating_roles(conversation, usize::MAX));
-    resolve_profile(profile, Some(known))
+    resolve_profile(conversation.format, profile, Some(known))
 }
 
 /// The profile for a summary request, which ends with a user message after the conversation. It allows none directly

@@ -1,3 +1,4 @@
+mod messages;
 mod toy;
 
 use bytes::Bytes;

@@ -161,15 +161,18 @@ impl Vocabulary {
     }
 }
 
-/// The texts of a message that can hold words: its own, and names and arguments of its calls.
+/// The texts of a message that can hold words: its own, and names and arguments of its calls. A system message that
+/// goes with the one before it holds none: a session remembers no place in it.
 fn for_each_text(conversation: &Conversation, message: usize, mut each: impl FnMut(Span)) {
     let item = &conversation.items[message];
+    if item.is_bound {
+        return;
+    }
     conversation.texts_of(item).for_each(|text| each(text.span));
     for call in conversation.calls_of(item) {
-        call.name
-            .into_iter()
-            .chain(call.arguments)
-            .for_each(|text| each(text.span));
+        call.name.into_iter().for_each(|name| each(name.span));
+        let arguments = call.arguments.into_iter();
+        arguments.for_each(|arguments| each(arguments.span()));
     }
 }
 

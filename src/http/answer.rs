@@ -10,7 +10,7 @@ use http::{
 
 use crate::{
     error::Failure,
-    format::error_body::ErrorBody,
+    format::{AnswerFormat, error_body::ErrorBody},
     wire::{Body, content_coding, whole_body},
 };
 
@@ -48,12 +48,8 @@ fn failure_to_fault(failure: &Failure) -> ErrorBody {
 }
 
 /// A failure as the last event of a stream whose head the client has.
-pub fn failure_event(failure: &Failure) -> Bytes {
-    fault_event(&failure_to_fault(failure))
-}
-
-pub fn fault_event(fault: &ErrorBody) -> Bytes {
-    [b"data: ", &fault.to_json()[..], b"\n\n"].concat().into()
+pub fn failure_event(format: AnswerFormat, failure: &Failure) -> Bytes {
+    format.error_event(&failure_to_fault(failure))
 }
 
 pub fn events_response(events: impl Into<Bytes>) -> Response<Body> {

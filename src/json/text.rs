@@ -177,5 +177,18 @@ pub fn decode_text(raw: &[u8]) -> Option<String> {
     walk.is_sound().then_some(text)
 }
 
+/// Replaces halves of surrogate pairs, which remain if a text is cut between the two.
+pub fn replace_lone_surrogates(json: &[u8]) -> Vec<u8> {
+    let mut replaced = Vec::with_capacity(json.len());
+    for character in TextWalk::new(json) {
+        let spelt = json.get(character.at..character.at + character.len);
+        replaced.extend_from_slice(match character.code {
+            0xD800..=0xDFFF => br"\ufffd",
+            _ => spelt.unwrap_or_default(),
+        });
+    }
+    replaced
+}
+
 #[cfg(test)]
 mod tests;

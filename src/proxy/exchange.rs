@@ -50,7 +50,7 @@ use crate::{
         limit::Hold,
     },
     provider::Target,
-    relay::{self, AnswerFilter, BufferedAnswer, Ending, FooterOptions},
+    relay::{self, AnswerFilter, BufferedAnswer, Ending, FooterOptions, StreamOptions},
     session::{self, InheritedSession, SessionHint},
     telemetry::record::RequestRecord,
     wire::{Body, model::find_model_in_query, shallow_parse::count_model_names, whole_body},
@@ -186,7 +186,10 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
     let AnsweredRequest { mut reply, placed } = answered;
     request.notes.facts().is_stream = true;
     let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
-        return relay::stream_answer(reply.answer, Ending::without_effects());
+        return relay::stream_answer(
+            reply.answer,
+            Ending::without_effects(request.parsed.format.into()),
+        );
     };
     let reads_trailers = answer::accepts_trailers(&request.parts.headers);
     let foot = FooterOptions {
@@ -196,8 +199,14 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
     let head = build_head_headers(session, planned, &reply);
     reply.answer.headers_mut().extend(head);
     let (answer, strip_usage) = (reply.answer, reply.asked_usage);
-    let filter = planned.answer_filter();
+    let (format, filter) = (request.parsed.format.into(), planned.answer_filter());
     if filter.is_active() {
+        let options = StreamOptions {
+            format,
+            filter,
+            strip_usage,
+            footer: foot,
+        };
         let tool_loop = Box::new(ToolLoop {
             request,
             placed,
@@ -205,7 +214,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
             // The request may be sent again, so its body is kept.
             hold: Some(hold),
         });
-        return relay::stream_filtered_answer(answer, filter, tool_loop, strip_usage, foot);
+        return relay::stream_filtered_answer(answer, tool_loop, options);
     }
     let left_out = placed.left_out_tokens(&request.app.config.guard);
     let source = keep_for_summary(&request, &placed);
@@ -216,6 +225,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
         async move { settle_stream(session.as_ref(), planned, end).await }.boxed()
     });
     let ending = Ending {
+        format,
         strip_usage,
         left_out,
         footer: foot,
@@ -236,6 +246,7 @@ async fn relay_whole(
         left = left.saturating_sub(bytes);
         left > 0 && hold.grow(bytes)
     };
+    let format = request.parsed.format.into();
     let provider = placed.target.provider.name.clone();
     let mut first_head = HeaderMap::new();
     let mut filter = AnswerFilter::default();
@@ -252,11 +263,12 @@ async fn relay_whole(
     let read = if filter.is_active() {
         let answer = reply.answer;
         let (read, last, before) =
-            relay::buffer_filtered_answer(answer, filter, &mut tool_loop, &provider, room).await?;
+            relay::buffer_filtered_answer(format, answer, filter, &mut tool_loop, &provider, room)
+                .await?;
         tool_loop.finish_answer(&last, before);
         read
     } else {
-        relay::buffer_answer(reply.answer, &provider, room).await?
+        relay::buffer_answer(format, reply.answer, &provider, room).await?
     };
     let (request, placed) = (tool_loop.request, tool_loop.placed);
     let (mut answer, response) = match read {
@@ -268,7 +280,7 @@ async fn relay_whole(
             let is_success = head.status.is_success();
             let left_out = placed.left_out_tokens(&request.app.config.guard);
             let left_out = left_out.filter(|_| is_success);
-            let body = relay::add_left_out_tokens(&mut head.headers, body, left_out);
+            let body = relay::add_left_out_tokens(format, &mut head.headers, body, left_out);
             let answer = Response::from_parts(head, whole_body(hold.attach_to_bytes(body)));
             (answer, (is_success && !response.error).then_some(response))
         }

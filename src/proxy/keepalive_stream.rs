@@ -61,9 +61,10 @@ pub fn answer_while_waiting(
         let Ok((request, placed, fallbacks)) = waited.await else {
             return Body::default();
         };
+        let format = request.parsed.format.into();
         match send_with_fallbacks(&request, placed, fallbacks).await {
             Ok(answered) => write_answer(request, answered, relay).await,
-            Err(failure) => failed_body(answer::failure_event(&failure)),
+            Err(failure) => failed_body(answer::failure_event(format, &failure)),
         }
     };
     let answers = stream::once(answers).flat_map(BodyStream::new);
@@ -91,8 +92,9 @@ async fn write_answer(
     if plain && is_stream(&answered.reply.answer, true) {
         return relay(request, answered).into_body();
     }
+    let format = request.parsed.format.into();
     let provider = &answered.placed.target.provider.name;
-    failed_body(proxy_answers::refusal_event(answered.reply.answer, provider).await)
+    failed_body(proxy_answers::refusal_event(format, answered.reply.answer, provider).await)
 }
 
 /// An error event, followed by a broken stream.

@@ -69,12 +69,17 @@ pub(super) async fn find_refusal(
 ) -> Result<(ProviderReply, RefusalKind), SendError> {
     let status = reply.answer.status();
     if status.is_success() {
-        return find_refusal_inside(request.parsed.streams, placed, reply).await;
+        return find_refusal_inside(request, placed, reply).await;
     }
     if !status.is_client_error() && !status.is_server_error() {
         return Ok((reply, RefusalKind::Nothing));
     }
-    let read = read_short(reply.answer, &placed.target.provider.name).await;
+    let read = read_short(
+        request.parsed.format.into(),
+        reply.answer,
+        &placed.target.provider.name,
+    )
+    .await;
     let (answer, text) = read.map_err(|bad| match status.is_server_error() {
         true => SendError::Failing(bad),
         false => SendError::Broken(bad),
@@ -100,7 +105,7 @@ pub(super) async fn find_refusal(
 
 /// Finds errors inside a success, where the provider's profile says that it sends them so.
 async fn find_refusal_inside(
-    streams: bool,
+    request: &ClientRequest,
     placed: &PlacedRequest,
     reply: ProviderReply,
 ) -> Result<(ProviderReply, RefusalKind), SendError> {
@@ -108,8 +113,9 @@ async fn find_refusal_inside(
     if !provider.config.profile.errors_inside {
         return Ok((reply, RefusalKind::Nothing));
     }
-    if !is_stream(&reply.answer, streams) {
-        let (answer, text) = read_short(reply.answer, &provider.name).await?;
+    let format = request.parsed.format.into();
+    if !is_stream(&reply.answer, request.parsed.streams) {
+        let (answer, text) = read_short(format, reply.answer, &provider.name).await?;
         let reply = ProviderReply { answer, ..reply };
         let verdict = text.map(|text| overflow::detect_overflow(StatusCode::OK, &text));
         return Ok((
@@ -117,7 +123,7 @@ async fn find_refusal_inside(
             verdict.map_or(RefusalKind::Nothing, verdict_to_refusal),
         ));
     }
-    let (answer, first) = peek_first_event(reply.answer, FIRST_EVENT_WITHIN).await;
+    let (answer, first) = peek_first_event(format, reply.answer, FIRST_EVENT_WITHIN).await;
     let reply = ProviderReply { answer, ..reply };
     let refusal = match first {
         FirstEvent::Event(data) => verdict_to_refusal(overflow::detect_overflow_in_event(&data)),

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     error::Failure,
-    format::error_body::ErrorBody,
+    format::{AnswerFormat, error_body::ErrorBody},
     provider::UpstreamError,
     relay::{self, BadAnswer, BufferedAnswer},
     wire::{Body, whole_body},
@@ -91,6 +91,7 @@ pub fn is_stream(answer: &Response<Body>, asked: bool) -> bool {
 /// # Errors
 /// It broke off, or is a success and not JSON.
 pub async fn read_short(
+    format: AnswerFormat,
     answer: Response<Body>,
     provider: &str,
 ) -> Result<(Response<Body>, Option<Bytes>), BadAnswer> {
@@ -99,18 +100,24 @@ pub async fn read_short(
         left = left.saturating_sub(bytes);
         left > 0
     };
-    Ok(match relay::buffer_answer(answer, provider, room).await? {
-        BufferedAnswer::Complete { head, body, .. } => {
-            let text = relay::unpack_answer(&head.headers, &body);
-            (Response::from_parts(head, whole_body(body)), text)
-        }
-        BufferedAnswer::Overlong(answer) => (answer, None),
-    })
+    Ok(
+        match relay::buffer_answer(format, answer, provider, room).await? {
+            BufferedAnswer::Complete { head, body, .. } => {
+                let text = relay::unpack_answer(&head.headers, &body);
+                (Response::from_parts(head, whole_body(body)), text)
+            }
+            BufferedAnswer::Overlong(answer) => (answer, None),
+        },
+    )
 }
 
 /// The error in an answer; `None` where it is too long, broke off, or cannot be read.
-pub async fn read_fault(answer: Response<Body>, provider: &str) -> Option<ErrorBody> {
-    let (_, text) = read_short(answer, provider).await.ok()?;
+pub async fn read_fault(
+    format: AnswerFormat,
+    answer: Response<Body>,
+    provider: &str,
+) -> Option<ErrorBody> {
+    let (_, text) = read_short(format, answer, provider).await.ok()?;
     ErrorBody::parse_body(&text?)
 }
 

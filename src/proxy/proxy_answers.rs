@@ -8,8 +8,8 @@ use super::provider_reply::read_fault;
 use crate::{
     conversation::Format,
     error::Failure,
-    format::usage::Usage,
-    http::answer::{ERROR_HEADER, events_response, failure_event, fault_event, json_response},
+    format::{AnswerFormat, usage::Usage},
+    http::answer::{ERROR_HEADER, events_response, failure_event, json_response},
     provider::{
         Window,
         overflow::{self, Overflow},
@@ -43,19 +43,27 @@ pub(super) fn empty_response(
 }
 
 /// The last event of a stream whose head is out: the provider's refusal in its words, where it has any.
-pub(super) async fn refusal_event(refusal: Response<Body>, provider: &str) -> Bytes {
+pub(super) async fn refusal_event(
+    format: AnswerFormat,
+    refusal: Response<Body>,
+    provider: &str,
+) -> Bytes {
     let refused = !refusal.status().is_success();
-    match read_fault(refusal, provider).await {
-        Some(fault) if refused => fault_event(&fault),
-        _ => failure_event(&Failure::ProviderBadAnswer {
-            provider: provider.to_owned(),
-            what: "it is not a stream",
-        }),
+    match read_fault(format, refusal, provider).await {
+        Some(fault) if refused => format.error_event(&fault),
+        _ => failure_event(
+            format,
+            &Failure::ProviderBadAnswer {
+                provider: provider.to_owned(),
+                what: "it is not a stream",
+            },
+        ),
     }
 }
 
 /// A refusal as the last event of a stream whose head is out. `None` where it has no readable error.
 pub(super) async fn refusal_stream(
+    format: AnswerFormat,
     refusal: Response<Body>,
     provider: &str,
 ) -> Option<Response<Body>> {
@@ -63,11 +71,10 @@ pub(super) async fn refusal_stream(
         return None;
     }
     let status = refusal.status().as_u16();
-    let fault = read_fault(refusal, provider).await?;
+    let fault = read_fault(format, refusal, provider).await?;
     tracing::warn!(
         status,
         "tool loop: {provider} answered {status}; its error ends the stream"
     );
-    let json = String::from_utf8(fault.to_json()).ok()?;
-    Some(events_response(format!("data: {json}\n\n")))
+    Some(events_response(format.error_event(&fault)))
 }

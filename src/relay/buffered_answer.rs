@@ -11,15 +11,12 @@ use http_body_util::BodyExt;
 use serde::de::IgnoredAny;
 
 use super::{
-    AnswerFilter, AssistantTurn, BadAnswer, PrecedingText, ResponseSummary, TurnDriver,
-    decode::Decoder, peek::resume_body,
+    AnswerFilter, AnswerFormat, AssistantTurn, BadAnswer, PrecedingText, ResponseSummary,
+    TurnDriver, decode::Decoder, peek::resume_body,
 };
 use crate::{
     error::{IdleTimeoutError, format_error_chain},
-    format::{
-        ResponseSummarizer,
-        chat::answer::{self, Rewriter, RewrittenAnswer},
-    },
+    format::{AnswerRewriter, ResponseSummarizer, RewrittenAnswer},
     wire::{Body, gather::BytesGatherer},
 };
 
@@ -40,6 +37,7 @@ pub enum BufferedAnswer {
 /// # Errors
 /// The answer broke off, or a successful one is not JSON.
 pub async fn buffer_answer(
+    format: AnswerFormat,
     answer: Response<Body>,
     provider: &str,
     mut reserve: impl FnMut(usize) -> bool,
@@ -67,7 +65,7 @@ pub async fn buffer_answer(
         }
     }
     let body = gather.finish();
-    match summarize_answer(&head, &body) {
+    match summarize_answer(format, &head, &body) {
         Some(summary) => Ok(BufferedAnswer::Complete {
             head,
             body,
@@ -87,16 +85,17 @@ pub async fn buffer_answer(
 /// # Errors
 /// An answer broke off, a successful one is not JSON, or there is no next one.
 pub async fn buffer_filtered_answer(
+    format: AnswerFormat,
     mut answer: Response<Body>,
     filter: AnswerFilter,
     driver: &mut dyn TurnDriver,
     provider: &str,
     mut reserve: impl FnMut(usize) -> bool,
 ) -> Result<(BufferedAnswer, AssistantTurn, PrecedingText), BadAnswer> {
-    let mut rewriter = Rewriter::new(filter, None);
+    let mut rewriter = AnswerRewriter::new(format, filter, None);
     let mut summarizer = ResponseSummarizer::default();
     loop {
-        let mut buffered = buffer_answer(answer, provider, &mut reserve).await?;
+        let mut buffered = buffer_answer(format, answer, provider, &mut reserve).await?;
         let mut rewritten = None;
         if let BufferedAnswer::Complete {
             head,
@@ -115,7 +114,7 @@ pub async fn buffer_filtered_answer(
                 head.headers.remove(CONTENT_ENCODING);
                 head.headers.remove(CONTENT_LENGTH);
                 *body = json.clone();
-                *summary = summarize_answer(head, body).unwrap_or_default();
+                *summary = summarize_answer(format, head, body).unwrap_or_default();
             }
         }
         let turn = match rewritten {
@@ -143,13 +142,18 @@ pub fn unpack_answer(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
 
 /// Adds the tokens left out of the request to the prompt tokens of a whole answer. An edited answer
 /// loses its content encoding; one that cannot be read stays as it is.
-pub fn add_left_out_tokens(headers: &mut HeaderMap, body: Bytes, left_out: Option<u32>) -> Bytes {
+pub fn add_left_out_tokens(
+    format: AnswerFormat,
+    headers: &mut HeaderMap,
+    body: Bytes,
+    left_out: Option<u32>,
+) -> Bytes {
     let Some(tokens) = left_out.filter(|tokens| *tokens > 0) else {
         return body;
     };
     let text = unpack_answer(headers, &body).unwrap_or_default();
     let bom = if text.starts_with(BOM) { BOM.len() } else { 0 };
-    let Some(edited) = answer::add_prompt_tokens(&text.slice(bom..), tokens) else {
+    let Some(edited) = format.add_prompt_tokens(&text.slice(bom..), tokens) else {
         return body;
     };
     headers.remove(CONTENT_ENCODING);
@@ -158,7 +162,7 @@ pub fn add_left_out_tokens(headers: &mut HeaderMap, body: Bytes, left_out: Optio
 }
 
 /// The summary of an answer; `None` for a success that is not JSON.
-fn summarize_answer(head: &Parts, body: &Bytes) -> Option<ResponseSummary> {
+fn summarize_answer(format: AnswerFormat, head: &Parts, body: &Bytes) -> Option<ResponseSummary> {
     let mut summarizer = ResponseSummarizer::default();
     let Some(text) = unpack_answer(&head.headers, body) else {
         summarizer.mark_unreadable();
@@ -173,8 +177,8 @@ fn summarize_answer(head: &Parts, body: &Bytes) -> Option<ResponseSummary> {
     if head.status.is_success() && !is_json && !may_be_object {
         return None;
     }
-    if let (Ok(answer), true) = (answer::read_answer(text), is_json) {
-        summarizer.add_events(text, &answer.events);
+    if let (Ok(answer), true) = (format.read_answer(text), is_json) {
+        summarizer.add_events(text, answer.events());
     }
     Some(summarizer.to_summary())
 }

@@ -7,9 +7,10 @@ use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, Response};
 
 use super::{AssistantTurn, PrecedingText, ResponseSummary, TurnDriver};
-use crate::wire::Body;
+use crate::{format::AnswerFormat, wire::Body};
 
 pub struct Ending {
+    pub format: AnswerFormat,
     /// Remove the chunk with usage that the client did not ask for.
     pub strip_usage: bool,
     /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
@@ -33,8 +34,9 @@ pub struct FooterOptions {
 
 impl Ending {
     /// Removes nothing and does nothing at the end.
-    pub fn without_effects() -> Self {
+    pub fn without_effects(format: AnswerFormat) -> Self {
         Self {
+            format,
             strip_usage: false,
             left_out: None,
             footer: FooterOptions {
@@ -52,7 +54,7 @@ type OnEnd = Box<dyn FnOnce(ResponseSummary) -> BoxFuture<'static, StreamFooter>
 #[derive(Clone, Debug, Default)]
 pub struct StreamFooter {
     pub trailers: HeaderMap,
-    /// A whole SSE comment (`: …` and a blank line), sent before `[DONE]`.
+    /// A whole SSE comment (`: …` and a blank line), sent before the end marker.
     pub comment: Option<Bytes>,
 }
 

@@ -32,8 +32,19 @@ pub use self::{
     turn_driver::TurnDriver,
 };
 pub use crate::format::{
-    AnswerFilter, AssistantTurn, ContinuationBlock, PrecedingText, ProxyToolCall, ResponseSummary,
+    AnswerFilter, AnswerFormat, AssistantTurn, ContinuationBlock, PrecedingText, ProxyToolCall,
+    ResponseSummary,
 };
+
+/// How a stream is relayed.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamOptions {
+    pub format: AnswerFormat,
+    pub filter: AnswerFilter,
+    /// Remove the chunk with usage that the client did not ask for.
+    pub strip_usage: bool,
+    pub footer: FooterOptions,
+}
 
 /// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,7 +13,10 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::decode::Decoder;
-use crate::wire::{Body, sse::SseSplitter};
+use crate::{
+    format::AnswerFormat,
+    wire::{Body, sse::SseSplitter},
+};
 
 /// Bytes that are searched for a first event; errors are short.
 const MAX_BYTES: usize = 64 << 10;
@@ -28,8 +31,9 @@ pub enum FirstEvent {
     Unknown,
 }
 
-/// Waits for the first event of a stream, `limit` at most. The returned answer has all of its bytes.
+/// Waits for the first event of a stream that says anything, `limit` at most. The returned answer has all of its bytes.
 pub async fn peek_first_event(
+    format: AnswerFormat,
     answer: Response<Body>,
     limit: Duration,
 ) -> (Response<Body>, FirstEvent) {
@@ -54,7 +58,9 @@ pub async fn peek_first_event(
             bytes += chunk.len();
             splitter.push(chunk);
             while let Some(event) = splitter.next_event() {
-                if let Some(message) = event.message {
+                if let Some(message) = event.message
+                    && !format.is_keepalive(&message)
+                {
                     return FirstEvent::Event(message.data);
                 }
             }
@@ -62,7 +68,8 @@ pub async fn peek_first_event(
                 return FirstEvent::Unknown;
             }
         }
-        match splitter.finish().and_then(|event| event.message) {
+        let last = splitter.finish().and_then(|event| event.message);
+        match last.filter(|message| !format.is_keepalive(message)) {
             Some(message) => FirstEvent::Event(message.data),
             None => FirstEvent::Nothing,
         }
@@ -96,7 +103,9 @@ mod tests {
     use http_body_util::{BodyExt, StreamBody};
 
     use super::{FirstEvent, peek_first_event};
-    use crate::wire::Body;
+    use crate::{format::AnswerFormat, wire::Body};
+
+    const FORMAT: AnswerFormat = AnswerFormat::Chat;
 
     /// A stream of these chunks that then ends, or stays open.
     fn stream_of(chunks: &[&'static str], open: bool) -> Response<Body> {
@@ -114,7 +123,7 @@ mod tests {
 
     async fn check(chunks: &[&'static str], first: FirstEvent) {
         let (answer, found) =
-            peek_first_event(stream_of(chunks, false), Duration::from_secs(5)).await;
+            peek_first_event(FORMAT, stream_of(chunks, false), Duration::from_secs(5)).await;
         assert_eq!(found, first, "{chunks:?}");
         let all = answer.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(all, chunks.concat());
@@ -131,9 +140,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_ping_before_the_first_event_is_passed_over() {
+        for ping in [
+            "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+            "data: {\"type\":\"ping\"}\n\n",
+        ] {
+            let answer = stream_of(&[ping, "data: {}\n\n"], false);
+            let found = |format| peek_first_event(format, answer, Duration::from_secs(5));
+            let (_, found) = found(AnswerFormat::Messages).await;
+            assert_eq!(found, FirstEvent::Event("{}".into()));
+        }
+    }
+
+    #[tokio::test]
     async fn a_silent_stream_is_not_held_for_long() {
         let silent = stream_of(&[": wait\n\n"], true);
-        let (answer, found) = peek_first_event(silent, Duration::from_millis(20)).await;
+        let (answer, found) = peek_first_event(FORMAT, silent, Duration::from_millis(20)).await;
         assert_eq!(found, FirstEvent::Unknown);
         let mut body = answer.into_body();
         let frame = body.frame().await.unwrap().unwrap();

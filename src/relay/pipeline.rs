@@ -1,7 +1,7 @@
 //! The stream pipeline: splits bytes into events, reads, rewrites and passes them on, without I/O.
 //!
 //! An event that does not change goes on as the bytes that came. The end of the answer is marked
-//! before `data: [DONE]`, or at the end of the stream if none comes; there the state is stored, and
+//! before the end marker (`[DONE]`, `message_stop`), or at the end of the stream if none comes; there the state is stored, and
 //! a comment may be inserted.
 //!
 //! Without a rewriter, incomplete events pass at once, unless they may be the end marker or a usage
@@ -17,11 +17,10 @@ use bytes::Bytes;
 use super::decode::Decoder;
 use crate::{
     format::{
-        AnswerEvent, AnswerFilter, AssistantTurn, PrecedingText, ResponseSummarizer,
-        ResponseSummary,
-        chat::answer::{self, ChatAnswer, EventAction, ParsedEvent, Rewriter},
+        AnswerFilter, AnswerFormat, AnswerReader, AnswerRewriter, AssistantTurn, EventAction,
+        PrecedingText, ResponseSummarizer, ResponseSummary, StreamEvent,
     },
-    wire::sse::{SseEvent, SseMessage, SseSplitter},
+    wire::sse::{SseEvent, SseSplitter},
 };
 
 /// Bytes of one event that are read.
@@ -40,6 +39,7 @@ pub(super) enum PipelineOutput {
 /// What is changed in a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamEdits {
+    pub(super) format: AnswerFormat,
     pub(super) filter: AnswerFilter,
     /// Remove the chunk with usage that the client did not ask for.
     pub(super) strip_usage: bool,
@@ -60,8 +60,9 @@ impl StreamEdits {
 pub(super) struct Pipeline {
     changes: StreamEdits,
     splitter: SseSplitter,
+    reader: AnswerReader,
     summarizer: ResponseSummarizer,
-    rewriter: Option<Box<Rewriter>>,
+    rewriter: Option<Box<AnswerRewriter>>,
     /// Decompresses a copy of a compressed stream, which passes as it is.
     decoder: Option<Decoder>,
     /// Bytes of the incomplete event that went out already.
@@ -108,13 +109,18 @@ impl Pipeline {
     pub(super) fn new(changes: StreamEdits, decoder: Option<Decoder>) -> Self {
         let changes = match decoder {
             None => changes,
-            Some(_) => StreamEdits::default(),
+            Some(_) => StreamEdits {
+                format: changes.format,
+                ..StreamEdits::default()
+            },
         };
-        let rewriter = || Box::new(Rewriter::new(changes.filter, changes.left_out));
+        let (format, left_out) = (changes.format, changes.left_out);
+        let rewriter = || Box::new(AnswerRewriter::new(format, changes.filter, left_out));
         Self {
             rewriter: changes.needs_rewriter().then(rewriter),
             changes,
             splitter: SseSplitter::new(MAX_EVENT),
+            reader: AnswerReader::new(format),
             summarizer: ResponseSummarizer::default(),
             decoder,
             sent: 0,
@@ -160,6 +166,7 @@ impl Pipeline {
     /// Begins another answer; returns the one before.
     pub(super) fn begin_answer(&mut self) -> AssistantTurn {
         self.splitter = SseSplitter::new(MAX_EVENT);
+        self.reader = AnswerReader::new(self.changes.format);
         self.sent = 0;
         self.drained = false;
         let turn = self
@@ -215,7 +222,7 @@ impl Pipeline {
             }
             return;
         };
-        let answer = read_event(&message);
+        let answer = self.reader.read_event(&message);
         self.drained |= answer.is_end();
         // An event that went out in part stays, and so does one that is too long to be held: how the
         // stream is cut must not matter.
@@ -224,11 +231,16 @@ impl Pipeline {
         let is_stripped = self.changes.strip_usage && answer.is_usage_only() && was_held();
         let action = match &mut self.rewriter {
             Some(rewriter) => {
-                let event = ParsedEvent::new(event.raw, message, answer);
+                let raw = event.raw;
+                let event = StreamEvent {
+                    raw,
+                    message,
+                    answer,
+                };
                 rewriter.take_event(event, &mut self.ready, &mut self.summarizer)
             }
             None => {
-                self.summarizer.add_events(&message.data, &answer.events);
+                self.summarizer.add_events(&message.data, answer.events());
                 EventAction::Pass
             }
         };
@@ -249,9 +261,9 @@ impl Pipeline {
     /// Whether the beginning of an event is held until its end. If it is, so is every shorter
     /// beginning: how the stream is cut must not matter.
     fn must_wait(&self, beginning: &[u8]) -> bool {
-        let usage = self.changes.strip_usage;
+        let (format, usage) = (self.changes.format, self.changes.strip_usage);
         self.rewriter.is_some()
-            || (beginning.len() <= MAX_HELD && answer::may_need_whole_event(beginning, usage))
+            || (beginning.len() <= MAX_HELD && format.may_need_whole_event(beginning, usage))
     }
 
     /// Ends the provider's stream. `broken`: it broke off.
@@ -263,8 +275,8 @@ impl Pipeline {
         };
         if let Some(event) = self.splitter.finish() {
             // Half an event may be half of what must be removed; a whole one may lack its blank line.
-            let message = event.message.as_ref();
-            let is_whole = message.map_or(!broken, |it| answer::read_answer(&it.data).is_ok());
+            let (format, message) = (self.changes.format, event.message.as_ref());
+            let is_whole = message.map_or(!broken, |it| format.read_answer(&it.data).is_ok());
             if is_whole || !self.changes.filter.is_active() {
                 self.take_event(event, &mut last);
             }
@@ -284,15 +296,6 @@ impl Pipeline {
         pieces.retain(|piece| self.decoder.is_none() || *piece == PipelineOutput::End);
         out.append(&mut pieces);
     }
-}
-
-/// Reads an event; empty if it cannot be read.
-fn read_event(message: &SseMessage) -> ChatAnswer {
-    let mut answer = answer::read_answer(&message.data).unwrap_or_default();
-    if message.name == "error" && !answer.has_error() {
-        answer.events.push(AnswerEvent::Error);
-    }
-    answer
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::{
-    AnswerFilter, Ending, FooterOptions, TurnDriver,
+    AnswerFilter, AnswerFormat, Ending, FooterOptions, StreamOptions, TurnDriver,
     decode::Decoder,
     pipeline::{Pipeline, PipelineOutput, StreamEdits},
 };
@@ -37,6 +37,7 @@ const FLUSH_WAIT: Duration = Duration::from_millis(50);
 struct SourceBroken;
 
 struct StreamRelay {
+    format: AnswerFormat,
     source: Body,
     /// Decompresses the stream itself, if something in it may change.
     decoder: Option<Decoder>,
@@ -62,23 +63,32 @@ enum Phase {
 
 /// Relays a streamed answer. Its length is unknown from here on.
 pub fn stream_answer(answer: Response<Body>, ending: Ending) -> Response<Body> {
-    let (strip_usage, footer) = (ending.strip_usage, ending.footer);
-    let filter = AnswerFilter::default();
-    stream_filtered_answer(answer, filter, Box::new(ending), strip_usage, footer)
+    let options = StreamOptions {
+        format: ending.format,
+        filter: AnswerFilter::default(),
+        strip_usage: ending.strip_usage,
+        footer: ending.footer,
+    };
+    stream_filtered_answer(answer, Box::new(ending), options)
 }
 
-/// Relays a streamed answer without what `filter` names. After an answer for the proxy only, the
+/// Relays a streamed answer without what the filter names. After an answer for the proxy only, the
 /// answers of `driver` follow, joined into one. A compressed stream that may change is decompressed;
-/// one that cannot be decompressed passes as it is. The other arguments are those of [`Ending`].
+/// one that cannot be decompressed passes as it is.
 pub fn stream_filtered_answer(
     answer: Response<Body>,
-    filter: AnswerFilter,
     driver: Box<dyn TurnDriver>,
-    strip_usage: bool,
-    footer: FooterOptions,
+    options: StreamOptions,
 ) -> Response<Body> {
+    let StreamOptions {
+        format,
+        filter,
+        strip_usage,
+        footer,
+    } = options;
     let (mut head, source) = answer.into_parts();
     let changes = StreamEdits {
+        format,
         filter,
         strip_usage,
         left_out: driver.left_out_tokens(),
@@ -93,6 +103,7 @@ pub fn stream_filtered_answer(
         head.headers.remove(CONTENT_ENCODING);
     }
     let relay = StreamRelay {
+        format,
         source,
         decoder,
         pipeline: Pipeline::new(changes, copy_decoder),
@@ -237,7 +248,7 @@ impl StreamRelay {
         }
         let summary = self.pipeline.response_summary();
         let ended = summary.finished || summary.error || summary.unreadable;
-        // A break after `[DONE]` loses nothing.
+        // A break after the end marker loses nothing.
         if summary.done || (ended && !broken) {
             self.phase = Phase::Finishing;
             return;
@@ -246,7 +257,8 @@ impl StreamRelay {
             tracing::warn!("the provider's stream ended without a finish reason");
         }
         if self.pipeline.can_insert() {
-            self.out.push_back(PipelineOutput::Bytes(broken_event()));
+            self.out
+                .push_back(PipelineOutput::Bytes(broken_event(self.format)));
         }
         self.phase = Phase::Breaking;
     }
@@ -276,15 +288,14 @@ impl StreamRelay {
 }
 
 /// An error event after a blank line, since the stream may have broken in the middle of an event.
-fn broken_event() -> Bytes {
+fn broken_event(format: AnswerFormat) -> Bytes {
     let error = ErrorBody {
         message: "The provider's answer broke off before its end.".into(),
         kind: Some("provider_error".into()),
         param: None,
         code: Some("provider_bad_answer".into()),
     };
-    let json = error.to_json();
-    [b"\n\ndata: ", &json[..], b"\n\n"].concat().into()
+    [b"\n\n", &format.error_event(&error)[..]].concat().into()
 }
 
 #[cfg(test)]

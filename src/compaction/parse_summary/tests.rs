@@ -24,7 +24,13 @@ const BLOCK: SummaryBlock<'_> = SummaryBlock {
 };
 
 fn parsed(answer: &[u8]) -> Result<String, SummaryRejection> {
-    parse_summary(answer, BLOCK, MOST, &Weights::for_unknown_model())
+    parse_summary(
+        AnswerFormat::Chat,
+        answer,
+        BLOCK,
+        MOST,
+        &Weights::for_unknown_model(),
+    )
 }
 
 fn block(attributes: &str, contents: [&str; 6]) -> String {
@@ -76,6 +82,45 @@ fn empty_sections_are_written_as_none() {
     for hollow in [["…"; 6], ["", "none", "x", "y", "n/a", "暂无"]] {
         let rejected = parsed(&text_answer(&keyed(hollow)));
         assert_eq!(rejected, Err(SummaryRejection::Hollow));
+    }
+}
+
+#[test]
+fn a_summary_comes_in_any_format() {
+    let message = |content: Value, reason: &str| {
+        let message = json!({"type": "message", "content": content, "stop_reason": reason});
+        let (messages, weights) = (AnswerFormat::Messages, Weights::for_unknown_model());
+        parse_summary(
+            messages,
+            message.to_string().as_bytes(),
+            BLOCK,
+            MOST,
+            &weights,
+        )
+    };
+    let text = json!({"type": "text", "text": keyed(FULL)});
+    let thinking = json!({"type": "thinking", "thinking": "so", "signature": "s"});
+    let call = json!({"type": "tool_use", "id": "i", "name": "f", "input": {}});
+    assert_eq!(
+        message(json!([thinking, text]), "end_turn").as_deref(),
+        Ok(&*block("", FULL))
+    );
+    for (content, reason, expected) in [
+        (json!([text]), "max_tokens", SummaryRejection::CutOff),
+        (
+            json!([text]),
+            "model_context_window_exceeded",
+            SummaryRejection::CutOff,
+        ),
+        (
+            json!([text, call]),
+            "tool_use",
+            SummaryRejection::CallsTools,
+        ),
+        (json!([]), "end_turn", SummaryRejection::Empty),
+        (Value::Null, "end_turn", SummaryRejection::NotAnAnswer),
+    ] {
+        assert_eq!(message(content, reason), Err(expected));
     }
 }
 
@@ -186,6 +231,7 @@ fn a_block_without_key_counts_if_the_conversation_holds_none() {
             ..BLOCK
         };
         parse_summary(
+            AnswerFormat::Chat,
             &text_answer(text),
             block,
             MOST,
@@ -240,9 +286,22 @@ fn the_longest_sections_of_a_long_summary_are_shortened() {
     assert!(summary.contains("done …</done>") && summary.contains("<to_do>b</to_do>"));
     let han = "长".repeat(20_000);
     let text = text_answer(&keyed([&han, &han, "c", "d", "e", "f"]));
-    let summary = parse_summary(&text, BLOCK, u32::MAX, &Weights::for_unknown_model()).unwrap();
+    let summary = parse_summary(
+        AnswerFormat::Chat,
+        &text,
+        BLOCK,
+        u32::MAX,
+        &Weights::for_unknown_model(),
+    )
+    .unwrap();
     assert!((MAX_BYTES / 2..=MAX_BYTES).contains(&summary.len()));
-    let rejected = parse_summary(&text, BLOCK, 5, &Weights::for_unknown_model());
+    let rejected = parse_summary(
+        AnswerFormat::Chat,
+        &text,
+        BLOCK,
+        5,
+        &Weights::for_unknown_model(),
+    );
     assert_eq!(rejected, Err(SummaryRejection::Hollow));
 }
 
@@ -266,7 +325,7 @@ proptest! {
         let text = pieces.concat().replace('"', "\\\"").replace("text ", &"text ".repeat(times));
         let answer = format!(r#"{{"choices":[{{"message":{{"content":"{text}"}},"finish_reason":"stop"}}]}}"#);
         let weights = Weights::for_unknown_model();
-        if let Ok(summary) = parse_summary(answer.as_bytes(), BLOCK, most, &weights) {
+        if let Ok(summary) = parse_summary(AnswerFormat::Chat, answer.as_bytes(), BLOCK, most, &weights) {
             prop_assert!(summary.len() <= MAX_BYTES && weights.count_plain_tokens(&summary) <= most);
             prop_assert_eq!(fence::count_tags(&summary), 2);
             prop_assert!(summary.starts_with("<summary>\n<done>") && summary.ends_with("</summary>"));

@@ -17,13 +17,13 @@ use smallvec::SmallVec;
 pub use self::{
     current::ParsedEvent,
     event_hold::may_need_whole_event,
-    read::read_answer,
-    rewriter::{EventAction, Rewriter},
-    whole::{RewrittenAnswer, add_prompt_tokens},
+    read::{read_answer, read_event},
+    rewriter::Rewriter,
+    whole::add_prompt_tokens,
 };
 use crate::{
     conversation::Field,
-    format::{AnswerEvent, CallFragment, Finish, UsageReport},
+    format::{AnswerEvent, CallFragment, Finish, UsageReport, finish_of},
     json::scan::{JsonString, Span},
 };
 
@@ -62,13 +62,13 @@ impl ChatAnswer {
         has_usage && self.choices == Some(0) && !self.has_error()
     }
 
-    pub fn has_error(&self) -> bool {
+    fn has_error(&self) -> bool {
         let mut events = self.events.iter();
         events.any(|event| matches!(event, AnswerEvent::Error))
     }
 
     /// Whether this is the marker behind the last event.
-    pub fn is_end(&self) -> bool {
+    fn is_end(&self) -> bool {
         matches!(self.events[..], [AnswerEvent::End])
     }
 
@@ -79,11 +79,8 @@ impl ChatAnswer {
     }
 
     /// Why the first choice ended, if it did.
-    pub fn find_finish(&self) -> Option<Finish> {
-        self.events.iter().find_map(|event| match event {
-            AnswerEvent::Finish(finish) if finish.first => Some(*finish),
-            _ => None,
-        })
+    fn find_finish(&self) -> Option<Finish> {
+        finish_of(&self.events)
     }
 
     fn iter_texts(&self) -> impl Iterator<Item = JsonString> {

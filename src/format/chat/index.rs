@@ -11,29 +11,22 @@
 //!   half a surrogate pair in a text is indexed like any other text.
 
 use bytes::Bytes;
-use serde::de::IgnoredAny;
 
 use crate::{
     conversation::{
-        Annotation, Author, Block, BlockKind, Call, Content, Conversation, Field, Format,
-        IndexError, Item, annotation,
+        Annotation, Arguments, Author, Block, BlockKind, Call, Content, Conversation, Field,
+        Format, IndexError, Item, annotation,
     },
     format::{
         describe::describe_item,
+        indexing::{self, IndexFailure, SeenKeys, check_item_count, check_plain_key},
         values::{skip_value, take_text},
     },
     json::{
-        scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
+        scan::{JsonKind, JsonScanner, JsonString, Span},
         text,
     },
 };
-
-/// Top-level members that are indexed; a body with more is unguardable.
-const MAX_FIELDS: usize = 256;
-/// Messages, calls, parts and annotations of one body that are indexed. Each takes three bytes or
-/// more in the body and up to 128 in the index, so without a bound a small body would fill the memory.
-const MAX_ITEMS: usize = 1 << 18;
-const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// The keys of a message, and of a part, that may stand in it only once.
 const MESSAGE_KEYS: &[&str] = &[
@@ -54,32 +47,8 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
     };
     match indexer.run() {
         Ok(()) => Ok(indexer.found),
-        Err(failure) => Err(classify_failure(&body, &failure)),
+        Err(failure) => Err(indexing::classify_failure(&body, &failure)),
     }
-}
-
-/// Tells JSON that is not understood from what is not JSON.
-fn classify_failure(body: &[u8], failure: &IndexFailure) -> IndexError {
-    let json = body.strip_prefix(BOM).unwrap_or(body);
-    match serde_json::from_slice::<IgnoredAny>(json) {
-        // It may be valid JSON, nested deeper than serde_json follows.
-        Err(error) if !error.to_string().starts_with("recursion limit") => {
-            IndexError::NotJson(error.to_string())
-        }
-        _ => IndexError::Unguardable(failure.to_string()),
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum IndexFailure {
-    #[error(transparent)]
-    Malformed(#[from] MalformedJson),
-    #[error("{0} stands twice")]
-    Twice(&'static str),
-    #[error("{0} of a part stands twice")]
-    TwiceInPart(&'static str),
-    #[error("{0}")]
-    Shape(&'static str),
 }
 
 struct ChatIndexer<'a> {
@@ -89,12 +58,7 @@ struct ChatIndexer<'a> {
 
 impl<'a> ChatIndexer<'a> {
     fn run(&mut self) -> Result<(), IndexFailure> {
-        let start = if self.body.starts_with(BOM) {
-            BOM.len()
-        } else {
-            0
-        };
-        let mut scan = JsonScanner::new(self.body, start);
+        let mut scan = JsonScanner::new(self.body, indexing::find_json_start(self.body));
         let mut messages = None;
         self.found.span = scan.walk_object(|scan, key| {
             let (value, kind) = if self.raw_bytes(key) == b"messages" && scan.peek() == Some(b'[') {
@@ -107,27 +71,10 @@ impl<'a> ChatIndexer<'a> {
             } else {
                 scan.take_value()?
             };
-            self.add_field(Field { key, value, kind })
+            indexing::add_field(&mut self.found, Field { key, value, kind })
         })?;
         scan.expect_end()?;
         self.found.list = messages.ok_or(IndexFailure::Shape("no array of messages"))?;
-        Ok(())
-    }
-
-    fn add_field(&mut self, field: Field) -> Result<(), IndexFailure> {
-        let fields = &mut self.found.fields;
-        if fields.len() == MAX_FIELDS {
-            return Err(IndexFailure::Shape("more than 256 members"));
-        }
-        let key = |field: &Field| &self.body[field.key.span.range()];
-        let is_twice = fields.iter().any(|other| key(other) == key(&field));
-        // A key spelled with escapes could hide one that the proxy acts upon.
-        if is_twice || field.key.has_escapes() {
-            return Err(IndexFailure::Twice(
-                "a top-level key (or its escaped spelling)",
-            ));
-        }
-        fields.push(field);
         Ok(())
     }
 
@@ -144,19 +91,8 @@ impl<'a> ChatIndexer<'a> {
             }
             let message = self.read_message(scan)?;
             self.found.items.push(message);
-            self.check_item_count()
+            check_item_count(&self.found, 0)
         })
-    }
-
-    fn check_item_count(&self) -> Result<(), IndexFailure> {
-        let found = &self.found;
-        let count = found.items.len() + found.calls.len() + found.blocks.len();
-        match count + found.annotations.len() > MAX_ITEMS {
-            true => Err(IndexFailure::Shape(
-                "more than 262,144 messages, calls, parts and annotations",
-            )),
-            false => Ok(()),
-        }
     }
 
     fn read_message(&mut self, scan: &mut JsonScanner<'a>) -> Result<Item, IndexFailure> {
@@ -209,7 +145,7 @@ impl<'a> ChatIndexer<'a> {
         let message = self.found.items.len();
         let annotations = &mut self.found.annotations;
         annotation::find_annotations(self.body, object, message, part, annotations)?;
-        self.check_item_count()
+        check_item_count(&self.found, 0)
     }
 
     fn read_role(&self, scan: &mut JsonScanner<'a>) -> Result<Role, IndexFailure> {
@@ -246,7 +182,7 @@ impl<'a> ChatIndexer<'a> {
             }
             let part = self.read_part(scan)?;
             self.found.blocks.push(part);
-            self.check_item_count()
+            check_item_count(&self.found, 0)
         })?;
         if !all_objects {
             self.found.blocks.truncate(first);
@@ -334,7 +270,7 @@ impl<'a> ChatIndexer<'a> {
             }
             let call = self.read_tool_call(scan)?;
             self.found.calls.push(call);
-            self.check_item_count()
+            check_item_count(&self.found, 0)
         });
         walked.map(drop)
     }
@@ -380,7 +316,9 @@ impl<'a> ChatIndexer<'a> {
             check_plain_key(key)?;
             match self.raw_bytes(key) {
                 b"name" => call.name = take_text(scan)?,
-                b"arguments" | b"input" => call.arguments = take_text(scan)?,
+                b"arguments" | b"input" => {
+                    call.arguments = take_text(scan)?.map(Arguments::Text);
+                }
                 _ => skip_value(scan)?,
             }
             Ok(())
@@ -408,35 +346,5 @@ impl Default for Role {
     /// An unknown role.
     fn default() -> Self {
         Self::new(Author::Unknown, b'?')
-    }
-}
-
-/// The keys of one object that were read already, a bit for each.
-#[derive(Default)]
-struct SeenKeys(u8);
-
-impl SeenKeys {
-    /// Fails with `failure` if `key` is one of `keys` and was read before.
-    fn mark_once(
-        &mut self,
-        keys: &[&'static str],
-        key: &[u8],
-        failure: impl FnOnce(&'static str) -> IndexFailure,
-    ) -> Result<(), IndexFailure> {
-        if let Some(at) = keys.iter().position(|name| name.as_bytes() == key) {
-            if self.0 & (1 << at) != 0 {
-                return Err(failure(keys[at]));
-            }
-            self.0 |= 1 << at;
-        }
-        Ok(())
-    }
-}
-
-/// A key spelled with escapes could hide one that the proxy acts upon.
-const fn check_plain_key(key: JsonString) -> Result<(), IndexFailure> {
-    match key.has_escapes() {
-        true => Err(IndexFailure::Shape("an escaped key in a message")),
-        false => Ok(()),
     }
 }

@@ -27,7 +27,10 @@ fn items_calls_and_blocks_of_a_request_are_found() {
     use Author::{Model, System, Tool, User};
     assert_eq!(roles, [System, User, Model, Tool, Tool]);
     let call = &found.calls_of(&found.items[2])[0];
-    assert_eq!(found.raw_bytes(call.arguments.unwrap()), br#"{\"p\":1}"#);
+    assert_eq!(
+        found.span_bytes(call.arguments.unwrap().span()),
+        br#"{\"p\":1}"#
+    );
     assert_eq!(found.raw_bytes(found.items[3].call_id.unwrap()), b"c1");
     assert!(matches!(
         found.blocks_of(&found.items[1])[1].kind,

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     conversation::Conversation,
-    format::tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
+    format::tools::{ClientTools, ToolForm, ToolSchema, write_object_schema},
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson},
 };
 
@@ -135,21 +135,8 @@ pub(in crate::format) fn write_tool(form: ToolForm, tool: &ToolSchema<'_>) -> St
         arguments,
     } = tool;
     let strict = form == ToolForm::ChatStrictTools;
-    let properties = arguments.iter().map(|it| write_property(it, strict));
-    let properties = properties.collect::<Vec<_>>().join(",");
-    let required = arguments.iter().filter(|it| it.required || strict);
-    let required = required.map(|it| format!("\"{}\"", it.name));
-    let required = match required.collect::<Vec<_>>().join(",") {
-        // Some validators want at least one name in it.
-        names if names.is_empty() => names,
-        names => format!(r#","required":[{names}]"#),
-    };
-    let (closed, strictly) = match strict {
-        true => (r#","additionalProperties":false"#, r#","strict":true"#),
-        false => ("", ""),
-    };
-    let parameters =
-        format!(r#"{{"type":"object","properties":{{{properties}}}{required}{closed}}}"#);
+    let strictly = if strict { r#","strict":true"# } else { "" };
+    let parameters = write_object_schema(arguments, strict);
     let function = format!(
         r#"{{"name":"{name}","description":"{description}"{strictly},"parameters":{parameters}}}"#
     );
@@ -157,16 +144,4 @@ pub(in crate::format) fn write_tool(form: ToolForm, tool: &ToolSchema<'_>) -> St
         ToolForm::ChatFunctions => function,
         _ => format!(r#"{{"type":"function","function":{function}}}"#),
     }
-}
-
-fn write_property(argument: &ToolArgument, strict: bool) -> String {
-    let kind = match strict && !argument.required {
-        true => r#"["string","null"]"#,
-        false => r#""string""#,
-    };
-    let description = match argument.description {
-        "" => String::new(),
-        text => format!(r#","description":"{text}""#),
-    };
-    format!(r#""{}":{{"type":{kind}{description}}}"#, argument.name)
 }

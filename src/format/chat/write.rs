@@ -39,7 +39,7 @@ pub(in crate::format) fn answer_item(
 ) -> Box<str> {
     let calls = &turn.proxy_calls;
     let fits = !turn.message.is_empty() && turn.message.len() <= max_bytes;
-    if fits && !calls.iter().any(|it| is_overlong(it, max_argument_bytes)) {
+    if fits && !calls.iter().any(|it| it.is_overlong(max_argument_bytes)) {
         return turn.message.clone();
     }
     // Too long to be sent again. Its calls stay, since the results need them.
@@ -57,15 +57,11 @@ pub(in crate::format) fn answer_item(
     .into()
 }
 
-fn is_overlong(call: &ProxyToolCall, max_argument_bytes: usize) -> bool {
-    call.overlong || call.arguments.len() > max_argument_bytes
-}
-
 pub(in crate::format) fn write_call(
     call: &ProxyToolCall,
     max_argument_bytes: usize,
 ) -> Cow<'_, str> {
-    if !is_overlong(call, max_argument_bytes) {
+    if !call.is_overlong(max_argument_bytes) {
         return Cow::Borrowed(&call.json);
     }
     let function = json!({"name": &*call.name, "arguments": "{}"});

@@ -44,7 +44,10 @@ pub(super) fn shorten_arguments(view: RequestView<'_>, at: usize) -> Option<Smal
 /// Whether a message has arguments in which there may be a long value.
 pub(super) fn has_long_arguments(conversation: &Conversation, message: &Item) -> bool {
     let mut arguments = conversation.calls_of(message).iter();
-    arguments.any(|call| call.arguments.is_some_and(|it| it.span.len() > VALUE_CHARS))
+    arguments.any(|call| {
+        call.arguments
+            .is_some_and(|it| it.span().len() > VALUE_CHARS)
+    })
 }
 
 #[cfg(test)]

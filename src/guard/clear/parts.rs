@@ -57,7 +57,7 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
                         small.edits.replace(text.span, with.clone().into_owned());
                         with
                     }
-                    BlockKind::Opaque => {
+                    BlockKind::Call | BlockKind::Reasoning(_) | BlockKind::Opaque => {
                         sizes += text::measure_text(conversation.span_bytes(part.span));
                         continue;
                     }
@@ -113,7 +113,7 @@ const fn media_notice(part: &Block) -> Option<&'static str> {
     match part.kind {
         BlockKind::Image { .. } => Some(IMAGE),
         BlockKind::Media => Some(MEDIA),
-        BlockKind::Text(_) | BlockKind::Opaque => None,
+        BlockKind::Text(_) | BlockKind::Call | BlockKind::Reasoning(_) | BlockKind::Opaque => None,
     }
 }
 

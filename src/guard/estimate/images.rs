@@ -32,7 +32,9 @@ pub fn estimate_media_block(
             estimate_image(conversation.raw_bytes(url), rule)
         }
         (BlockKind::Image { .. } | BlockKind::Media, _) => MEDIA_TOKENS,
-        (BlockKind::Text(_) | BlockKind::Opaque, _) => 0,
+        (BlockKind::Text(_) | BlockKind::Call | BlockKind::Reasoning(_) | BlockKind::Opaque, _) => {
+            0
+        }
     }
 }
 
@@ -68,14 +70,19 @@ fn estimate_tiles(width: f64, height: f64) -> u32 {
     85 + 170 * round_up_tokens(tiles)
 }
 
-/// The size of the image in a data URL, read from its head.
+/// The size of the image in a data URL, or in base64 data alone, read from its head.
 fn read_image_size(url: &[u8]) -> Option<(f64, f64)> {
-    let comma = memchr::memchr(b',', url.get(..100.min(url.len()))?)?;
-    let (kind, data) = url.split_at(comma);
-    if !kind.starts_with(b"data:image/") || !kind.ends_with(b";base64") {
-        return None;
-    }
-    let head = &data[1..data.len().min(IMAGE_HEAD_BYTES * 4 / 3)];
+    let data = match memchr::memchr(b',', url.get(..100.min(url.len()))?) {
+        Some(comma) => {
+            let (kind, data) = url.split_at(comma);
+            if !kind.starts_with(b"data:image/") || !kind.ends_with(b";base64") {
+                return None;
+            }
+            &data[1..]
+        }
+        None => url,
+    };
+    let head = &data[..data.len().min(IMAGE_HEAD_BYTES * 4 / 3)];
     let head = &head[..head.len() / 4 * 4];
     let size = imagesize::blob_size(&STANDARD.decode(head).ok()?).ok()?;
     (size.width > 0 && size.height > 0).then_some((size.width as f64, size.height as f64))
@@ -96,6 +103,7 @@ mod tests {
         let estimate = |url: &str, rule| estimate_image(url.as_bytes(), rule);
         assert_eq!(estimate(&url, ImageRule::Tiles), 85 + 170 * 4);
         assert_eq!(estimate(&url, ImageRule::Area), 1_399);
+        assert_eq!(estimate(&STANDARD.encode(&png), ImageRule::Area), 1_399);
         assert_eq!(estimate(&url, ImageRule::Flat), 258 * 4);
         let [small, large] = [(1_568, 1_600), (2_576, 4_784)];
         let area = |(edge, tokens)| ImageRule::Area28 { edge, tokens };

@@ -1,12 +1,12 @@
 //! Finds the names of files in the arguments of calls: read in raw bytes, newest first, once each.
 //!
-//! Arguments are JSON inside a JSON string. Between two quotes of the inner JSON stands a key or a text. Only short
-//! texts can name a file, and only they are decoded.
+//! Arguments are JSON, in most formats inside a JSON string. Between two quotes of the inner JSON stands a key or a
+//! text. Only short texts can name a file, and only they are decoded.
 
 use std::{borrow::Cow, collections::HashSet};
 
 use super::excerpt::excerpt_line;
-use crate::conversation::{Conversation, texts::decode_chars};
+use crate::conversation::{Arguments, Conversation, texts::decode_chars};
 
 /// The longest text that may name a file; characters. A longer text is the contents of a file.
 const MAX_NAMING_CHARS: usize = 400;
@@ -28,13 +28,17 @@ pub(super) fn newest_paths(
     let mut paths = PathCollector::default();
     let messages = removed.iter().rev().map(|&at| &conversation.items[at]);
     let calls = messages.flat_map(|message| conversation.calls_of(message).iter().rev());
-    for text in calls.filter_map(|call| call.arguments) {
+    for arguments in calls.filter_map(|call| call.arguments) {
         if paths.names.len() >= max_paths || paths.scanned > MAX_SCANNED || paths.read > MAX_READ {
             break;
         }
         let first = paths.names.len();
-        let raw = conversation.raw_bytes(text);
-        if !paths.collect_from_json(raw) {
+        let raw = conversation.span_bytes(arguments.span());
+        let spelling = match arguments {
+            Arguments::Text(_) => Spelling::InString,
+            Arguments::Json(_) => Spelling::Plain,
+        };
+        if !paths.collect_from_json(raw, spelling) {
             let line = excerpt_line(decode_chars(raw), MAX_NAMING_CHARS);
             paths.read += line.len();
             paths.collect_paths(&line);
@@ -44,6 +48,14 @@ pub(super) fn newest_paths(
     }
     paths.names.truncate(max_paths);
     paths.names
+}
+
+/// How the body spells the JSON of arguments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spelling {
+    Plain,
+    /// Inside a JSON string: a backslash stands before each of its quotes.
+    InString,
 }
 
 #[derive(Default)]
@@ -57,14 +69,20 @@ struct PathCollector {
 
 impl PathCollector {
     /// Collects from the texts in arguments as the body spells them. Returns false where there are no texts.
-    fn collect_from_json(&mut self, raw: &[u8]) -> bool {
+    fn collect_from_json(&mut self, raw: &[u8], spelling: Spelling) -> bool {
         self.scanned += raw.len();
+        let before_quote = usize::from(spelling == Spelling::InString);
         let mut open = None;
         let mut has_texts = false;
         for quote in memchr::memchr_iter(b'"', raw) {
             let before = raw[..quote].iter().rev();
+            let backslashes = before.take_while(|&&byte| byte == b'\\').count();
             // A quote after more backslashes is part of the inner text.
-            if before.take_while(|&&byte| byte == b'\\').count() != 1 {
+            let is_bound = match spelling {
+                Spelling::InString => backslashes == 1,
+                Spelling::Plain => backslashes % 2 == 0,
+            };
+            if !is_bound {
                 continue;
             }
             let Some(start) = open.take() else {
@@ -75,14 +93,14 @@ impl PathCollector {
             let mut rest = raw[quote + 1..].iter();
             let is_key = rest.find(|byte| !byte.is_ascii_whitespace()) == Some(&b':');
             if !is_key && self.read <= MAX_READ {
-                self.collect_from_string(&raw[start..quote - 1]);
+                self.collect_from_string(&raw[start..quote - before_quote], spelling);
             }
         }
         has_texts
     }
 
-    /// Collects from one text, which is escaped twice.
-    fn collect_from_string(&mut self, raw: &[u8]) {
+    /// Collects from one text, which is escaped once more inside a string.
+    fn collect_from_string(&mut self, raw: &[u8], spelling: Spelling) {
         let escaped = memchr::memchr(b'\\', raw).is_some();
         let max_bytes = match escaped {
             false if raw.is_ascii() => MAX_NAMING_CHARS,
@@ -95,6 +113,7 @@ impl PathCollector {
         self.read += raw.len();
         let text = match std::str::from_utf8(raw) {
             Ok(text) if !escaped => Cow::Borrowed(text),
+            _ if spelling == Spelling::Plain => Cow::Owned(decode_chars(raw).collect()),
             _ => {
                 let outer: String = decode_chars(raw).collect();
                 Cow::Owned(decode_chars(outer.as_bytes()).collect())

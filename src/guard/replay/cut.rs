@@ -105,7 +105,7 @@ impl Replay<'_> {
     ) -> Option<(usize, usize)> {
         let (before, after) = now.kept.find_neighbours(units)?;
         let all = self.view.units;
-        let last = self.view.item(all[before].messages.end - 1);
+        let last = self.view.item(all[before].unbound_messages().end - 1);
         let next = self.view.item(all[after].messages.start);
         let may_follow = prompt_placement::can_follow(last.author, next.author, &self.profile);
         (!may_follow).then_some((before, after))

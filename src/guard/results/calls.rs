@@ -11,7 +11,6 @@ use crate::{
         result_limits::RememberedLimit,
         truncate::{self, TruncationLimit, TruncationMarker},
     },
-    json::text,
 };
 
 /// No value is cut below this; characters. The marker takes up to 52 of them.
@@ -37,7 +36,7 @@ impl ToolResults<'_> {
         let message = self.view.item(at);
         let calls = conversation.calls_of(message).iter();
         let arguments: Vec<CallArguments> = calls
-            .filter_map(|call| CallArguments::from_raw(conversation.raw_bytes(call.arguments?)))
+            .filter_map(|call| CallArguments::read(conversation, call.arguments?))
             .collect();
         let text_chars = match self.echoes.contains(&at) {
             true => 0,
@@ -91,8 +90,8 @@ impl ToolResults<'_> {
                 continue;
             };
             let (removed, inserted) = (cut_values.removed, cut_values.inserted);
-            let before = text::measure_text(conversation.raw_bytes(arguments)).total_chars();
-            let after = (before + inserted.total_chars()).saturating_sub(removed.total_chars());
+            // All of the arguments are measured as they came and as they are cut.
+            let (before, after) = (removed.total_chars(), inserted.total_chars());
             cut.parts.push(self.report_call(at, call, before, after));
             sizes -= removed;
             sizes += inserted;

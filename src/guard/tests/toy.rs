@@ -23,13 +23,16 @@ use crate::{
         made::{self, make_course, non_system_indices, random_records},
         parse,
         plans::{self, apply_plan, make_policy},
+        strict,
     },
 };
 
 const TOY: WireFormat = WireFormat {
     format: Format::Toy,
     from_chat: to_toy,
-    to_chat,
+    broken_rules: |before, after, profile| {
+        strict::find_broken_rules(before, &to_chat(after), profile)
+    },
 };
 
 fn any_window() -> impl Strategy<Value = u32> {
@@ -169,7 +172,7 @@ fn assert_same_plan(chat: (&Conversation, &Plan), toy: (&Conversation, &Plan)) {
 }
 
 /// Memory without the digests of messages and the places in them, which differ between the formats.
-fn without_digests(memory: &GuardMemory) -> GuardMemory {
+pub(super) fn without_digests(memory: &GuardMemory) -> GuardMemory {
     let tight = memory.tight.iter().map(|&(_, limit)| (0, limit));
     GuardMemory {
         tight: tight.collect(),

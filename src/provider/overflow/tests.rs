@@ -186,6 +186,38 @@ fn the_first_event_of_a_stream_may_be_an_error() {
 }
 
 #[test]
+fn answers_of_messages_are_no_errors_but_their_error_events_are() {
+    let words = "prompt is too long: 210000 tokens > 200000 maximum";
+    let error =
+        json!({"type": "error", "error": {"type": "invalid_request_error", "message": words}});
+    let found = detect_overflow_in_event(error.to_string().as_bytes());
+    let OverflowVerdict::Overflow(overflow) = found else {
+        panic!("{found:?}")
+    };
+    assert_eq!(
+        (overflow.prompt_tokens, overflow.prompt_limit),
+        (Some(210_000), Some(200_000))
+    );
+    assert!(is_overflow(400, &error.to_string()));
+    let content = json!([{"type": "text", "text": words}]);
+    let message =
+        json!({"type": "message", "content": content, "stop_reason": "end_turn", "error": null});
+    for event in [
+        json!({"type": "message_start", "message": message}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": words}}),
+        message.clone(),
+    ] {
+        let found = detect_overflow_in_event(event.to_string().as_bytes());
+        assert_eq!(found, OverflowVerdict::Other, "{event}");
+        assert_eq!(
+            judged(200, &event.to_string()),
+            OverflowVerdict::Other,
+            "{event}"
+        );
+    }
+}
+
+#[test]
 fn only_the_beginning_of_a_long_body_is_read() {
     let long = "x".repeat(1 << 20);
     let body = json!({ "error": { "message": OVERFLOW, "request": long } }).to_string();

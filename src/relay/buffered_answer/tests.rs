@@ -6,11 +6,13 @@ use super::{BufferedAnswer, buffer_filtered_answer};
 use crate::{
     json::text::digest_text,
     relay::{
-        AnswerFilter, AssistantTurn, BadAnswer, PrecedingText, ResponseSummary, StreamFooter,
-        TurnDriver,
+        AnswerFilter, AnswerFormat, AssistantTurn, BadAnswer, PrecedingText, ResponseSummary,
+        StreamFooter, TurnDriver,
     },
     wire::{Body, whole_body},
 };
+
+mod messages;
 
 const FILTER: AnswerFilter = AnswerFilter {
     tools: &["clear_mind", "add_reminder"],
@@ -47,6 +49,7 @@ async fn read(first: Response<Body>, answers: Vec<Response<Body>>) -> (Read, Vec
         turns: Vec::new(),
     };
     let read = on_any_thread(buffer_filtered_answer(
+        AnswerFormat::Chat,
         first,
         FILTER,
         &mut driver,

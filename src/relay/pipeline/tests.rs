@@ -5,16 +5,14 @@ use serde_json::{Value, json};
 
 use super::{Pipeline, PipelineOutput, StreamEdits};
 use crate::{
-    format::{
-        ResponseSummarizer,
-        chat::answer::{Rewriter, RewrittenAnswer},
-    },
-    relay::{AnswerFilter, AssistantTurn, PrecedingText, ResponseSummary},
+    format::{AnswerRewriter, ResponseSummarizer, RewrittenAnswer},
+    relay::{AnswerFilter, AnswerFormat, AssistantTurn, PrecedingText, ResponseSummary},
 };
 
 mod blocks;
 mod calls;
 mod cuts;
+mod messages;
 mod plain;
 mod rounds;
 mod usage;
@@ -44,7 +42,12 @@ struct Relayed {
 }
 
 fn filtering(filter: AnswerFilter, strip_usage: bool) -> Pipeline {
+    filtering_as(AnswerFormat::Chat, filter, strip_usage)
+}
+
+fn filtering_as(format: AnswerFormat, filter: AnswerFilter, strip_usage: bool) -> Pipeline {
     let changes = StreamEdits {
+        format,
         filter,
         strip_usage,
         left_out: None,
@@ -63,7 +66,14 @@ fn run_cut<'a>(
     strip: bool,
     cut: impl Fn(&'a [u8]) -> Vec<&'a [u8]>,
 ) -> Relayed {
-    let mut pipeline = filtering(filter, strip);
+    run_pipeline(filtering(filter, strip), answers, cut)
+}
+
+fn run_pipeline<'a>(
+    mut pipeline: Pipeline,
+    answers: &[&'a str],
+    cut: impl Fn(&'a [u8]) -> Vec<&'a [u8]>,
+) -> Relayed {
     let (mut out, mut turns) = (VecDeque::new(), Vec::new());
     for answer in answers {
         if !turns.is_empty() || pipeline.is_for_proxy() {
@@ -103,17 +113,22 @@ fn run_cut<'a>(
 
 /// Asserts that every cut gives the same, and returns it.
 fn run(answers: &[&str], filter: AnswerFilter) -> Relayed {
-    let whole = run_cut(answers, filter, false, |answer| vec![answer]);
+    run_as(AnswerFormat::Chat, answers, filter)
+}
+
+fn run_as(format: AnswerFormat, answers: &[&str], filter: AnswerFilter) -> Relayed {
+    let pipeline = || filtering_as(format, filter, false);
+    let whole = run_pipeline(pipeline(), answers, |answer| vec![answer]);
     let longest = answers.iter().map(|answer| answer.len()).max().unwrap_or(0);
     for at in 0..longest {
-        let cut = run_cut(answers, filter, false, |answer| {
+        let cut = run_pipeline(pipeline(), answers, |answer| {
             let (left, right) = answer.split_at(at.min(answer.len()));
             vec![left, right]
         });
         assert_eq!(cut, whole, "cut at {at}");
     }
     for size in [1, 2, 7] {
-        let cut = run_cut(answers, filter, false, |answer| cut_at(answer, size));
+        let cut = run_pipeline(pipeline(), answers, |answer| cut_at(answer, size));
         assert_eq!(cut, whole, "pieces of {size}");
     }
     for end in ["\r\n", "\r"] {
@@ -122,10 +137,10 @@ fn run(answers: &[&str], filter: AnswerFilter) -> Relayed {
             .map(|answer| answer.replace('\n', end))
             .collect();
         let spelled: Vec<_> = spelled.iter().map(|answer| &**answer).collect();
-        let other = run_cut(&spelled, filter, false, |answer| cut_at(answer, 1));
+        let other = run_pipeline(pipeline(), &spelled, |answer| cut_at(answer, 1));
         assert_eq!(other.turns, whole.turns);
         assert_eq!(messages(&other.bytes), messages(&whole.bytes), "{end:?}");
-        let again = run_cut(&spelled, filter, false, |answer| vec![answer]);
+        let again = run_pipeline(pipeline(), &spelled, |answer| vec![answer]);
         assert_eq!(again, other);
     }
     whole
@@ -213,8 +228,16 @@ fn client_call(index: u64) -> ClientCall {
 
 /// Rewrites whole answers in turn. Each comes with its turn; one for the proxy only becomes empty.
 fn whole(filter: AnswerFilter, answers: &[String]) -> Vec<(Bytes, AssistantTurn)> {
-    let (mut rewriter, mut summarizer) =
-        (Rewriter::new(filter, None), ResponseSummarizer::default());
+    whole_as(AnswerFormat::Chat, filter, answers)
+}
+
+fn whole_as(
+    format: AnswerFormat,
+    filter: AnswerFilter,
+    answers: &[String],
+) -> Vec<(Bytes, AssistantTurn)> {
+    let mut rewriter = AnswerRewriter::new(format, filter, None);
+    let mut summarizer = ResponseSummarizer::default();
     let mut read = Vec::new();
     for answer in answers {
         let answer = answer.clone().into();

@@ -11,13 +11,16 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-use super::{Ending, FooterOptions, stream_answer, stream_filtered_answer};
+use super::{Ending, FooterOptions, StreamOptions, stream_answer, stream_filtered_answer};
 use crate::{
     relay::{
-        AnswerFilter, AssistantTurn, PrecedingText, ResponseSummary, StreamFooter, TurnDriver,
+        AnswerFilter, AnswerFormat, AssistantTurn, PrecedingText, ResponseSummary, StreamFooter,
+        TurnDriver,
     },
     wire::{Body, whole_body},
 };
+
+mod messages;
 
 const STREAM: &str = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
@@ -39,6 +42,7 @@ async fn end(trailers: &'static [&'static str]) -> (String, Option<HeaderMap>) {
         async { closing }.boxed()
     };
     let ending = Ending {
+        format: AnswerFormat::Chat,
         strip_usage: false,
         left_out: None,
         footer: footer(trailers),
@@ -70,6 +74,7 @@ async fn the_footer_comes_before_done_and_in_trailers() {
 #[tokio::test]
 async fn a_slow_store_does_not_hold_the_answer() {
     let ending = Ending {
+        format: AnswerFormat::Chat,
         strip_usage: false,
         left_out: None,
         footer: footer(&[]),
@@ -159,8 +164,14 @@ fn filter_with_left_out(
         calls: Arc::clone(&calls),
         left_out,
     };
+    let options = StreamOptions {
+        format: AnswerFormat::Chat,
+        filter: FILTER,
+        strip_usage: false,
+        footer: footer(&[]),
+    };
     (
-        stream_filtered_answer(first, FILTER, Box::new(driver), false, footer(&[])),
+        stream_filtered_answer(first, Box::new(driver), options),
         calls,
     )
 }
@@ -288,6 +299,7 @@ async fn relay_with_left_out(
     let reported = Arc::new(Mutex::new(None));
     let report = Arc::clone(&reported);
     let ending = Ending {
+        format: AnswerFormat::Chat,
         strip_usage,
         left_out,
         footer: footer(&[]),
@@ -347,8 +359,9 @@ async fn a_compressed_stream_is_decompressed_if_its_usage_changes() {
     assert_eq!(summary, Some(7));
     for (encoding, left_out) in [("zstd", None), ("zstd", Some(0)), ("odd", Some(100))] {
         let ending = Ending {
+            format: AnswerFormat::Chat,
             left_out,
-            ..Ending::without_effects()
+            ..Ending::without_effects(AnswerFormat::Chat)
         };
         let answer = stream_answer(compressed(encoding), ending);
         assert_eq!(answer.headers()["content-encoding"], encoding);

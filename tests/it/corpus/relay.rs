@@ -11,8 +11,8 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use plimsoll::{
     relay::{
-        self, AnswerFilter, AssistantTurn, Ending, PrecedingText, ResponseSummary, StreamFooter,
-        TurnDriver,
+        self, AnswerFilter, AnswerFormat, AssistantTurn, Ending, PrecedingText, ResponseSummary,
+        StreamFooter, StreamOptions, TurnDriver,
     },
     wire::Body,
 };
@@ -43,8 +43,12 @@ pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
     let strip = way & 1 == 1;
     let left_out = (way & 2 == 2).then_some(1_000);
     let sifts = way & 4 == 4;
+    let format = match way & 8 {
+        0 => AnswerFormat::Chat,
+        _ => AnswerFormat::Messages,
+    };
     let run = |pieces: &[&[u8]]| {
-        RUNTIME.with_borrow(|it| it.block_on(relay_bytes(pieces, strip, left_out, sifts)))
+        RUNTIME.with_borrow(|it| it.block_on(relay_bytes(pieces, format, strip, left_out, sifts)))
     };
     let mut whole = run(&[stream]);
     let mut cut = run(&pieces(stream, cut));
@@ -63,12 +67,13 @@ pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
 
 async fn relay_bytes(
     pieces: &[&[u8]],
+    format: AnswerFormat,
     strip_usage: bool,
     left_out: Option<u32>,
     sifts: bool,
 ) -> Came {
     let (tell, told) = mpsc::channel();
-    let foot = Ending::without_effects().footer;
+    let foot = Ending::without_effects(format).footer;
     let answer = answer(pieces);
     let answer = if sifts {
         let sifting = AnswerFilter {
@@ -80,13 +85,20 @@ async fn relay_bytes(
             left: 1,
             left_out,
         };
-        relay::stream_filtered_answer(answer, sifting, Box::new(rounds), strip_usage, foot)
+        let options = StreamOptions {
+            format,
+            filter: sifting,
+            strip_usage,
+            footer: foot,
+        };
+        relay::stream_filtered_answer(answer, Box::new(rounds), options)
     } else {
         let on_end = move |heard| {
             let _ = tell.send(Told::Ended(Box::new(heard)));
             async { StreamFooter::default() }.boxed()
         };
         let ending = Ending {
+            format,
             strip_usage,
             left_out,
             footer: foot,

@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, Response, StatusCode};
 use plimsoll::{
     format::{AnswerEvent, chat::answer, usage::Usage},
-    relay::{self, BufferedAnswer},
+    relay::{self, AnswerFormat, BufferedAnswer},
     wire::{self, sse::SseSplitter},
 };
 use serde_json::Value;
@@ -68,7 +68,12 @@ fn contains_number(json: &Value, wanted: f64) -> bool {
 /// A buffered answer is relayed unchanged, and what is read of it is in it.
 fn check_whole(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
-    let read = relay::buffer_answer(Response::new(wire::whole_body(body)), "up", |_| true);
+    let read = relay::buffer_answer(
+        AnswerFormat::Chat,
+        Response::new(wire::whole_body(body)),
+        "up",
+        |_| true,
+    );
     let read = read.now_or_never().expect("all of it is there");
     let Ok(BufferedAnswer::Complete {
         head,
@@ -109,9 +114,10 @@ fn is_lax(error: &serde_json::Error) -> bool {
 fn check_added_tokens(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
     let mut headers = HeaderMap::new();
-    let same = relay::add_left_out_tokens(&mut headers, body.clone(), None);
+    let same = relay::add_left_out_tokens(AnswerFormat::Chat, &mut headers, body.clone(), None);
     assert_eq!(same.as_ptr(), body.as_ptr());
-    let edited = relay::add_left_out_tokens(&mut headers, body.clone(), Some(1_000));
+    let edited =
+        relay::add_left_out_tokens(AnswerFormat::Chat, &mut headers, body.clone(), Some(1_000));
     let digits = |bytes: &[u8]| {
         let kept = bytes.iter().copied().filter(|byte| !byte.is_ascii_digit());
         kept.collect::<Vec<_>>()

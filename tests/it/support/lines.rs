@@ -6,7 +6,7 @@ use super::generate::Random;
 use bytes::Bytes;
 use plimsoll::{
     config::{ClearConfig, GuardConfig, WhenUnsure},
-    conversation::{Conversation, edit::Edits},
+    conversation::{Conversation, ItemPlace, edit::Edits},
     json::scan::{JsonScanner, Span},
 };
 
@@ -57,7 +57,9 @@ pub(crate) fn annotate_randomly(conversation: &Conversation, seed: u64) -> Bytes
     for (at, message) in conversation.items.iter().enumerate() {
         let mut random = Random::for_part(seed, 1_000 + at as u64);
         let parts = conversation.blocks_of(message).iter().map(|part| part.span);
-        for object in std::iter::once(message.span).chain(parts) {
+        // A run of blocks is no object, and neither is a text outside the list.
+        let is_object = message.place == ItemPlace::Whole || message.author.is_tool();
+        for object in is_object.then_some(message.span).into_iter().chain(parts) {
             if random.chance(40) {
                 insert_annotation(conversation, object, &mut random, &mut edits);
             }

@@ -10,6 +10,7 @@ pub(crate) mod count;
 pub(crate) mod data;
 pub(crate) mod drive;
 pub(crate) mod generate;
+pub(crate) mod generate_messages;
 pub(crate) mod guard_properties;
 mod lines;
 pub(crate) mod log;

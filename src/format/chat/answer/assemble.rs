@@ -96,7 +96,8 @@ impl Deltas {
             let deltas = serde_json::Deserializer::from_slice(json).into_iter();
             deltas.collect::<Result<Vec<Map<_, _>>, _>>()
         };
-        let deltas = parse(&self.json).or_else(|_| parse(&replace_lone_surrogates(&self.json)));
+        let deltas =
+            parse(&self.json).or_else(|_| parse(&text::replace_lone_surrogates(&self.json)));
         let mut assembled = AssembledMessage::default();
         let mut slots = self.slots.iter().copied();
         for (key, value) in deltas.unwrap_or_default().into_iter().flatten() {
@@ -115,19 +116,6 @@ impl Deltas {
         }
         assembled
     }
-}
-
-/// Replaces halves of surrogate pairs, which remain if a text is cut between the two.
-fn replace_lone_surrogates(json: &[u8]) -> Vec<u8> {
-    let mut replaced = Vec::with_capacity(json.len());
-    for character in text::TextWalk::new(json) {
-        let spelt = json.get(character.at..character.at + character.len);
-        replaced.extend_from_slice(match character.code {
-            0xD800..=0xDFFF => br"\ufffd",
-            _ => spelt.unwrap_or_default(),
-        });
-    }
-    replaced
 }
 
 impl AssembledMessage {

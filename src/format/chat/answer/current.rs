@@ -139,7 +139,7 @@ impl AnswerState {
     pub(super) fn is_for_proxy(&self) -> bool {
         let (proxy_calls, client_calls) = self.calls.count_by_executor();
         let may_continue =
-            !self.error && client_calls == 0 && self.finish != Some(FinishKind::CutOff);
+            !self.error && client_calls == 0 && !self.finish.is_some_and(FinishKind::is_cut_off);
         may_continue
             && (proxy_calls > 0 || self.build_block(false).is_some_and(|block| block.alone))
     }

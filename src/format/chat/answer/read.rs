@@ -7,10 +7,11 @@ use super::{ChatAnswer, DONE, MessageSpans};
 use crate::{
     conversation::Field,
     format::{
-        AnswerEvent, CallFragment, Finish, FinishKind,
-        values::{ReadResult, skip_value, take_text, walk_if_object},
+        AnswerEvent, CallFragment, Finish,
+        values::{ReadResult, finish_kind, parse_index, skip_value, take_text, walk_if_object},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
+    wire::sse::SseMessage,
 };
 
 /// Reads the data of an event, or a whole body.
@@ -44,6 +45,15 @@ pub fn read_answer(json: &[u8]) -> Result<ChatAnswer, MalformedJson> {
     Ok(reader.answer)
 }
 
+/// Reads an event of a stream; empty if it cannot be read.
+pub fn read_event(message: &SseMessage) -> ChatAnswer {
+    let mut answer = read_answer(&message.data).unwrap_or_default();
+    if message.name == "error" && !answer.has_error() {
+        answer.events.push(AnswerEvent::Error);
+    }
+    answer
+}
+
 /// Takes any value; gives it if it is a string that is not empty.
 fn take_nonempty_text(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>, MalformedJson> {
     Ok(take_text(scan)?.filter(|text| !text.span.is_empty()))
@@ -57,14 +67,6 @@ pub(super) struct AnswerReader<'a> {
 impl<'a> AnswerReader<'a> {
     pub(super) fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
         &self.json[text.span.range()]
-    }
-
-    /// Takes any value; gives it if it is a whole number that is not negative.
-    fn read_index(&self, scan: &mut JsonScanner<'_>) -> Result<Option<(u64, Span)>, MalformedJson> {
-        let (span, _) = scan.take_value()?;
-        let digits = std::str::from_utf8(&self.json[span.range()]).ok();
-        let number = digits.and_then(|digits| digits.parse().ok());
-        Ok(number.map(|number| (number, span)))
     }
 
     fn read_groq(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
@@ -93,7 +95,10 @@ impl<'a> AnswerReader<'a> {
         let (mut message, mut index) = (None, 0);
         let choice = walk_if_object(scan, |scan, key| {
             match self.raw_bytes(key) {
-                b"index" => index = self.read_index(scan)?.map_or(0, |(index, _)| index),
+                b"index" => {
+                    index =
+                        parse_index(self.json, scan.take_value()?.0).map_or(0, |(index, _)| index)
+                }
                 b"delta" | b"message" if scan.peek() == Some(b'{') => {
                     message = Some(self.read_message(scan)?);
                 }
@@ -193,7 +198,7 @@ impl<'a> AnswerReader<'a> {
         let mut call = CallFragment::default();
         let span = walk_if_object(scan, |scan, key| {
             match self.raw_bytes(key) {
-                b"index" => call.index = self.read_index(scan)?,
+                b"index" => call.index = parse_index(self.json, scan.take_value()?.0),
                 b"id" => call.id = take_nonempty_text(scan)?,
                 b"function" if scan.peek() == Some(b'{') => {
                     self.read_function(scan, &mut call)?;
@@ -220,28 +225,5 @@ impl<'a> AnswerReader<'a> {
             }
             Ok(())
         })
-    }
-}
-
-/// Every provider spells the reasons to cut an answer off in its own way. If one is taken for cut
-/// off, the client's loop ends.
-fn finish_kind(reason: &[u8]) -> FinishKind {
-    const CUT_OFF: [&str; 7] = [
-        "length",
-        "max",
-        "filter",
-        "safety",
-        "sensitive",
-        "error",
-        "window",
-    ];
-    let reason = String::from_utf8_lossy(reason).to_ascii_lowercase();
-    match &*reason {
-        "tool_calls" | "function_call" | "tool_use" => FinishKind::Calls,
-        "refusal" | "recitation" | "insufficient_system_resource" | "cancelled" => {
-            FinishKind::CutOff
-        }
-        _ if CUT_OFF.iter().any(|word| reason.contains(word)) => FinishKind::CutOff,
-        _ => FinishKind::Other,
     }
 }

@@ -15,24 +15,14 @@ use super::{
 };
 use crate::{
     conversation::edit::Edits,
-    format::{AnswerFilter, AssistantTurn, PrecedingText, ResponseSummarizer},
-    wire::sse::SseMessage,
+    format::{
+        AnswerFilter, AssistantTurn, EventAction, PrecedingText, ResponseSummarizer,
+        answer_rewriter::replace_data,
+    },
 };
 
 /// Bytes of events held until their calls and texts are decided; beyond it they are decided at once.
 const MAX_HELD: usize = 64 << 10;
-
-/// What becomes of an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventAction {
-    /// It goes on as it came.
-    Pass,
-    /// These bytes go on in its place.
-    Replace(Bytes),
-    Drop,
-    /// The rewriter keeps it for later.
-    Hold,
-}
 
 /// Rewrites the answers of one response to a client, one after another.
 pub struct Rewriter {
@@ -162,22 +152,4 @@ impl Rewriter {
         let json = edits.apply(&event.message.data).to_bytes();
         EventAction::Replace(replace_data(&event.raw, &event.message, &json))
     }
-}
-
-/// The event with other data; all bytes around the data stay.
-fn replace_data(raw: &[u8], message: &SseMessage, json: &[u8]) -> Bytes {
-    if let Some(at) = memchr::memmem::find(raw, &message.data) {
-        let after = &raw[at + message.data.len()..];
-        return [&raw[..at], json, after].concat().into();
-    }
-    // The data came on several lines, so the event is written anew.
-    let mut event = Vec::with_capacity(json.len() + 16);
-    if !message.name.is_empty() {
-        event.extend([b"event: ", &message.name[..], b"\n"].concat());
-    }
-    for line in json.split(|byte| *byte == b'\n') {
-        event.extend([b"data: ", line, b"\n"].concat());
-    }
-    event.extend_from_slice(b"\n");
-    event.into()
 }

@@ -9,7 +9,7 @@ use super::read::AnswerReader;
 use crate::{
     format::{
         AnswerEvent, UsageCount, UsageCountKind, UsageReport,
-        usage::Usage,
+        usage::{Usage, is_plain, parse_count},
         values::{ReadResult, skip_value, walk_if_object},
     },
     json::scan::JsonScanner,
@@ -56,6 +56,7 @@ impl AnswerReader<'_> {
             prompt_tokens,
             completion_tokens: first(&found.completion),
             cached_tokens: first(&found.cached),
+            cache_written_tokens: None,
         });
         let report = span.map(|span| UsageReport {
             span,
@@ -76,22 +77,6 @@ impl AnswerReader<'_> {
         });
         walked.map(drop)
     }
-}
-
-/// A count of tokens: a whole number of 32 bits, in any spelling (`12`, `12.0`).
-fn parse_count(spelt: &[u8]) -> Option<u32> {
-    let spelt = std::str::from_utf8(spelt).ok()?;
-    if let Ok(whole) = spelt.parse::<u64>() {
-        return u32::try_from(whole).ok();
-    }
-    let number = spelt.parse::<f64>().ok()?;
-    let is_count = number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number);
-    is_count.then_some(number as u32)
-}
-
-/// Whether a number is written in digits only, so that an edit can replace it by another one.
-fn is_plain(spelt: &[u8]) -> bool {
-    spelt.iter().all(u8::is_ascii_digit) && (spelt.len() == 1 || !spelt.starts_with(b"0"))
 }
 
 #[cfg(test)]

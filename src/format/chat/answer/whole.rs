@@ -5,18 +5,10 @@ use bytes::Bytes;
 use super::{ChatAnswer, Rewriter, current::ParsedEvent, edits::JoinedResponse, read_answer};
 use crate::{
     conversation::edit::Edits,
-    format::{AssistantTurn, ResponseSummarizer},
+    format::{ResponseSummarizer, RewrittenAnswer},
     json::scan::JsonKind,
     wire::sse::SseMessage,
 };
-
-/// What became of a whole answer.
-pub enum RewrittenAnswer {
-    /// It was for the proxy only.
-    ForProxy(AssistantTurn),
-    /// The answer as the client gets it, and what the model gave.
-    ForClient { json: Bytes, turn: AssistantTurn },
-}
 
 /// Adds the tokens that were left out of the request to the prompt tokens of a whole answer; `None`
 /// if nothing changes.

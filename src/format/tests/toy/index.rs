@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use crate::{
     conversation::{
-        Author, Block, BlockKind, Call, Content, Conversation, Field, Format, IndexError, Item,
-        annotation,
+        Arguments, Author, Block, BlockKind, Call, Content, Conversation, Field, Format,
+        IndexError, Item, annotation,
     },
     format::{
         describe::describe_item,
@@ -156,7 +156,7 @@ impl<'a> Indexer<'a> {
                 match self.raw_bytes(key) {
                     b"ticket" => call.id = take_text(scan)?,
                     b"tool" => call.name = take_text(scan)?,
-                    b"with" => call.arguments = take_text(scan)?,
+                    b"with" => call.arguments = take_text(scan)?.map(Arguments::Text),
                     _ => skip_value(scan)?,
                 }
                 Ok::<_, MalformedJson>(())

@@ -206,8 +206,10 @@ fn render_message(conversation: &Conversation, item: &Item) -> String {
     let media = media.filter(|it| matches!(it.kind, BlockKind::Image { .. } | BlockKind::Media));
     parts.extend(media.map(|_| "[an image or attachment, which cannot be recalled]".to_owned()));
     for call in conversation.calls_of(item) {
-        let [name, arguments] = [call.name, call.arguments]
-            .map(|text| text.map_or_else(Default::default, |text| conversation.decode_text(text)));
+        let name = call.name.map(|name| conversation.decode_text(name));
+        let arguments = call.arguments;
+        let arguments = arguments.map(|it| conversation.decode_arguments(it));
+        let (name, arguments) = (name.unwrap_or_default(), arguments.unwrap_or_default());
         parts.push(format!("call of {name}: {arguments}"));
     }
     parts.join("\n")

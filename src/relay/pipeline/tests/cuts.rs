@@ -11,7 +11,7 @@ use super::{
     run_cut, say, usage, whole,
 };
 use crate::{
-    format::{ResponseSummarizer, chat::answer::Rewriter},
+    format::{AnswerFormat, AnswerRewriter, ResponseSummarizer},
     relay::{
         pipeline::PipelineOutput,
         recorded::{random_pieces, recordings},
@@ -151,7 +151,8 @@ proptest! {
                 pipeline.begin_answer();
             }
         }
-        let (mut rewriter, mut summarizer) = (Rewriter::new(BOTH, None), ResponseSummarizer::default());
+        let mut rewriter = AnswerRewriter::new(AnswerFormat::Chat, BOTH, None);
+        let mut summarizer = ResponseSummarizer::default();
         for line in stream.split(|byte| *byte == b'\n') {
             let json = line.strip_prefix(b"data: ").unwrap_or(line);
             let json: Vec<u8> = String::from_utf8_lossy(json).replace("\"delta\"", "\"message\"").into();

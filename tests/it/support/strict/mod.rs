@@ -271,5 +271,6 @@ fn empty_texts(message: &Value) -> usize {
     }
 }
 
+pub(crate) mod messages;
 #[cfg(test)]
 mod tests;

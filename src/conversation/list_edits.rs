@@ -1,0 +1,156 @@
+//! Removes items from the list of a conversation and puts new ones between them, whatever part of the list an item is.
+//!
+//! An entry goes when all its items go. If some stay, only the blocks of the others go. An item outside the list is
+//! never removed.
+
+use std::ops::Range;
+
+use super::{Conversation, ItemPlace, SharedEntry, edit::Edits};
+use crate::json::scan::Span;
+
+/// What is put between two items.
+pub struct NewItems<'a> {
+    /// Entries of the list, with commas between them.
+    pub entries: &'a str,
+    /// The same as blocks of an entry, where they may stand in the middle of one.
+    pub blocks: Option<&'a str>,
+}
+
+/// Items that stand in the list as one: an entry with all its parts.
+struct ListEntry {
+    items: Range<usize>,
+    span: Span,
+}
+
+impl Conversation {
+    /// Removes items with their commas. Nothing is removed if no entry would be left.
+    pub fn remove_items(&self, is_removed: impl Fn(usize) -> bool, edits: &mut Edits) {
+        let entries = self.list_entries();
+        let is_gone = |entry: &ListEntry| entry.items.clone().all(&is_removed);
+        let spans: Vec<Span> = entries.iter().map(|entry| entry.span).collect();
+        remove_runs(&spans, |at| is_gone(&entries[at]), edits);
+        for entry in entries.iter().filter(|entry| !is_gone(entry)) {
+            let parts = &self.items[entry.items.clone()];
+            let parts: Vec<Span> = parts.iter().map(|item| item.span).collect();
+            let first = entry.items.start;
+            remove_runs(&parts, |at| is_removed(first + at), edits);
+        }
+    }
+
+    /// Puts new items behind item `at`. Returns false where they cannot stand there.
+    pub fn insert_after(&self, at: usize, new: &NewItems<'_>, edits: &mut Edits) -> bool {
+        let item = &self.items[at];
+        match item.place {
+            ItemPlace::Whole => edits.insert(item.span.end, format!(",{}", new.entries)),
+            ItemPlace::Part(entry) if !self.is_within(at + 1, entry) => {
+                edits.insert(entry.span.end, format!(",{}", new.entries));
+            }
+            ItemPlace::Part(_) => {
+                let Some(blocks) = new.blocks else {
+                    return false;
+                };
+                edits.insert(item.span.end, format!(",{blocks}"));
+            }
+            ItemPlace::Outside => return false,
+        }
+        true
+    }
+
+    /// Puts new entries before the entry of item `at`. Returns false where it stands in no entry.
+    pub fn insert_before(&self, at: usize, entries: &str, edits: &mut Edits) -> bool {
+        let item = &self.items[at];
+        let start = match item.place {
+            ItemPlace::Whole => item.span.start,
+            ItemPlace::Part(entry) => entry.span.start,
+            ItemPlace::Outside => return false,
+        };
+        edits.insert(start, format!("{entries},"));
+        true
+    }
+
+    /// Puts results of calls that were added to answer `at` beside its other results: as blocks behind the last of
+    /// them where they are parts of an entry, else as entries behind the answer.
+    pub fn insert_results(&self, at: usize, results: &[Box<str>], edits: &mut Edits) {
+        let answered = self.items[at + 1..].iter();
+        let others = answered.take_while(|item| item.author.is_tool());
+        let place = match others.last().map(|item| (item.place, item.span)) {
+            Some((ItemPlace::Part(_), span)) => span.end,
+            _ => self.items[at].span.end,
+        };
+        for result in results {
+            edits.insert(place, format!(",{result}"));
+        }
+    }
+
+    /// Removes item `first` and everything in the list behind it, also what other edits insert there. Returns false
+    /// where nothing of the list would be left.
+    pub fn truncate_list(&self, first: usize, edits: &mut Edits) -> bool {
+        let Some(before) = first.checked_sub(1).map(|before| &self.items[before]) else {
+            return false;
+        };
+        let (start, closing) = match before.place {
+            ItemPlace::Part(entry) if self.is_within(first, entry) => {
+                let closing = entry.blocks.end as usize - 1..entry.span.end as usize;
+                (before.span.end, &self.body[closing])
+            }
+            ItemPlace::Part(entry) => (entry.span.end, &b""[..]),
+            ItemPlace::Whole => (before.span.end, &b""[..]),
+            ItemPlace::Outside => return false,
+        };
+        // The bracket at the end goes too, so that nothing can be inserted before it.
+        let end = self.list.end;
+        edits.replace(Span { start, end }, [closing, b"]"].concat());
+        true
+    }
+
+    /// Whether item `at` is a part of this entry.
+    fn is_within(&self, at: usize, entry: SharedEntry) -> bool {
+        let item = self.items.get(at);
+        item.is_some_and(|item| item.place == ItemPlace::Part(entry))
+    }
+
+    fn list_entries(&self) -> Vec<ListEntry> {
+        let mut entries: Vec<ListEntry> = Vec::with_capacity(self.items.len());
+        for (at, item) in self.items.iter().enumerate() {
+            let span = match item.place {
+                ItemPlace::Whole => item.span,
+                ItemPlace::Part(entry) => entry.span,
+                ItemPlace::Outside => continue,
+            };
+            match entries.last_mut() {
+                Some(last) if last.span == span => last.items.end = at + 1,
+                _ => entries.push(ListEntry {
+                    items: at..at + 1,
+                    span,
+                }),
+            }
+        }
+        entries
+    }
+}
+
+/// Removes elements of a list, each run of them with the commas before it; the first run with those after it.
+fn remove_runs(elements: &[Span], is_removed: impl Fn(usize) -> bool, edits: &mut Edits) {
+    let mut at = 0;
+    while at < elements.len() {
+        let run = at;
+        while at < elements.len() && is_removed(at) {
+            at += 1;
+        }
+        if at > run {
+            let span = match (run.checked_sub(1), elements.get(at)) {
+                (Some(before), _) => Span {
+                    start: elements[before].end,
+                    end: elements[at - 1].end,
+                },
+                (None, Some(after)) => Span {
+                    start: elements[run].start,
+                    end: after.start,
+                },
+                (None, None) => return,
+            };
+            edits.remove(span);
+        }
+        at += 1;
+    }
+}

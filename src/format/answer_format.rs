@@ -1,0 +1,156 @@
+//! The wire format of an answer, and what the relay has to know of it.
+
+use bytes::Bytes;
+
+use super::{AnswerEvent, Finish, chat, error_body::ErrorBody, finish_of, messages, usage::Usage};
+use crate::{conversation::Format, json::scan::MalformedJson, wire::sse::SseMessage};
+
+/// The wire format of an answer: that of its request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerFormat {
+    /// OpenAI's chat completions.
+    #[default]
+    Chat,
+    /// Anthropic's Messages.
+    Messages,
+}
+
+/// An event of a stream, or a whole answer.
+pub enum ParsedAnswer {
+    Chat(chat::answer::ChatAnswer),
+    Messages(messages::answer::MessagesAnswer),
+}
+
+/// Reads the events of one answer in their order.
+pub enum AnswerReader {
+    Chat,
+    /// Usage comes in parts.
+    Messages(messages::answer::TokenCounts),
+}
+
+impl From<Format> for AnswerFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Chat => Self::Chat,
+            Format::Messages => Self::Messages,
+            #[cfg(test)]
+            Format::Toy => Self::Chat,
+        }
+    }
+}
+
+impl AnswerFormat {
+    /// Reads a whole body, or the data of one event.
+    ///
+    /// # Errors
+    /// It is neither a JSON object nor the end marker of a stream.
+    pub fn read_answer(self, json: &[u8]) -> Result<ParsedAnswer, MalformedJson> {
+        match self {
+            Self::Chat => chat::answer::read_answer(json).map(ParsedAnswer::Chat),
+            Self::Messages => messages::answer::read_answer(json).map(ParsedAnswer::Messages),
+        }
+    }
+
+    /// Whether this may be the beginning of an event that must be complete before it goes on: the
+    /// end marker, or with `usage` a chunk with nothing but usage. If it may be, so may every
+    /// shorter beginning.
+    pub fn may_need_whole_event(self, beginning: &[u8], usage: bool) -> bool {
+        match self {
+            Self::Chat => chat::answer::may_need_whole_event(beginning, usage),
+            Self::Messages => messages::answer::may_be_end(beginning),
+        }
+    }
+
+    /// Whether an event only keeps the connection open, and may come before an error.
+    pub fn is_keepalive(self, message: &SseMessage) -> bool {
+        match self {
+            Self::Chat => false,
+            Self::Messages => messages::answer::is_ping(message),
+        }
+    }
+
+    /// Adds the tokens that were left out of the request to the prompt tokens of a whole answer;
+    /// `None` if nothing changes.
+    pub fn add_prompt_tokens(self, json: &Bytes, left_out: u32) -> Option<Bytes> {
+        match self {
+            Self::Chat => chat::answer::add_prompt_tokens(json, left_out),
+            Self::Messages => messages::answer::add_prompt_tokens(json, left_out),
+        }
+    }
+
+    /// An error as an event of a stream.
+    pub fn error_event(self, error: &ErrorBody) -> Bytes {
+        match self {
+            Self::Chat => [b"data: ", &error.to_json()[..], b"\n\n"].concat().into(),
+            Self::Messages => messages::answer::error_event(error),
+        }
+    }
+
+    /// The end of an answer from which the proxy removed everything: a body, or the last events of a
+    /// stream.
+    pub fn empty_answer(self, streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
+        match self {
+            Self::Chat => chat::write::empty_answer(streamed, model, usage),
+            Self::Messages => messages::answer::empty_answer(streamed, model, usage),
+        }
+    }
+}
+
+impl ParsedAnswer {
+    pub fn events(&self) -> &[AnswerEvent] {
+        match self {
+            Self::Chat(answer) => &answer.events,
+            Self::Messages(answer) => &answer.events,
+        }
+    }
+
+    /// Whether this is a chunk with usage and nothing else, which a client may not expect.
+    pub fn is_usage_only(&self) -> bool {
+        match self {
+            Self::Chat(answer) => answer.is_usage_only(),
+            Self::Messages(_) => false,
+        }
+    }
+
+    pub fn has_error(&self) -> bool {
+        let mut events = self.events().iter();
+        events.any(|event| matches!(event, AnswerEvent::Error))
+    }
+
+    /// Whether this is the marker behind the last event.
+    pub fn is_end(&self) -> bool {
+        matches!(self.events(), [AnswerEvent::End])
+    }
+
+    /// Whether there is a message of the model, or a part of one.
+    pub fn has_message(&self) -> bool {
+        match self {
+            Self::Chat(answer) => answer.has_message(),
+            Self::Messages(answer) => answer.has_content(),
+        }
+    }
+
+    /// Why the answer ended, if it did.
+    pub fn find_finish(&self) -> Option<Finish> {
+        finish_of(self.events())
+    }
+}
+
+impl AnswerReader {
+    pub fn new(format: AnswerFormat) -> Self {
+        match format {
+            AnswerFormat::Chat => Self::Chat,
+            AnswerFormat::Messages => Self::Messages(Default::default()),
+        }
+    }
+
+    /// Reads the next event; empty if it cannot be read.
+    pub fn read_event(&mut self, message: &SseMessage) -> ParsedAnswer {
+        match self {
+            Self::Chat => ParsedAnswer::Chat(chat::answer::read_event(message)),
+            Self::Messages(counts) => {
+                ParsedAnswer::Messages(messages::answer::read_event(message, counts))
+            }
+        }
+    }
+}

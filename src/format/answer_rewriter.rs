@@ -1,0 +1,162 @@
+//! Removes from the answers of any format what is not for the client.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::{
+    AnswerFilter, AnswerFormat, AssistantTurn, ParsedAnswer, PrecedingText, ResponseSummarizer,
+    chat::answer as chat, messages::answer as messages,
+};
+use crate::wire::sse::SseMessage;
+
+/// What becomes of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventAction {
+    /// It goes on as it came.
+    Pass,
+    /// These bytes go on in its place.
+    Replace(Bytes),
+    Drop,
+    /// The rewriter keeps it for later.
+    Hold,
+}
+
+/// What became of a whole answer.
+pub enum RewrittenAnswer {
+    /// It was for the proxy only.
+    ForProxy(AssistantTurn),
+    /// The answer as the client gets it, and what the model gave.
+    ForClient { json: Bytes, turn: AssistantTurn },
+}
+
+/// An event of a stream with what was read of it.
+pub struct StreamEvent {
+    /// The bytes as they came, blank line included.
+    pub raw: Bytes,
+    pub message: SseMessage,
+    pub answer: ParsedAnswer,
+}
+
+/// Rewrites the answers of one response to a client, one after another.
+pub enum AnswerRewriter {
+    Chat(chat::Rewriter),
+    Messages(messages::Rewriter),
+}
+
+impl AnswerRewriter {
+    /// `left_out`: tokens left out of the request, which are added to the prompt tokens of its answer.
+    pub fn new(format: AnswerFormat, filter: AnswerFilter, left_out: Option<u32>) -> Self {
+        match format {
+            AnswerFormat::Chat => Self::Chat(chat::Rewriter::new(filter, left_out)),
+            AnswerFormat::Messages => Self::Messages(messages::Rewriter::new(filter, left_out)),
+        }
+    }
+
+    /// Whether the current answer was for the proxy only: what follows of it is read and dropped.
+    pub const fn is_for_proxy(&self) -> bool {
+        match self {
+            Self::Chat(rewriter) => rewriter.is_for_proxy(),
+            Self::Messages(rewriter) => rewriter.is_for_proxy(),
+        }
+    }
+
+    /// The current answer as the model gave it.
+    pub fn to_assistant_turn(&self) -> AssistantTurn {
+        match self {
+            Self::Chat(rewriter) => rewriter.to_assistant_turn(),
+            Self::Messages(rewriter) => rewriter.to_assistant_turn(),
+        }
+    }
+
+    pub const fn preceding_text(&self) -> PrecedingText {
+        match self {
+            Self::Chat(rewriter) => rewriter.preceding_text(),
+            Self::Messages(rewriter) => rewriter.preceding_text(),
+        }
+    }
+
+    /// Begins another answer; returns the one before.
+    pub fn begin_answer(&mut self, summarizer: &mut ResponseSummarizer) -> AssistantTurn {
+        match self {
+            Self::Chat(rewriter) => rewriter.begin_answer(summarizer),
+            Self::Messages(rewriter) => rewriter.begin_answer(summarizer),
+        }
+    }
+
+    /// Sets the tokens left out of the request of the next answer.
+    pub fn set_left_out(&mut self, left_out: Option<u32>) {
+        match self {
+            Self::Chat(rewriter) => rewriter.set_left_out(left_out),
+            Self::Messages(rewriter) => rewriter.set_left_out(left_out),
+        }
+    }
+
+    /// Takes the next event. Held events that are now decided go to `ready`, to be sent before it.
+    pub fn take_event(
+        &mut self,
+        event: StreamEvent,
+        ready: &mut VecDeque<Bytes>,
+        summarizer: &mut ResponseSummarizer,
+    ) -> EventAction {
+        let StreamEvent {
+            raw,
+            message,
+            answer,
+        } = event;
+        match (self, answer) {
+            (Self::Chat(rewriter), ParsedAnswer::Chat(answer)) => {
+                let event = chat::ParsedEvent::new(raw, message, answer);
+                rewriter.take_event(event, ready, summarizer)
+            }
+            (Self::Messages(rewriter), ParsedAnswer::Messages(answer)) => {
+                let event = messages::ParsedEvent::new(raw, message, answer);
+                rewriter.take_event(event, ready, summarizer)
+            }
+            // Never: reader and rewriter have one format.
+            _ => EventAction::Pass,
+        }
+    }
+
+    /// Decides what is undecided, since nothing more comes, and releases all held events.
+    pub fn settle_answer(
+        &mut self,
+        ready: &mut VecDeque<Bytes>,
+        summarizer: &mut ResponseSummarizer,
+    ) {
+        match self {
+            Self::Chat(rewriter) => rewriter.settle_answer(ready, summarizer),
+            Self::Messages(rewriter) => rewriter.settle_answer(ready, summarizer),
+        }
+    }
+
+    /// Takes the next answer in one piece; `None` if it cannot be read.
+    pub fn take_whole(
+        &mut self,
+        json: &Bytes,
+        summarizer: &mut ResponseSummarizer,
+    ) -> Option<RewrittenAnswer> {
+        match self {
+            Self::Chat(rewriter) => rewriter.take_whole(json, summarizer),
+            Self::Messages(rewriter) => rewriter.take_whole(json, summarizer),
+        }
+    }
+}
+
+/// The event with other data; all bytes around the data stay.
+pub(super) fn replace_data(raw: &[u8], message: &SseMessage, json: &[u8]) -> Bytes {
+    if let Some(at) = memchr::memmem::find(raw, &message.data) {
+        let after = &raw[at + message.data.len()..];
+        return [&raw[..at], json, after].concat().into();
+    }
+    // The data came on several lines, so the event is written anew.
+    let mut event = Vec::with_capacity(json.len() + 16);
+    if !message.name.is_empty() {
+        event.extend([b"event: ", &message.name[..], b"\n"].concat());
+    }
+    for line in json.split(|byte| *byte == b'\n') {
+        event.extend([b"data: ", line, b"\n"].concat());
+    }
+    event.extend_from_slice(b"\n");
+    event.into()
+}

@@ -1,0 +1,29 @@
+//! What a format fixes for every provider that speaks it.
+
+use crate::{
+    config::profile::{Acceptance, Profile},
+    conversation::Format,
+};
+
+impl Format {
+    /// Whether servers make one message of adjacent entries of one author, and tool results are the user's.
+    pub const fn merges_entries(self) -> bool {
+        matches!(self, Self::Messages)
+    }
+
+    /// A profile is written for chat completions. This is what it becomes in the grammar of the format.
+    pub fn refine_profile(self, profile: Profile) -> Profile {
+        match self {
+            Self::Chat => profile,
+            Self::Messages => Profile {
+                user_after_tool: Acceptance::Merged,
+                adjacent_users: Acceptance::Merged,
+                system_later: Acceptance::Yes,
+                begins_with_user: true,
+                ..profile
+            },
+            #[cfg(test)]
+            Self::Toy => profile,
+        }
+    }
+}

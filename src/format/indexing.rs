@@ -1,0 +1,103 @@
+//! What the indexers of all formats share: limits, checks of keys, and the error of a body without an index.
+
+use serde::de::IgnoredAny;
+
+use crate::{
+    conversation::{Conversation, Field, IndexError},
+    json::scan::{JsonString, MalformedJson},
+};
+
+/// Top-level members that are indexed; a body with more is unguardable.
+const MAX_FIELDS: usize = 256;
+/// Messages, calls, parts and annotations of one body that are indexed. Each takes three bytes or
+/// more in the body and up to 144 in the index, so without a bound a small body would fill the memory.
+const MAX_ITEMS: usize = 1 << 18;
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum IndexFailure {
+    #[error(transparent)]
+    Malformed(#[from] MalformedJson),
+    #[error("{0} stands twice")]
+    Twice(&'static str),
+    #[error("{0} of a part stands twice")]
+    TwiceInPart(&'static str),
+    #[error("{0}")]
+    Shape(&'static str),
+}
+
+/// Tells JSON that is not understood from what is not JSON.
+pub(super) fn classify_failure(body: &[u8], failure: &IndexFailure) -> IndexError {
+    match serde_json::from_slice::<IgnoredAny>(&body[find_json_start(body)..]) {
+        // It may be valid JSON, nested deeper than serde_json follows.
+        Err(error) if !error.to_string().starts_with("recursion limit") => {
+            IndexError::NotJson(error.to_string())
+        }
+        _ => IndexError::Unguardable(failure.to_string()),
+    }
+}
+
+/// The beginning of the JSON, after a byte order mark.
+pub(super) fn find_json_start(body: &[u8]) -> usize {
+    match body.starts_with(BOM) {
+        true => BOM.len(),
+        false => 0,
+    }
+}
+
+pub(super) fn add_field(found: &mut Conversation, field: Field) -> Result<(), IndexFailure> {
+    if found.fields.len() == MAX_FIELDS {
+        return Err(IndexFailure::Shape("more than 256 members"));
+    }
+    let key = |field: &Field| found.raw_bytes(field.key);
+    let is_twice = found.fields.iter().any(|other| key(other) == key(&field));
+    // A key spelled with escapes could hide one that the proxy acts upon.
+    if is_twice || field.key.has_escapes() {
+        return Err(IndexFailure::Twice(
+            "a top-level key (or its escaped spelling)",
+        ));
+    }
+    found.fields.push(field);
+    Ok(())
+}
+
+/// Fails where the index of a body would be too large with `more` blocks.
+pub(super) fn check_item_count(found: &Conversation, more: usize) -> Result<(), IndexFailure> {
+    let count = found.items.len() + found.calls.len() + found.blocks.len() + more;
+    match count + found.annotations.len() > MAX_ITEMS {
+        true => Err(IndexFailure::Shape(
+            "more than 262,144 messages, calls, parts and annotations",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// A key spelled with escapes could hide one that the proxy acts upon.
+pub(super) const fn check_plain_key(key: JsonString) -> Result<(), IndexFailure> {
+    match key.has_escapes() {
+        true => Err(IndexFailure::Shape("an escaped key in a message")),
+        false => Ok(()),
+    }
+}
+
+/// The keys of one object that were read already, a bit for each.
+#[derive(Default)]
+pub(super) struct SeenKeys(u16);
+
+impl SeenKeys {
+    /// Fails with `failure` if `key` is one of `keys` and was read before.
+    pub(super) fn mark_once(
+        &mut self,
+        keys: &[&'static str],
+        key: &[u8],
+        failure: impl FnOnce(&'static str) -> IndexFailure,
+    ) -> Result<(), IndexFailure> {
+        if let Some(at) = keys.iter().position(|name| name.as_bytes() == key) {
+            if self.0 & (1 << at) != 0 {
+                return Err(failure(keys[at]));
+            }
+            self.0 |= 1 << at;
+        }
+        Ok(())
+    }
+}

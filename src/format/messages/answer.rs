@@ -1,0 +1,145 @@
+//! Answers of Messages.
+//!
+//! An event of a stream and a whole answer are read alike. A block is an element of `content`; the
+//! events of a stream name theirs by its index.
+
+mod assemble;
+mod blocks;
+mod current;
+mod edits;
+mod event_hold;
+mod read;
+mod rewriter;
+mod usage;
+mod whole;
+mod write;
+
+use smallvec::SmallVec;
+
+pub use self::{
+    current::ParsedEvent,
+    event_hold::may_be_end,
+    read::{is_ping, read_answer, read_event},
+    rewriter::Rewriter,
+    usage::TokenCounts,
+    whole::add_prompt_tokens,
+    write::{empty_answer, error_event},
+};
+use crate::{
+    format::{AnswerEvent, Finish, UsageReport, finish_of},
+    json::scan::{JsonKind, JsonString, Span},
+};
+
+/// The type of the event behind the last one of a message.
+const END: &[u8] = b"message_stop";
+
+/// An event of a stream, or a whole answer.
+#[derive(Clone, Debug, Default)]
+pub struct MessagesAnswer {
+    pub events: SmallVec<[AnswerEvent; 2]>,
+    kind: EventKind,
+    /// The id of a whole answer; a string that is not empty.
+    id: Option<JsonString>,
+    index: Option<(u64, Span)>,
+    /// The block that begins, or the `delta`.
+    part: Option<ObjectSpans>,
+    /// The blocks of a whole answer.
+    content: Option<ContentSpans>,
+    /// The counts of this event alone.
+    reported: TokenCounts,
+    /// The counts of the answer so far.
+    counts: TokenCounts,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum EventKind {
+    MessageStart,
+    BlockStart,
+    BlockDelta,
+    BlockStop,
+    MessageDelta,
+    MessageStop,
+    Ping,
+    /// A whole answer.
+    Message,
+    #[default]
+    Other,
+}
+
+/// An object whose members matter, by their spans.
+#[derive(Clone, Debug, Default)]
+struct ObjectSpans {
+    span: Span,
+    members: SmallVec<[Member; 2]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    key: JsonString,
+    value: Span,
+    kind: JsonKind,
+    /// The value, if it is a string.
+    text: Option<JsonString>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ContentSpans {
+    /// The list, brackets included.
+    span: Span,
+    blocks: Vec<ObjectSpans>,
+}
+
+impl ObjectSpans {
+    fn find_member(&self, json: &[u8], name: &[u8]) -> Option<&Member> {
+        let mut members = self.members.iter();
+        members.find(|member| &json[member.key.span.range()] == name)
+    }
+
+    fn find_text(&self, json: &[u8], name: &[u8]) -> Option<JsonString> {
+        self.find_member(json, name)?.text
+    }
+
+    fn text_bytes<'a>(&self, json: &'a [u8], name: &[u8]) -> &'a [u8] {
+        let text = self.find_text(json, name);
+        text.map_or(b"", |text| &json[text.span.range()])
+    }
+
+    /// The value of its `type`, as spelt.
+    fn type_name<'a>(&self, json: &'a [u8]) -> &'a [u8] {
+        self.text_bytes(json, b"type")
+    }
+}
+
+impl MessagesAnswer {
+    /// Whether this is a whole answer with content.
+    pub const fn has_content(&self) -> bool {
+        self.content.is_some()
+    }
+
+    fn has_error(&self) -> bool {
+        let mut events = self.events.iter();
+        events.any(|event| matches!(event, AnswerEvent::Error))
+    }
+
+    fn find_finish(&self) -> Option<Finish> {
+        finish_of(&self.events)
+    }
+
+    fn find_text(&self) -> Option<JsonString> {
+        self.events.iter().find_map(|event| match event {
+            AnswerEvent::Text(text) => Some(*text),
+            _ => None,
+        })
+    }
+
+    fn find_report(&self) -> Option<&UsageReport> {
+        self.events.iter().find_map(|event| match event {
+            AnswerEvent::Usage(report) => Some(report),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! Assembles the blocks of a message from their deltas, as clients' libraries do it.
+//!
+//! Bytes are kept as they come: thinking and its signature must go back unchanged.
+
+use serde::de::IgnoredAny;
+
+use super::{
+    MessagesAnswer, ObjectSpans,
+    blocks::{BlockKind, BlockTracker},
+    read::read_object,
+};
+use crate::{
+    conversation::edit::Edits,
+    format::ProxyToolCall,
+    json::{
+        scan::{JsonKind, JsonScanner},
+        text::{decode_text, replace_lone_surrogates},
+    },
+};
+
+/// Bytes kept of one message; a longer one is not assembled.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Bytes of arguments kept of one call.
+const MAX_ARGUMENTS: usize = 64 << 10;
+
+/// What was read of one answer's blocks, by their slots.
+#[derive(Default)]
+pub(super) struct BlockAssembler {
+    blocks: Vec<BlockParts>,
+    bytes: usize,
+    overlong: bool,
+}
+
+/// A block as it began, and the members that its deltas changed.
+#[derive(Default)]
+struct BlockParts {
+    start: Vec<u8>,
+    changes: Vec<(Vec<u8>, MemberChange)>,
+}
+
+/// What deltas made of a member. Strings are raw, without quotes.
+enum MemberChange {
+    /// Text behind the string of the beginning.
+    Append(Vec<u8>),
+    /// The text of a JSON value.
+    Json(Vec<u8>),
+    /// Elements of a list, each with a comma before it.
+    Extend(Vec<u8>),
+    /// The value itself.
+    Set(Vec<u8>),
+}
+
+impl BlockAssembler {
+    pub(super) fn begin_block(&mut self, slot: usize, block: &[u8]) {
+        if self.take_bytes(block.len()) {
+            self.part_mut(slot).start = block.to_vec();
+        }
+    }
+
+    /// Adds the delta of an event to the block in `slot`.
+    pub(super) fn add_delta(&mut self, slot: usize, json: &[u8], answer: &MessagesAnswer) {
+        let Some(delta) = &answer.part else { return };
+        if !self.take_bytes(delta.span.len()) {
+            return;
+        }
+        let parts = self.part_mut(slot);
+        let raw = |name: &[u8]| delta.text_bytes(json, name);
+        match delta.type_name(json) {
+            b"text_delta" => parts.append(b"text", raw(b"text")),
+            b"thinking_delta" => parts.append(b"thinking", raw(b"thinking")),
+            b"input_json_delta" => parts.append_json(b"input", raw(b"partial_json")),
+            b"citations_delta" => {
+                if let Some(citation) = delta.find_member(json, b"citation") {
+                    parts.extend(b"citations", &json[citation.value.range()]);
+                }
+            }
+            // A signature, or a type that is not known: its members are the block's.
+            _ => {
+                let members = delta.members.iter();
+                let members = members.map(|it| (&json[it.key.span.range()], it.value));
+                for (key, value) in members.filter(|(key, _)| *key != b"type") {
+                    let value = MemberChange::Set(json[value.range()].to_vec());
+                    *parts.change_mut(key, || MemberChange::Set(Vec::new())) = value;
+                }
+            }
+        }
+    }
+
+    fn part_mut(&mut self, slot: usize) -> &mut BlockParts {
+        if self.blocks.len() <= slot {
+            self.blocks.resize_with(slot + 1, BlockParts::default);
+        }
+        &mut self.blocks[slot]
+    }
+
+    fn take_bytes(&mut self, bytes: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > MAX_BYTES {
+            self.overlong = true;
+            self.blocks.clear();
+        }
+        !self.overlong
+    }
+
+    /// The message as a request would carry it; empty if it was too long or is not JSON.
+    pub(super) fn to_message_json(&self) -> String {
+        let blocks = self.blocks.iter().map(BlockParts::build);
+        let Some(blocks) = blocks.collect::<Option<Vec<_>>>() else {
+            return String::new();
+        };
+        // A request must not hold an empty text.
+        let blocks: Vec<_> = blocks.into_iter().filter(|it| !is_empty_text(it)).collect();
+        match blocks.is_empty() {
+            true => String::new(),
+            false => format!(r#"{{"role":"assistant","content":[{}]}}"#, blocks.join(",")),
+        }
+    }
+
+    /// The calls of proxy-executed tools.
+    pub(super) fn build_proxy_calls(&self, blocks: &BlockTracker) -> Vec<ProxyToolCall> {
+        let (mut calls, mut before) = (Vec::new(), 0);
+        for (slot, block) in blocks.iter().enumerate() {
+            match &block.kind {
+                BlockKind::ClientCall => before += 1,
+                BlockKind::ProxyCall { id, name } => {
+                    let parts = self.blocks.get(slot);
+                    let arguments = parts.map(BlockParts::arguments);
+                    let arguments = arguments.filter(|text| text.len() <= MAX_ARGUMENTS);
+                    calls.push(ProxyToolCall {
+                        id: decode_text(id).unwrap_or_default().into(),
+                        name: (*name).into(),
+                        overlong: arguments.is_none(),
+                        arguments: arguments.unwrap_or_default().into(),
+                        before,
+                        json: parts.and_then(BlockParts::build).unwrap_or_default().into(),
+                        legacy: false,
+                    });
+                }
+                BlockKind::Text | BlockKind::Other => {}
+            }
+        }
+        calls
+    }
+}
+
+impl BlockParts {
+    fn change_mut(&mut self, key: &[u8], new: impl FnOnce() -> MemberChange) -> &mut MemberChange {
+        let known = self.changes.iter().position(|(known, _)| known == key);
+        let at = known.unwrap_or(self.changes.len());
+        if known.is_none() {
+            self.changes.push((key.to_vec(), new()));
+        }
+        &mut self.changes[at].1
+    }
+
+    fn append(&mut self, key: &[u8], raw: &[u8]) {
+        let change = self.change_mut(key, || MemberChange::Append(Vec::new()));
+        change.bytes_mut().extend_from_slice(raw);
+    }
+
+    fn append_json(&mut self, key: &[u8], raw: &[u8]) {
+        let change = self.change_mut(key, || MemberChange::Json(Vec::new()));
+        change.bytes_mut().extend_from_slice(raw);
+    }
+
+    fn extend(&mut self, key: &[u8], element: &[u8]) {
+        let change = self.change_mut(key, || MemberChange::Extend(Vec::new()));
+        change.bytes_mut().extend([b",", element].concat());
+    }
+
+    /// The arguments as the model wrote them.
+    fn arguments(&self) -> String {
+        let mut changes = self.changes.iter();
+        let written = changes.find_map(|(_, change)| match change {
+            MemberChange::Json(raw) if !raw.is_empty() => Some(raw),
+            _ => None,
+        });
+        match written {
+            Some(raw) => decode_text(&replace_lone_surrogates(raw)).unwrap_or_default(),
+            None => {
+                let start = read_object(&mut JsonScanner::new(&self.start, 0));
+                let start = start.unwrap_or_default();
+                let input = start.find_member(&self.start, b"input");
+                let input = input.map_or(&b""[..], |input| &self.start[input.value.range()]);
+                String::from_utf8_lossy(input).into_owned()
+            }
+        }
+    }
+
+    /// The block; `None` if it is not JSON.
+    fn build(&self) -> Option<String> {
+        let object = read_object(&mut JsonScanner::new(&self.start, 0)).ok()?;
+        let mut edits = Edits::default();
+        for (key, change) in &self.changes {
+            let begun = object.find_member(&self.start, key);
+            let begun_value = begun.map_or(&b""[..], |it| &self.start[it.value.range()]);
+            let Some(value) = change.build_value(begun_value) else {
+                continue;
+            };
+            match begun {
+                Some(member) => edits.replace(member.value, value),
+                None => {
+                    let comma: &[u8] = if object.members.is_empty() { b"" } else { b"," };
+                    let member = [comma, b"\"", key, b"\":", &value[..]].concat();
+                    edits.insert(object.span.end - 1, member);
+                }
+            }
+        }
+        let block = edits.apply(&self.start.clone().into()).to_bytes();
+        let block = String::from_utf8_lossy(&replace_lone_surrogates(&block)).into_owned();
+        let is_json = serde_json::from_str::<IgnoredAny>(&block).is_ok();
+        is_json.then_some(block)
+    }
+}
+
+impl MemberChange {
+    const fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        match self {
+            Self::Append(bytes) | Self::Json(bytes) | Self::Extend(bytes) | Self::Set(bytes) => {
+                bytes
+            }
+        }
+    }
+
+    /// The value, with that of the beginning; `None` if it stays.
+    fn build_value(&self, begun: &[u8]) -> Option<Vec<u8>> {
+        let begun = begun.trim_ascii();
+        let inner = |open: u8| match begun {
+            [first, inner @ .., _] if *first == open => inner,
+            _ => b"",
+        };
+        match self {
+            Self::Append(raw) => Some([b"\"", inner(b'"'), raw, b"\""].concat()),
+            Self::Json(raw) if raw.is_empty() => None,
+            Self::Json(raw) => {
+                let text = decode_text(&replace_lone_surrogates(raw)).unwrap_or_default();
+                let is_object = text.trim_start().starts_with('{')
+                    && serde_json::from_str::<IgnoredAny>(&text).is_ok();
+                Some(if is_object {
+                    text.into()
+                } else {
+                    b"{}".to_vec()
+                })
+            }
+            Self::Extend(elements) => {
+                let list = inner(b'[');
+                let is_first = list.trim_ascii().is_empty();
+                let elements = &elements[usize::from(is_first)..];
+                Some([b"[", list, elements, b"]"].concat())
+            }
+            Self::Set(value) => Some(value.clone()),
+        }
+    }
+}
+
+fn is_empty_text(block: &str) -> bool {
+    let json = block.as_bytes();
+    let object = read_object(&mut JsonScanner::new(json, 0)).unwrap_or_default();
+    let is_empty = |object: &ObjectSpans| {
+        let text = object.find_member(json, b"text");
+        text.is_none_or(|text| text.kind != JsonKind::String || text.value.len() == 2)
+    };
+    object.type_name(json) == b"text" && is_empty(&object)
+}

@@ -1,0 +1,39 @@
+//! Decides which events of a stream are held until they are complete, though nothing in them is
+//! rewritten.
+
+use super::END;
+
+/// Whether this may be the beginning of the event behind the last one of a message. If it may be,
+/// so may every shorter beginning. The name of the event says so, or else the beginning of its data.
+pub fn may_be_end(beginning: &[u8]) -> bool {
+    let mut lines = beginning.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let partial = lines.next_back().unwrap_or_default();
+    let mut named = false;
+    let mut is_possible = |line: &[u8], whole: bool| {
+        if let Some(name) = line.strip_prefix(b"event:") {
+            let name = name.trim_ascii();
+            named = name == END;
+            return named || (!whole && END.starts_with(name));
+        }
+        match line.strip_prefix(b"data:") {
+            Some(data) => named || may_begin_end(data),
+            // A comment goes out at once, since a client may wait for it.
+            None => !line.starts_with(b":"),
+        }
+    };
+    lines.all(|line| is_possible(line, true)) && is_possible(partial, false)
+}
+
+/// Whether data begins with the type of the event, or may do so when more of it comes.
+fn may_begin_end(data: &[u8]) -> bool {
+    const SPELT: &[u8] = b"{\"type\":\"message_stop\"";
+    let mut spelt = SPELT.iter();
+    let mut data = data.iter().filter(|byte| !byte.is_ascii_whitespace());
+    loop {
+        match (spelt.next(), data.next()) {
+            (Some(expected), Some(byte)) if expected == byte => {}
+            (Some(_), Some(_)) => return false,
+            (None, _) | (_, None) => return true,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The reader of answers.
+//!
+//! Holds spans, never copies. A member of an unexpected shape is skipped where spans stay
+//! trustworthy, and is an error elsewhere.
+
+use super::{ContentSpans, END, EventKind, Member, MessagesAnswer, ObjectSpans, TokenCounts};
+use crate::{
+    format::{
+        AnswerEvent, CallFragment, Finish, FinishKind,
+        values::{ReadResult, finish_kind, parse_index, skip_value, take_text},
+    },
+    json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson},
+    wire::sse::SseMessage,
+};
+
+/// Blocks of a whole answer that are read; an answer has far fewer.
+const MAX_BLOCKS: usize = 4_096;
+
+/// Reads the data of an event, or a whole body.
+///
+/// # Errors
+/// The data is not a JSON object.
+pub fn read_answer(json: &[u8]) -> Result<MessagesAnswer, MalformedJson> {
+    read_named(json, b"")
+}
+
+/// Reads the next event of a stream; empty if it cannot be read. `counts` are those of the answer
+/// so far.
+pub fn read_event(message: &SseMessage, counts: &mut TokenCounts) -> MessagesAnswer {
+    let mut answer = read_named(&message.data, &message.name).unwrap_or_default();
+    if message.name == "error" && !answer.has_error() {
+        answer.events.push(AnswerEvent::Error);
+    }
+    if answer.kind == EventKind::MessageStart {
+        *counts = TokenCounts::default();
+    }
+    answer.merge_counts(counts);
+    answer
+}
+
+/// Whether an event only keeps the connection open.
+pub fn is_ping(message: &SseMessage) -> bool {
+    let answer = read_named(&message.data, &message.name);
+    answer.is_ok_and(|answer| answer.kind == EventKind::Ping)
+}
+
+/// `name`: that of the event, which is its type too.
+fn read_named(json: &[u8], name: &[u8]) -> Result<MessagesAnswer, MalformedJson> {
+    let answer = MessagesAnswer::default();
+    let mut reader = AnswerReader {
+        json,
+        answer,
+        kind: None,
+        stop_reason: None,
+    };
+    let mut scan = JsonScanner::new(json, 0);
+    scan.walk_object(|scan, key| reader.read_member(scan, key))?;
+    scan.expect_end()?;
+    let kind = reader.kind.map_or(name, |kind| &json[kind.span.range()]);
+    reader.add_events(kind);
+    Ok(reader.answer)
+}
+
+pub(super) struct AnswerReader<'a> {
+    pub(super) json: &'a [u8],
+    pub(super) answer: MessagesAnswer,
+    kind: Option<JsonString>,
+    stop_reason: Option<JsonString>,
+}
+
+impl<'a> AnswerReader<'a> {
+    pub(super) fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
+        &self.json[text.span.range()]
+    }
+
+    fn read_member(&mut self, scan: &mut JsonScanner<'a>, key: JsonString) -> ReadResult {
+        match self.raw_bytes(key) {
+            b"type" => self.kind = take_text(scan)?,
+            b"index" => self.answer.index = parse_index(self.json, scan.take_value()?.0),
+            b"id" => self.answer.id = take_text(scan)?.filter(|id| !id.span.is_empty()),
+            b"delta" | b"content_block" if scan.peek() == Some(b'{') => {
+                self.answer.part = Some(read_object(scan)?);
+            }
+            b"message" if scan.peek() == Some(b'{') => self.read_begun_message(scan)?,
+            b"content" if scan.peek() == Some(b'[') => self.read_content(scan)?,
+            b"stop_reason" => self.stop_reason = take_text(scan)?,
+            b"usage" => self.read_usage(scan)?,
+            b"error" => {
+                if scan.take_value()?.1 != JsonKind::Null {
+                    self.answer.events.push(AnswerEvent::Error);
+                }
+            }
+            _ => skip_value(scan)?,
+        }
+        Ok(())
+    }
+
+    /// Reads the message of a `message_start`: usage matters, and it has no content yet.
+    fn read_begun_message(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
+        let walked = scan.walk_object(|scan, key| match self.raw_bytes(key) {
+            b"usage" => self.read_usage(scan),
+            _ => skip_value(scan),
+        });
+        walked.map(drop)
+    }
+
+    fn read_content(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
+        let mut content = ContentSpans::default();
+        content.span = scan.walk_array(|scan| {
+            let block = match scan.peek() {
+                Some(b'{') => read_object(scan)?,
+                _ => ObjectSpans {
+                    span: scan.take_value()?.0,
+                    ..ObjectSpans::default()
+                },
+            };
+            content.blocks.push(block);
+            Ok::<_, MalformedJson>(())
+        })?;
+        // A longer list passes unread.
+        self.answer.content = (content.blocks.len() <= MAX_BLOCKS).then_some(content);
+        Ok(())
+    }
+
+    /// Adds the events of what was read, by the type of the whole.
+    fn add_events(&mut self, kind: &[u8]) {
+        let has_content = self.answer.has_content();
+        self.answer.kind = match kind {
+            b"message_start" => EventKind::MessageStart,
+            b"content_block_start" => EventKind::BlockStart,
+            b"content_block_delta" => EventKind::BlockDelta,
+            b"content_block_stop" => EventKind::BlockStop,
+            b"message_delta" => EventKind::MessageDelta,
+            END => EventKind::MessageStop,
+            b"ping" => EventKind::Ping,
+            b"message" => EventKind::Message,
+            _ if has_content => EventKind::Message,
+            _ => EventKind::Other,
+        };
+        match self.answer.kind {
+            EventKind::BlockStart => {
+                let block = self.answer.part.clone().unwrap_or_default();
+                self.add_block(&block);
+            }
+            EventKind::BlockDelta => self.add_delta(),
+            EventKind::MessageDelta => {
+                let delta = self.answer.part.as_ref();
+                let reason = delta.and_then(|delta| delta.find_text(self.json, b"stop_reason"));
+                self.add_finish(reason);
+            }
+            EventKind::MessageStop => self.answer.events.push(AnswerEvent::End),
+            EventKind::Message => {
+                let content = self.answer.content.take();
+                let blocks = content.iter().flat_map(|content| &content.blocks);
+                blocks.for_each(|block| self.add_block(block));
+                self.answer.content = content;
+                self.add_finish(self.stop_reason);
+            }
+            EventKind::MessageStart | EventKind::BlockStop | EventKind::Ping | EventKind::Other => {
+            }
+        }
+    }
+
+    fn add_block(&mut self, block: &ObjectSpans) {
+        let json = self.json;
+        let text = |name: &[u8]| block.find_text(json, name);
+        let event = match block.type_name(json) {
+            b"text" => text(b"text").map(AnswerEvent::Text),
+            b"thinking" => text(b"thinking").map(AnswerEvent::Reasoning),
+            b"tool_use" => Some(AnswerEvent::Call(CallFragment {
+                span: block.span,
+                index: self.answer.index,
+                id: text(b"id").filter(|id| !id.span.is_empty()),
+                name: text(b"name").filter(|name| !name.span.is_empty()),
+                ..CallFragment::default()
+            })),
+            _ => None,
+        };
+        self.answer.events.extend(event);
+    }
+
+    fn add_delta(&mut self) {
+        let Some(delta) = &self.answer.part else {
+            return;
+        };
+        let text = |name: &[u8]| delta.find_text(self.json, name);
+        let event = match delta.type_name(self.json) {
+            b"text_delta" => text(b"text").map(AnswerEvent::Text),
+            b"thinking_delta" => text(b"thinking").map(AnswerEvent::Reasoning),
+            b"input_json_delta" => {
+                let arguments = delta.find_member(self.json, b"partial_json");
+                Some(AnswerEvent::Call(CallFragment {
+                    span: delta.span,
+                    index: self.answer.index,
+                    arguments: arguments.map(|member| (member.value, member.kind)),
+                    ..CallFragment::default()
+                }))
+            }
+            _ => None,
+        };
+        self.answer.events.extend(event);
+    }
+
+    fn add_finish(&mut self, reason: Option<JsonString>) {
+        let Some(reason) = reason.filter(|reason| !reason.span.is_empty()) else {
+            return;
+        };
+        let kind = match self.raw_bytes(reason) {
+            b"model_context_window_exceeded" => FinishKind::WindowExceeded,
+            // The server's own tools paused, or it compacted: the client sends the answer back.
+            b"pause_turn" | b"compaction" => FinishKind::CutOff,
+            reason => finish_kind(reason),
+        };
+        self.answer.events.push(AnswerEvent::Finish(Finish {
+            reason,
+            kind,
+            first: true,
+        }));
+    }
+}
+
+pub(super) fn read_object(scan: &mut JsonScanner<'_>) -> Result<ObjectSpans, MalformedJson> {
+    let mut object = ObjectSpans::default();
+    object.span = scan.walk_object(|scan, key| {
+        let member = match scan.peek() {
+            Some(b'"') => {
+                let text = scan.take_string()?;
+                Member {
+                    key,
+                    value: text.quoted_span(),
+                    kind: JsonKind::String,
+                    text: Some(text),
+                }
+            }
+            _ => {
+                let (value, kind) = scan.take_value()?;
+                Member {
+                    key,
+                    value,
+                    kind,
+                    text: None,
+                }
+            }
+        };
+        object.members.push(member);
+        Ok::<_, MalformedJson>(())
+    })?;
+    Ok(object)
+}

@@ -1,0 +1,170 @@
+//! The reader of `usage` objects.
+//!
+//! The prompt is what follows the last cached block, and what was written to the cache and read
+//! from it. Of several iterations of the server's own tool loop, the last one says how full the
+//! window is, while the counts beside them are sums. A stream reports at its beginning and at its
+//! end; the later report counts, member by member.
+
+use smallvec::SmallVec;
+
+use super::{MessagesAnswer, read::AnswerReader};
+use crate::{
+    format::{
+        AnswerEvent, UsageCount, UsageCountKind, UsageReport,
+        usage::{Usage, is_plain, parse_count},
+        values::{ReadResult, skip_value, take_text, walk_if_object},
+    },
+    json::scan::{JsonScanner, MalformedJson},
+};
+
+/// The counts of one answer, as far as they are reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenCounts {
+    pub(super) prompt: PromptCounts,
+    pub(super) output: Option<u32>,
+    /// The prompt of the last iteration of the model.
+    last_iteration: Option<PromptCounts>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PromptCounts {
+    pub(super) input: Option<u32>,
+    pub(super) cache_written: Option<u32>,
+    pub(super) cached: Option<u32>,
+}
+
+impl PromptCounts {
+    pub(super) fn total(&self) -> Option<u32> {
+        let counts = [self.input, self.cache_written, self.cached];
+        let add = |sum: Option<u32>, count| Some(sum.unwrap_or(0).saturating_add(count));
+        counts.into_iter().flatten().fold(None, add)
+    }
+}
+
+impl TokenCounts {
+    fn merge(&mut self, later: &Self) {
+        // Some providers report a prompt of 0 where they do not know the count.
+        if later.prompt.total() != Some(0) {
+            let (known, later) = (&mut self.prompt, later.prompt);
+            known.input = later.input.or(known.input);
+            known.cache_written = later.cache_written.or(known.cache_written);
+            known.cached = later.cached.or(known.cached);
+        } else if self.prompt.total().is_none() {
+            self.prompt = later.prompt;
+        }
+        self.output = later.output.or(self.output);
+        self.last_iteration = later.last_iteration.or(self.last_iteration);
+    }
+
+    fn to_usage(self) -> Option<Usage> {
+        let prompt = self.last_iteration.unwrap_or(self.prompt);
+        Some(Usage {
+            prompt_tokens: prompt.total()?,
+            completion_tokens: self.output,
+            cached_tokens: prompt.cached,
+            cache_written_tokens: prompt.cache_written,
+        })
+    }
+}
+
+impl MessagesAnswer {
+    /// Merges the report of an event into the counts of the answer so far.
+    pub(super) fn merge_counts(&mut self, counts: &mut TokenCounts) {
+        counts.merge(&self.reported);
+        self.counts = *counts;
+        for event in &mut self.events {
+            if let AnswerEvent::Usage(report) = event {
+                report.usage = counts.to_usage();
+            }
+        }
+    }
+}
+
+impl AnswerReader<'_> {
+    /// Reads the value of a `usage`; skips what is not an object.
+    pub(super) fn read_usage(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
+        let (mut found, mut counts) = (TokenCounts::default(), SmallVec::new());
+        let mut iteration_count = None;
+        let span = walk_if_object(scan, |scan, key| {
+            if self.raw_bytes(key) == b"iterations" && scan.peek() == Some(b'[') {
+                let walked = scan.walk_array(|scan| {
+                    let (iteration, count) = self.read_iteration(scan)?;
+                    if iteration.is_some() {
+                        (found.last_iteration, iteration_count) = (iteration, count);
+                    }
+                    Ok::<_, MalformedJson>(())
+                });
+                return walked.map(drop);
+            }
+            let (count, kind) = match self.raw_bytes(key) {
+                b"input_tokens" => (&mut found.prompt.input, Some(UsageCountKind::Prompt)),
+                b"output_tokens" => (&mut found.output, Some(UsageCountKind::Completion)),
+                b"cache_creation_input_tokens" => (&mut found.prompt.cache_written, None),
+                b"cache_read_input_tokens" => (&mut found.prompt.cached, None),
+                _ => return skip_value(scan),
+            };
+            let (tokens, editable) = self.read_count(scan, kind)?;
+            *count = tokens;
+            counts.extend(editable);
+            Ok(())
+        })?;
+        let Some(span) = span else { return Ok(()) };
+        counts.extend(iteration_count);
+        (self.answer.reported, self.answer.counts) = (found, found);
+        self.answer.events.push(AnswerEvent::Usage(UsageReport {
+            span,
+            usage: found.to_usage(),
+            counts,
+        }));
+        Ok(())
+    }
+
+    /// Takes the value of a count. The second value is set if the number can be edited.
+    fn read_count(
+        &self,
+        scan: &mut JsonScanner<'_>,
+        kind: Option<UsageCountKind>,
+    ) -> Result<(Option<u32>, Option<UsageCount>), MalformedJson> {
+        let (span, _) = scan.take_value()?;
+        let spelt = &self.json[span.range()];
+        let tokens = parse_count(spelt);
+        let editable = match (tokens, kind) {
+            (Some(tokens), Some(kind)) if is_plain(spelt) => {
+                Some(UsageCount { kind, tokens, span })
+            }
+            _ => None,
+        };
+        Ok((tokens, editable))
+    }
+
+    /// Reads an element of `iterations`; its prompt, if it is one of the model itself.
+    fn read_iteration(
+        &self,
+        scan: &mut JsonScanner<'_>,
+    ) -> Result<(Option<PromptCounts>, Option<UsageCount>), MalformedJson> {
+        let (mut kind, mut prompt, mut input) = (None, PromptCounts::default(), None);
+        walk_if_object(scan, |scan, key| {
+            let count = match self.raw_bytes(key) {
+                b"type" => {
+                    kind = take_text(scan)?;
+                    return Ok(());
+                }
+                b"input_tokens" => {
+                    (prompt.input, input) = self.read_count(scan, Some(UsageCountKind::Prompt))?;
+                    return Ok(());
+                }
+                b"cache_creation_input_tokens" => &mut prompt.cache_written,
+                b"cache_read_input_tokens" => &mut prompt.cached,
+                _ => return skip_value(scan),
+            };
+            *count = self.read_count(scan, None)?.0;
+            Ok(())
+        })?;
+        let is_model = kind.is_some_and(|kind| self.raw_bytes(kind) == b"message");
+        let is_counted = is_model && prompt.total().is_some();
+        Ok(match is_counted {
+            true => (Some(prompt), input),
+            false => (None, None),
+        })
+    }
+}

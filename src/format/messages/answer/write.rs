@@ -1,0 +1,67 @@
+//! Answers and events of Messages, as the proxy writes them.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::format::{error_body::ErrorBody, usage::Usage};
+
+/// The types that clients know; any other error is the server's fault.
+const ERROR_TYPES: [&str; 9] = [
+    "authentication_error",
+    "billing_error",
+    "invalid_request_error",
+    "not_found_error",
+    "overloaded_error",
+    "permission_error",
+    "rate_limit_error",
+    "request_too_large",
+    "timeout_error",
+];
+
+/// An error as an event of a stream.
+pub fn error_event(error: &ErrorBody) -> Bytes {
+    let kind = error.kind.as_deref();
+    let kind = kind.filter(|kind| ERROR_TYPES.contains(kind));
+    let event = json!({
+        "type": "error",
+        "error": {"type": kind.unwrap_or("api_error"), "message": error.message},
+    });
+    Bytes::from(format!("event: error\ndata: {event}\n\n"))
+}
+
+/// The end of an answer without content. Without it, the client would report an error or wait for
+/// ever.
+pub fn empty_answer(streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
+    let mut counts = json!({"input_tokens": 0, "output_tokens": 0});
+    if let Some(usage) = usage {
+        let cached = usage.cached_tokens.unwrap_or(0);
+        let written = usage.cache_written_tokens.unwrap_or(0);
+        let uncached = usage
+            .prompt_tokens
+            .saturating_sub(cached.saturating_add(written));
+        counts["input_tokens"] = uncached.into();
+        counts["cache_read_input_tokens"] = cached.into();
+        counts["cache_creation_input_tokens"] = written.into();
+    }
+    let mut message = json!({
+        "id": "msg_plimsoll", "type": "message", "role": "assistant", "model": model,
+        "content": [], "stop_reason": "end_turn", "stop_sequence": null, "usage": counts,
+    });
+    if !streamed {
+        return Bytes::from(message.to_string());
+    }
+    message["stop_reason"] = Value::Null;
+    let events = [
+        json!({"type": "message_start", "message": message}),
+        json!({
+            "type": "message_delta", "usage": counts,
+            "delta": {"stop_reason": "end_turn", "stop_sequence": null},
+        }),
+        json!({"type": "message_stop"}),
+    ];
+    let write = |event: &Value| {
+        let name = event["type"].as_str().unwrap_or_default();
+        format!("event: {name}\ndata: {event}\n\n")
+    };
+    Bytes::from(events.iter().map(write).collect::<String>())
+}

@@ -1,0 +1,14 @@
+//! Anthropic's Messages.
+
+pub mod answer;
+mod blocks;
+mod index;
+pub(super) mod request;
+pub(super) mod summary;
+pub(super) mod tools;
+pub(super) mod write;
+
+pub use self::index::index_body;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! The guard's invariants over conversations in Anthropic's Messages format, and a comparison with the plans of the
+//! same conversations as chat completions.
+
+mod injected;
+mod same_plans;
+
+use proptest::prelude::*;
+
+use crate::{
+    guard::profile::{PROFILES, Profile, find_profile},
+    support::{
+        annotate_randomly, any_settings,
+        generate_messages::any_messages,
+        guard_properties::{MESSAGES, WINDOWS, settings},
+        strict,
+    },
+};
+
+fn any_window() -> impl Strategy<Value = u32> {
+    prop::sample::select(&WINDOWS[..4])
+}
+
+fn any_profile() -> impl Strategy<Value = &'static Profile> {
+    let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
+    prop::sample::select(names).prop_map(|name| find_profile(name).unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn generated_conversations_are_valid(case in any_messages(12)) {
+        prop_assert_eq!(strict::messages::find_violations(&case.body), []);
+    }
+
+    #[test]
+    fn every_plan_keeps_the_invariants(case in any_messages(12), window in prop::sample::select(&WINDOWS[..]), profile in any_profile()) {
+        MESSAGES.check(&case.body, window, profile);
+    }
+
+    #[test]
+    fn every_plan_keeps_the_invariants_with_any_settings(case in any_messages(12), window in any_window(), profile in any_profile(), seed in any::<u64>()) {
+        let body = annotate_randomly(&MESSAGES.read(&case.body), seed);
+        MESSAGES.check_with(&body, window, profile, &any_settings(seed));
+    }
+
+    #[test]
+    fn growing_changes_the_prefix_only_at_cuts(case in any_messages(8), window in any_window(), profile in any_profile()) {
+        MESSAGES.grow(&case.session(), window, profile, &settings(), None);
+    }
+
+    #[test]
+    fn the_prefix_changes_only_at_cuts_with_any_settings(case in any_messages(8), window in any_window(), profile in any_profile(), seed in any::<u64>()) {
+        MESSAGES.grow(&case.session(), window, profile, &any_settings(seed), Some(seed));
+    }
+}

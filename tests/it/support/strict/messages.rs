@@ -1,0 +1,260 @@
+//! A strict server of Anthropic's Messages API: refuses what the real one refuses, and an edit that changes what must
+//! stay. It reads the body with serde_json and shares no code with the guard.
+
+use serde_json::Value;
+
+use super::{super::parse, Violation, ViolationReport};
+
+/// Blocks that no proxy edits.
+const EDITABLE: [&str; 5] = ["text", "image", "document", "tool_result", "tool_use"];
+
+/// Every rule that this body breaks; a body that is no conversation breaks rule 0.
+pub(crate) fn find_violations(body: &[u8]) -> Vec<Violation> {
+    let mut report = ViolationReport::default();
+    let body = parse::parse_value(body).unwrap_or_default();
+    let Some(entries) = body["messages"].as_array() else {
+        report.add(0, 0, "no messages");
+        return report.0;
+    };
+    check_order(entries, &mut report);
+    check_pairs(entries, &mut report);
+    check_contents(entries, &mut report);
+    if markers(&body).len() > 4 {
+        report.add(6, 0, "more than four cache markers");
+    }
+    report.0
+}
+
+/// Rules broken by an edit: those that the original kept, and those that need a comparison.
+pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
+    let known: Vec<u8> = find_violations(before).iter().map(|it| it.rule).collect();
+    let mut report = ViolationReport(find_violations(after));
+    report.0.retain(|it| !known.contains(&it.rule));
+    let (Ok(before), Ok(after)) = (parse::parse_value(before), parse::parse_value(after)) else {
+        return report.0;
+    };
+    // Rule 11: nothing of the request but its conversation and its tools changes, and the cap only falls.
+    for (key, value) in before.as_object().into_iter().flatten() {
+        let same = match key.as_str() {
+            "messages" | "system" => true,
+            "tools" => after[key].as_array().is_some_and(|tools| {
+                value
+                    .as_array()
+                    .is_some_and(|before| tools.starts_with(before))
+            }),
+            "max_tokens" => after[key].as_f64() <= value.as_f64(),
+            _ => after[key] == *value,
+        };
+        if !same {
+            report.add(11, 0, format!("{key} changed"));
+        }
+    }
+    for (rule, what, list) in [
+        (
+            12,
+            "a marker was moved or added",
+            markers as fn(&Value) -> Vec<Value>,
+        ),
+        (13, "thinking changed", thinking_runs),
+        (
+            14,
+            "a block of the server or the model changed",
+            fixed_blocks,
+        ),
+        (15, "a call or a result changed beside its contents", frames),
+    ] {
+        if !is_subsequence(&list(&after), &list(&before)) {
+            report.add(rule, 0, what);
+        }
+    }
+    report.0
+}
+
+fn is_subsequence(part: &[Value], whole: &[Value]) -> bool {
+    let mut whole = whole.iter();
+    part.iter()
+        .all(|value| is_ours(value) || whole.any(|it| it == value))
+}
+
+/// The frames of calls and results of the proxy, by their ids.
+fn is_ours(value: &Value) -> bool {
+    ["id", "tool_use_id"].iter().any(|key| {
+        value[*key]
+            .as_str()
+            .is_some_and(|id| id.starts_with("own-"))
+    })
+}
+
+fn role(entry: &Value) -> &str {
+    entry["role"].as_str().unwrap_or("")
+}
+
+fn kind(block: &Value) -> &str {
+    block["type"].as_str().unwrap_or("")
+}
+
+fn blocks(entry: &Value) -> &[Value] {
+    entry["content"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// All entries, and the system prompt as one of them.
+fn all_entries(body: &Value) -> Vec<Value> {
+    let system = serde_json::json!({"role": "system", "content": body["system"]});
+    let entries = body["messages"].as_array().into_iter().flatten().cloned();
+    std::iter::once(system).chain(entries).collect()
+}
+
+/// Rules 1 to 3: the first entry is the user's, the last is not the model's, and a system entry stands behind a user
+/// entry and before an answer.
+fn check_order(entries: &[Value], report: &mut ViolationReport) {
+    if entries.first().is_some_and(|entry| role(entry) != "user") {
+        report.add(1, 0, "does not begin with a user entry");
+    }
+    if entries
+        .last()
+        .is_some_and(|entry| role(entry) == "assistant")
+    {
+        report.add(2, entries.len() - 1, "ends with an answer");
+    }
+    for (at, entry) in entries.iter().enumerate() {
+        match role(entry) {
+            "user" | "assistant" => {}
+            "system" => {
+                let before = at
+                    .checked_sub(1)
+                    .map_or("", |before| role(&entries[before]));
+                let after = entries.get(at + 1).map_or("assistant", role);
+                if !matches!(before, "user" | "system") || !matches!(after, "assistant" | "system")
+                {
+                    report.add(
+                        3,
+                        at,
+                        format!("a system entry between {before} and {after}"),
+                    );
+                }
+            }
+            other => report.add(3, at, format!("role {other}")),
+        }
+    }
+}
+
+/// Rule 4: the results of an answer's calls stand first in the entry behind it, one for each call.
+fn check_pairs(entries: &[Value], report: &mut ViolationReport) {
+    let mut asked: Vec<&str> = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        let results = blocks(entry)
+            .iter()
+            .filter(|block| kind(block) == "tool_result");
+        let mut answered: Vec<&str> = results
+            .clone()
+            .map(|it| it["tool_use_id"].as_str().unwrap_or(""))
+            .collect();
+        let first = blocks(entry)
+            .iter()
+            .take_while(|block| kind(block) == "tool_result")
+            .count();
+        if first != answered.len() || role(entry) != "user" && !answered.is_empty() {
+            report.add(4, at, "results do not come first in a user entry");
+        }
+        answered.sort_unstable();
+        asked.sort_unstable();
+        if answered != asked {
+            report.add(4, at, format!("calls {asked:?}, results {answered:?}"));
+        }
+        asked = Vec::new();
+        if role(entry) == "assistant" {
+            let calls = blocks(entry)
+                .iter()
+                .filter(|block| kind(block) == "tool_use");
+            asked = calls.map(|it| it["id"].as_str().unwrap_or("")).collect();
+        }
+    }
+    if !asked.is_empty() {
+        report.add(4, entries.len(), "calls at the end");
+    }
+}
+
+/// Rule 5: neither an entry nor a text is empty, and an input is an object.
+fn check_contents(entries: &[Value], report: &mut ViolationReport) {
+    for (at, entry) in entries.iter().enumerate() {
+        let is_empty = match &entry["content"] {
+            Value::String(text) => text.is_empty(),
+            Value::Array(blocks) => blocks.is_empty(),
+            _ => true,
+        };
+        if is_empty {
+            report.add(5, at, "an empty entry");
+        }
+        for block in blocks(entry) {
+            let inner = blocks(block).iter();
+            if std::iter::once(block)
+                .chain(inner)
+                .any(|it| it["text"] == "")
+            {
+                report.add(5, at, "an empty text");
+            }
+            if kind(block) == "tool_use" && !block["input"].is_object() {
+                report.add(5, at, "an input that is no object");
+            }
+        }
+    }
+}
+
+/// The markers with what tells their blocks apart.
+fn markers(body: &Value) -> Vec<Value> {
+    let mut found = Vec::new();
+    for entry in all_entries(body) {
+        for block in blocks(&entry) {
+            for it in std::iter::once(block).chain(blocks(block)) {
+                if !it["cache_control"].is_null() {
+                    found.push(serde_json::json!([
+                        kind(it),
+                        it["tool_use_id"],
+                        it["cache_control"]
+                    ]));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Of each answer with thinking, its thinking blocks.
+fn thinking_runs(body: &Value) -> Vec<Value> {
+    let runs = all_entries(body).into_iter().map(|entry| {
+        let thinking = blocks(&entry)
+            .iter()
+            .filter(|block| kind(block).contains("thinking"));
+        Value::from(thinking.cloned().collect::<Vec<_>>())
+    });
+    runs.filter(|run| run.as_array().is_some_and(|run| !run.is_empty()))
+        .collect()
+}
+
+fn fixed_blocks(body: &Value) -> Vec<Value> {
+    let entries = all_entries(body);
+    let all = entries.iter().flat_map(blocks);
+    all.filter(|block| !EDITABLE.contains(&kind(block)))
+        .cloned()
+        .collect()
+}
+
+/// Calls and results without what may be edited in them. An input keeps its keys.
+fn frames(body: &Value) -> Vec<Value> {
+    let entries = all_entries(body);
+    let all = entries.iter().flat_map(blocks);
+    let framed = all.filter(|block| matches!(kind(block), "tool_use" | "tool_result"));
+    let frames = framed.map(|block| {
+        let mut frame = block.clone();
+        frame["content"] = Value::from(match &block["content"] {
+            Value::Array(_) => "list",
+            Value::String(_) => "string",
+            _ => "nothing",
+        });
+        if let Some(input) = block["input"].as_object() {
+            frame["input"] = input.keys().cloned().collect::<Vec<_>>().into();
+        }
+        frame
+    });
+    frames.collect()
+}
