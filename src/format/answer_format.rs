@@ -78,6 +78,14 @@ impl AnswerFormat {
         }
     }
 
+    /// An error as the body of an answer.
+    pub fn error_body(self, error: &ErrorBody) -> Vec<u8> {
+        match self {
+            Self::Chat => error.to_json(),
+            Self::Messages => messages::answer::error_json(error),
+        }
+    }
+
     /// An error as an event of a stream.
     pub fn error_event(self, error: &ErrorBody) -> Bytes {
         match self {

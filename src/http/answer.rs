@@ -1,6 +1,6 @@
 //! Every response that the proxy makes itself; the only place that picks a status code.
 //!
-//! Errors have OpenAI's shape; `x-plimsoll-error` has their code, which tells them from the provider's.
+//! Errors have the shape of the client's format; `x-plimsoll-error` has their code, which tells them from the provider's.
 
 use bytes::Bytes;
 use http::{
@@ -18,8 +18,9 @@ use crate::{
 pub const ERROR_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-error");
 
 /// A failure as the answer to a request.
-pub fn failure_response(failure: &Failure) -> Response<Body> {
-    let mut answer = json_response(failure_status(failure), failure_to_fault(failure).to_json());
+pub fn failure_response(format: AnswerFormat, failure: &Failure) -> Response<Body> {
+    let body = format.error_body(&failure_to_fault(failure));
+    let mut answer = json_response(failure_status(failure), body);
     let hint = match failure {
         Failure::Busy | Failure::TooManyRequests | Failure::TooManyListeners { .. } => {
             Some((RETRY_AFTER, "1"))

@@ -103,7 +103,7 @@ async fn send_once(
     let (body, asked_usage) = edit_body(request, placed, asks_usage);
     let (trace, target) = (&request.notes.trace, &placed.target);
     let begun = Instant::now();
-    let sent = placed.head.send_chat(trace, target, body).await;
+    let sent = placed.head.send(trace, target, body).await;
     let took = begun.elapsed();
     calls.took += took;
     calls.calls += 1;

@@ -1,7 +1,7 @@
 //! One request from its first byte to its last. Read this file first.
 //!
-//! `server/handle.rs` finds the client and the route (step 1), and calls [`exchange_chat`] for a chat completion,
-//! which goes these steps:
+//! `server/handle.rs` finds the client and the route (step 1), and calls [`exchange_conversation`] for one with a
+//! conversation, which goes these steps:
 //!
 //! 1. the client and the route
 //! 2. the body, within limits
@@ -56,8 +56,9 @@ use crate::{
     wire::{Body, model::find_model_in_query, shallow_parse::count_model_names, whole_body},
 };
 
-/// A chat completion, before its body is read.
-pub struct IncomingChat<'a> {
+/// A request with a conversation, before its body is read.
+pub struct IncomingRequest<'a> {
+    pub format: Format,
     pub parts: Parts,
     pub body: &'a mut RequestBody,
     pub client: &'a Client,
@@ -65,13 +66,13 @@ pub struct IncomingChat<'a> {
     pub provider: Option<String>,
 }
 
-/// Answers a chat completion.
+/// Answers a request with a conversation.
 ///
 /// # Errors
 /// The exchange fails before an answer began.
-pub async fn exchange_chat(
+pub async fn exchange_conversation(
     app: &Arc<App>,
-    incoming: IncomingChat<'_>,
+    incoming: IncomingRequest<'_>,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
     let (parts, client) = (incoming.parts, incoming.client);
@@ -81,7 +82,7 @@ pub async fn exchange_chat(
     let received = body.read_unpacked(&parts.headers, limits, flight).await?;
 
     // 3. The index.
-    let parsed = parse_request(Format::Chat, received.bytes)?;
+    let parsed = parse_request(incoming.format, received.bytes)?;
     record.set_model(&parsed.model);
 
     // 4. The model.

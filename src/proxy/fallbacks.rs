@@ -8,7 +8,7 @@ use super::{
     ClientRequest, FollowedConversation, PlannedRequest,
     begin_summary::begin_compaction,
     candidates::Candidates,
-    outgoing::ChatHead,
+    outgoing::RequestHead,
     plan::{note_plan, plan_request, wants_larger_model},
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 pub struct PlacedRequest {
     /// The same as the plan's target.
     pub target: Target,
-    pub head: ChatHead,
+    pub head: RequestHead,
     /// `None` where there is no conversation to follow.
     pub planned: Option<Box<PlannedRequest>>,
 }
@@ -166,7 +166,12 @@ impl Fallbacks {
             note_plan(session, planned);
         }
         PlacedRequest {
-            head: ChatHead::new(&request.app, &request.parts, &target.provider),
+            head: RequestHead::new(
+                &request.app,
+                &request.parts,
+                &target.provider,
+                request.parsed.format,
+            ),
             planned: planned.map(Box::new),
             target,
         }

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, Method, Response, request::Parts};
 use super::App;
 use crate::{
     config::Auth,
-    conversation::edit::Rope,
+    conversation::{Format, edit::Rope},
     http::{admission, body},
     provider::{OutgoingRequest, Payload, Provider, Target, UpstreamError, headers},
     telemetry::{Operation, trace::Trace},
@@ -36,28 +36,28 @@ pub fn chosen_provider(headers: &HeaderMap) -> Option<&str> {
     headers.get(PROVIDER_HEADER)?.to_str().ok()
 }
 
-/// Path and headers of a chat completion at one provider.
-pub struct ChatHead {
+/// Path and headers of a request with a conversation at one provider.
+pub struct RequestHead {
     path: String,
     pub headers: HeaderMap,
 }
 
-impl ChatHead {
+impl RequestHead {
     /// For a request whose body is sent without its content encoding.
-    pub fn new(app: &App, parts: &Parts, provider: &Provider) -> Self {
+    pub fn new(app: &App, parts: &Parts, provider: &Provider, format: Format) -> Self {
         let mut headers = outgoing_headers(app, parts, provider, true);
         body::strip_encoding(&mut headers);
         let query = parts.uri.query();
         let query = query.map(|query| strip_query_keys(app, provider, query));
-        let path = format!("/chat/completions{}", query.unwrap_or_default());
+        let path = format!("{}{}", format.path(), query.unwrap_or_default());
         Self { path, headers }
     }
 
-    /// Sends a chat completion, and waits for the head of its answer.
+    /// Sends the request, and waits for the head of its answer.
     ///
     /// # Errors
     /// No answer began.
-    pub async fn send_chat(
+    pub async fn send(
         &self,
         trace: &Trace,
         target: &Target,

@@ -9,7 +9,7 @@ use http::{
 };
 
 use super::{
-    ClientRequest, PlacedRequest, outgoing::ChatHead, summary_due::may_begin_after_answer,
+    ClientRequest, PlacedRequest, outgoing::RequestHead, summary_due::may_begin_after_answer,
 };
 use crate::{
     compaction::{SummaryClient, choose_summary_model},
@@ -28,7 +28,7 @@ pub struct SummarySource {
     pub conversation: Arc<Conversation>,
     /// The summary model.
     pub target: Target,
-    head: ChatHead,
+    head: RequestHead,
     /// The body's share of the bytes in flight.
     _hold: Hold,
 }
@@ -40,7 +40,7 @@ impl SummaryClient for SummarySource {
         body: Bytes,
     ) -> Result<Response<Body>, UpstreamError> {
         let body = Rope::from(body);
-        self.head.send_chat(trace, &self.target, body).await
+        self.head.send(trace, &self.target, body).await
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<S
     }
     let same_provider = provider.config.base_url == chat.provider.config.base_url;
     let parts = if same_provider { &request.parts } else { &bare };
-    let mut head = ChatHead::new(app, parts, provider);
+    let mut head = RequestHead::new(app, parts, provider, conversation.format);
     let headers = &mut head.headers;
     headers.remove(IDEMPOTENCY_KEY);
     let json = HeaderValue::from_static("application/json");

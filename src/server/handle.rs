@@ -13,7 +13,7 @@ use crate::{
     passthrough::{Caller, forward_request},
     proxy::{
         App,
-        exchange::{IncomingChat, exchange_chat},
+        exchange::{IncomingRequest, exchange_conversation},
         models,
     },
     telemetry::record::RequestRecord,
@@ -65,14 +65,15 @@ pub(super) async fn handle_request(
     route.check_path(&client)?;
     let running = client.begin_request()?;
     let answer = match route {
-        Route::Chat { provider } => {
-            let request = IncomingChat {
+        Route::Conversation { format, provider } => {
+            let request = IncomingRequest {
+                format,
                 provider: provider.map(str::to_owned),
                 parts,
                 body,
                 client: &client,
             };
-            exchange_chat(app, request, record).await?
+            exchange_conversation(app, request, record).await?
         }
         Route::Forward { provider, path } => {
             let caller = Caller {

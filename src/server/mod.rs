@@ -39,6 +39,8 @@ pub use self::current_config::CurrentConfig;
 use self::handle::handle_request;
 use crate::{
     config::ServerConfig,
+    conversation::Format,
+    format::AnswerFormat,
     http::{answer, body::RequestBody, limit::Hold, tasks::Tasks},
     proxy::App,
     telemetry::record::RequestRecord,
@@ -207,6 +209,7 @@ async fn answer_request(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let mut record = RequestRecord::new(request.method(), request.uri().path());
+    let errors = AnswerFormat::from(Format::of_errors(request.uri().path()));
     record.in_flight = Some(app.metrics.begin_request());
     let (parts, body) = request.into_parts();
     let version = parts.version;
@@ -216,7 +219,7 @@ async fn answer_request(
         Err(failure) => {
             body.drain_refused(app.config.server.max_body_bytes).await;
             record.outcome = Some(failure.code());
-            let mut answer = answer::failure_response(&failure);
+            let mut answer = answer::failure_response(errors, &failure);
             // The rest of the body stays unread, so no request can follow on this connection.
             if failure.leaves_body() && version == Version::HTTP_11 {
                 let close = HeaderValue::from_static("close");

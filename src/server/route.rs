@@ -4,13 +4,17 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use crate::{admin::dashboard, error::Failure, http::admission::Client, telemetry::Operation};
+use crate::{
+    admin::dashboard, conversation::Format, error::Failure, http::admission::Client,
+    telemetry::Operation,
+};
 
 /// What answers a request. Providers are those that the path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
-    /// A chat completion, which is guarded.
-    Chat {
+    /// A conversation, which is guarded.
+    Conversation {
+        format: Format,
         provider: Option<&'a str>,
     },
     /// The list of all models.
@@ -41,7 +45,7 @@ impl Route<'_> {
     /// The path pattern, as traces name it, and the operation of the model.
     pub fn shape_and_operation(&self) -> (&'static str, Option<Operation>) {
         let path = match self {
-            Self::Chat { .. } => "/chat/completions",
+            Self::Conversation { format, .. } => format.path(),
             Self::Forward { path, .. } => path,
             Self::Models => return ("/v1/models", None),
             Self::Model { .. } => return ("/v1/models/{id}", None),
@@ -49,6 +53,7 @@ impl Route<'_> {
         };
         let operation = Operation::from_path(path);
         let shape = match operation {
+            Some(Operation::Chat) if path == Format::Messages.path() => "/v1/messages",
             Some(Operation::Chat) => "/v1/chat/completions",
             Some(Operation::Embeddings) => "/v1/embeddings",
             Some(Operation::TextCompletion) => "/v1/completions",
@@ -61,7 +66,7 @@ impl Route<'_> {
     /// The client may not use this path.
     pub fn check_path(&self, client: &Client) -> Result<(), Failure> {
         let path = match self {
-            Self::Chat { .. } => "chat/completions",
+            Self::Conversation { format, .. } => format.path().trim_start_matches('/'),
             // A key for the list of models opens single ones too.
             Self::Models | Self::Model { .. } => "models",
             Self::Forward { path, .. } => path.strip_prefix('/').unwrap_or(path),
@@ -113,11 +118,11 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
         return read_only(Route::Dashboard { path });
     }
     let (provider, path) = split_provider(path).ok_or(Failure::PathNotFound)?;
-    if path != "/chat/completions" || reads {
+    let Some(format) = Format::from_path(path).filter(|_| !reads) else {
         return Ok(Route::Forward { provider, path });
-    }
+    };
     if *method == Method::POST {
-        return Ok(Route::Chat { provider });
+        return Ok(Route::Conversation { format, provider });
     }
     Err(Failure::WrongMethod {
         // GET is forwarded to the provider, which may list stored completions there.
@@ -157,7 +162,7 @@ mod tests {
     use http::Method;
 
     use super::{Route, find_route};
-    use crate::error::Failure;
+    use crate::{conversation::Format, error::Failure};
 
     #[test]
     fn routes_follow_method_and_path() {
@@ -165,19 +170,26 @@ mod tests {
             assert_eq!(find_route(&method, path), expected, "{method} {path}");
         };
         let forward = |provider, path| Ok(Route::Forward { provider, path });
+        let conversation = |format, provider| Ok(Route::Conversation { format, provider });
         let wrong = |allow| Err(Failure::WrongMethod { allow });
         let p = Some("p");
         let post = Method::POST;
         check(
             post.clone(),
             "/v1/chat/completions",
-            Ok(Route::Chat { provider: None }),
+            conversation(Format::Chat, None),
         );
         check(
             post.clone(),
             "/p/v1/chat/completions",
-            Ok(Route::Chat { provider: p }),
+            conversation(Format::Chat, p),
         );
+        check(
+            post.clone(),
+            "/p/v1/messages",
+            conversation(Format::Messages, p),
+        );
+        check(Method::GET, "/v1/messages", forward(None, "/messages"));
         check(
             Method::PUT,
             "/v1/chat/completions",

@@ -18,15 +18,26 @@ const ERROR_TYPES: [&str; 9] = [
     "timeout_error",
 ];
 
+/// An error as the body of an answer.
+pub fn error_json(error: &ErrorBody) -> Vec<u8> {
+    let kind = match error.kind.as_deref() {
+        // As OpenAI names it.
+        Some("requests") => "rate_limit_error",
+        Some(kind) if ERROR_TYPES.contains(&kind) => kind,
+        _ => "api_error",
+    };
+    json!({
+        "type": "error",
+        "error": {"type": kind, "message": error.message},
+    })
+    .to_string()
+    .into_bytes()
+}
+
 /// An error as an event of a stream.
 pub fn error_event(error: &ErrorBody) -> Bytes {
-    let kind = error.kind.as_deref();
-    let kind = kind.filter(|kind| ERROR_TYPES.contains(kind));
-    let event = json!({
-        "type": "error",
-        "error": {"type": kind.unwrap_or("api_error"), "message": error.message},
-    });
-    Bytes::from(format!("event: error\ndata: {event}\n\n"))
+    let event = [b"event: error\ndata: ", &error_json(error)[..], b"\n\n"];
+    event.concat().into()
 }
 
 /// The end of an answer without content. Without it, the client would report an error or wait for

@@ -1,0 +1,43 @@
+//! The paths of the wire formats.
+
+use crate::conversation::Format;
+
+/// The formats that clients may ask in.
+pub const FORMATS: [Format; 2] = [Format::Chat, Format::Messages];
+
+impl Format {
+    /// The path of a request, behind `/v1`.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/chat/completions",
+            Self::Messages => "/messages",
+            #[cfg(test)]
+            Self::Toy => "/toy",
+        }
+    }
+
+    /// The format whose requests have this path behind `/v1`.
+    pub fn from_path(path: &str) -> Option<Self> {
+        FORMATS.into_iter().find(|format| format.path() == path)
+    }
+
+    /// The format in whose shape the client of a whole path reads errors.
+    pub fn of_errors(path: &str) -> Self {
+        let is_below = |format: &Self| {
+            let (_, rest) = path.split_once("/v1").unwrap_or_default();
+            let rest = rest.strip_prefix(format.path());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        FORMATS.into_iter().find(is_below).unwrap_or(Self::Chat)
+    }
+
+    /// The name in settings, and what people call it.
+    pub const fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Chat => ["chat", "chat completions"],
+            Self::Messages => ["messages", "Anthropic Messages"],
+            #[cfg(test)]
+            Self::Toy => ["toy", "toy"],
+        }
+    }
+}
