@@ -3,6 +3,7 @@
 
 mod injected;
 mod same_plans;
+mod stages;
 
 use proptest::prelude::*;
 
