@@ -7,8 +7,8 @@
 //! events, which hold spans and copy nothing. [`ResponseSummarizer`] sums them up for health and
 //! session; the rewriter of a format removes what [`AnswerFilter`] names.
 //!
-//! Chat completions are the only format yet. Another one needs an arm in each `match`; for answers,
-//! `relay` and `compaction` name chat completions.
+//! Chat completions and Messages are the formats; answers are read in chat completions only yet: `relay` and
+//! `compaction` name them. What a format fixes for every provider stands in `grammar`.
 
 mod answer;
 pub mod chat;

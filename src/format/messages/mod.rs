@@ -1,6 +1,7 @@
 //! Anthropic's Messages.
 
 mod blocks;
+mod encoded;
 mod index;
 pub(super) mod request;
 pub(super) mod summary;
