@@ -60,6 +60,11 @@ pub struct Item {
 }
 
 impl Item {
+    /// Whether it is a system message that stays in the conversation, whatever is left out of it.
+    pub const fn is_pinned_system(&self) -> bool {
+        self.author.is_system() && !self.is_bound
+    }
+
     /// An item of an unknown author without content, for an indexer to fill.
     pub(crate) fn new_empty() -> Self {
         Self {

@@ -8,7 +8,7 @@
 //! nothing. [`ResponseSummarizer`] sums them up for health and session; the [`AnswerRewriter`]
 //! removes what [`AnswerFilter`] names.
 //!
-//! Requests are chat completions only yet; another format needs an arm in each `match`.
+//! What a format fixes for every provider stands in `grammar`, its paths in `paths`.
 
 mod answer;
 mod answer_format;

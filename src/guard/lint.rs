@@ -215,6 +215,20 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_system_message_stands_between_a_user_and_an_answer() {
+        let body = r#"{"messages":[{"role":"user","content":"u"},{"role":"system","content":"s"},{"role":"assistant","content":"a"},{"role":"user","content":"u"}]}"#;
+        let conversation = crate::format::messages::index_body(Bytes::from_static(body.as_bytes()));
+        let (conversation, profile) = (conversation.unwrap(), find_profile("anthropic").unwrap());
+        let is_broken = |items: &[usize]| {
+            let items: Vec<_> = items.iter().map(|&at| OutlineItem::Client(at)).collect();
+            find_broken_rules(&conversation, &items, profile)
+                .has_broken(ConversationRule::BoundSystem)
+        };
+        assert!(!is_broken(&[0, 1, 2, 3]) && !is_broken(&[0, 1]) && !is_broken(&[0, 1, 1, 2]));
+        assert!(is_broken(&[0, 1, 3]) && is_broken(&[1, 2, 3]) && is_broken(&[0, 2, 1]));
+    }
+
+    #[test]
     fn injected_calls_need_results_like_any_other() {
         let body = r#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":"x","content":"t"}]}"#;
         let conversation = index_body(Bytes::from_static(body.as_bytes())).unwrap();

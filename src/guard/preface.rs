@@ -129,11 +129,14 @@ pub(super) fn apply_fold(
     fit: &mut FoldDecision<'_>,
 ) -> AppliedFold {
     let preface = text::escape_text(&compose_preface(view, recall, fit));
-    let removed = RemovedUnits::from_fold(view, &fit.state.folded);
+    let mut removed = RemovedUnits::from_fold(view, &fit.state.folded);
     let place = match removed.has_any() || fit.replay.prefaced {
         true => removed.choose_placement(),
         false => PrefacePlacement::Nowhere,
     };
+    if matches!(place, PrefacePlacement::Message(_)) {
+        removed.remove_bound_to_start();
+    }
     let mut folding = AppliedFold {
         messages: removed.messages.iter().filter(|removed| **removed).count(),
         ..AppliedFold::default()
@@ -239,6 +242,14 @@ impl<'a> RemovedUnits<'a> {
     fn count_messages_before_preface(&self) -> usize {
         let last_pinned = self.pinned.checked_sub(1);
         last_pinned.map_or(0, |unit| self.view.units[unit].unbound_messages().end)
+    }
+
+    /// Removes what is bound to the last message before the preface, and would be bound to the preface.
+    fn remove_bound_to_start(&mut self) {
+        let start = self.count_messages_before_preface();
+        let items = self.view.conversation.items[start..].iter();
+        let bound = items.take_while(|item| item.is_bound).count();
+        self.messages[start..start + bound].fill(true);
     }
 
     fn choose_placement(&self) -> PrefacePlacement {

@@ -222,7 +222,7 @@ impl<'a> Priorities<'a> {
         *sizes -= text.sizes;
         *sizes += replacement.sizes;
         let now = beside.saturating_add(self.weights.count_text_tokens(sizes));
-        if message.author.is_system() {
+        if message.is_pinned_system() {
             self.system = self.system - *tokens + now;
         }
         *tokens = now;
@@ -259,7 +259,7 @@ impl<'a> Priorities<'a> {
 fn sum_system_tokens(conversation: &Conversation, tokens: &[u32]) -> u32 {
     let messages = conversation.items.iter().zip(tokens);
     messages
-        .filter(|(message, _)| message.author.is_system())
+        .filter(|(message, _)| message.is_pinned_system())
         .fold(0, |sum, (_, &tokens)| sum.saturating_add(tokens))
 }
 

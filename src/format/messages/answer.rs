@@ -23,7 +23,7 @@ pub use self::{
     rewriter::Rewriter,
     usage::TokenCounts,
     whole::add_prompt_tokens,
-    write::{empty_answer, error_event},
+    write::{empty_answer, error_event, error_json},
 };
 use crate::{
     format::{AnswerEvent, Finish, UsageReport, finish_of},

@@ -6,10 +6,7 @@ use crate::{
         indexing::{IndexFailure, SeenKeys, check_item_count, check_plain_key},
         values::{skip_value, take_text},
     },
-    json::{
-        scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
-        text::{self, TextSizes},
-    },
+    json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
 
 /// The keys of a block that may stand in it only once.
@@ -24,8 +21,6 @@ const BLOCK_KEYS: &[&str] = &[
     "name",
     "input",
 ];
-/// Nesting inside an opaque block that is followed for text that is encrypted.
-const MAX_DEPTH: usize = 8;
 
 /// A block of a message.
 pub(super) struct ReadBlock {
@@ -256,60 +251,4 @@ impl ReadBlock {
         };
         Block { kind, ..self.block }
     }
-}
-
-/// The sizes of what stands in an opaque block as data that the model reads in another form: encrypted pages,
-/// signatures and files.
-pub(super) fn measure_encoded(body: &[u8], block: Span) -> TextSizes {
-    let mut sizes = TextSizes::default();
-    let raw = &body[block.range()];
-    let holds = |word: &[u8]| memchr::memmem::find(raw, word).is_some();
-    if [&b"encrypted"[..], b"signature", b"base64"]
-        .into_iter()
-        .any(holds)
-    {
-        let mut scan = JsonScanner::new(body, block.start as usize);
-        // The block was read before.
-        let _ = collect_encoded(body, &mut scan, MAX_DEPTH, &mut sizes);
-    }
-    sizes
-}
-
-fn collect_encoded(
-    body: &[u8],
-    scan: &mut JsonScanner<'_>,
-    depth: usize,
-    sizes: &mut TextSizes,
-) -> Result<(), MalformedJson> {
-    let measure = |text: JsonString| text::measure_text(&body[text.span.range()]);
-    match scan.peek() {
-        Some(b'{') if depth > 0 => {
-            let (mut is_base64, mut data) = (false, None);
-            scan.walk_object(|scan, key| {
-                match &body[key.span.range()] {
-                    b"encrypted_content" | b"encrypted_index" | b"encrypted_stdout"
-                    | b"signature" => {
-                        if let Some(text) = take_text(scan)? {
-                            *sizes += measure(text);
-                        }
-                    }
-                    b"data" => data = take_text(scan)?,
-                    b"type" => {
-                        let kind = take_text(scan)?;
-                        is_base64 = kind.is_some_and(|it| &body[it.span.range()] == b"base64");
-                    }
-                    _ => collect_encoded(body, scan, depth - 1, sizes)?,
-                }
-                Ok::<_, MalformedJson>(())
-            })?;
-            if let Some(data) = data.filter(|_| is_base64) {
-                *sizes += measure(data);
-            }
-        }
-        Some(b'[') if depth > 0 => {
-            scan.walk_array(|scan| collect_encoded(body, scan, depth - 1, sizes))?;
-        }
-        _ => skip_value(scan)?,
-    }
-    Ok(())
 }

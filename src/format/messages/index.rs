@@ -7,7 +7,10 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::blocks::{self, BlockReader, ReadBlock, ReadContent};
+use super::{
+    blocks::{BlockReader, ReadBlock, ReadContent},
+    encoded::measure_encoded,
+};
 use crate::{
     conversation::{
         Author, BlockKind, Content, Conversation, Field, Format, IndexError, Item, ItemPlace,
@@ -304,7 +307,7 @@ impl<'a> MessagesIndexer<'a> {
             describe_item(&self.found, tag, item);
             for block in self.found.blocks_of(item) {
                 if item.author == Author::Model && block.kind == BlockKind::Opaque {
-                    item.sizes -= blocks::measure_encoded(self.body, block.span);
+                    item.sizes -= measure_encoded(self.body, block.span);
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 pub mod answer;
 mod blocks;
+mod encoded;
 mod index;
 pub(super) mod request;
 pub(super) mod summary;

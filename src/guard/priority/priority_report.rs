@@ -106,7 +106,7 @@ impl PriorityReport {
                 used.cut += usize::from(how.is_some());
                 used.kept += usize::from(how.is_none());
             }
-            if view.item(text.message).author.is_system() {
+            if view.item(text.message).is_pinned_system() {
                 let system = &mut report.system;
                 match how {
                     Some(Shortening::LeftOut) => system.left_out += 1,

@@ -52,8 +52,8 @@ pub(super) fn list_prompt_texts(
     let mut texts = Vec::new();
     let mut messages = 0;
     for (at, message) in conversation.items.iter().enumerate() {
-        let system = message.author.is_system();
-        messages += u32::from(!system);
+        let system = message.is_pinned_system();
+        messages += u32::from(!message.author.is_system());
         let annotations = conversation.annotations_of(at);
         let has_caps = matches!(message.author, Author::System | Author::User);
         if annotations.is_empty() && !(plain && system) || !has_caps {

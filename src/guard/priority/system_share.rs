@@ -15,7 +15,7 @@ impl Priorities<'_> {
     /// Holds each group of system messages to the share that the groups before it leave.
     pub(super) fn enforce_system_share(&mut self, tokens: &mut [u32]) {
         let messages = &self.view.conversation.items;
-        let is_system = |at: &usize| messages[*at].author.is_system();
+        let is_system = |at: &usize| messages[*at].is_pinned_system();
         let start = (0..messages.len()).take_while(is_system).count();
         let later = (start..messages.len()).filter(is_system);
         let mut before = 0u32;

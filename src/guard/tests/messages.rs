@@ -3,6 +3,7 @@
 
 mod injected;
 mod same_plans;
+mod stages;
 
 use proptest::prelude::*;
 
@@ -51,6 +52,7 @@ proptest! {
 
     #[test]
     fn the_prefix_changes_only_at_cuts_with_any_settings(case in any_messages(8), window in any_window(), profile in any_profile(), seed in any::<u64>()) {
-        MESSAGES.grow(&case.session(), window, profile, &any_settings(seed), Some(seed));
+        let session = case.with_short_answers().session();
+        MESSAGES.grow(&session, window, profile, &any_settings(seed), Some(seed));
     }
 }

@@ -191,7 +191,9 @@ mod tests {
             assert!(tokens.len() <= most, "{form:?}: {} tokens", tokens.len());
             let description: Value = serde_json::from_str(text).unwrap();
             let description = match form {
-                ToolForm::ChatFunctions => description["description"].clone(),
+                ToolForm::ChatFunctions | ToolForm::MessagesTools => {
+                    description["description"].clone()
+                }
                 _ => description["function"]["description"].clone(),
             };
             let description = description.as_str().unwrap();

@@ -43,6 +43,16 @@ impl MessagesCase {
         Self { seed, turns, body }
     }
 
+    /// The same with an answer cap that no plan lowers.
+    pub(crate) fn with_short_answers(&self) -> Self {
+        let mut writer = Writer::new(self.seed);
+        writer.longest_answer = 16;
+        Self {
+            body: writer.write_request(self.turns).into_bytes(),
+            ..*self
+        }
+    }
+
     /// The session that led to the body.
     pub(crate) fn session(&self) -> Session {
         Session::from_recorded(&self.body).expect("a session")
@@ -77,6 +87,7 @@ struct Writer {
     scale: usize,
     markers_left: usize,
     calls: usize,
+    longest_answer: usize,
 }
 
 impl Writer {
@@ -92,6 +103,7 @@ impl Writer {
             scale: random.between(5, 100),
             markers_left: 3,
             calls: 0,
+            longest_answer: usize::MAX,
             random,
         }
     }
@@ -106,10 +118,11 @@ impl Writer {
             self.add_step(&mut entries);
         }
         let list = entries.join(self.comma);
+        let answer = self.random.between(100, 20_000).min(self.longest_answer);
         let mut members = vec![
             ("model", json!("claude").to_string()),
             ("messages", format!("[{list}]")),
-            ("max_tokens", self.random.between(100, 20_000).to_string()),
+            ("max_tokens", answer.to_string()),
             ("tools", self.tools()),
             ("stream", "true".into()),
             ("unknown", r#"{"b": 1.50, "a":[ ]}"#.into()),
