@@ -3,7 +3,7 @@
 use crate::conversation::Format;
 
 /// The formats that clients may ask in.
-pub const FORMATS: [Format; 2] = [Format::Chat, Format::Messages];
+const FORMATS: [Format; 2] = [Format::Chat, Format::Messages];
 
 impl Format {
     /// The path of a request, behind `/v1`.
