@@ -55,6 +55,8 @@ pub struct Profile {
     pub cache_life_s: Option<u32>,
     /// The same where a marker of the request asks for an hour.
     pub marked_cache_life_s: Option<u32>,
+    /// Whether its API has Anthropic's Messages beside chat completions, or may have them.
+    pub speaks_messages: bool,
     /// The largest tool message, in bytes of its JSON.
     pub tool_message_bytes: Option<usize>,
     pub images: ImageRule,
@@ -78,6 +80,7 @@ const OPEN: Profile = Profile {
     // `prompt_cache_retention` is "24h" by default since May 2026.
     cache_life_s: Some(24 * HOUR),
     marked_cache_life_s: None,
+    speaks_messages: false,
     tool_message_bytes: None,
     images: ImageRule::Tiles,
 };
@@ -94,6 +97,8 @@ const STRICT: Profile = Profile {
     errors_inside: true,
     counts_missed_only: true,
     cache_life_s: None,
+    // Engines of one's own, such as vLLM and llama.cpp, have them.
+    speaks_messages: true,
     ..OPEN
 };
 
@@ -121,6 +126,7 @@ pub const PROFILES: &[Profile] = &[
         overflow_is_free: true,
         errors_inside: false,
         counts_missed_only: false,
+        speaks_messages: false,
         ..STRICT
     },
     Profile {
@@ -133,6 +139,7 @@ pub const PROFILES: &[Profile] = &[
         errors_inside: false,
         counts_missed_only: false,
         images: ImageRule::Flat,
+        speaks_messages: false,
         ..STRICT
     },
     Profile {
@@ -161,6 +168,7 @@ pub const PROFILES: &[Profile] = &[
         refuses_overflow: false,
         overflow_is_free: false,
         counts_missed_only: true,
+        speaks_messages: true,
         // The model is unloaded after this time (`keep_alive`).
         cache_life_s: Some(5 * MINUTE),
         ..OPEN

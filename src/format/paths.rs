@@ -1,9 +1,6 @@
 //! The paths of the wire formats.
 
-use crate::conversation::Format;
-
-/// The formats that clients may ask in.
-const FORMATS: [Format; 2] = [Format::Chat, Format::Messages];
+use crate::conversation::{FORMATS, Format};
 
 impl Format {
     /// The path of a request, behind `/v1`.
@@ -21,23 +18,13 @@ impl Format {
         FORMATS.into_iter().find(|format| format.path() == path)
     }
 
-    /// The format in whose shape the client of a whole path reads errors.
-    pub fn of_errors(path: &str) -> Self {
+    /// The format of a whole path, also of one below a format's own: its clients read errors in that shape.
+    pub fn of_whole_path(path: &str) -> Self {
         let is_below = |format: &Self| {
             let (_, rest) = path.split_once("/v1").unwrap_or_default();
             let rest = rest.strip_prefix(format.path());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         FORMATS.into_iter().find(is_below).unwrap_or(Self::Chat)
-    }
-
-    /// The name in settings, and what people call it.
-    pub const fn names(self) -> [&'static str; 2] {
-        match self {
-            Self::Chat => ["chat", "chat completions"],
-            Self::Messages => ["messages", "Anthropic Messages"],
-            #[cfg(test)]
-            Self::Toy => ["toy", "toy"],
-        }
     }
 }

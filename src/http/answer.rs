@@ -84,6 +84,7 @@ const fn failure_status(failure: &Failure) -> StatusCode {
         | Failure::SwitchUnknown { .. }
         | Failure::QueryValue { .. }
         | Failure::QueryUnknown { .. }
+        | Failure::FormatNotSpoken { .. }
         | Failure::ModelMissing { .. } => StatusCode::BAD_REQUEST,
         Failure::KeyMissing | Failure::KeyWrong => StatusCode::UNAUTHORIZED,
         Failure::Foreign { .. }

@@ -25,7 +25,7 @@ use self::{
     upgrade::{UpgradeRequest, find_websocket_upgrade, upgrade_connection},
 };
 use crate::{
-    conversation::edit::Edits,
+    conversation::{Format, edit::Edits},
     error::Failure,
     http::{
         admission::{Client, allows_provider, allows_target, no_such_model},
@@ -100,6 +100,8 @@ pub async fn forward_request(
         body: Payload::Empty,
         model: target.model.clone(),
     };
+    let format = Format::of_whole_path(parts.uri.path());
+    headers::place_key(&mut outgoing.headers, &provider.config, format);
     if let Some(client) = websocket
         && provider.config.base_url.is_some()
     {
