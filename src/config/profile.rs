@@ -32,6 +32,17 @@ pub enum ImageRule {
     Once(u16),
 }
 
+/// Where an answer has its room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerRoom {
+    /// In the window: a request is refused whose prompt and answer cap together pass it.
+    Checked,
+    /// In the window: an answer ends where the window is full, whatever its cap is (Claude 4.5 and later).
+    Shared,
+    /// Beside the window.
+    Apart,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub name: &'static str,
@@ -41,8 +52,7 @@ pub struct Profile {
     pub system_later: Acceptance,
     pub begins_with_user: bool,
     pub may_end_with_assistant: bool,
-    /// Whether prompt and answer share the window.
-    pub answer_inside_window: bool,
+    pub answer_room: AnswerRoom,
     /// Whether a prompt that is too long is an error; Ollama silently drops its beginning.
     pub refuses_overflow: bool,
     /// Whether that error comes at once and is not billed.
@@ -72,7 +82,7 @@ const OPEN: Profile = Profile {
     system_later: Acceptance::Yes,
     begins_with_user: false,
     may_end_with_assistant: true,
-    answer_inside_window: true,
+    answer_room: AnswerRoom::Checked,
     refuses_overflow: true,
     overflow_is_free: true,
     errors_inside: false,
@@ -134,7 +144,7 @@ pub const PROFILES: &[Profile] = &[
         user_after_tool: Acceptance::Merged,
         adjacent_users: Acceptance::Merged,
         system_later: Acceptance::Merged,
-        answer_inside_window: false,
+        answer_room: AnswerRoom::Apart,
         overflow_is_free: true,
         errors_inside: false,
         counts_missed_only: false,
@@ -147,7 +157,7 @@ pub const PROFILES: &[Profile] = &[
         user_after_tool: Acceptance::Yes,
         adjacent_users: Acceptance::Merged,
         system_later: Acceptance::Merged,
-        answer_inside_window: false,
+        answer_room: AnswerRoom::Shared,
         overflow_is_free: true,
         errors_inside: false,
         counts_missed_only: false,
@@ -184,6 +194,11 @@ static WITHOUT_USER_AFTER_TOOL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
 });
 
 impl Profile {
+    /// Whether a request is refused whose prompt and answer cap together pass the window.
+    pub fn checks_answer_cap(&self) -> bool {
+        self.answer_room == AnswerRoom::Checked
+    }
+
     /// This profile for a provider that has refused a user message after a tool result.
     pub fn without_user_after_tool(&self) -> &'static Self {
         let mut rows = WITHOUT_USER_AFTER_TOOL.iter();
