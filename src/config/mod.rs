@@ -8,6 +8,7 @@ mod change;
 mod client;
 mod compaction;
 mod explain;
+mod format;
 mod guard;
 mod layer;
 mod load;
@@ -34,6 +35,7 @@ mod tests;
 pub use change::Change;
 pub use client::{AdminConfig, ClientConfig};
 pub use compaction::CompactionConfig;
+pub use format::{FORMATS, Format};
 pub use guard::{
     ClearConfig, GuardConfig, Keep, OLD_DEFAULTS, Preset, RecallMode, UsageMode, WhenUnsure,
 };

@@ -12,6 +12,7 @@ pub use credentials::{Auth, PROXY_HEADER_PREFIX};
 use credentials::{read_auth, read_headers, read_key_header, read_query};
 
 use super::{
+    format::{FORMATS, Format},
     layer::Layers,
     load::Environment,
     problem::find_nearest,
@@ -19,7 +20,6 @@ use super::{
     secret::Secret,
     section::{Section, Visibility, settings},
 };
-use crate::conversation::{FORMATS, Format};
 
 /// The name of the built-in provider.
 pub const SIMULATED: &str = "simulated";

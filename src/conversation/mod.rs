@@ -15,7 +15,6 @@ pub mod units;
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use self::{
@@ -24,35 +23,8 @@ pub use self::{
     item::{Arguments, Author, Block, BlockKind, Call, Content, Item, ItemPlace, SharedEntry},
     list_edits::NewItems,
 };
+pub use crate::config::{FORMATS, Format};
 use crate::json::scan::{JsonKind, JsonString, Span};
-
-/// The wire format of a request. Stored in session states, so the order of variants never changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Format {
-    /// OpenAI's chat completions.
-    #[default]
-    Chat,
-    /// Anthropic's Messages.
-    Messages,
-    /// A format of the tests, see `format/tests/toy.rs`.
-    #[cfg(test)]
-    Toy,
-}
-
-/// The formats that clients may ask in.
-pub const FORMATS: [Format; 2] = [Format::Chat, Format::Messages];
-
-impl Format {
-    /// The name in settings.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Messages => "messages",
-            #[cfg(test)]
-            Self::Toy => "toy",
-        }
-    }
-}
 
 /// The index of one request body. Holds spans, never copies.
 #[derive(Clone, Debug)]

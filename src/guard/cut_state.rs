@@ -145,9 +145,9 @@ impl CutMark {
         &self.folded
     }
 
-    /// Whether both left out and masked the same.
+    /// Whether both left out and masked the same, and both have a ledger or none.
     pub(super) fn is_same_cut(&self, other: &Self) -> bool {
-        (&self.folded, &self.masked) == (&other.folded, &other.masked)
+        (&self.folded, &self.masked, self.bare) == (&other.folded, &other.masked, other.bare)
     }
 
     /// Whether a message, counted without system messages, is masked.

@@ -190,7 +190,10 @@ impl Replay<'_> {
                 self.cut(at, newest, &mut now);
             }
             // A ledger gives way before the newest step does, until the next cut.
-            now.state.bare |= self.over(at, &now) > 0;
+            if self.over(at, &now) > 0 {
+                now.state.bare = true;
+                self.tolerance = 0.0;
+            }
             let excess = self.over(at, &now);
             if excess > 0 && unit.kind == UnitKind::Step {
                 self.tighten(at, excess, &mut now);
@@ -280,7 +283,7 @@ impl Replay<'_> {
     }
 
     /// Masks old results, but no media, where the settings ask for it before the budget is reached.
-    fn mask_early(&self, at: usize, newest: usize, now: &mut Moment) {
+    fn mask_early(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let Some(early) = &self.early else {
             return;
         };

@@ -22,7 +22,6 @@ impl Replay<'_> {
         if now.kept.list_open(newest).is_empty() {
             return;
         }
-        self.tolerance = 0.0;
         self.settle_alternation(at);
         self.read_words(at, now);
         now.state.bare = false;
@@ -36,6 +35,9 @@ impl Replay<'_> {
         self.fold_oldest(newest, high, now);
         now.kept.drop_folded(newest, &now.state);
         now.state.survived = now.state.survived.max(tail);
+        if now.state.survived > 0 {
+            self.tolerance = 0.0;
+        }
         now.is_cut = true;
     }
 
@@ -54,7 +56,14 @@ impl Replay<'_> {
         tail
     }
 
-    fn mask_oldest(&self, at: usize, limit: usize, kind: UnitKind, goal: u32, now: &mut Moment) {
+    fn mask_oldest(
+        &mut self,
+        at: usize,
+        limit: usize,
+        kind: UnitKind,
+        goal: u32,
+        now: &mut Moment,
+    ) {
         let settings = &self.view.policy.settings.clear;
         let keeps = settings.keep_rounds.or(settings.keep_steps).is_some();
         let recent = self.recent.as_ref().filter(|_| keeps);

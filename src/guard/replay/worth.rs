@@ -99,7 +99,8 @@ impl Replay<'_> {
     }
 
     /// Masks a unit; its words go out of sight.
-    pub(super) fn mask_unit(&self, unit: usize, now: &mut Moment) {
+    pub(super) fn mask_unit(&mut self, unit: usize, now: &mut Moment) {
+        self.tolerance = 0.0;
         let before = self.unit_tokens(unit, &now.state);
         self.count_words(unit, false, -1, &mut now.visible);
         now.state.masked[unit] = true;
@@ -112,6 +113,7 @@ impl Replay<'_> {
 
     /// Leaves a unit out; its words go out of sight.
     pub(super) fn fold_unit(&mut self, unit: usize, now: &mut Moment) {
+        self.tolerance = 0.0;
         let masked = now.state.masked[unit];
         self.count_words(unit, masked, -1, &mut now.visible);
         let freed = self.unit_tokens(unit, &now.state);
