@@ -105,6 +105,13 @@ pub(super) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
     item.short_digest = answer_digest(answer, &ids);
 }
 
+impl Conversation {
+    /// The digest of a block, whatever the order and spelling of its keys.
+    pub(crate) fn digest_block(&self, block: &Block) -> u128 {
+        digest_value(self, block.span)
+    }
+}
+
 /// The digest of all text blocks as one text.
 fn digest_joined_text(body: &[u8], blocks: &[Block]) -> u128 {
     let mut digester = TextDigester::new();
