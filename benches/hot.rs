@@ -44,6 +44,7 @@ use support::{
     chat_to_messages::chat_to_messages,
     drive::{make_policy, raw_tokens, settings},
     generate::{self, ConversationSize, Recipe, Session, Shape},
+    generate_messages::escape_beyond_ascii,
 };
 
 fn main() {
@@ -92,9 +93,17 @@ fn index(bencher: Bencher<'_, '_>, kind: BodyKind) {
         .bench(|| chat::index_body(black_box(body.clone())));
 }
 
-/// The same conversation in Messages.
+/// The same conversation in Messages, with the same escapes.
 fn messages_body(kind: BodyKind) -> Bytes {
-    Bytes::from(chat_to_messages(&kind.body(), false))
+    let body = String::from_utf8(chat_to_messages(&kind.body(), false)).expect("JSON is UTF-8");
+    match kind.heavy {
+        true => body
+            .chars()
+            .map(escape_beyond_ascii)
+            .collect::<String>()
+            .into(),
+        false => body.into(),
+    }
 }
 
 fn messages_conversation(body: Bytes) -> Conversation {
