@@ -15,7 +15,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use plimsoll::{
     config::GuardConfig,
-    conversation::{Author, Conversation},
+    conversation::{Author, Conversation, Format},
     format::chat,
     guard::{
         self, Policy, Recall,
@@ -41,8 +41,10 @@ use serde_json::value::RawValue;
 mod support;
 
 use support::{
+    chat_to_messages::chat_to_messages,
     drive::{make_policy, raw_tokens, settings},
     generate::{self, ConversationSize, Recipe, Session, Shape},
+    generate_messages::escape_beyond_ascii,
 };
 
 fn main() {
@@ -89,6 +91,55 @@ fn index(bencher: Bencher<'_, '_>, kind: BodyKind) {
     bencher
         .counter(BytesCount::new(body.len()))
         .bench(|| chat::index_body(black_box(body.clone())));
+}
+
+/// The same conversation in Messages, with the same escapes.
+fn messages_body(kind: BodyKind) -> Bytes {
+    let body = String::from_utf8(chat_to_messages(&kind.body(), false)).expect("JSON is UTF-8");
+    match kind.heavy {
+        true => body
+            .chars()
+            .map(escape_beyond_ascii)
+            .collect::<String>()
+            .into(),
+        false => body.into(),
+    }
+}
+
+fn messages_conversation(body: Bytes) -> Conversation {
+    let found = Format::Messages.index_body(body);
+    found.expect("a translated body can be indexed")
+}
+
+/// [`index`] for Messages.
+#[divan::bench(args = kinds())]
+fn index_messages(bencher: Bencher<'_, '_>, kind: BodyKind) {
+    let body = messages_body(kind);
+    bencher
+        .counter(BytesCount::new(body.len()))
+        .bench(|| messages_conversation(black_box(body.clone())));
+}
+
+/// [`plan`] for Messages.
+#[divan::bench(args = kinds())]
+fn plan_messages(bencher: Bencher<'_, '_>, kind: BodyKind) {
+    let (settings, conversation) = (settings(), messages_conversation(messages_body(kind)));
+    let recall = Recall::default();
+    bencher
+        .counter(BytesCount::new(conversation.body.len()))
+        .bench(|| guard::plan(black_box(&conversation), &roomy_policy(&settings), &recall));
+}
+
+/// [`step`] for Messages.
+#[divan::bench(args = kinds())]
+fn step_messages(bencher: Bencher<'_, '_>, kind: BodyKind) {
+    let (settings, body) = (settings(), messages_body(kind));
+    let recall = Recall::default();
+    bencher.counter(BytesCount::new(body.len())).bench(|| {
+        let conversation = messages_conversation(black_box(body.clone()));
+        let plan = guard::plan(&conversation, &roomy_policy(&settings), &recall);
+        plan.edits.apply(&conversation.body)
+    });
 }
 
 /// Spans of the messages and nothing else, by serde_json, borrowing.

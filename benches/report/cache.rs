@@ -147,7 +147,7 @@ fn write_shares(out: &mut impl Write, name: &str, shares: &[f64]) -> io::Result<
 }
 
 /// A session of 300 requests.
-fn steps(seed: u64, shape: Shape) -> Session {
+pub(crate) fn steps(seed: u64, shape: Shape) -> Session {
     let recipe = Recipe::new(shape);
     (300..)
         .step_by(20)

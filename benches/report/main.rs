@@ -2,7 +2,7 @@
 //! fit. Prints plain text.
 //!
 //! `cargo bench --bench report`, or `cargo bench --bench report -- cache` for one section
-//! (`estimate`, `cache`, `fit`, `summary`, `defence`, `needs`).
+//! (`estimate`, `cache`, `markers`, `fit`, `summary`, `defence`, `needs`).
 
 use std::io::{self, Write};
 
@@ -18,6 +18,7 @@ mod cache;
 mod defence;
 mod estimate;
 mod fit;
+mod marker_cache;
 mod needs;
 mod summary;
 
@@ -33,6 +34,9 @@ fn main() -> io::Result<()> {
     }
     if wanted("cache") {
         cache::report(&mut out)?;
+    }
+    if wanted("cache") || wanted("markers") {
+        marker_cache::report(&mut out)?;
     }
     if wanted("fit") {
         fit::report(&mut out)?;

@@ -2,6 +2,8 @@
 //!
 //! A new provider is a row of this table. No other module branches on a provider's name.
 
+mod system_prompts;
+
 use std::sync::LazyLock;
 
 use http::Uri;
@@ -50,6 +52,8 @@ pub struct Profile {
     pub adjacent_users: Acceptance,
     /// A `system` message after a message of another role.
     pub system_later: Acceptance,
+    /// Prompts may be `system` messages behind the user's, in a format that has them. A fact of the model.
+    pub system_prompts: bool,
     pub begins_with_user: bool,
     pub may_end_with_assistant: bool,
     pub answer_room: AnswerRoom,
@@ -80,6 +84,7 @@ const OPEN: Profile = Profile {
     user_after_tool: Acceptance::Yes,
     adjacent_users: Acceptance::Yes,
     system_later: Acceptance::Yes,
+    system_prompts: false,
     begins_with_user: false,
     may_end_with_assistant: true,
     answer_room: AnswerRoom::Checked,
@@ -193,13 +198,30 @@ static WITHOUT_USER_AFTER_TOOL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
     profiles
 });
 
+static WITH_SYSTEM_PROMPTS: LazyLock<Vec<Profile>> = LazyLock::new(|| {
+    let mut profiles = PROFILES.to_vec();
+    for profile in &mut profiles {
+        profile.system_prompts = true;
+    }
+    profiles
+});
+
 impl Profile {
     /// Whether a request is refused whose prompt and answer cap together pass the window.
     pub fn checks_answer_cap(&self) -> bool {
         self.answer_room == AnswerRoom::Checked
     }
 
-    /// This profile for a provider that has refused a user message after a tool result.
+    /// This profile for a model of the provider.
+    pub fn for_model(&'static self, model: &str) -> &'static Self {
+        let mut rows = WITH_SYSTEM_PROMPTS.iter();
+        match system_prompts::takes_system_prompts(model) {
+            true => rows.find(|row| row.name == self.name).unwrap_or(self),
+            false => self,
+        }
+    }
+
+    /// This profile for a provider that has refused a prompt as a message of its own after a tool result.
     pub fn without_user_after_tool(&self) -> &'static Self {
         let mut rows = WITHOUT_USER_AFTER_TOOL.iter();
         rows.find(|row| row.name == self.name).unwrap_or(&STRICT)

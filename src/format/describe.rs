@@ -12,7 +12,7 @@ use crate::{
         digest::DigestBuilder,
     },
     json::{
-        scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
+        scan::{JsonScanner, JsonString, MalformedJson, Span},
         text::{self, TextDigester},
     },
 };
@@ -39,13 +39,13 @@ pub(super) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
         }
         Content::Blocks(..) => {
             let blocks = found.blocks_of(item);
-            let mut last_text = 0;
+            let (mut texts, mut last_text) = (0, 0);
             for block in blocks {
                 if let BlockKind::Text(text) = block.kind {
                     let (sizes, digest) = text::measure_and_digest(body, text);
                     item.sizes += sizes;
                     mix.push_digest(b't', digest);
-                    last_text = digest;
+                    (texts, last_text) = (texts + 1, digest);
                     continue;
                 }
                 match block.kind {
@@ -60,8 +60,8 @@ pub(super) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
                 mix.push_digest(b'm', digest_value(found, block.span));
             }
             if item.author == Author::Model {
-                answer = match blocks {
-                    [only] if matches!(only.kind, BlockKind::Text(_)) => last_text,
+                answer = match texts {
+                    1 => last_text,
                     _ => digest_joined_text(body, blocks),
                 };
             }
@@ -103,6 +103,13 @@ pub(super) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
     }
     item.digest = mix.finish();
     item.short_digest = answer_digest(answer, &ids);
+}
+
+impl Conversation {
+    /// The digest of a block, whatever the order and spelling of its keys.
+    pub(crate) fn digest_block(&self, block: &Block) -> u128 {
+        digest_value(self, block.span)
+    }
 }
 
 /// The digest of all text blocks as one text.
@@ -158,14 +165,13 @@ fn digest_next(
                 Ok::<_, MalformedJson>(())
             })?;
         }
+        Some(b'"') => {
+            let text = scan.take_string()?;
+            mix.push_digest(b'=', text::measure_and_digest(&found.body, text).1);
+        }
         _ => {
-            let (span, kind) = scan.take_value()?;
-            let bytes = found.span_bytes(span);
-            let digest = match kind {
-                JsonKind::String => text::digest_text(&bytes[1..bytes.len() - 1]),
-                _ => xxh3_128(bytes),
-            };
-            mix.push_digest(b'=', digest);
+            let (span, _) = scan.take_value()?;
+            mix.push_digest(b'=', xxh3_128(found.span_bytes(span)));
         }
     }
     Ok(mix.finish())

@@ -14,7 +14,10 @@ impl Format {
     /// A profile is written for chat completions. This is what it becomes in the grammar of the format.
     pub fn refine_profile(self, profile: Profile) -> Profile {
         match self {
-            Self::Chat => profile,
+            Self::Chat => Profile {
+                system_prompts: false,
+                ..profile
+            },
             Self::Messages => Profile {
                 user_after_tool: Acceptance::Merged,
                 adjacent_users: Acceptance::Merged,
@@ -23,7 +26,10 @@ impl Format {
                 ..profile
             },
             #[cfg(test)]
-            Self::Toy => profile,
+            Self::Toy => Profile {
+                system_prompts: false,
+                ..profile
+            },
         }
     }
 }

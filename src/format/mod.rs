@@ -13,6 +13,7 @@
 mod answer;
 mod answer_format;
 mod answer_rewriter;
+mod cache_markers;
 pub mod chat;
 mod continuation;
 mod describe;

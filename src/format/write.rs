@@ -29,7 +29,7 @@ pub struct AnswerLimit {
 }
 
 impl Format {
-    /// An item with an escaped text. Any author but the model becomes the user.
+    /// An item with an escaped text. Any author but the model becomes the user; in Messages, but the system too.
     pub fn text_item(self, author: Author, escaped: &str) -> String {
         match self {
             Self::Chat => chat::write::text_item(author, escaped),
@@ -68,18 +68,22 @@ impl Format {
     }
 
     /// An answer of the model as an item of the next request. An answer above `max_bytes` is reduced
-    /// to its calls or its continuation block; arguments above `max_argument_bytes` are left out.
+    /// to its calls or its continuation block, and in Messages its thinking; `None` where that is still
+    /// too long. Arguments above `max_argument_bytes` are left out.
     pub fn answer_item(
         self,
         turn: &AssistantTurn,
         max_bytes: usize,
         max_argument_bytes: usize,
-    ) -> Box<str> {
+    ) -> Option<Box<str>> {
         match self {
-            Self::Chat => chat::write::answer_item(turn, max_bytes, max_argument_bytes),
+            Self::Chat => {
+                let item = chat::write::answer_item(turn, max_bytes, max_argument_bytes);
+                Some(item)
+            }
             Self::Messages => messages::write::answer_item(turn, max_bytes, max_argument_bytes),
             #[cfg(test)]
-            Self::Toy => toy::answer_item(turn),
+            Self::Toy => Some(toy::answer_item(turn)),
         }
     }
 

@@ -1,12 +1,17 @@
 //! Puts records into an answer that the client echoes: proxy-executed calls and texts that the client never saw. Text
-//! that stands in a round before the answer is removed from it.
+//! and thinking that stand in a round before the answer are removed from it.
 //!
 //! A record is left out whole where it cannot be put in without touching the client's text: the answer has other
 //! calls than it had, a text has half a surrogate pair, or a part has a cache breakpoint.
 
 mod echoed_answer;
+mod repeated_blocks;
 
-use self::echoed_answer::{EchoCut, EchoedAnswer, SpokenBefore};
+pub(super) use self::repeated_blocks::may_repeat;
+use self::{
+    echoed_answer::{EchoCut, EchoedAnswer, SpokenBefore},
+    repeated_blocks::RepeatedBlocks,
+};
 use super::{
     estimate::Weights,
     injected_turns,
@@ -33,17 +38,19 @@ pub(super) struct Echo {
     pub(super) left_out: usize,
 }
 
-/// Puts the records of an answer into message `at`. Text of a round is removed only where the `round` stands before
-/// the answer.
+/// Puts the records of an answer into message `at`. `before`: where rounds stand before the answer, the digests of
+/// their blocks; only then is anything of theirs removed from it.
 pub(super) fn edit_echo(
     conversation: &Conversation,
     at: usize,
     records: &[&InjectionContent],
-    round: bool,
+    before: Option<&[u128]>,
     weights: &Weights,
 ) -> Echo {
     let mut echo = Echo::default();
     let message = &conversation.items[at];
+    let repeated = RepeatedBlocks::find(conversation, message, before.unwrap_or_default());
+    echo.spared = repeated.count_tokens(weights);
     let mut added = Vec::new();
     let mut spoken = None;
     for record in records {
@@ -60,7 +67,7 @@ pub(super) fn edit_echo(
             InjectionContent::Text { before_chars, text } => {
                 added.push((*before_chars as usize, &**text))
             }
-            &&InjectionContent::Spoken { chars, digest } if round => {
+            &&InjectionContent::Spoken { chars, digest } if before.is_some() => {
                 let chars = chars as usize;
                 spoken = Some(SpokenBefore { chars, digest });
             }
@@ -69,11 +76,15 @@ pub(super) fn edit_echo(
         }
     }
     if !added.is_empty() || spoken.is_some() {
-        match EchoedAnswer::from_item(conversation, message) {
-            Some(answer) => echo.edit_text(&answer, &added, spoken, weights),
+        match EchoedAnswer::from_item(conversation, message, &repeated) {
+            Some(answer) => {
+                echo.edit_text(&answer, &added, spoken, weights);
+                return echo;
+            }
             None => echo.left_out += added.len() + usize::from(spoken.is_some()),
         }
     }
+    repeated.remove_with_texts(0, &mut echo.edits);
     echo
 }
 
@@ -130,17 +141,20 @@ impl Echo {
         });
         self.left_out += usize::from(spoken.is_some() && cut == EchoCut::Nothing);
         let removed = match cut {
-            EchoCut::Nothing => 0,
+            EchoCut::Nothing => {
+                answer.remove_first(0, adds, &mut self.edits);
+                0
+            }
             EchoCut::All => {
                 let empty = answer.conversation.format.empty_content();
                 self.edits.replace(answer.span, empty);
-                self.spared = answer.count_tokens(usize::MAX, weights);
+                self.spared += answer.count_tokens(usize::MAX, weights);
                 self.left_out += added.len();
                 return;
             }
             EchoCut::First(chars) => {
                 answer.remove_first(chars, adds, &mut self.edits);
-                self.spared = answer.count_tokens(chars, weights);
+                self.spared += answer.count_tokens(chars, weights);
                 chars
             }
         };

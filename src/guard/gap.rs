@@ -23,6 +23,8 @@ pub(super) struct GapContents {
     pub(super) block: TextSizes,
     /// Whether a round is among the messages.
     pub(super) round: bool,
+    /// Of the rounds, see [`injected_turns::InjectedTurn::blocks`].
+    pub(super) blocks: Vec<u128>,
     /// Records that could not be added.
     pub(super) left_out: usize,
 }
@@ -70,7 +72,8 @@ impl<'a> Gap<'a> {
     }
 
     fn add_prompt(&mut self, text: &str, place: PromptPlacement) -> bool {
-        let separate = self.last.is_some() || place == PromptPlacement::Message;
+        let separate = self.last.is_some()
+            || matches!(place, PromptPlacement::Message | PromptPlacement::System);
         let block = !separate && place == PromptPlacement::Block;
         let prompt = match block {
             true => text::escape_text(&format!("{LABEL}\n{text}")),
@@ -80,12 +83,16 @@ impl<'a> Gap<'a> {
         let weights = self.view.token_weights();
         let tokens = weights.count_json_tokens(prompt.as_bytes());
         if separate {
+            let (author, block) = match place {
+                PromptPlacement::System => (Author::System, None),
+                _ => (Author::User, Some(conversation.format.text_block(&prompt))),
+            };
             let new = NewItems {
-                entries: &conversation.format.text_item(Author::User, &prompt),
-                blocks: Some(&conversation.format.text_block(&prompt)),
+                entries: &conversation.format.text_item(author, &prompt),
+                blocks: block.as_deref(),
             };
             let tokens = tokens.saturating_add(weights.message_tokens());
-            return self.insert_messages(&[OutlineItem::Injected(Author::User)], &new, tokens);
+            return self.insert_messages(&[OutlineItem::Injected(author)], &new, tokens);
         }
         let between = &mut self.between;
         conversation.append_text(self.before, &prompt, &mut between.edits);
@@ -109,6 +116,9 @@ impl<'a> Gap<'a> {
         };
         let inserted = self.insert_messages(&turn.items, &new, turn.tokens);
         self.between.round |= inserted;
+        if inserted {
+            self.between.blocks.extend(turn.blocks);
+        }
         inserted
     }
 
@@ -122,7 +132,10 @@ impl<'a> Gap<'a> {
             if !prompt_placement::can_follow(last, role, profile) {
                 return false;
             }
-            last = role;
+            // A system message stands between a message and the answer to it.
+            if !role.is_system() {
+                last = role;
+            }
         }
         let next_can_follow = match self.next {
             // A rule that the client's two messages break does not hold here; any other one does.

@@ -2,6 +2,7 @@
 //! turns are put back.
 
 use super::{
+    echo,
     estimate::{self, Weights},
     injections::{InjectedAuthor, InjectedCall, InjectedMessage},
     lint::OutlineItem,
@@ -19,6 +20,8 @@ pub(super) struct InjectedTurn {
     pub(super) items: Vec<OutlineItem>,
     /// Raw tokens.
     pub(super) tokens: u32,
+    /// Digests of the blocks of its answers that the client has too: thinking, and whatever the server made.
+    pub(super) blocks: Vec<u128>,
 }
 
 /// Reads a recorded turn. `None` where a message is not what the record says, or a call has no result.
@@ -33,6 +36,7 @@ pub(super) fn parse_turn(
     let mut turn = InjectedTurn {
         items: Vec::with_capacity(recorded.len()),
         tokens: 0,
+        blocks: Vec::new(),
     };
     for (message, recorded) in indexed.items.iter().zip(recorded) {
         let item = match recorded.by {
@@ -47,6 +51,12 @@ pub(super) fn parse_turn(
             return None;
         }
         turn.items.push(item);
+        if message.author == Author::Model {
+            let blocks = indexed.blocks_of(message).iter();
+            let blocks = blocks.filter(|block| echo::may_repeat(block));
+            turn.blocks
+                .extend(blocks.map(|block| indexed.digest_block(block)));
+        }
         let tokens =
             estimate::estimate_message(&indexed, message, &message.sizes, &weights, profile);
         turn.tokens = turn.tokens.saturating_add(tokens);

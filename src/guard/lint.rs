@@ -39,7 +39,12 @@ impl OutlineItem {
     }
 
     fn is_bound(self, conversation: &Conversation) -> bool {
-        matches!(self, Self::Client(at) if conversation.items[at].is_bound)
+        match self {
+            Self::Client(at) => conversation.items[at].is_bound,
+            // A prompt that stands as a system message.
+            Self::Injected(author) => author.is_system(),
+            _ => false,
+        }
     }
 }
 

@@ -256,11 +256,11 @@ impl<'a> PlacedInjections<'a> {
         let PlacedRecords { into, between, .. } = records;
         let is_answer = |at: &usize| self.view.item(*at).author == Author::Model;
         match records.answer.filter(is_answer) {
-            Some(answer) if !into.is_empty() => echo::edit_echo(
+            Some(answer) if !(into.is_empty() && between.blocks.is_empty()) => echo::edit_echo(
                 self.view.conversation,
                 answer,
                 into,
-                stands && between.round,
+                (stands && between.round).then_some(&*between.blocks),
                 &self.view.token_weights(),
             ),
             _ => Echo {

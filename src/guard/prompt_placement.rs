@@ -1,6 +1,6 @@
 //! Where an injected prompt may stand, and which message may follow which: by the profile.
 //!
-//! A prompt never stands in a system message or in an answer. It is added to a client's message only where the
+//! A prompt never stands in a system message of the client or in an answer. It is added to a client's message only where the
 //! message's own text stays untouched.
 
 use super::{
@@ -25,6 +25,8 @@ pub(super) enum PromptPlacement {
     Paragraph,
     /// As a labelled block at the end of the tool result.
     Block,
+    /// As a separate system message.
+    System,
 }
 
 /// Whether a prompt can be added at the end of a conversation: not after a prefilled answer, and not in an invalid
@@ -53,12 +55,24 @@ pub(super) fn find_prompt_placement(
     profile: &Profile,
 ) -> Option<PromptPlacement> {
     let place = match conversation.items[at].author {
+        Author::User | Author::Tool
+            if profile.system_prompts && accepts_system(conversation, at) =>
+        {
+            PromptPlacement::System
+        }
         Author::User if profile.adjacent_users == Acceptance::No => PromptPlacement::Paragraph,
         Author::Tool if profile.user_after_tool == Acceptance::No => PromptPlacement::Block,
         Author::User | Author::Tool => PromptPlacement::Message,
         Author::Model | Author::System | Author::Unknown => return None,
     };
-    (place == PromptPlacement::Message || accepts_text(conversation, at)).then_some(place)
+    let is_separate = matches!(place, PromptPlacement::Message | PromptPlacement::System);
+    (is_separate || accepts_text(conversation, at)).then_some(place)
+}
+
+/// Whether a system message may stand behind message `at`, the user's or a result: as the last, or before an answer.
+fn accepts_system(conversation: &Conversation, at: usize) -> bool {
+    let next = conversation.items.get(conversation.find_last_bound(at) + 1);
+    next.is_none_or(|next| next.author == Author::Model)
 }
 
 /// Whether a message by `now` may stand directly after one by `before`.

@@ -59,6 +59,8 @@ pub struct RecoveryStep {
     adds_nothing: bool,
     /// The request lists tools. Without any, providers refuse records of proxy-executed calls.
     lists_tools: bool,
+    /// The model differs from the previous generation's.
+    other_model: bool,
     format: Format,
     offer: Offer,
     /// The proxy's tools of all requests so far.
@@ -102,6 +104,7 @@ impl RecoveryStep {
             may_begin,
             adds_nothing,
             lists_tools: conversation.names_tools(),
+            other_model: rules.other_model,
             format: conversation.format,
             offer: Offer::Nothing,
             sent_tools: ToolSet::Nothing,
@@ -199,8 +202,8 @@ impl RecoveryStep {
         }
     }
 
-    /// After a refusal: places no prompt after a tool result any more in this session. A caution prompt then waits
-    /// for a user message. Returns whether that changes anything: not where such a prompt was accepted before, or the
+    /// After a refusal: places no prompt after a tool result any more in this session, and none as a system message.
+    /// Where a prompt may be no block there, a caution prompt then waits for a user message. Returns whether that changes anything: not where such a prompt was accepted before, or the
     /// conversation has a user message after a result.
     pub fn avoid_prompt_after_tool(
         &mut self,
@@ -215,10 +218,20 @@ impl RecoveryStep {
                 .and_then(|at| authors.get(at))
                 .is_some_and(|author| author.is_tool())
         };
+        if self.rounds > 0 || self.memory.refused != RefusedAdditions::Nothing {
+            return false;
+        }
+        if self.format.refine_profile(*profile).system_prompts {
+            let has_prompt = |memory: &RecoveryMemory| memory.records.iter().any(is_prompt);
+            let avoids =
+                has_prompt(&self.memory) && (self.other_model || !has_prompt(&self.inherited));
+            if avoids {
+                self.memory.refused = RefusedAdditions::UserAfterTool;
+            }
+            return avoids;
+        }
         let mut accepted = self.inherited.records.iter();
         let avoids = self.injected.is_some()
-            && self.rounds == 0
-            && self.memory.refused == RefusedAdditions::Nothing
             && profile.user_after_tool != Acceptance::No
             && follows_result(self.place)
             && !accepted.any(|record| follows_result(record.place))
@@ -298,8 +311,6 @@ impl RecoveryStep {
         if self.adds_nothing {
             return AnswerFilter::default();
         }
-        let is_prompt =
-            |record: &InjectionRecord| matches!(record.what, InjectionContent::Prompt(_));
         AnswerFilter {
             tools: tool::list_names(self.sent_tools),
             // A model may answer a prompt late, in a request that could not carry one.
@@ -438,6 +449,10 @@ fn restore_results(record: &InjectionRecord, conversation: &Conversation) -> Inj
         _ => {}
     }
     record
+}
+
+fn is_prompt(record: &InjectionRecord) -> bool {
+    matches!(record.what, InjectionContent::Prompt(_))
 }
 
 fn has_proxy_calls(record: &InjectionRecord) -> bool {

@@ -61,7 +61,8 @@ pub enum RefusedAdditions {
     Nothing,
     /// The provider accepted a request only without any of them.
     All,
-    /// The provider accepted a request only without a user message after a tool result.
+    /// The provider accepted a request only without a user message after a tool result, or without a system message
+    /// in the midst.
     UserAfterTool,
 }
 

@@ -6,6 +6,7 @@ mod apart;
 mod api;
 mod ask;
 mod fails;
+mod messages;
 mod mixed;
 mod off;
 mod rounds;

@@ -426,8 +426,36 @@ fn written_items_are_read_back() {
         proxy_calls: vec![call],
         ..AssistantTurn::default()
     };
-    assert_eq!(format.answer_item(&turn, 1 << 20, 1 << 20), turn.message);
-    assert!(format.answer_item(&turn, 5, 1 << 20).contains("recall"));
+    let written = |turn: &AssistantTurn, max_bytes, max_argument_bytes| {
+        let item = format.answer_item(turn, max_bytes, max_argument_bytes);
+        item.map(String::from)
+    };
+    assert_eq!(
+        written(&turn, 1 << 20, 1 << 20).as_deref(),
+        Some(&*turn.message)
+    );
+    assert_eq!(written(&turn, 5, 1 << 20), None);
+    // Thinking goes back unchanged with its call, or the answer does not.
+    let thinking = r#"{"thinking":"hm \u00e9","type":"thinking","signature":"c2ln"}"#;
+    let call_json = turn.proxy_calls[0].json.clone();
+    let long = "x".repeat(500);
+    let message = format!(
+        r#"{{"role":"assistant","content":[{thinking},{{"type":"text","text":"{long}"}},{call_json}]}}"#
+    );
+    let turn = AssistantTurn {
+        message: message.into(),
+        ..turn
+    };
+    let reduced = format!(r#"{{"role":"assistant","content":[{thinking},{call_json}]}}"#);
+    assert_eq!(written(&turn, 400, 1 << 20), Some(reduced.clone()));
+    assert_eq!(written(&turn, reduced.len() - 1, 1 << 20), None);
+    let emptied = written(&turn, 1 << 20, 0).unwrap();
+    assert!(emptied.contains(thinking) && emptied.contains(r#""input":{}"#));
+    let lost = AssistantTurn {
+        message: "".into(),
+        ..turn
+    };
+    assert_eq!(written(&lost, 1 << 20, 1 << 20), None);
     let limit = AnswerLimit {
         tokens: 90,
         is_openai: false,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use crate::{
-    conversation::Author,
+    conversation::{Author, BlockKind, Format},
     format::{AssistantTurn, ProxyToolCall, values::walk_if_object, write::TextRequest},
     json::scan::JsonScanner,
 };
@@ -42,6 +42,7 @@ fn is_block(item: &str) -> bool {
 pub(in crate::format) fn text_item(author: Author, escaped: &str) -> String {
     let role = match author {
         Author::Model => "assistant",
+        Author::System => "system",
         _ => "user",
     };
     format!(r#"{{"role":"{role}","content":"{escaped}"}}"#)
@@ -52,25 +53,40 @@ pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
     format!(r#"{{"role":"assistant","content":[{calls}]}}"#)
 }
 
+/// `None` where the answer has thinking that is too long to be sent again, or was not kept: servers refuse calls that
+/// come back without the thinking before them.
 pub(in crate::format) fn answer_item(
     turn: &AssistantTurn,
     max_bytes: usize,
     max_argument_bytes: usize,
-) -> Box<str> {
+) -> Option<Box<str>> {
     let calls = &turn.proxy_calls;
-    let fits = !turn.message.is_empty() && turn.message.len() <= max_bytes;
-    if fits && !calls.iter().any(|it| it.is_overlong(max_argument_bytes)) {
-        return turn.message.clone();
+    let fits = turn.message.len() <= max_bytes;
+    let is_overlong = |call: &ProxyToolCall| call.is_overlong(max_argument_bytes);
+    if fits && !turn.message.is_empty() && !calls.iter().any(is_overlong) {
+        return Some(turn.message.clone());
     }
-    // Too long to be sent again. Its calls stay, since the results need them.
-    let calls = calls.iter().map(|it| write_call(it, max_argument_bytes));
-    let calls: Vec<_> = calls.collect();
-    let calls: Vec<&str> = calls.iter().map(|call| &**call).collect();
-    match (&calls[..], &turn.package) {
-        ([], Some(package)) => json!({"role": "assistant", "content": &*package.text}).to_string(),
-        _ => calls_item(&calls),
+    // Its calls stay, since the results need them, and so does its thinking.
+    let answer = Format::Messages.index_items(&[&turn.message])?;
+    let mut calls = calls.iter();
+    let mut blocks: Vec<Cow<'_, str>> = Vec::new();
+    for block in &answer.blocks {
+        match block.kind {
+            BlockKind::Reasoning(_) => {
+                blocks.push(String::from_utf8_lossy(answer.span_bytes(block.span)));
+            }
+            BlockKind::Call => {
+                blocks.push(write_call(calls.next()?, max_argument_bytes));
+            }
+            _ => {}
+        }
     }
-    .into()
+    if let ([], Some(package)) = (&turn.proxy_calls[..], &turn.package) {
+        let text = json!({"type": "text", "text": &*package.text});
+        blocks.push(text.to_string().into());
+    }
+    let item = calls_item(&blocks.iter().map(|block| &**block).collect::<Vec<_>>());
+    (item.len() <= max_bytes && !blocks.is_empty()).then(|| item.into())
 }
 
 pub(in crate::format) fn write_call(

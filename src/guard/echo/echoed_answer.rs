@@ -2,7 +2,7 @@
 
 use crate::{
     conversation::{BlockKind, Content, Conversation, Item, edit::Edits},
-    guard::{estimate::Weights, truncate::find_byte_offset},
+    guard::{echo::RepeatedBlocks, estimate::Weights, truncate::find_byte_offset},
     json::{
         scan::{JsonString, Span},
         text::{self, TextDigester, TextWalk},
@@ -37,11 +37,16 @@ pub(super) struct EchoedAnswer<'a> {
     /// The whole of `content`.
     pub(super) span: Span,
     texts: Vec<EchoedText>,
+    repeated: &'a RepeatedBlocks<'a>,
 }
 
 impl<'a> EchoedAnswer<'a> {
     /// `None` where the content cannot be edited.
-    pub(super) fn from_item(conversation: &'a Conversation, message: &'a Item) -> Option<Self> {
+    pub(super) fn from_item(
+        conversation: &'a Conversation,
+        message: &'a Item,
+        repeated: &'a RepeatedBlocks<'a>,
+    ) -> Option<Self> {
         let texts = conversation.texts_of(message).map(|text| {
             let mut walk = TextWalk::new(conversation.raw_bytes(text));
             let chars = walk.by_ref().count();
@@ -58,6 +63,7 @@ impl<'a> EchoedAnswer<'a> {
             message,
             span: message.content.span()?,
             texts,
+            repeated,
         })
     }
 
@@ -76,7 +82,7 @@ impl<'a> EchoedAnswer<'a> {
             return EchoCut::Nothing;
         }
         let parts = self.conversation.blocks_of(self.message);
-        let media = parts.len() > self.texts.len();
+        let media = parts.len() - self.repeated.len() > self.texts.len();
         if !(added || media || self.has_text_after(chars)) {
             let marked = parts.iter().any(|part| part.marked);
             return match calls && !marked {
@@ -84,9 +90,11 @@ impl<'a> EchoedAnswer<'a> {
                 false => EchoCut::Nothing,
             };
         }
-        // Whole parts are removed only from the front, where no other part stands among them.
-        let mut whole = parts.iter().take(self.count_whole_texts(chars, added));
-        match whole.all(|part| matches!(part.kind, BlockKind::Text(_)) && !part.marked) {
+        // Whole parts are removed only from the front, where no part that stays stands among them.
+        let others = parts.iter().enumerate();
+        let others = others.filter(|(at, _)| !self.repeated.contains(*at));
+        let mut whole = others.take(self.count_whole_texts(chars, added));
+        match whole.all(|(_, part)| matches!(part.kind, BlockKind::Text(_)) && !part.marked) {
             true => EchoCut::First(chars),
             false => EchoCut::Nothing,
         }
@@ -124,15 +132,13 @@ impl<'a> EchoedAnswer<'a> {
         whole.count().min(self.texts.len() - usize::from(added))
     }
 
+    /// Removes so many characters, and the repeated blocks.
     pub(super) fn remove_first(&self, chars: usize, added: bool, edits: &mut Edits) {
-        let whole = self.count_whole_texts(chars, added);
-        let parts = self.conversation.blocks_of(self.message);
-        if let (Some(first), Some(next), true) = (parts.first(), parts.get(whole), whole > 0) {
-            edits.remove(Span {
-                start: first.span.start,
-                end: next.span.start,
-            });
-        }
+        let whole = match chars {
+            0 => 0,
+            _ => self.count_whole_texts(chars, added),
+        };
+        self.repeated.remove_with_texts(whole, edits);
         let texts = self.texts.iter().zip(self.beginnings(chars));
         for (text, removed) in texts.skip(whole).filter(|it| !it.1.is_empty()) {
             let start = text.text.span.start;

@@ -13,7 +13,7 @@ fn put(answer: &str, records: &[InjectionContent]) -> (Vec<Value>, usize) {
         &conversation,
         0,
         &records,
-        true,
+        Some(&[]),
         &Weights::for_unknown_model(),
     );
     let body = echo.edits.apply(&conversation.body).to_bytes();
@@ -126,7 +126,7 @@ fn text_is_left_out_where_the_answer_cannot_be_edited() {
             &conversation,
             0,
             &[&record],
-            true,
+            Some(&[]),
             &Weights::for_unknown_model(),
         );
         assert!(echo.edits.is_empty() && echo.left_out == 1, "{content}");
@@ -186,7 +186,7 @@ fn text_stays_where_it_differs_from_the_round_or_nothing_would_be_left() {
         &conversation,
         0,
         &[&record],
-        false,
+        None,
         &Weights::for_unknown_model(),
     );
     assert!(echo.edits.is_empty() && echo.left_out == 1);

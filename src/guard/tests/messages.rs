@@ -4,6 +4,7 @@
 mod injected;
 mod same_plans;
 mod stages;
+mod thinking;
 
 use proptest::prelude::*;
 
@@ -23,7 +24,9 @@ fn any_window() -> impl Strategy<Value = u32> {
 
 fn any_profile() -> impl Strategy<Value = &'static Profile> {
     let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
-    prop::sample::select(names).prop_map(|name| find_profile(name).unwrap())
+    let model = prop::sample::select(vec!["claude-opus-5", "claude-sonnet-5"]);
+    (prop::sample::select(names), model)
+        .prop_map(|(name, model)| find_profile(name).unwrap().for_model(model))
 }
 
 proptest! {

@@ -2,8 +2,6 @@
 
 use std::{sync::atomic::Ordering, time::SystemTime};
 
-use memchr::memmem;
-
 use crate::{
     conversation::Conversation,
     provider::{Target, learnt_windows::wall_ms},
@@ -33,37 +31,7 @@ pub(super) fn is_cache_cold(
     let profile = provider.config.profile;
     let marked = profile
         .marked_cache_life_s
-        .filter(|_| asks_for_an_hour(conversation));
+        .filter(|_| conversation.asks_for_hour_of_cache());
     let life = marked.or(profile.cache_life_s);
     life.is_some_and(|life| now.saturating_sub(state.asked_ms) > 1_000 * u64::from(life))
-}
-
-/// Whether a cache breakpoint says `"ttl": "1h"`.
-fn asks_for_an_hour(conversation: &Conversation) -> bool {
-    let mut marked = conversation.blocks.iter().filter(|block| block.marked);
-    marked.any(|block| memmem::find(conversation.span_bytes(block.span), br#""1h""#).is_some())
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::asks_for_an_hour;
-    use crate::format::chat::index_body;
-
-    #[test]
-    fn a_breakpoint_may_ask_for_an_hour() {
-        let asks = |part: &str| {
-            let body = format!(r#"{{"messages":[{{"role":"user","content":[{part}]}}]}}"#);
-            asks_for_an_hour(&index_body(Bytes::from(body)).unwrap())
-        };
-        let marker = r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#;
-        assert!(asks(&format!(r#"{{"type":"text","text":"x",{marker}}}"#)));
-        let short = r#""cache_control":{"type":"ephemeral"}"#;
-        assert!(!asks(&format!(r#"{{"type":"text","text":"x",{short}}}"#)));
-        // The text may speak of it.
-        let text = r#""text":"{\"ttl\":\"1h\"}""#;
-        assert!(!asks(&format!(r#"{{"type":"text",{text},{short}}}"#)));
-        assert!(!asks(r#"{"type":"text","text":"x"}"#));
-    }
 }

@@ -155,14 +155,15 @@ pub fn plan_without_additions(
     replan_request(followed, planned)
 }
 
-/// Plans without the prompt after a tool result; `None` where no such prompt can be the reason of a refusal.
+/// Plans without a prompt as a message of its own after a tool result, or as a system message; `None` where no such
+/// prompt can be the reason of a refusal.
 pub fn plan_without_prompt_after_tool(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
 ) -> Option<PlannedRequest> {
     let mut planned = planned.clone();
     let (target, conversation) = (&planned.target, followed.conversation);
-    let profile = target.provider.config.profile;
+    let profile = target.provider.config.profile.for_model(&target.model);
     let recovery = &mut planned.recovery;
     if !recovery.avoid_prompt_after_tool(conversation, profile) {
         return None;
@@ -170,7 +171,7 @@ pub fn plan_without_prompt_after_tool(
     let provider = &*target.provider.name;
     tracing::warn!(
         session = %followed.session.inherited.session, provider, model = target.model,
-        "provider {provider} refuses a prompt after a tool result; this session places its prompts elsewhere"
+        "provider {provider} refuses where a prompt stands; this session places its prompts elsewhere"
     );
     Some(replan_request(followed, planned))
 }

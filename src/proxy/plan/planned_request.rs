@@ -167,7 +167,7 @@ impl PlannedRequest {
 /// The guard's policy for a request to `target`.
 pub fn guard_policy<'a>(app: &'a App, target: &'a Target) -> Policy<'a> {
     Policy {
-        profile: target.provider.config.profile,
+        profile: target.provider.config.profile.for_model(&target.model),
         window: target.window.tokens,
         input_limit: target.window.input,
         tokens: target.token_rule(),

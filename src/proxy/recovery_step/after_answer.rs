@@ -48,10 +48,8 @@ impl RecoveryStep {
         }
         let (format, reminders) = (self.format, &mut self.memory.reminders);
         let calls = turn.proxy_calls.len() as u32;
-        let mut messages = vec![InjectedMessage {
-            by: InjectedAuthor::Model { calls },
-            json: format.answer_item(turn, MAX_ANSWER_BYTES, MAX_ARGUMENT_BYTES),
-        }];
+        let answer = format.answer_item(turn, MAX_ANSWER_BYTES, MAX_ARGUMENT_BYTES);
+        let mut messages = Vec::new();
         if let Some(package) = &turn.package {
             reminders.keep_package(&package.text);
         }
@@ -78,6 +76,13 @@ impl RecoveryStep {
                 return;
             }
         }
+        let Some(json) = answer else {
+            // The model answers again, without the tools whose calls cannot be sent back to it.
+            self.rounds = self.rounds.max(self.max_rounds);
+            return;
+        };
+        let by = InjectedAuthor::Model { calls };
+        messages.insert(0, InjectedMessage { by, json });
         self.push_record(InjectionContent::Round(messages));
     }
 

@@ -367,7 +367,7 @@ impl Writer {
     }
 }
 
-fn escape_beyond_ascii(character: char) -> String {
+pub(crate) fn escape_beyond_ascii(character: char) -> String {
     if character.is_ascii() {
         return character.to_string();
     }

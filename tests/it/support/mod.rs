@@ -4,6 +4,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod cache;
+pub(crate) mod chat_to_messages;
 pub(crate) mod client;
 pub(crate) mod collector;
 pub(crate) mod count;
@@ -15,6 +16,7 @@ pub(crate) mod guard_properties;
 mod lines;
 pub(crate) mod log;
 pub(crate) mod made;
+pub(crate) mod marker_cache;
 pub(crate) mod model;
 pub(crate) mod parse;
 pub(crate) mod plans;

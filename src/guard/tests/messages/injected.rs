@@ -101,6 +101,10 @@ proptest! {
 }
 
 fn sent(body: &str, records: Vec<InjectionRecord>) -> (Value, usize) {
+    sent_to("claude-sonnet-5", body, records)
+}
+
+fn sent_to(model: &str, body: &str, records: Vec<InjectionRecord>) -> (Value, usize) {
     let mut injections = Injections {
         records,
         ..Injections::default()
@@ -111,7 +115,8 @@ fn sent(body: &str, records: Vec<InjectionRecord>) -> (Value, usize) {
         ..Recall::default()
     };
     let settings = settings();
-    let policy = make_policy(find_profile("anthropic").unwrap(), 64_000, &settings);
+    let profile = find_profile("anthropic").unwrap().for_model(model);
+    let policy = make_policy(profile, 64_000, &settings);
     let conversation = MESSAGES.read(body.as_bytes());
     let plan = guard::plan(&conversation, &policy, &recall);
     let after = apply_plan(&conversation, &plan);
@@ -194,4 +199,79 @@ fn a_prompt_in_the_middle_of_an_entry_is_a_block_and_a_round_is_left_out() {
         .collect();
     assert_eq!(kinds, ["tool_result", "text", "text"]);
     assert_eq!(blocks[1]["text"], made::PROMPT);
+}
+
+/// The roles of what is sent to a model that takes system entries, with prompts at these places.
+fn roles_with_prompts(messages: &str, places: &[u32]) -> String {
+    let prompt = |place: &u32| InjectionRecord {
+        place: *place,
+        what: InjectionContent::Prompt(made::PROMPT.into()),
+    };
+    let body = format!(r#"{{"messages":[{messages}]}}"#);
+    let records = places.iter().map(prompt).collect();
+    let (sent, left_out) = sent_to("claude-opus-5", &body, records);
+    assert_eq!(left_out, 0);
+    let entries = sent["messages"].as_array().unwrap().iter();
+    let roles: Vec<_> = entries.map(|it| it["role"].as_str().unwrap()).collect();
+    roles.join(" ")
+}
+
+#[test]
+fn a_prompt_is_a_system_entry_where_the_model_takes_one() {
+    let answer = r#"{"role":"assistant","content":"Done."}"#;
+    let result =
+        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"r"}]}"#;
+    for (messages, places, roles) in [
+        (TASK.to_owned(), &[1][..], "user system"),
+        (
+            format!("{TASK},{STEP},{result}"),
+            &[3],
+            "user assistant user system",
+        ),
+        (
+            format!("{TASK},{answer},{TASK},{STEP},{result},{answer},{TASK}"),
+            &[1, 3, 5],
+            "user system assistant user system assistant user system assistant user",
+        ),
+        // Several in a row are one.
+        (
+            format!("{TASK},{SYSTEM},{answer},{TASK}"),
+            &[1, 1],
+            "user system system system assistant user",
+        ),
+        // It may stand behind the user's own text too, but never before it.
+        (
+            format!("{TASK},{STEP},{RESULT}"),
+            &[3],
+            "user assistant user",
+        ),
+        (
+            format!("{TASK},{STEP},{RESULT}"),
+            &[4],
+            "user assistant user system",
+        ),
+        // The client's next message is no answer.
+        (format!("{TASK},{TASK}"), &[1], "user user user"),
+    ] {
+        assert_eq!(roles_with_prompts(&messages, places), roles, "{messages}");
+    }
+}
+
+#[test]
+fn a_round_stands_behind_a_prompt_that_is_a_system_entry() {
+    let body = format!(r#"{{"messages":[{TASK}]}}"#);
+    let records = [
+        InjectionContent::Prompt(made::PROMPT.into()),
+        calls_round(1),
+        InjectionContent::Prompt(made::PROMPT.into()),
+    ];
+    let records = records.map(|what| InjectionRecord { place: 1, what });
+    let (sent, left_out) = sent_to("claude-opus-5", &body, records.to_vec());
+    assert_eq!(left_out, 0);
+    let roles: Vec<_> = sent["messages"].as_array().unwrap().iter().collect();
+    let roles: Vec<_> = roles
+        .iter()
+        .map(|it| it["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(roles, ["user", "system", "assistant", "user", "system"]);
 }

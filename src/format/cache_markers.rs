@@ -1,0 +1,109 @@
+//! Cache markers of the client, as far as they tell how long a provider's cache lives.
+
+use memchr::memmem;
+
+use crate::{
+    conversation::{Conversation, ItemPlace},
+    json::scan::Span,
+};
+
+/// Top-level members with markers: of tools, and of the whole request.
+const MARKED_FIELDS: [&str; 2] = ["tools", "cache_control"];
+
+impl Conversation {
+    /// Whether a cache marker says `"ttl": "1h"`.
+    pub fn asks_for_hour_of_cache(&self) -> bool {
+        let says_hour = |span: Span| says_hour(self.span_bytes(span));
+        let mut blocks = self.blocks.iter().filter(|block| block.marked);
+        let mut fields = MARKED_FIELDS
+            .iter()
+            .filter_map(|name| self.find_field(name));
+        blocks.any(|block| says_hour(block.span))
+            || fields.any(|field| says_hour(field.value))
+            || self.result_frames().any(says_hour)
+    }
+
+    /// What stands in the block of a tool result beside its content.
+    fn result_frames(&self) -> impl Iterator<Item = Span> + '_ {
+        let results = self.items.iter();
+        let results = results
+            .filter(|item| item.author.is_tool() && matches!(item.place, ItemPlace::Part(_)));
+        results.flat_map(|item| {
+            let (start, end) = (item.span.start, item.span.end);
+            let content = item.content.span();
+            let content = content.unwrap_or(Span { start: end, end });
+            [(start, content.start), (content.end, end)].map(|(start, end)| Span { start, end })
+        })
+    }
+}
+
+/// Whether JSON has such a member. In a text of its own, the quotes have escapes.
+fn says_hour(json: &[u8]) -> bool {
+    memmem::find_iter(json, br#""ttl""#).any(|at| {
+        let value = json[at + br#""ttl""#.len()..].trim_ascii_start();
+        let value = value.strip_prefix(b":").unwrap_or_default();
+        value.trim_ascii_start().starts_with(br#""1h""#)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use crate::conversation::Format;
+
+    const HOUR: &str = r#""cache_control":{"type":"ephemeral","ttl" : "1h"}"#;
+    const SHORT: &str = r#""cache_control":{"type":"ephemeral"}"#;
+
+    fn asks(format: Format, members: &str) -> bool {
+        let body = Bytes::from(format!("{{{members}}}"));
+        format.index_body(body).unwrap().asks_for_hour_of_cache()
+    }
+
+    #[test]
+    fn a_marked_part_may_ask_for_an_hour() {
+        let asks = |part: &str| {
+            let list = format!(r#""messages":[{{"role":"user","content":[{part}]}}]"#);
+            let formats = [Format::Chat, Format::Messages];
+            let [chat, messages] = formats.map(|format| asks(format, &list));
+            assert_eq!(chat, messages);
+            chat
+        };
+        assert!(asks(&format!(r#"{{"type":"text","text":"x",{HOUR}}}"#)));
+        assert!(!asks(&format!(r#"{{"type":"text","text":"x",{SHORT}}}"#)));
+        // The text may speak of it.
+        let text = r#""text":"{\"ttl\":\"1h\"}""#;
+        assert!(!asks(&format!(r#"{{"type":"text",{text},{SHORT}}}"#)));
+        assert!(!asks(r#"{"type":"text","text":"x"}"#));
+    }
+
+    #[test]
+    fn every_place_of_a_marker_in_messages_is_seen() {
+        let call = |marker: &str| {
+            format!(
+                r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"a","name":"f","input":{{"ttl":"x"}}{marker}}}]}}"#
+            )
+        };
+        let result = |before: &str, behind: &str| {
+            format!(
+                r#"{{"role":"user","content":[{{"type":"tool_result"{before},"tool_use_id":"a","content":"\"ttl\":\"1h\""{behind}}}]}}"#
+            )
+        };
+        let hour = format!(",{HOUR}");
+        let list = |call: String, result: String| {
+            format!(r#""messages":[{{"role":"user","content":"u"}},{call},{result}]"#)
+        };
+        let plain = list(call(""), result("", ""));
+        assert!(!asks(Format::Messages, &plain));
+        for members in [
+            list(call(&hour), result("", "")),
+            list(call(""), result(&hour, "")),
+            list(call(""), result("", &hour)),
+            format!(r#"{plain},{HOUR}"#),
+            format!(r#"{plain},"tools":[{{"name":"f","input_schema":{{}}{hour}}}]"#),
+            format!(r#"{plain},"system":[{{"type":"text","text":"s"{hour}}}]"#),
+        ] {
+            assert!(asks(Format::Messages, &members), "{members}");
+        }
+    }
+}

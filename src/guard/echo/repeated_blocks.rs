@@ -1,0 +1,88 @@
+//! Blocks of an echoed answer that stand in the rounds before it: thinking, and calls that the server executed.
+//!
+//! The client got them as parts of one answer. Servers refuse thinking of the running turn that is not as it was, and
+//! ids that occur twice, so each block goes back once: where the model gave it.
+
+use crate::{
+    conversation::{Block, BlockKind, Conversation, Item, edit::Edits},
+    guard::estimate::Weights,
+    json::{scan::Span, text},
+};
+
+/// Whether a block of a round is among the blocks that the client got, as it is. Texts are compared apart, since parts
+/// of them may be hidden from the client.
+pub(in crate::guard) const fn may_repeat(block: &Block) -> bool {
+    matches!(block.kind, BlockKind::Reasoning(_) | BlockKind::Opaque)
+}
+
+pub(super) struct RepeatedBlocks<'a> {
+    conversation: &'a Conversation,
+    blocks: &'a [Block],
+    /// Indices of those that are repeated, in their order.
+    repeated: Vec<usize>,
+}
+
+impl<'a> RepeatedBlocks<'a> {
+    /// Finds the blocks with digests in `before`, in that order, up to the first block that is another. None are found
+    /// where nothing but them would be left.
+    pub(super) fn find(conversation: &'a Conversation, message: &'a Item, before: &[u128]) -> Self {
+        let blocks = conversation.blocks_of(message);
+        let mut repeated = Vec::new();
+        let mut before = before.iter();
+        if before.len() > 0 {
+            for (at, block) in blocks.iter().enumerate() {
+                if matches!(block.kind, BlockKind::Text(_)) {
+                    continue;
+                }
+                let digest = conversation.digest_block(block);
+                let is_repeated = may_repeat(block) && !block.marked;
+                if !is_repeated || !before.any(|known| *known == digest) {
+                    break;
+                }
+                repeated.push(at);
+            }
+        }
+        if repeated.len() == blocks.len() {
+            repeated.clear();
+        }
+        Self {
+            conversation,
+            blocks,
+            repeated,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.repeated.len()
+    }
+
+    pub(super) fn contains(&self, block: usize) -> bool {
+        self.repeated.binary_search(&block).is_ok()
+    }
+
+    /// Removes them, and the first texts. Something else must be left.
+    pub(super) fn remove_with_texts(&self, mut texts: usize, edits: &mut Edits) {
+        let mut removed = self.repeated.clone();
+        for (at, block) in self.blocks.iter().enumerate() {
+            if texts > 0 && matches!(block.kind, BlockKind::Text(_)) {
+                removed.push(at);
+                texts -= 1;
+            }
+        }
+        removed.sort_unstable();
+        let spans: Vec<Span> = self.blocks.iter().map(|block| block.span).collect();
+        edits.remove_items(&spans, |at| removed.binary_search(&at).is_ok());
+    }
+
+    /// Raw tokens of the text in them.
+    pub(super) fn count_tokens(&self, weights: &Weights) -> u32 {
+        let blocks = self.repeated.iter().filter_map(|at| self.blocks.get(*at));
+        let tokens = blocks.map(|block| match block.kind {
+            BlockKind::Reasoning(Some(text)) => {
+                weights.text_weight(&text::measure_text(self.conversation.raw_bytes(text)))
+            }
+            _ => 0.0,
+        });
+        tokens.sum::<f64>() as u32
+    }
+}

@@ -1,0 +1,170 @@
+//! Thinking of rounds that the client never saw as answers of their own: it goes back once, where the model gave it.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{
+    conversation::Format,
+    guard::{
+        self, Recall,
+        injections::{
+            InjectedAuthor, InjectedMessage, InjectionContent, InjectionRecord, Injections,
+        },
+        profile::find_profile,
+    },
+    json::text::digest_text,
+    support::{
+        guard_properties::settings,
+        plans::{apply_plan, make_policy},
+        strict,
+    },
+};
+
+const TASK: &str = r#"{"role":"user","content":"u"}"#;
+const FIRST: &str = r#"{"type":"thinking","thinking":"I note \u00e9 it.","signature":"Zmlyc3Q="}"#;
+const SECOND: &str = r#"{"type":"redacted_thinking","data":"c2Vjb25k"}"#;
+const THIRD: &str = r#"{"type":"thinking","thinking":"Now I look.","signature":"dGhpcmQ="}"#;
+const SEARCH: &str = r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"q":"x"}},{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}"#;
+const CALL: &str = r#"{"type":"tool_use","id":"a","name":"f","input":{}}"#;
+const RESULT: &str =
+    r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"r"}]}"#;
+
+fn text(text: &str) -> String {
+    format!(r#"{{"type":"text","text":"{text}"}}"#)
+}
+
+/// A round of one proxy-executed call behind these blocks.
+fn round(id: &str, blocks: &[&str]) -> Vec<InjectedMessage> {
+    let call = format!(r#"{{"type":"tool_use","id":"{id}","name":"add_reminder","input":{{}}}}"#);
+    let answer = Format::Messages.calls_item(&[blocks, &[&call]].concat());
+    let result = format!(r#"{{"type":"tool_result","tool_use_id":"{id}","content":"Kept."}}"#);
+    let message = |by, json: &str| InjectedMessage {
+        by,
+        json: json.into(),
+    };
+    vec![
+        message(InjectedAuthor::Model { calls: 1 }, &answer),
+        message(InjectedAuthor::Tool, &result),
+    ]
+}
+
+struct Sent {
+    /// The content of the client's answer.
+    answer: String,
+    /// The whole body.
+    body: String,
+    tokens: u32,
+}
+
+/// Sends a conversation whose answer the client echoes with these blocks, after rounds and the text in them.
+fn send(echo: &[&str], rounds: &[Vec<InjectedMessage>], spoken: &str) -> Sent {
+    let answer = format!(r#"{{"role":"assistant","content":[{}]}}"#, echo.join(" , "));
+    let body = format!(r#"{{"messages":[{TASK},{answer},{RESULT}]}}"#);
+    let conversation = Format::Messages.index_body(Bytes::from(body)).unwrap();
+    let rounds = rounds.iter().cloned().map(InjectionContent::Round);
+    let spoken = (!spoken.is_empty()).then(|| InjectionContent::Spoken {
+        chars: spoken.chars().count() as u32,
+        digest: digest_text(spoken.as_bytes()),
+    });
+    let records = rounds.chain(spoken);
+    let recall = Recall {
+        injections: Injections {
+            records: records
+                .map(|what| InjectionRecord { place: 1, what })
+                .collect(),
+            ..Injections::default()
+        },
+        ..Recall::default()
+    };
+    let settings = settings();
+    let policy = make_policy(find_profile("anthropic").unwrap(), 64_000, &settings);
+    let plan = guard::plan(&conversation, &policy, &recall);
+    assert_eq!(plan.report.stood_back, None);
+    assert_eq!(plan.report.records_left_out, 0);
+    let after = apply_plan(&conversation, &plan);
+    assert_eq!(strict::messages::find_violations(&after), []);
+    let found = Format::Messages.index_body(after.clone()).unwrap();
+    let result = found.items.len() - 2;
+    let content = found.items[result].content.span().unwrap();
+    Sent {
+        answer: String::from_utf8_lossy(found.span_bytes(content)).into_owned(),
+        body: String::from_utf8_lossy(&after).into_owned(),
+        tokens: plan.report.raw_after,
+    }
+}
+
+#[test]
+fn thinking_of_a_round_stands_in_it_and_not_in_the_answer_too() {
+    let one = [round("own-1", &[FIRST])];
+    let two = [round("own-1", &[FIRST]), round("own-2", &[SECOND])];
+    let spoke = [round("own-1", &[FIRST, &text("Noted.")])];
+    let searched = [round("own-1", &[FIRST, SEARCH, &text("Noted.")])];
+    let (noted, done) = (text("Noted."), text("Done."));
+    for (echo, rounds, spoken, left) in [
+        (&[FIRST, THIRD, CALL][..], &one[..], "", vec![THIRD, CALL]),
+        (&[FIRST, CALL], &one, "", vec![CALL]),
+        (
+            &[FIRST, SECOND, THIRD, &done, CALL],
+            &two,
+            "",
+            vec![THIRD, &done, CALL],
+        ),
+        (
+            &[FIRST, &noted, THIRD, &done, CALL],
+            &spoke,
+            "Noted.",
+            vec![THIRD, &done, CALL],
+        ),
+        (
+            &[FIRST, SEARCH, &noted, THIRD, CALL],
+            &searched,
+            "Noted.",
+            vec![THIRD, CALL],
+        ),
+        // A client that sends no thinking back.
+        (&[&done, CALL], &one, "", vec![&done, CALL]),
+        (&[&noted, &done, CALL], &spoke, "Noted.", vec![&done, CALL]),
+        // Only the newest thinking is sent back.
+        (&[SECOND, CALL], &two, "", vec![CALL]),
+        // Other thinking than the round's.
+        (&[THIRD, FIRST, CALL], &one, "", vec![THIRD, FIRST, CALL]),
+    ] {
+        let sent = send(echo, rounds, spoken);
+        let answer: Value = serde_json::from_str(&sent.answer).unwrap();
+        let left: Value = serde_json::from_str(&format!("[{}]", left.join(","))).unwrap();
+        assert_eq!(answer, left, "{echo:?}");
+        if !echo.contains(&FIRST) || echo[0] == FIRST {
+            let times = [FIRST, SECOND, SEARCH].map(|block| sent.body.matches(block).count());
+            let json = |round: &Vec<InjectedMessage>| round[0].json.to_string();
+            let whole: String = rounds.iter().map(json).collect();
+            let expected = [FIRST, SECOND, SEARCH].map(|block| whole.matches(block).count());
+            assert_eq!(times, expected, "{echo:?}");
+        }
+    }
+}
+
+#[test]
+fn thinking_that_the_client_spells_otherwise_is_the_same() {
+    let other = r#"{ "signature":"Zmlyc3Q=", "type":"thinking","thinking":"I note é it."}"#;
+    let sent = send(&[other, THIRD, CALL], &[round("own-1", &[FIRST])], "");
+    assert_eq!(sent.answer, format!("[{THIRD} , {CALL}]"));
+    assert!(sent.body.contains(FIRST));
+}
+
+#[test]
+fn thinking_that_is_removed_weighs_nothing() {
+    let long = format!(
+        r#"{{"type":"thinking","thinking":"{}","signature":"s"}}"#,
+        "I think. ".repeat(2_000)
+    );
+    let rounds = [round("own-1", &[&long])];
+    let once = send(&[THIRD, CALL], &rounds, "").tokens;
+    let twice = send(&[&long, THIRD, CALL], &rounds, "").tokens;
+    assert!(twice.abs_diff(once) < 5, "{once} {twice}");
+}
+
+#[test]
+fn an_answer_of_nothing_but_a_round_s_thinking_keeps_it() {
+    let sent = send(&[FIRST, CALL], &[round("own-1", &[SECOND])], "");
+    assert_eq!(sent.answer, format!("[{FIRST} , {CALL}]"));
+}
