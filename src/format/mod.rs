@@ -21,6 +21,7 @@ mod grammar;
 mod index;
 mod indexing;
 pub mod messages;
+mod overflow_error;
 mod paths;
 pub mod refusal;
 mod request;
