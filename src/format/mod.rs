@@ -22,6 +22,7 @@ mod grammar;
 mod index;
 mod indexing;
 pub mod messages;
+mod overflow_error;
 mod paths;
 pub mod refusal;
 mod request;

@@ -2,7 +2,8 @@
 //!
 //! The numbers of a refusal are learnt, and the conversation is fitted anew and sent again, twice at most. A refusal
 //! without words teaches nothing by itself: half of the conversation is tried, and only where that is answered the
-//! first one was too long. An overflow that stays is answered in the words of the client's format.
+//! first one was too long. An overflow that stays is answered in the words that
+//! the clients of the format look for.
 //!
 //! Every 4xx and 5xx is read for it (`provider/overflow.rs`). Where the profile says that errors come inside a
 //! success, a whole answer is read too, and the first event of a stream, whose head is held for it 2 s at most.
@@ -46,7 +47,7 @@ pub(super) enum RefusalKind {
     Nothing,
     TooLong {
         overflow: Overflow,
-        /// In the words that every client of the format knows.
+        /// In the words that the clients of the format look for.
         classic: bool,
     },
     /// The request, without any reason.
@@ -74,12 +75,8 @@ pub(super) async fn find_refusal(
     if !status.is_client_error() && !status.is_server_error() {
         return Ok((reply, RefusalKind::Nothing));
     }
-    let read = read_short(
-        request.parsed.format.into(),
-        reply.answer,
-        &placed.target.provider.name,
-    )
-    .await;
+    let format = request.parsed.format.into();
+    let read = read_short(format, reply.answer, &placed.target.provider.name).await;
     let (answer, text) = read.map_err(|bad| match status.is_server_error() {
         true => SendError::Failing(bad),
         false => SendError::Broken(bad),
@@ -91,8 +88,7 @@ pub(super) async fn find_refusal(
     }
     let refusal = match overflow::detect_overflow(status, &text) {
         OverflowVerdict::Overflow(overflow) => RefusalKind::TooLong {
-            classic: status == StatusCode::BAD_REQUEST
-                && is_classic(request.parsed.format.into(), &text),
+            classic: status == StatusCode::BAD_REQUEST && is_classic(format, &text),
             overflow,
         },
         OverflowVerdict::Wordless => RefusalKind::Wordless,
@@ -234,7 +230,7 @@ pub(super) fn learn_from_guesses(
     });
 }
 
-/// The answer where no smaller request helps: an overflow in the words of the format.
+/// The answer where no smaller request helps: an overflow in the words that the clients of the format look for.
 pub(super) fn overflow_answer(
     format: AnswerFormat,
     placed: &PlacedRequest,
@@ -267,13 +263,7 @@ fn verdict_to_refusal(verdict: OverflowVerdict) -> RefusalKind {
     }
 }
 
-/// Whether an overflow is in the words of the format, so that it can stay as it came.
+/// Whether an overflow is in the words that the clients of the format look for, so that it can stay as it came.
 fn is_classic(format: AnswerFormat, text: &[u8]) -> bool {
-    ErrorBody::parse_body(text).is_some_and(|fault| match format {
-        AnswerFormat::Chat => {
-            fault.code.as_deref() == Some("context_length_exceeded")
-                && fault.message.contains("maximum context length")
-        }
-        AnswerFormat::Messages => fault.message.contains("prompt is too long"),
-    })
+    ErrorBody::parse_body(text).is_some_and(|fault| format.is_overflow_error(&fault))
 }

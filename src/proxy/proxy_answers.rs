@@ -10,21 +10,18 @@ use crate::{
     error::Failure,
     format::{AnswerFormat, usage::Usage},
     http::answer::{ERROR_HEADER, events_response, failure_event, json_response},
-    provider::{
-        Window,
-        overflow::{self, Overflow},
-    },
+    provider::{Window, overflow::Overflow},
     wire::Body,
 };
 
-/// An overflow in the words of the format, which every client's own recovery looks for.
+/// An overflow in the words that the client's own recovery looks for.
 pub(super) fn overflow_response(
     format: AnswerFormat,
     overflow: &Overflow,
     window: Window,
 ) -> Response<Body> {
     let window = overflow.window.or(window.known_tokens());
-    let fault = overflow::make_overflow_fault(format, window, overflow.prompt_tokens);
+    let fault = format.overflow_error(window, overflow.prompt_tokens);
     let mut answer = json_response(StatusCode::BAD_REQUEST, format.error_body(&fault));
     if let Ok(code) = HeaderValue::try_from(fault.code.unwrap_or_default()) {
         answer.headers_mut().insert(ERROR_HEADER, code);

@@ -316,6 +316,39 @@ context_length = 8192
   return { url: proxy.url, seen, stop };
 }
 
+// The proxy before a provider that speaks Messages (see messages_provider.py).
+export async function startMessages(recovery) {
+  const script = join(here, "messages_provider.py");
+  const provider = spawn("python3", [script], { stdio: ["pipe", "pipe", "inherit"] });
+  const gone = once(provider, "exit");
+  const [port] = await once(createInterface(provider.stdout), "line");
+  const proxy = await serve(`[server]
+data_dir = "data"
+
+[providers.scripted]
+base_url = "http://127.0.0.1:${port}/v1"
+auth = "client"
+profile = "anthropic"
+ask_models = false
+
+[recovery]
+enabled = ${recovery}
+
+[models."plan-16k"]
+context_length = 16000
+optimal_max_tokens = 4000
+critical_max_tokens = 12000
+`);
+  // The requests whose body contains the name of the task.
+  const seen = async (task) => (await fetch(`http://127.0.0.1:${port}/seen?${task}`)).json();
+  const stop = async () => {
+    await proxy.stop();
+    provider.stdin.end();
+    await gone;
+  };
+  return { url: proxy.url, seen, stop };
+}
+
 // Starts the binary with this configuration; returns its address without a path, and a way to stop
 // it.
 export async function serve(text, environment = {}) {

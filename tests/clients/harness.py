@@ -411,6 +411,57 @@ def two_providers():
         # The providers end with their standard input, which this block closes.
 
 
+MESSAGES = """
+[server]
+data_dir = "data"
+
+[providers.scripted]
+base_url = "http://127.0.0.1:{port}/v1"
+auth = "client"
+profile = "anthropic"
+ask_models = false
+
+[recovery]
+enabled = {recovery}
+
+[models."plan-16k"]
+context_length = 16000
+optimal_max_tokens = 4000
+critical_max_tokens = 12000
+
+[models."plan-48k"]
+context_length = 48000
+"""
+
+
+class Messages:
+    """A running provider that speaks Messages (see messages_provider.py)."""
+
+    def __init__(self, port):
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+
+    def seen(self, task):
+        """The requests whose body contains the name of the task."""
+        with urllib.request.urlopen(f"{self.url}/seen?{task}", timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    @contextmanager
+    def proxy(self, recovery=True):
+        """Starts the binary before it; yields its address, without a path."""
+        with serving(MESSAGES.format(port=self.port, recovery=str(recovery).lower())) as url:
+            yield url
+
+
+@contextmanager
+def messages_provider():
+    script = Path(__file__).with_name("messages_provider.py")
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, str(script)], stdin=pipe, stdout=pipe) as provider:
+        yield Messages(int(provider.stdout.readline()))
+        # The provider ends with its standard input, which this block closes.
+
+
 @contextmanager
 def serving(config, environment=None):
     """Starts the binary with this configuration; yields its address, without a path."""

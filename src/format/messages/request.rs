@@ -17,6 +17,9 @@ const AUXILIARY_MAX_TOKENS: u64 = 64;
 /// Edits of `context_management` by which the provider keeps the conversation inside the window.
 const FITTING_EDITS: [&str; 2] = ["compact_20260112", "clear_tool_uses_20250919"];
 
+/// Requests whose history is the provider's, or is to be summarised by it.
+const HELD_BY_PROVIDER: [&str; 2] = ["thread", "compaction"];
+
 /// A cap of 0 only fills the provider's cache.
 pub(in crate::format) fn is_auxiliary(conversation: &Conversation) -> bool {
     let cap = max_answer_tokens(conversation);
@@ -61,6 +64,10 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
     let mut edits = management["edits"].as_array().into_iter().flatten();
     if edits.any(|edit| FITTING_EDITS.iter().any(|kind| edit["type"] == *kind)) {
         return Some("context_management");
+    }
+    let mut held = HELD_BY_PROVIDER.into_iter();
+    if let Some(name) = held.find(|name| conversation.asks_for(name)) {
+        return Some(name);
     }
     let mut answers = conversation.items.iter();
     let compacted = answers.any(|item| {

@@ -533,6 +533,13 @@ fn the_guard_stands_back_where_the_provider_fits_the_conversation() {
         edits("clear_tool_uses_20250919"),
         Some("context_management")
     );
+    for (name, value) in [
+        ("thread", r#"{"type":"create"}"#),
+        ("compaction", r#"{"type":"summarize"}"#),
+    ] {
+        let members = format!(r#","{name}":{value}"#);
+        assert_eq!(request(&[TASK], &members).managed_by_provider(), Some(name));
+    }
     let compacted = r#"{"role":"assistant","content":[{"type":"compaction","content":"s"}]}"#;
     assert_eq!(
         request(&[TASK, compacted], "").managed_by_provider(),

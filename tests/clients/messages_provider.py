@@ -1,0 +1,297 @@
+"""A provider that speaks Anthropic's Messages, as one process, for clients in any language. Prints its port, and
+serves until its standard input closes.
+
+The first word of the model's name chooses the behaviour: `plan` follows the plan of the conversation, `status-429` fails
+with this status, `drip` stalls after its first words. `plan-48k` has a window of 48,000 tokens. The plan stands in the
+first user entry: `<plan>{"task": "ab12", "steps": [[["lookup", {"number": 1}], ...], ...]}</plan>`. Each step is a list of
+parallel calls, and the newest call in the conversation names the current step, so that a repeated request gets the same
+answer. The model follows a notice that asks for reminders.
+`GET /seen?TASK` returns the requests whose body contains the task's name.
+"""
+
+import hashlib
+import json
+import re
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+WORDS = "Fair winds, and a following sea. 顺风。"
+OWN = ("add_reminder", "update_reminder", "delete_reminder", "clear_mind", "recall")
+WINDOW = 200_000
+KINDS = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+         413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}
+
+lock = threading.Lock()
+seen = []
+# Conversations that the server holds, by the id of their last answer.
+threads = {}
+
+
+class Refused(Exception):
+    def __init__(self, message, status=400):
+        super().__init__(message)
+        self.status = status
+
+
+def blocks(entry):
+    content = entry["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def of_kind(entry, kind):
+    return [one for one in blocks(entry) if one["type"] == kind]
+
+
+def count(body):
+    """A token for four letters of a word, and one for every other character; 1,500 for an image."""
+    images = 0
+
+    def without_images(value):
+        nonlocal images
+        if isinstance(value, dict):
+            if value.get("type") == "image":
+                images += 1
+                return None
+            return {key: without_images(one) for key, one in value.items()}
+        return [without_images(one) for one in value] if isinstance(value, list) else value
+
+    parts = [without_images(body.get(key)) for key in ("system", "tools", "messages")]
+    text = json.dumps(parts, ensure_ascii=False)
+    return len(re.findall(r"\w{1,4}|[^\w\s]", text)) + 1_500 * images
+
+
+def window(model):
+    named = re.search(r"-(\d+)k\b", model)
+    return int(named[1]) * 1_000 if named else WINDOW
+
+
+def signature(thought):
+    return hashlib.sha256(f"scripted {thought}".encode()).hexdigest()
+
+
+def check(headers, body):
+    """The tokens of the prompt; raises `Refused` with the first fault."""
+    if "scripted" not in (headers.get("x-api-key") or headers.get("authorization") or ""):
+        raise Refused("invalid x-api-key", 401)
+    if not headers.get("anthropic-version"):
+        raise Refused("anthropic-version: header is required")
+    ours = [name for name in headers if name.lower().startswith("x-plimsoll")]
+    if ours or "plimsoll" in body:
+        raise Refused("plimsoll: Extra inputs are not permitted")
+    check_entries(body)
+    if json.dumps(body).count('"cache_control": {') > 4:
+        raise Refused("A maximum of 4 blocks with cache_control may be provided.")
+    names = [tool["name"] for tool in body.get("tools") or []]
+    if len(names) != len(set(names)):
+        raise Refused("tools: Tool names must be unique.")
+    tokens = count(body)
+    if tokens > window(body["model"]):
+        raise Refused(f"prompt is too long: {tokens} tokens > {window(body['model'])} maximum")
+    return tokens
+
+
+def check_entries(body):
+    asked = []
+    entries = body["messages"]
+    for at, entry in enumerate(entries):
+        if entry["role"] not in ("user", "assistant", "system") or at == 0 and entry["role"] != "user":
+            raise Refused(f"messages.{at}: role {entry['role']}")
+        if not entry["content"] or any(not one["text"] for one in of_kind(entry, "text")):
+            raise Refused(f"messages.{at}: text content blocks must be non-empty")
+        results = [one["tool_use_id"] for one in of_kind(entry, "tool_result")]
+        first = [one["type"] for one in blocks(entry)[: len(results)]]
+        if results and (entry["role"] != "user" or set(first) != {"tool_result"}):
+            raise Refused(f"messages.{at}: `tool_result` blocks come first")
+        if sorted(results) != sorted(asked):
+            raise Refused(f"messages.{at}: `tool_use` ids {asked} and `tool_result` blocks {results} do not match")
+        asked = [one["id"] for one in of_kind(entry, "tool_use")] if entry["role"] == "assistant" else []
+        if asked and not body.get("tools"):
+            raise Refused("Requests which include `tool_use` blocks must define tools")
+        for one in of_kind(entry, "thinking"):
+            if one["signature"] != signature(one["thinking"]):
+                raise Refused(f"messages.{at}: Invalid `signature` in `thinking` block")
+    if asked or entries[-1]["role"] == "assistant":
+        raise Refused("This model does not support assistant message prefill.")
+    answers = [one for one in entries if one["role"] == "assistant"]
+    is_running = answers and any(of_kind(one, "tool_result") for one in entries[entries.index(answers[-1]) :])
+    if body.get("thinking", {}).get("type") == "enabled" and is_running and blocks(answers[-1])[0]["type"] != "thinking":
+        raise Refused("Expected `thinking` or `redacted_thinking`, but found `tool_use`")
+
+
+def thinks(body):
+    return body.get("thinking", {}).get("type") in ("enabled", "adaptive")
+
+
+def compose_answer(body):
+    """The blocks of the model's answer: the next step of its plan, a reminder, or text."""
+    said = [one["text"] for entry in body["messages"] if entry["role"] == "user" for one in of_kind(entry, "text")]
+    found = re.search(r"<plan>(.*?)</plan>", "\n".join(said), re.DOTALL)
+    if not found or not body.get("tools"):
+        return [text_block(WORDS)]
+    plan = json.loads(found[1])
+    calls = [one for entry in body["messages"] for one in of_kind(entry, "tool_use")]
+    done = [re.fullmatch(rf"toolu_{plan['task']}_(\d+)_\d+", one["id"]) for one in calls]
+    at = max((int(one[1]) + 1 for one in done if one), default=0)
+    thought = f"{at} steps of {plan['task']} are done."
+    thinking = [{"type": "thinking", "thinking": thought, "signature": signature(thought)}] if thinks(body) else []
+    if is_asked_for_notes(body):
+        note = {"content": f"{at} steps are done; the plan stands in the task"}
+        return [*thinking, call(f"toolu_own_{plan['task']}_{at}", "add_reminder", note)]
+    if at >= len(plan["steps"]):
+        return [*thinking, text_block(f"{WORDS} Done after {at} steps.")]
+    step = [call(f"toolu_{plan['task']}_{at}_{nth}", name, given) for nth, (name, given) in enumerate(plan["steps"][at])]
+    return [*thinking, text_block(f"Step {at}."), *step]
+
+
+def is_asked_for_notes(body):
+    """Whether the newest entries ask for reminders, and the tool is offered."""
+    entries = body["messages"]
+    last = max((at for at, one in enumerate(entries) if one["role"] == "assistant"), default=-1)
+    newest = [one for entry in entries[last + 1 :] for one in of_kind(entry, "text")]
+    names = [tool["name"] for tool in body["tools"]]
+    own = [one for one in of_kind(entries[last], "tool_use") if one["name"] in OWN] if last >= 0 else []
+    return "add_reminder" in names and not own and any("add_reminder" in one["text"] for one in newest)
+
+
+def text_block(text):
+    return {"type": "text", "text": text}
+
+
+def call(call_id, name, given):
+    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+
+
+class Answers(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # Head and body are two writes: the second would wait for the acknowledgement of the first.
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self.answer(200, {})
+
+    def do_GET(self):
+        path, _, task = self.path.partition("?")
+        if path == "/seen":
+            with lock:
+                self.answer(200, [one for one in seen if task in one["raw"]])
+        else:
+            self.answer(200, {"data": [], "has_more": False, "first_id": None, "last_id": None})
+
+    def do_POST(self):
+        raw = self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = json.loads(raw)
+        thread = body.get("thread") or {}
+        if thread.get("type") == "continue":
+            held = threads[thread["previous_message_id"]]
+            body = {**held, **body, "messages": held["messages"] + body["messages"]}
+        if self.path.partition("?")[0].endswith("/count_tokens"):
+            self.answer(200, {"input_tokens": count(body)})
+            return
+        record = {"status": 200, "error": None, "raw": raw.decode(), "headers": dict(self.headers.items()), "closed": False,
+                  "entries": len(body["messages"]), "stream": bool(body.get("stream")), "tokens": count(body),
+                  "max_tokens": body.get("max_tokens"), "tools": [one["name"] for one in body.get("tools") or []]}
+        with lock:
+            seen.append(record)
+        behaviour, _, detail = body["model"].partition("-")
+        try:
+            tokens = check(self.headers, body)
+            if behaviour == "status":
+                raise Refused(f"scripted {detail}", int(detail))
+            if behaviour not in ("plan", "drip"):
+                raise Refused(f"model: {body['model']}", 404)
+        except Refused as refused:
+            record |= {"status": refused.status, "error": str(refused)}
+            error = {"type": KINDS[refused.status], "message": str(refused)}
+            self.answer(refused.status, {"type": "error", "error": error, "request_id": "req_1"})
+            return
+        if behaviour == "drip":
+            self.drip(record)
+            return
+        content = compose_answer(body)
+        stop = "tool_use" if content[-1]["type"] == "tool_use" else "end_turn"
+        usage = {"input_tokens": tokens - tokens // 2, "cache_read_input_tokens": tokens // 2,
+                 "cache_creation_input_tokens": 0, "output_tokens": 17}
+        message = {"id": f"msg_{len(seen)}", "type": "message", "role": "assistant", "model": body["model"],
+                   "content": content, "stop_reason": stop, "stop_sequence": None, "usage": usage}
+        if thread:
+            threads[message["id"]] = {**body, "messages": [*body["messages"], {"role": "assistant", "content": content}]}
+        if body.get("stream"):
+            self.stream(message)
+        else:
+            self.answer(200, message)
+
+    def answer(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.send_header("request-id", "req_1")
+        if status == 429:
+            self.send_header("retry-after", "7")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def begin_stream(self, message):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        started = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
+        self.event("message_start", message=started)
+        self.event("ping")
+
+    def stream(self, message):
+        self.begin_stream(message)
+        for index, block in enumerate(message["content"]):
+            empty = {"text": {"text": ""}, "tool_use": {"input": {}}, "thinking": {"thinking": "", "signature": ""}}
+            self.event("content_block_start", index=index, content_block={**block, **empty[block["type"]]})
+            for delta in deltas(block):
+                self.event("content_block_delta", index=index, delta=delta)
+            self.event("content_block_stop", index=index)
+        delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+        self.event("message_delta", delta=delta, usage={"output_tokens": message["usage"]["output_tokens"]})
+        self.event("message_stop")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def drip(self, record):
+        """A stream that stalls after its first words, until the client leaves."""
+        usage = {"input_tokens": 7, "output_tokens": 1}
+        self.begin_stream({"id": "msg_1", "type": "message", "role": "assistant", "model": "drip", "usage": usage})
+        self.event("content_block_start", index=0, content_block=text_block(""))
+        self.event("content_block_delta", index=0, delta={"type": "text_delta", "text": "first"})
+        self.connection.settimeout(30)
+        record["closed"] = self.rfile.read(1) == b""
+        self.close_connection = True
+
+    def event(self, kind, **members):
+        data = f"event: {kind}\ndata: {json.dumps({'type': kind, **members})}\n\n".encode()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+
+def deltas(block):
+    kind, text = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}.get(
+        block["type"], ("input_json_delta", "partial_json"))
+    whole = json.dumps(block["input"]) if block["type"] == "tool_use" else block[text]
+    yield from ({"type": kind, text: whole[at : at + 40]} for at in range(0, len(whole), 40))
+    if block["type"] == "thinking":
+        yield {"type": "signature_delta", "signature": block["signature"]}
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """A client may disconnect."""
+
+
+if __name__ == "__main__":
+    server = Server(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_address[1], flush=True)
+    sys.stdin.read()

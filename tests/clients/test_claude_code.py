@@ -1,0 +1,127 @@
+"""Claude Code without a terminal, before a scripted provider: it reads, edits and writes files and runs commands, and
+what they print is together more than the window.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+
+from harness import messages_provider
+
+CLAUDE = Path(__file__).resolve().parents[2] / "target/clients/claude-code/node_modules/.bin/claude"
+MODEL = "plan-48k"
+STEPS = 40
+# Seconds for one run.
+LONG = 240
+
+
+def claude_code(home, url, prompt):
+    """Runs Claude Code to its end; its events."""
+    environment = {
+        "PATH": os.environ["PATH"], "HOME": str(home), "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "scripted",
+        "ANTHROPIC_SMALL_FAST_MODEL": MODEL, "ANTHROPIC_DEFAULT_HAIKU_MODEL": MODEL, "IS_SANDBOX": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1"}
+    flags = ["--model", MODEL, "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"]
+    run = subprocess.run([CLAUDE, "-p", *flags], input=prompt, cwd=home / "work", env=environment,
+                         capture_output=True, text=True, timeout=LONG, check=False)
+    events = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    assert events, run.stderr
+    return events
+
+
+def starts():
+    if not CLAUDE.exists():
+        return "npm has installed no Claude Code"
+    version = subprocess.run([CLAUDE, "--version"], capture_output=True, text=True, timeout=LONG, check=False)
+    return None if version.returncode == 0 else f"Claude Code does not start: {version.stderr[:200]}"
+
+
+@pytest.fixture(scope="module")
+def provider():
+    if reason := starts():
+        pytest.skip(reason)
+    with messages_provider() as running:
+        yield running
+
+
+class Work:
+    """Files, and a plan of steps over them."""
+
+    def __init__(self, home):
+        self.task, self.home, self.folder = f"task{uuid.uuid4().hex[:8]}", home, home / "work"
+        self.folder.mkdir()
+        for number in range(STEPS):
+            lines = (f"file {number}, line {at}: wind and rain, a rising tide\n" for at in range(160))
+            (self.folder / f"{number}.txt").write_text("".join(lines))
+        self.steps = [self.step(number) for number in range(STEPS)]
+
+    def step(self, number):
+        path = str(self.folder / f"{number}.txt")
+        match number % 4:
+            case 0:
+                return [["Read", {"file_path": path}]]
+            case 1:
+                line = f"file {number - 1}, line 50: "
+                changed = {"old_string": f"{line}wind and rain", "new_string": f"{line}sun"}
+                return [["Edit", {"file_path": str(self.folder / f"{number - 1}.txt"), **changed}]]
+            case 2:
+                command = f"cat {number}.txt; grep -h sun *.txt > found"
+                return [["Bash", {"command": command, "description": "Show a file"}]]
+            case _:
+                return [["Write", {"file_path": f"{path}.new", "content": f"note {number}\n"}]]
+
+    def run(self, url):
+        plan = json.dumps({"task": self.task, "steps": self.steps})
+        return claude_code(self.home, url, f"Please do this work. <plan>{plan}</plan>")
+
+    def is_done(self):
+        """The results of all steps, and the last command saw every edit before it."""
+        quarter = STEPS // 4
+        found = (self.folder / "found").read_text() if (self.folder / "found").exists() else ""
+        return found.count("sun") == quarter and len(list(self.folder.glob("*.new"))) == quarter
+
+
+@pytest.fixture
+def work(tmp_path):
+    yield Work(tmp_path)
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def results(events):
+    entries = [one["message"]["content"] for one in events if one["type"] == "user"]
+    return [one for content in entries for one in content if one["type"] == "tool_result"]
+
+
+def test_it_is_refused_without_the_proxy(provider, work):
+    work.run(provider.url)
+    errors = [one["error"] for one in provider.seen(work.task) if one["error"]]
+    assert errors and errors[0].startswith("prompt is too long"), errors
+    assert not work.is_done()
+
+
+@pytest.mark.parametrize("recovery", [True, False])
+def test_it_ends_its_work(provider, work, recovery):
+    with provider.proxy(recovery) as url:
+        events = work.run(url)
+    end, seen = events[-1], provider.seen(work.task)
+    assert (end["type"], end["subtype"], end["is_error"]) == ("result", "success", False)
+    assert f"Done after {STEPS} steps" in end["result"]
+    assert work.is_done()
+    answered = results(events)
+    assert len(answered) == STEPS
+    assert [one for one in answered if one.get("is_error")] == []
+    # Its own compaction was not needed.
+    assert [one for one in events if one.get("subtype") == "compact_boundary"] == []
+    assert [one["error"] for one in seen if one["error"]] == []
+    assert "add_reminder" not in json.dumps(events)
+    # The guard cut, and recovery's tools were called.
+    sent = [one["tokens"] for one in seen]
+    assert any(after < before for before, after in zip(sent, sent[1:], strict=False)), sent
+    own = [one for one in seen if "toolu_own" in one["raw"]]
+    assert bool(own) == recovery
+    assert len(seen) > STEPS + 1 if recovery else len(seen) == STEPS + 1
