@@ -17,6 +17,7 @@ mod lines;
 pub(crate) mod log;
 pub(crate) mod made;
 pub(crate) mod marker_cache;
+pub(crate) mod messages_agent;
 pub(crate) mod model;
 pub(crate) mod parse;
 pub(crate) mod plans;
@@ -29,8 +30,8 @@ pub(crate) mod store;
 pub(crate) mod strict;
 
 pub(crate) use self::{
-    agent::*, client::*, collector::*, model::*, process::*, provider::*, proxy::*, redis::*,
-    store::*,
+    agent::*, client::*, collector::*, messages_agent::*, model::*, process::*, provider::*,
+    proxy::*, redis::*, store::*,
 };
 pub(crate) use lines::{
     annotate_randomly, any_settings, settings_once_applied, without_annotations,

@@ -1,10 +1,12 @@
 //! A model behind the proxy: it reads a request, decides on a reply, and answers, streamed or not.
 //!
-//! It counts with its own tokenizer, refuses what does not fit its window or breaks its profile,
+//! The path of a request decides on its format: chat completions or Messages, whose requests a reply rule reads in the
+//! shape of chat completions. It counts with its own tokenizer, refuses what does not fit its window or breaks its profile,
 //! and records every fault of a request. A [`ReplyRule`] decides on the reply: one of those in
 //! `manner`, or a closure of the test.
 
 pub(crate) mod manner;
+pub(crate) mod messages;
 pub(crate) mod notice;
 pub(crate) mod render;
 
@@ -18,7 +20,11 @@ use std::sync::{
 use plimsoll::guard::profile::{Profile, find_profile};
 use serde_json::{Value, json};
 
-use self::{notice::Notice, render::AnswerWriter};
+use self::{
+    messages::{MessagesWriter, refuse_as_anthropic, view_as_chat},
+    notice::Notice,
+    render::AnswerWriter,
+};
 use super::{
     count::TokenCounter,
     parse,
@@ -179,6 +185,9 @@ impl ModelSetup {
         log: &RequestLog,
     ) -> Vec<ProviderStep> {
         let nth = log.heard.fetch_add(1, Ordering::SeqCst);
+        if seen.line.contains("/messages") {
+            return self.answer_messages(seen, mind, log, nth);
+        }
         let Some((body, tokens)) = self.read_request(nth, &seen.body, log) else {
             return refuse(400, "invalid_json", "not JSON");
         };
@@ -211,6 +220,50 @@ impl ModelSetup {
 }
 
 impl ModelSetup {
+    fn answer_messages(
+        &self,
+        seen: &ReceivedRequest,
+        mind: &ReplyRule,
+        log: &RequestLog,
+        nth: usize,
+    ) -> Vec<ProviderStep> {
+        for found in strict::messages::find_violations(&seen.body) {
+            log.record_fault(nth, format!("{found:?}"));
+        }
+        let body = parse::parse_value(&seen.body).unwrap();
+        let view = view_as_chat(&body);
+        for found in find_tool_faults(&view) {
+            log.record_fault(nth, found);
+        }
+        let tokens = count_tokens(view.to_string().as_bytes());
+        log.tokens.lock().unwrap().push(tokens);
+        if tokens > u64::from(self.window) {
+            log.overflows.fetch_add(1, Ordering::SeqCst);
+            return refuse_as_anthropic(self.window, tokens);
+        }
+        let heard = ModelRequest {
+            notice: notice::find_notice(&view),
+            tokens,
+            nth,
+            body: &view,
+        };
+        match mind(&heard) {
+            ModelReply::Raw(steps) => steps,
+            ModelReply::Fails(status, kind) => messages::fail(status, kind, "as the test wants it"),
+            ModelReply::Says(text, calls) => {
+                let (fragment, byte_by_byte) = (self.fragment, self.byte_by_byte);
+                let writer = MessagesWriter {
+                    body: &body,
+                    tokens,
+                    nth,
+                    fragment,
+                    byte_by_byte,
+                };
+                writer.provider_steps(&text, &calls)
+            }
+        }
+    }
+
     /// The parsed request and its tokens; every fault is recorded.
     fn read_request(&self, nth: usize, bytes: &[u8], log: &RequestLog) -> Option<(Value, u64)> {
         if self.skips_reading {

@@ -136,7 +136,7 @@ fn call_value(call: &ModelCall) -> Value {
     value
 }
 
-fn split_pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
+pub(super) fn split_pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let mut end = size.max(1).min(rest.len());
