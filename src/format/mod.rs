@@ -18,6 +18,7 @@ mod continuation;
 mod describe;
 pub mod error_body;
 mod grammar;
+mod guess;
 mod index;
 mod indexing;
 pub mod messages;
@@ -40,6 +41,7 @@ pub use self::{
     },
     answer_format::{AnswerFormat, AnswerReader, ParsedAnswer},
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
+    paths::{COUNT_TOKENS_PATH, FORMATS},
     response_summary::{ResponseSummarizer, ResponseSummary},
     tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},

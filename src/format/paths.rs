@@ -1,9 +1,17 @@
 //! The paths of the wire formats.
 
+use http::HeaderMap;
+
 use crate::conversation::Format;
 
 /// The formats that clients may ask in.
-const FORMATS: [Format; 2] = [Format::Chat, Format::Messages];
+pub const FORMATS: [Format; 2] = [Format::Chat, Format::Messages];
+
+/// Behind `/v1`, where the tokens of a Messages request are counted.
+pub const COUNT_TOKENS_PATH: &str = "/messages/count_tokens";
+
+/// The header that every client of Messages sends, on any path.
+const ANTHROPIC_VERSION: &str = "anthropic-version";
 
 impl Format {
     /// The path of a request, behind `/v1`.
@@ -21,14 +29,29 @@ impl Format {
         FORMATS.into_iter().find(|format| format.path() == path)
     }
 
-    /// The format in whose shape the client of a whole path reads errors.
-    pub fn of_errors(path: &str) -> Self {
+    /// The format in whose shape a client reads errors: that of the whole path, else that of the client.
+    pub fn of_errors(path: &str, headers: &HeaderMap) -> Self {
         let is_below = |format: &Self| {
             let (_, rest) = path.split_once("/v1").unwrap_or_default();
             let rest = rest.strip_prefix(format.path());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        FORMATS.into_iter().find(is_below).unwrap_or(Self::Chat)
+        let of_path = FORMATS.into_iter().find(is_below);
+        of_path.unwrap_or_else(|| Self::of_client(headers))
+    }
+
+    /// The format that a client speaks, by its headers; for paths that serve all formats.
+    pub fn of_client(headers: &HeaderMap) -> Self {
+        match headers.contains_key(ANTHROPIC_VERSION) {
+            true => Self::Messages,
+            false => Self::Chat,
+        }
+    }
+
+    /// The format with this name in settings and options.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let mut formats = FORMATS.into_iter();
+        formats.find(|format| format.names()[0] == name)
     }
 
     /// The name in settings, and what people call it.

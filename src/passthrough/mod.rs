@@ -6,6 +6,7 @@
 //! SECURITY: with a key for some models, every reader of a body must find the same, allowed model in it.
 
 mod inspected_body;
+mod token_count;
 mod upgrade;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::{
     inspected_body::InspectedBody,
+    token_count::{answer_estimate, is_count_request, is_unsupported},
     upgrade::{UpgradeRequest, find_websocket_upgrade, upgrade_connection},
 };
 use crate::{
@@ -111,6 +113,7 @@ pub async fn forward_request(
         };
         return upgrade_connection(app, parts, upgrade, record).await;
     }
+    let counted = is_count_request(parts, path).then(|| inspected.read.clone());
     let edits = replace_model(inspected.found.model.as_ref(), model);
     let limit = app.config.server.body_timeout;
     outgoing.body = inspected.into_payload(&edits, &mut outgoing.headers, body, limit);
@@ -123,6 +126,12 @@ pub async fn forward_request(
     }
     let answer =
         outgoing::send_traced(&record.notes().trace, provider, operation, outgoing).await?;
+    if let Some(body) = counted
+        && is_unsupported(answer.status())
+        && let Some(estimate) = answer_estimate(app, provider, model, body)
+    {
+        return Ok(estimate);
+    }
     Ok(pass_answer(answer, parts))
 }
 

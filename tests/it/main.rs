@@ -23,6 +23,7 @@ mod inspect;
 mod keys;
 mod kill;
 mod layers;
+mod messages_endpoints;
 mod overflow;
 mod pages;
 mod passthrough;
