@@ -81,6 +81,11 @@ pub enum Failure {
     DotSegments,
     /// A path that this client key may not use.
     PathNotAllowed,
+    /// The provider of the model does not speak the format of the request.
+    FormatNotSpoken {
+        provider: String,
+        format: &'static str,
+    },
     /// This client has as many requests in flight as it may.
     TooManyRequests,
     /// The connection failed, or broke before an answer.
@@ -154,6 +159,7 @@ impl Failure {
             Self::WrongMethod { .. } => "method_not_allowed",
             Self::DotSegments => "invalid_path",
             Self::PathNotAllowed => "path_not_allowed",
+            Self::FormatNotSpoken { .. } => "format_not_spoken",
             Self::TooManyRequests => "too_many_requests",
             Self::ProviderUnreachable { .. } => "provider_unreachable",
             Self::ProviderTimeout { .. } => "provider_timeout",
@@ -282,6 +288,11 @@ impl Failure {
             Self::PathNotAllowed => "This client key may not use this path. The operator of the \
                 proxy can add it (clients.NAME.paths)."
                 .into(),
+            Self::FormatNotSpoken { provider, format } => format!(
+                "The provider `{provider}` does not speak this API (the format `{format}`), and the proxy does not \
+                 translate. Ask for a model of another provider; if it does speak it, add the format to \
+                 providers.{provider}.formats."
+            ),
             Self::TooManyRequests => "This client key has too many requests in flight \
                 (clients.NAME.max_in_flight). Try again when one has ended."
                 .into(),

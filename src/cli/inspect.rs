@@ -20,8 +20,7 @@ use crate::{
         Environment, Flags, load_config,
         tokens::{TokenRule, find_token_rule},
     },
-    conversation::{Conversation, Format},
-    format::FORMATS,
+    conversation::{Conversation, FORMATS, Format},
     guard::found::{Aim, PlanExplanation, WindowFound},
     guard::profile::{PROFILES, Profile, find_profile},
     guard::{Policy, estimate::Calibration},
@@ -167,7 +166,7 @@ fn read_body(input: impl Read, limit: usize) -> io::Result<Bytes> {
 }
 
 fn format_parser() -> impl clap::builder::TypedValueParser<Value = Format> {
-    PossibleValuesParser::new(FORMATS.map(|format| format.names()[0]))
+    PossibleValuesParser::new(FORMATS.map(Format::name))
         .try_map(|name| Format::from_name(&name).ok_or("no such format"))
 }
 

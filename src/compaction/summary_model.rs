@@ -2,7 +2,8 @@
 
 use super::Summariser;
 use crate::{
-    config::{Auth, CompactionConfig, Config},
+    config::{Auth, CompactionConfig, Config, profile::AnswerRoom},
+    conversation::Format,
     guard::estimate::{Calibration, Weights},
     provider::{Registry, Target},
     recovery::Language,
@@ -15,11 +16,13 @@ const MARGIN: u32 = 32;
 /// `seed` orders the candidates.
 ///
 /// SECURITY: the client's credentials are for the provider of its conversation. They are never sent
-/// to a configured model at another provider; such a candidate is passed over.
+/// to a configured model at another provider; such a candidate is passed over, and so is one that does not speak
+/// the `format` of the conversation.
 pub fn choose_summary_model(
     registry: &Registry,
     settings: &CompactionConfig,
     answered: &Target,
+    format: Format,
     seed: u64,
 ) -> Target {
     let configured = settings.model.as_deref();
@@ -31,7 +34,9 @@ pub fn choose_summary_model(
         !matches!(config.auth, Auth::Client)
             || matches!(trusted.auth, Auth::Client) && config.base_url == trusted.base_url
     };
-    let candidate = candidates.and_then(|all| all.into_iter().find(is_trusted));
+    let speaks = |candidate: &Target| candidate.provider.config.formats.contains(&format);
+    let is_usable = |candidate: &Target| is_trusted(candidate) && speaks(candidate);
+    let candidate = candidates.and_then(|all| all.into_iter().find(is_usable));
     candidate.unwrap_or_else(|| answered.clone())
 }
 
@@ -48,9 +53,9 @@ impl Summariser {
     ) -> Self {
         let (window, profile) = (&target.window, target.provider.config.profile);
         let most = config.compaction.max_summary_tokens;
-        let answer = match profile.answer_inside_window {
-            true => most,
-            false => 0,
+        let answer = match profile.answer_room {
+            AnswerRoom::Checked | AnswerRoom::Shared => most,
+            AnswerRoom::Apart => 0,
         };
         let prompt = window.tokens.saturating_sub(answer);
         let prompt = prompt.min(window.input.unwrap_or(u32::MAX));

@@ -57,7 +57,14 @@ fn read_client_key(s: &mut Section) -> [u8; 32] {
 }
 
 fn read_paths(s: &mut Section) -> Vec<String> {
-    let default = ["chat/completions", "embeddings", "models"].map(str::to_owned);
+    let default = [
+        "chat/completions",
+        "messages",
+        "messages/count_tokens",
+        "embeddings",
+        "models",
+    ]
+    .map(str::to_owned);
     let paths: Vec<String> = s.read_plain("paths", default.to_vec());
     let is_invalid = |path: &&String| path.starts_with('/') || !is_pattern(path);
     if let Some(path) = paths.iter().find(is_invalid) {

@@ -32,6 +32,17 @@ pub enum ImageRule {
     Once(u16),
 }
 
+/// Where an answer has its room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerRoom {
+    /// In the window: a request is refused whose prompt and answer cap together pass it.
+    Checked,
+    /// In the window: an answer ends where the window is full, whatever its cap is (Claude 4.5 and later).
+    Shared,
+    /// Beside the window.
+    Apart,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub name: &'static str,
@@ -41,8 +52,7 @@ pub struct Profile {
     pub system_later: Acceptance,
     pub begins_with_user: bool,
     pub may_end_with_assistant: bool,
-    /// Whether prompt and answer share the window.
-    pub answer_inside_window: bool,
+    pub answer_room: AnswerRoom,
     /// Whether a prompt that is too long is an error; Ollama silently drops its beginning.
     pub refuses_overflow: bool,
     /// Whether that error comes at once and is not billed.
@@ -55,6 +65,8 @@ pub struct Profile {
     pub cache_life_s: Option<u32>,
     /// The same where a marker of the request asks for an hour.
     pub marked_cache_life_s: Option<u32>,
+    /// Whether its API has Anthropic's Messages beside chat completions, or may have them.
+    pub speaks_messages: bool,
     /// The largest tool message, in bytes of its JSON.
     pub tool_message_bytes: Option<usize>,
     pub images: ImageRule,
@@ -70,7 +82,7 @@ const OPEN: Profile = Profile {
     system_later: Acceptance::Yes,
     begins_with_user: false,
     may_end_with_assistant: true,
-    answer_inside_window: true,
+    answer_room: AnswerRoom::Checked,
     refuses_overflow: true,
     overflow_is_free: true,
     errors_inside: false,
@@ -78,6 +90,7 @@ const OPEN: Profile = Profile {
     // `prompt_cache_retention` is "24h" by default since May 2026.
     cache_life_s: Some(24 * HOUR),
     marked_cache_life_s: None,
+    speaks_messages: false,
     tool_message_bytes: None,
     images: ImageRule::Tiles,
 };
@@ -94,6 +107,8 @@ const STRICT: Profile = Profile {
     errors_inside: true,
     counts_missed_only: true,
     cache_life_s: None,
+    // Engines of one's own, such as vLLM and llama.cpp, have them.
+    speaks_messages: true,
     ..OPEN
 };
 
@@ -121,6 +136,7 @@ pub const PROFILES: &[Profile] = &[
         overflow_is_free: true,
         errors_inside: false,
         counts_missed_only: false,
+        speaks_messages: false,
         ..STRICT
     },
     Profile {
@@ -128,11 +144,12 @@ pub const PROFILES: &[Profile] = &[
         user_after_tool: Acceptance::Merged,
         adjacent_users: Acceptance::Merged,
         system_later: Acceptance::Merged,
-        answer_inside_window: false,
+        answer_room: AnswerRoom::Apart,
         overflow_is_free: true,
         errors_inside: false,
         counts_missed_only: false,
         images: ImageRule::Flat,
+        speaks_messages: false,
         ..STRICT
     },
     Profile {
@@ -140,7 +157,7 @@ pub const PROFILES: &[Profile] = &[
         user_after_tool: Acceptance::Yes,
         adjacent_users: Acceptance::Merged,
         system_later: Acceptance::Merged,
-        answer_inside_window: false,
+        answer_room: AnswerRoom::Shared,
         overflow_is_free: true,
         errors_inside: false,
         counts_missed_only: false,
@@ -161,6 +178,7 @@ pub const PROFILES: &[Profile] = &[
         refuses_overflow: false,
         overflow_is_free: false,
         counts_missed_only: true,
+        speaks_messages: true,
         // The model is unloaded after this time (`keep_alive`).
         cache_life_s: Some(5 * MINUTE),
         ..OPEN
@@ -176,6 +194,11 @@ static WITHOUT_USER_AFTER_TOOL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
 });
 
 impl Profile {
+    /// Whether a request is refused whose prompt and answer cap together pass the window.
+    pub fn checks_answer_cap(&self) -> bool {
+        self.answer_room == AnswerRoom::Checked
+    }
+
     /// This profile for a provider that has refused a user message after a tool result.
     pub fn without_user_after_tool(&self) -> &'static Self {
         let mut rows = WITHOUT_USER_AFTER_TOOL.iter();

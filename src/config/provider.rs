@@ -19,6 +19,7 @@ use super::{
     secret::Secret,
     section::{Section, Visibility, settings},
 };
+use crate::conversation::{FORMATS, Format};
 
 /// The name of the built-in provider.
 pub const SIMULATED: &str = "simulated";
@@ -32,7 +33,10 @@ settings! {
         pub models: Vec<String> = s.read_patterns("models", &[], "a model's name");
         pub auth: Auth = read_auth(s);
         pub profile: &'static Profile = read_profile(s, base_url.as_deref());
-        /// The header that carries the key alone; unset: `Authorization`, with `Bearer`.
+        /// The wire formats that it speaks.
+        pub formats: Vec<Format> = read_formats(s, profile, base_url.as_deref());
+        /// The header that carries the key alone; unset: `Authorization`, with `Bearer`, and `x-api-key` for
+        /// Messages where the profile is Anthropic's.
         pub key_header: Option<HeaderName> = read_key_header(s);
         /// Added to every request; a header replaces the client's header of that name.
         pub headers: HeaderMap = read_headers(s);
@@ -73,6 +77,38 @@ fn make_simulated() -> ProviderConfig {
         breaker_failures: 0,
         ..ProviderConfig::read(&mut Section::new(&layers, &environment))
     }
+}
+
+/// Unset: chat completions, and Messages where the profile has them or the address names Anthropic's API, as those of
+/// several clouds do.
+fn read_formats(s: &mut Section, profile: &Profile, base_url: Option<&str>) -> Vec<Format> {
+    let key = "formats";
+    let Some(names) = s.read_option::<Vec<String>>(key, Visibility::Plain) else {
+        let has_messages = profile.speaks_messages
+            || base_url.is_none_or(|url| url.to_ascii_lowercase().contains("/anthropic"));
+        let formats = FORMATS.into_iter();
+        return formats
+            .filter(|&format| format != Format::Messages || has_messages)
+            .collect();
+    };
+    let mut formats = Vec::new();
+    for name in names {
+        match FORMATS.into_iter().find(|format| format.name() == name) {
+            Some(format) => formats.push(format),
+            None => {
+                let known: Vec<_> = FORMATS.iter().map(|format| format.name()).collect();
+                let message = format!(
+                    "there is no such format; write some of {}",
+                    known.join(", ")
+                );
+                s.refuse_text(key, &name, message);
+            }
+        }
+    }
+    if formats.is_empty() {
+        s.refuse_value(key, None, "must name a format, such as [\"chat\"]");
+    }
+    formats
 }
 
 fn check_name(s: &mut Section, name: &str) {

@@ -39,6 +39,21 @@ pub enum Format {
     Toy,
 }
 
+/// The formats that clients may ask in.
+pub const FORMATS: [Format; 2] = [Format::Chat, Format::Messages];
+
+impl Format {
+    /// The name in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Messages => "messages",
+            #[cfg(test)]
+            Self::Toy => "toy",
+        }
+    }
+}
+
 /// The index of one request body. Holds spans, never copies.
 #[derive(Clone, Debug)]
 pub struct Conversation {

@@ -41,7 +41,7 @@ pub use self::{
     },
     answer_format::{AnswerFormat, AnswerReader, ParsedAnswer},
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
-    paths::{COUNT_TOKENS_PATH, FORMATS},
+    paths::COUNT_TOKENS_PATH,
     response_summary::{ResponseSummarizer, ResponseSummary},
     tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},

@@ -2,10 +2,7 @@
 
 use http::HeaderMap;
 
-use crate::conversation::Format;
-
-/// The formats that clients may ask in.
-pub const FORMATS: [Format; 2] = [Format::Chat, Format::Messages];
+use crate::conversation::{FORMATS, Format};
 
 /// Behind `/v1`, where the tokens of a Messages request are counted.
 pub const COUNT_TOKENS_PATH: &str = "/messages/count_tokens";
@@ -29,8 +26,9 @@ impl Format {
         FORMATS.into_iter().find(|format| format.path() == path)
     }
 
-    /// The format in whose shape a client reads errors: that of the whole path, else that of the client.
-    pub fn of_errors(path: &str, headers: &HeaderMap) -> Self {
+    /// The format of a request with this whole path: that whose path is this or above it, else that of the client.
+    /// Clients read errors in its shape.
+    pub fn of_request(path: &str, headers: &HeaderMap) -> Self {
         let is_below = |format: &Self| {
             let (_, rest) = path.split_once("/v1").unwrap_or_default();
             let rest = rest.strip_prefix(format.path());
@@ -51,16 +49,6 @@ impl Format {
     /// The format with this name in settings and options.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut formats = FORMATS.into_iter();
-        formats.find(|format| format.names()[0] == name)
-    }
-
-    /// The name in settings, and what people call it.
-    pub const fn names(self) -> [&'static str; 2] {
-        match self {
-            Self::Chat => ["chat", "chat completions"],
-            Self::Messages => ["messages", "Anthropic Messages"],
-            #[cfg(test)]
-            Self::Toy => ["toy", "toy"],
-        }
+        formats.find(|format| format.name() == name)
     }
 }

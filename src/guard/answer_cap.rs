@@ -15,7 +15,10 @@ use super::{
     budget::{self, Budget},
     estimate::{self, Calibration},
 };
-use crate::conversation::{Author, Conversation};
+use crate::{
+    config::profile::AnswerRoom,
+    conversation::{Author, Conversation},
+};
 
 /// No cap is lowered below this or the default reserve, whichever is less: an answer may be longer than all before
 /// it. A thinking budget comes on top. Tokens.
@@ -94,8 +97,11 @@ impl<'a> SessionBudgets<'a> {
             policy,
             calibration: recall.calibration,
             as_asked: budget::compute_request_budget(conversation, policy),
-            is_asked: conversation.max_answer_tokens().is_some()
-                || !policy.profile.answer_inside_window,
+            is_asked: match policy.profile.answer_room {
+                AnswerRoom::Checked => conversation.max_answer_tokens().is_some(),
+                AnswerRoom::Shared => false,
+                AnswerRoom::Apart => true,
+            },
             largest_reported: recall.answers.largest,
             largest_answers: largest_so_far.collect(),
             cap,
@@ -210,7 +216,7 @@ impl LowerableCap {
         answers: AnswerHistory,
     ) -> Option<Self> {
         let settings = policy.settings;
-        if !settings.clamp_max_tokens || !policy.profile.answer_inside_window {
+        if !settings.clamp_max_tokens || !policy.profile.checks_answer_cap() {
             return None;
         }
         let saturate = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);

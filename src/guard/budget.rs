@@ -3,7 +3,10 @@
 use serde::Serialize;
 
 use super::{Policy, estimate};
-use crate::conversation::{Author, Conversation};
+use crate::{
+    config::profile::AnswerRoom,
+    conversation::{Author, Conversation},
+};
 
 /// One part in so many of every limit stays free: an estimate is a guess.
 pub(super) const MARGIN: u32 = 64;
@@ -22,7 +25,7 @@ pub struct Budget {
 /// The budget of a request whose answer cap goes out as asked.
 pub fn compute_request_budget(conversation: &Conversation, policy: &Policy<'_>) -> Budget {
     let asked = conversation.max_answer_tokens();
-    match asked.filter(|_| policy.profile.answer_inside_window) {
+    match asked.filter(|_| policy.profile.checks_answer_cap()) {
         Some(asked) => budget_with_reserve(u32::try_from(asked).unwrap_or(u32::MAX), policy),
         None => default_budget(policy),
     }
@@ -31,9 +34,9 @@ pub fn compute_request_budget(conversation: &Conversation, policy: &Policy<'_>) 
 /// The budget of a request without an answer cap, before any answer. The shares of named texts and of the ledger
 /// stand on it, so that they do not move.
 pub fn default_budget(policy: &Policy<'_>) -> Budget {
-    let reserve = match policy.profile.answer_inside_window {
-        true => policy.settings.default_reserve(policy.window),
-        false => 0,
+    let reserve = match policy.profile.answer_room {
+        AnswerRoom::Checked | AnswerRoom::Shared => policy.settings.default_reserve(policy.window),
+        AnswerRoom::Apart => 0,
     };
     budget_with_reserve(reserve, policy)
 }

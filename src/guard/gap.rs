@@ -125,10 +125,9 @@ impl<'a> Gap<'a> {
             last = role;
         }
         let next_can_follow = match self.next {
-            // A rule that the client's two messages break does not hold here.
+            // A rule that the client's two messages break does not hold here; any other one does.
             Some(next) => {
-                prompt_placement::can_follow(last, next, profile)
-                    || !prompt_placement::can_follow(before.author, next, profile)
+                last == before.author || prompt_placement::can_follow(last, next, profile)
             }
             None => last != Author::Model,
         };

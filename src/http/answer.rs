@@ -85,6 +85,7 @@ const fn failure_status(failure: &Failure) -> StatusCode {
         | Failure::QueryValue { .. }
         | Failure::QueryWord { .. }
         | Failure::QueryUnknown { .. }
+        | Failure::FormatNotSpoken { .. }
         | Failure::ModelMissing { .. } => StatusCode::BAD_REQUEST,
         Failure::KeyMissing | Failure::KeyWrong => StatusCode::UNAUTHORIZED,
         Failure::Foreign { .. }

@@ -27,7 +27,7 @@ use self::{
     upgrade::{UpgradeRequest, find_websocket_upgrade, upgrade_connection},
 };
 use crate::{
-    conversation::edit::Edits,
+    conversation::{Format, edit::Edits},
     error::Failure,
     http::{
         admission::{Client, allows_provider, allows_target, no_such_model},
@@ -102,6 +102,8 @@ pub async fn forward_request(
         body: Payload::Empty,
         model: target.model.clone(),
     };
+    let format = Format::of_request(parts.uri.path(), &parts.headers);
+    headers::place_key(&mut outgoing.headers, &provider.config, format);
     if let Some(client) = websocket
         && provider.config.base_url.is_some()
     {
@@ -114,6 +116,12 @@ pub async fn forward_request(
         return upgrade_connection(app, parts, upgrade, record).await;
     }
     let counted = is_count_request(parts, path).then(|| inspected.read.clone());
+    let estimate = || answer_estimate(app, provider, model, counted.clone()?);
+    if !provider.config.formats.contains(&Format::Messages)
+        && let Some(estimate) = estimate()
+    {
+        return Ok(estimate);
+    }
     let edits = replace_model(inspected.found.model.as_ref(), model);
     let limit = app.config.server.body_timeout;
     outgoing.body = inspected.into_payload(&edits, &mut outgoing.headers, body, limit);
@@ -126,9 +134,8 @@ pub async fn forward_request(
     }
     let answer =
         outgoing::send_traced(&record.notes().trace, provider, operation, outgoing).await?;
-    if let Some(body) = counted
-        && is_unsupported(answer.status())
-        && let Some(estimate) = answer_estimate(app, provider, model, body)
+    if is_unsupported(answer.status())
+        && let Some(estimate) = estimate()
     {
         return Ok(estimate);
     }

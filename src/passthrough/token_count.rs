@@ -1,4 +1,5 @@
-//! `POST /v1/messages/count_tokens`, where the provider does not answer it: the guard's estimate of the body as it came.
+//! `POST /v1/messages/count_tokens`, where the provider does not answer it or speaks no Messages: the guard's
+//! estimate of the body as it came.
 //!
 //! Clients fill their own meter with the count, so an estimate serves them better than an error. Nothing is stored.
 

@@ -14,7 +14,10 @@ use http::{
     },
 };
 
-use crate::config::{Auth, PROXY_HEADER_PREFIX, ProviderConfig};
+use crate::{
+    config::{Auth, PROXY_HEADER_PREFIX, ProviderConfig},
+    conversation::Format,
+};
 
 /// Headers in which clients send credentials, `Authorization` apart.
 const CREDENTIALS: &[&str] = &[
@@ -61,6 +64,19 @@ pub fn filter_for_provider(
         out.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     out
+}
+
+/// Moves the configured key to where the provider looks for it in requests of this format: Anthropic takes keys in
+/// `x-api-key` for Messages, and as `Bearer` for chat completions.
+pub fn place_key(headers: &mut HeaderMap, provider: &ProviderConfig, format: Format) {
+    let moves = format == Format::Messages && provider.profile.name == "anthropic";
+    if let (true, Auth::Key(key), None) = (moves, &provider.auth, &provider.key_header)
+        && let Ok(mut value) = HeaderValue::try_from(key.reveal())
+    {
+        value.set_sensitive(true);
+        headers.remove(AUTHORIZATION);
+        headers.insert(HeaderName::from_static("x-api-key"), value);
+    }
 }
 
 /// The headers for the client.

@@ -6,6 +6,7 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::Target;
+use crate::{conversation::Format, error::Failure};
 
 /// The candidates for a model.
 #[derive(Clone, Debug)]
@@ -26,6 +27,28 @@ impl ModelCandidates {
         };
         deployments.retain(|(target, _)| allowed(target));
         !deployments.is_empty()
+    }
+
+    /// Removes the candidates that do not speak a format.
+    ///
+    /// # Errors
+    /// None of them does.
+    pub fn retain_speakers(&mut self, format: Format) -> Result<(), Failure> {
+        let first = self
+            .targets()
+            .next()
+            .map(|target| target.provider.name.clone());
+        for group in &mut self.groups {
+            group.retain(|(target, _)| target.provider.config.formats.contains(&format));
+        }
+        self.groups.retain(|group| !group.is_empty());
+        match (self.groups.is_empty(), first) {
+            (true, Some(provider)) => Err(Failure::FormatNotSpoken {
+                provider: provider.to_string(),
+                format: format.name(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// All candidates in the order in which a request tries them: each deployment comes first for a

@@ -19,7 +19,7 @@ use self::{
     error_body::{ErrorText, ErrorTextKind, ParsedError},
     wording::{CODES, FIGURES, SURE, VAGUE, VETOES, WORDLESS},
 };
-use crate::format::error_body::ErrorBody;
+use crate::format::{AnswerFormat, error_body::ErrorBody};
 
 /// The numbers of an overflow, in tokens by the provider's count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,8 +115,38 @@ pub fn detect_overflow_in_event(data: &[u8]) -> OverflowVerdict {
     }
 }
 
-/// The 400 that every client knows, and by which clients recover. Unknown numbers are left out.
-pub fn make_overflow_fault(window: Option<u32>, prompt_tokens: Option<u32>) -> ErrorBody {
+/// The 400 that every client of the format knows, and by which clients recover. Unknown numbers are left out.
+pub fn make_overflow_fault(
+    format: AnswerFormat,
+    window: Option<u32>,
+    prompt_tokens: Option<u32>,
+) -> ErrorBody {
+    match format {
+        AnswerFormat::Chat => make_chat_fault(window, prompt_tokens),
+        AnswerFormat::Messages => make_messages_fault(window, prompt_tokens),
+    }
+}
+
+/// Claude Code compacts only on these words.
+fn make_messages_fault(window: Option<u32>, prompt_tokens: Option<u32>) -> ErrorBody {
+    let said = "prompt is too long";
+    let message = match (window, prompt_tokens) {
+        (Some(window), Some(prompt)) if prompt > window => {
+            format!("{said}: {prompt} tokens > {window} maximum")
+        }
+        (Some(window), _) => format!("{said}: more than the {window} tokens maximum"),
+        (None, Some(prompt)) => format!("{said}: {prompt} tokens"),
+        (None, None) => said.to_owned(),
+    };
+    ErrorBody {
+        message,
+        kind: Some("invalid_request_error".into()),
+        code: Some("context_length_exceeded".into()),
+        param: None,
+    }
+}
+
+fn make_chat_fault(window: Option<u32>, prompt_tokens: Option<u32>) -> ErrorBody {
     let limit = "This model's maximum context length is";
     let what = match (window, prompt_tokens) {
         (Some(window), prompt) => {

@@ -33,6 +33,7 @@ use super::{
 use crate::{
     config::{
         Auth, Config, GuardConfig, ModelConfig,
+        profile::AnswerRoom,
         tokens::{TokenRule, find_token_rule},
     },
     health::limits::{HealthLimits, choose_health_limits, usual_budget},
@@ -367,7 +368,7 @@ impl Target {
     /// The prompt sizes at which the health level changes; `budget` is that of one request, in tokens.
     pub fn compute_limits(&self, guard: &GuardConfig, budget: Option<u32>) -> HealthLimits {
         let (window, settings) = (self.window.known_tokens(), &self.settings);
-        let inside = self.provider.config.profile.answer_inside_window;
+        let inside = self.provider.config.profile.answer_room != AnswerRoom::Apart;
         let usual = |window| usual_budget(window, self.window.input, inside, guard);
         let budget = budget.or(window.map(usual)).unwrap_or(u32::MAX);
         choose_health_limits(window, budget, settings)

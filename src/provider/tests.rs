@@ -15,6 +15,7 @@ pub(super) fn provider(base_url: &str, models: &[&str]) -> ProviderConfig {
     ProviderConfig {
         base_url: (!base_url.is_empty()).then(|| base_url.to_owned()),
         auth: Auth::None,
+        formats: crate::conversation::FORMATS.to_vec(),
         key_header: None,
         headers: http::HeaderMap::new(),
         query: None,

@@ -57,7 +57,7 @@ pub(super) async fn attempt_request(
             }
         };
         if !sends_again {
-            break overflow_answer(placed, reply, refusal);
+            break overflow_answer(request.parsed.format.into(), placed, reply, refusal);
         }
     };
     let answered = reply.answer.status().is_success();

@@ -102,6 +102,7 @@ pub async fn exchange_conversation(
     if !is_certain || !choice.retain_permitted(may_use) {
         return Err(no_such_model(&parsed.model));
     }
+    choice.retain_speakers(parsed.format)?;
 
     // 5. The session, and what other replicas learnt.
     let span = record.notes().trace.begin_child("plimsoll.store.find");

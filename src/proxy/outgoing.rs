@@ -46,6 +46,7 @@ impl RequestHead {
     /// For a request whose body is sent without its content encoding.
     pub fn new(app: &App, parts: &Parts, provider: &Provider, format: Format) -> Self {
         let mut headers = outgoing_headers(app, parts, provider, true);
+        headers::place_key(&mut headers, &provider.config, format);
         body::strip_encoding(&mut headers);
         let query = parts.uri.query();
         let query = query.map(|query| strip_query_keys(app, provider, query));

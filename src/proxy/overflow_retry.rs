@@ -2,7 +2,7 @@
 //!
 //! The numbers of a refusal are learnt, and the conversation is fitted anew and sent again, twice at most. A refusal
 //! without words teaches nothing by itself: half of the conversation is tried, and only where that is answered the
-//! first one was too long. An overflow that stays is answered in OpenAI's words.
+//! first one was too long. An overflow that stays is answered in the words of the client's format.
 //!
 //! Every 4xx and 5xx is read for it (`provider/overflow.rs`). Where the profile says that errors come inside a
 //! success, a whole answer is read too, and the first event of a stream, whose head is held for it 2 s at most.
@@ -23,7 +23,7 @@ use super::{
     refusal::refuses_additions,
 };
 use crate::{
-    format::error_body::ErrorBody,
+    format::{AnswerFormat, error_body::ErrorBody},
     provider::{
         learnt_windows::RefusedPrompt,
         overflow::{self, Overflow, OverflowVerdict},
@@ -46,7 +46,7 @@ pub(super) enum RefusalKind {
     Nothing,
     TooLong {
         overflow: Overflow,
-        /// In OpenAI's words, which every client knows.
+        /// In the words that every client of the format knows.
         classic: bool,
     },
     /// The request, without any reason.
@@ -91,7 +91,8 @@ pub(super) async fn find_refusal(
     }
     let refusal = match overflow::detect_overflow(status, &text) {
         OverflowVerdict::Overflow(overflow) => RefusalKind::TooLong {
-            classic: status == StatusCode::BAD_REQUEST && is_classic(&text),
+            classic: status == StatusCode::BAD_REQUEST
+                && is_classic(request.parsed.format.into(), &text),
             overflow,
         },
         OverflowVerdict::Wordless => RefusalKind::Wordless,
@@ -233,8 +234,9 @@ pub(super) fn learn_from_guesses(
     });
 }
 
-/// The answer where no smaller request helps: an overflow in OpenAI's words.
+/// The answer where no smaller request helps: an overflow in the words of the format.
 pub(super) fn overflow_answer(
+    format: AnswerFormat,
     placed: &PlacedRequest,
     reply: ProviderReply,
     refusal: RefusalKind,
@@ -246,7 +248,7 @@ pub(super) fn overflow_answer(
     let is_unguarded = planned.is_some_and(|planned| !planned.is_guarded());
     let answer = match is_unguarded || classic {
         true => reply.answer,
-        false => proxy_answers::overflow_response(&overflow, placed.target.window),
+        false => proxy_answers::overflow_response(format, &overflow, placed.target.window),
     };
     ProviderReply {
         answer,
@@ -265,10 +267,13 @@ fn verdict_to_refusal(verdict: OverflowVerdict) -> RefusalKind {
     }
 }
 
-/// Whether an overflow is in OpenAI's words, so that it can stay as it came.
-fn is_classic(text: &[u8]) -> bool {
-    ErrorBody::parse_body(text).is_some_and(|fault| {
-        fault.code.as_deref() == Some("context_length_exceeded")
-            && fault.message.contains("maximum context length")
+/// Whether an overflow is in the words of the format, so that it can stay as it came.
+fn is_classic(format: AnswerFormat, text: &[u8]) -> bool {
+    ErrorBody::parse_body(text).is_some_and(|fault| match format {
+        AnswerFormat::Chat => {
+            fault.code.as_deref() == Some("context_length_exceeded")
+                && fault.message.contains("maximum context length")
+        }
+        AnswerFormat::Messages => fault.message.contains("prompt is too long"),
     })
 }

@@ -17,11 +17,15 @@ use crate::{
     wire::Body,
 };
 
-/// An overflow in OpenAI's words, which every client's own recovery looks for.
-pub(super) fn overflow_response(overflow: &Overflow, window: Window) -> Response<Body> {
+/// An overflow in the words of the format, which every client's own recovery looks for.
+pub(super) fn overflow_response(
+    format: AnswerFormat,
+    overflow: &Overflow,
+    window: Window,
+) -> Response<Body> {
     let window = overflow.window.or(window.known_tokens());
-    let fault = overflow::make_overflow_fault(window, overflow.prompt_tokens);
-    let mut answer = json_response(StatusCode::BAD_REQUEST, fault.to_json());
+    let fault = overflow::make_overflow_fault(format, window, overflow.prompt_tokens);
+    let mut answer = json_response(StatusCode::BAD_REQUEST, format.error_body(&fault));
     if let Ok(code) = HeaderValue::try_from(fault.code.unwrap_or_default()) {
         answer.headers_mut().insert(ERROR_HEADER, code);
     }

@@ -48,7 +48,7 @@ pub fn build_head_headers(
     let ms = |took: Duration| took.as_secs_f64() * 1e3;
     let (guard, upstream) = (ms(planned.guard_took), ms(reply.took));
     let timing = format!("guard;dur={guard:.3}, upstream;dur={upstream:.3}");
-    insert_header(&mut headers, ACTIONS, planned.describe_actions(false));
+    insert_header(&mut headers, ACTIONS, planned.describe_actions(None));
     insert_header(
         &mut headers,
         PROVIDER,

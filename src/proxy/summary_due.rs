@@ -111,7 +111,13 @@ fn expects_summary(followed: FollowedConversation<'_>, planned: &PlannedRequest)
     }
     let (app, seed) = (&session.app, session.inherited.session.seed());
     let settings = &app.config.compaction;
-    let model = choose_summary_model(&app.registry, settings, &planned.target, seed);
+    let model = choose_summary_model(
+        &app.registry,
+        settings,
+        &planned.target,
+        conversation.format,
+        seed,
+    );
     let is_paused = |subject| app.summary_jobs.is_paused(&subject);
     if model.provider.breaker.state_at(Instant::now()) != BreakerState::Closed
         || is_paused(BackoffSubject::from_target(&model))

@@ -61,7 +61,13 @@ pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<S
         return None;
     }
     let seed = followed.session.inherited.session.seed();
-    let target = choose_summary_model(&app.registry, &app.config.compaction, chat, seed);
+    let target = choose_summary_model(
+        &app.registry,
+        &app.config.compaction,
+        chat,
+        conversation.format,
+        seed,
+    );
     let provider = &target.provider;
     let (mut bare, ()) = Request::new(()).into_parts();
     if let Some(agent) = request.parts.headers.get(USER_AGENT) {

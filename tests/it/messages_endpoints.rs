@@ -1,6 +1,7 @@
 //! What clients of Anthropic's Messages ask beside their conversations, and the simulated provider behind the proxy.
 
 use http::Method;
+use plimsoll::{config::ProviderConfig, conversation::Format};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -78,6 +79,11 @@ async fn a_session_stays_in_its_window_and_too_long_a_message_is_refused() {
         messages.push(json!({"role": "user", "content": results}));
     }
     assert!(folds > 5, "{folds} requests were cut");
+    let sessions = client.get("/plimsoll/api/sessions").await.json();
+    let session = &sessions["sessions"][0];
+    for part in ["system", "tools", "tool_results"] {
+        assert_ne!(session["made_of"][part], 0, "{part} in {session}");
+    }
     let long = ask("tide table ".repeat(5_000));
     let refused = post(&client, "/v1/messages", &long).await;
     assert_eq!(refused.status, 400, "{}", refused.text());
@@ -116,6 +122,13 @@ async fn tokens_are_counted_by_the_provider_or_estimated() {
         passed.status, 404,
         "what cannot be counted is the provider's"
     );
+
+    let asked = up.count_requests();
+    let speaks_chat = |provider: &mut ProviderConfig| provider.formats = vec![Format::Chat];
+    let proxy = up.proxy().providers(speaks_chat).start().await;
+    let estimated = post(&proxy.client(), "/v1/messages/count_tokens", &body).await;
+    assert_eq!(estimated.headers["x-plimsoll-count"], "estimate");
+    assert_eq!(up.count_requests(), asked, "it cannot count");
 }
 
 #[tokio::test]

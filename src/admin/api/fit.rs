@@ -12,9 +12,8 @@ use serde_json::value::RawValue;
 
 use super::{Requester, shorten_word};
 use crate::{
-    conversation::{Format, IndexError},
+    conversation::{FORMATS, Format, IndexError},
     error::Failure,
-    format::FORMATS,
     guard::found::{Aim, PlanExplanation, WindowFound},
     http::{admission::no_such_model, answer, body::RequestBody},
     provider::Target,
@@ -71,7 +70,7 @@ fn parse_format(query: Option<&str>) -> Result<Option<Format>, Failure> {
         let format = Format::from_name(&value);
         named = Some(format.ok_or_else(|| Failure::QueryWord {
             name: "format",
-            words: FORMATS.map(|format| format.names()[0]).join(" or "),
+            words: FORMATS.map(Format::name).join(" or "),
         })?);
     }
     Ok(named)

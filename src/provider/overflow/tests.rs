@@ -2,6 +2,8 @@ use http::StatusCode;
 use proptest::prelude::*;
 use serde_json::json;
 
+use crate::format::AnswerFormat;
+
 use super::{
     Overflow, OverflowVerdict, detect_overflow, detect_overflow_in_event, make_overflow_fault,
 };
@@ -252,7 +254,7 @@ fn an_answer_that_fills_the_window_is_detected() {
 
 #[test]
 fn the_error_for_clients_leaves_unknown_numbers_out() {
-    let message = |window, prompt| make_overflow_fault(window, prompt).message;
+    let message = |window, prompt| make_overflow_fault(AnswerFormat::Chat, window, prompt).message;
     assert_eq!(
         message(Some(4_097), Some(4_294)),
         "This model's maximum context length is 4097 tokens. However, your messages resulted in \
@@ -261,16 +263,36 @@ fn the_error_for_clients_leaves_unknown_numbers_out() {
     assert!(!message(None, Some(4_294)).contains("4097"));
     assert!(!message(Some(4_097), None).contains("4294"));
     assert!(message(Some(4_097), Some(4_000)).contains("too little room"));
-    let fault = make_overflow_fault(None, None);
+    let fault = make_overflow_fault(AnswerFormat::Chat, None, None);
     assert_eq!(fault.kind.as_deref(), Some("invalid_request_error"));
     assert_eq!(fault.param.as_deref(), Some("messages"));
     assert_eq!(fault.code.as_deref(), Some("context_length_exceeded"));
 }
 
+/// Claude Code compacts on these words.
+#[test]
+fn the_error_in_messages_has_the_words_of_anthropic() {
+    let message =
+        |window, prompt| make_overflow_fault(AnswerFormat::Messages, window, prompt).message;
+    assert_eq!(
+        message(Some(200_000), Some(210_000)),
+        "prompt is too long: 210000 tokens > 200000 maximum"
+    );
+    for (window, prompt) in [
+        (None, None),
+        (Some(8), None),
+        (None, Some(8)),
+        (Some(9), Some(8)),
+    ] {
+        let message = message(window, prompt);
+        assert!(message.starts_with("prompt is too long"), "{message}");
+    }
+}
+
 proptest! {
     #[test]
     fn the_error_for_clients_is_detected_as_an_overflow(window: Option<u32>, prompt: Option<u32>) {
-        let mut fault = make_overflow_fault(window, prompt);
+        let mut fault = make_overflow_fault(AnswerFormat::Chat, window, prompt);
         for code in [fault.code.clone(), None] {
             fault.code = code;
             let expected = Overflow { window, prompt_tokens: prompt, ..Overflow::default() };

@@ -12,7 +12,7 @@ const LOGGED_CUTS: usize = 20;
 
 /// Notes for the request's log line what the plan does.
 pub fn note_plan(session: &SessionContext, planned: &PlannedRequest) {
-    let actions = planned.describe_actions(false);
+    let actions = planned.describe_actions(None);
     // 0 where the guard did not read the request.
     let budget = planned.plan.report.budget.tokens;
     let mut facts = session.notes.facts();

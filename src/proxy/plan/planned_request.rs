@@ -9,7 +9,7 @@ use crate::{
     guard::{AnswerCap, Plan, Policy, Recall, injections::Injections},
     health::limits::HealthLimits,
     provider::{Target, learnt_windows::RefusedPrompt, overflow::Overflow},
-    proxy::{App, GuardMode, recovery_step::RecoveryStep},
+    proxy::{App, GuardMode, answer_facts::AnswerFacts, recovery_step::RecoveryStep},
     relay::AnswerFilter,
 };
 
@@ -136,8 +136,8 @@ impl PlannedRequest {
         u32::try_from(tokens).ok().filter(|&tokens| tokens > 0)
     }
 
-    /// What was done to the request, as header and log have it. `cut_in_silence`: its provider truncated it silently.
-    pub fn describe_actions(&self, cut_in_silence: bool) -> String {
+    /// What was done to the request, as header and log have it. `answer`: at its end.
+    pub fn describe_actions(&self, answer: Option<AnswerFacts<'_>>) -> String {
         let mut words = self.recovery.action_words();
         words.extend(self.compaction.list_actions().map(str::to_owned));
         let report = self.plan.report.format_actions();
@@ -148,9 +148,13 @@ impl PlannedRequest {
             words.retain(|word| word != "none");
             words.push(format!("refitted={}", self.refits));
         }
-        if cut_in_silence {
+        if answer.is_some_and(|answer| answer.cut_in_silence) {
             words.retain(|word| word != "none");
             words.push("provider-truncated".to_owned());
+        }
+        if answer.is_some_and(|answer| answer.response.window_exceeded) {
+            words.retain(|word| word != "none");
+            words.push("window-exceeded".to_owned());
         }
         match self.mode {
             GuardMode::Guard => words.join(", "),

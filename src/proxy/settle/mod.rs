@@ -48,7 +48,7 @@ pub async fn settle_answer(
         let (provider, model) = (&planned.target.provider.name, &planned.target.model);
         app.replica_sync.mark_changed(provider, model);
     }
-    session.notes.facts().actions = Some(planned.describe_actions(answer.cut_in_silence));
+    session.notes.facts().actions = Some(planned.describe_actions(Some(answer)));
     note_answer(session, &planned, response, &state.last_health());
     let digest = answer_digest(response.text, &response.call_ids);
     let (lineage, within) = (&inherited.lineage, app.config.store.save_timeout());
@@ -64,7 +64,7 @@ pub async fn settle_answer(
         // No request would find a summary that no stored state names.
         planned.compaction.memory.job = None;
     }
-    let actions = planned.describe_actions(answer.cut_in_silence);
+    let actions = planned.describe_actions(Some(answer));
     session.notes.facts().actions = Some(actions.clone());
     let headers = build_end_headers(&planned, &state, actions);
     if stored && app.session_events.has_listeners() {

@@ -80,7 +80,8 @@ fn judge_level(planned: &PlannedRequest, answer: AnswerFacts<'_>) -> HealthLevel
         // The provider's count is not that of the prompt.
         return HealthLevel::Unknown;
     }
-    if is_overfull(planned, answer.response) {
+    // The answer filled the window to its end.
+    if answer.response.window_exceeded || is_overfull(planned, answer.response) {
         return HealthLevel::Critical;
     }
     let window = planned.target.window.known_tokens();

@@ -173,7 +173,7 @@ impl GuardedSession<'_> {
         // Providers cap an answer longer than half the window.
         let asked = conversation.max_answer_tokens().unwrap_or(0);
         let asked = asked.min(u64::from(self.policy.window / 2));
-        let limit = if profile.answer_inside_window {
+        let limit = if profile.checks_answer_cap() {
             u64::from(self.policy.window).saturating_sub(asked)
         } else {
             u64::from(self.policy.window)

@@ -114,7 +114,7 @@ impl WireFormat {
             None => assert_eq!(now, asked),
         }
         let halves = u64::from(plan.report.budget.reserve) * 2 >= u64::from(window);
-        let inside = profile.answer_inside_window && !halves;
+        let inside = profile.checks_answer_cap() && !halves;
         if inside && !plan.report.over_budget && plan.report.stood_back.is_none() {
             let all = u64::from(plan.report.raw_after) + now;
             assert!(all <= u64::from(window), "{all} in {window}");

@@ -233,7 +233,7 @@ impl ModelSetup {
     fn fits_window(&self, body: &Value, tokens: u64) -> bool {
         let asked = ["max_completion_tokens", "max_tokens"];
         let asked = asked.iter().find_map(|name| body[*name].as_u64());
-        let asked = asked.filter(|_| self.profile.answer_inside_window);
+        let asked = asked.filter(|_| self.profile.checks_answer_cap());
         tokens + asked.unwrap_or(0) <= u64::from(self.window)
     }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use plimsoll::{
     CurrentConfig,
     config::{Auth, Change, ClientConfig, Config, ModelConfig, ProviderConfig, WhenUnsure},
+    conversation::FORMATS,
     guard::profile,
     store::Store,
 };
@@ -214,6 +215,7 @@ fn provider(base_url: Option<String>) -> ProviderConfig {
     ProviderConfig {
         base_url,
         auth: Auth::Client,
+        formats: FORMATS.to_vec(),
         key_header: None,
         headers: http::HeaderMap::new(),
         query: None,
