@@ -67,8 +67,10 @@ pub enum Failure {
         least: usize,
         most: usize,
     },
-    /// A query parameter that the path does not have.
-    QueryUnknown { name: String },
+    /// A query parameter is none of the allowed words.
+    QueryWord { name: &'static str, words: String },
+    /// A query parameter that the path does not have; `known` are those that it has.
+    QueryUnknown { name: String, known: &'static str },
     /// The event listeners have reached their limit, over all clients or for this one.
     TooManyListeners { all: usize, per_client: usize },
     /// The state store does not answer.
@@ -150,7 +152,7 @@ impl Failure {
             Self::AdminOnly => "admin_only",
             Self::SessionReadOnly => "session_read_only",
             Self::SwitchMissing => "missing_required_parameter",
-            Self::SwitchValue | Self::QueryValue { .. } => "invalid_value",
+            Self::SwitchValue | Self::QueryValue { .. } | Self::QueryWord { .. } => "invalid_value",
             Self::SwitchUnknown { .. } | Self::QueryUnknown { .. } => "unknown_parameter",
             Self::TooManyListeners { .. } => "too_many_listeners",
             Self::StoreDown => "store_unavailable",
@@ -183,7 +185,7 @@ impl Failure {
         match self {
             Self::ModelNotFound(_) | Self::ModelMissing { .. } => Some("model"),
             Self::SwitchMissing | Self::SwitchValue => Some("auto_compact"),
-            Self::QueryValue { name, .. } => Some(name),
+            Self::QueryValue { name, .. } | Self::QueryWord { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -270,8 +272,9 @@ impl Failure {
             Self::QueryValue { name, least, most } => {
                 format!("Send `{name}` once, as a number from {least} to {most}.")
             }
-            Self::QueryUnknown { name } => {
-                format!("This path has no parameter `{name}`. There are: skip and take.")
+            Self::QueryWord { name, words } => format!("`{name}` must be {words}."),
+            Self::QueryUnknown { name, known } => {
+                format!("This path has no parameter `{name}`. There are: {known}.")
             }
             Self::TooManyListeners { all, per_client } => format!(
                 "Too many event listeners: at most {all} in all and {per_client} of one client. \

@@ -20,8 +20,7 @@ use crate::{
         Environment, Flags, load_config,
         tokens::{TokenRule, find_token_rule},
     },
-    conversation::Conversation,
-    format::chat,
+    conversation::{Conversation, FORMATS, Format},
     guard::found::{Aim, PlanExplanation, WindowFound},
     guard::profile::{PROFILES, Profile, find_profile},
     guard::{Policy, estimate::Calibration},
@@ -33,9 +32,12 @@ const STRICTEST: &str = "template";
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct InspectArgs {
-    /// File with the body of a chat-completions request; "-" reads standard input
+    /// File with the body of a request; "-" reads standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Wire format of the request [default: guessed from its members]
+    #[arg(long, value_name = "NAME", value_parser = format_parser())]
+    format: Option<Format>,
     /// Model to fit the request to [default: the one it names]
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
@@ -77,7 +79,12 @@ pub(super) fn run(
         let reason = "so the proxy would refuse it; raise server.max_body_bytes";
         return Err(fail(format!("is larger than {limit} bytes, {reason}")));
     }
-    let conversation = chat::index_body(body).map_err(|reason| fail(reason.to_string()))?;
+    let format = args
+        .format
+        .unwrap_or_else(|| Format::guess_from_body(&body));
+    let conversation = format
+        .index_body(body)
+        .map_err(|reason| fail(reason.to_string()))?;
     let aim = resolve_aim(args, &conversation, &registry).map_err(CommandError::Command)?;
     let policy = Policy {
         profile: aim.profile,
@@ -156,6 +163,11 @@ fn read_body(input: impl Read, limit: usize) -> io::Result<Bytes> {
     let mut body = Vec::new();
     input.take(limit as u64 + 1).read_to_end(&mut body)?;
     Ok(body.into())
+}
+
+fn format_parser() -> impl clap::builder::TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(FORMATS.map(Format::name))
+        .try_map(|name| Format::from_name(&name).ok_or("no such format"))
 }
 
 fn profile_parser() -> impl clap::builder::TypedValueParser<Value = &'static Profile> {

@@ -19,6 +19,7 @@ mod continuation;
 mod describe;
 pub mod error_body;
 mod grammar;
+mod guess;
 mod index;
 mod indexing;
 pub mod messages;
@@ -42,6 +43,7 @@ pub use self::{
     },
     answer_format::{AnswerFormat, AnswerReader, ParsedAnswer},
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
+    paths::COUNT_TOKENS_PATH,
     response_summary::{ResponseSummarizer, ResponseSummary},
     tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},

@@ -46,6 +46,17 @@ pub(super) fn estimate_messages(conversation: &Conversation, policy: &Policy<'_>
         .collect()
 }
 
+/// Raw tokens of a whole request as it came.
+pub fn estimate_request(conversation: &Conversation, weights: &Weights, profile: &Profile) -> u32 {
+    let messages = conversation.items.iter();
+    messages
+        .map(|it| estimate_message(conversation, it, &it.sizes, weights, profile))
+        .fold(
+            estimate_beside_messages(conversation, weights),
+            u32::saturating_add,
+        )
+}
+
 /// Raw tokens of the media of a message.
 pub fn estimate_media(
     conversation: &Conversation,

@@ -83,6 +83,7 @@ const fn failure_status(failure: &Failure) -> StatusCode {
         | Failure::SwitchValue
         | Failure::SwitchUnknown { .. }
         | Failure::QueryValue { .. }
+        | Failure::QueryWord { .. }
         | Failure::QueryUnknown { .. }
         | Failure::FormatNotSpoken { .. }
         | Failure::ModelMissing { .. } => StatusCode::BAD_REQUEST,

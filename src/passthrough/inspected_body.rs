@@ -29,7 +29,7 @@ pub(super) struct InspectedBody {
     pub(super) has_body: bool,
     pub(super) found: ModelLookup,
     /// The bytes read, decompressed. They hold their share of the bytes in flight.
-    read: Bytes,
+    pub(super) read: Bytes,
     /// The same bytes as they came, where they came compressed and may be forwarded so.
     packed: Option<Bytes>,
     /// The bytes read came compressed.

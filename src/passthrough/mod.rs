@@ -6,6 +6,7 @@
 //! SECURITY: with a key for some models, every reader of a body must find the same, allowed model in it.
 
 mod inspected_body;
+mod token_count;
 mod upgrade;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::{
     inspected_body::InspectedBody,
+    token_count::{answer_estimate, is_count_request, is_unsupported},
     upgrade::{UpgradeRequest, find_websocket_upgrade, upgrade_connection},
 };
 use crate::{
@@ -100,7 +102,7 @@ pub async fn forward_request(
         body: Payload::Empty,
         model: target.model.clone(),
     };
-    let format = Format::of_whole_path(parts.uri.path());
+    let format = Format::of_request(parts.uri.path(), &parts.headers);
     headers::place_key(&mut outgoing.headers, &provider.config, format);
     if let Some(client) = websocket
         && provider.config.base_url.is_some()
@@ -112,6 +114,13 @@ pub async fn forward_request(
             running: Arc::clone(caller.running),
         };
         return upgrade_connection(app, parts, upgrade, record).await;
+    }
+    let counted = is_count_request(parts, path).then(|| inspected.read.clone());
+    let estimate = || answer_estimate(app, provider, model, counted.clone()?);
+    if !provider.config.formats.contains(&Format::Messages)
+        && let Some(estimate) = estimate()
+    {
+        return Ok(estimate);
     }
     let edits = replace_model(inspected.found.model.as_ref(), model);
     let limit = app.config.server.body_timeout;
@@ -125,6 +134,11 @@ pub async fn forward_request(
     }
     let answer =
         outgoing::send_traced(&record.notes().trace, provider, operation, outgoing).await?;
+    if is_unsupported(answer.status())
+        && let Some(estimate) = estimate()
+    {
+        return Ok(estimate);
+    }
     Ok(pass_answer(answer, parts))
 }
 

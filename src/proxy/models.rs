@@ -1,4 +1,4 @@
-//! The list of models, as OpenAI's API has it, with what is known of their windows.
+//! The list of models, as the API of OpenAI or Anthropic has it, with what is known of their windows.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::App;
 use crate::{
     config::GuardConfig,
+    conversation::Format,
     error::Failure,
     http::{
         admission::{Client, allows_target, no_such_model},
@@ -20,14 +21,25 @@ use crate::{
 /// How long the list of models waits for lists of providers that were never asked before.
 const FIRST_LISTS: Duration = Duration::from_secs(1);
 
+/// What Anthropic says where it does not know when a model came.
+const UNKNOWN_DATE: &str = "1970-01-01T00:00:00Z";
+
 /// The list of all models that the client may use.
-pub async fn answer_model_list(app: &App, client: &Client) -> Response<Body> {
+pub async fn answer_model_list(app: &App, client: &Client, format: Format) -> Response<Body> {
     app.registry.wait_for_lists(FIRST_LISTS).await;
     let offered = app.registry.list_offered_by_all_names();
     let allowed = offered.iter().filter(|model| may_see(app, client, model));
-    let models = allowed.map(|model| model_to_json(model, &app.config.guard));
+    let models = allowed.map(|model| model_to_json(model, &app.config.guard, format));
     let data: Vec<Value> = models.collect();
-    let list = json!({"object": "list", "data": data});
+    let list = match format {
+        // Pages are not cut, whatever `limit` says.
+        Format::Messages => {
+            let id = |model: Option<&Value>| model.map(|model| model["id"].clone());
+            let (first, last) = (id(data.first()), id(data.last()));
+            json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
+        }
+        _ => json!({"object": "list", "data": data}),
+    };
     json_response(StatusCode::OK, list.to_string())
 }
 
@@ -35,17 +47,31 @@ pub async fn answer_model_list(app: &App, client: &Client) -> Response<Body> {
 ///
 /// # Errors
 /// The client may use no model of that name.
-pub fn answer_model(app: &App, client: &Client, id: &str) -> Result<Response<Body>, Failure> {
+pub fn answer_model(
+    app: &App,
+    client: &Client,
+    id: &str,
+    format: Format,
+) -> Result<Response<Body>, Failure> {
     let model = app.registry.find_offered(id);
     let model = model.filter(|model| may_see(app, client, model));
     let model = model.ok_or_else(|| no_such_model(id))?;
-    let body = model_to_json(&model, &app.config.guard);
+    let body = model_to_json(&model, &app.config.guard, format);
     Ok(json_response(StatusCode::OK, body.to_string()))
 }
 
 /// An assumed window is left out: clients could not rely on it.
-fn model_to_json(offered: &OfferedModel, guard: &GuardConfig) -> Value {
+fn model_to_json(offered: &OfferedModel, guard: &GuardConfig, format: Format) -> Value {
     let target = &offered.target;
+    if format == Format::Messages {
+        let window = target.window;
+        let mut model = json!({"type": "model", "id": offered.id, "display_name": offered.id,
+            "created_at": UNKNOWN_DATE});
+        if let Some(tokens) = window.input.or_else(|| window.known_tokens()) {
+            model["max_input_tokens"] = tokens.into();
+        }
+        return model;
+    }
     let (window, limits) = (target.window, target.compute_limits(guard, None));
     json!({
         "id": offered.id,

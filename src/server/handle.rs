@@ -8,6 +8,7 @@ use percent_encoding::percent_decode_str;
 use super::route::{self, Route};
 use crate::{
     admin::{api::answer_api, dashboard, probe_endpoints},
+    conversation::Format,
     error::Failure,
     http::{admission::check_admin_origin, body::RequestBody},
     passthrough::{Caller, forward_request},
@@ -17,7 +18,7 @@ use crate::{
         models,
     },
     telemetry::record::RequestRecord,
-    wire::Body,
+    wire::{Body, whole_body},
 };
 
 /// Answers one request. Where that fails, the rest of its body stays unread.
@@ -34,10 +35,11 @@ pub(super) async fn handle_request(
     check_admin_origin(&parts)?;
     let route = route::find_route(&parts.method, parts.uri.path())?;
     match route {
-        Route::Health | Route::Ready => {
+        Route::Root | Route::Health | Route::Ready => {
             record.set_quiet();
             record.outcome = Some("done");
             return Ok(match route {
+                Route::Root => Response::new(whole_body("")),
                 Route::Ready => probe_endpoints::answer_readiness(app),
                 _ => probe_endpoints::answer_health(),
             });
@@ -64,6 +66,7 @@ pub(super) async fn handle_request(
     record.client.clone_from(&client.name);
     route.check_path(&client)?;
     let running = client.begin_request()?;
+    let list_format = Format::of_client(&parts.headers);
     let answer = match route {
         Route::Conversation { format, provider } => {
             let request = IncomingRequest {
@@ -85,10 +88,10 @@ pub(super) async fn handle_request(
         }
         Route::Model { id } => {
             let id = percent_decode_str(id).decode_utf8_lossy();
-            models::answer_model(app, &client, &id)?
+            models::answer_model(app, &client, &id, list_format)?
         }
         // All other routes were answered above.
-        _ => models::answer_model_list(app, &client).await,
+        _ => models::answer_model_list(app, &client, list_format).await,
     };
     record.held_until_end = Some(running);
     Ok(answer)

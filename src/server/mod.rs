@@ -209,7 +209,8 @@ async fn answer_request(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let mut record = RequestRecord::new(request.method(), request.uri().path());
-    let errors = AnswerFormat::from(Format::of_whole_path(request.uri().path()));
+    let errors = Format::of_request(request.uri().path(), request.headers());
+    let errors = AnswerFormat::from(errors);
     record.in_flight = Some(app.metrics.begin_request());
     let (parts, body) = request.into_parts();
     let version = parts.version;

@@ -28,6 +28,8 @@ pub enum Route<'a> {
         provider: Option<&'a str>,
         path: &'a str,
     },
+    /// A client asks whether anything answers here, as Claude Code does when it starts.
+    Root,
     Health,
     Ready,
     Metrics,
@@ -97,6 +99,7 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
         reads.then_some(route).ok_or(Failure::WrongMethod { allow })
     };
     match path {
+        "/" if *method == Method::HEAD => return Ok(Route::Root),
         "/healthz" => return read_only(Route::Health),
         "/readyz" => return read_only(Route::Ready),
         "/metrics" => return read_only(Route::Metrics),
@@ -215,6 +218,8 @@ mod tests {
         check(Method::GET, "/p/v1/models/a", forward(p, "/models/a"));
         check(post.clone(), "/v1/embeddings", forward(None, "/embeddings"));
         check(Method::GET, "/p/v1/models", forward(p, "/models"));
+        check(Method::HEAD, "/", Ok(Route::Root));
+        check(Method::GET, "/", Err(Failure::PathNotFound));
         check(Method::GET, "/healthz", Ok(Route::Health));
         check(Method::GET, "/readyz", Ok(Route::Ready));
         check(Method::GET, "/metrics", Ok(Route::Metrics));

@@ -41,6 +41,7 @@ async fn sent_by_proxy(body: &[u8], model: &str) -> (Vec<u8>, String) {
         // As without settings, which is how `inspect` plans.
         config.guard.chars_per_token = None;
         config.guard.reserve_tokens = None;
+        config.guard.when_unsure = None;
         // The proxy alone answers what a model recalls.
         config.guard.recall = plimsoll::config::RecallMode::Off;
         config

@@ -23,6 +23,7 @@ mod inspect;
 mod keys;
 mod kill;
 mod layers;
+mod messages_endpoints;
 mod messages_exchange;
 mod overflow;
 mod pages;

@@ -1,6 +1,7 @@
-//! `POST fit`: the guard as a service. It takes a chat request and returns the fitted one with a report.
+//! `POST fit`: the guard as a service. It takes a request with a conversation and returns the fitted one with a
+//! report.
 //!
-//! The limits of chat requests apply. The request is planned as the first of a session; nothing is stored
+//! The limits of guarded requests apply. The request is planned as the first of a session; nothing is stored
 //! and no provider is asked. The result differs from the request by the guard's edits and the removed
 //! annotations only, byte for byte.
 
@@ -9,11 +10,10 @@ use http::{Response, StatusCode, request::Parts};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Requester;
+use super::{Requester, shorten_word};
 use crate::{
-    conversation::IndexError,
+    conversation::{FORMATS, Format, IndexError},
     error::Failure,
-    format::chat,
     guard::found::{Aim, PlanExplanation, WindowFound},
     http::{admission::no_such_model, answer, body::RequestBody},
     provider::Target,
@@ -38,12 +38,14 @@ pub(super) async fn answer_fit(
     requester: &Requester,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
+    let format = parse_format(parts.uri.query())?;
     let client = requester.client.as_ref();
     let running = client.map(|client| client.begin_request()).transpose()?;
     let (limits, inflight) = (&app.config.server, &app.inflight_bytes);
     let received = body.read_unpacked(&parts.headers, limits, inflight).await?;
     let mut hold = received.hold;
-    let (request, report) = fit_request(app, parts, requester, received.bytes)?;
+    let format = format.unwrap_or_else(|| Format::guess_from_body(&received.bytes));
+    let (request, report) = fit_request(app, parts, requester, format, received.bytes)?;
     let text = request.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&request);
     let request =
         serde_json::from_slice(text).map_err(|error| Failure::NotJson(error.to_string()))?;
@@ -57,13 +59,31 @@ pub(super) async fn answer_fit(
     Ok(answer)
 }
 
+/// The format that the query names, as `format=messages`.
+fn parse_format(query: Option<&str>) -> Result<Option<Format>, Failure> {
+    let mut named = None;
+    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if name != "format" {
+            let (name, known) = (shorten_word(&name), "format");
+            return Err(Failure::QueryUnknown { name, known });
+        }
+        let format = Format::from_name(&value);
+        named = Some(format.ok_or_else(|| Failure::QueryWord {
+            name: "format",
+            words: FORMATS.map(Format::name).join(" or "),
+        })?);
+    }
+    Ok(named)
+}
+
 fn fit_request(
     app: &App,
     parts: &Parts,
     requester: &Requester,
+    format: Format,
     request: Bytes,
 ) -> Result<(Bytes, PlanExplanation), Failure> {
-    let indexed = match chat::index_body(request.clone()) {
+    let indexed = match format.index_body(request.clone()) {
         Ok(conversation) => Ok(conversation),
         Err(IndexError::NotJson(place)) => return Err(Failure::NotJson(place)),
         Err(IndexError::Unguardable(reason)) => Err(reason),

@@ -49,8 +49,8 @@ pub(super) fn parse_page(query: Option<&str>) -> Result<Page, Failure> {
             "skip" => ("skip", &mut skip, 0, MAX_SKIP),
             "take" => ("take", &mut take, 1, Page::MAX_TAKE),
             unknown => {
-                let name = shorten_word(unknown);
-                return Err(Failure::QueryUnknown { name });
+                let (name, known) = (shorten_word(unknown), "skip and take");
+                return Err(Failure::QueryUnknown { name, known });
             }
         };
         let is_number = value.bytes().all(|byte| byte.is_ascii_digit());

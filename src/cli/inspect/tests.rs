@@ -97,6 +97,26 @@ fn options_override_the_window_and_profile_of_the_model() {
 }
 
 #[test]
+fn the_format_is_guessed_or_named() {
+    let result = "let leak = 1;\n".repeat(300);
+    let body = serde_json::json!({"max_tokens": 64, "messages": [
+        {"role": "user", "content": "Mend it"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "read", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": result}]}]});
+    let report = |more: &[&str]| {
+        let words = [&["-", "--window", "1024", "--profile", "anthropic"], more].concat();
+        inspect(&words, "", body.to_string().as_bytes()).unwrap()
+    };
+    let guessed = report(&[]);
+    assert!(guessed.contains("truncate message 2"), "{guessed}");
+    assert_eq!(guessed, report(&["--format", "messages"]));
+    let as_chat = report(&["--format", "chat"]);
+    assert!(!as_chat.contains("truncate message"), "{as_chat}");
+    let error = inspect(&["-", "--format", "x"], "", b"{}").unwrap_err();
+    assert!(error.contains("possible values: chat, messages"), "{error}");
+}
+
+#[test]
 fn a_guard_that_is_off_does_nothing() {
     let file = folder().join("folded.json");
     let words = [file.to_str().unwrap(), "--window", "1024"];

@@ -45,6 +45,20 @@ fn write_response(
     response
 }
 
+/// Server-sent events, one in a frame.
+pub(super) fn event_stream_response(
+    events: impl Iterator<Item = String>,
+) -> Response<SimulatedBody> {
+    let frames = events.map(|event| Ok(Frame::data(Bytes::from(event))));
+    let frames: Vec<_> = frames.collect();
+    let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
+    let kind = "text/event-stream; charset=utf-8";
+    let mut response = write_response(StatusCode::OK, kind, body);
+    let (name, value) = (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response.headers_mut().insert(name, value);
+    response
+}
+
 impl Completion {
     /// The whole answer in one body.
     pub(super) fn write_whole(&self) -> Response<SimulatedBody> {
@@ -81,14 +95,7 @@ impl Completion {
         }
         let events = chunks.into_iter().map(|chunk| format!("data: {chunk}\n\n"));
         let events = events.chain(["data: [DONE]\n\n".to_owned()]);
-        let frames = events.map(|event| Ok(Frame::data(Bytes::from(event))));
-        let frames: Vec<_> = frames.collect();
-        let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
-        let kind = "text/event-stream; charset=utf-8";
-        let mut response = write_response(StatusCode::OK, kind, body);
-        let (name, value) = (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        response.headers_mut().insert(name, value);
-        response
+        event_stream_response(events)
     }
 
     /// The deltas before the finish: the role, then the text or the call.

@@ -1,7 +1,7 @@
-//! The built-in provider: chat completions without a network, for a first look and for tests.
+//! The built-in provider: chat completions and Messages without a network, for a first look and for tests.
 //!
 //! It counts tokens, has a window and a prefix cache, and refuses an overlong or invalid conversation in
-//! OpenAI's words. A scripted agent answers, and follows a notice of recovery or a request for a summary.
+//! the words of OpenAI or Anthropic. A scripted agent answers, and follows a notice of recovery or a request for a summary.
 //! Nothing of `wire`, `guard` or `recovery` is used here, so that a mistake there cannot hide behind the
 //! same mistake here.
 //!
@@ -10,6 +10,8 @@
 mod completion;
 mod demo_agent;
 mod memory_requests;
+mod messages_answer;
+mod messages_request;
 mod request;
 mod schema;
 mod scripted_agent;
@@ -22,6 +24,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use completion::{Completion, SimulatedBody, json_response};
 pub use demo_agent::DemoAgent;
+use messages_answer::MessagesAnswer;
+use messages_request::{MessagesRequest, write_refusal};
 use request::{SimulatedRefusal, SimulatedRequest};
 use token_count::SimulatedPrompt;
 
@@ -34,37 +38,79 @@ pub const MODELS: &[(&str, u32)] = &[
     ("plimsoll-1m", 1_000_000),
 ];
 
-/// Answers one request. The path may have any prefix before `/chat/completions` or `/models`.
+/// Answers one request. The path may have any prefix before `/chat/completions`, `/messages` or `/models`.
 ///
-/// Never fails: an invalid request gets a 4xx, as from OpenAI.
+/// Never fails: an invalid request gets a 4xx, as from OpenAI or Anthropic.
 pub async fn answer_request(request: Request<Bytes>) -> Response<SimulatedBody> {
     let id = format!("req_{:016x}", xxh3_64(request.body()));
-    let mut response = route_request(&request)
-        .unwrap_or_else(|refusal| json_response(refusal.status, &refusal.to_body()));
+    let route = find_route(&request);
+    let answer = match route {
+        SimulatedRoute::Chat => complete_chat(&request),
+        SimulatedRoute::Messages => complete_messages(&request),
+        SimulatedRoute::CountTokens => count_message_tokens(&request),
+        SimulatedRoute::Models => Ok(list_models()),
+        SimulatedRoute::Unknown => Err(SimulatedRefusal {
+            status: StatusCode::NOT_FOUND,
+            ..SimulatedRefusal::new(format!(
+                "Invalid URL ({} {})",
+                request.method(),
+                request.uri().path()
+            ))
+        }),
+    };
+    let is_messages = matches!(
+        route,
+        SimulatedRoute::Messages | SimulatedRoute::CountTokens
+    );
+    let mut response = answer.unwrap_or_else(|refusal| {
+        let body = match is_messages {
+            true => write_refusal(&refusal, &id),
+            false => refusal.to_body(),
+        };
+        json_response(refusal.status, &body)
+    });
     if let Ok(id) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert("x-request-id", id);
+        let name = if is_messages {
+            "request-id"
+        } else {
+            "x-request-id"
+        };
+        response.headers_mut().insert(name, id);
     }
     response
 }
 
-fn route_request(request: &Request<Bytes>) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
+#[derive(Clone, Copy)]
+enum SimulatedRoute {
+    Chat,
+    Messages,
+    CountTokens,
+    Models,
+    Unknown,
+}
+
+fn find_route(request: &Request<Bytes>) -> SimulatedRoute {
     let path = request.uri().path().trim_end_matches('/');
-    let method = request.method();
-    if *method == Method::POST && path.ends_with("/chat/completions") {
-        return complete_chat(request);
+    let (is_post, is_get) = (
+        request.method() == Method::POST,
+        request.method() == Method::GET,
+    );
+    match path {
+        _ if is_post && path.ends_with("/chat/completions") => SimulatedRoute::Chat,
+        _ if is_post && path.ends_with("/messages") => SimulatedRoute::Messages,
+        _ if is_post && path.ends_with("/messages/count_tokens") => SimulatedRoute::CountTokens,
+        _ if is_get && path.ends_with("/models") => SimulatedRoute::Models,
+        _ => SimulatedRoute::Unknown,
     }
-    if *method != Method::GET || !path.ends_with("/models") {
-        return Err(SimulatedRefusal {
-            status: StatusCode::NOT_FOUND,
-            ..SimulatedRefusal::new(format!("Invalid URL ({method} {path})"))
-        });
-    }
+}
+
+fn list_models() -> Response<SimulatedBody> {
     let models = MODELS.iter().map(|(name, window)| {
         json!({"id": name, "object": "model", "created": completion::CREATED, "owned_by": "plimsoll",
             "context_length": window})
     });
     let list = json!({"object": "list", "data": models.collect::<Vec<Value>>()});
-    Ok(json_response(StatusCode::OK, &list))
+    json_response(StatusCode::OK, &list)
 }
 
 /// The model of that name, also with `simulated/` before it.
@@ -82,11 +128,7 @@ fn find_model(name: &str) -> Result<(&'static str, u32), SimulatedRefusal> {
 fn complete_chat(request: &Request<Bytes>) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
     let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let chat = SimulatedRequest::from_body(&body)?;
-    // SECURITY: a cache shared between keys would show one client what another has sent.
-    let owner = request.headers().get(header::AUTHORIZATION);
-    let owner = xxh3_64(owner.map_or(b"", HeaderValue::as_bytes));
-    let seed = xxh3_64_with_seed(chat.model.as_bytes(), owner);
-    let prompt = SimulatedPrompt::count_prompt(seed, chat.schemas(), chat.messages);
+    let prompt = count_prompt(request, &chat);
     let limit = chat.answer_limit();
     check_window(chat.window, prompt.tokens, limit)?;
     let limit = limit.unwrap_or(chat.window - prompt.tokens);
@@ -103,6 +145,73 @@ fn complete_chat(request: &Request<Bytes>) -> Result<Response<SimulatedBody>, Si
         true => completion.write_events(chat.includes_usage()),
         false => completion.write_whole(),
     })
+}
+
+fn count_prompt(request: &Request<Bytes>, chat: &SimulatedRequest<'_>) -> SimulatedPrompt {
+    // SECURITY: a cache shared between keys would show one client what another has sent.
+    let mut names = [header::AUTHORIZATION.as_str(), "x-api-key"].into_iter();
+    let owner = names.find_map(|name| request.headers().get(name));
+    let owner = xxh3_64(owner.map_or(b"", HeaderValue::as_bytes));
+    let seed = xxh3_64_with_seed(chat.model.as_bytes(), owner);
+    SimulatedPrompt::count_prompt(seed, chat.schemas(), chat.messages)
+}
+
+fn complete_messages(
+    request: &Request<Bytes>,
+) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
+    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+    let messages = MessagesRequest::from_body(&body)?;
+    let missing = || SimulatedRefusal::new("max_tokens: Field required");
+    let cap = messages.max_tokens.ok_or_else(missing)?;
+    let chat = SimulatedRequest::from_body(&messages.chat)?;
+    let prompt = count_prompt(request, &chat);
+    let (tokens, window) = (prompt.tokens, chat.window);
+    if tokens > window {
+        return Err(SimulatedRefusal::new(format!(
+            "prompt is too long: {tokens} tokens > {window} maximum"
+        )));
+    }
+    let room = window - tokens;
+    let read = if messages.has_markers {
+        prompt.read_cache()
+    } else {
+        0
+    };
+    let cacheable = if messages.has_markers {
+        prompt.cacheable_tokens()
+    } else {
+        0
+    };
+    let id = xxh3_64_with_seed(request.body(), prompt.hash);
+    let answer = MessagesAnswer {
+        completion: Completion {
+            id: format!("msg_{id:016x}"),
+            call_id: format!("toolu_{:016x}", prompt.hash),
+            model: chat.model,
+            reply: scripted_agent::make_reply(&chat, prompt.hash, cap.min(room)),
+            prompt_tokens: tokens,
+            cached_tokens: read,
+        },
+        cache_written: cacheable - read,
+        window_is_limit: room < cap,
+    };
+    Ok(match body["stream"] == true {
+        true => answer.write_events(),
+        false => answer.write_whole(),
+    })
+}
+
+fn count_message_tokens(
+    request: &Request<Bytes>,
+) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
+    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+    let messages = MessagesRequest::from_body(&body)?;
+    let chat = SimulatedRequest::from_body(&messages.chat)?;
+    let tokens = count_prompt(request, &chat).tokens;
+    Ok(json_response(
+        StatusCode::OK,
+        &json!({"input_tokens": tokens}),
+    ))
 }
 
 /// Refuses a prompt that does not fit the window, in the sentence that every client looks for.

@@ -1,5 +1,7 @@
 //! The simulated provider, through its requests.
 
+mod messages;
+
 use http_body_util::BodyExt as _;
 
 use super::*;

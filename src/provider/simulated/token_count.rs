@@ -103,10 +103,16 @@ impl SimulatedPrompt {
         }
     }
 
+    /// The tokens that a cache can hold. The last token is always computed, so a block that ends with the prompt is
+    /// not cached.
+    pub(super) fn cacheable_tokens(&self) -> u32 {
+        let whole = self.tokens.saturating_sub(1) / BLOCK * BLOCK;
+        if whole < LEAST_CACHED { 0 } else { whole }
+    }
+
     /// The number of cached tokens; afterwards the whole prompt is cached.
     pub(super) fn read_cache(&self) -> u32 {
         let mut cache = CACHE.lock();
-        // The last token is always computed, so a block that ends with the prompt is not cached.
         let whole = (self.tokens.saturating_sub(1) / BLOCK) as usize;
         let blocks = self.blocks.iter().take(whole);
         let hits = blocks.clone().take_while(|block| cache.contains(block));

@@ -67,6 +67,7 @@ async fn fit_returns_the_request_that_the_provider_would_get() {
         proxy.reload(|config| {
             config.guard.chars_per_token = None;
             config.guard.reserve_tokens = None;
+            config.guard.when_unsure = None;
             // The proxy alone answers what a model recalls.
             config.guard.recall = plimsoll::config::RecallMode::Off;
         });

@@ -22,6 +22,7 @@ const PROXY_HEADERS: &[&str] = &[
     "x-plimsoll-attempts",
     "x-plimsoll-billed-tokens",
     "x-plimsoll-context-limit",
+    "x-plimsoll-count",
     "x-plimsoll-countdown",
     "x-plimsoll-course",
     "x-plimsoll-error",

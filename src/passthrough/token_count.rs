@@ -1,0 +1,57 @@
+//! `POST /v1/messages/count_tokens`, where the provider does not answer it or speaks no Messages: the guard's
+//! estimate of the body as it came.
+//!
+//! Clients fill their own meter with the count, so an estimate serves them better than an error. Nothing is stored.
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, request::Parts};
+use serde_json::json;
+
+use crate::{
+    config::tokens::find_token_rule,
+    conversation::Format,
+    format::COUNT_TOKENS_PATH,
+    guard::estimate::{Weights, estimate_request},
+    http::answer::json_response,
+    provider::Provider,
+    proxy::App,
+    wire::Body,
+};
+
+/// Marks a count that no provider made.
+const COUNT_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-count");
+
+/// Whether a request asks to count tokens. `path` follows `/v1`.
+pub(super) fn is_count_request(parts: &Parts, path: &str) -> bool {
+    parts.method == Method::POST && path == COUNT_TOKENS_PATH
+}
+
+/// Whether an answer says that the provider does not count.
+pub(super) fn is_unsupported(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
+    )
+}
+
+/// The estimate as an answer; `None` where the body is no conversation. `model` is the provider's name for it.
+pub(super) fn answer_estimate(
+    app: &App,
+    provider: &Provider,
+    model: Option<&str>,
+    body: Bytes,
+) -> Option<Response<Body>> {
+    let conversation = Format::Messages.index_body(body).ok()?;
+    let (model, profile) = (model.unwrap_or_default(), provider.config.profile);
+    let weights = Weights::new(
+        find_token_rule(model, profile),
+        app.config.guard.chars_per_token,
+    );
+    let raw = estimate_request(&conversation, &weights, profile);
+    let calibration = app.ratios.initial_calibration(&provider.name, model);
+    let count = json!({"input_tokens": calibration.to_expected_tokens(raw)});
+    let mut answer = json_response(StatusCode::OK, count.to_string());
+    let value = HeaderValue::from_static("estimate");
+    answer.headers_mut().insert(COUNT_HEADER, value);
+    Some(answer)
+}

@@ -1,0 +1,198 @@
+//! What clients of Anthropic's Messages ask beside their conversations, and the simulated provider behind the proxy.
+
+use http::Method;
+use plimsoll::{config::ProviderConfig, conversation::Format};
+use serde_json::{Value, json};
+
+use crate::support::{
+    ClientAnswer, ProxyBuilder, RunningProxy, ScriptedProvider, TestClient, answer, full_body,
+    model_with_window,
+};
+
+const MODEL: &str = "simulated/plimsoll-8k";
+
+async fn post(client: &TestClient, path: &str, body: &Value) -> ClientAnswer {
+    let request = client
+        .request(Method::POST, path)
+        .header("content-type", "application/json")
+        .header("anthropic-version", "2023-06-01");
+    client.send_with(request, body.to_string()).await
+}
+
+async fn simulated() -> (RunningProxy, TestClient) {
+    let proxy = ProxyBuilder::new().start().await;
+    let client = proxy.client();
+    (proxy, client)
+}
+
+fn ask(content: impl Into<Value>) -> Value {
+    let content: Value = content.into();
+    json!({"model": MODEL, "max_tokens": 500, "messages": [{"role": "user", "content": content}]})
+}
+
+#[tokio::test]
+async fn the_simulated_provider_answers_messages_with_health() {
+    let (_proxy, client) = simulated().await;
+    let mut body = ask("Where is the harbour?");
+    let whole = post(&client, "/v1/messages?beta=true", &body).await;
+    assert_eq!(whole.status, 200, "{}", whole.text());
+    assert_eq!(whole.headers["x-plimsoll-health"], "healthy");
+    let said = whole.json();
+    let usage = said["usage"]["input_tokens"].to_string();
+    assert_eq!(
+        whole.headers["x-plimsoll-prompt-tokens"].to_str().unwrap(),
+        usage
+    );
+    body["stream"] = true.into();
+    let streamed = post(&client, "/v1/messages", &body).await;
+    let text = streamed.text();
+    assert!(text.starts_with("event: message_start\n"), "{text}");
+    assert!(text.contains("event: message_stop\n"), "{text}");
+}
+
+#[tokio::test]
+async fn a_session_stays_in_its_window_and_too_long_a_message_is_refused() {
+    let (_proxy, client) = simulated().await;
+    let mut body = ask("Find every leak in the hull and mend it.");
+    body["system"] = "You mend ships.".into();
+    body["tools"] = json!([{"name": "read_file", "input_schema": {"type": "object",
+        "properties": {"path": {"type": "string"}}, "required": ["path"]}}]);
+    let mut folds = 0;
+    for step in 0..60 {
+        let got = post(&client, "/v1/messages", &body).await;
+        assert_eq!(got.status, 200, "{step}: {}", got.text());
+        let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
+        folds += usize::from(actions.contains("cleared=") || actions.contains("trimmed="));
+        let said = got.json()["content"].clone();
+        let calls = said.as_array().into_iter().flatten();
+        let calls = calls.filter(|block| block["type"] == "tool_use");
+        let results = calls.map(|call| {
+            json!({"type": "tool_result", "tool_use_id": call["id"],
+                "content": format!("let leak = {step};\n").repeat(60)})
+        });
+        let mut results: Vec<Value> = results.collect();
+        if results.is_empty() {
+            results.push(json!({"type": "text", "text": format!("Well done. Now part {step}.")}));
+        }
+        let messages = body["messages"].as_array_mut().unwrap();
+        messages.push(json!({"role": "assistant", "content": said}));
+        messages.push(json!({"role": "user", "content": results}));
+    }
+    assert!(folds > 5, "{folds} requests were cut");
+    let sessions = client.get("/plimsoll/api/sessions").await.json();
+    let id = sessions["sessions"][0]["id"].as_str().unwrap();
+    let session = client.get(&format!("/plimsoll/api/sessions/{id}")).await;
+    let made_of = session.json()["made_of"].clone();
+    for part in ["system", "tools", "tool_results"] {
+        assert!(made_of[part].as_u64() > Some(0), "{part} in {made_of}");
+    }
+    let long = ask("tide table ".repeat(5_000));
+    let refused = post(&client, "/v1/messages", &long).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+}
+
+#[tokio::test]
+async fn tokens_are_counted_by_the_provider_or_estimated() {
+    let (_proxy, client) = simulated().await;
+    let mut body = ask("Where is the harbour?");
+    body.as_object_mut().unwrap().remove("max_tokens");
+    let counted = post(&client, "/v1/messages/count_tokens?beta=true", &body).await;
+    assert_eq!(counted.status, 200, "{}", counted.text());
+    assert!(!counted.headers.contains_key("x-plimsoll-count"));
+    let exact = counted.json()["input_tokens"].as_u64().unwrap();
+
+    let up = ScriptedProvider::start().await;
+    let proxy = up.proxy().start().await;
+    let client = proxy.client();
+    body["model"] = "up/m".into();
+    for status in ["404 Not Found", "405 Method Not Allowed"] {
+        up.script_next([answer(status, "", "{}")]);
+        let estimated = post(&client, "/v1/messages/count_tokens", &body).await;
+        assert_eq!(estimated.status, 200, "{}", estimated.text());
+        assert_eq!(estimated.headers["x-plimsoll-count"], "estimate");
+        let tokens = estimated.json()["input_tokens"].as_u64().unwrap();
+        assert!(tokens.abs_diff(exact) < 20, "{tokens} of {exact}");
+        assert!(!estimated.headers.contains_key("x-plimsoll-session"));
+    }
+    up.script_next([answer("429 Too Many Requests", "", "{}")]);
+    let refused = post(&client, "/v1/messages/count_tokens", &body).await;
+    assert_eq!(refused.status, 429);
+    up.script_next([answer("404 Not Found", "", "{}")]);
+    let odd = json!({"model": "up/m", "messages": "none"});
+    let passed = post(&client, "/v1/messages/count_tokens", &odd).await;
+    assert_eq!(
+        passed.status, 404,
+        "what cannot be counted is the provider's"
+    );
+
+    let asked = up.count_requests();
+    let speaks_chat = |provider: &mut ProviderConfig| provider.formats = vec![Format::Chat];
+    let proxy = up.proxy().providers(speaks_chat).start().await;
+    let estimated = post(&proxy.client(), "/v1/messages/count_tokens", &body).await;
+    assert_eq!(estimated.headers["x-plimsoll-count"], "estimate");
+    assert_eq!(up.count_requests(), asked, "it cannot count");
+}
+
+#[tokio::test]
+async fn head_of_the_root_is_answered() {
+    let (_proxy, client) = simulated().await;
+    let root = |method| client.request(method, "/").body(full_body("")).unwrap();
+    let head = client.send(root(Method::HEAD)).await;
+    assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
+    client
+        .send(root(Method::GET))
+        .await
+        .is_error(404, "path_not_found");
+}
+
+#[tokio::test]
+async fn models_are_listed_in_the_shape_of_the_client() {
+    let proxy = ProxyBuilder::new()
+        .model(MODEL, model_with_window(4_096))
+        .start()
+        .await;
+    let client = proxy.client();
+    let get = async |path: &str| {
+        let request = client.request(Method::GET, path);
+        let request = request.header("anthropic-version", "2023-06-01");
+        client.send_with(request, "").await
+    };
+    let list = get("/v1/models?limit=1000").await.json();
+    let data = list["data"].as_array().unwrap();
+    assert_eq!(list["has_more"], false);
+    assert_eq!(list["first_id"], data[0]["id"]);
+    assert_eq!(list["last_id"], data.last().unwrap()["id"]);
+    let model = data.iter().find(|model| model["id"] == MODEL).unwrap();
+    let expected = json!({"type": "model", "id": MODEL, "display_name": MODEL,
+        "created_at": "1970-01-01T00:00:00Z", "max_input_tokens": 4_096});
+    assert_eq!(model, &expected);
+    assert_eq!(get(&format!("/v1/models/{MODEL}")).await.json(), expected);
+    let missing = get("/v1/models/none%2Fsuch").await;
+    assert_eq!(missing.status, 404);
+    assert_eq!(missing.json()["type"], "error");
+    let plain = client.get("/v1/models").await.json();
+    assert_eq!(plain["object"], "list");
+}
+
+#[tokio::test]
+async fn fit_knows_the_format_by_shape_or_by_name() {
+    let (_proxy, client) = simulated().await;
+    let mut body = ask("x".repeat(9));
+    let path = "/plimsoll/api/fit";
+    body["messages"] = json!([
+        {"role": "user", "content": "Read it."},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1",
+            "content": "let leak = 1;\n".repeat(9_000)}]},
+    ]);
+    let guessed = post(&client, path, &body).await;
+    assert_eq!(guessed.status, 200, "{}", guessed.text());
+    let fitted = guessed.json();
+    assert_eq!(fitted["report"]["truncated"].as_array().unwrap().len(), 1);
+    let named = post(&client, &format!("{path}?format=messages"), &body).await;
+    assert_eq!(named.body, guessed.body);
+    let as_chat = post(&client, &format!("{path}?format=chat"), &body).await;
+    assert_ne!(as_chat.body, guessed.body);
+    let wrong = post(&client, &format!("{path}?format=other"), &body).await;
+    assert_eq!(wrong.status, 400, "{}", wrong.text());
+}
