@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{WINDOW, message, proxy_before, step, text};
 use crate::support::{
-    MessagesAgent, Mixing, ModelReply, ModelSetup, NoticeManner, RunningModel, ScriptedProvider,
-    Worker, answer, stream_of, words,
+    AgentGeneration, MessagesAgent, Mixing, ModelReply, ModelSetup, NoticeManner, RunningModel,
+    ScriptedProvider, Worker, answer, stream_of, words,
 };
 
 /// In a spelling that nobody would write anew.
@@ -86,7 +86,11 @@ async fn play_long_session(stream: bool, thinking: bool) -> (RunningModel, Messa
     let same = generations.iter();
     let mut same = same.map(|it| &it.answer.headers["x-plimsoll-session"]);
     assert!(same.all(|it| it == first));
-    assert!(generations.iter().any(|it| it.action("dropped").is_some()));
+    let is_cut = |it: &AgentGeneration| {
+        let words = ["dropped", "cleared"].map(|word| it.action(word));
+        words.iter().any(Option::is_some)
+    };
+    assert!(generations.iter().any(is_cut));
     let tokens = up.tokens();
     for (generation, tokens) in generations.iter().zip(&tokens) {
         let reported = generation.header("prompt-tokens");

@@ -7,7 +7,7 @@ use crate::{
     recall::{named_ids, numbered_lines, recall_once},
     support::{
         AgentGeneration, MessagesAgent, Mixing, ModelSetup, NoticeManner, RunningModel, Worker,
-        words,
+        model_with_courses, words,
     },
 };
 
@@ -27,6 +27,7 @@ async fn play_session(mixing: Mixing, stream: bool, fields: Value) -> PlayedSess
             config.guard.clear.enabled = false;
             config.guard.recall = plimsoll::config::RecallMode::Off;
         })
+        .model("m", model_with_courses(WINDOW))
         .start()
         .await;
     let mut agent = MessagesAgent::new(&proxy).set("stream", stream);
@@ -102,7 +103,7 @@ async fn thinking_is_kept_byte_for_byte() {
 #[tokio::test]
 async fn a_model_looks_up_what_was_truncated() {
     for stream in [false, true] {
-        let arguments = json!({"find": "plank 3000 "});
+        let arguments = json!({"pattern": "plank 3000 "});
         let setup = ModelSetup {
             fragment: 4_000,
             ..ModelSetup::new(60_000)
