@@ -246,7 +246,7 @@ impl Failure {
                  that can be a part of a path."
             ),
             Self::PathNotFound => "No such path. There are: POST /v1/chat/completions, \
-                GET /v1/models, any other /v1/*, /{provider}/v1/*, /healthz, /readyz, /metrics \
+                POST /v1/messages, GET /v1/models, any other /v1/*, /{provider}/v1/*, /healthz, /readyz, /metrics \
                 and /plimsoll/api/."
                 .into(),
             Self::SessionNotFound => "There is no such session, or it belongs to another client. \

@@ -1,5 +1,5 @@
-//! Plimsoll: an OpenAI-compatible reverse proxy that keeps every conversation inside its model's
-//! context window, and says how full the window is.
+//! Plimsoll: a reverse proxy for the APIs of OpenAI and Anthropic that keeps every conversation inside
+//! its model's context window, and says how full the window is.
 //!
 //! `ARCHITECTURE.md` has the path of a request, the glossary, and a table of the modules: a module imports only
 //! those below it in that table, as `tests/it/layers.rs` checks. Read `proxy/exchange.rs` first.

@@ -32,7 +32,7 @@ const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// Sends the requests of a job to the summary model.
 pub trait SummaryClient: Sync {
-    /// Sends a chat completion request and waits for the head of its answer.
+    /// Sends a request in the format of the conversation and waits for the head of its answer.
     fn send_request(
         &self,
         trace: &Trace,

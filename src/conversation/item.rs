@@ -21,8 +21,8 @@ pub enum Author {
 }
 
 impl Author {
-    /// Whether this is a system message in the sense of all comments (`system` or `developer`):
-    /// always pinned, and not in the lineage.
+    /// Whether this is a system message in the sense of all comments (`system` or `developer`): not
+    /// in the lineage, and pinned unless it is bound to the item before it.
     pub const fn is_system(self) -> bool {
         matches!(self, Self::System)
     }

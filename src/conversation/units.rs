@@ -33,7 +33,7 @@ pub struct Unit {
     /// Messages before it, without system messages. These come and go between requests, so stored
     /// positions do not count them.
     pub messages_before: usize,
-    /// Pinned: a system message, a message of an unknown role, or the task (the first user message).
+    /// Pinned: a system message that is not bound, a message of an unknown role, or the task (the first user message).
     pub stays: bool,
 }
 

@@ -29,7 +29,8 @@ pub struct AnswerLimit {
 }
 
 impl Format {
-    /// An item with an escaped text. Any author but the model becomes the user; in Messages, but the system too.
+    /// An item with an escaped text, by the model or the user; in Messages also by the system. Any other author
+    /// becomes the user.
     pub fn text_item(self, author: Author, escaped: &str) -> String {
         match self {
             Self::Chat => chat::write::text_item(author, escaped),

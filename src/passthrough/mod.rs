@@ -1,4 +1,5 @@
-//! Passthrough: forwards every unguarded path of a provider's API untouched, except for the name of its model.
+//! Passthrough: forwards every unguarded path of a provider's API untouched, except for the name of its model,
+//! and estimates the tokens of Messages where the provider does not count them.
 //!
 //! The request goes to the provider of the model that body or query names; else to the one that the path or
 //! `x-plimsoll-provider` names; else to the default. Bodies stream both ways and are not held; only JSON is read

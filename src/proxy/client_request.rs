@@ -1,4 +1,4 @@
-//! A chat completion as its client sent it, and the session that it continues: the same at every candidate.
+//! A request as its client sent it, and the session that it continues: the same at every candidate.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     wire::shallow_parse::shallow_parse,
 };
 
-/// The body of a chat completion, as far as it is understood.
+/// The body of a request, as far as it is understood.
 pub struct ParsedRequest {
     pub format: Format,
     /// As it came.
@@ -42,7 +42,7 @@ impl SessionContext {
     }
 }
 
-/// A chat completion with all it takes to send it, and to send it again.
+/// A request with all it takes to send it, and to send it again.
 pub struct ClientRequest {
     pub app: Arc<App>,
     /// The head, as it came.

@@ -1,4 +1,4 @@
-//! One guarded exchange, from a chat completion's body to the end of its answer. [`exchange`] lists the steps.
+//! One guarded exchange, from a request's body to the end of its answer. [`exchange`] lists the steps.
 
 pub mod answer_facts;
 mod app;
