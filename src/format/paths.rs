@@ -29,9 +29,10 @@ impl Format {
     /// The format of a request with this whole path: that whose path is this or above it, else that of the client.
     /// Clients read errors in its shape.
     pub fn of_request(path: &str, headers: &HeaderMap) -> Self {
+        // A provider's name, which may begin with `v1`, stands before it.
+        let start = path.rfind("/v1/").map_or(path.len(), |at| at + "/v1".len());
         let is_below = |format: &Self| {
-            let (_, rest) = path.split_once("/v1").unwrap_or_default();
-            let rest = rest.strip_prefix(format.path());
+            let rest = path[start..].strip_prefix(format.path());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let of_path = FORMATS.into_iter().find(is_below);
@@ -50,5 +51,36 @@ impl Format {
     pub fn from_name(name: &str) -> Option<Self> {
         let mut formats = FORMATS.into_iter();
         formats.find(|format| format.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_of_a_path_is_found_behind_any_provider() {
+        let none = HeaderMap::new();
+        for (path, format) in [
+            ("/v1/messages", Format::Messages),
+            ("/v1/messages/count_tokens", Format::Messages),
+            ("/v1-eu/v1/messages", Format::Messages),
+            ("/v1/messagesx", Format::Chat),
+            ("/messages/v1/chat/completions", Format::Chat),
+            ("/v1/models", Format::Chat),
+            ("/", Format::Chat),
+        ] {
+            assert_eq!(Format::of_request(path, &none), format, "{path}");
+        }
+        let mut anthropic = HeaderMap::new();
+        anthropic.insert(ANTHROPIC_VERSION, "2023-06-01".parse().unwrap());
+        assert_eq!(
+            Format::of_request("/v1/models", &anthropic),
+            Format::Messages
+        );
+        assert_eq!(
+            Format::of_request("/v1/chat/completions", &anthropic),
+            Format::Chat
+        );
     }
 }

@@ -260,7 +260,9 @@ impl<'a> PlacedInjections<'a> {
                 self.view.conversation,
                 answer,
                 into,
-                (stands && between.round).then_some(&*between.blocks),
+                // Blocks of rounds that do not go out must not stand beside those of the last answer.
+                (between.round && (stands || !between.blocks.is_empty()))
+                    .then_some(&*between.blocks),
                 &self.view.token_weights(),
             ),
             _ => Echo {

@@ -17,14 +17,14 @@ pub(in crate::format) fn ask_for_text(
     limit: AnswerLimit,
     edits: &mut Edits,
 ) {
+    // Providers refuse a budget that the answer cap does not exceed.
+    let budget = request::thinking_budget(part);
+    let stops_thinking = budget.is_some_and(|budget| budget >= limit.tokens.into());
     let is_dropped = |at: usize| match &*part.decode_text(part.fields[at].key) {
         "stop_sequences" => true,
         "output_config" => request::find_answer_format(part).is_some(),
-        // Providers refuse a budget that the answer cap does not exceed.
-        "thinking" => {
-            let budget = request::thinking_budget(part);
-            budget.is_some_and(|budget| budget >= limit.tokens.into())
-        }
+        // Its edit of thinking is refused without thinking, and it has no other here.
+        "thinking" | "context_management" => stops_thinking,
         _ => false,
     };
     let spans: Vec<Span> = part.fields.iter().map(Field::full_span).collect();

@@ -30,7 +30,7 @@ pub struct RecallSource<'a> {
     pub left_out: &'a [Range<u32>],
 }
 
-/// Calls that are answered in one reply of the model, and how many times the bytes of the largest answer
+/// Calls that are answered in one reply of the model, and how many times the characters of the largest answer
 /// they have together.
 const MAX_CALLS: u32 = 8;
 const LARGEST_ANSWERS: usize = 3;
@@ -39,7 +39,7 @@ const LARGEST_ANSWERS: usize = 3;
 #[derive(Default)]
 pub(super) struct RecallUse {
     calls: u32,
-    bytes: usize,
+    chars: usize,
 }
 
 /// The answer of one call.
@@ -80,12 +80,13 @@ pub(super) fn execute_recall(
         return Ok(Recalled::Nothing(format!("{id} holds no text.")));
     }
     let largest = guard::max_recall_chars(&document.sizes, source.policy);
-    let room = (largest * LARGEST_ANSWERS).saturating_sub(used.bytes);
+    let room = (largest * LARGEST_ANSWERS).saturating_sub(used.chars);
     let max_chars = largest.min(room).max(excerpt::LEAST_CHARS);
     let pieces = excerpt::answer_query(&document, &query, max_chars)?;
     let is_found = pieces.iter().any(|piece| matches!(piece, Piece::Slice(..)));
     let shown = pieces.iter().map(Piece::len);
-    used.bytes += shown.sum::<usize>();
+    // Never more than its characters, whatever their bytes.
+    used.chars += shown.sum::<usize>().min(max_chars);
     Ok(match is_found {
         true => Recalled::Found(stored::store_result(call, pieces)),
         false => Recalled::Nothing(stored::join_pieces(&pieces, source.conversation)),

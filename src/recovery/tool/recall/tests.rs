@@ -21,8 +21,13 @@ fn conversation(texts: &[&str]) -> Conversation {
 
 #[test]
 fn the_recalls_of_one_reply_are_bounded_together() {
-    let long = "a line of a long text\n".repeat(2_000);
-    let conversation = conversation(&[&long]);
+    for line in ["a line of a long text\n", "\u{4f60}\u{597d}\u{5417}\n"] {
+        check_bounds(&line.repeat(5_000));
+    }
+}
+
+fn check_bounds(long: &str) {
+    let conversation = conversation(&[long]);
     let settings = GuardConfig::default();
     let policy = policy(&settings);
     let source = RecallSource {
@@ -41,10 +46,11 @@ fn the_recalls_of_one_reply_are_bounded_together() {
         let Recalled::Found(stored) = found else {
             panic!("nothing was found");
         };
-        lengths.push(restore_result(&stored, &conversation).len());
+        lengths.push(restore_result(&stored, &conversation).chars().count());
     }
-    assert!(lengths[0] > 7_000 && lengths[7] < 1_000, "{lengths:?}");
-    assert!(lengths.iter().sum::<usize>() < 4 * 8_000, "{lengths:?}");
+    assert!(lengths[..3].iter().all(|it| *it > 7_000), "{lengths:?}");
+    assert!(lengths[7] < 1_000, "{lengths:?}");
+    assert!(lengths.iter().sum::<usize>() < 5 * 8_000, "{lengths:?}");
     let refused = execute_recall(&call, Some(&source), &mut used);
     assert!(refused.is_err_and(|why| why.contains("in one reply")));
 }
