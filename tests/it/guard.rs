@@ -505,3 +505,40 @@ fn plan_first(
     let policy = make_policy(find_profile(profile).unwrap(), window, settings);
     guard::plan(conversation, &policy, &Recall::default())
 }
+
+#[test]
+fn a_later_round_of_a_request_keeps_the_cuts_of_the_round_before() {
+    let settings = counted_by_characters();
+    let conversation = talk(&worked_steps(100));
+    let profile = find_profile("openai").unwrap();
+    let plan = |window, recall: &Recall| {
+        guard::plan(
+            &conversation,
+            &make_policy(profile, window, &settings),
+            recall,
+        )
+    };
+    let tokens = plan(200_000, &Recall::default()).report.raw_before;
+    // It fits, and is cut only because the cache is cold.
+    let window = tokens * 65 / 64 + 1_100;
+    let cold = Recall {
+        is_cold: true,
+        ..Recall::default()
+    };
+    let first = plan(window, &cold);
+    assert!(!first.edits.is_empty());
+    let warm = plan(window, &Recall::default());
+    assert!(warm.edits.is_empty());
+    let later = Recall {
+        sent: Some(first.memory.clone()),
+        ..Recall::default()
+    };
+    let second = plan(window, &later);
+    assert_eq!(second.memory, first.memory);
+    assert_eq!(
+        apply_plan(&conversation, &second),
+        apply_plan(&conversation, &first)
+    );
+    // What is new is told of the whole request.
+    assert_eq!(second.report.folded, first.report.folded);
+}
