@@ -434,11 +434,12 @@ context_length = 48000
 """
 
 
-class Messages:
-    """A running provider that speaks Messages (see messages_provider.py)."""
+class ScriptedProvider:
+    """A running provider of another process, and the configuration of a proxy before it."""
 
-    def __init__(self, port):
+    def __init__(self, port, config):
         self.port = port
+        self.config = config
         self.url = f"http://127.0.0.1:{port}"
 
     def seen(self, task):
@@ -449,16 +450,22 @@ class Messages:
     @contextmanager
     def proxy(self, recovery=True):
         """Starts the binary before it; yields its address, without a path."""
-        with serving(MESSAGES.format(port=self.port, recovery=str(recovery).lower())) as url:
+        with serving(self.config.format(port=self.port, recovery=str(recovery).lower())) as url:
             yield url
 
 
 @contextmanager
 def messages_provider():
-    script = Path(__file__).with_name("messages_provider.py")
+    with scripted_provider("messages_provider.py", MESSAGES) as running:
+        yield running
+
+
+@contextmanager
+def scripted_provider(name, config):
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, str(script)], stdin=pipe, stdout=pipe) as provider:
-        yield Messages(int(provider.stdout.readline()))
+    script = [sys.executable, str(Path(__file__).with_name(name))]
+    with subprocess.Popen(script, stdin=pipe, stdout=pipe) as provider:
+        yield ScriptedProvider(int(provider.stdout.readline()), config)
         # The provider ends with its standard input, which this block closes.
 
 

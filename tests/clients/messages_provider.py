@@ -12,26 +12,15 @@ answer. The model follows a notice that asks for reminders.
 import hashlib
 import json
 import re
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-WORDS = "Fair winds, and a following sea. 顺风。"
-OWN = ("add_reminder", "update_reminder", "delete_reminder", "clear_mind", "recall")
+from scripted import OWN, WORDS, Handler, Refused, count_words, find_plan, seen, serve, window
+
 WINDOW = 200_000
 KINDS = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
          413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}
 
-lock = threading.Lock()
-seen = []
 # Conversations that the server holds, by the id of their last answer.
 threads = {}
-
-
-class Refused(Exception):
-    def __init__(self, message, status=400):
-        super().__init__(message)
-        self.status = status
 
 
 def blocks(entry):
@@ -44,7 +33,7 @@ def of_kind(entry, kind):
 
 
 def count(body):
-    """A token for four letters of a word, and one for every other character; 1,500 for an image."""
+    """The tokens of all texts; 1,500 for an image."""
     images = 0
 
     def without_images(value):
@@ -57,13 +46,7 @@ def count(body):
         return [without_images(one) for one in value] if isinstance(value, list) else value
 
     parts = [without_images(body.get(key)) for key in ("system", "tools", "messages")]
-    text = json.dumps(parts, ensure_ascii=False)
-    return len(re.findall(r"\w{1,4}|[^\w\s]", text)) + 1_500 * images
-
-
-def window(model):
-    named = re.search(r"-(\d+)k\b", model)
-    return int(named[1]) * 1_000 if named else WINDOW
+    return count_words(parts) + 1_500 * images
 
 
 def signature(thought):
@@ -86,8 +69,9 @@ def check(headers, body):
     if len(names) != len(set(names)):
         raise Refused("tools: Tool names must be unique.")
     tokens = count(body)
-    if tokens > window(body["model"]):
-        raise Refused(f"prompt is too long: {tokens} tokens > {window(body['model'])} maximum")
+    limit = window(body["model"], WINDOW)
+    if tokens > limit:
+        raise Refused(f"prompt is too long: {tokens} tokens > {limit} maximum")
     return tokens
 
 
@@ -126,10 +110,9 @@ def thinks(body):
 def compose_answer(body):
     """The blocks of the model's answer: the next step of its plan, a reminder, or text."""
     said = [one["text"] for entry in body["messages"] if entry["role"] == "user" for one in of_kind(entry, "text")]
-    found = re.search(r"<plan>(.*?)</plan>", "\n".join(said), re.DOTALL)
-    if not found or not body.get("tools"):
+    plan = find_plan("\n".join(said))
+    if not plan or not body.get("tools"):
         return [text_block(WORDS)]
-    plan = json.loads(found[1])
     calls = [one for entry in body["messages"] for one in of_kind(entry, "tool_use")]
     done = [re.fullmatch(rf"toolu_{plan['task']}_(\d+)_\d+", one["id"]) for one in calls]
     at = max((int(one[1]) + 1 for one in done if one), default=0)
@@ -162,23 +145,12 @@ def call(call_id, name, given):
     return {"type": "tool_use", "id": call_id, "name": name, "input": given}
 
 
-class Answers(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    # Head and body are two writes: the second would wait for the acknowledgement of the first.
-    disable_nagle_algorithm = True
-
-    def log_message(self, *_):
-        pass
-
+class Answers(Handler):
     def do_HEAD(self):
         self.answer(200, {})
 
     def do_GET(self):
-        path, _, task = self.path.partition("?")
-        if path == "/seen":
-            with lock:
-                self.answer(200, [one for one in seen if task in one["raw"]])
-        else:
+        if not self.answer_seen():
             self.answer(200, {"data": [], "has_more": False, "first_id": None, "last_id": None})
 
     def do_POST(self):
@@ -194,8 +166,7 @@ class Answers(BaseHTTPRequestHandler):
         record = {"status": 200, "error": None, "raw": raw.decode(), "headers": dict(self.headers.items()), "closed": False,
                   "entries": len(body["messages"]), "stream": bool(body.get("stream")), "tokens": count(body),
                   "max_tokens": body.get("max_tokens"), "tools": [one["name"] for one in body.get("tools") or []]}
-        with lock:
-            seen.append(record)
+        self.remember(record)
         behaviour, _, detail = body["model"].partition("-")
         try:
             tokens = check(self.headers, body)
@@ -224,23 +195,8 @@ class Answers(BaseHTTPRequestHandler):
         else:
             self.answer(200, message)
 
-    def answer(self, status, body):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.send_header("request-id", "req_1")
-        if status == 429:
-            self.send_header("retry-after", "7")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
-
     def begin_stream(self, message):
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
+        self.begin_events()
         started = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
         self.event("message_start", message=started)
         self.event("ping")
@@ -256,7 +212,7 @@ class Answers(BaseHTTPRequestHandler):
         delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
         self.event("message_delta", delta=delta, usage={"output_tokens": message["usage"]["output_tokens"]})
         self.event("message_stop")
-        self.wfile.write(b"0\r\n\r\n")
+        self.end_events()
 
     def drip(self, record):
         """A stream that stalls after its first words, until the client leaves."""
@@ -264,14 +220,7 @@ class Answers(BaseHTTPRequestHandler):
         self.begin_stream({"id": "msg_1", "type": "message", "role": "assistant", "model": "drip", "usage": usage})
         self.event("content_block_start", index=0, content_block=text_block(""))
         self.event("content_block_delta", index=0, delta={"type": "text_delta", "text": "first"})
-        self.connection.settimeout(30)
-        record["closed"] = self.rfile.read(1) == b""
-        self.close_connection = True
-
-    def event(self, kind, **members):
-        data = f"event: {kind}\ndata: {json.dumps({'type': kind, **members})}\n\n".encode()
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-        self.wfile.flush()
+        self.wait_for_close(record)
 
 
 def deltas(block):
@@ -283,15 +232,5 @@ def deltas(block):
         yield {"type": "signature_delta", "signature": block["signature"]}
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request, client_address):
-        """A client may disconnect."""
-
-
 if __name__ == "__main__":
-    server = Server(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(server.server_address[1], flush=True)
-    sys.stdin.read()
+    serve(Answers)
