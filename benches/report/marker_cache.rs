@@ -1,4 +1,5 @@
-//! The same for Messages, with a provider whose cache is written and read at the client's markers only.
+//! The same for Messages, with a provider whose cache is written and read at markers only: the client's, or the proxy's
+//! where the client sets none.
 
 use std::io::{self, Write};
 
@@ -22,6 +23,15 @@ use crate::{
 };
 
 const WINDOW: u32 = 65_536;
+
+/// Who sets the markers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Marking {
+    Client,
+    /// With `cache_markers = "auto"`.
+    Proxy,
+    Nobody,
+}
 
 /// Tokens of a session.
 #[derive(Default)]
@@ -51,28 +61,32 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "\nMessages, a client that marks its last system block and its last two user entries, a provider that reads its\n\
-         cache at markers, at most 20 blocks back: 300 steps of an agent at {WINDOW} tokens\n"
+         cache at markers, at most 20 blocks back: 300 steps of an agent at {WINDOW} tokens. Unmarked: the client sets no\n\
+         markers, with cache_markers = \"off\" and \"auto\"\n"
     )?;
     writeln!(
         out,
-        "  session        unlimited   cached  of unlimited  changed  lost   emptied: cached  of unlimited"
+        "  session        unlimited   cached  of unlimited  changed  lost   emptied: cached  of unlimited   unmarked: off   auto  of unlimited"
     )?;
     let counter = TokenCounter::o200k();
     let settings = GuardConfig::default();
     let profile = find_profile("anthropic").expect("a profile of the table");
     let policy = make_policy(profile, WINDOW, &settings);
-    let (mut sum, mut rows) = (0.0, 0.0);
+    let (mut sum, mut sum_auto, mut rows) = (0.0, 0.0, 0.0);
     for seed in 0..6 {
         for shape in [Shape::OneTurn, Shape::Agent] {
             let session = steps(seed, shape);
             let whole = run_unlimited(&session, &counter).share();
-            let kept = run_guarded(&session, &policy, &counter, true);
-            let emptied = run_guarded(&session, &policy, &counter, false).share();
-            let part = kept.share() / whole;
-            (sum, rows) = (sum + part, rows + 1.0);
+            let run = |keeps, marking| run_guarded(&session, &policy, &counter, keeps, marking);
+            let kept = run(true, Marking::Client);
+            let emptied = run(false, Marking::Client).share();
+            let off = run(true, Marking::Nobody).share();
+            let auto = run(true, Marking::Proxy).share();
+            let (part, part_auto) = (kept.share() / whole, auto / whole);
+            (sum, sum_auto, rows) = (sum + part, sum_auto + part_auto, rows + 1.0);
             writeln!(
                 out,
-                "  {:<14} {whole:>9.3} {:>8.3} {part:>13.3} {:>8} {:>5} {emptied:>17.3} {:>13.3}",
+                "  {:<14} {whole:>9.3} {:>8.3} {part:>13.3} {:>8} {:>5} {emptied:>17.3} {:>13.3} {off:>15.3} {auto:>6.3} {part_auto:>13.3}",
                 format!("{shape:?} {seed}"),
                 kept.share(),
                 kept.changes,
@@ -81,7 +95,11 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
             )?;
         }
     }
-    writeln!(out, "  mean of unlimited: {:.3}\n", sum / rows)
+    let (mean, mean_auto) = (sum / rows, sum_auto / rows);
+    writeln!(
+        out,
+        "  mean of unlimited: {mean:.3}; with the proxy's markers: {mean_auto:.3}\n"
+    )
 }
 
 fn run_unlimited(session: &Session, counter: &TokenCounter) -> Tally {
@@ -99,6 +117,7 @@ fn run_guarded(
     policy: &Policy<'_>,
     counter: &TokenCounter,
     keeps: bool,
+    marking: Marking,
 ) -> Tally {
     let mut cache = MarkerCache::new(counter);
     let mut tally = Tally::default();
@@ -107,14 +126,16 @@ fn run_guarded(
         if !keeps {
             recall = Recall::default();
         }
-        let body = Bytes::from(chat_to_messages(&body, true));
+        let body = Bytes::from(chat_to_messages(&body, marking == Marking::Client));
         let conversation = Format::Messages.index_body(body);
         let conversation = conversation.expect("a translated body can be indexed");
         let mut fitted = None;
         // The request, and two more where it is too long.
         for _ in 0..3 {
             let plan = guard::plan(&conversation, policy, &recall);
-            let sent = plan.edits.apply(&conversation.body).to_bytes();
+            let sent = plan.edits.apply(&conversation.body);
+            let marked = (marking == Marking::Proxy).then(|| conversation.add_cache_markers(&sent));
+            let sent = marked.flatten().unwrap_or(sent).to_bytes();
             let tokens = cache.count(&sent);
             let raw = plan.report.raw_after;
             recall.calibration = recall

@@ -42,7 +42,7 @@ pub use guard::{
 pub use load::{Environment, Flags, LoadedConfig, load_config};
 pub use model::{Deployment, ModelConfig};
 pub use problem::{Problem, Problems};
-pub use provider::{Auth, PROXY_HEADER_PREFIX, ProviderConfig, SIMULATED};
+pub use provider::{Auth, CacheMarkers, PROXY_HEADER_PREFIX, ProviderConfig, SIMULATED};
 pub use recovery::{AddTools, Language, RecoveryConfig};
 pub use retry::{CatalogueConfig, RetryConfig};
 pub use server::ServerConfig;

@@ -7,6 +7,7 @@ mod credentials;
 use std::{collections::BTreeMap, time::Duration};
 
 use http::{HeaderMap, HeaderName, Uri};
+use serde::{Deserialize, Serialize};
 
 pub use credentials::{Auth, PROXY_HEADER_PREFIX};
 use credentials::{read_auth, read_headers, read_key_header, read_query};
@@ -35,6 +36,7 @@ settings! {
         pub profile: &'static Profile = read_profile(s, base_url.as_deref());
         /// The wire formats that it speaks.
         pub formats: Vec<Format> = read_formats(s, profile, base_url.as_deref());
+        pub cache_markers: CacheMarkers = s.read_plain("cache_markers", CacheMarkers::Off);
         /// The header that carries the key alone; unset: `Authorization`, with `Bearer`, and `x-api-key` for
         /// Messages where the profile is Anthropic's.
         pub key_header: Option<HeaderName> = read_key_header(s);
@@ -55,6 +57,15 @@ settings! {
         /// How long an open breaker skips the provider where another candidate can answer.
         pub breaker_open: Duration = s.read_millis("breaker_open_ms", 30_000, 1);
     }
+}
+
+/// Whether the proxy adds cache markers to requests in which the client sets none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheMarkers {
+    Off,
+    /// In formats that have them.
+    Auto,
 }
 
 /// The configured providers and the built-in one.

@@ -1,14 +1,21 @@
-//! Cache markers of the client, as far as they tell how long a provider's cache lives.
+//! Cache markers: how long a provider's cache lives by those of the client, and the proxy's where the client sets none.
 
 use memchr::memmem;
 
+use super::messages;
 use crate::{
-    conversation::{Conversation, ItemPlace},
+    conversation::{
+        Conversation, Format, ItemPlace,
+        edit::{Edits, Rope},
+    },
     json::scan::Span,
 };
 
 /// Top-level members with markers: of tools, and of the whole request.
 const MARKED_FIELDS: [&str; 2] = ["tools", "cache_control"];
+
+/// Its key as it stands in a body. In a text of its own, the quotes have escapes.
+const MARKER_KEY: &[u8] = br#""cache_control""#;
 
 impl Conversation {
     /// Whether a cache marker says `"ttl": "1h"`.
@@ -21,6 +28,24 @@ impl Conversation {
         blocks.any(|block| says_hour(block.span))
             || fields.any(|field| says_hour(field.value))
             || self.result_frames().any(says_hour)
+    }
+
+    /// The request as it is sent, `body`, with cache markers; `None` where the format has none, the client's request
+    /// names them anywhere or is auxiliary, or no place takes one. Changes nothing else of the body.
+    pub fn add_cache_markers(&self, body: &Rope) -> Option<Rope> {
+        let add_markers = match self.format {
+            Format::Messages => messages::markers::add_markers,
+            Format::Chat => return None,
+            #[cfg(test)]
+            Format::Toy => return None,
+        };
+        if self.is_auxiliary() || memmem::find(&self.body, MARKER_KEY).is_some() {
+            return None;
+        }
+        let sent = self.format.index_body(body.to_bytes()).ok()?;
+        let mut edits = Edits::default();
+        add_markers(&sent, &mut edits);
+        (!edits.is_empty()).then(|| edits.apply(&sent.body))
     }
 
     /// What stands in the block of a tool result beside its content.

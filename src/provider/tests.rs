@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{ASSUMED_WINDOW, ModelNameError, Registry, Target, WindowSource};
 use crate::{
-    config::{Auth, Config, Deployment, ModelConfig, ProviderConfig},
+    config::{Auth, CacheMarkers, Config, Deployment, ModelConfig, ProviderConfig},
     guard::profile,
 };
 
@@ -16,6 +16,7 @@ pub(super) fn provider(base_url: &str, models: &[&str]) -> ProviderConfig {
         base_url: (!base_url.is_empty()).then(|| base_url.to_owned()),
         auth: Auth::None,
         formats: crate::conversation::FORMATS.to_vec(),
+        cache_markers: CacheMarkers::Off,
         key_header: None,
         headers: http::HeaderMap::new(),
         query: None,

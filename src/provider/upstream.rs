@@ -26,7 +26,7 @@ use super::{
     warnings,
 };
 use crate::{
-    config::{Auth, ProviderConfig},
+    config::{Auth, CacheMarkers, ProviderConfig},
     conversation::edit::Rope,
     error::{Failure, TimeoutStage},
     wire::Body,
@@ -35,8 +35,8 @@ use crate::{
 /// Bytes of a streamed request that the simulated provider reads.
 const MAX_SIMULATED_BODY: usize = 1 << 20;
 
-/// Models that are remembered per provider as refusing `stream_options`.
-const MAX_USAGE_REFUSED: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
+/// Models of one provider of which it is remembered what they refuse.
+const MAX_KNOWN_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 
 /// Stands for the model's name in a base URL.
 const MODEL_PLACEHOLDER: &str = "{model}";
@@ -63,6 +63,8 @@ pub struct Provider {
     /// Models that refuse `stream_options`. In memory only: after a restart one request for each learns
     /// it again.
     usage_refused: Mutex<LruCache<Box<str>, ()>>,
+    /// Whether models take cache markers of the proxy, by the first answer to a request that had them. In memory only.
+    takes_markers: Mutex<LruCache<Box<str>, bool>>,
     transport: Transport,
 }
 
@@ -168,7 +170,8 @@ impl Provider {
             config: config.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
             unreachable_ms: AtomicU64::new(0),
-            usage_refused: Mutex::new(LruCache::new(MAX_USAGE_REFUSED)),
+            usage_refused: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
+            takes_markers: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
             transport,
         })
     }
@@ -193,6 +196,34 @@ impl Provider {
             "stream_options refused; streams go on without usage"
         );
         self.usage_refused.lock().put(model.into(), ());
+    }
+
+    /// Whether the proxy may add cache markers to the requests of a model.
+    pub fn may_add_markers(&self, model: &str) -> bool {
+        self.config.cache_markers == CacheMarkers::Auto && self.knows_markers(model) != Some(false)
+    }
+
+    /// Whether a model took cache markers of the proxy; `None`: not known yet.
+    pub fn knows_markers(&self, model: &str) -> Option<bool> {
+        self.takes_markers.lock().get(model).copied()
+    }
+
+    /// A model answered a request with cache markers of the proxy, or answered it only without them. What was noted
+    /// first stays: once they are taken, a refusal has another reason.
+    pub fn note_markers(&self, model: &str, taken: bool) {
+        let mut known = self.takes_markers.lock();
+        if known.contains(model) {
+            return;
+        }
+        known.put(model.into(), taken);
+        if !taken {
+            let provider = &*self.name;
+            tracing::warn!(
+                provider,
+                model,
+                "cache markers refused; requests go on without them"
+            );
+        }
     }
 
     pub(super) fn is_remote(&self) -> bool {

@@ -1,7 +1,7 @@
 //! One attempt at one candidate.
 //!
-//! An attempt may send several requests, each changed: without asking for usage where that is refused; without a
-//! prompt after a tool result, and then without all of recovery's additions, where these are refused; and fitted to
+//! An attempt may send several requests, each changed: without asking for usage where that is refused; without the cache
+//! markers that the proxy added; without a prompt after a tool result, and then without all of recovery's additions, where these are refused; and fitted to
 //! a smaller window where the conversation was too long ([`super::overflow_retry`]). Only headers and log show it.
 //! Nothing that the proxy adds may fail a request that would have worked without it.
 
@@ -10,13 +10,14 @@ use std::time::{Instant, SystemTime};
 use serde_json::Value;
 
 use super::{
-    CallCount, ClientRequest, PlacedRequest, ProviderReply, SendError,
+    CallCount, ClientRequest, PlacedRequest, PlannedRequest, ProviderReply, SendError,
     outgoing::clean_answer_headers,
     overflow_retry::{
         Guesses, RefusalKind, find_refusal, learn_from_guesses, overflow_answer, refit_after_guess,
         refit_after_overflow,
     },
     plan::{plan_without_additions, plan_without_prompt_after_tool},
+    provider_reply::Extras,
 };
 use crate::{
     conversation::edit::{Edits, Rope},
@@ -32,11 +33,15 @@ pub(super) async fn attempt_request(
     placed: &mut PlacedRequest,
     calls: &mut CallCount,
 ) -> Result<ProviderReply, SendError> {
-    let (mut additions_refused, mut usage_refused) = (false, false);
-    let mut asks_usage = !placed.target.provider.refuses_usage(&placed.target.model);
+    let (mut additions_refused, mut usage_refused, mut markers_refused) = (false, false, false);
+    let (provider, model) = (&placed.target.provider, &placed.target.model);
+    let mut extras = Extras {
+        usage: !provider.refuses_usage(model),
+        markers: provider.may_add_markers(model),
+    };
     let mut guesses = Guesses::default();
     let mut reply = loop {
-        let reply = send_once(request, placed, asks_usage, calls).await?;
+        let reply = send_once(request, placed, extras, calls).await?;
         let (reply, refusal) = find_refusal(request, placed, reply).await?;
         let sends_again = match refusal {
             RefusalKind::Nothing => break reply,
@@ -45,6 +50,8 @@ pub(super) async fn attempt_request(
             }
             RefusalKind::Wordless => refit_after_guess(request, placed, &mut guesses),
             RefusalKind::RefusesAdditions => {
+                // It was not the markers, or not they alone.
+                markers_refused = false;
                 if !placed.try_replan(request, plan_without_prompt_after_tool) {
                     additions_refused = true;
                     placed.change_plan(request, plan_without_additions);
@@ -52,7 +59,11 @@ pub(super) async fn attempt_request(
                 true
             }
             RefusalKind::RefusesUsage => {
-                (asks_usage, usage_refused) = (false, true);
+                (extras.usage, usage_refused) = (false, true);
+                true
+            }
+            RefusalKind::RefusesMarkers => {
+                (extras.markers, markers_refused) = (false, true);
                 true
             }
         };
@@ -66,6 +77,11 @@ pub(super) async fn attempt_request(
         // Only a success proves what was refused: an error may echo the request and be about something else.
         if usage_refused {
             target.provider.note_usage_refused(&target.model);
+        }
+        if markers_refused || reply.sent.markers {
+            target
+                .provider
+                .note_markers(&target.model, !markers_refused);
         }
         if additions_refused {
             remember_refusal(request, placed);
@@ -90,17 +106,17 @@ pub(super) async fn attempt_request(
     Ok(reply)
 }
 
-/// Sends the request once. `asks_usage`: the proxy may ask for the usage of a stream.
+/// Sends the request once, with those of the extras that it takes.
 async fn send_once(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
-    asks_usage: bool,
+    extras: Extras,
     calls: &mut CallCount,
 ) -> Result<ProviderReply, SendError> {
     if let Some(planned) = &mut placed.planned {
         planned.asked_ms = wall_ms(SystemTime::now());
     }
-    let (body, asked_usage) = edit_body(request, placed, asks_usage);
+    let (body, sent_extras) = edit_body(request, placed, extras);
     let (trace, target) = (&request.notes.trace, &placed.target);
     let begun = Instant::now();
     let sent = placed.head.send(trace, target, body).await;
@@ -114,30 +130,40 @@ async fn send_once(
     }
     Ok(ProviderReply {
         answer: clean_answer_headers(answer),
-        asked_usage,
+        sent: sent_extras,
         attempts: calls.calls,
         took: calls.took,
         too_long: false,
     })
 }
 
-/// The body for the provider, and whether it asks for the usage of a stream where the client did not.
-fn edit_body(request: &ClientRequest, placed: &PlacedRequest, asks_usage: bool) -> (Rope, bool) {
-    let planned = placed.planned.as_ref();
-    let mut edits = planned.map_or_else(Edits::default, |planned| planned.request_edits());
+/// The body for the provider, and what of the extras it has.
+fn edit_body(request: &ClientRequest, placed: &PlacedRequest, extras: Extras) -> (Rope, Extras) {
+    let planned = placed.planned.as_deref();
+    let mut edits = planned.map_or_else(Edits::default, PlannedRequest::request_edits);
     let parsed = &request.parsed;
-    let mut asked_usage = false;
-    if let Some(conversation) = &parsed.conversation {
-        if parsed.model != placed.target.model
-            && let Some(field) = conversation.find_field("model")
-        {
-            let model = Value::from(placed.target.model.as_str()).to_string();
-            edits.replace(field.value, model);
-        }
-        conversation.take_out_annotations(&mut edits);
-        asked_usage = asks_usage && conversation.ask_usage(&mut edits);
+    let mut sent = Extras::default();
+    let Some(conversation) = &parsed.conversation else {
+        return (edits.apply(&parsed.bytes), sent);
+    };
+    if parsed.model != placed.target.model
+        && let Some(field) = conversation.find_field("model")
+    {
+        let model = Value::from(placed.target.model.as_str()).to_string();
+        edits.replace(field.value, model);
     }
-    (edits.apply(&parsed.bytes), asked_usage)
+    conversation.take_out_annotations(&mut edits);
+    sent.usage = extras.usage && conversation.ask_usage(&mut edits);
+    let body = edits.apply(&parsed.bytes);
+    let is_guarded = planned.is_some_and(PlannedRequest::is_guarded);
+    if extras.markers
+        && is_guarded
+        && let Some(marked) = conversation.add_cache_markers(&body)
+    {
+        sent.markers = true;
+        return (marked, sent);
+    }
+    (body, sent)
 }
 
 /// Ends recovery in this session: the provider accepted the request only without recovery's additions.

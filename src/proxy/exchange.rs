@@ -200,7 +200,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
     };
     let head = build_head_headers(session, planned, &reply);
     reply.answer.headers_mut().extend(head);
-    let (answer, strip_usage) = (reply.answer, reply.asked_usage);
+    let (answer, strip_usage) = (reply.answer, reply.sent.usage);
     let (format, filter) = (request.parsed.format.into(), planned.answer_filter());
     if filter.is_active() {
         let options = StreamOptions {

@@ -56,6 +56,8 @@ pub(super) enum RefusalKind {
     RefusesAdditions,
     /// To report the usage of a stream.
     RefusesUsage,
+    /// Perhaps the cache markers that the proxy added.
+    RefusesMarkers,
 }
 
 /// Requests that were refused without a reason, perhaps for their length.
@@ -83,7 +85,7 @@ pub(super) async fn find_refusal(
     })?;
     let reply = ProviderReply { answer, ..reply };
     let text = text.unwrap_or_default();
-    if reply.asked_usage && refuses_usage(status, &text) {
+    if reply.sent.usage && refuses_usage(status, &text) {
         return Ok((reply, RefusalKind::RefusesUsage));
     }
     let refusal = match overflow::detect_overflow(status, &text) {
@@ -91,7 +93,9 @@ pub(super) async fn find_refusal(
             classic: status == StatusCode::BAD_REQUEST && is_classic(format, &text),
             overflow,
         },
+        OverflowVerdict::Wordless if reply.sent.markers => RefusalKind::RefusesMarkers,
         OverflowVerdict::Wordless => RefusalKind::Wordless,
+        _ if reply.sent.markers && refuses_additions(status, &text) => RefusalKind::RefusesMarkers,
         _ if placed.has_additions() && refuses_additions(status, &text) => {
             RefusalKind::RefusesAdditions
         }

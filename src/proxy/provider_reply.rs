@@ -27,13 +27,22 @@ const WORDS: [&str; 2] = ["stream_options", "include_usage"];
 /// The answer of a provider to one request, which may have been sent several times.
 pub struct ProviderReply {
     pub answer: Response<Body>,
-    /// The request asked for the usage of a stream where the client did not.
-    pub asked_usage: bool,
+    /// What the request had.
+    pub sent: Extras,
     pub attempts: u32,
     /// From the first byte sent to the head of the answer.
     pub took: Duration,
     /// The conversation is too long for this candidate, however it is fitted.
     pub too_long: bool,
+}
+
+/// What the proxy adds to a request for a provider, whatever the plan is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extras {
+    /// It asks for the usage of a stream where the client does not.
+    pub usage: bool,
+    /// Cache markers where the client sets none.
+    pub markers: bool,
 }
 
 /// The calls to providers before an answer began.

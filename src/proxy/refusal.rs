@@ -1,4 +1,4 @@
-//! Whether a provider's error may be about what recovery added to a request.
+//! Whether a provider's error may be about what the proxy added to a request: recovery's additions, or cache markers.
 //!
 //! Every provider words it differently, so this looks only for evidence against it: an overflow is about the
 //! conversation, and most server errors have other reasons. A wrong guess costs one more request, or leaves the client
@@ -12,7 +12,7 @@ use crate::{
     provider::overflow::{self, OverflowVerdict},
 };
 
-/// Whether an error may be about what recovery added. Providers refuse with 400 or 422 what their grammar does not
+/// Whether an error may be about what the proxy added. Providers refuse with 400 or 422 what their grammar does not
 /// allow; templates of local engines fail with 500.
 pub(super) fn refuses_additions(status: StatusCode, text: &Bytes) -> bool {
     let may_refuse = match status {

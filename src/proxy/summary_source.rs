@@ -29,6 +29,8 @@ pub struct SummarySource {
     /// The summary model.
     pub target: Target,
     head: RequestHead,
+    /// The provider's cache was filled at markers of the proxy, and is read at such only.
+    adds_markers: bool,
     /// The body's share of the bytes in flight.
     _hold: Hold,
 }
@@ -40,6 +42,10 @@ impl SummaryClient for SummarySource {
         body: Bytes,
     ) -> Result<Response<Body>, UpstreamError> {
         let body = Rope::from(body);
+        let marked = self
+            .adds_markers
+            .then(|| self.conversation.add_cache_markers(&body));
+        let body = marked.flatten().unwrap_or(body);
         self.head.send(trace, &self.target, body).await
     }
 }
@@ -74,6 +80,11 @@ pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<S
         bare.headers.insert(USER_AGENT, agent.clone());
     }
     let same_provider = provider.config.base_url == chat.provider.config.base_url;
+    // A summary is not asked for again, so only where markers are known to be taken.
+    let adds_markers = same_provider
+        && target.model == chat.model
+        && provider.may_add_markers(&target.model)
+        && provider.knows_markers(&target.model) == Some(true);
     let parts = if same_provider { &request.parts } else { &bare };
     let mut head = RequestHead::new(app, parts, provider, conversation.format);
     let headers = &mut head.headers;
@@ -85,6 +96,7 @@ pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<S
         conversation: Arc::clone(conversation),
         target,
         head,
+        adds_markers,
         _hold: hold,
     })
 }

@@ -2,6 +2,7 @@
 
 mod errors;
 mod keys;
+mod markers;
 mod plain;
 mod recovery;
 mod sessions;

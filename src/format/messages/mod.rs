@@ -4,6 +4,7 @@ pub mod answer;
 mod blocks;
 mod encoded;
 mod index;
+pub(super) mod markers;
 pub(super) mod request;
 pub(super) mod summary;
 pub(super) mod tools;

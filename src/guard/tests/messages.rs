@@ -2,6 +2,7 @@
 //! same conversations as chat completions.
 
 mod injected;
+mod markers;
 mod same_plans;
 mod stages;
 mod thinking;

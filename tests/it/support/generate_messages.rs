@@ -53,6 +53,16 @@ impl MessagesCase {
         }
     }
 
+    /// One of the same seed whose client sets no cache markers.
+    pub(crate) fn without_markers(&self) -> Self {
+        let mut writer = Writer::new(self.seed);
+        (writer.marks_system, writer.markers_left) = (false, 0);
+        Self {
+            body: writer.write_request(self.turns).into_bytes(),
+            ..*self
+        }
+    }
+
     /// The session that led to the body.
     pub(crate) fn session(&self) -> Session {
         Session::from_recorded(&self.body).expect("a session")
@@ -85,6 +95,7 @@ struct Writer {
     observes: bool,
     /// The length of texts, in hundredths of the usual one.
     scale: usize,
+    marks_system: bool,
     markers_left: usize,
     calls: usize,
     longest_answer: usize,
@@ -101,6 +112,7 @@ impl Writer {
             thinks: random.chance(60),
             observes: random.chance(50),
             scale: random.between(5, 100),
+            marks_system: true,
             markers_left: 3,
             calls: 0,
             longest_answer: usize::MAX,
@@ -134,11 +146,9 @@ impl Writer {
                 let marker = r#"{"type":"ephemeral","ttl":"1h"}"#.to_owned();
                 let first = self.text_block(20);
                 let text = self.text(90);
-                let last = self.object(vec![
-                    ("type", r#""text""#.into()),
-                    ("text", text),
-                    ("cache_control", marker),
-                ]);
+                let mut last = vec![("type", r#""text""#.into()), ("text", text)];
+                last.extend(self.marks_system.then_some(("cache_control", marker)));
+                let last = self.object(last);
                 members.push(("system", format!("[{first}{}{last}]", self.comma)));
             }
         }

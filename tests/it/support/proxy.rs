@@ -5,7 +5,9 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use bytes::Bytes;
 use plimsoll::{
     CurrentConfig,
-    config::{Auth, Change, ClientConfig, Config, ModelConfig, ProviderConfig, WhenUnsure},
+    config::{
+        Auth, CacheMarkers, Change, ClientConfig, Config, ModelConfig, ProviderConfig, WhenUnsure,
+    },
     conversation::FORMATS,
     guard::profile,
     store::Store,
@@ -216,6 +218,7 @@ fn provider(base_url: Option<String>) -> ProviderConfig {
         base_url,
         auth: Auth::Client,
         formats: FORMATS.to_vec(),
+        cache_markers: CacheMarkers::Off,
         key_header: None,
         headers: http::HeaderMap::new(),
         query: None,

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Injections of every kind, as Messages has them.
-fn make_recall(conversation: &Conversation, seed: u64) -> Recall {
+pub(super) fn make_recall(conversation: &Conversation, seed: u64) -> Recall {
     let mut injections = make_injected(conversation, seed);
     translate(&mut injections);
     Recall {

@@ -19,9 +19,7 @@ pub(crate) fn find_violations(body: &[u8]) -> Vec<Violation> {
     check_order(entries, &mut report);
     check_pairs(entries, &mut report);
     check_contents(entries, &mut report);
-    if markers(&body).len() > 4 {
-        report.add(6, 0, "more than four cache markers");
-    }
+    check_markers(&body, &mut report);
     report.0
 }
 
@@ -195,6 +193,27 @@ fn check_contents(entries: &[Value], report: &mut ViolationReport) {
             }
             if kind(block) == "tool_use" && !block["input"].is_object() {
                 report.add(5, at, "an input that is no object");
+            }
+        }
+    }
+}
+
+/// Rule 6: at most four cache markers, those of the tools and of the request as a whole included, and none on thinking
+/// or on a blank text.
+fn check_markers(body: &Value, report: &mut ViolationReport) {
+    let is_marked = |it: &&Value| !it["cache_control"].is_null();
+    let tools = body["tools"].as_array().into_iter().flatten();
+    let others = tools.chain([body]).filter(is_marked).count();
+    if markers(body).len() + others > 4 {
+        report.add(6, 0, "more than four cache markers");
+    }
+    for (at, entry) in all_entries(body).iter().enumerate() {
+        for block in blocks(entry).iter().filter(is_marked) {
+            let is_blank = block["text"]
+                .as_str()
+                .is_some_and(|text| text.trim().is_empty());
+            if is_blank || kind(block).contains("thinking") {
+                report.add(6, at, format!("a marker on {block}"));
             }
         }
     }

@@ -1,0 +1,206 @@
+//! Places of the cache markers that the proxy adds.
+//!
+//! The provider writes its cache at markers only, and finds what was written before at most 20 blocks behind one. So
+//! the newest input has a marker for the next request to find, and the input before it one at the block that had it in
+//! the request before, however many blocks came since. The tools with the system prompt, and the task, have one each:
+//! these stay when the guard cuts what follows them.
+//!
+//! Blocks are marked, not the request as a whole: Anthropic's automatic marker is one place only, and not known to all
+//! who host the API. The provider ignores a marker whose prefix is too short to be cached.
+
+use memchr::memmem;
+use smallvec::SmallVec;
+
+use crate::{
+    conversation::{
+        Author, BlockKind, Content, Conversation, Item, ItemPlace, edit::Edits, texts::decode_chars,
+    },
+    json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
+};
+
+/// It lives for five minutes from its last use, as caches are expected to.
+const MARKER: &str = r#""cache_control":{"type":"ephemeral"}"#;
+
+/// Runs of input at the end of the list that are marked.
+const MARKED_INPUTS: usize = 2;
+
+/// Marks at most four places of a request without markers. A string that is marked becomes a list of one block, which
+/// the provider reads alike.
+pub(in crate::format) fn add_markers(conversation: &Conversation, edits: &mut Edits) {
+    let items = &conversation.items;
+    let task = items.iter().find(|item| item.author == Author::User);
+    let inputs = items.rsplit(|item| item.author == Author::Model);
+    let inputs = inputs.filter_map(|input| {
+        let mut newest_first = input.iter().rev();
+        newest_first.find_map(|item| find_last_place(conversation, item))
+    });
+    let mut places: SmallVec<[Span; 4]> = inputs.take(MARKED_INPUTS).collect();
+    places.extend(task.and_then(|task| find_last_place(conversation, task)));
+    places.extend(find_system_place(conversation).or_else(|| find_last_tool(conversation)));
+    places.sort_unstable_by_key(|place| place.start);
+    places.dedup();
+    for place in places {
+        match conversation.span_bytes(place) {
+            [b'"', ..] => {
+                edits.insert(place.start, r#"[{"type":"text","text":"#);
+                edits.insert(place.end, format!(",{MARKER}}}]"));
+            }
+            _ => edits.insert(place.end - 1, format!(",{MARKER}")),
+        }
+    }
+}
+
+/// The last block of the user's item or of a result that may be marked, or the string that is its content.
+fn find_last_place(conversation: &Conversation, item: &Item) -> Option<Span> {
+    match (item.author, item.place) {
+        (Author::User, _) => find_last_block(conversation, item),
+        (Author::Tool, ItemPlace::Part(_)) => Some(item.span),
+        _ => None,
+    }
+}
+
+fn find_system_place(conversation: &Conversation) -> Option<Span> {
+    let first = conversation.items.first();
+    let system = first.filter(|item| item.place == ItemPlace::Outside)?;
+    find_last_block(conversation, system)
+}
+
+/// Providers refuse markers on blank texts; blocks of unknown kinds are left alone.
+fn find_last_block(conversation: &Conversation, item: &Item) -> Option<Span> {
+    let has_words = |text: JsonString| {
+        decode_chars(conversation.raw_bytes(text)).any(|char| !char.is_whitespace())
+    };
+    if let Content::Text(text) = item.content {
+        return has_words(text).then(|| text.quoted_span());
+    }
+    let mut blocks = conversation.blocks_of(item).iter().rev();
+    let last = blocks.find(|block| match block.kind {
+        BlockKind::Text(text) => has_words(text),
+        BlockKind::Image { .. } | BlockKind::Media => true,
+        BlockKind::Call | BlockKind::Reasoning(_) | BlockKind::Opaque => false,
+    });
+    last.map(|block| block.span)
+}
+
+/// The last tool, unless it is loaded on demand only: such a tool takes no marker.
+fn find_last_tool(conversation: &Conversation) -> Option<Span> {
+    let tools = conversation.find_field("tools")?;
+    let tools = Some(tools).filter(|tools| tools.kind == JsonKind::Array)?;
+    let mut last = None;
+    let mut scan = JsonScanner::new(&conversation.body, tools.value.start as usize);
+    let walked = scan.walk_array(|scan| {
+        last = Some(scan.take_value()?);
+        Ok::<_, MalformedJson>(())
+    });
+    let (span, _) = walked
+        .ok()
+        .and(last)
+        .filter(|(_, kind)| *kind == JsonKind::Object)?;
+    let names = |key: &[u8]| memmem::find(conversation.span_bytes(span), key).is_some();
+    (names(br#""name""#) && !names(br#""defer_loading""#)).then_some(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use crate::conversation::{Format, edit::Rope};
+
+    const MARKER: &str = r#""cache_control":{"type":"ephemeral"}"#;
+
+    fn add_markers(format: Format, body: &str) -> Option<String> {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let conversation = format.index_body(body.clone()).unwrap();
+        let marked = conversation.add_cache_markers(&Rope::from(body))?;
+        Some(String::from_utf8(marked.to_bytes().into()).unwrap())
+    }
+
+    /// Checks the markers of a request: `marked` has a `+` where each is added.
+    fn check(marked: &str) {
+        let with = marked.replace('+', &format!(",{MARKER}"));
+        let body = marked.replace('+', "");
+        let is_marked = body != marked;
+        let found = add_markers(Format::Messages, &body);
+        assert_eq!(found.as_deref(), is_marked.then_some(&*with), "{body}");
+    }
+
+    #[test]
+    fn the_beginning_and_the_newest_inputs_are_marked() {
+        let answer = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"tool_use","id":"a","name":"f","input":{}}]}"#;
+        let result =
+            r#"{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"r"}]"#;
+        check(&format!(
+            r#"{{"system":[{{"type":"text","text":"s"}},{{"type":"text","text":"t" +}}],"tools":[{{"name":"f"}}], "messages":[
+            {{"role":"user","content":[{{"type":"text","text":"task"}},{{"type":"image","source":{{}}+}}]}},{answer},
+            {{"role":"user","content":[{result}}}]}},{answer},
+            {{"content":[{result}}},{{"text":"so","type":"text"+}}],"role":"user"}},{answer},
+            {{"role":"user","content":[{result}}},{result}+}}]}}],"max_tokens":1e3}}"#
+        ));
+    }
+
+    #[test]
+    fn a_string_becomes_a_block() {
+        let body = r#"{"system":"be\u0021","messages":[{"role":"user","content":"a \"b\""}]}"#;
+        let expected = format!(
+            r#"{{"system":[{{"type":"text","text":"be\u0021",{MARKER}}}],"messages":[{{"role":"user","content":[{{"type":"text","text":"a \"b\"",{MARKER}}}]}}]}}"#
+        );
+        assert_eq!(add_markers(Format::Messages, body), Some(expected));
+    }
+
+    #[test]
+    fn what_takes_no_marker_is_passed_over() {
+        let user = |blocks: &str| format!(r#"{{"role":"user","content":[{blocks}]}}"#);
+        let plain = r#"{"type":"text","text":"x"}"#;
+        let list = |entries: &str| format!(r#""messages":[{entries}]"#);
+        for blocks in [
+            r#"{"type":"text","text":"x"+},{"type":"text","text":" \n"}"#,
+            r#"{"type":"text","text":"x"+},{"type":"search_result","content":[]}"#,
+            r#"{"type":"text","text":"x"+},{"type":"document","source":{"type":"text","data":"d"}}"#,
+            r#"{"type":"text","text":"x"},{"type":"document","source":{"type":"url","url":"u"}+}"#,
+            r#"{"type":"newer"}"#,
+        ] {
+            check(&format!("{{{}}}", list(&user(blocks))));
+        }
+        // The model's own text, and what the system says in between.
+        let marked = user(&plain.replace('}', "+}"));
+        let said = r#"{"role":"assistant","content":[{"type":"text","text":"a"}]}"#;
+        let system = r#"{"role":"system","content":[{"type":"text","text":"s"}]}"#;
+        check(&format!("{{{}}}", list(&format!("{marked},{said}"))));
+        check(&format!(
+            "{{{}}}",
+            list(&format!("{marked},{system},{said},{marked}"))
+        ));
+        // Tools are marked where no system prompt is.
+        let marked = list(&marked);
+        check(&format!(
+            r#"{{"tools":[{{"name":"e"}},{{"name":"f"+}}],{marked}}}"#
+        ));
+        check(&format!(
+            r#"{{"system":[{{"type":"text","text":"s"+}}],"tools":[{{"name":"f"}}],{marked}}}"#
+        ));
+        for tools in [r#"{"name":"f","defer_loading":true}"#, "{}", "7", ""] {
+            check(&format!(r#"{{"tools":[{tools}],{marked}}}"#));
+        }
+    }
+
+    #[test]
+    fn a_request_that_names_markers_is_left_alone() {
+        let list = r#""messages":[{"role":"user","content":"x"}]"#;
+        for members in [
+            format!(r#"{MARKER},{list}"#),
+            format!(r#"{list},"cache_control":null"#),
+            format!(r#"{list},"tools":[{{"name":"f",{MARKER}}}]"#),
+            format!(r#"{list},"system":[{{"type":"text","text":"s",{MARKER}}}]"#),
+        ] {
+            assert_eq!(
+                add_markers(Format::Messages, &format!("{{{members}}}")),
+                None
+            );
+        }
+        assert_eq!(add_markers(Format::Chat, &format!("{{{list}}}")), None);
+        // A text may speak of them.
+        check(
+            r#"{"messages":[{"role":"user","content":[{"type":"text","text":"\"cache_control\""+}]}]}"#,
+        );
+    }
+}
