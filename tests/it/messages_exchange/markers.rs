@@ -102,6 +102,35 @@ async fn no_marker_is_added_beside_the_clients_or_where_nothing_may_change() {
     assert_eq!(sent.matches(KEY).count(), 2, "{sent}");
 }
 
+#[tokio::test]
+async fn a_summary_by_the_same_model_reads_the_cache_of_the_session() {
+    for (cache_markers, is_marked) in [(CacheMarkers::Off, false), (CacheMarkers::Auto, true)] {
+        let worker = Worker::new(NoticeManner::Ignores, Mixing::Never);
+        let up = ModelSetup::new(WINDOW)
+            .start(move |heard| worker.compose_reply(heard))
+            .await;
+        let proxy = proxy_before(&up, WINDOW)
+            .providers(|provider| provider.cache_markers = cache_markers)
+            .set(|config| {
+                config.compaction.auto = true;
+                config.recovery.enabled = false;
+            })
+            .start()
+            .await;
+        let mut agent = unmarked_agent(&proxy);
+        agent.result = 900;
+        agent.steps(14).await;
+        let bodies = up.bodies().await.into_iter().map(|body| body.to_string());
+        let asked = bodies.filter(|body| body.contains("<next_steps>"));
+        let asked: Vec<_> = asked.collect();
+        assert!(!asked.is_empty());
+        for body in asked {
+            assert_eq!(body.contains(KEY), is_marked, "{body}");
+            assert_eq!(strict::messages::find_violations(body.as_bytes()), []);
+        }
+    }
+}
+
 /// Whether each request so far had markers, in their order.
 async fn list_marked(up: &ScriptedProvider, count: usize) -> Vec<bool> {
     let seen = up.requests(count).await;
