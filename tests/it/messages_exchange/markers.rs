@@ -1,6 +1,6 @@
 //! Cache markers that the proxy adds where the client sets none.
 
-use plimsoll::config::CacheMarkers;
+use plimsoll::config::{AddTools, CacheMarkers};
 use serde_json::{Value, json};
 
 use super::{WINDOW, message, proxy_before, text};
@@ -193,4 +193,35 @@ async fn an_error_with_and_without_markers_teaches_nothing() {
     agent.ask().await;
     let marked = [true, false, true, true, false, true];
     assert_eq!(list_marked(&up, 6).await, marked);
+}
+
+#[tokio::test]
+async fn a_provider_that_refuses_all_additions_is_found_out_one_by_one() {
+    let up = ScriptedProvider::start_answering(|seen| {
+        let body = String::from_utf8_lossy(&seen.body);
+        let is_refused = body.contains(KEY) || body.contains("add_reminder");
+        vec![match is_refused {
+            true => answer("400 Bad Request", "", r#"{"error":{"message":"no"}}"#),
+            false => answer("200 OK", "", message(&[text("a")], "end_turn", 7)),
+        }]
+    })
+    .await;
+    let proxy = up
+        .proxy()
+        .providers(|provider| provider.cache_markers = CacheMarkers::Auto)
+        .set(|config| config.recovery.tools = AddTools::Always)
+        .start()
+        .await;
+    let mut agent = unmarked_agent(&proxy);
+    agent.steps(3).await;
+    let bodies = up.requests(6).await;
+    let offers = bodies
+        .iter()
+        .map(|it| it.body.windows(12).any(|it| it == b"add_reminder"));
+    // Without markers, then without tools too; the session has no tools from there on, and the model no markers.
+    let offered: Vec<_> = offers.collect();
+    assert_eq!(offered, [true, true, false, false, false, false]);
+    let marked = list_marked(&up, 6).await;
+    assert_eq!(marked, [true, false, false, true, false, false]);
+    assert_eq!(up.count_requests(), 6);
 }
