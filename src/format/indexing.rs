@@ -3,7 +3,7 @@
 use serde::de::IgnoredAny;
 
 use crate::{
-    conversation::{Conversation, Field, IndexError},
+    conversation::{Author, Conversation, Field, IndexError},
     json::scan::{JsonString, MalformedJson},
 };
 
@@ -99,5 +99,39 @@ impl SeenKeys {
             self.0 |= 1 << at;
         }
         Ok(())
+    }
+}
+
+/// Who speaks in an item.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Role {
+    pub(super) author: Author,
+    /// Its letter in digests. Sessions are found by these, so it never changes.
+    pub(super) tag: u8,
+}
+
+impl Role {
+    pub(super) const SYSTEM: Self = Self::new(Author::System, b'S');
+    pub(super) const DEVELOPER: Self = Self::new(Author::System, b'D');
+    pub(super) const USER: Self = Self::new(Author::User, b'U');
+    pub(super) const ASSISTANT: Self = Self::new(Author::Model, b'A');
+    pub(super) const RESULT: Self = Self::new(Author::Tool, b'T');
+    /// The legacy result of a `function_call`.
+    pub(super) const FUNCTION_RESULT: Self = Self::new(Author::Tool, b'F');
+    pub(super) const UNKNOWN: Self = Self::new(Author::Unknown, b'?');
+
+    const fn new(author: Author, tag: u8) -> Self {
+        Self { author, tag }
+    }
+
+    /// The usual role of an author.
+    pub(super) const fn from_author(author: Author) -> Self {
+        match author {
+            Author::System => Self::SYSTEM,
+            Author::User => Self::USER,
+            Author::Model => Self::ASSISTANT,
+            Author::Tool => Self::RESULT,
+            Author::Unknown => Self::UNKNOWN,
+        }
     }
 }

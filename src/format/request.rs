@@ -5,48 +5,70 @@ use super::tests::toy;
 use super::{chat, messages, tools::ClientTools};
 use crate::{
     conversation::{Conversation, Format, edit::Edits},
-    json::scan::Span,
+    json::scan::{JsonKind, Span},
 };
+
+/// A request without tools is auxiliary if its answer cap is at most this, in tokens.
+const AUXILIARY_MAX_TOKENS: u64 = 64;
+
+impl Format {
+    /// The members that cap an answer; first the one that newer engines use.
+    const fn answer_caps(self) -> &'static [&'static str] {
+        match self {
+            Self::Chat => &chat::request::CAPS,
+            Self::Messages => &messages::request::CAPS,
+            #[cfg(test)]
+            Self::Toy => &toy::LIMITS,
+        }
+    }
+
+    /// The members that list tools.
+    const fn tool_lists(self) -> &'static [&'static str] {
+        match self {
+            Self::Chat => &chat::request::TOOL_LISTS,
+            Self::Messages => &messages::request::TOOL_LISTS,
+            #[cfg(test)]
+            Self::Toy => &toy::GEAR,
+        }
+    }
+}
 
 impl Conversation {
     /// Whether the request is no part of a conversation: no tools, and an answer cap of a few words.
-    /// Clients send such requests to make a title or to test a key.
+    /// Clients send such requests to make a title or to test a key. In Messages, a cap of 0 only
+    /// fills the provider's cache.
     pub fn is_auxiliary(&self) -> bool {
+        let is_capped = |max| self.max_answer_tokens().is_some_and(|tokens| tokens <= max);
         match self.format {
-            Format::Chat => chat::request::is_auxiliary(self),
-            Format::Messages => messages::request::is_auxiliary(self),
+            Format::Messages if is_capped(0) => true,
             #[cfg(test)]
             Format::Toy => false,
+            _ => is_capped(AUXILIARY_MAX_TOKENS) && !self.names_tools(),
         }
     }
 
     /// The answer cap in tokens; of several, the one that newer engines use.
     pub fn max_answer_tokens(&self) -> Option<u64> {
-        match self.format {
-            Format::Chat => chat::request::max_answer_tokens(self),
-            Format::Messages => messages::request::max_answer_tokens(self),
-            #[cfg(test)]
-            Format::Toy => toy::max_answer_tokens(self),
-        }
+        let mut caps = self.format.answer_caps().iter();
+        caps.find_map(|name| self.number_value(name))
     }
 
     /// The largest of all answer caps, in tokens.
     pub fn largest_answer_cap(&self) -> Option<u64> {
-        match self.format {
-            Format::Chat => chat::request::largest_answer_cap(self),
-            Format::Messages => messages::request::max_answer_tokens(self),
-            #[cfg(test)]
-            Format::Toy => toy::largest_answer_cap(self),
-        }
+        let caps = self.format.answer_caps().iter();
+        caps.filter_map(|name| self.number_value(name)).max()
     }
 
     /// Lowers every answer cap above `tokens` to it. None is raised, and none is added.
     pub fn lower_answer_caps(&self, tokens: u32, edits: &mut Edits) {
-        match self.format {
-            Format::Chat => chat::request::lower_answer_caps(self, tokens, edits),
-            Format::Messages => messages::request::lower_answer_caps(self, tokens, edits),
-            #[cfg(test)]
-            Format::Toy => toy::lower_answer_caps(self, tokens, edits),
+        for name in self.format.answer_caps() {
+            if let Some(field) = self.find_field(name)
+                && self
+                    .number_value(name)
+                    .is_some_and(|cap| cap > tokens.into())
+            {
+                edits.replace(field.value, tokens.to_string());
+            }
         }
     }
 
@@ -105,23 +127,22 @@ impl Conversation {
 
     /// Whether a member for tools is neither null, false, nor empty.
     pub fn names_tools(&self) -> bool {
-        match self.format {
-            Format::Chat => chat::request::names_tools(self),
-            Format::Messages => messages::request::names_tools(self),
-            #[cfg(test)]
-            Format::Toy => toy::lists_tools(self),
-        }
+        let mut lists = self.format.tool_lists().iter();
+        lists.any(|name| self.asks_for(name))
+            || self.format == Format::Messages && self.asks_for(messages::request::TOOL_SERVERS)
     }
 
     /// Whether a list of tools has elements. Any other value but null counts too, so that a request
     /// that is not understood is left alone.
     pub fn lists_tools(&self) -> bool {
-        match self.format {
-            Format::Chat => chat::request::lists_tools(self),
-            Format::Messages => messages::request::lists_tools(self),
-            #[cfg(test)]
-            Format::Toy => toy::lists_tools(self),
-        }
+        let lists = self.format.tool_lists().iter();
+        let mut lists = lists.filter_map(|name| self.find_field(name));
+        lists.any(|field| {
+            let inside = self.span_bytes(field.value).strip_prefix(b"[");
+            let inside = inside.and_then(|inside| inside.strip_suffix(b"]"));
+            let has_elements = inside.is_none_or(|inside| !inside.trim_ascii().is_empty());
+            field.kind != JsonKind::Null && has_elements
+        })
     }
 
     /// Whether the model may choose among the tools.

@@ -1,7 +1,12 @@
 //! Single values of a JSON text, shared by the readers of all formats.
 
+use serde_json::Value;
+
 use super::FinishKind;
-use crate::json::scan::{JsonScanner, JsonString, MalformedJson, Span};
+use crate::{
+    conversation::Conversation,
+    json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
+};
 
 pub(super) type ReadResult = Result<(), MalformedJson>;
 
@@ -17,6 +22,13 @@ pub(super) fn take_text(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>
     }
 }
 
+/// Takes any value; gives it if it is a string that is not empty.
+pub(super) fn take_nonempty_text(
+    scan: &mut JsonScanner<'_>,
+) -> Result<Option<JsonString>, MalformedJson> {
+    Ok(take_text(scan)?.filter(|text| !text.span.is_empty()))
+}
+
 /// Walks an object, or skips any other value.
 pub(super) fn walk_if_object<'a>(
     scan: &mut JsonScanner<'a>,
@@ -26,6 +38,28 @@ pub(super) fn walk_if_object<'a>(
         Some(b'{') => scan.walk_object(member).map(Some),
         _ => skip_value(scan).map(|()| None),
     }
+}
+
+/// The last value of the member `name` in the object that begins at `start`; `None` if there is no
+/// such member, or no object.
+pub(super) fn find_member(json: &[u8], start: u32, name: &[u8]) -> Option<(Span, JsonKind)> {
+    let mut found = None;
+    let walked = walk_if_object(&mut JsonScanner::new(json, start as usize), |scan, key| {
+        let value = scan.take_value()?;
+        if &json[key.span.range()] == name {
+            found = Some(value);
+        }
+        Ok(())
+    });
+    walked.ok().and(found)
+}
+
+/// The value of a small top-level member of a request; null where it is missing.
+pub(super) fn parse_field(conversation: &Conversation, name: &str) -> Value {
+    let field = conversation.find_field(name);
+    let value =
+        field.and_then(|field| serde_json::from_slice(conversation.span_bytes(field.value)).ok());
+    value.unwrap_or_default()
 }
 
 /// The value if it is a whole number that is not negative.

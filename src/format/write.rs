@@ -5,11 +5,15 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 #[cfg(test)]
 use super::tests::toy;
 use super::{AnswerFormat, AssistantTurn, ProxyToolCall, chat, messages, usage::Usage};
-use crate::conversation::{Author, Content, Conversation, Format, ItemPlace, edit::Edits};
+use crate::{
+    conversation::{Author, Content, Conversation, Field, Format, ItemPlace, edit::Edits},
+    json::scan::{JsonKind, Span},
+};
 
 /// A request for one text, with one user message.
 pub struct TextRequest<'a> {
@@ -171,4 +175,54 @@ impl Conversation {
             Format::Toy => toy::ask_for_text(self, model, limit, edits),
         }
     }
+}
+
+/// The members of a request for one text that only the proxy reads.
+pub(super) struct TextMembers<'a> {
+    pub(super) model: &'a str,
+    /// The member that caps the answer, and its value.
+    pub(super) cap: (&'a str, u32),
+    /// Members by which the client may demand a call, each with the value that forbids it.
+    pub(super) call_choices: &'a [(&'a str, &'a str)],
+}
+
+impl TextMembers<'_> {
+    /// Removes members of `part` and sets these.
+    pub(super) fn write(
+        &self,
+        part: &Conversation,
+        is_dropped: impl Fn(&str) -> bool,
+        edits: &mut Edits,
+    ) {
+        let spans: Vec<Span> = part.fields.iter().map(Field::full_span).collect();
+        edits.remove_items(&spans, |at| {
+            is_dropped(&part.decode_text(part.fields[at].key))
+        });
+        let mut added = String::new();
+        let mut set = |member: &str, value: &str| match part.find_field(member) {
+            Some(field) => edits.replace(field.value, value.to_owned()),
+            None => added.push_str(&format!(",\"{member}\":{value}")),
+        };
+        set("model", &Value::from(self.model).to_string());
+        set(self.cap.0, &self.cap.1.to_string());
+        if part.find_field("stream").is_some() {
+            set("stream", "false");
+        }
+        for (name, value) in self
+            .call_choices
+            .iter()
+            .filter(|(name, _)| is_set(part, name))
+        {
+            set(name, value);
+        }
+        if !added.is_empty() {
+            edits.insert(part.span.end - 1, added);
+        }
+    }
+}
+
+/// Whether a top-level member is present and not null.
+pub(super) fn is_set(part: &Conversation, name: &str) -> bool {
+    let field = part.find_field(name);
+    field.is_some_and(|field| field.kind != JsonKind::Null)
 }

@@ -14,12 +14,12 @@ use bytes::Bytes;
 
 use crate::{
     conversation::{
-        Annotation, Arguments, Author, Block, BlockKind, Call, Content, Conversation, Field,
-        Format, IndexError, Item, annotation,
+        Annotation, Arguments, Block, BlockKind, Call, Content, Conversation, Field, Format,
+        IndexError, Item, annotation,
     },
     format::{
         describe::describe_item,
-        indexing::{self, IndexFailure, SeenKeys, check_item_count, check_plain_key},
+        indexing::{self, IndexFailure, Role, SeenKeys, check_item_count, check_plain_key},
         values::{skip_value, take_text},
     },
     json::{
@@ -97,7 +97,7 @@ impl<'a> ChatIndexer<'a> {
 
     fn read_message(&mut self, scan: &mut JsonScanner<'a>) -> Result<Item, IndexFailure> {
         let mut seen = SeenKeys::default();
-        let mut role = Role::default();
+        let mut role = Role::UNKNOWN;
         let first_call = self.found.calls.len() as u32;
         let first_annotation = self.found.annotations.len();
         let mut annotated = false;
@@ -132,7 +132,7 @@ impl<'a> ChatIndexer<'a> {
             self.found.annotations[first_annotation..].sort_by_key(|it| it.span.start);
         }
         describe_item(&self.found, role.tag, &mut message);
-        if role == FUNCTION {
+        if role == Role::FUNCTION_RESULT {
             // It answers the call without an id, whatever id it has.
             message.call_id = None;
         }
@@ -150,13 +150,13 @@ impl<'a> ChatIndexer<'a> {
 
     fn read_role(&self, scan: &mut JsonScanner<'a>) -> Result<Role, IndexFailure> {
         Ok(match take_text(scan)?.map(|role| self.raw_bytes(role)) {
-            Some(b"system") => Role::new(Author::System, b'S'),
-            Some(b"developer") => Role::new(Author::System, b'D'),
-            Some(b"user") => Role::new(Author::User, b'U'),
-            Some(b"assistant") => Role::new(Author::Model, b'A'),
-            Some(b"tool") => Role::new(Author::Tool, b'T'),
-            Some(b"function") => FUNCTION,
-            _ => Role::default(),
+            Some(b"system") => Role::SYSTEM,
+            Some(b"developer") => Role::DEVELOPER,
+            Some(b"user") => Role::USER,
+            Some(b"assistant") => Role::ASSISTANT,
+            Some(b"tool") => Role::RESULT,
+            Some(b"function") => Role::FUNCTION_RESULT,
+            _ => Role::UNKNOWN,
         })
     }
 
@@ -323,28 +323,5 @@ impl<'a> ChatIndexer<'a> {
             }
             Ok(())
         })
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Role {
-    author: Author,
-    /// Its letter in digests. Sessions are found by these, so it never changes.
-    tag: u8,
-}
-
-/// The legacy result of a `function_call`.
-const FUNCTION: Role = Role::new(Author::Tool, b'F');
-
-impl Role {
-    const fn new(author: Author, tag: u8) -> Self {
-        Self { author, tag }
-    }
-}
-
-impl Default for Role {
-    /// An unknown role.
-    fn default() -> Self {
-        Self::new(Author::Unknown, b'?')
     }
 }

@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 
 use crate::{
     conversation::{Conversation, edit::Edits},
-    format::values::walk_if_object,
-    json::scan::{JsonKind, JsonScanner, Span},
+    format::values::{find_member, parse_field},
+    json::scan::{JsonKind, Span},
 };
 
 /// The members that cap an answer. Of both, engines differ in which one counts.
-const CAPS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
+pub(in crate::format) const CAPS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
 /// Top-level members that may hold a thinking budget, at any depth.
 const BUDGET_HOLDERS: [&str; 9] = [
@@ -37,47 +37,10 @@ const BUDGET_NAMES: [&str; 6] = [
 ];
 
 /// The list of tools and the legacy one.
-const TOOL_LISTS: [&str; 2] = ["tools", "functions"];
-
-/// A request without tools is auxiliary if its answer cap is at most this, in tokens.
-const AUXILIARY_MAX_TOKENS: u64 = 64;
-
-pub(in crate::format) fn is_auxiliary(conversation: &Conversation) -> bool {
-    let cap = max_answer_tokens(conversation);
-    cap.is_some_and(|tokens| tokens <= AUXILIARY_MAX_TOKENS) && !names_tools(conversation)
-}
-
-pub(in crate::format) fn max_answer_tokens(conversation: &Conversation) -> Option<u64> {
-    CAPS.iter().find_map(|name| conversation.number_value(name))
-}
-
-pub(in crate::format) fn largest_answer_cap(conversation: &Conversation) -> Option<u64> {
-    let caps = CAPS.iter();
-    caps.filter_map(|name| conversation.number_value(name))
-        .max()
-}
-
-pub(in crate::format) fn lower_answer_caps(
-    conversation: &Conversation,
-    tokens: u32,
-    edits: &mut Edits,
-) {
-    for name in CAPS {
-        if let Some(field) = conversation.find_field(name)
-            && let Some(cap) = conversation.number_value(name)
-            && cap > tokens.into()
-        {
-            edits.replace(field.value, tokens.to_string());
-        }
-    }
-}
+pub(in crate::format) const TOOL_LISTS: [&str; 2] = ["tools", "functions"];
 
 pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<u64> {
-    let budget_of = |name: &&str| {
-        let field = conversation.find_field(name)?;
-        let value: Value = serde_json::from_slice(conversation.span_bytes(field.value)).ok()?;
-        find_budget("", name, &value)
-    };
+    let budget_of = |name: &&str| find_budget("", name, &parse_field(conversation, name));
     BUDGET_HOLDERS.iter().filter_map(budget_of).max()
 }
 
@@ -104,21 +67,6 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
     REQUESTS.into_iter().find(holds).map(|(name, _)| name)
 }
 
-pub(in crate::format) fn names_tools(conversation: &Conversation) -> bool {
-    TOOL_LISTS.iter().any(|name| conversation.asks_for(name))
-}
-
-pub(in crate::format) fn lists_tools(conversation: &Conversation) -> bool {
-    let mut lists = TOOL_LISTS
-        .iter()
-        .filter_map(|name| conversation.find_field(name));
-    lists.any(|field| {
-        let inside = conversation.span_bytes(field.value).strip_prefix(b"[");
-        let inside = inside.and_then(|inside| inside.strip_suffix(b"]"));
-        field.kind != JsonKind::Null && inside.is_none_or(|inside| !inside.trim_ascii().is_empty())
-    })
-}
-
 /// The largest thinking budget in the member `name` of the object `parent`.
 fn find_budget(parent: &str, name: &str, value: &Value) -> Option<u64> {
     match value {
@@ -140,16 +88,7 @@ fn find_budget(parent: &str, name: &str, value: &Value) -> Option<u64> {
 /// The value of `include_usage` in `stream_options`.
 fn find_usage_option(conversation: &Conversation) -> Option<(Span, JsonKind)> {
     let options = conversation.find_field("stream_options")?;
-    let mut found = None;
-    let mut scan = JsonScanner::new(&conversation.body, options.value.start as usize);
-    let walked = walk_if_object(&mut scan, |scan, key| {
-        let value = scan.take_value()?;
-        if conversation.raw_bytes(key) == b"include_usage" {
-            found = Some(value);
-        }
-        Ok(())
-    });
-    walked.ok().and(found)
+    find_member(&conversation.body, options.value.start, b"include_usage")
 }
 
 pub(in crate::format) fn include_usage(conversation: &Conversation) -> Option<bool> {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::summary::usual_limit;
+use super::summary::usual_cap;
 use crate::{
     conversation::Author,
     format::{AssistantTurn, ProxyToolCall, usage::Usage, write::TextRequest},
@@ -84,7 +84,7 @@ pub(in crate::format) fn text_request(request: &TextRequest<'_>) -> Bytes {
     let body = json!({
         "model": request.model,
         "messages": [{"role": "user", "content": request.text}],
-        usual_limit(request.limit): request.limit.tokens,
+        usual_cap(request.limit): request.limit.tokens,
     });
     Bytes::from(body.to_string())
 }

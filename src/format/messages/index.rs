@@ -18,7 +18,7 @@ use crate::{
     },
     format::{
         describe::describe_item,
-        indexing::{self, IndexFailure, SeenKeys, check_item_count, check_plain_key},
+        indexing::{self, IndexFailure, Role, SeenKeys, check_item_count, check_plain_key},
         values::{skip_value, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
@@ -151,7 +151,7 @@ impl<'a> MessagesIndexer<'a> {
             let key = self.raw_bytes(key);
             seen.mark_once(MESSAGE_KEYS, key, IndexFailure::Twice)?;
             match key {
-                b"role" => role = Role::from_name(take_text(scan)?.map(|it| self.raw_bytes(it))),
+                b"role" => role = self.read_role(scan)?,
                 b"content" => content = self.read_content(scan)?,
                 key => {
                     annotated |= key == annotation::ANNOTATION_KEY;
@@ -178,6 +178,15 @@ impl<'a> MessagesIndexer<'a> {
         self.finish_items(&mut made)?;
         self.found.items.extend(made.items);
         check_item_count(&self.found, 0)
+    }
+
+    fn read_role(&self, scan: &mut JsonScanner<'a>) -> Result<Role, IndexFailure> {
+        Ok(match take_text(scan)?.map(|role| self.raw_bytes(role)) {
+            Some(b"system") => Role::SYSTEM,
+            Some(b"user") => Role::USER,
+            Some(b"assistant") => Role::ASSISTANT,
+            _ => Role::UNKNOWN,
+        })
     }
 
     /// Adds an entry that is one item.
@@ -339,43 +348,5 @@ impl<'a> MessagesIndexer<'a> {
             }
         }
         check_item_count(&self.found, 0)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Role {
-    author: Author,
-    /// Its letter in digests. Sessions are found by these, so it never changes.
-    tag: u8,
-}
-
-impl Role {
-    const SYSTEM: Self = Self::new(Author::System, b'S');
-    const USER: Self = Self::new(Author::User, b'U');
-    const ASSISTANT: Self = Self::new(Author::Model, b'A');
-    const RESULT: Self = Self::new(Author::Tool, b'T');
-    const UNKNOWN: Self = Self::new(Author::Unknown, b'?');
-
-    const fn new(author: Author, tag: u8) -> Self {
-        Self { author, tag }
-    }
-
-    const fn from_author(author: Author) -> Self {
-        match author {
-            Author::System => Self::SYSTEM,
-            Author::User => Self::USER,
-            Author::Model => Self::ASSISTANT,
-            Author::Tool => Self::RESULT,
-            Author::Unknown => Self::UNKNOWN,
-        }
-    }
-
-    fn from_name(name: Option<&[u8]>) -> Self {
-        match name {
-            Some(b"system") => Self::SYSTEM,
-            Some(b"user") => Self::USER,
-            Some(b"assistant") => Self::ASSISTANT,
-            _ => Self::UNKNOWN,
-        }
     }
 }

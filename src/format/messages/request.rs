@@ -1,18 +1,19 @@
 //! The fields of a Messages request beside its items.
 
-use serde_json::Value;
 use smallvec::SmallVec;
 
 use crate::{
-    conversation::{Author, BlockKind, Conversation, edit::Edits},
-    format::values::{take_text, walk_if_object},
-    json::scan::{JsonKind, JsonScanner, Span},
+    conversation::{Author, BlockKind, Conversation},
+    format::values::{find_member, parse_field},
+    json::scan::{JsonKind, Span},
 };
 
-const CAP: &str = "max_tokens";
+pub(in crate::format) const CAPS: [&str; 1] = ["max_tokens"];
 
-/// A request without tools is auxiliary if its answer cap is at most this, in tokens.
-const AUXILIARY_MAX_TOKENS: u64 = 64;
+pub(in crate::format) const TOOL_LISTS: [&str; 1] = ["tools"];
+
+/// Servers whose tools the provider calls.
+pub(in crate::format) const TOOL_SERVERS: &str = "mcp_servers";
 
 /// Edits of `context_management` by which the provider keeps the conversation inside the window.
 const FITTING_EDITS: [&str; 2] = ["compact_20260112", "clear_tool_uses_20250919"];
@@ -20,43 +21,11 @@ const FITTING_EDITS: [&str; 2] = ["compact_20260112", "clear_tool_uses_20250919"
 /// Requests whose history is the provider's, or is to be summarised by it.
 const HELD_BY_PROVIDER: [&str; 2] = ["thread", "compaction"];
 
-/// A cap of 0 only fills the provider's cache.
-pub(in crate::format) fn is_auxiliary(conversation: &Conversation) -> bool {
-    let cap = max_answer_tokens(conversation);
-    cap.is_some_and(|tokens| {
-        tokens == 0 || tokens <= AUXILIARY_MAX_TOKENS && !names_tools(conversation)
-    })
-}
-
-pub(in crate::format) fn max_answer_tokens(conversation: &Conversation) -> Option<u64> {
-    conversation.number_value(CAP)
-}
-
-pub(in crate::format) fn lower_answer_caps(
-    conversation: &Conversation,
-    tokens: u32,
-    edits: &mut Edits,
-) {
-    if let Some(field) = conversation.find_field(CAP)
-        && max_answer_tokens(conversation).is_some_and(|cap| cap > tokens.into())
-    {
-        edits.replace(field.value, tokens.to_string());
-    }
-}
-
 pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<u64> {
     let budget = parse_field(conversation, "thinking")["budget_tokens"].as_f64();
     budget
         .filter(|tokens| *tokens >= 0.0)
         .map(|tokens| tokens as u64)
-}
-
-/// The value of a small top-level member; null where it is missing.
-pub(super) fn parse_field(conversation: &Conversation, name: &str) -> Value {
-    let field = conversation.find_field(name);
-    let value =
-        field.and_then(|field| serde_json::from_slice(conversation.span_bytes(field.value)).ok());
-    value.unwrap_or_default()
 }
 
 pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Option<&'static str> {
@@ -82,16 +51,8 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
 
 /// Whether a block stands for all before it, which the provider leaves out.
 fn is_compaction(conversation: &Conversation, block: Span) -> bool {
-    let mut scan = JsonScanner::new(&conversation.body, block.start as usize);
-    let mut kind = None;
-    let walked = walk_if_object(&mut scan, |scan, key| {
-        if conversation.raw_bytes(key) == b"type" {
-            kind = take_text(scan)?;
-            return Ok(());
-        }
-        scan.take_value().map(|_| ())
-    });
-    walked.is_ok() && kind.is_some_and(|kind| conversation.raw_bytes(kind) == b"compaction")
+    let kind = find_member(&conversation.body, block.start, b"type");
+    kind.is_some_and(|(kind, _)| conversation.span_bytes(kind) == b"\"compaction\"")
 }
 
 pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
@@ -105,30 +66,10 @@ pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[
 /// The structure that the answer must have.
 pub(super) fn find_answer_format(conversation: &Conversation) -> Option<Span> {
     let config = conversation.find_field("output_config")?;
-    let mut found = None;
-    let mut scan = JsonScanner::new(&conversation.body, config.value.start as usize);
-    let walked = walk_if_object(&mut scan, |scan, key| {
-        let (value, kind) = scan.take_value()?;
-        if conversation.raw_bytes(key) == b"format" && kind != JsonKind::Null {
-            found = Some(value);
-        }
-        Ok(())
-    });
-    walked.ok().and(found)
-}
-
-pub(in crate::format) fn names_tools(conversation: &Conversation) -> bool {
-    ["tools", "mcp_servers"]
-        .iter()
-        .any(|name| conversation.asks_for(name))
-}
-
-pub(in crate::format) fn lists_tools(conversation: &Conversation) -> bool {
-    conversation.find_field("tools").is_some_and(|field| {
-        let inside = conversation.span_bytes(field.value).strip_prefix(b"[");
-        let inside = inside.and_then(|inside| inside.strip_suffix(b"]"));
-        field.kind != JsonKind::Null && inside.is_none_or(|inside| !inside.trim_ascii().is_empty())
-    })
+    let format = find_member(&conversation.body, config.value.start, b"format");
+    format
+        .filter(|(_, kind)| *kind != JsonKind::Null)
+        .map(|(value, _)| value)
 }
 
 pub(in crate::format) fn may_call_tools(conversation: &Conversation) -> bool {

@@ -29,9 +29,9 @@ use crate::{
 };
 
 /// The members that cap an answer.
-const LIMITS: [&str; 2] = ["hard_limit", "reply_limit"];
+pub(in crate::format) const LIMITS: [&str; 2] = ["hard_limit", "reply_limit"];
 /// The lists of tools.
-const GEAR: [&str; 2] = ["gear", "old_gear"];
+pub(in crate::format) const GEAR: [&str; 2] = ["gear", "old_gear"];
 
 pub(in crate::format) fn request_of(entries: &[&str]) -> String {
     format!(r#"{{"log":[{}]}}"#, entries.join(","))
@@ -82,45 +82,12 @@ pub(in crate::format) fn ask_for_text(
     if let Some(field) = part.find_field("engine") {
         edits.replace(field.value, json!(model).to_string());
     }
-    lower_answer_caps(part, limit.tokens, edits);
-}
-
-pub(in crate::format) fn max_answer_tokens(conversation: &Conversation) -> Option<u64> {
-    LIMITS
-        .iter()
-        .find_map(|name| conversation.number_value(name))
-}
-
-pub(in crate::format) fn largest_answer_cap(conversation: &Conversation) -> Option<u64> {
-    let limits = LIMITS.iter();
-    limits
-        .filter_map(|name| conversation.number_value(name))
-        .max()
-}
-
-pub(in crate::format) fn lower_answer_caps(
-    conversation: &Conversation,
-    tokens: u32,
-    edits: &mut Edits,
-) {
-    for name in LIMITS {
-        let higher = conversation
-            .number_value(name)
-            .filter(|cap| *cap > tokens.into());
-        if let (Some(_), Some(field)) = (higher, conversation.find_field(name)) {
-            edits.replace(field.value, tokens.to_string());
-        }
-    }
+    part.lower_answer_caps(limit.tokens, edits);
 }
 
 pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
     let lists = GEAR.iter().filter_map(|name| conversation.find_field(name));
     lists.map(|field| field.value).collect()
-}
-
-pub(in crate::format) fn lists_tools(conversation: &Conversation) -> bool {
-    GEAR.iter()
-        .any(|name| conversation.find_field(name).is_some())
 }
 
 pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {

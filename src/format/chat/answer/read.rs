@@ -8,7 +8,10 @@ use crate::{
     conversation::Field,
     format::{
         AnswerEvent, CallFragment, Finish,
-        values::{ReadResult, finish_kind, parse_index, skip_value, take_text, walk_if_object},
+        values::{
+            ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text,
+            walk_if_object,
+        },
     },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
     wire::sse::SseMessage,
@@ -52,11 +55,6 @@ pub fn read_event(message: &SseMessage) -> ChatAnswer {
         answer.events.push(AnswerEvent::Error);
     }
     answer
-}
-
-/// Takes any value; gives it if it is a string that is not empty.
-fn take_nonempty_text(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>, MalformedJson> {
-    Ok(take_text(scan)?.filter(|text| !text.span.is_empty()))
 }
 
 pub(super) struct AnswerReader<'a> {

@@ -7,7 +7,7 @@ use super::{ContentSpans, END, EventKind, Member, MessagesAnswer, ObjectSpans, T
 use crate::{
     format::{
         AnswerEvent, CallFragment, Finish, FinishKind,
-        values::{ReadResult, finish_kind, parse_index, skip_value, take_text},
+        values::{ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson},
     wire::sse::SseMessage,
@@ -77,7 +77,7 @@ impl<'a> AnswerReader<'a> {
         match self.raw_bytes(key) {
             b"type" => self.kind = take_text(scan)?,
             b"index" => self.answer.index = parse_index(self.json, scan.take_value()?.0),
-            b"id" => self.answer.id = take_text(scan)?.filter(|id| !id.span.is_empty()),
+            b"id" => self.answer.id = take_nonempty_text(scan)?,
             b"delta" | b"content_block" if scan.peek() == Some(b'{') => {
                 self.answer.part = Some(read_object(scan)?);
             }
