@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::SECTIONS;
 use crate::{
-    format::{AnswerEvent, AnswerFormat, FinishKind},
+    format::{AnswerEvent, AnswerEvents, AnswerFormat, FinishKind},
     guard::{estimate::Weights, fence},
     json::text,
 };

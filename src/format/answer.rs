@@ -64,12 +64,41 @@ pub struct Finish {
     pub first: bool,
 }
 
-/// The finish of the first choice.
-pub(super) fn finish_of(events: &[AnswerEvent]) -> Option<Finish> {
-    events.iter().find_map(|event| match event {
-        AnswerEvent::Finish(finish) if finish.first => Some(*finish),
-        _ => None,
-    })
+/// The events of an answer, or of a part of it, that was read.
+pub trait AnswerEvents {
+    fn events(&self) -> &[AnswerEvent];
+
+    fn has_error(&self) -> bool {
+        let mut events = self.events().iter();
+        events.any(|event| matches!(event, AnswerEvent::Error))
+    }
+
+    /// Whether this is the marker behind the last event.
+    fn is_end(&self) -> bool {
+        matches!(self.events(), [AnswerEvent::End])
+    }
+
+    /// Why the first choice ended, if it did.
+    fn find_finish(&self) -> Option<Finish> {
+        self.events().iter().find_map(|event| match event {
+            AnswerEvent::Finish(finish) if finish.first => Some(*finish),
+            _ => None,
+        })
+    }
+
+    fn iter_texts(&self) -> impl Iterator<Item = JsonString> {
+        self.events().iter().filter_map(|event| match event {
+            AnswerEvent::Text(text) => Some(*text),
+            _ => None,
+        })
+    }
+
+    fn iter_reports(&self) -> impl Iterator<Item = &UsageReport> {
+        self.events().iter().filter_map(|event| match event {
+            AnswerEvent::Usage(report) => Some(report),
+            _ => None,
+        })
+    }
 }
 
 /// A `usage` object.
@@ -96,6 +125,12 @@ pub enum UsageCountKind {
     Completion,
     Total,
 }
+
+/// Bytes kept of one message for another request; a longer one is not assembled.
+pub(super) const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
+/// Bytes of arguments kept of one call.
+pub(super) const MAX_ARGUMENT_BYTES: usize = 64 << 10;
 
 /// What is removed from an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

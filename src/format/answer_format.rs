@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{AnswerEvent, Finish, chat, error_body::ErrorBody, finish_of, messages, usage::Usage};
+use super::{AnswerEvent, AnswerEvents, chat, error_body::ErrorBody, messages, usage::Usage};
 use crate::{conversation::Format, json::scan::MalformedJson, wire::sse::SseMessage};
 
 /// The wire format of an answer: that of its request.
@@ -104,14 +104,16 @@ impl AnswerFormat {
     }
 }
 
-impl ParsedAnswer {
-    pub fn events(&self) -> &[AnswerEvent] {
+impl AnswerEvents for ParsedAnswer {
+    fn events(&self) -> &[AnswerEvent] {
         match self {
             Self::Chat(answer) => &answer.events,
             Self::Messages(answer) => &answer.events,
         }
     }
+}
 
+impl ParsedAnswer {
     /// Whether this is a chunk with usage and nothing else, which a client may not expect.
     pub fn is_usage_only(&self) -> bool {
         match self {
@@ -120,27 +122,12 @@ impl ParsedAnswer {
         }
     }
 
-    pub fn has_error(&self) -> bool {
-        let mut events = self.events().iter();
-        events.any(|event| matches!(event, AnswerEvent::Error))
-    }
-
-    /// Whether this is the marker behind the last event.
-    pub fn is_end(&self) -> bool {
-        matches!(self.events(), [AnswerEvent::End])
-    }
-
     /// Whether there is a message of the model, or a part of one.
     pub fn has_message(&self) -> bool {
         match self {
             Self::Chat(answer) => answer.has_message(),
             Self::Messages(answer) => answer.has_content(),
         }
-    }
-
-    /// Why the answer ended, if it did.
-    pub fn find_finish(&self) -> Option<Finish> {
-        finish_of(self.events())
     }
 }
 

@@ -1,12 +1,21 @@
 //! Removes from the answers of any format what is not for the client.
 
+mod answer_state;
+mod joined_response;
+mod rewriter;
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+pub(super) use self::{
+    answer_state::{AnswerFacts, AnswerState},
+    joined_response::JoinedResponse,
+    rewriter::{FormatRewriter, ParsedEvent},
+};
 use super::{
     AnswerFilter, AnswerFormat, AssistantTurn, ParsedAnswer, PrecedingText, ResponseSummarizer,
-    chat::answer as chat, messages::answer as messages,
+    chat::answer::ChatAnswerState, messages::answer::MessagesAnswerState,
 };
 use crate::wire::sse::SseMessage;
 
@@ -40,56 +49,51 @@ pub struct StreamEvent {
 
 /// Rewrites the answers of one response to a client, one after another.
 pub enum AnswerRewriter {
-    Chat(chat::Rewriter),
-    Messages(messages::Rewriter),
+    Chat(FormatRewriter<ChatAnswerState>),
+    Messages(FormatRewriter<MessagesAnswerState>),
+}
+
+/// Does the same with the rewriter of any format.
+macro_rules! with_rewriter {
+    ($self:expr, $rewriter:ident => $result:expr) => {
+        match $self {
+            Self::Chat($rewriter) => $result,
+            Self::Messages($rewriter) => $result,
+        }
+    };
 }
 
 impl AnswerRewriter {
     /// `left_out`: tokens left out of the request, which are added to the prompt tokens of its answer.
     pub fn new(format: AnswerFormat, filter: AnswerFilter, left_out: Option<u32>) -> Self {
         match format {
-            AnswerFormat::Chat => Self::Chat(chat::Rewriter::new(filter, left_out)),
-            AnswerFormat::Messages => Self::Messages(messages::Rewriter::new(filter, left_out)),
+            AnswerFormat::Chat => Self::Chat(FormatRewriter::new(filter, left_out)),
+            AnswerFormat::Messages => Self::Messages(FormatRewriter::new(filter, left_out)),
         }
     }
 
     /// Whether the current answer was for the proxy only: what follows of it is read and dropped.
     pub const fn is_for_proxy(&self) -> bool {
-        match self {
-            Self::Chat(rewriter) => rewriter.is_for_proxy(),
-            Self::Messages(rewriter) => rewriter.is_for_proxy(),
-        }
+        with_rewriter!(self, rewriter => rewriter.is_for_proxy())
     }
 
     /// The current answer as the model gave it.
     pub fn to_assistant_turn(&self) -> AssistantTurn {
-        match self {
-            Self::Chat(rewriter) => rewriter.to_assistant_turn(),
-            Self::Messages(rewriter) => rewriter.to_assistant_turn(),
-        }
+        with_rewriter!(self, rewriter => rewriter.to_assistant_turn())
     }
 
     pub const fn preceding_text(&self) -> PrecedingText {
-        match self {
-            Self::Chat(rewriter) => rewriter.preceding_text(),
-            Self::Messages(rewriter) => rewriter.preceding_text(),
-        }
+        with_rewriter!(self, rewriter => rewriter.preceding_text())
     }
 
     /// Begins another answer; returns the one before.
     pub fn begin_answer(&mut self, summarizer: &mut ResponseSummarizer) -> AssistantTurn {
-        match self {
-            Self::Chat(rewriter) => rewriter.begin_answer(summarizer),
-            Self::Messages(rewriter) => rewriter.begin_answer(summarizer),
-        }
+        with_rewriter!(self, rewriter => rewriter.begin_answer(summarizer))
     }
 
     /// Sets the tokens left out of the request of the next answer.
     pub fn set_left_out(&mut self, left_out: Option<u32>) {
-        match self {
-            Self::Chat(rewriter) => rewriter.set_left_out(left_out),
-            Self::Messages(rewriter) => rewriter.set_left_out(left_out),
-        }
+        with_rewriter!(self, rewriter => rewriter.set_left_out(left_out))
     }
 
     /// Takes the next event. Held events that are now decided go to `ready`, to be sent before it.
@@ -106,11 +110,11 @@ impl AnswerRewriter {
         } = event;
         match (self, answer) {
             (Self::Chat(rewriter), ParsedAnswer::Chat(answer)) => {
-                let event = chat::ParsedEvent::new(raw, message, answer);
+                let event = ParsedEvent::new(raw, message, answer);
                 rewriter.take_event(event, ready, summarizer)
             }
             (Self::Messages(rewriter), ParsedAnswer::Messages(answer)) => {
-                let event = messages::ParsedEvent::new(raw, message, answer);
+                let event = ParsedEvent::new(raw, message, answer);
                 rewriter.take_event(event, ready, summarizer)
             }
             // Never: reader and rewriter have one format.
@@ -124,10 +128,7 @@ impl AnswerRewriter {
         ready: &mut VecDeque<Bytes>,
         summarizer: &mut ResponseSummarizer,
     ) {
-        match self {
-            Self::Chat(rewriter) => rewriter.settle_answer(ready, summarizer),
-            Self::Messages(rewriter) => rewriter.settle_answer(ready, summarizer),
-        }
+        with_rewriter!(self, rewriter => rewriter.settle_answer(ready, summarizer))
     }
 
     /// Takes the next answer in one piece; `None` if it cannot be read.
@@ -136,10 +137,7 @@ impl AnswerRewriter {
         json: &Bytes,
         summarizer: &mut ResponseSummarizer,
     ) -> Option<RewrittenAnswer> {
-        match self {
-            Self::Chat(rewriter) => rewriter.take_whole(json, summarizer),
-            Self::Messages(rewriter) => rewriter.take_whole(json, summarizer),
-        }
+        with_rewriter!(self, rewriter => rewriter.take_whole(json, summarizer))
     }
 }
 

@@ -38,8 +38,8 @@ mod write;
 
 pub use self::{
     answer::{
-        AnswerEvent, AnswerFilter, AssistantTurn, CallFragment, ContinuationBlock, Finish,
-        FinishKind, PrecedingText, ProxyToolCall, UsageCount, UsageCountKind, UsageReport,
+        AnswerEvent, AnswerEvents, AnswerFilter, AssistantTurn, CallFragment, ContinuationBlock,
+        Finish, FinishKind, PrecedingText, ProxyToolCall, UsageCount, UsageCountKind, UsageReport,
     },
     answer_format::{AnswerFormat, AnswerReader, ParsedAnswer},
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
@@ -48,5 +48,3 @@ pub use self::{
     tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},
 };
-
-use self::answer::finish_of;

@@ -26,10 +26,10 @@ pub(super) struct VisibleText {
 }
 
 impl VisibleText {
-    /// For texts that the format keeps apart.
-    pub(super) fn without_separators() -> Self {
+    /// `is_apart`: the format keeps the texts of two answers apart.
+    pub(super) fn new(is_apart: bool) -> Self {
         Self {
-            is_apart: true,
+            is_apart,
             ..Self::default()
         }
     }

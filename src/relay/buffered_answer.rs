@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     error::{IdleTimeoutError, format_error_chain},
-    format::{AnswerRewriter, ResponseSummarizer, RewrittenAnswer},
+    format::{AnswerEvents, AnswerRewriter, ResponseSummarizer, RewrittenAnswer},
     wire::{Body, gather::BytesGatherer},
 };
 

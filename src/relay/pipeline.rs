@@ -17,8 +17,8 @@ use bytes::Bytes;
 use super::decode::Decoder;
 use crate::{
     format::{
-        AnswerFilter, AnswerFormat, AnswerReader, AnswerRewriter, AssistantTurn, EventAction,
-        PrecedingText, ResponseSummarizer, ResponseSummary, StreamEvent,
+        AnswerEvents, AnswerFilter, AnswerFormat, AnswerReader, AnswerRewriter, AssistantTurn,
+        EventAction, PrecedingText, ResponseSummarizer, ResponseSummary, StreamEvent,
     },
     wire::sse::{SseEvent, SseSplitter},
 };

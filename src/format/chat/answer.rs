@@ -15,15 +15,14 @@ mod whole;
 use smallvec::SmallVec;
 
 pub use self::{
-    current::ParsedEvent,
+    current::ChatAnswerState,
     event_hold::may_need_whole_event,
     read::{read_answer, read_event},
-    rewriter::Rewriter,
     whole::add_prompt_tokens,
 };
 use crate::{
     conversation::Field,
-    format::{AnswerEvent, CallFragment, Finish, UsageReport, finish_of},
+    format::{AnswerEvent, AnswerEvents, CallFragment},
     json::scan::{JsonString, Span},
 };
 
@@ -55,6 +54,12 @@ impl MessageSpans {
     }
 }
 
+impl AnswerEvents for ChatAnswer {
+    fn events(&self) -> &[AnswerEvent] {
+        &self.events
+    }
+}
+
 impl ChatAnswer {
     /// Whether this is a chunk with usage and without choices, as `include_usage` makes it.
     pub fn is_usage_only(&self) -> bool {
@@ -62,39 +67,10 @@ impl ChatAnswer {
         has_usage && self.choices == Some(0) && !self.has_error()
     }
 
-    fn has_error(&self) -> bool {
-        let mut events = self.events.iter();
-        events.any(|event| matches!(event, AnswerEvent::Error))
-    }
-
-    /// Whether this is the marker behind the last event.
-    fn is_end(&self) -> bool {
-        matches!(self.events[..], [AnswerEvent::End])
-    }
-
     /// Whether the first choice has a message, or a delta.
     pub fn has_message(&self) -> bool {
         let message = self.first.as_ref();
         message.is_some_and(|message| !message.span.is_empty())
-    }
-
-    /// Why the first choice ended, if it did.
-    fn find_finish(&self) -> Option<Finish> {
-        finish_of(&self.events)
-    }
-
-    fn iter_texts(&self) -> impl Iterator<Item = JsonString> {
-        self.events.iter().filter_map(|event| match event {
-            AnswerEvent::Text(text) => Some(*text),
-            _ => None,
-        })
-    }
-
-    fn iter_reports(&self) -> impl Iterator<Item = &UsageReport> {
-        self.events.iter().filter_map(|event| match event {
-            AnswerEvent::Usage(report) => Some(report),
-            _ => None,
-        })
     }
 
     fn iter_calls(&self) -> impl Iterator<Item = &CallFragment> {

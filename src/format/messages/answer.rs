@@ -17,16 +17,15 @@ mod write;
 use smallvec::SmallVec;
 
 pub use self::{
-    current::ParsedEvent,
+    current::MessagesAnswerState,
     event_hold::may_be_end,
     read::{is_ping, read_answer, read_event},
-    rewriter::Rewriter,
     usage::TokenCounts,
     whole::add_prompt_tokens,
     write::{empty_answer, error_event, error_json},
 };
 use crate::{
-    format::{AnswerEvent, Finish, UsageReport, finish_of},
+    format::{AnswerEvent, AnswerEvents},
     json::scan::{JsonKind, JsonString, Span},
 };
 
@@ -111,33 +110,20 @@ impl ObjectSpans {
     }
 }
 
+impl AnswerEvents for MessagesAnswer {
+    fn events(&self) -> &[AnswerEvent] {
+        &self.events
+    }
+}
+
 impl MessagesAnswer {
     /// Whether this is a whole answer with content.
     pub const fn has_content(&self) -> bool {
         self.content.is_some()
     }
 
-    fn has_error(&self) -> bool {
-        let mut events = self.events.iter();
-        events.any(|event| matches!(event, AnswerEvent::Error))
-    }
-
-    fn find_finish(&self) -> Option<Finish> {
-        finish_of(&self.events)
-    }
-
     fn find_text(&self) -> Option<JsonString> {
-        self.events.iter().find_map(|event| match event {
-            AnswerEvent::Text(text) => Some(*text),
-            _ => None,
-        })
-    }
-
-    fn find_report(&self) -> Option<&UsageReport> {
-        self.events.iter().find_map(|event| match event {
-            AnswerEvent::Usage(report) => Some(report),
-            _ => None,
-        })
+        self.iter_texts().next()
     }
 }
 

@@ -13,15 +13,12 @@ use super::{
     calls::{CallExecutor, CallTracker, TrackedCall},
 };
 use crate::{
-    format::ProxyToolCall,
+    format::{
+        ProxyToolCall,
+        answer::{MAX_ARGUMENT_BYTES, MAX_MESSAGE_BYTES},
+    },
     json::{scan::JsonKind, text},
 };
-
-/// Bytes of deltas kept of one message; a longer one is not assembled.
-const MAX_BYTES: usize = 1 << 20;
-
-/// Bytes of arguments kept of one call.
-const MAX_ARGUMENTS: usize = 64 << 10;
 
 /// Elements of a list that are searched for an index, which bounds the time that a message takes.
 const MAX_SEARCHED: usize = 256;
@@ -82,7 +79,7 @@ impl Deltas {
                 self.json.extend_from_slice(&json[message.span.range()]);
             }
         }
-        if self.json.len() > MAX_BYTES {
+        if self.json.len() > MAX_MESSAGE_BYTES {
             *self = Self {
                 overlong: true,
                 ..Self::default()
@@ -155,7 +152,7 @@ impl AssembledMessage {
             Some(object @ (Value::Object(_) | Value::Array(_))) => object.to_string(),
             _ => String::new(),
         };
-        let overlong = element.is_none() || arguments.len() > MAX_ARGUMENTS;
+        let overlong = element.is_none() || arguments.len() > MAX_ARGUMENT_BYTES;
         let decode = |raw: &[u8]| text::decode_text(raw).unwrap_or_default().into();
         let json = element.map(|element| remove_index(element).to_string());
         ProxyToolCall {
@@ -255,7 +252,7 @@ fn append_text(list: &mut Vec<Value>, text: String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{CallTracker, Deltas, MAX_BYTES};
+    use super::{CallTracker, Deltas, MAX_MESSAGE_BYTES};
     use crate::format::chat::answer;
 
     fn message<'a>(deltas: impl IntoIterator<Item = &'a str>) -> String {
@@ -315,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_message_beyond_the_bound_is_empty() {
-        let long = format!(r#"{{"content":"{}"}}"#, "x".repeat(MAX_BYTES));
+        let long = format!(r#"{{"content":"{}"}}"#, "x".repeat(MAX_MESSAGE_BYTES));
         assert_eq!(message([&*long, r#"{"content":"y"}"#]), "");
     }
 }

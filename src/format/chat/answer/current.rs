@@ -1,58 +1,46 @@
 //! The state of one answer while it comes, and its events.
 
-use std::ops::Range;
+use std::{collections::VecDeque, ops::Range};
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{
     ChatAnswer,
-    assemble::{AssembledMessage, Deltas},
+    assemble::Deltas,
     calls::{CallSlots, CallTracker},
 };
 use crate::{
+    conversation::edit::Edits,
     format::{
-        AnswerEvent, AnswerFilter, AssistantTurn, ContinuationBlock, FinishKind,
-        continuation::ContinuationScanner, usage::Usage,
+        AnswerEvent, AnswerEvents, AnswerFilter, ProxyToolCall, ResponseSummarizer,
+        answer_rewriter::{AnswerFacts, AnswerState, JoinedResponse, ParsedEvent},
     },
-    wire::sse::SseMessage,
 };
 
 /// What is known of the current answer.
-pub(super) struct AnswerState {
-    has_filter: bool,
+pub struct ChatAnswerState {
+    pub(super) facts: AnswerFacts,
     pub(super) calls: CallTracker,
-    pub(super) blocks: Option<ContinuationScanner>,
     deltas: Deltas,
-    pub(super) finish: Option<FinishKind>,
-    usage: Option<Usage>,
-    /// The provider reported an error.
-    error: bool,
 }
 
-/// An event, or a whole answer.
-pub struct ParsedEvent {
-    /// Its bytes as they came, blank line included; empty for a whole answer.
-    pub(super) raw: Bytes,
-    pub(super) message: SseMessage,
-    pub(super) answer: ChatAnswer,
+/// What is known of an event.
+#[derive(Default)]
+pub struct TrackedChunk {
     pub(super) slots: CallSlots,
     /// Where its texts lie in the text of the answer.
     pub(super) text_ranges: SmallVec<[Range<usize>; 1]>,
 }
 
-impl ParsedEvent {
-    /// `raw`: the bytes as they came, blank line included.
-    pub fn new(raw: Bytes, message: SseMessage, answer: ChatAnswer) -> Self {
-        Self {
-            raw,
-            message,
-            answer,
-            slots: CallSlots::new(),
-            text_ranges: SmallVec::new(),
-        }
-    }
+/// What the client has of the answers so far.
+#[derive(Default)]
+pub struct SentMessage {
+    pub(super) role: bool,
+}
 
+pub(super) type ChatEvent = ParsedEvent<ChatAnswerState>;
+
+impl ChatEvent {
     /// Whether text may overtake it.
     pub(super) fn has_only_calls(&self) -> bool {
         let mut events = self.answer.events.iter();
@@ -68,95 +56,94 @@ impl ParsedEvent {
 
     /// Whether it may go out before held calls.
     pub(super) fn can_overtake(&self) -> bool {
-        self.slots.is_empty() && self.answer.find_finish().is_none()
+        self.tracked.slots.is_empty() && self.answer.find_finish().is_none()
     }
 }
 
-impl AnswerState {
-    pub(super) fn new(filter: AnswerFilter) -> Self {
+impl AnswerState for ChatAnswerState {
+    type Answer = ChatAnswer;
+    type Tracked = TrackedChunk;
+    type Sent = SentMessage;
+
+    const TEXTS_ARE_APART: bool = false;
+
+    fn new(filter: AnswerFilter, _sent: &SentMessage) -> Self {
         Self {
-            has_filter: filter.is_active(),
+            facts: AnswerFacts::new(filter),
             calls: CallTracker::new(filter.tools),
-            blocks: filter.package.then(ContinuationScanner::default),
             deltas: Deltas::default(),
-            finish: None,
-            usage: None,
-            error: false,
         }
     }
 
-    pub(super) fn take_event(&mut self, event: &mut ParsedEvent) {
+    fn facts(&self) -> &AnswerFacts {
+        &self.facts
+    }
+
+    fn count_calls(&self) -> (u32, u32) {
+        self.calls.count_by_executor()
+    }
+
+    fn assemble(&self) -> (String, Vec<ProxyToolCall>) {
+        let assembled = self.deltas.assemble_message();
+        let proxy_calls = assembled.build_proxy_calls(&self.calls);
+        (assembled.to_message_json(), proxy_calls)
+    }
+
+    fn settle(&mut self, _held: &mut VecDeque<ChatEvent>) {
+        self.settle_calls();
+    }
+
+    fn is_decided(&self, event: &ChatEvent) -> bool {
+        let end = event
+            .tracked
+            .text_ranges
+            .last()
+            .map_or(0, |range| range.end);
+        let scanner = self.facts.scanner.as_ref();
+        !self.calls.has_undecided(&event.tracked.slots)
+            && scanner.is_none_or(|scanner| scanner.is_decided(end))
+    }
+
+    fn edit_event(
+        &mut self,
+        joined: &mut JoinedResponse<Self>,
+        event: &ChatEvent,
+        closing: bool,
+        edits: &mut Edits,
+        summarizer: &mut ResponseSummarizer,
+    ) -> bool {
+        joined.edit_event(event, self, closing, edits, summarizer)
+    }
+}
+
+impl ChatAnswerState {
+    pub(super) fn take_event(&mut self, event: &mut ChatEvent) {
         let (json, answer) = (&event.message.data, &event.answer);
-        self.take_usage(answer);
-        self.error |= answer.has_error();
-        if !self.has_filter || answer.first.is_none() {
+        self.facts.take_answer(answer);
+        if !self.facts.has_filter || answer.first.is_none() {
             return;
         }
-        event.slots = self.calls.take_fragments(json, answer.iter_calls());
-        self.deltas.push(json, answer, &event.slots);
-        if let Some(blocks) = &mut self.blocks {
+        let slots = self.calls.take_fragments(json, answer.iter_calls());
+        self.deltas.push(json, answer, &slots);
+        event.tracked.slots = slots;
+        if let Some(scanner) = &mut self.facts.scanner {
             // A tag does not continue after a call or reasoning, so nothing has to wait for it.
             if event.interrupts_text() {
-                blocks.give_up();
+                scanner.give_up();
             }
-            let texts = answer.iter_texts();
-            event.text_ranges = texts
-                .map(|text| blocks.push(&json[text.span.range()]))
+            let texts = event.answer.iter_texts();
+            event.tracked.text_ranges = texts
+                .map(|text| scanner.push(&json[text.span.range()]))
                 .collect();
         }
-        if let Some(finish) = answer.find_finish() {
-            self.finish = Some(finish.kind);
-            self.settle_answer();
-        }
-    }
-
-    pub(super) fn take_usage(&mut self, answer: &ChatAnswer) {
-        for usage in answer.iter_reports().filter_map(|report| report.usage) {
-            self.usage = Some(Usage::latest_report(self.usage, usage));
+        if answer.find_finish().is_some() {
+            self.settle_calls();
         }
     }
 
     /// Decides what is undecided, since nothing more comes.
-    pub(super) fn settle_answer(&mut self) {
+    pub(super) fn settle_calls(&mut self) {
         self.calls.settle_calls();
-        if let Some(blocks) = &mut self.blocks {
-            blocks.give_up();
-        }
-    }
-
-    pub(super) fn is_decided(&self, event: &ParsedEvent) -> bool {
-        let end = event.text_ranges.last().map_or(0, |range| range.end);
-        let blocks = self.blocks.as_ref();
-        !self.calls.has_undecided(&event.slots)
-            && blocks.is_none_or(|blocks| blocks.is_decided(end))
-    }
-
-    fn build_block(&self, has_calls: bool) -> Option<ContinuationBlock> {
-        self.blocks.as_ref()?.build_block(has_calls)
-    }
-
-    /// Whether the answer, which is over, was for the proxy only, so that another one follows.
-    pub(super) fn is_for_proxy(&self) -> bool {
-        let (proxy_calls, client_calls) = self.calls.count_by_executor();
-        let may_continue =
-            !self.error && client_calls == 0 && !self.finish.is_some_and(FinishKind::is_cut_off);
-        may_continue
-            && (proxy_calls > 0 || self.build_block(false).is_some_and(|block| block.alone))
-    }
-
-    pub(super) fn to_assistant_turn(&self) -> AssistantTurn {
-        let (proxy_calls, client_calls) = self.calls.count_by_executor();
-        let package = self.build_block(proxy_calls + client_calls > 0);
-        let assembled = match proxy_calls > 0 || package.is_some() {
-            true => self.deltas.assemble_message(),
-            false => AssembledMessage::default(),
-        };
-        AssistantTurn {
-            message: assembled.to_message_json().into(),
-            proxy_calls: assembled.build_proxy_calls(&self.calls),
-            client_calls,
-            package,
-            usage: self.usage,
-        }
+        self.facts.give_up_tag();
     }
 }

@@ -9,62 +9,24 @@ use smallvec::SmallVec;
 use super::{
     ChatAnswer,
     calls::CallTracker,
-    current::{AnswerState, ParsedEvent},
+    current::{ChatAnswerState, ChatEvent},
 };
 use crate::{
     conversation::{Field, edit::Edits},
     format::{
-        AnswerEvent, ResponseSummarizer, UsageCount, UsageCountKind, UsageReport, usage::Usage,
-        visible_text::VisibleText,
+        AnswerEvent, AnswerEvents, ResponseSummarizer, UsageCount, UsageCountKind, UsageReport,
+        answer_rewriter::JoinedResponse,
     },
     json::scan::{JsonKind, JsonString, Span},
 };
 
-/// What one response to the client keeps over its answers.
-#[derive(Default)]
-pub(super) struct JoinedResponse {
-    pub(super) visible: VisibleText,
-    /// Tokens left out of the request of the current answer.
-    pub(super) left_out: u32,
-    /// The id of the first answer, without quotes.
-    id: Option<Bytes>,
-    /// This is not the first answer.
-    continued: bool,
-    /// Completion tokens of the answers before.
-    earlier_completion_tokens: u32,
-    role_sent: bool,
-    /// Text of earlier whole answers, which goes before the next text.
-    pub(super) earlier_text: Vec<u8>,
-}
-
-impl JoinedResponse {
-    pub(super) fn new(left_out: Option<u32>) -> Self {
-        Self {
-            left_out: left_out.unwrap_or(0),
-            ..Self::default()
-        }
-    }
-
-    /// Begins the next answer. `usage` is that of the answer before.
-    pub(super) fn begin_answer(
-        &mut self,
-        usage: Option<Usage>,
-        summarizer: &mut ResponseSummarizer,
-    ) {
-        let tokens = usage.and_then(|usage| usage.completion_tokens);
-        let sum = self.earlier_completion_tokens;
-        self.earlier_completion_tokens = sum.saturating_add(tokens.unwrap_or(0));
-        self.continued = true;
-        self.visible.begin_answer(summarizer);
-        summarizer.begin_answer();
-    }
-
+impl JoinedResponse<ChatAnswerState> {
     /// Edits a chunk and reports to the summarizer what the client gets of it. Returns whether
     /// anything is left. With `closing`, finish reason and usage are removed: another answer follows.
     pub(super) fn edit_event(
         &mut self,
-        event: &ParsedEvent,
-        current: &mut AnswerState,
+        event: &ChatEvent,
+        current: &mut ChatAnswerState,
         closing: bool,
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
@@ -90,10 +52,10 @@ impl JoinedResponse {
         for (removed, member) in removed.members.iter_mut().zip(&message.members) {
             let key = &json[member.key.span.range()];
             let is_role = key == b"role" && member.kind == JsonKind::String;
-            *removed |= is_role && self.continued && self.role_sent;
+            *removed |= is_role && self.continued && self.sent.role;
             has_role |= is_role && !*removed;
             is_bare &= *removed
-                || (is_role && (self.role_sent || closing))
+                || (is_role && (self.sent.role || closing))
                 || (hides_text && key == b"content")
                 || is_empty_member(member);
         }
@@ -105,7 +67,7 @@ impl JoinedResponse {
         if may_drop && answer.choices == Some(1) && (closing || !answer.events.iter().any(is_end)) {
             return false;
         }
-        self.role_sent |= has_role;
+        self.sent.role |= has_role;
         if removed.members.contains(&true) {
             let members: Vec<Span> = message.members.iter().map(Field::full_span).collect();
             edits.remove_items(&members, |at| removed.members[at]);
@@ -117,22 +79,22 @@ impl JoinedResponse {
     /// The texts of an event, each with what the client sees of it.
     pub(super) fn visible_texts<'a>(
         &mut self,
-        event: &'a ParsedEvent,
-        current: &mut AnswerState,
+        event: &'a ChatEvent,
+        current: &mut ChatAnswerState,
         summarizer: &mut ResponseSummarizer,
     ) -> SmallVec<[(JsonString, Cow<'a, [u8]>); 1]> {
         let texts = event.answer.iter_texts().enumerate();
         let visible = texts.map(|(at, text)| {
             let raw = &event.message.data[text.span.range()];
-            let visible = match &mut current.blocks {
-                Some(blocks) => blocks.visible_part(raw, &event.text_ranges[at]),
+            let visible = match &mut current.facts.scanner {
+                Some(scanner) => scanner.visible_part(raw, &event.tracked.text_ranges[at]),
                 None => raw.into(),
             };
             let visible = self.visible.push_text(visible, summarizer);
-            if self.earlier_text.is_empty() {
+            if self.earlier_content.is_empty() {
                 return (text, visible);
             }
-            let mut joined = std::mem::take(&mut self.earlier_text);
+            let mut joined = std::mem::take(&mut self.earlier_content);
             joined.extend_from_slice(&visible);
             (text, joined.into())
         });
@@ -142,8 +104,8 @@ impl JoinedResponse {
     fn keep_first_id(&mut self, json: &[u8], answer: &ChatAnswer, edits: &mut Edits) {
         let Some(text) = answer.id else { return };
         let id = &json[text.span.range()];
-        match &self.id {
-            None => self.id = Some(Bytes::copy_from_slice(id)),
+        match &self.first_id {
+            None => self.first_id = Some(Bytes::copy_from_slice(id)),
             Some(first) if self.continued && *first != id => {
                 edits.replace(text.span, first.clone());
             }
@@ -154,13 +116,13 @@ impl JoinedResponse {
     /// Edits finish reason and usage, and reports all but the texts to the summarizer.
     fn edit_reports(
         &self,
-        event: &ParsedEvent,
+        event: &ChatEvent,
         calls: &CallTracker,
         closing: bool,
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
     ) {
-        let mut slots = event.slots.iter();
+        let mut slots = event.tracked.slots.iter();
         for part in &event.answer.events {
             match part {
                 AnswerEvent::Text(_) => {}
@@ -169,7 +131,11 @@ impl JoinedResponse {
                 AnswerEvent::Usage(report) if closing => edits.replace(report.span, "null"),
                 AnswerEvent::Usage(report) => {
                     self.add_usage(report, edits);
-                    let usage = report.usage.map(|usage| self.add_completions(usage));
+                    let usage = report.usage.map(|usage| match usage.prompt_tokens {
+                        // It reports nothing yet.
+                        0 => usage,
+                        _ => self.add_completions(usage),
+                    });
                     summarizer.add_usage(usage);
                 }
                 AnswerEvent::Finish(finish) if closing && finish.first => {
@@ -202,18 +168,6 @@ impl JoinedResponse {
             }
         }
     }
-
-    /// A report with the completion tokens of earlier answers; a prompt of 0 reports nothing yet.
-    fn add_completions(&self, usage: Usage) -> Usage {
-        let add = |tokens: u32| tokens.saturating_add(self.earlier_completion_tokens);
-        match usage.prompt_tokens {
-            0 => usage,
-            _ => Usage {
-                completion_tokens: usage.completion_tokens.map(add),
-                ..usage
-            },
-        }
-    }
 }
 
 /// Whether the value of a member is null or empty.
@@ -230,11 +184,11 @@ struct RemovedCalls {
 }
 
 /// Removes proxy-executed calls and renumbers the client's.
-fn remove_proxy_calls(event: &ParsedEvent, calls: &CallTracker, edits: &mut Edits) -> RemovedCalls {
+fn remove_proxy_calls(event: &ChatEvent, calls: &CallTracker, edits: &mut Edits) -> RemovedCalls {
     let (mut spans, mut is_proxy) = (Vec::new(), Vec::new());
     let mut removes_legacy = false;
     let has_proxy_calls = calls.count_by_executor().0 > 0;
-    let tracked = event.answer.iter_calls().zip(&event.slots);
+    let tracked = event.answer.iter_calls().zip(&event.tracked.slots);
     for (call, slot) in tracked.filter(|_| has_proxy_calls) {
         let proxy = calls.is_proxy_call(*slot);
         if call.legacy {

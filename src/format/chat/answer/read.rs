@@ -7,7 +7,7 @@ use super::{ChatAnswer, DONE, MessageSpans};
 use crate::{
     conversation::Field,
     format::{
-        AnswerEvent, CallFragment, Finish,
+        AnswerEvent, AnswerEvents, CallFragment, Finish,
         values::{
             ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text,
             walk_if_object,

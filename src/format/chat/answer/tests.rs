@@ -1,4 +1,5 @@
-use super::{AnswerEvent, Finish, Span, may_need_whole_event, read_answer};
+use super::{AnswerEvent, AnswerEvents, Span, may_need_whole_event, read_answer};
+use crate::format::Finish;
 
 #[test]
 fn ids_texts_calls_and_usage_are_found() {

@@ -2,10 +2,17 @@
 
 use bytes::Bytes;
 
-use super::{ChatAnswer, Rewriter, current::ParsedEvent, edits::JoinedResponse, read_answer};
+use super::{
+    ChatAnswer,
+    current::{ChatAnswerState, ChatEvent},
+    read_answer,
+};
 use crate::{
     conversation::edit::Edits,
-    format::{ResponseSummarizer, RewrittenAnswer},
+    format::{
+        AnswerEvents, ResponseSummarizer, RewrittenAnswer,
+        answer_rewriter::{AnswerState, FormatRewriter, JoinedResponse},
+    },
     json::scan::JsonKind,
     wire::sse::SseMessage,
 };
@@ -15,14 +22,14 @@ use crate::{
 pub fn add_prompt_tokens(json: &Bytes, left_out: u32) -> Option<Bytes> {
     let answer = read_answer(json).ok()?;
     let mut edits = Edits::default();
-    let joined = JoinedResponse::new(Some(left_out));
+    let joined = JoinedResponse::<ChatAnswerState>::new(Some(left_out));
     answer
         .iter_reports()
         .for_each(|report| joined.add_usage(report, &mut edits));
     (!edits.is_empty()).then(|| edits.apply(json).to_bytes())
 }
 
-impl Rewriter {
+impl FormatRewriter<ChatAnswerState> {
     /// Takes the next answer in one piece; `None` if it cannot be read.
     pub fn take_whole(
         &mut self,
@@ -33,20 +40,20 @@ impl Rewriter {
             name: Bytes::new(),
             data: json.clone(),
         };
-        let mut event = ParsedEvent::new(Bytes::new(), message, read_answer(json).ok()?);
+        let mut event = ChatEvent::new(Bytes::new(), message, read_answer(json).ok()?);
         self.current.calls.whole = true;
         self.current.take_event(&mut event);
-        self.current.settle_answer();
+        self.current.settle_calls();
         if self.current.is_for_proxy() {
             let joined = &mut self.joined;
             for (_, text) in joined.visible_texts(&event, &mut self.current, summarizer) {
-                joined.earlier_text.extend_from_slice(&text);
+                joined.earlier_content.extend_from_slice(&text);
             }
             return Some(RewrittenAnswer::ForProxy(self.begin_answer(summarizer)));
         }
         let (joined, mut edits) = (&mut self.joined, Edits::default());
         joined.edit_event(&event, &mut self.current, false, &mut edits, summarizer);
-        let earlier = std::mem::take(&mut joined.earlier_text);
+        let earlier = std::mem::take(&mut joined.earlier_content);
         insert_text(json, &event.answer, earlier, &mut edits);
         Some(RewrittenAnswer::ForClient {
             json: edits.apply(json).to_bytes(),

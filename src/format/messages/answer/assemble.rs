@@ -11,18 +11,15 @@ use super::{
 };
 use crate::{
     conversation::edit::Edits,
-    format::ProxyToolCall,
+    format::{
+        ProxyToolCall,
+        answer::{MAX_ARGUMENT_BYTES, MAX_MESSAGE_BYTES},
+    },
     json::{
         scan::{JsonKind, JsonScanner},
         text::{decode_text, replace_lone_surrogates},
     },
 };
-
-/// Bytes kept of one message; a longer one is not assembled.
-const MAX_BYTES: usize = 1 << 20;
-
-/// Bytes of arguments kept of one call.
-const MAX_ARGUMENTS: usize = 64 << 10;
 
 /// What was read of one answer's blocks, by their slots.
 #[derive(Default)]
@@ -96,7 +93,7 @@ impl BlockAssembler {
 
     fn take_bytes(&mut self, bytes: usize) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > MAX_BYTES {
+        if self.bytes > MAX_MESSAGE_BYTES {
             self.overlong = true;
             self.blocks.clear();
         }
@@ -126,7 +123,7 @@ impl BlockAssembler {
                 BlockKind::ProxyCall { id, name } => {
                     let parts = self.blocks.get(slot);
                     let arguments = parts.map(BlockParts::arguments);
-                    let arguments = arguments.filter(|text| text.len() <= MAX_ARGUMENTS);
+                    let arguments = arguments.filter(|text| text.len() <= MAX_ARGUMENT_BYTES);
                     calls.push(ProxyToolCall {
                         id: decode_text(id).unwrap_or_default().into(),
                         name: (*name).into(),

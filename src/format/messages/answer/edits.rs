@@ -1,74 +1,25 @@
 //! The edits that join several answers into one, and that remove from an event what is not for the
 //! client.
 
-use bytes::Bytes;
-
 use super::{
     EventKind, MessagesAnswer,
-    current::{AnswerState, ParsedEvent},
+    current::{MessagesAnswerState, MessagesEvent},
 };
 use crate::{
     conversation::edit::Edits,
     format::{
-        AnswerEvent, ResponseSummarizer, UsageCountKind, usage::Usage, visible_text::VisibleText,
+        AnswerEvent, AnswerEvents, ResponseSummarizer, UsageCountKind,
+        answer_rewriter::JoinedResponse,
     },
 };
 
-/// What one response to the client keeps over its answers.
-pub(super) struct JoinedResponse {
-    pub(super) visible: VisibleText,
-    /// Tokens left out of the request of the current answer.
-    pub(super) left_out: u32,
-    /// The raw id of the first whole answer.
-    pub(super) id: Option<Bytes>,
-    /// This is not the first answer.
-    continued: bool,
-    /// Completion tokens of the answers before.
-    earlier_completion_tokens: u32,
-    /// Blocks that the client got of the answers before.
-    earlier_blocks: u64,
-    /// The index behind that of the newest block that the client got.
-    next_index: u64,
-    /// Blocks of earlier whole answers, each with a comma behind it.
-    pub(super) earlier_content: Vec<u8>,
-}
-
-impl JoinedResponse {
-    pub(super) fn new(left_out: Option<u32>) -> Self {
-        Self {
-            // Texts are blocks of their own.
-            visible: VisibleText::without_separators(),
-            left_out: left_out.unwrap_or(0),
-            id: None,
-            continued: false,
-            earlier_completion_tokens: 0,
-            earlier_blocks: 0,
-            next_index: 0,
-            earlier_content: Vec::new(),
-        }
-    }
-
-    /// Begins the next answer. `usage` is that of the answer before.
-    pub(super) fn begin_answer(
-        &mut self,
-        usage: Option<Usage>,
-        summarizer: &mut ResponseSummarizer,
-    ) {
-        let tokens = usage.and_then(|usage| usage.completion_tokens);
-        let sum = self.earlier_completion_tokens;
-        self.earlier_completion_tokens = sum.saturating_add(tokens.unwrap_or(0));
-        self.continued = true;
-        self.earlier_blocks = self.next_index;
-        self.visible.begin_answer(summarizer);
-        summarizer.begin_answer();
-    }
-
+impl JoinedResponse<MessagesAnswerState> {
     /// Edits an event for the client and reports to the summarizer what the client gets of it.
     /// Returns whether anything is left.
     pub(super) fn edit_event(
         &mut self,
-        event: &ParsedEvent,
-        current: &AnswerState,
+        event: &MessagesEvent,
+        current: &MessagesAnswerState,
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
     ) -> bool {
@@ -76,18 +27,18 @@ impl JoinedResponse {
         if current.is_removed(event) || event.is_hidden() {
             return false;
         }
-        let is_known = answer.kind != EventKind::Other || event.slot.is_some();
+        let is_known = answer.kind != EventKind::Other || event.tracked.slot.is_some();
         if let Some((index, span)) = answer.index.filter(|_| is_known) {
             let renumbered = current.blocks.renumber(index);
-            let renumbered = renumbered.saturating_add(self.earlier_blocks);
+            let renumbered = renumbered.saturating_add(current.earlier_blocks);
             if renumbered != index {
                 edits.replace(span, renumbered.to_string());
             }
             if answer.kind == EventKind::BlockStart {
-                self.next_index = self.next_index.max(renumbered.saturating_add(1));
+                self.sent.next_index = self.sent.next_index.max(renumbered.saturating_add(1));
             }
         }
-        if let (Some(text), Some(visible)) = (answer.find_text(), &event.visible) {
+        if let (Some(text), Some(visible)) = (answer.find_text(), &event.tracked.visible) {
             edits.replace(text.span, visible.clone());
         }
         let text = event.visible_text().into();
@@ -103,7 +54,7 @@ impl JoinedResponse {
         &self,
         json: &[u8],
         answer: &MessagesAnswer,
-        current: &AnswerState,
+        current: &MessagesAnswerState,
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
     ) {
@@ -126,7 +77,7 @@ impl JoinedResponse {
     /// Adds the tokens that were left out of the request and the completion tokens of earlier
     /// answers, which the client pays for too.
     pub(super) fn add_usage(&self, json: &[u8], answer: &MessagesAnswer, edits: &mut Edits) {
-        let Some(report) = answer.find_report() else {
+        let Some(report) = answer.iter_reports().next() else {
             return;
         };
         // Some providers report a prompt of 0 before they know the count.
@@ -175,13 +126,5 @@ impl JoinedResponse {
         ];
         let write = |(name, tokens): (_, Option<u32>)| Some(format!("\"{name}\":{}", tokens?));
         members.into_iter().filter_map(write).collect()
-    }
-
-    fn add_completions(&self, usage: Usage) -> Usage {
-        let add = |tokens: u32| tokens.saturating_add(self.earlier_completion_tokens);
-        Usage {
-            completion_tokens: usage.completion_tokens.map(add),
-            ..usage
-        }
     }
 }

@@ -6,7 +6,7 @@
 use super::{ContentSpans, END, EventKind, Member, MessagesAnswer, ObjectSpans, TokenCounts};
 use crate::{
     format::{
-        AnswerEvent, CallFragment, Finish, FinishKind,
+        AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind,
         values::{ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson},

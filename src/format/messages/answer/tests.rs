@@ -3,11 +3,16 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    AnswerEvent, EventKind, MessagesAnswer, TokenCounts, current::AnswerState, error_event,
-    is_ping, may_be_end, read_answer, read_event,
+    AnswerEvent, AnswerEvents, EventKind, MessagesAnswer, MessagesAnswerState, TokenCounts,
+    error_event, is_ping, may_be_end, read_answer, read_event,
 };
 use crate::{
-    format::{AnswerFilter, FinishKind, error_body::ErrorBody, usage::Usage},
+    format::{
+        AnswerFilter, FinishKind,
+        answer_rewriter::{AnswerState, ParsedEvent},
+        error_body::ErrorBody,
+        usage::Usage,
+    },
     wire::sse::SseMessage,
 };
 
@@ -138,7 +143,7 @@ fn reports_of_a_stream_are_merged() {
         );
         read_event(&message(&start(first)), &mut counts);
         let last = read_event(&message(&delta(last)), &mut counts);
-        let usage = last.find_report().unwrap().usage.unwrap();
+        let usage = last.iter_reports().next().unwrap().usage.unwrap();
         assert_eq!(
             (usage.prompt_tokens, usage.completion_tokens),
             (prompt, Some(output))
@@ -146,7 +151,7 @@ fn reports_of_a_stream_are_merged() {
     }
     let report = read(&format!(r#"{{"type":"message","usage":{full}}}"#));
     assert_eq!(
-        report.find_report().unwrap().usage,
+        report.iter_reports().next().unwrap().usage,
         Some(Usage {
             prompt_tokens: 325,
             completion_tokens: Some(1),
@@ -156,7 +161,8 @@ fn reports_of_a_stream_are_merged() {
     );
     assert!(
         read(r#"{"usage":{"output_tokens":3}}"#)
-            .find_report()
+            .iter_reports()
+            .next()
             .unwrap()
             .usage
             .is_none()
@@ -220,7 +226,7 @@ fn assembled(start: &str, deltas: &[&str]) -> (String, String) {
         tools: &["note"],
         package: false,
     };
-    let mut state = AnswerState::new(filter);
+    let mut state = MessagesAnswerState::new(filter, &Default::default());
     let call = r#"{"type":"tool_use","id":"i","name":"note","input":{}}"#;
     let mut events = vec![
         format!(r#"{{"type":"content_block_start","index":0,"content_block":{start}}}"#),
@@ -233,20 +239,15 @@ fn assembled(start: &str, deltas: &[&str]) -> (String, String) {
     );
     for data in events {
         let answer = read(&data);
-        let mut event = super::ParsedEvent::new(Bytes::new(), message(&data), answer);
+        let mut event = ParsedEvent::new(Bytes::new(), message(&data), answer);
         state.take_event(&mut event);
     }
-    let turn = state.to_assistant_turn();
-    let content = turn
-        .message
-        .strip_prefix(r#"{"role":"assistant","content":["#);
+    let (message, proxy_calls) = state.assemble();
+    let content = message.strip_prefix(r#"{"role":"assistant","content":["#);
     let block = content
         .unwrap_or_default()
         .strip_suffix(&format!(",{call}]}}"));
-    let first = turn
-        .proxy_calls
-        .first()
-        .map(|call| call.arguments.to_string());
+    let first = proxy_calls.first().map(|call| call.arguments.to_string());
     (block.unwrap_or_default().into(), first.unwrap_or_default())
 }
 

@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 
-use super::{ContentSpans, Rewriter, blocks::BlockFate, edits::JoinedResponse, read_answer};
+use super::{ContentSpans, blocks::BlockFate, current::MessagesAnswerState, read_answer};
 use crate::{
     conversation::edit::Edits,
-    format::{ResponseSummarizer, RewrittenAnswer},
+    format::{
+        ResponseSummarizer, RewrittenAnswer,
+        answer_rewriter::{AnswerState, FormatRewriter, JoinedResponse},
+    },
     json::scan::Span,
 };
 
@@ -14,7 +17,7 @@ use crate::{
 pub fn add_prompt_tokens(json: &Bytes, left_out: u32) -> Option<Bytes> {
     let answer = read_answer(json).ok()?;
     let mut edits = Edits::default();
-    JoinedResponse::new(Some(left_out)).add_usage(json, &answer, &mut edits);
+    JoinedResponse::<MessagesAnswerState>::new(Some(left_out)).add_usage(json, &answer, &mut edits);
     (!edits.is_empty()).then(|| edits.apply(json).to_bytes())
 }
 
@@ -26,7 +29,7 @@ struct WholeBlock {
     text: Option<(Span, Vec<u8>)>,
 }
 
-impl Rewriter {
+impl FormatRewriter<MessagesAnswerState> {
     /// Takes the next answer in one piece; `None` if it cannot be read.
     pub fn take_whole(
         &mut self,
@@ -34,7 +37,7 @@ impl Rewriter {
         summarizer: &mut ResponseSummarizer,
     ) -> Option<RewrittenAnswer> {
         let answer = read_answer(json).ok()?;
-        self.current.take_facts(&answer);
+        self.current.facts.take_answer(&answer);
         let content = answer.content.as_ref();
         let blocks = content.map(|content| self.cut_blocks(json, content, summarizer));
         let blocks = blocks.unwrap_or_default();
@@ -45,11 +48,11 @@ impl Rewriter {
                 block.write(json, earlier);
                 earlier.push(b',');
             }
-            self.joined.id = self.joined.id.take().or(id);
+            self.joined.first_id = self.joined.first_id.take().or(id);
             return Some(RewrittenAnswer::ForProxy(self.begin_answer(summarizer)));
         }
         let mut edits = Edits::default();
-        if let (Some(text), Some(first)) = (answer.id, &self.joined.id) {
+        if let (Some(text), Some(first)) = (answer.id, &self.joined.first_id) {
             edits.replace(text.span, first.clone());
         }
         for (span, text) in blocks.iter().filter_map(|block| block.text.clone()) {
