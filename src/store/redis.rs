@@ -29,7 +29,7 @@ mod call;
 mod connection;
 mod connector;
 
-use call::{RedisCall, Script};
+use call::{RedisCall, ServerScript};
 use connector::Connector;
 
 pub struct RedisStore {
@@ -74,7 +74,7 @@ impl RedisStore {
     }
 
     /// A call of a script for the keys of an account, or for those of all accounts.
-    fn script_call(&self, script: &'static Script, account: Option<&Account>) -> RedisCall {
+    fn script_call(&self, script: &'static ServerScript, account: Option<&Account>) -> RedisCall {
         script.build_call(&self.key_name(account, ""))
     }
 

@@ -46,7 +46,7 @@ pub(super) enum ReadContent {
     Blocks(Span, Vec<ReadBlock>),
 }
 
-pub(super) struct BlockReader<'a, 'f> {
+pub(super) struct ContentBlockReader<'a, 'f> {
     pub(super) body: &'a [u8],
     pub(super) found: &'f mut Conversation,
     /// It reads the content of a tool result, in which no other one stands.
@@ -97,7 +97,7 @@ impl Members<'_> {
     }
 }
 
-impl<'a> BlockReader<'a, '_> {
+impl<'a> ContentBlockReader<'a, '_> {
     fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
         &self.body[text.span.range()]
     }
@@ -208,7 +208,7 @@ impl<'a> BlockReader<'a, '_> {
             members.list = Some(scan.position());
             return Ok(skip_value(scan)?);
         }
-        let mut reader = BlockReader {
+        let mut reader = ContentBlockReader {
             body: self.body,
             found: self.found,
             in_result: true,

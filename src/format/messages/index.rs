@@ -8,7 +8,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{
-    blocks::{BlockReader, ReadBlock, ReadContent},
+    blocks::{ContentBlockReader, ReadBlock, ReadContent},
     encoded::measure_encoded,
 };
 use crate::{
@@ -97,7 +97,7 @@ impl<'a> MessagesIndexer<'a> {
     }
 
     fn read_content(&mut self, scan: &mut JsonScanner<'a>) -> Result<ReadContent, IndexFailure> {
-        let mut reader = BlockReader {
+        let mut reader = ContentBlockReader {
             body: self.body,
             found: &mut self.found,
             in_result: false,

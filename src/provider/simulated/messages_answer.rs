@@ -9,7 +9,7 @@ use super::{
 };
 
 /// An answer, and what only Messages tells.
-pub(super) struct MessagesAnswer {
+pub(super) struct SimulatedMessage {
     pub(super) completion: Completion,
     /// The tokens of the prompt that were written to the cache.
     pub(super) cache_written: u32,
@@ -17,7 +17,7 @@ pub(super) struct MessagesAnswer {
     pub(super) window_is_limit: bool,
 }
 
-impl MessagesAnswer {
+impl SimulatedMessage {
     /// The whole answer in one body.
     pub(super) fn write_whole(&self) -> Response<SimulatedBody> {
         let content = &self.completion.reply.content;

@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use completion::{Completion, SimulatedBody, json_response};
 pub use demo_agent::DemoAgent;
-use messages_answer::MessagesAnswer;
+use messages_answer::SimulatedMessage;
 use messages_request::{MessagesRequest, write_refusal};
 use request::{SimulatedRefusal, SimulatedRequest};
 use token_count::SimulatedPrompt;
@@ -183,7 +183,7 @@ fn complete_messages(
         0
     };
     let id = xxh3_64_with_seed(request.body(), prompt.hash);
-    let answer = MessagesAnswer {
+    let answer = SimulatedMessage {
         completion: Completion {
             id: format!("msg_{id:016x}"),
             call_id: format!("toolu_{:016x}", prompt.hash),

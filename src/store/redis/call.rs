@@ -5,16 +5,16 @@ use std::sync::LazyLock;
 use redis::{Arg, Cmd, ToRedisArgs};
 
 /// A script behind the common functions. Its text is sent only if the server does not know its digest.
-pub(super) struct Script {
+pub(super) struct ServerScript {
     text: &'static str,
     digest: LazyLock<String>,
 }
 
 macro_rules! scripts {
     ($($name:ident = $file:literal;)*) => {
-        $(pub(super) static $name: Script = {
+        $(pub(super) static $name: ServerScript = {
             const TEXT: &str = concat!(include_str!("common.lua"), include_str!($file));
-            Script {
+            ServerScript {
                 text: TEXT,
                 digest: LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned()),
             }
@@ -33,7 +33,7 @@ scripts! {
     SHARED = "shared.lua";
 }
 
-impl Script {
+impl ServerScript {
     /// A call of this script for the keys whose names begin with `base`.
     pub(super) fn build_call(&'static self, base: &str) -> RedisCall {
         let mut command = redis::cmd("EVALSHA");
@@ -47,7 +47,7 @@ impl Script {
 
 pub(super) struct RedisCall {
     pub(super) command: Cmd,
-    script: Option<&'static Script>,
+    script: Option<&'static ServerScript>,
 }
 
 impl RedisCall {

@@ -23,7 +23,7 @@ use crate::{
 /// The data is neither a JSON object nor the end marker of a stream.
 pub fn read_answer(json: &[u8]) -> Result<ChatAnswer, MalformedJson> {
     let answer = ChatAnswer::default();
-    let mut reader = AnswerReader { json, answer };
+    let mut reader = ChatAnswerReader { json, answer };
     if json.trim_ascii() == DONE {
         reader.answer.events.push(AnswerEvent::End);
         return Ok(reader.answer);
@@ -57,12 +57,12 @@ pub fn read_event(message: &SseMessage) -> ChatAnswer {
     answer
 }
 
-pub(super) struct AnswerReader<'a> {
+pub(super) struct ChatAnswerReader<'a> {
     pub(super) json: &'a [u8],
     pub(super) answer: ChatAnswer,
 }
 
-impl<'a> AnswerReader<'a> {
+impl<'a> ChatAnswerReader<'a> {
     pub(super) fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
         &self.json[text.span.range()]
     }

@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use super::read::AnswerReader;
+use super::read::ChatAnswerReader;
 use crate::{
     format::{
         AnswerEvent, UsageCount, UsageCountKind, UsageReport,
@@ -23,7 +23,7 @@ struct ReportedCounts {
     cached: [Option<u32>; 5],
 }
 
-impl AnswerReader<'_> {
+impl ChatAnswerReader<'_> {
     /// Reads the value of a `usage`; skips what is not an object.
     pub(super) fn read_usage(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
         use UsageCountKind::{Completion, Prompt, Total};

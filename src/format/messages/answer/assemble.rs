@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 
 use super::{
     MessagesAnswer, ObjectSpans,
-    blocks::{BlockKind, BlockTracker},
+    blocks::{BlockTracker, TrackedBlockKind},
     read::read_object,
 };
 use crate::{
@@ -119,8 +119,8 @@ impl BlockAssembler {
         let (mut calls, mut before) = (Vec::new(), 0);
         for (slot, block) in blocks.iter().enumerate() {
             match &block.kind {
-                BlockKind::ClientCall => before += 1,
-                BlockKind::ProxyCall { id, name } => {
+                TrackedBlockKind::ClientCall => before += 1,
+                TrackedBlockKind::ProxyCall { id, name } => {
                     let parts = self.blocks.get(slot);
                     let arguments = parts.map(BlockParts::arguments);
                     let arguments = arguments.filter(|text| text.len() <= MAX_ARGUMENT_BYTES);
@@ -134,7 +134,7 @@ impl BlockAssembler {
                         legacy: false,
                     });
                 }
-                BlockKind::Text | BlockKind::Other => {}
+                TrackedBlockKind::Text | TrackedBlockKind::Other => {}
             }
         }
         calls

@@ -4,7 +4,7 @@ use super::ObjectSpans;
 use crate::json::text::TextWalk;
 
 /// Blocks tracked in one answer; any further block passes as the client's.
-const MAX_BLOCKS: usize = 1_024;
+const MAX_TRACKED_BLOCKS: usize = 1_024;
 
 /// Bytes kept of an id.
 const MAX_ID: usize = 1_024;
@@ -19,14 +19,14 @@ pub(super) struct BlockTracker {
 
 pub(super) struct TrackedBlock {
     index: Option<u64>,
-    pub(super) kind: BlockKind,
+    pub(super) kind: TrackedBlockKind,
     fate: BlockFate,
     /// A part of its text is not for the client.
     is_cut: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum BlockKind {
+pub(super) enum TrackedBlockKind {
     Text,
     ClientCall,
     /// The raw id, and the name of the tool.
@@ -62,21 +62,21 @@ impl BlockTracker {
         index: Option<u64>,
         decides_texts: bool,
     ) -> Option<usize> {
-        if self.blocks.len() >= MAX_BLOCKS {
+        if self.blocks.len() >= MAX_TRACKED_BLOCKS {
             return None;
         }
         let name = block.text_bytes(json, b"name");
         let proxy = self.tools.iter().find(|tool| tool.as_bytes() == name);
         let (kind, fate) = match (block.type_name(json), proxy) {
-            (b"text", _) if !decides_texts => (BlockKind::Text, BlockFate::Undecided),
-            (b"text", _) => (BlockKind::Text, BlockFate::Client),
+            (b"text", _) if !decides_texts => (TrackedBlockKind::Text, BlockFate::Undecided),
+            (b"text", _) => (TrackedBlockKind::Text, BlockFate::Client),
             (b"tool_use", Some(name)) => {
                 let id = block.text_bytes(json, b"id");
                 let id = id[..id.len().min(MAX_ID)].into();
-                (BlockKind::ProxyCall { id, name }, BlockFate::Removed)
+                (TrackedBlockKind::ProxyCall { id, name }, BlockFate::Removed)
             }
-            (b"tool_use", None) => (BlockKind::ClientCall, BlockFate::Client),
-            _ => (BlockKind::Other, BlockFate::Client),
+            (b"tool_use", None) => (TrackedBlockKind::ClientCall, BlockFate::Client),
+            _ => (TrackedBlockKind::Other, BlockFate::Client),
         };
         self.blocks.push(TrackedBlock {
             index,
@@ -152,13 +152,13 @@ impl BlockTracker {
 
     /// How many calls are the proxy's, and how many the client's.
     pub(super) fn count_calls(&self) -> (u32, u32) {
-        let count = |is_counted: fn(&BlockKind) -> bool| {
+        let count = |is_counted: fn(&TrackedBlockKind) -> bool| {
             let blocks = self.blocks.iter();
             blocks.filter(|block| is_counted(&block.kind)).count() as u32
         };
         (
-            count(|kind| matches!(kind, BlockKind::ProxyCall { .. })),
-            count(|kind| matches!(kind, BlockKind::ClientCall)),
+            count(|kind| matches!(kind, TrackedBlockKind::ProxyCall { .. })),
+            count(|kind| matches!(kind, TrackedBlockKind::ClientCall)),
         )
     }
 

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Blocks of a whole answer that are read; an answer has far fewer.
-const MAX_BLOCKS: usize = 4_096;
+const MAX_READ_BLOCKS: usize = 4_096;
 
 /// Reads the data of an event, or a whole body.
 ///
@@ -47,7 +47,7 @@ pub fn is_ping(message: &SseMessage) -> bool {
 /// `name`: that of the event, which is its type too.
 fn read_named(json: &[u8], name: &[u8]) -> Result<MessagesAnswer, MalformedJson> {
     let answer = MessagesAnswer::default();
-    let mut reader = AnswerReader {
+    let mut reader = MessagesAnswerReader {
         json,
         answer,
         kind: None,
@@ -61,14 +61,14 @@ fn read_named(json: &[u8], name: &[u8]) -> Result<MessagesAnswer, MalformedJson>
     Ok(reader.answer)
 }
 
-pub(super) struct AnswerReader<'a> {
+pub(super) struct MessagesAnswerReader<'a> {
     pub(super) json: &'a [u8],
     pub(super) answer: MessagesAnswer,
     kind: Option<JsonString>,
     stop_reason: Option<JsonString>,
 }
 
-impl<'a> AnswerReader<'a> {
+impl<'a> MessagesAnswerReader<'a> {
     pub(super) fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
         &self.json[text.span.range()]
     }
@@ -118,7 +118,7 @@ impl<'a> AnswerReader<'a> {
             Ok::<_, MalformedJson>(())
         })?;
         // A longer list passes unread.
-        self.answer.content = (content.blocks.len() <= MAX_BLOCKS).then_some(content);
+        self.answer.content = (content.blocks.len() <= MAX_READ_BLOCKS).then_some(content);
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use super::{MessagesAnswer, read::AnswerReader};
+use super::{MessagesAnswer, read::MessagesAnswerReader};
 use crate::{
     format::{
         AnswerEvent, UsageCount, UsageCountKind, UsageReport,
@@ -80,7 +80,7 @@ impl MessagesAnswer {
     }
 }
 
-impl AnswerReader<'_> {
+impl MessagesAnswerReader<'_> {
     /// Reads the value of a `usage`; skips what is not an object.
     pub(super) fn read_usage(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
         let (mut found, mut counts) = (TokenCounts::default(), SmallVec::new());
