@@ -23,11 +23,7 @@ pub(super) fn cut_at_boundary(
 ) -> Option<Conversation> {
     let messages = conversation.items.iter().enumerate();
     let mut counted = messages.filter(|(_, message)| !message.author.is_system());
-    let (mut first_removed, _) = counted.nth(boundary as usize)?;
-    // Such an item may not stand before the user message that follows.
-    while first_removed > 0 && conversation.items[first_removed - 1].is_bound {
-        first_removed -= 1;
-    }
+    let (first_removed, _) = counted.nth(boundary as usize)?;
     let mut edits = edits.clone();
     if !conversation.truncate_list(first_removed, &mut edits) {
         return None;
@@ -35,12 +31,18 @@ pub(super) fn cut_at_boundary(
     let format = conversation.format;
     let index = |edits: Edits, body: &Bytes| format.index_body(edits.apply(body).to_bytes()).ok();
     let part = index(edits, &conversation.body)?;
-    if part.annotations.is_empty() {
-        return Some(part);
-    }
     // No request is sent with annotations; they are not among the edits yet.
     let mut edits = Edits::default();
     part.take_out_annotations(&mut edits);
+    // A system entry may not stand before the user message that follows.
+    let bound = part.items.iter().rev().take_while(|item| item.is_bound);
+    let first_bound = part.items.len() - bound.count();
+    if first_bound < part.items.len() && !part.truncate_list(first_bound, &mut edits) {
+        return None;
+    }
+    if edits.is_empty() {
+        return Some(part);
+    }
     index(edits, &part.body)
 }
 

@@ -96,7 +96,7 @@ impl SummaryWork {
         let as_received = cut(&Edits::default())?;
         let weights = summariser.weights;
         let removed = units.iter().filter(|unit| !unit.stays);
-        let removed = removed.flat_map(|unit| &part.items[unit.messages.clone()]);
+        let removed = removed.flat_map(|unit| &part.items[unit.unbound_messages()]);
         // Messages as sent: the summary saves nothing of what the guard truncated or cleared.
         let removed = message_tokens(&part, removed, &weights, summariser.profile);
         let replaced = range.replaced.min(removed);

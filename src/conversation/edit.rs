@@ -21,7 +21,20 @@ use crate::json::scan::Span;
 /// position keep their order.
 #[derive(Clone, Debug, Default)]
 pub struct Edits {
-    edits: Vec<Edit>,
+    edits: Vec<NewEdit>,
+}
+
+#[derive(Clone, Debug)]
+struct NewEdit {
+    span: Span,
+    with: NewBytes,
+}
+
+#[derive(Clone, Debug)]
+enum NewBytes {
+    Given(Bytes),
+    /// A comma and this element of a list, with the edits in it.
+    Element(Span),
 }
 
 /// One replaced span; an empty span is an insertion, an empty `with` a removal.
@@ -33,8 +46,16 @@ pub struct Edit {
 
 impl Edits {
     pub fn replace(&mut self, span: Span, with: impl Into<Bytes>) {
-        let with = with.into();
-        self.edits.push(Edit { span, with });
+        let with = NewBytes::Given(with.into());
+        self.edits.push(NewEdit { span, with });
+    }
+
+    /// Inserts an element of a list behind another one that ends at `at`, with a comma before it. All edits inside the
+    /// element apply to the inserted one, whenever they are added; where it stood, the caller removes it.
+    pub fn insert_element(&mut self, at: u32, element: Span) {
+        let span = Span { start: at, end: at };
+        let with = NewBytes::Element(element);
+        self.edits.push(NewEdit { span, with });
     }
 
     pub fn insert(&mut self, at: u32, with: impl Into<Bytes>) {
@@ -73,24 +94,26 @@ impl Edits {
     }
 
     /// The edits in the order of the body, without overlaps.
-    pub fn ordered_edits(&self) -> Vec<Edit> {
-        let mut edits = self.edits.clone();
+    pub fn ordered_edits(&self, body: &Bytes) -> Vec<Edit> {
+        let mut edits: Vec<&NewEdit> = self.edits.iter().collect();
         edits.sort_by_key(|edit| (edit.span.start, edit.span.end));
-        let mut end = 0;
-        edits.retain(|edit| {
-            let apart = edit.span.start >= end;
-            if apart {
-                end = edit.span.end;
-            }
-            apart
-        });
-        edits
+        let new_bytes = |edit: &NewEdit| match &edit.with {
+            NewBytes::Given(bytes) => bytes.clone(),
+            NewBytes::Element(element) => edit_element(body, *element, &edits),
+        };
+        let apart = drop_overlapping(edits.iter().copied());
+        apart
+            .map(|edit| Edit {
+                span: edit.span,
+                with: new_bytes(edit),
+            })
+            .collect()
     }
 
     pub fn apply(&self, body: &Bytes) -> Rope {
         let mut rope = Rope::default();
         let mut at = 0;
-        for edit in self.ordered_edits() {
+        for edit in self.ordered_edits(body) {
             let start = (edit.span.start as usize).min(body.len());
             let end = (edit.span.end as usize).min(body.len());
             rope.push(body.slice(at..start));
@@ -100,6 +123,41 @@ impl Edits {
         rope.push(body.slice(at..));
         rope
     }
+}
+
+/// Of two edits that overlap, the first; `edits` are in the order of the body.
+fn drop_overlapping<'a>(
+    edits: impl Iterator<Item = &'a NewEdit>,
+) -> impl Iterator<Item = &'a NewEdit> {
+    edits
+        .scan(0, |end, edit| {
+            let is_apart = edit.span.start >= *end;
+            if is_apart {
+                *end = edit.span.end;
+            }
+            Some(is_apart.then_some(edit))
+        })
+        .flatten()
+}
+
+/// A comma and an element of a list as the edits inside it leave it. `edits` are in the order of the body.
+fn edit_element(body: &Bytes, element: Span, edits: &[&NewEdit]) -> Bytes {
+    let first = edits.partition_point(|edit| edit.span.start <= element.start);
+    let inside = edits[first..].iter().copied();
+    let inside = inside
+        .take_while(|edit| edit.span.start < element.end)
+        .filter(|edit| edit.span.end < element.end);
+    let mut edited = BytesMut::from(&b","[..]);
+    let mut at = element.start;
+    for edit in drop_overlapping(inside) {
+        if let NewBytes::Given(with) = &edit.with {
+            edited.extend_from_slice(&body[at as usize..edit.span.start as usize]);
+            edited.extend_from_slice(with);
+            at = edit.span.end;
+        }
+    }
+    edited.extend_from_slice(&body[at as usize..element.end as usize]);
+    edited.freeze()
 }
 
 /// A body in slices. A clone is cheap, so a retry can send it again.
@@ -188,6 +246,18 @@ mod tests {
     }
 
     #[test]
+    fn a_moved_element_has_the_edits_inside_it() {
+        let body = Bytes::from_static(b"[{a1},{b2},{c3},{d4}]");
+        let mut edits = Edits::default();
+        edits.replace(Span::new(3, 4), "x");
+        edits.insert_element(15, Span::new(6, 10));
+        edits.remove(Span::new(5, 10));
+        edits.insert(10, "!");
+        edits.replace(Span::new(8, 9), "y");
+        assert_eq!(edits.apply(&body).to_bytes(), "[{ax}!,{c3},{by},{d4}]");
+    }
+
+    #[test]
     fn a_body_without_edits_is_not_copied() {
         let body = Bytes::from(vec![b'x'; 100]);
         let rope = Edits::default().apply(&body);
@@ -223,7 +293,7 @@ mod tests {
                 edits.replace(Span { start, end: start + length }, with);
             }
             let whole = edits.apply(&body).to_bytes();
-            let ordered = edits.ordered_edits();
+            let ordered = edits.ordered_edits(&body);
             let untouched = (0..len as u32).filter(|at| !ordered.iter().any(|edit| edit.span.start <= *at && *at < edit.span.end));
             let expected: Vec<u8> = untouched.map(|at| body[at as usize]).collect();
             let kept: Vec<u8> = whole.iter().copied().filter(u8::is_ascii_lowercase).collect();

@@ -22,7 +22,7 @@ pub enum Author {
 
 impl Author {
     /// Whether this is a system message in the sense of all comments (`system` or `developer`): not
-    /// in the lineage, and pinned unless it is bound to the item before it.
+    /// in the lineage, and never removed.
     pub const fn is_system(self) -> bool {
         matches!(self, Self::System)
     }
@@ -39,7 +39,8 @@ pub struct Item {
     pub span: Span,
     pub place: ItemPlace,
     pub author: Author,
-    /// A system item that is valid only behind the item before it: both stay or go.
+    /// A system item that is valid only behind an item of the user or a result, and before an answer or at the end. It
+    /// belongs to the unit before it, and stays where that goes.
     pub is_bound: bool,
     pub content: Content,
     /// Indices into [`Conversation::calls`](super::Conversation::calls). A result without an id
@@ -60,7 +61,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// Whether it is a system message that stays in the conversation, whatever is left out of it.
+    /// Whether it is a system message that stays at its place, whatever is left out of the conversation.
     pub const fn is_pinned_system(&self) -> bool {
         self.author.is_system() && !self.is_bound
     }

@@ -68,6 +68,16 @@ impl Conversation {
         true
     }
 
+    /// Repeats item `from`, a whole entry, behind the entry of item `at`, as other edits leave it. Where it stands, the
+    /// caller removes it.
+    pub(crate) fn repeat_behind(&self, at: usize, from: usize, edits: &mut Edits) {
+        let end = match self.items[at].place {
+            ItemPlace::Part(entry) => entry.span.end,
+            ItemPlace::Whole | ItemPlace::Outside => self.items[at].span.end,
+        };
+        edits.insert_element(end, self.items[from].span);
+    }
+
     /// Puts results of calls that were added to answer `at` beside its other results: as blocks behind the last of
     /// them where they are parts of an entry, else as entries behind the answer.
     pub fn insert_results(&self, at: usize, results: &[Box<str>], edits: &mut Edits) {

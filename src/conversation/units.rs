@@ -33,7 +33,8 @@ pub struct Unit {
     /// Messages before it, without system messages. These come and go between requests, so stored
     /// positions do not count them.
     pub messages_before: usize,
-    /// Pinned: a system message that is not bound, a message of an unknown role, or the task (the first user message).
+    /// Pinned as a whole: a system message that is not bound, a message of an unknown role, or the task (the first user
+    /// message). Of any other unit, only [`Self::bound_messages`] stay.
     pub stays: bool,
 }
 
@@ -43,12 +44,17 @@ impl Unit {
         self.messages_before + self.counted
     }
 
-    /// Its messages without those that are bound to the last of them.
+    /// Its messages without those that are bound to the last of them: what goes with the unit.
     pub(crate) fn unbound_messages(&self) -> Range<usize> {
         match self.kind {
             UnitKind::System => self.messages.clone(),
             _ => self.messages.start..self.messages.start + self.counted,
         }
+    }
+
+    /// The system messages that are bound to the last of its messages. They stay where the unit goes.
+    pub(crate) fn bound_messages(&self) -> Range<usize> {
+        self.unbound_messages().end..self.messages.end
     }
 }
 
@@ -169,19 +175,6 @@ pub(crate) fn find_boundary_unit(units: &[Unit], count: u32) -> usize {
     holder
         .min(find_first_required_unit(units, last))
         .max(find_pinned_end(units))
-}
-
-/// Adds to the messages that are removed the bound system messages that would stand before a message of another
-/// author than the model. `removed`: whether a message is.
-pub(crate) fn remove_stranded_messages(conversation: &Conversation, removed: &mut [bool]) {
-    // The author of the next message that stays; `None` at the end of the list.
-    let mut next = None;
-    for (item, removed) in conversation.items.iter().zip(removed).rev() {
-        *removed |= item.is_bound && !matches!(next, None | Some(Author::Model | Author::System));
-        if !*removed {
-            next = Some(item.author);
-        }
-    }
 }
 
 /// How many results follow the calls of message `at`; they must answer all of its calls.

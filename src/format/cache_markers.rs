@@ -1,4 +1,4 @@
-//! Cache markers: how long a provider's cache lives by those of the client, and the proxy's where the client sets none.
+//! Cache markers: how long a provider's cache lives by those of the client, where they are, and the proxy's where the client sets none.
 
 use memchr::memmem;
 
@@ -8,14 +8,17 @@ use crate::{
         Conversation, Format, ItemPlace,
         edit::{Edits, Rope},
     },
-    json::scan::Span,
+    json::scan::{JsonKind, JsonScanner, MalformedJson, Span},
 };
 
-/// Top-level members with markers: of tools, and of the whole request.
-const MARKED_FIELDS: [&str; 2] = ["tools", "cache_control"];
+/// The member of a block that is a marker.
+const MARKER_KEY: &str = "cache_control";
 
-/// Its key as it stands in a body. In a text of its own, the quotes have escapes.
-const MARKER_KEY: &[u8] = br#""cache_control""#;
+/// Top-level members with markers: of tools, and of the whole request.
+const MARKED_FIELDS: [&str; 2] = ["tools", MARKER_KEY];
+
+/// The key as it stands in a body. In a text of its own, the quotes have escapes.
+const QUOTED_MARKER_KEY: &[u8] = br#""cache_control""#;
 
 impl Conversation {
     /// Whether a cache marker says `"ttl": "1h"`.
@@ -39,13 +42,29 @@ impl Conversation {
             #[cfg(test)]
             Format::Toy => return None,
         };
-        if self.is_auxiliary() || memmem::find(&self.body, MARKER_KEY).is_some() {
+        if self.is_auxiliary() || memmem::find(&self.body, QUOTED_MARKER_KEY).is_some() {
             return None;
         }
         let sent = self.format.index_body(body.to_bytes()).ok()?;
         let mut edits = Edits::default();
         add_markers(&sent, &mut edits);
         (!edits.is_empty()).then(|| edits.apply(&sent.body))
+    }
+
+    /// Makes the cache markers in the blocks of an item null, which is none.
+    pub(crate) fn unset_cache_markers(&self, item: usize, edits: &mut Edits) {
+        let blocks = self.blocks_of(&self.items[item]).iter();
+        for block in blocks.filter(|block| block.marked) {
+            let mut scan = JsonScanner::new(&self.body, block.span.start as usize);
+            // The block was read before.
+            let _ = scan.walk_object(|scan, key| {
+                let (value, kind) = scan.take_value()?;
+                if self.raw_bytes(key) == MARKER_KEY.as_bytes() && kind != JsonKind::Null {
+                    edits.replace(value, "null");
+                }
+                Ok::<_, MalformedJson>(())
+            });
+        }
     }
 
     /// What stands in the block of a tool result beside its content.

@@ -33,7 +33,7 @@ pub(super) fn assemble_draft(
     let (texts, results) = (&fit.replay.cuts.texts, &fit.replay.cuts.results);
     let mut edits = folding.edits;
     let mut kept = vec![false; results.tokens.len()];
-    for item in &folding.outline {
+    for item in &folding.order.outline {
         if let OutlineItem::Client(at) = *item {
             kept[at] = true;
         }
@@ -64,7 +64,7 @@ pub(super) fn assemble_draft(
     let is_cut =
         !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;
     let (outline, records_left_out) =
-        injected.insert_records(&kept, is_cut, folding.outline, &mut edits);
+        injected.insert_records(&kept, is_cut, folding.order, &mut edits);
     let course = recall.injections.course.as_ref();
     let raw_after = fit.replay.sent_tokens(&fit.state, fit.ledger);
     let raw_after = raw_after.saturating_sub(injected.unsent_tokens(is_cut));

@@ -158,13 +158,14 @@ impl Clearing {
             .filter(|small| small.inputs == 0 || !results.has_cut_calls(at))
     }
 
-    /// Raw tokens of a unit, cleared.
+    /// Raw tokens of what goes with a unit, cleared.
     pub(super) fn weigh(&self, unit: &Unit, results: &ToolResults<'_>) -> u32 {
-        let messages = unit.messages.clone();
-        let tokens = messages.map(|at| match self.small(at, results) {
-            Some(small) => small.now(results.tokens[at]),
-            None => results.tokens[at],
-        });
+        let tokens = unit
+            .unbound_messages()
+            .map(|at| match self.small(at, results) {
+                Some(small) => small.now(results.tokens[at]),
+                None => results.tokens[at],
+            });
         tokens.fold(0, u32::saturating_add)
     }
 

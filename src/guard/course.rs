@@ -50,8 +50,8 @@ pub fn find_course_boundary(conversation: &Conversation, policy: &Policy<'_>) ->
     Some(units::count_messages_before(units, first))
 }
 
-/// Raw tokens that still go out between the pinned start and a boundary: the messages that are not folded, as they
-/// are cut, and the preface without its ledger. 0 where the guard stands back.
+/// Raw tokens that still go out between the pinned start and a boundary, and would not with a course from there on: the
+/// messages that are not folded, as they are cut, and the preface without its ledger. 0 where the guard stands back.
 pub fn weigh_before(
     conversation: &Conversation,
     policy: &Policy<'_>,
@@ -94,9 +94,12 @@ pub fn preface_fit_check<'a>(
     let weights = policy.token_weights();
     let units = &units::split_units(conversation).unwrap_or_default();
     let (_, cuts) = view_with_cuts(conversation, policy, units);
-    let pinned = units.iter().filter(|unit| unit.stays);
+    let pinned = units.iter().map(|unit| match unit.stays {
+        true => unit.messages.clone(),
+        false => unit.bound_messages(),
+    });
     // The guard leaves out annotated texts before a preface is too long.
-    let pinned = pinned.map(|unit| cuts.weigh_unit_least(unit));
+    let pinned = pinned.map(|messages| cuts.weigh_least(messages));
     let beside = estimate::estimate_beside_messages(conversation, &weights);
     let taken = pinned.fold(beside, u32::saturating_add);
     let budget = budget::compute_request_budget(conversation, policy).tokens;
@@ -111,5 +114,5 @@ pub fn list_removed_messages(conversation: &Conversation, boundary: u32) -> Vec<
     };
     let removed = units::find_pinned_end(&units)..units::find_boundary_unit(&units, boundary);
     let removed = units[removed].iter().filter(|unit| !unit.stays);
-    removed.flat_map(|unit| unit.messages.clone()).collect()
+    removed.flat_map(Unit::unbound_messages).collect()
 }

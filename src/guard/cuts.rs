@@ -1,6 +1,8 @@
 //! What is cut of single messages: named texts by their caps and shares, results and calls by their
 //! limits.
 
+use std::ops::Range;
+
 use super::{
     GuardMemory, Recall, placed_injections::PlacedInjections, priority::Priorities,
     results::ToolResults, view::RequestView,
@@ -58,14 +60,20 @@ impl<'a> Cuts<'a> {
         self.texts.leave_out_text(text, &mut self.results.tokens)
     }
 
-    /// Raw tokens of a unit.
+    /// Raw tokens of what goes with a unit.
     pub(super) fn weigh_unit(&self, unit: &Unit) -> u32 {
-        sum_tokens(&self.results.tokens[unit.messages.clone()])
+        sum_tokens(&self.results.tokens[unit.unbound_messages()])
     }
 
-    /// Raw tokens of a unit once all annotated texts that may go have gone.
-    pub(super) fn weigh_unit_least(&self, unit: &Unit) -> u32 {
-        self.texts.weigh_unit_least(unit, self.weigh_unit(unit))
+    /// Raw tokens of what stays where a unit goes.
+    pub(super) fn weigh_bound(&self, unit: &Unit) -> u32 {
+        sum_tokens(&self.results.tokens[unit.bound_messages()])
+    }
+
+    /// Raw tokens of messages once all annotated texts that may go have gone.
+    pub(super) fn weigh_least(&self, messages: Range<usize>) -> u32 {
+        let now = sum_tokens(&self.results.tokens[messages.clone()]);
+        self.texts.weigh_least(messages, now)
     }
 }
 

@@ -76,6 +76,11 @@ pub(super) fn find_fold<'a>(
             .zip(&injected.units)
             .map(|(unit, &more)| with_injected(cuts.weigh_unit(unit), more))
             .collect(),
+        bound_tokens: view
+            .units
+            .iter()
+            .map(|unit| cuts.weigh_bound(unit))
+            .collect(),
         masks: Clearing::nothing(view.conversation.items.len()),
         masked_tokens: Vec::new(),
         beside: with_injected(tools, injected.beside),
@@ -224,9 +229,11 @@ fn sum_fixed_messages(view: RequestView<'_>, cuts: &Cuts<'_>, beside: u32) -> Ve
     let mut is_asked = false;
     let sums = view.units.iter().scan(beside, |sum, unit| {
         let is_first = unit.kind == UnitKind::User && !std::mem::replace(&mut is_asked, true);
-        if is_first || unit.kind == UnitKind::System {
-            *sum = sum.saturating_add(cuts.weigh_unit_least(unit));
-        }
+        let fixed = match is_first || unit.kind == UnitKind::System {
+            true => unit.messages.clone(),
+            false => unit.bound_messages(),
+        };
+        *sum = sum.saturating_add(cuts.weigh_least(fixed));
         Some(*sum)
     });
     sums.collect()

@@ -303,7 +303,7 @@ fn folded_range(
     let last = gone.next_back().unwrap_or(first);
     Some(MessageRange {
         first: first.messages.start,
-        last: last.messages.end - 1,
+        last: last.unbound_messages().end - 1,
         messages: report.messages,
         tokens: scaled(report.tokens, calibration),
     })

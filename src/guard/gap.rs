@@ -12,11 +12,19 @@ use crate::{
     json::text::{self, TextSizes},
 };
 
+#[derive(Clone, Default)]
+pub(super) struct GapPart {
+    pub(super) edits: Edits,
+    pub(super) items: Vec<OutlineItem>,
+}
+
 /// Everything injected between two messages.
 #[derive(Default)]
 pub(super) struct GapContents {
-    pub(super) edits: Edits,
-    pub(super) items: Vec<OutlineItem>,
+    /// What stands before the messages that are bound to the one before the gap.
+    pub(super) prompts: GapPart,
+    /// What stands behind them, from the first answer on: that came after them.
+    pub(super) turns: GapPart,
     /// Raw tokens.
     pub(super) tokens: u32,
     /// Text added at the end of the tool result before the gap.
@@ -34,8 +42,8 @@ pub(super) struct Gap<'a> {
     view: RequestView<'a>,
     /// The index of the message before the gap.
     before: usize,
-    /// The message that the next one is put behind: `before`, or the last one that is bound to it.
-    place: usize,
+    /// An answer is among the injected messages.
+    is_answered: bool,
     /// The author of the message after the gap.
     next: Option<Author>,
     /// The author of the last injected message; `None` before any.
@@ -48,7 +56,7 @@ impl<'a> Gap<'a> {
         Self {
             view,
             before,
-            place: before,
+            is_answered: false,
             next: answer.map(|answer| view.item(answer).author),
             last: None,
             between: GapContents::default(),
@@ -95,7 +103,7 @@ impl<'a> Gap<'a> {
             return self.insert_messages(&[OutlineItem::Injected(author)], &new, tokens);
         }
         let between = &mut self.between;
-        conversation.append_text(self.before, &prompt, &mut between.edits);
+        conversation.append_text(self.before, &prompt, &mut between.prompts.edits);
         if block {
             // `append_text` puts an empty line before it.
             between.block += text::measure_text(b"\\n\\n");
@@ -145,18 +153,20 @@ impl<'a> Gap<'a> {
             None => last != Author::Model,
         };
         let conversation = self.view.conversation;
-        // An answer came after the system messages that are bound to its request.
         let first = items.first().map(|item| item.role(conversation));
-        let place = match first {
-            Some(Author::Model) => conversation.find_last_bound(self.before),
-            _ => self.place,
+        let is_answered = self.is_answered || first == Some(Author::Model);
+        let (place, part) = match is_answered {
+            true => (
+                conversation.find_last_bound(self.before),
+                &mut self.between.turns,
+            ),
+            false => (self.before, &mut self.between.prompts),
         };
-        let edits = &mut self.between.edits;
-        if !next_can_follow || !conversation.insert_after(place, new, edits) {
+        if !next_can_follow || !conversation.insert_after(place, new, &mut part.edits) {
             return false;
         }
-        (self.last, self.place) = (Some(last), place);
-        self.between.items.extend(items);
+        part.items.extend(items);
+        (self.last, self.is_answered) = (Some(last), is_answered);
         self.between.tokens = self.between.tokens.saturating_add(tokens);
         true
     }

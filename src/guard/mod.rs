@@ -33,6 +33,7 @@ pub mod injections;
 pub mod ledger;
 pub mod lint;
 mod measured_request;
+mod message_order;
 mod placed_injections;
 mod preface;
 mod priority;

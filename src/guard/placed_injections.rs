@@ -11,6 +11,7 @@ use super::{
     gap::{Gap, GapContents},
     injections::{InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet},
     lint::OutlineItem,
+    message_order::MessageOrder,
     tool_schemas::ToolSchemas,
     view::RequestView,
 };
@@ -39,6 +40,14 @@ struct PlacedRecords<'a> {
     between: GapContents,
     /// Records that belong into the answer.
     into: Vec<&'a InjectionContent>,
+}
+
+/// What the outline has after a message.
+#[derive(Default)]
+struct OutlineAfter {
+    /// Behind the preface, if that stands there.
+    direct: Vec<OutlineItem>,
+    behind_bound: Vec<OutlineItem>,
 }
 
 /// The raw tokens that injections add to a request.
@@ -195,29 +204,32 @@ impl<'a> PlacedInjections<'a> {
             .map_or(0, |it| it.count_tokens(&weights))
     }
 
-    /// Puts back the schemas, and the records among the messages that are `kept`. Returns the outline with them, and
-    /// how many records were left out.
+    /// Puts back the schemas, and the records among the messages that are `kept`, with the bound messages that stand
+    /// elsewhere between prompts and turns. Returns the outline with all of them, and how many records were left out.
     pub(super) fn insert_records(
         &self,
         kept: &[bool],
         is_cut: bool,
-        outline: Vec<OutlineItem>,
+        order: MessageOrder,
         edits: &mut Edits,
     ) -> (Vec<OutlineItem>, usize) {
         if let Some(schemas) = self.sent_schemas(is_cut) {
             schemas.insert_schemas(edits);
         }
         let mut left_out = self.unplaced;
-        let mut after: BTreeMap<usize, Vec<OutlineItem>> = BTreeMap::new();
+        let mut after: BTreeMap<usize, OutlineAfter> = BTreeMap::new();
+        let mut turns = Edits::default();
         let mut calls: BTreeMap<usize, u32> = BTreeMap::new();
         for records in &self.places {
             let answer_kept = records.answer.is_none_or(|answer| kept[answer]);
             let stands = kept[records.before] && answer_kept;
             if stands {
                 let between = &records.between;
-                edits.merge(between.edits.clone());
-                let items = after.entry(records.before).or_default();
-                items.extend(&between.items);
+                edits.merge(between.prompts.edits.clone());
+                turns.merge(between.turns.edits.clone());
+                let after = after.entry(records.before).or_default();
+                after.direct.extend(&between.prompts.items);
+                after.behind_bound.extend(&between.turns.items);
                 left_out += between.left_out;
             }
             let Some(answer) = records.answer else {
@@ -229,15 +241,25 @@ impl<'a> PlacedInjections<'a> {
                 edits.merge(echo.edits);
                 left_out += echo.left_out;
                 *calls.entry(answer).or_default() += echo.calls;
-                let items = after.entry(answer).or_default();
-                items.extend((0..echo.results).map(|_| OutlineItem::InjectedResult));
+                let results = (0..echo.results).map(|_| OutlineItem::InjectedResult);
+                after.entry(answer).or_default().direct.extend(results);
             }
         }
+        // Edits at one place keep this order.
+        order.insert_moved(self.view.conversation, edits);
+        edits.merge(turns);
         if after.is_empty() {
-            return (outline, left_out);
+            return (order.outline, left_out);
         }
-        let mut with_records = Vec::with_capacity(outline.len() + after.len());
-        for item in outline {
+        let mut with_records = Vec::with_capacity(order.outline.len() + after.len());
+        let mut open = OutlineAfter::default();
+        for item in order.outline {
+            if let OutlineItem::Client(at) = item {
+                with_records.append(&mut open.direct);
+                if !self.view.item(at).is_bound {
+                    with_records.append(&mut open.behind_bound);
+                }
+            }
             let OutlineItem::Client(at) = item else {
                 with_records.push(item);
                 continue;
@@ -246,8 +268,12 @@ impl<'a> PlacedInjections<'a> {
                 Some(&calls) if calls > 0 => OutlineItem::ClientWithCalls(at, calls),
                 _ => item,
             });
-            with_records.extend(after.remove(&at).unwrap_or_default());
+            if let Some(after) = after.remove(&at) {
+                open = after;
+            }
         }
+        with_records.extend(open.direct);
+        with_records.extend(open.behind_bound);
         (with_records, left_out)
     }
 

@@ -3,7 +3,7 @@
 //! The text names its origin and says that it is no new task: models take secrecy in such a text for an attack, and
 //! a bare notice for a request. It contains no number, so that it is the same in every request.
 
-use std::{borrow::Cow, ops::Range};
+use std::borrow::Cow;
 
 use super::{
     Recall,
@@ -11,15 +11,12 @@ use super::{
     injections::Injections,
     ledger,
     lint::OutlineItem,
+    message_order::MessageOrder,
     profile::Acceptance,
     view::RequestView,
 };
 use crate::{
-    conversation::{
-        Author, Content, Conversation, NewItems,
-        edit::Edits,
-        units::{self, UnitKind},
-    },
+    conversation::{Author, Content, Conversation, NewItems, edit::Edits, units::UnitKind},
     json::{scan::Span, text},
 };
 
@@ -116,12 +113,12 @@ pub(super) struct AppliedFold {
     pub(super) messages: usize,
     /// A preface takes their place.
     pub(super) prefaced: bool,
+    /// Without the bound messages that stand elsewhere.
     pub(super) edits: Edits,
-    /// The messages of the edited conversation.
-    pub(super) outline: Vec<OutlineItem>,
+    pub(super) order: MessageOrder,
 }
 
-/// Removes the folded messages, but for system messages, and puts the preface in their place. With a course or a
+/// Removes the folded messages, but for all system messages, and puts the preface in their place. With a course or a
 /// summary the preface stands even where nothing is removed. Sets the ledger of `fit` to its actual tokens.
 pub(super) fn apply_fold(
     view: RequestView<'_>,
@@ -134,26 +131,19 @@ pub(super) fn apply_fold(
         true => removed.choose_placement(),
         false => PrefacePlacement::Nowhere,
     };
-    if matches!(place, PrefacePlacement::Message(_)) {
-        removed.remove_bound_to_start();
-    }
+    let preface_item = place
+        .outline_item()
+        .map(|item| (removed.count_messages_before_preface(), item));
+    let order = MessageOrder::from_removed(view.conversation, &mut removed.messages, preface_item);
+    let gone = removed.messages.iter().filter(|removed| **removed).count();
     let mut folding = AppliedFold {
-        messages: removed.messages.iter().filter(|removed| **removed).count(),
+        messages: gone - order.count_moved(),
+        order,
         ..AppliedFold::default()
     };
-    let is_removed = |at: usize| removed.messages[at];
     view.conversation
-        .remove_items(is_removed, &mut folding.edits);
+        .remove_items(|at| removed.messages[at], &mut folding.edits);
     folding.prefaced = removed.insert_preface(place, &preface, &mut folding.edits);
-    let kept = |messages: Range<usize>| {
-        let messages = messages.filter(|&at| !is_removed(at));
-        messages.map(OutlineItem::Client)
-    };
-    let place_in_outline = removed.count_messages_before_preface();
-    folding.outline.extend(kept(0..place_in_outline));
-    folding.outline.extend(place.outline_item());
-    let rest = place_in_outline..view.conversation.items.len();
-    folding.outline.extend(kept(rest));
     folding
 }
 
@@ -166,7 +156,7 @@ fn compose_preface<'a>(
     let removed: Vec<usize> = units
         .skip(fit.replay.based)
         .filter(|(unit, folded)| **folded && !unit.stays)
-        .flat_map(|(unit, _)| unit.messages.clone())
+        .flat_map(|(unit, _)| unit.unbound_messages())
         .collect();
     let room = ledger::LedgerRoom {
         tokens: fit.replay.ledger_tokens(&fit.state),
@@ -208,7 +198,7 @@ struct RemovedUnits<'a> {
     pinned: usize,
     /// By unit.
     removed: Vec<bool>,
-    /// The same by message, with those that no longer stand where their format takes them.
+    /// The same by message, with bound messages that no longer stand where their format takes them.
     messages: Vec<bool>,
 }
 
@@ -221,10 +211,7 @@ impl<'a> RemovedUnits<'a> {
             .collect();
         let mut messages = vec![false; view.conversation.items.len()];
         for (unit, _) in view.units.iter().zip(&removed).filter(|it| *it.1) {
-            messages[unit.messages.clone()].fill(true);
-        }
-        if removed.contains(&true) {
-            units::remove_stranded_messages(view.conversation, &mut messages);
+            messages[unit.unbound_messages()].fill(true);
         }
         Self {
             view,
@@ -242,14 +229,6 @@ impl<'a> RemovedUnits<'a> {
     fn count_messages_before_preface(&self) -> usize {
         let last_pinned = self.pinned.checked_sub(1);
         last_pinned.map_or(0, |unit| self.view.units[unit].unbound_messages().end)
-    }
-
-    /// Removes what is bound to the last message before the preface, and would be bound to the preface.
-    fn remove_bound_to_start(&mut self) {
-        let start = self.count_messages_before_preface();
-        let items = self.view.conversation.items[start..].iter();
-        let bound = items.take_while(|item| item.is_bound).count();
-        self.messages[start..start + bound].fill(true);
     }
 
     fn choose_placement(&self) -> PrefacePlacement {

@@ -45,11 +45,7 @@ use super::{
     view::RequestView,
 };
 use crate::{
-    conversation::{
-        Conversation, Priority,
-        edit::Edits,
-        units::{self, Unit},
-    },
+    conversation::{Conversation, Priority, edit::Edits, units},
     json::text::{self, TextSizes},
 };
 
@@ -138,9 +134,11 @@ impl<'a> Priorities<'a> {
     pub(super) fn list_removable_texts(&self) -> Vec<RemovableText> {
         let texts = (0..self.texts.len()).filter_map(|text| {
             let (priority, saves) = self.find_saving(text)?;
+            let message = self.texts[text].message;
             Some(RemovableText {
                 text,
-                unit: units::find_unit_of_message(self.view.units, self.texts[text].message),
+                unit: units::find_unit_of_message(self.view.units, message),
+                is_bound: self.view.item(message).is_bound,
                 priority,
                 saves,
             })
@@ -191,9 +189,9 @@ impl<'a> Priorities<'a> {
         xxh3_128(&bytes)
     }
 
-    /// Raw tokens of a unit of `now` raw tokens once all texts that may be left out are.
-    pub(super) fn weigh_unit_least(&self, unit: &Unit, now: u32) -> u32 {
-        let texts = self.texts_of(unit.messages.clone());
+    /// Raw tokens of messages of `now` raw tokens once all texts that may be left out are.
+    pub(super) fn weigh_least(&self, messages: Range<usize>, now: u32) -> u32 {
+        let texts = self.texts_of(messages);
         let saved = texts.filter_map(|text| Some(self.find_saving(text)?.1));
         saved.fold(now, u32::saturating_sub)
     }

@@ -30,9 +30,11 @@ pub(super) struct Replay<'a> {
     pub(super) cuts: Cuts<'a>,
     /// What results, media and arguments become where they are masked.
     pub(super) masks: Clearing,
-    /// Raw tokens of each unit, as sent, and the same masked; with what is injected beside it.
+    /// Raw tokens of what goes with each unit, as sent, and the same masked; with what is injected beside it.
     pub(super) tokens: Vec<u32>,
     pub(super) masked_tokens: Vec<u32>,
+    /// Raw tokens of what stays where a unit goes.
+    pub(super) bound_tokens: Vec<u32>,
     pub(super) injected: Vec<i64>,
     /// What stands between two units, and goes with either.
     pub(super) gaps: Vec<InjectedGap>,
@@ -104,7 +106,7 @@ pub(super) struct ReplayStart {
 impl Replay<'_> {
     /// Raw tokens of a request with a preface, ledger included, of which nothing was cut.
     fn uncut_tokens(&self) -> u32 {
-        let all = self.tokens.iter();
+        let all = self.tokens.iter().chain(&self.bound_tokens);
         let all = all.fold(self.beside, |all, it| all.saturating_add(*it));
         let ledger = self.said_room.saturating_add(self.words_room);
         all.saturating_add(self.preface)
@@ -189,21 +191,26 @@ impl Replay<'_> {
             if self.over(at, &now) > 0 || last && self.is_due_cold(at, &now) {
                 self.cut(at, newest, &mut now);
             }
-            // A ledger gives way before the newest step does, until the next cut.
-            if self.over(at, &now) > 0 {
-                now.state.bare = true;
-                self.tolerance = 0.0;
-            }
+            self.drop_ledger(at, &mut now);
             let excess = self.over(at, &now);
             if excess > 0 && unit.kind == UnitKind::Step {
                 self.tighten(at, excess, &mut now);
             }
             if self.over(at, &now) > 0 {
                 self.fold_newest_question(newest, &mut now);
+                self.drop_ledger(at, &mut now);
             }
         }
         self.settle_ledger(&mut now);
         now.state
+    }
+
+    /// A ledger gives way before the newest step does, until the next cut. One without facts is not there.
+    fn drop_ledger(&mut self, at: usize, now: &mut Moment) {
+        if now.state.has_facts && self.over(at, now) > 0 {
+            now.state.bare = true;
+            self.tolerance = 0.0;
+        }
     }
 
     /// Chooses the words of the ledger after the last cut: those of the cuts before it are never sent.
@@ -218,6 +225,7 @@ impl Replay<'_> {
         let (unit, is_kept) = (&self.view.units[at], !now.state.folded[at]);
         let may_go = is_kept && !is_pinned && !unit.stays && at >= self.based;
         now.kept.add_unit(unit, is_kept, may_go, is_pinned);
+        now.live = now.live.saturating_add(self.bound_tokens[at]);
         if is_kept {
             now.live = now.live.saturating_add(self.unit_tokens(at, &now.state));
         }
@@ -270,13 +278,24 @@ impl Replay<'_> {
         let mut search = self.spares.begin_search(at + 1);
         loop {
             let over = self.over(at, now);
-            let Some(RemovableText { text, unit, .. }) = self.spares.take_next(&mut search, over)
+            let Some(RemovableText {
+                text,
+                unit,
+                is_bound,
+                ..
+            }) = self.spares.take_next(&mut search, over)
             else {
                 break;
             };
-            let taken = self.cuts.leave_out_text(text).min(self.tokens[unit]);
-            self.tokens[unit] -= taken;
-            self.masked_tokens[unit] = self.masked_tokens[unit].saturating_sub(taken);
+            let tokens = match is_bound {
+                true => &mut self.bound_tokens[unit],
+                false => &mut self.tokens[unit],
+            };
+            let taken = self.cuts.leave_out_text(text).min(*tokens);
+            *tokens -= taken;
+            if !is_bound {
+                self.masked_tokens[unit] = self.masked_tokens[unit].saturating_sub(taken);
+            }
             now.live = now.live.saturating_sub(taken);
         }
         self.spares.end_search(search);
@@ -343,10 +362,10 @@ impl Replay<'_> {
 
     /// Raw tokens of the conversation with these cuts and a ledger of so many.
     pub(super) fn sent_tokens(&self, state: &CutState, ledger: u32) -> u32 {
+        let bound = self.bound_tokens.iter().copied();
         let kept = (0..self.view.units.len()).filter(|&at| !state.folded[at]);
-        let sent = kept.fold(self.beside, |sum, at| {
-            sum.saturating_add(self.unit_tokens(at, state))
-        });
+        let sent = kept.map(|at| self.unit_tokens(at, state)).chain(bound);
+        let sent = sent.fold(self.beside, u32::saturating_add);
         match self.prefaced || state.has_folds {
             true => sent.saturating_add(self.preface).saturating_add(ledger),
             false => sent,

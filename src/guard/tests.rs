@@ -57,6 +57,32 @@ fn a_plan_that_fails_the_lint_is_not_sent() {
     assert_eq!(plan.report.format_actions(), "guard-fault");
 }
 
+#[test]
+fn a_request_over_its_budget_behind_a_course_is_no_new_cut() {
+    let body = r#"{"messages":[{"role":"user","content":"task"},{"role":"assistant","content":"a"},{"role":"user","content":"question"}]}"#;
+    let conversation = index_body(Bytes::from_static(body.as_bytes())).unwrap();
+    let settings = GuardConfig::default();
+    let policy = policy(&settings);
+    let mut recall = Recall {
+        injections: Injections {
+            course: Some(crate::support::made::make_course(2)),
+            ..Injections::default()
+        },
+        ..Recall::default()
+    };
+    let first = plan(&conversation, &policy, &recall);
+    assert!(first.report.folded.unwrap().new && !first.report.over_budget);
+    // The same request, counted as more than its budget: nothing else of it can go.
+    recall.memory = first.memory.clone();
+    recall.messages = 3;
+    let (raw, budget) = (first.report.raw_after, first.report.budget.tokens);
+    recall.calibration = Calibration::default().learn_usage(raw, budget + 1, policy.profile);
+    let second = plan(&conversation, &policy, &recall);
+    assert!(second.report.over_budget, "{:?}", second.report);
+    assert!(!second.report.folded.unwrap().new);
+    assert_eq!(second.memory.cut, first.memory.cut);
+}
+
 /// The test takes minutes where each pinned message looks back over all pinned messages before it.
 #[test]
 fn time_is_linear_in_pinned_messages() {

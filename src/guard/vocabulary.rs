@@ -115,7 +115,7 @@ impl Vocabulary {
         message: usize,
         edits: &Edits,
     ) -> Vec<WordId> {
-        let edits = edits.ordered_edits();
+        let edits = edits.ordered_edits(&conversation.body);
         let mut words = Vec::new();
         for_each_text(conversation, message, |span| {
             let mut from = span.start;
@@ -162,7 +162,7 @@ impl Vocabulary {
 }
 
 /// The texts of a message that can hold words: its own, and names and arguments of its calls. A system message that
-/// goes with the one before it holds none: a session remembers no place in it.
+/// is bound to the one before it holds none: a session remembers no place in it, and it never goes.
 fn for_each_text(conversation: &Conversation, message: usize, mut each: impl FnMut(Span)) {
     let item = &conversation.items[message];
     if item.is_bound {

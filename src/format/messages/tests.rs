@@ -182,11 +182,8 @@ fn a_system_entry_belongs_to_the_unit_before_it() {
     assert_eq!(ranges, [(0..1, 0), (1..4, 1), (4..7, 3), (7..9, 1)]);
     let before: Vec<_> = units.iter().map(|unit| unit.messages_before).collect();
     assert_eq!(before, [0, 0, 1, 4]);
-    let mut removed = vec![false; 9];
-    removed[4..7].fill(true);
-    units::remove_stranded_messages(&found, &mut removed);
-    assert_eq!(removed[2..4], [true, true]);
-    assert!(!removed[8]);
+    let bound: Vec<_> = units.iter().map(units::Unit::bound_messages).collect();
+    assert_eq!(bound, [1..1, 2..4, 7..7, 8..9]);
     // The first entry of the list follows nothing.
     assert!(!request(&[system, TASK], "").items[0].is_bound);
 }

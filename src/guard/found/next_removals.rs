@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{ClearedSpan, scaled};
 use crate::{
     conversation::{
-        Conversation,
+        Conversation, Item,
         units::{Unit, UnitKind, find_pinned_end, find_unit_of_message},
     },
     guard::{
@@ -90,24 +90,30 @@ pub(super) struct GuardedRequest<'a> {
 }
 
 impl<'a> GuardedRequest<'a> {
-    /// Where a message that is sent stands in the fitted request, which may have a preface behind the pinned start.
-    fn fitted_index(&self, at: usize) -> usize {
-        let unit = find_unit_of_message(self.units, at);
-        let gone = self.units[..unit].iter().zip(self.folded);
-        let gone = gone.filter(|it| *it.1).map(|it| it.0.messages.len());
-        let kept = at - gone.sum::<usize>();
-        let all_gone = self.units.iter().zip(self.folded).filter(|it| *it.1);
-        let all_gone: usize = all_gone.map(|it| it.0.messages.len()).sum();
-        let added =
-            (self.fitted.items.len() + all_gone).saturating_sub(self.conversation.items.len());
-        match at < self.pinned() {
-            true => kept,
-            false => kept + added,
+    /// A message that is sent and is not bound, as the fitted request has it, which may have a preface behind the
+    /// pinned start. Bound messages may stand elsewhere, so the others are counted.
+    fn find_fitted(&self, at: usize) -> Option<&'a Item> {
+        let count = |conversation: &Conversation, end: usize| {
+            let items = conversation.items[..end].iter();
+            items.filter(|item| !item.is_bound).count()
+        };
+        let gone = |end: usize| {
+            let units = self.units[..end].iter().zip(self.folded);
+            let gone = units.filter(|it| *it.1);
+            gone.map(|it| it.0.unbound_messages().len()).sum::<usize>()
+        };
+        let mut kept = count(self.conversation, at) - gone(find_unit_of_message(self.units, at));
+        if at >= self.pinned() {
+            let sent = count(self.conversation, self.conversation.items.len());
+            let fitted = count(self.fitted, self.fitted.items.len());
+            kept += (fitted + gone(self.units.len())).saturating_sub(sent);
         }
+        let mut items = self.fitted.items.iter().filter(|item| !item.is_bound);
+        items.nth(kept)
     }
 
     fn tokens(&self, at: usize) -> u32 {
-        let Some(message) = self.fitted.items.get(self.fitted_index(at)) else {
+        let Some(message) = self.find_fitted(at) else {
             return 0;
         };
         let weights = self.policy.token_weights();
@@ -140,9 +146,7 @@ impl<'a> GuardedRequest<'a> {
                 message: at,
                 tool: guard::find_tool_name(self.conversation, self.units, at),
                 chars: self
-                    .fitted
-                    .items
-                    .get(self.fitted_index(at))
+                    .find_fitted(at)
                     .map_or(0, |message| message.sizes.total_chars()),
                 limit_chars: guard::max_result_chars(
                     &self.conversation.items[at].sizes,
@@ -206,10 +210,10 @@ impl<'a> GuardedRequest<'a> {
 
     fn message_range(&self, units: &[&Unit]) -> Option<MessageRange> {
         let (first, last) = (units.first()?, units.last()?);
-        let messages = || units.iter().flat_map(|unit| unit.messages.clone());
+        let messages = || units.iter().flat_map(|unit| unit.unbound_messages());
         Some(MessageRange {
             first: first.messages.start,
-            last: last.messages.end - 1,
+            last: last.unbound_messages().end - 1,
             messages: messages().count(),
             tokens: messages().map(|at| self.tokens(at)).sum(),
         })

@@ -18,6 +18,8 @@ pub(in crate::guard) struct RemovableText {
     /// Its index among the annotated texts, which are in the order of the messages.
     pub(in crate::guard) text: usize,
     pub(in crate::guard) unit: usize,
+    /// It stands in a message that stays where its unit goes.
+    pub(in crate::guard) is_bound: bool,
     pub(in crate::guard) priority: Priority,
     /// Raw tokens saved, approximately: each message is rounded up as a whole.
     pub(in crate::guard) saves: u32,
@@ -118,15 +120,15 @@ impl RemovableTexts {
         self.list.is_empty()
     }
 
-    /// Marks the texts of units before `until` as sent by an earlier request, where `stays` says that the unit is still
-    /// part of requests.
+    /// Marks the texts of units before `until` as sent by an earlier request, where they are still part of requests:
+    /// `stays` says whether a unit is.
     pub(in crate::guard) fn mark_sent_until(
         &mut self,
         until: usize,
         stays: impl Fn(usize) -> bool,
     ) {
         while let Some(text) = self.list.get(self.next).filter(|it| it.unit < until) {
-            if stays(text.unit) {
+            if text.is_bound || stays(text.unit) {
                 self.sent[text.priority as usize].add_text(text.saves, self.next);
             }
             self.next += 1;

@@ -3,6 +3,7 @@
 
 mod injected;
 mod markers;
+mod moved;
 mod same_plans;
 mod stages;
 mod thinking;

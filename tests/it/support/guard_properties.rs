@@ -160,12 +160,10 @@ impl WireFormat {
         // The provider's request has no annotations.
         let after = self.index(without_annotations(&after));
         let again = guard_again(&after, &policy, plan.report.budget.reserve);
-        // The plan counts a frame around a paragraph that has none, and rounds up each text that it adds. It counts
-        // bound system messages that go although the message before them stays.
+        // The plan counts a frame around a paragraph that has none, and rounds up each text that it adds.
         let (now, said) = (again.report.raw_before, plan.report.raw_after);
-        let slack = 16 + weigh_bound_messages(&before, &policy);
         assert!(
-            now <= said && said - now <= slack,
+            now <= said && said - now <= 16,
             "{context}: {now} sent, {said} planned"
         );
         assert_eq!(
@@ -175,24 +173,6 @@ impl WireFormat {
         );
         budget_holds(&before, &plan, &policy, &context);
     }
-}
-
-/// Raw tokens of the messages that are bound to the one before them.
-fn weigh_bound_messages(conversation: &Conversation, policy: &Policy<'_>) -> u32 {
-    let bound = conversation.items.iter().filter(|message| message.is_bound);
-    let weights = policy.token_weights();
-    bound
-        .map(|message| {
-            let sizes = &message.sizes;
-            guard::estimate::estimate_message(
-                conversation,
-                message,
-                sizes,
-                &weights,
-                policy.profile,
-            )
-        })
-        .sum()
 }
 
 /// Only edited spans differ; all other bytes are kept in order.
@@ -224,23 +204,34 @@ fn shortened(plan: &Plan) -> BTreeSet<usize> {
     texts.iter().map(|text| text.message).collect()
 }
 
-fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, context: &str) {
-    let kept = messages(after);
+/// No system message goes, wherever it stands, and they keep their order. Only the plan's caps shorten them.
+pub(crate) fn assert_system_messages_stay(
+    before: &Conversation,
+    after: &Conversation,
+    plan: &Plan,
+    context: &str,
+) {
     let shortened = shortened(plan);
-    let instructions = before.items.iter().enumerate();
-    let stays = |message: &Item| message.author.is_system() && !message.is_bound;
-    let instructions = instructions.filter(|(_, message)| stays(message));
-    let mut places = 0;
-    for (at, message) in instructions {
-        places += 1;
-        assert!(
-            shortened.contains(&at) || kept.contains(&before.span_bytes(message.span)),
-            "{context}: a system message went"
-        );
+    let mut sent = after.items.iter().filter(|item| item.author.is_system());
+    let count = sent.clone().count();
+    let system = before.items.iter().enumerate();
+    let system: Vec<_> = system.filter(|(_, item)| item.author.is_system()).collect();
+    assert!(count >= system.len(), "{context}: a system message went");
+    for (at, item) in system.into_iter().filter(|(at, _)| !shortened.contains(at)) {
+        let text = String::from_utf8_lossy(before.span_bytes(item.span));
+        let stays = sent.any(|sent| sent.digest == item.digest);
+        assert!(stays, "{context}: system message {at} went: {text}");
     }
-    let left = after.items.iter();
-    let left = left.filter(|message| stays(message)).count();
-    assert_eq!(left, places, "{context}: system messages");
+}
+
+fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, context: &str) {
+    assert_system_messages_stay(before, after, plan, context);
+    let shortened = shortened(plan);
+    let system = |conversation: &Conversation| {
+        let items = conversation.items.iter();
+        items.filter(|item| item.author.is_system()).count()
+    };
+    assert_eq!(system(before), system(after), "{context}: system messages");
     let user = |conversation: &Conversation| {
         let mut messages = conversation.items.iter();
         messages.position(|message| message.author == Author::User)
@@ -255,20 +246,23 @@ fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, c
             "{context}: the task changed: {now}"
         );
     }
-    let (Some(last), Some(now)) = (before.items.last(), after.items.last()) else {
+    // An older system message may stand behind the newest message.
+    let newest = |conversation: &Conversation| {
+        let mut items = conversation.items.iter();
+        items.rposition(|item| !item.author.is_system())
+    };
+    let (Some(at), Some(now)) = (newest(before), newest(after)) else {
         return;
     };
+    let (last, now) = (&before.items[at], &after.items[now]);
     assert_eq!(
         last.author, now.author,
         "{context}: the newest message went"
     );
-    let cut = plan
-        .report
-        .truncated
-        .iter()
-        .any(|truncated| truncated.message + 1 == before.items.len());
+    let mut truncated = plan.report.truncated.iter();
     assert!(
-        cut || shortened.contains(&(before.items.len() - 1))
+        truncated.any(|truncated| truncated.message == at)
+            || shortened.contains(&at)
             || last.digest == now.digest
             || before.items.len() == 1,
         "{context}"
@@ -296,10 +290,9 @@ fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context
     let mut least = plan.report.shares.tools + 200;
     for (at, unit) in units.iter().enumerate() {
         let system = unit.kind == units::UnitKind::System;
-        if !(system || at >= newest || first.is_some_and(|first| at <= first)) {
-            continue;
-        }
-        for message in &before.items[unit.messages.clone()] {
+        let stays = system || at >= newest || first.is_some_and(|first| at <= first);
+        let messages = before.items[unit.messages.clone()].iter();
+        for message in messages.filter(|message| stays || message.is_bound) {
             let sizes = &message.sizes;
             let tokens =
                 guard::estimate::estimate_message(before, message, sizes, &weights, policy.profile);

@@ -172,7 +172,7 @@ pub(crate) fn guard_again(sent: &Conversation, policy: &Policy<'_>, reserve: u32
 pub(crate) fn assert_untouched(before: &Conversation, after: &[u8], plan: &Plan, context: &str) {
     let mut at = 0;
     let mut rebuilt = 0;
-    for edit in &plan.edits.ordered_edits() {
+    for edit in &plan.edits.ordered_edits(&before.body) {
         let kept = &before.body[at..edit.span.start as usize];
         assert_eq!(&after[rebuilt..rebuilt + kept.len()], kept, "{context}");
         rebuilt += kept.len() + edit.with.len();

@@ -14,7 +14,7 @@ use crate::{
     support::{
         annotate_randomly, any_settings,
         generate_messages::any_messages,
-        guard_properties::{MESSAGES, settings},
+        guard_properties::{MESSAGES, assert_system_messages_stay, settings},
         made::{self, calls_beside, calls_round, make_injected},
         plans::{apply_plan, assert_untouched, make_policy},
         strict, without_annotations,
@@ -93,6 +93,7 @@ proptest! {
         let after = apply_plan(&before, &plan);
         assert_untouched(&before, &after, &plan, "injected");
         let after = without_annotations(&MESSAGES.index(after));
+        assert_system_messages_stay(&before, &MESSAGES.index(after.clone().into()), &plan, "injected");
         let broken = strict::messages::find_broken_rules(&without_annotations(&before), &after);
         prop_assert_eq!(&broken[..], &[], "{}", String::from_utf8_lossy(&after));
         let notes = String::from_utf8_lossy(&after).matches("[Course 2, by").count();
@@ -105,10 +106,15 @@ fn sent(body: &str, records: Vec<InjectionRecord>) -> (Value, usize) {
 }
 
 fn sent_to(model: &str, body: &str, records: Vec<InjectionRecord>) -> (Value, usize) {
-    let mut injections = Injections {
+    let injections = Injections {
         records,
         ..Injections::default()
     };
+    sent_with(model, body, injections)
+}
+
+/// What is sent, and the number of records that were left out.
+pub(super) fn sent_with(model: &str, body: &str, mut injections: Injections) -> (Value, usize) {
     translate(&mut injections);
     let recall = Recall {
         injections,
@@ -119,6 +125,7 @@ fn sent_to(model: &str, body: &str, records: Vec<InjectionRecord>) -> (Value, us
     let policy = make_policy(profile, 64_000, &settings);
     let conversation = MESSAGES.read(body.as_bytes());
     let plan = guard::plan(&conversation, &policy, &recall);
+    assert_eq!(plan.report.stood_back, None);
     let after = apply_plan(&conversation, &plan);
     assert_eq!(
         strict::messages::find_broken_rules(body.as_bytes(), &after),
