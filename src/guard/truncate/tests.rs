@@ -1,0 +1,163 @@
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::{marker::MARKER_CHARS, *};
+use crate::format::chat::index_body;
+
+const LIMIT: TruncationLimit = TruncationLimit {
+    chars: 300,
+    head: 60,
+    tail: 40,
+};
+
+fn with_content(content: &str) -> Conversation {
+    let body =
+        format!(r#"{{"messages":[{{"role":"tool","tool_call_id":"a","content":{content}}}]}}"#);
+    index_body(Bytes::from(body)).unwrap()
+}
+
+fn apply(content: &str, limit: TruncationLimit) -> Option<(ResultCut, serde_json::Value)> {
+    let conversation = with_content(content);
+    let result = &conversation.items[0];
+    let cut = cut_result(&conversation, result, limit, TruncationMarker::Plain, None)?;
+    let body = cut.edits.apply(&conversation.body).to_bytes();
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    Some((cut, body["messages"][0]["content"].clone()))
+}
+
+#[test]
+fn head_and_tail_stay_around_the_marker() {
+    let text = "a".repeat(200) + &"z".repeat(200);
+    let (cut, content) = apply(&format!("\"{text}\""), LIMIT).unwrap();
+    let (head, tail) = ("a".repeat(60), "z".repeat(40));
+    let expected = format!("{head}\n... [300 characters truncated] ...\n{tail}");
+    assert_eq!(content, expected);
+    assert_eq!((cut.before, cut.after), (400, expected.chars().count()));
+    assert_eq!(cut.sizes.total_chars(), cut.after);
+}
+
+#[test]
+fn the_marker_says_that_the_window_is_nearly_full() {
+    let conversation = with_content(&format!("\"{}\"", "a".repeat(400)));
+    let message = &conversation.items[0];
+    let cut = cut_result(
+        &conversation,
+        message,
+        LIMIT,
+        TruncationMarker::NearlyFull,
+        None,
+    )
+    .unwrap();
+    assert!(cut.after <= LIMIT.chars);
+    let body = cut.edits.apply(&conversation.body).to_bytes();
+    let marker = "\\n... [300 characters truncated: the context window is nearly full, read \
+                  smaller parts] ...\\n";
+    assert!(String::from_utf8_lossy(&body).contains(marker));
+    // No body has as many characters. The line ends of the marker take two bytes each.
+    let longest = TruncationMarker::NearlyFull.format_marker(u32::MAX as usize, None);
+    assert!(longest.len() - MARKER_BYTES <= TruncationMarker::NearlyFull.max_chars());
+}
+
+#[test]
+fn a_result_within_the_limit_is_not_cut() {
+    assert!(apply(&format!("\"{}\"", "a".repeat(300)), LIMIT).is_none());
+    // 300 characters in 1,800 bytes.
+    assert!(apply(&format!("\"{}\"", r"\u4e2d".repeat(300)), LIMIT).is_none());
+    assert!(apply(&format!("\"{}\"", r"\u4e2d".repeat(301)), LIMIT).is_some());
+}
+
+#[test]
+fn lines_are_kept_whole_where_their_end_is_near() {
+    let (first, middle, last) = ("a".repeat(50), "b".repeat(400), "c".repeat(35));
+    let (_, content) = apply(&format!(r#""{first}\n{middle}\n{last}""#), LIMIT).unwrap();
+    let content = content.as_str().unwrap();
+    assert!(content.starts_with(&format!("{first}\n... [")), "{content}");
+    assert!(content.ends_with(&format!("] ...\n{last}")), "{content}");
+}
+
+#[test]
+fn half_a_surrogate_pair_is_not_edited() {
+    let text = format!("\"{}\\ud800{}\"", "a".repeat(300), "b".repeat(300));
+    assert!(apply(&text, LIMIT).is_none());
+}
+
+#[test]
+fn parts_keep_their_order_and_their_cache_breakpoints() {
+    let part = |text: &str| format!(r#"{{"type":"text","text":"{text}"}}"#);
+    let image = r#"{"type":"image_url","image_url":{"url":"http://x"}}"#;
+    let marked = format!(
+        r#"{{"cache_control":{{"type":"ephemeral"}},"type":"text","text":"{}"}}"#,
+        "m".repeat(100)
+    );
+    let content = [
+        part(&"a".repeat(100)),
+        part(&"b".repeat(100)),
+        image.into(),
+        marked,
+        part(&"c".repeat(100)),
+    ]
+    .join(" , ");
+    let (cut, content) = apply(&format!("[{content}]"), LIMIT).unwrap();
+    let parts = content.as_array().unwrap();
+    assert_eq!(parts.len(), 4, "{content}");
+    let first = parts[0]["text"].as_str().unwrap();
+    assert!(first.starts_with(&"a".repeat(60)));
+    assert_eq!(parts[1]["type"], "image_url");
+    assert_eq!(parts[2]["text"], "...");
+    assert!(parts[2]["cache_control"].is_object());
+    assert_eq!(parts[3]["text"], "c".repeat(40));
+    assert_eq!(cut.before, 400);
+}
+
+fn text() -> impl Strategy<Value = String> {
+    let character = prop_oneof![
+        Just('\n'),
+        Just('"'),
+        Just('\\'),
+        Just('中'),
+        Just('😀'),
+        proptest::char::any(),
+        Just('a'),
+    ];
+    prop::collection::vec(character, 0..900).prop_map(|text| text.into_iter().collect())
+}
+
+proptest! {
+    #[test]
+    fn a_cut_result_is_within_its_limit_and_not_cut_again(text in text(), chars in 0usize..500, head in 0usize..300, tail in 0usize..300) {
+        let limit = TruncationLimit { chars, head, tail };
+        let quoted = serde_json::Value::from(text.as_str()).to_string();
+        if let Some((cut, content)) = apply(&quoted, limit) {
+            let content = content.as_str().unwrap();
+            prop_assert_eq!(content.chars().count(), cut.after);
+            prop_assert!(cut.after <= chars.max(MARKER_CHARS));
+            let (first, rest) = content.split_once("\n... [").unwrap();
+            let (number, last) = rest.split_once(" characters truncated] ...\n").unwrap();
+            let number: usize = number.parse().unwrap();
+            prop_assert!(text.starts_with(first) && text.ends_with(last));
+            prop_assert_eq!(first.chars().count() + number + last.chars().count(), text.chars().count());
+            if chars >= MARKER_CHARS {
+                let again = serde_json::Value::from(content).to_string();
+                prop_assert!(apply(&again, limit).is_none());
+            }
+        } else {
+            prop_assert!(text.chars().count() <= chars);
+        }
+    }
+
+    #[test]
+    fn parts_are_cut_like_one_text(texts in prop::collection::vec("[a-c\n]{0,200}", 1..8), chars in 60usize..400) {
+        let limit = TruncationLimit { chars, head: chars / 2, tail: chars / 3 };
+        let parts: Vec<_> = texts.iter().map(|text| serde_json::json!({"type": "text", "text": text})).collect();
+        let total: usize = texts.iter().map(|text| text.chars().count()).sum();
+        match apply(&serde_json::Value::from(parts).to_string(), limit) {
+            None => prop_assert!(total <= chars),
+            Some((cut, content)) => {
+                let left: String = content.as_array().unwrap().iter().map(|part| part["text"].as_str().unwrap()).collect();
+                prop_assert_eq!(left.chars().count(), cut.after);
+                prop_assert!(cut.after <= chars);
+                prop_assert_eq!(left.matches("characters truncated] ...").count(), 1);
+            }
+        }
+    }
+}
