@@ -72,8 +72,7 @@ impl<'a> Cuts<'a> {
 
     /// Raw tokens of messages once all annotated texts that may go have gone.
     pub(super) fn weigh_least(&self, messages: Range<usize>) -> u32 {
-        let now = sum_tokens(&self.results.tokens[messages.clone()]);
-        self.texts.weigh_least(messages, now)
+        self.texts.weigh_least(messages, &self.results.tokens)
     }
 }
 

@@ -189,11 +189,25 @@ impl<'a> Priorities<'a> {
         xxh3_128(&bytes)
     }
 
-    /// Raw tokens of messages of `now` raw tokens once all texts that may be left out are.
-    pub(super) fn weigh_least(&self, messages: Range<usize>, now: u32) -> u32 {
-        let texts = self.texts_of(messages);
-        let saved = texts.filter_map(|text| Some(self.find_saving(text)?.1));
-        saved.fold(now, u32::saturating_sub)
+    /// Raw tokens of messages of `tokens` once all texts that may be left out are: the same whichever of them are
+    /// left out by now.
+    pub(super) fn weigh_least(&self, messages: Range<usize>, tokens: &[u32]) -> u32 {
+        let least = messages.map(|at| self.weigh_message_least(at, tokens[at]));
+        least.fold(0, u32::saturating_add)
+    }
+
+    fn weigh_message_least(&self, at: usize, now: u32) -> u32 {
+        let sizes = self.sizes.get(&at).unwrap_or(&self.view.item(at).sizes);
+        let mut least = *sizes;
+        for text in self.texts_of(at..at + 1) {
+            let placeholder = self.find_saving(text).and(self.make_placeholder(text));
+            if let Some(placeholder) = placeholder {
+                least -= self.texts[text].sizes;
+                least += placeholder.sizes;
+            }
+        }
+        let count = |sizes| self.weights.count_text_tokens(sizes);
+        now.saturating_sub(count(sizes).saturating_sub(count(&least)))
     }
 
     /// Cuts a text down to `most` raw tokens, where it can be cut.

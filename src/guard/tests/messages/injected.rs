@@ -93,7 +93,7 @@ proptest! {
         let after = apply_plan(&before, &plan);
         assert_untouched(&before, &after, &plan, "injected");
         let after = without_annotations(&MESSAGES.index(after));
-        assert_system_messages_stay(&before, &MESSAGES.index(after.clone().into()), &plan, "injected");
+        assert_system_messages_stay(&before, &MESSAGES.index(after.clone()), &plan, "injected");
         let broken = strict::messages::find_broken_rules(&without_annotations(&before), &after);
         prop_assert_eq!(&broken[..], &[], "{}", String::from_utf8_lossy(&after));
         let notes = String::from_utf8_lossy(&after).matches("[Course 2, by").count();
