@@ -72,7 +72,9 @@ pub(super) fn edit_echo(
                 spoken = Some(SpokenBefore { chars, digest });
             }
             InjectionContent::Spoken { .. } => echo.left_out += 1,
-            InjectionContent::Prompt(_) | InjectionContent::Round(_) => {}
+            InjectionContent::Prompt(_)
+            | InjectionContent::Round(_)
+            | InjectionContent::DroppedRound { .. } => {}
         }
     }
     if !added.is_empty() || spoken.is_some() {

@@ -10,7 +10,7 @@ use super::{
     view::RequestView,
 };
 use crate::conversation::{
-    Author, Format,
+    Author, Conversation, Format,
     units::{self, UnitKind},
 };
 
@@ -36,7 +36,7 @@ pub(super) fn parse_turn(
     let mut turn = InjectedTurn {
         items: Vec::with_capacity(recorded.len()),
         tokens: 0,
-        blocks: Vec::new(),
+        blocks: digest_repeatable_blocks(&indexed).collect(),
     };
     for (message, recorded) in indexed.items.iter().zip(recorded) {
         let item = match recorded.by {
@@ -51,17 +51,20 @@ pub(super) fn parse_turn(
             return None;
         }
         turn.items.push(item);
-        if message.author == Author::Model {
-            let blocks = indexed.blocks_of(message).iter();
-            let blocks = blocks.filter(|block| echo::may_repeat(block));
-            turn.blocks
-                .extend(blocks.map(|block| indexed.digest_block(block)));
-        }
         let tokens =
             estimate::estimate_message(&indexed, message, &message.sizes, &weights, profile);
         turn.tokens = turn.tokens.saturating_add(tokens);
     }
     (!recorded.is_empty()).then_some(turn)
+}
+
+/// Digests of the blocks in the answers of a turn that the client got too.
+pub(super) fn digest_repeatable_blocks(turn: &Conversation) -> impl Iterator<Item = u128> {
+    let answers = turn.items.iter();
+    let answers = answers.filter(|message| message.author == Author::Model);
+    let blocks = answers.flat_map(|message| turn.blocks_of(message));
+    let blocks = blocks.filter(|block| echo::may_repeat(block));
+    blocks.map(|block| turn.digest_block(block))
 }
 
 /// Raw tokens of injected calls with their results; `None` where they do not pair.

@@ -5,7 +5,8 @@
 //!
 //! A place is a count of the client's messages without system messages. A record goes with the messages around it
 //! when they are folded. A client that removes remarks from its last message moves the newest places: the session
-//! corrects them where it takes over a state. Records end with their course, reminders do not.
+//! corrects them where it takes over a state. Records end with their course, reminders do not. Of rounds before an
+//! answer that stays, digests are kept (see [`super::dropped_rounds`]).
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,10 @@ pub enum InjectionContent {
     /// characters with this digest (see [`crate::json::text::digest_text`]). They are removed from the answer, since
     /// they stand in the round.
     Spoken { chars: u32, digest: u128 },
+    /// A round that is no longer sent. The answer at this place, as the client saw it, begins with the blocks that
+    /// have these digests, in that order. They are removed from the answer, since no call or result of their round
+    /// is sent either.
+    DroppedRound { blocks: Vec<u128> },
 }
 
 impl InjectionContent {

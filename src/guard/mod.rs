@@ -21,6 +21,7 @@ mod clear;
 mod course;
 mod cut_state;
 mod cuts;
+pub mod dropped_rounds;
 mod echo;
 pub mod estimate;
 pub(crate) mod fence;

@@ -12,7 +12,7 @@ use crate::{
     config::{RecallMode, RecoveryConfig},
     conversation::{Conversation, Format},
     guard::{
-        self, Policy,
+        self, Policy, dropped_rounds,
         injections::{
             InjectedAuthor, InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet,
         },
@@ -184,7 +184,8 @@ impl RecoveryStep {
         let (prompts, language) = (&self.prompts, self.language);
         let text = match due {
             RecoveryAction::Critical { left } => {
-                let first = left == self.pace.critical_countdown || self.memory.records.is_empty();
+                let first = left == self.pace.critical_countdown
+                    || !self.memory.records.iter().any(is_prompt);
                 prompts.critical_prompt(language, method, left, first)
             }
             _ => prompts.caution_prompt(language, method).to_owned(),
@@ -281,7 +282,8 @@ impl RecoveryStep {
         let room = guard::preface_fit_check(conversation, policy);
         let course = course::begin_course(conversation, &removed, boundary, memory, wording, room);
         memory.course = Some(course);
-        memory.records.clear();
+        let records = std::mem::take(&mut memory.records);
+        memory.records = dropped_rounds::end_records(self.format, records, boundary);
         memory.clear_due = false;
         memory.language = Some(self.language);
         self.events.cleared = true;
@@ -342,14 +344,17 @@ impl RecoveryStep {
         self.memory.records.iter().filter(is_sendable)
     }
 
-    /// Withdraws all decisions, since they cannot be carried out. Reminders stay.
+    /// Withdraws all decisions, since they cannot be carried out. Reminders stay, and digests of the rounds so far.
     pub fn withdraw_all(&mut self) {
         self.adds_nothing = true;
+        let records = std::mem::take(&mut self.memory.records);
+        let dropped = dropped_rounds::end_records(self.format, records, self.place);
         let reminders = std::mem::take(&mut self.memory.reminders);
         self.memory = RecoveryMemory {
             reminders,
             ..self.inherited.clone()
         };
+        self.memory.records.extend(dropped);
         self.events = GenerationEvents::default();
         self.injected = None;
         self.tight_chars = None;

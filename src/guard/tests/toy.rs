@@ -204,7 +204,8 @@ fn in_toy(recall: &Recall) -> Recall {
             }
             InjectionContent::Prompt(_)
             | InjectionContent::Text { .. }
-            | InjectionContent::Spoken { .. } => {}
+            | InjectionContent::Spoken { .. }
+            | InjectionContent::DroppedRound { .. } => {}
         }
     }
     injections.tools = injections.tools.map(|tools| InjectedTools {

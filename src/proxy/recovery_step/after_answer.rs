@@ -6,7 +6,12 @@ use super::RecoveryStep;
 use crate::{
     conversation::Author,
     format::{AssistantTurn, PrecedingText, ProxyToolCall, usage::Usage},
-    guard::injections::{InjectedAuthor, InjectedCall, InjectedMessage, InjectionContent},
+    guard::{
+        dropped_rounds,
+        injections::{
+            InjectedAuthor, InjectedCall, InjectedMessage, InjectionContent, InjectionRecord,
+        },
+    },
     health::HealthLevel,
     json::text,
     recovery::{
@@ -73,6 +78,8 @@ impl RecoveryStep {
         if clear && !self.events.cleared {
             self.begin_course(source.conversation, source.policy);
             if self.events.cleared {
+                let dropped = dropped_rounds::drop_messages(format, &[&turn.message]);
+                dropped.into_iter().for_each(|it| self.push_record(it));
                 return;
             }
         }
@@ -97,14 +104,16 @@ impl RecoveryStep {
         if !self.is_exhausted() {
             self.billed.add_usage(last.usage);
         }
-        if self.adds_nothing {
-            return;
-        }
-        if before.chars > 0 {
+        let last_record = self.memory.records.last();
+        let follows_round = last_record.is_some_and(|record| record.place == self.place);
+        if before.chars > 0 && (follows_round || !self.adds_nothing) {
             self.push_record(InjectionContent::Spoken {
                 chars: before.chars,
                 digest: before.digest,
             });
+        }
+        if self.adds_nothing {
+            return;
         }
         if let Some(package) = &last.package {
             self.memory.reminders.keep_package(&package.text);
@@ -135,15 +144,21 @@ impl RecoveryStep {
     pub fn memory_after(&self, level: HealthLevel, left_out: &[Range<u32>]) -> RecoveryMemory {
         let mut memory = self.memory.clone();
         // Records of what is left out, and between it and what is kept, are put back no more.
-        memory.records.retain(|record| {
-            let place = record.place;
-            !left_out.iter().any(|span| match record.what {
-                InjectionContent::Prompt(_) | InjectionContent::Round(_) => {
-                    (span.start..=span.end).contains(&place)
-                }
-                _ => span.contains(&place),
+        memory.records = std::mem::take(&mut memory.records)
+            .into_iter()
+            .filter_map(|InjectionRecord { place, what }| {
+                let what = match what {
+                    _ if left_out.iter().any(|span| span.contains(&place)) => None,
+                    _ if left_out.iter().all(|span| span.end != place) => Some(what),
+                    InjectionContent::Prompt(_) => None,
+                    InjectionContent::Round(messages) => {
+                        dropped_rounds::drop_round(self.format, &messages)
+                    }
+                    _ => Some(what),
+                };
+                what.map(|what| InjectionRecord { place, what })
             })
-        });
+            .collect();
         if self.may_begin {
             memory.clock = memory.clock.advance_after(level, self.events, self.pace);
         }

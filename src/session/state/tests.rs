@@ -132,6 +132,19 @@ fn with_records(records: Vec<InjectionRecord>) -> SessionState {
 }
 
 #[test]
+fn digests_of_dropped_rounds_are_stored() {
+    let record = |place| InjectionRecord {
+        place,
+        what: InjectionContent::DroppedRound {
+            blocks: vec![0, u128::MAX],
+        },
+    };
+    let state = with_records(vec![record(2), record(4)]);
+    let bytes = state.encode_bounded().unwrap().bytes;
+    assert_eq!(SessionState::from_bytes(&bytes).unwrap(), state);
+}
+
+#[test]
 fn the_oldest_records_are_shed_first_and_places_stay_whole() {
     let large = with_records(records(101, 3_000));
     let encoded = large.encode_bounded().unwrap();

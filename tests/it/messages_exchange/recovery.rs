@@ -1,13 +1,14 @@
 //! Prompts, reminder tools, rounds in one answer, new courses, and the look-up of what was cut.
 
+use plimsoll::config::{AddTools, RecallMode};
 use serde_json::{Value, json};
 
 use super::{WINDOW, proxy_before, step};
 use crate::{
     recall::{named_ids, numbered_lines, recall_once},
     support::{
-        AgentGeneration, MessagesAgent, Mixing, ModelSetup, NoticeManner, RunningModel, Worker,
-        model_with_courses, words,
+        AgentGeneration, MessagesAgent, Mixing, ModelCall, ModelReply, ModelSetup, NoticeManner,
+        RunningModel, Worker, model_with_courses, model_with_window, words,
     },
 };
 
@@ -17,7 +18,10 @@ struct PlayedSession {
 }
 
 async fn play_session(mixing: Mixing, stream: bool, fields: Value) -> PlayedSession {
-    let worker = Worker::new(NoticeManner::Follows, mixing);
+    play_worker(Worker::new(NoticeManner::Follows, mixing), stream, fields).await
+}
+
+async fn play_worker(worker: Worker, stream: bool, fields: Value) -> PlayedSession {
     let up = ModelSetup::new(WINDOW)
         .start(move |heard| worker.compose_reply(heard))
         .await;
@@ -25,7 +29,7 @@ async fn play_session(mixing: Mixing, stream: bool, fields: Value) -> PlayedSess
         .set(|config| {
             // Clearing would keep this session from filling up.
             config.guard.clear.enabled = false;
-            config.guard.recall = plimsoll::config::RecallMode::Off;
+            config.guard.recall = RecallMode::Off;
         })
         .model("m", model_with_courses(WINDOW))
         .start()
@@ -81,22 +85,161 @@ async fn calls_beside_the_clients_are_taken_out() {
 }
 
 #[tokio::test]
-async fn thinking_is_kept_byte_for_byte() {
-    for stream in [false, true] {
-        let thinking = json!({"thinking": {"type": "enabled", "budget_tokens": 1_024}});
-        let played = play_session(Mixing::Never, stream, thinking).await;
+async fn thinking_is_kept_byte_for_byte_and_stands_alone_in_its_answer() {
+    let thinking = json!({"thinking": {"type": "enabled", "budget_tokens": 1_024}});
+    for (stream, manner, mixing) in [
+        (false, NoticeManner::Follows, Mixing::Never),
+        (true, NoticeManner::Follows, Mixing::Never),
+        (false, NoticeManner::Follows, Mixing::After),
+        (false, NoticeManner::HalfFollows, Mixing::Never),
+    ] {
+        let worker = Worker::new(manner, mixing);
+        let played = play_worker(worker, stream, thinking.clone()).await;
         let mut count = 0;
         for body in played.up.bodies().await {
-            let entries = body["messages"].as_array().unwrap().iter();
-            let blocks = entries.flat_map(|it| it["content"].as_array().into_iter().flatten());
-            for block in blocks.filter(|block| block["type"] == "thinking") {
-                count += 1;
-                let nth = block["signature"].as_str().unwrap();
-                let nth = nth.trim_start_matches("sig-").trim_end_matches("==");
-                assert_eq!(block["thinking"], format!("thought {nth} \u{fc}\u{2192}"));
+            for entry in body["messages"].as_array().unwrap() {
+                let blocks = entry["content"].as_array().into_iter().flatten();
+                let thoughts: Vec<_> = blocks.filter(|it| it["type"] == "thinking").collect();
+                // The model thinks once in each of its answers.
+                assert!(thoughts.len() <= 1, "{manner:?} {mixing:?}: {entry}");
+                for block in thoughts {
+                    count += 1;
+                    let nth = block["signature"].as_str().unwrap();
+                    let nth = nth.trim_start_matches("sig-").trim_end_matches("==");
+                    assert_eq!(block["thinking"], format!("thought {nth} \u{fc}\u{2192}"));
+                }
             }
         }
         assert!(count > 70);
+    }
+}
+
+#[tokio::test]
+async fn a_round_before_the_first_kept_answer_leaves_no_thinking_in_it() {
+    let up = ModelSetup::new(WINDOW)
+        .start(|heard| {
+            let name = match heard.follows_proxy_call() {
+                true => "read_file",
+                false => "add_reminder",
+            };
+            let arguments = json!({"content": "note", "path": "a"});
+            ModelReply::calls([ModelCall::new(
+                &format!("toolu_{}", heard.nth),
+                name,
+                &arguments,
+            )])
+        })
+        .await;
+    let proxy = proxy_before(&up, WINDOW)
+        .set(|config| {
+            config.recovery.tools = AddTools::Always;
+            config.guard.clear.enabled = false;
+        })
+        .model("m", model_with_window(WINDOW))
+        .start()
+        .await;
+    let thinking = json!({"type": "enabled", "budget_tokens": 1_024});
+    let mut agent = MessagesAgent::new(&proxy).set("thinking", thinking);
+    agent.result = 700;
+    let generations = agent.steps(30).await;
+    up.assert_no_faults();
+    assert!(generations.iter().all(|it| it.course() == 1));
+    let mut first_answers = Vec::new();
+    for body in up.bodies().await {
+        let entries = body["messages"].as_array().unwrap().iter();
+        let mut answers = entries.filter(|entry| entry["role"] == "assistant");
+        let Some(first) = answers.next() else {
+            continue;
+        };
+        for answer in std::iter::once(first).chain(answers) {
+            let blocks = answer["content"].as_array().unwrap().iter();
+            let thoughts = blocks.filter(|block| block["type"] == "thinking");
+            assert_eq!(thoughts.count(), 1, "{answer}");
+        }
+        first_answers.push(first["content"].clone());
+    }
+    first_answers.dedup();
+    assert!((3..9).contains(&first_answers.len()), "{first_answers:?}");
+}
+
+/// A model thinks, speaks and calls the tools of one line in each answer, or fails with the status there. Gives the blocks of the assistant entries in
+/// the request after them, in words.
+async fn play_calls(calls: &'static str, stream: bool) -> String {
+    let count = calls.lines().count();
+    let up = ModelSetup::new(WINDOW)
+        .start(move |heard| {
+            let calls = calls.lines().nth(heard.nth).unwrap_or_default();
+            if calls == "500" {
+                return ModelReply::Fails(500, "api_error");
+            }
+            let calls = calls.split_whitespace().enumerate().map(|(at, name)| {
+                let note = json!({"content": "note", "reminder_content": "note", "path": "a"});
+                ModelCall::new(&format!("toolu_{}_{at}", heard.nth), name, &note)
+            });
+            ModelReply::Says(format!("Text {}.", heard.nth), calls.collect())
+        })
+        .await;
+    let proxy = proxy_before(&up, WINDOW)
+        .set(|config| {
+            config.recovery.tools = AddTools::Always;
+            config.guard.recall = RecallMode::Off;
+        })
+        .start()
+        .await;
+    let thinking = json!({"type": "enabled", "budget_tokens": 1_024});
+    let mut agent = MessagesAgent::new(&proxy)
+        .set("stream", stream)
+        .set("thinking", thinking);
+    while up.count() <= count {
+        agent.step().await;
+    }
+    up.assert_no_faults();
+    let bodies = up.bodies().await;
+    let entries = bodies[count]["messages"].as_array().unwrap().iter();
+    let answers = entries.filter(|entry| entry["role"] == "assistant");
+    let describe = |entry: &Value| {
+        let blocks = entry["content"].as_array().unwrap().iter();
+        let words = blocks.flat_map(|block| ["thinking", "text", "name"].map(|key| &block[key]));
+        let words: Vec<_> = words.filter_map(Value::as_str).collect();
+        words.join(" ")
+    };
+    answers.map(describe).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn rounds_that_are_no_longer_sent_leave_nothing_in_the_answer() {
+    for stream in [false, true] {
+        for (calls, expected) in [
+            // The answer follows the clear.
+            (
+                "add_reminder\nclear_mind\nread_file",
+                "thought 2 \u{fc}\u{2192} Text 2. read_file",
+            ),
+            // So do a round and the answer.
+            (
+                "add_reminder\nclear_mind\nadd_reminder\nread_file",
+                "thought 2 \u{fc}\u{2192} Text 2. add_reminder\n\
+                 thought 3 \u{fc}\u{2192} Text 3. read_file",
+            ),
+            // The course begins with the next request.
+            (
+                "add_reminder\nclear_mind read_file",
+                "thought 1 \u{fc}\u{2192} Text 1. read_file",
+            ),
+            // A round fails, and the request is sent without the one before it.
+            (
+                "add_reminder\n500\nread_file",
+                "thought 2 \u{fc}\u{2192} Text 2. read_file",
+            ),
+            // Another request follows, and the first answer is as before.
+            (
+                "add_reminder\nclear_mind\nread_file\nread_file",
+                "thought 2 \u{fc}\u{2192} Text 2. read_file\n\
+                 thought 3 \u{fc}\u{2192} Text 3. read_file",
+            ),
+        ] {
+            assert_eq!(play_calls(calls, stream).await, expected, "{calls:?}");
+        }
     }
 }
 

@@ -50,7 +50,8 @@ fn translate(injections: &mut Injections) {
             }
             InjectionContent::Prompt(_)
             | InjectionContent::Text { .. }
-            | InjectionContent::Spoken { .. } => {}
+            | InjectionContent::Spoken { .. }
+            | InjectionContent::DroppedRound { .. } => {}
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     conversation::Format,
     guard::{
         self, Recall,
+        dropped_rounds::drop_round,
         injections::{
             InjectedAuthor, InjectedMessage, InjectionContent, InjectionRecord, Injections,
         },
@@ -58,15 +59,24 @@ struct Sent {
 
 /// Sends a conversation whose answer the client echoes with these blocks, after rounds and the text in them.
 fn send(echo: &[&str], rounds: &[Vec<InjectedMessage>], spoken: &str) -> Sent {
+    let rounds: Vec<_> = rounds
+        .iter()
+        .cloned()
+        .map(InjectionContent::Round)
+        .collect();
+    send_with(echo, rounds, spoken)
+}
+
+/// The same with records of rounds, sent or not.
+fn send_with(echo: &[&str], rounds: Vec<InjectionContent>, spoken: &str) -> Sent {
     let answer = format!(r#"{{"role":"assistant","content":[{}]}}"#, echo.join(" , "));
     let body = format!(r#"{{"messages":[{TASK},{answer},{RESULT}]}}"#);
     let conversation = Format::Messages.index_body(Bytes::from(body)).unwrap();
-    let rounds = rounds.iter().cloned().map(InjectionContent::Round);
     let spoken = (!spoken.is_empty()).then(|| InjectionContent::Spoken {
         chars: spoken.chars().count() as u32,
         digest: digest_text(spoken.as_bytes()),
     });
-    let records = rounds.chain(spoken);
+    let records = rounds.into_iter().chain(spoken);
     let recall = Recall {
         injections: Injections {
             records: records
@@ -167,4 +177,40 @@ fn thinking_that_is_removed_weighs_nothing() {
 fn an_answer_of_nothing_but_a_round_s_thinking_keeps_it() {
     let sent = send(&[FIRST, CALL], &[round("own-1", &[SECOND])], "");
     assert_eq!(sent.answer, format!("[{FIRST} , {CALL}]"));
+}
+
+#[test]
+fn thinking_of_a_round_that_is_not_sent_is_removed_from_the_answer() {
+    let drop = |blocks: &[&str]| drop_round(Format::Messages, &round("own-1", blocks));
+    let sends = |blocks: &[&str]| InjectionContent::Round(round("own-2", blocks));
+    let noted = text("Noted.");
+    for (echo, rounds, spoken, left) in [
+        (
+            &[FIRST, &noted, THIRD, CALL][..],
+            vec![drop(&[FIRST, &noted]).unwrap()],
+            "Noted.",
+            &[THIRD, CALL][..],
+        ),
+        (
+            &[FIRST, SEARCH, SECOND, THIRD, CALL],
+            vec![drop(&[FIRST, SEARCH]).unwrap(), sends(&[SECOND])],
+            "",
+            &[THIRD, CALL],
+        ),
+        // The client sends no thinking back, or other thinking.
+        (&[CALL], vec![drop(&[FIRST]).unwrap()], "", &[CALL]),
+        (
+            &[THIRD, CALL],
+            vec![drop(&[FIRST]).unwrap()],
+            "",
+            &[THIRD, CALL],
+        ),
+    ] {
+        let sent = send_with(echo, rounds, spoken);
+        let answer: Value = serde_json::from_str(&sent.answer).unwrap();
+        let left: Value = serde_json::from_str(&format!("[{}]", left.join(","))).unwrap();
+        assert_eq!(answer, left, "{echo:?}");
+        assert!(!sent.body.contains(FIRST) && !sent.body.contains("own-1"));
+    }
+    assert_eq!(drop(&[&noted]), None);
 }

@@ -1,0 +1,50 @@
+//! What stays of rounds that are no longer sent: digests of those blocks that the client got, joined with the answer
+//! after them. They insert nothing, and take the blocks out of the answer that the client echoes.
+
+use super::{
+    injected_turns::digest_repeatable_blocks,
+    injections::{InjectedMessage, InjectionContent, InjectionRecord},
+};
+use crate::conversation::Format;
+
+/// Blocks of one round that are remembered. A model gives a few.
+const MAX_BLOCKS: usize = 64;
+
+/// What stays of a round; `None` where the client has none of its blocks.
+pub fn drop_round(format: Format, messages: &[InjectedMessage]) -> Option<InjectionContent> {
+    let json: Vec<&str> = messages.iter().map(|message| &*message.json).collect();
+    drop_messages(format, &json)
+}
+
+/// The same of the round's messages, as JSON objects.
+pub fn drop_messages(format: Format, messages: &[&str]) -> Option<InjectionContent> {
+    let indexed = format.index_items(messages)?;
+    let mut blocks: Vec<u128> = digest_repeatable_blocks(&indexed).collect();
+    blocks.truncate(MAX_BLOCKS);
+    (!blocks.is_empty()).then_some(InjectionContent::DroppedRound { blocks })
+}
+
+/// What stays of the records of a course after its end. `boundary`: the first message that the next course keeps,
+/// counted without system messages.
+pub fn end_records(
+    format: Format,
+    records: Vec<InjectionRecord>,
+    boundary: u32,
+) -> Vec<InjectionRecord> {
+    let mut kept: Vec<InjectionRecord> = Vec::new();
+    for InjectionRecord { place, what } in records {
+        let follows_round = kept.last().is_some_and(|last| last.place == place);
+        let what = match what {
+            _ if place < boundary => None,
+            InjectionContent::Round(messages) => drop_round(format, &messages),
+            InjectionContent::DroppedRound { .. } => Some(what),
+            // Texts go with the blocks between them, and stay where a round has texts alone.
+            InjectionContent::Spoken { .. } => follows_round.then_some(what),
+            InjectionContent::Prompt(_)
+            | InjectionContent::Calls { .. }
+            | InjectionContent::Text { .. } => None,
+        };
+        kept.extend(what.map(|what| InjectionRecord { place, what }));
+    }
+    kept
+}
