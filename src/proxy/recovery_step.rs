@@ -1,10 +1,14 @@
-//! Recovery in one request: decides what is due before it is sent. `after_answer.rs` has what follows.
+//! Recovery in one request. `due.rs` decides what is due before it is sent, `additions.rs` gives what recovery adds to
+//! it, `withdrawal.rs` takes that back where it cannot be sent, and `after_answer.rs` has what follows.
 //!
 //! Sends nothing. Where the plan with its additions is unsound, all decisions are withdrawn.
 
+mod additions;
 mod after_answer;
+mod due;
+mod withdrawal;
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use self::after_answer::BilledTokens;
 use super::GuardMode;
@@ -12,22 +16,17 @@ use crate::{
     config::{RecallMode, RecoveryConfig},
     conversation::{Conversation, Format},
     guard::{
-        self, Policy, dropped_rounds,
-        injections::{
-            InjectedAuthor, InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet,
-        },
-        profile::{Acceptance, Profile},
+        Policy,
+        injections::{InjectionContent, InjectionRecord, ToolSet},
     },
     health::HealthLevel,
     recovery::{
         Language, RecoveryAction, RecoveryMemory, RefusedAdditions,
         clock::{GenerationEvents, RecoveryPace},
-        course::{self, Wording},
         language::choose_language,
-        prompt::{NoteMethod, Prompts},
-        tool::{self, Offer, OfferRules, RecallCount, ToolOffer},
+        prompt::Prompts,
+        tool::{self, Offer, OfferRules, RecallCount},
     },
-    relay::AnswerFilter,
     session::InheritedSession,
 };
 
@@ -147,241 +146,6 @@ impl RecoveryStep {
         this
     }
 
-    fn decide_due(
-        &mut self,
-        conversation: &Conversation,
-        inherited: &InheritedSession,
-        policy: &Policy<'_>,
-        caution_waits: bool,
-    ) {
-        let due = self.memory.clock.due_action();
-        if due == Some(RecoveryAction::Course) || self.memory.clear_due || inherited.clear_requested
-        {
-            self.begin_course(conversation, policy);
-            if self.events.cleared {
-                self.memory.clears = inherited.commands.clears;
-            }
-            return;
-        }
-        let due = due.filter(|due| !(caution_waits && *due == RecoveryAction::Caution));
-        let Some(due) = due else { return };
-        let method = match self.offer {
-            Offer::Tools(ToolOffer { callable: true, .. })
-                if self.offer.sure_tools().has_reminders() =>
-            {
-                NoteMethod::Tools
-            }
-            Offer::Text => NoteMethod::Text,
-            _ => return,
-        };
-        let is_urgent = matches!(due, RecoveryAction::Critical { .. });
-        let state = inherited.state.as_ref();
-        let alternates = state.and_then(|state| state.guard.alternates);
-        let profile = self.prompt_profile(policy.profile);
-        if !guard::may_prompt(conversation, profile, alternates, is_urgent) {
-            return;
-        }
-        let (prompts, language) = (&self.prompts, self.language);
-        let text = match due {
-            RecoveryAction::Critical { left } => {
-                let first = left == self.pace.critical_countdown
-                    || !self.memory.records.iter().any(is_prompt);
-                prompts.critical_prompt(language, method, left, first)
-            }
-            _ => prompts.caution_prompt(language, method).to_owned(),
-        };
-        self.push_record(InjectionContent::Prompt(text.into()));
-        self.events.carried_prompt = true;
-        self.injected = Some(due);
-    }
-
-    /// The profile for placing prompts: the provider's, without what it refused.
-    pub fn prompt_profile<'p>(&self, profile: &'p Profile) -> &'p Profile {
-        match self.memory.refused {
-            RefusedAdditions::UserAfterTool => profile.without_user_after_tool(),
-            RefusedAdditions::Nothing | RefusedAdditions::All => profile,
-        }
-    }
-
-    /// After a refusal: places no prompt after a tool result any more in this session, and none as a system message.
-    /// Where a prompt may be no block there, a caution prompt then waits for a user message. Returns whether that changes anything: not where such a prompt was accepted before, or the
-    /// conversation has a user message after a result.
-    pub fn avoid_prompt_after_tool(
-        &mut self,
-        conversation: &Conversation,
-        profile: &Profile,
-    ) -> bool {
-        let authors = conversation.items.iter().map(|message| message.author);
-        let authors: Vec<_> = authors.filter(|author| !author.is_system()).collect();
-        let follows_result = |place: u32| {
-            let previous = (place as usize).checked_sub(1);
-            previous
-                .and_then(|at| authors.get(at))
-                .is_some_and(|author| author.is_tool())
-        };
-        if self.rounds > 0 || self.memory.refused != RefusedAdditions::Nothing {
-            return false;
-        }
-        if self.format.refine_profile(*profile).system_prompts {
-            let has_prompt = |memory: &RecoveryMemory| memory.records.iter().any(is_prompt);
-            let avoids =
-                has_prompt(&self.memory) && (self.other_model || !has_prompt(&self.inherited));
-            if avoids {
-                self.memory.refused = RefusedAdditions::UserAfterTool;
-            }
-            return avoids;
-        }
-        let mut accepted = self.inherited.records.iter();
-        let avoids = self.injected.is_some()
-            && profile.user_after_tool != Acceptance::No
-            && follows_result(self.place)
-            && !accepted.any(|record| follows_result(record.place))
-            && guard::alternates_without_steps(conversation);
-        if avoids {
-            self.memory.refused = RefusedAdditions::UserAfterTool;
-            if self.injected == Some(RecoveryAction::Caution) {
-                self.withdraw_prompt();
-            }
-        }
-        avoids
-    }
-
-    /// Whether a caution prompt is due with the request, also where it waits.
-    pub fn caution_is_due(&self) -> bool {
-        self.may_begin
-            && !self.events.cleared
-            && self.inherited.clock.due_action() == Some(RecoveryAction::Caution)
-    }
-
-    /// Notes the tools of the plan. Where a cut brought them, they stay like those that a prompt brought.
-    pub fn note_sent_tools(&mut self, sent: ToolSet) {
-        if self.adds_nothing {
-            return;
-        }
-        self.sent_tools = self.sent_tools.union(sent);
-        self.memory.tools = self.memory.tools.union(sent);
-        if sent.has_reminders() && self.memory.language.is_none() {
-            self.memory.language = Some(self.language);
-        }
-    }
-
-    /// Begins a new course, where the conversation can be divided.
-    fn begin_course(&mut self, conversation: &Conversation, policy: &Policy<'_>) {
-        let Some(boundary) = guard::find_course_boundary(conversation, policy) else {
-            return;
-        };
-        let memory = &mut self.memory;
-        // Messages that an older course left out stay out.
-        let old_boundary = memory.course.as_ref().map_or(0, |course| course.boundary);
-        let boundary = boundary.max(old_boundary);
-        let removed = guard::list_removed_messages(conversation, boundary);
-        let wording = Wording {
-            prompts: &self.prompts,
-            language: self.language,
-        };
-        let room = guard::preface_fit_check(conversation, policy);
-        let course = course::begin_course(conversation, &removed, boundary, memory, wording, room);
-        memory.course = Some(course);
-        let records = std::mem::take(&mut memory.records);
-        memory.records = dropped_rounds::end_records(self.format, records, boundary);
-        memory.clear_due = false;
-        memory.language = Some(self.language);
-        self.events.cleared = true;
-    }
-
-    /// Recovery's additions to the request.
-    pub fn collect_injections(&self, conversation: &Conversation) -> Injections {
-        if self.adds_nothing {
-            return Injections::default();
-        }
-        let records = self.sendable_records();
-        let records = records.map(|record| restore_results(record, conversation));
-        let (tools, tools_when_cut) = self.offered_tools();
-        Injections {
-            course: self.memory.course.clone(),
-            summary: None,
-            records: records.collect(),
-            tools,
-            tools_when_cut,
-            names_ids: self.offer.can_recall(),
-            tight_chars: self.tight_chars,
-        }
-    }
-
-    /// What is taken out of the answer.
-    pub fn answer_filter(&self) -> AnswerFilter {
-        if self.adds_nothing {
-            return AnswerFilter::default();
-        }
-        AnswerFilter {
-            tools: tool::list_names(self.sent_tools),
-            // A model may answer a prompt late, in a request that could not carry one.
-            package: !self.lists_tools && self.memory.records.iter().any(is_prompt),
-        }
-    }
-
-    /// Whether the request has any of recovery's additions.
-    pub fn adds_anything(&self) -> bool {
-        !self.adds_nothing
-            && (!self.sent_tools.is_empty()
-                || self.memory.course.is_some()
-                || self.sendable_records().next().is_some())
-    }
-
-    /// The proxy-executed tools in the request. The last round has none, so that the model must answer.
-    fn offered_tools(&self) -> (Option<InjectedTools>, Option<InjectedTools>) {
-        match &self.offer {
-            Offer::Tools(tools) if self.rounds < self.max_rounds => {
-                (tools.now.clone(), tools.when_cut.clone())
-            }
-            _ => (None, None),
-        }
-    }
-
-    /// The records that the provider accepts in the request.
-    fn sendable_records(&self) -> impl Iterator<Item = &InjectionRecord> {
-        let is_sendable = |record: &&InjectionRecord| self.lists_tools || !has_proxy_calls(record);
-        self.memory.records.iter().filter(is_sendable)
-    }
-
-    /// Withdraws all decisions, since they cannot be carried out. Reminders stay, and digests of the rounds so far.
-    pub fn withdraw_all(&mut self) {
-        self.adds_nothing = true;
-        let records = std::mem::take(&mut self.memory.records);
-        let dropped = dropped_rounds::end_records(self.format, records, self.place);
-        let reminders = std::mem::take(&mut self.memory.reminders);
-        self.memory = RecoveryMemory {
-            reminders,
-            ..self.inherited.clone()
-        };
-        self.memory.records.extend(dropped);
-        self.events = GenerationEvents::default();
-        self.injected = None;
-        self.tight_chars = None;
-    }
-
-    /// Withdraws the tools and the prompt of this request before its first round. Returns whether there were any.
-    pub fn withdraw_tools_and_prompt(&mut self) -> bool {
-        self.offer = Offer::Nothing;
-        let sent = std::mem::take(&mut self.sent_tools);
-        self.withdraw_prompt() || !sent.is_empty()
-    }
-
-    /// Withdraws the prompt of this request. Returns whether there was one.
-    fn withdraw_prompt(&mut self) -> bool {
-        let had_prompt = std::mem::take(&mut self.events.carried_prompt);
-        if had_prompt {
-            self.memory.records.pop();
-            self.injected = None;
-        }
-        had_prompt
-    }
-
-    /// Ends additions in this session: the provider accepts the request only without them.
-    pub fn mark_refused(&mut self) {
-        self.memory.refused = RefusedAdditions::All;
-    }
-
     /// Whether no further round may begin: the last one offered no tools.
     pub const fn is_exhausted(&self) -> bool {
         self.rounds > self.max_rounds
@@ -429,43 +193,8 @@ impl RecoveryStep {
             _ => None,
         }
     }
-
-    fn push_record(&mut self, what: InjectionContent) {
-        let place = self.place;
-        self.memory.records.push(InjectionRecord { place, what });
-    }
-}
-
-/// A record as it goes out: recalled texts are not stored, and made of the client's messages.
-fn restore_results(record: &InjectionRecord, conversation: &Conversation) -> InjectionRecord {
-    let mut record = record.clone();
-    let restore = |result: &mut Box<str>| {
-        if let Cow::Owned(restored) = tool::restore_result(result, conversation) {
-            *result = restored.into();
-        }
-    };
-    match &mut record.what {
-        InjectionContent::Round(messages) => {
-            let results = messages.iter_mut();
-            let results = results.filter(|message| message.by == InjectedAuthor::Tool);
-            results.for_each(|message| restore(&mut message.json));
-        }
-        InjectionContent::Calls { results, .. } => results.iter_mut().for_each(restore),
-        _ => {}
-    }
-    record
 }
 
 fn is_prompt(record: &InjectionRecord) -> bool {
     matches!(record.what, InjectionContent::Prompt(_))
-}
-
-fn has_proxy_calls(record: &InjectionRecord) -> bool {
-    match &record.what {
-        InjectionContent::Calls { .. } => true,
-        InjectionContent::Round(messages) => messages
-            .iter()
-            .any(|message| matches!(message.by, InjectedAuthor::Model { calls } if calls > 0)),
-        _ => false,
-    }
 }

@@ -1,0 +1,112 @@
+//! What recovery adds to a request, and what is taken out of its answer.
+
+use std::borrow::Cow;
+
+use super::{RecoveryStep, is_prompt};
+use crate::{
+    conversation::Conversation,
+    guard::injections::{
+        InjectedAuthor, InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet,
+    },
+    recovery::tool::{self, Offer},
+    relay::AnswerFilter,
+};
+
+impl RecoveryStep {
+    /// Notes the tools of the plan. Where a cut brought them, they stay like those that a prompt brought.
+    pub fn note_sent_tools(&mut self, sent: ToolSet) {
+        if self.adds_nothing {
+            return;
+        }
+        self.sent_tools = self.sent_tools.union(sent);
+        self.memory.tools = self.memory.tools.union(sent);
+        if sent.has_reminders() && self.memory.language.is_none() {
+            self.memory.language = Some(self.language);
+        }
+    }
+
+    /// Recovery's additions to the request.
+    pub fn collect_injections(&self, conversation: &Conversation) -> Injections {
+        if self.adds_nothing {
+            return Injections::default();
+        }
+        let records = self.sendable_records();
+        let records = records.map(|record| restore_results(record, conversation));
+        let (tools, tools_when_cut) = self.offered_tools();
+        Injections {
+            course: self.memory.course.clone(),
+            summary: None,
+            records: records.collect(),
+            tools,
+            tools_when_cut,
+            names_ids: self.offer.can_recall(),
+            tight_chars: self.tight_chars,
+        }
+    }
+
+    /// What is taken out of the answer.
+    pub fn answer_filter(&self) -> AnswerFilter {
+        if self.adds_nothing {
+            return AnswerFilter::default();
+        }
+        AnswerFilter {
+            tools: tool::list_names(self.sent_tools),
+            // A model may answer a prompt late, in a request that could not carry one.
+            package: !self.lists_tools && self.memory.records.iter().any(is_prompt),
+        }
+    }
+
+    /// Whether the request has any of recovery's additions.
+    pub fn adds_anything(&self) -> bool {
+        !self.adds_nothing
+            && (!self.sent_tools.is_empty()
+                || self.memory.course.is_some()
+                || self.sendable_records().next().is_some())
+    }
+
+    /// The proxy-executed tools in the request. The last round has none, so that the model must answer.
+    fn offered_tools(&self) -> (Option<InjectedTools>, Option<InjectedTools>) {
+        match &self.offer {
+            Offer::Tools(tools) if self.rounds < self.max_rounds => {
+                (tools.now.clone(), tools.when_cut.clone())
+            }
+            _ => (None, None),
+        }
+    }
+
+    /// The records that the provider accepts in the request.
+    fn sendable_records(&self) -> impl Iterator<Item = &InjectionRecord> {
+        let is_sendable = |record: &&InjectionRecord| self.lists_tools || !has_proxy_calls(record);
+        self.memory.records.iter().filter(is_sendable)
+    }
+}
+
+/// A record as it goes out: recalled texts are not stored, and made of the client's messages.
+fn restore_results(record: &InjectionRecord, conversation: &Conversation) -> InjectionRecord {
+    let mut record = record.clone();
+    let restore = |result: &mut Box<str>| {
+        if let Cow::Owned(restored) = tool::restore_result(result, conversation) {
+            *result = restored.into();
+        }
+    };
+    match &mut record.what {
+        InjectionContent::Round(messages) => {
+            let results = messages.iter_mut();
+            let results = results.filter(|message| message.by == InjectedAuthor::Tool);
+            results.for_each(|message| restore(&mut message.json));
+        }
+        InjectionContent::Calls { results, .. } => results.iter_mut().for_each(restore),
+        _ => {}
+    }
+    record
+}
+
+fn has_proxy_calls(record: &InjectionRecord) -> bool {
+    match &record.what {
+        InjectionContent::Calls { .. } => true,
+        InjectionContent::Round(messages) => messages
+            .iter()
+            .any(|message| matches!(message.by, InjectedAuthor::Model { calls } if calls > 0)),
+        _ => false,
+    }
+}

@@ -1,0 +1,96 @@
+//! What is taken back where a request cannot be sent with recovery's additions.
+
+use super::{RecoveryStep, is_prompt};
+use crate::{
+    conversation::Conversation,
+    guard::{
+        self, dropped_rounds,
+        profile::{Acceptance, Profile},
+    },
+    recovery::{
+        RecoveryAction, RecoveryMemory, RefusedAdditions, clock::GenerationEvents, tool::Offer,
+    },
+};
+
+impl RecoveryStep {
+    /// After a refusal: places no prompt after a tool result any more in this session, and none as a system message.
+    /// Where a prompt may be no block there, a caution prompt then waits for a user message. Returns whether that changes anything: not where such a prompt was accepted before, or the
+    /// conversation has a user message after a result.
+    pub fn avoid_prompt_after_tool(
+        &mut self,
+        conversation: &Conversation,
+        profile: &Profile,
+    ) -> bool {
+        let authors = conversation.items.iter().map(|message| message.author);
+        let authors: Vec<_> = authors.filter(|author| !author.is_system()).collect();
+        let follows_result = |place: u32| {
+            let previous = (place as usize).checked_sub(1);
+            previous
+                .and_then(|at| authors.get(at))
+                .is_some_and(|author| author.is_tool())
+        };
+        if self.rounds > 0 || self.memory.refused != RefusedAdditions::Nothing {
+            return false;
+        }
+        if self.format.refine_profile(*profile).system_prompts {
+            let has_prompt = |memory: &RecoveryMemory| memory.records.iter().any(is_prompt);
+            let avoids =
+                has_prompt(&self.memory) && (self.other_model || !has_prompt(&self.inherited));
+            if avoids {
+                self.memory.refused = RefusedAdditions::UserAfterTool;
+            }
+            return avoids;
+        }
+        let mut accepted = self.inherited.records.iter();
+        let avoids = self.injected.is_some()
+            && profile.user_after_tool != Acceptance::No
+            && follows_result(self.place)
+            && !accepted.any(|record| follows_result(record.place))
+            && guard::alternates_without_steps(conversation);
+        if avoids {
+            self.memory.refused = RefusedAdditions::UserAfterTool;
+            if self.injected == Some(RecoveryAction::Caution) {
+                self.withdraw_prompt();
+            }
+        }
+        avoids
+    }
+
+    /// Withdraws all decisions, since they cannot be carried out. Reminders stay, and digests of the rounds so far.
+    pub fn withdraw_all(&mut self) {
+        self.adds_nothing = true;
+        let records = std::mem::take(&mut self.memory.records);
+        let dropped = dropped_rounds::end_records(self.format, records, self.place);
+        let reminders = std::mem::take(&mut self.memory.reminders);
+        self.memory = RecoveryMemory {
+            reminders,
+            ..self.inherited.clone()
+        };
+        self.memory.records.extend(dropped);
+        self.events = GenerationEvents::default();
+        self.injected = None;
+        self.tight_chars = None;
+    }
+
+    /// Withdraws the tools and the prompt of this request before its first round. Returns whether there were any.
+    pub fn withdraw_tools_and_prompt(&mut self) -> bool {
+        self.offer = Offer::Nothing;
+        let sent = std::mem::take(&mut self.sent_tools);
+        self.withdraw_prompt() || !sent.is_empty()
+    }
+
+    /// Withdraws the prompt of this request. Returns whether there was one.
+    fn withdraw_prompt(&mut self) -> bool {
+        let had_prompt = std::mem::take(&mut self.events.carried_prompt);
+        if had_prompt {
+            self.memory.records.pop();
+            self.injected = None;
+        }
+        had_prompt
+    }
+
+    /// Ends additions in this session: the provider accepts the request only without them.
+    pub fn mark_refused(&mut self) {
+        self.memory.refused = RefusedAdditions::All;
+    }
+}
