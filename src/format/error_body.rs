@@ -49,6 +49,12 @@ impl ErrorBody {
             code: text_or_number(error.get("code")),
         })
     }
+
+    /// Whether a provider of Messages says that there is no such model (Anthropic: `model: claude-none`), and not that
+    /// it does not know the path.
+    pub fn is_unknown_model(&self) -> bool {
+        self.kind.as_deref() == Some("not_found_error") && self.message.contains("model")
+    }
 }
 
 fn text_or_number(value: Option<&Value>) -> Option<String> {

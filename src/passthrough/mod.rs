@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::{
     inspected_body::InspectedBody,
-    token_count::{answer_estimate, is_count_request, is_unsupported},
+    token_count::{answer_estimate, is_count_request, is_unsupported, keep_unknown_model},
     upgrade::{UpgradeRequest, find_websocket_upgrade, upgrade_connection},
 };
 use crate::{
@@ -138,7 +138,8 @@ pub async fn forward_request(
     if is_unsupported(answer.status())
         && let Some(estimate) = estimate()
     {
-        return Ok(estimate);
+        let unknown_model = keep_unknown_model(answer, &provider.name).await;
+        return Ok(unknown_model.map_or(estimate, |answer| pass_answer(answer, parts)));
     }
     Ok(pass_answer(answer, parts))
 }

@@ -10,11 +10,11 @@ use serde_json::json;
 use crate::{
     config::tokens::find_token_rule,
     conversation::Format,
-    format::COUNT_TOKENS_PATH,
+    format::{AnswerFormat, COUNT_TOKENS_PATH, error_body::ErrorBody},
     guard::estimate::{Weights, estimate_request},
     http::answer::json_response,
     provider::Provider,
-    proxy::App,
+    proxy::{App, provider_reply::read_short},
     wire::Body,
 };
 
@@ -26,12 +26,23 @@ pub(super) fn is_count_request(parts: &Parts, path: &str) -> bool {
     parts.method == Method::POST && path == COUNT_TOKENS_PATH
 }
 
-/// Whether an answer says that the provider does not count.
+/// Whether the status of an answer says that the provider does not count.
 pub(super) fn is_unsupported(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
     )
+}
+
+/// The answer of such a status if it says that there is no such model: an estimate would hide that.
+pub(super) async fn keep_unknown_model(
+    answer: Response<Body>,
+    provider: &str,
+) -> Option<Response<Body>> {
+    let short = read_short(AnswerFormat::Messages, answer, provider).await;
+    let (answer, text) = short.ok()?;
+    let error = ErrorBody::parse_body(&text?)?;
+    error.is_unknown_model().then_some(answer)
 }
 
 /// The estimate as an answer; `None` where the body is no conversation. `model` is the provider's name for it.

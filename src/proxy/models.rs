@@ -10,6 +10,7 @@ use crate::{
     config::GuardConfig,
     conversation::Format,
     error::Failure,
+    format::AnswerFormat,
     http::{
         admission::{Client, allows_target, no_such_model},
         answer::json_response,
@@ -31,14 +32,14 @@ pub async fn answer_model_list(app: &App, client: &Client, format: Format) -> Re
     let allowed = offered.iter().filter(|model| may_see(app, client, model));
     let models = allowed.map(|model| model_to_json(model, &app.config.guard, format));
     let data: Vec<Value> = models.collect();
-    let list = match format {
+    let list = match AnswerFormat::from(format) {
         // Pages are not cut, whatever `limit` says.
-        Format::Messages => {
+        AnswerFormat::Messages => {
             let id = |model: Option<&Value>| model.map(|model| model["id"].clone());
             let (first, last) = (id(data.first()), id(data.last()));
             json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
         }
-        _ => json!({"object": "list", "data": data}),
+        AnswerFormat::Chat => json!({"object": "list", "data": data}),
     };
     json_response(StatusCode::OK, list.to_string())
 }
@@ -63,27 +64,31 @@ pub fn answer_model(
 /// An assumed window is left out: clients could not rely on it.
 fn model_to_json(offered: &OfferedModel, guard: &GuardConfig, format: Format) -> Value {
     let target = &offered.target;
-    if format == Format::Messages {
-        let window = target.window;
-        let mut model = json!({"type": "model", "id": offered.id, "display_name": offered.id,
-            "created_at": UNKNOWN_DATE});
-        if let Some(tokens) = window.input.or_else(|| window.known_tokens()) {
-            model["max_input_tokens"] = tokens.into();
+    let window = target.window;
+    match AnswerFormat::from(format) {
+        AnswerFormat::Messages => {
+            let mut model = json!({"type": "model", "id": offered.id, "display_name": offered.id,
+                "created_at": UNKNOWN_DATE});
+            if let Some(tokens) = window.input.or_else(|| window.known_tokens()) {
+                model["max_input_tokens"] = tokens.into();
+            }
+            model
         }
-        return model;
+        AnswerFormat::Chat => {
+            let limits = target.compute_limits(guard, None);
+            json!({
+                "id": offered.id,
+                "object": "model",
+                "created": 0,
+                "owned_by": &*target.provider.name,
+                "context_length": window.known_tokens(),
+                "window_from": window.source.api_name(),
+                "max_input_tokens": window.input,
+                "optimal_max_tokens": limits.optimal_max_tokens,
+                "critical_max_tokens": limits.critical_max_tokens,
+            })
+        }
     }
-    let (window, limits) = (target.window, target.compute_limits(guard, None));
-    json!({
-        "id": offered.id,
-        "object": "model",
-        "created": 0,
-        "owned_by": &*target.provider.name,
-        "context_length": window.known_tokens(),
-        "window_from": window.source.api_name(),
-        "max_input_tokens": window.input,
-        "optimal_max_tokens": limits.optimal_max_tokens,
-        "critical_max_tokens": limits.critical_max_tokens,
-    })
 }
 
 /// Whether a client's list has a model: by its configured name, or by its candidates.

@@ -100,6 +100,9 @@ async fn tokens_are_counted_by_the_provider_or_estimated() {
     assert_eq!(counted.status, 200, "{}", counted.text());
     assert!(!counted.headers.contains_key("x-plimsoll-count"));
     let exact = counted.json()["input_tokens"].as_u64().unwrap();
+    let other = json!({"model": "simulated/none", "messages": body["messages"]});
+    let refused = post(&client, "/v1/messages/count_tokens", &other).await;
+    assert_eq!(refused.status, 404, "{}", refused.text());
 
     let up = ScriptedProvider::start().await;
     let proxy = up.proxy().start().await;
@@ -114,6 +117,21 @@ async fn tokens_are_counted_by_the_provider_or_estimated() {
         assert!(tokens.abs_diff(exact) < 20, "{tokens} of {exact}");
         assert!(!estimated.headers.contains_key("x-plimsoll-session"));
     }
+    let refusal = |kind: &str, message: &str| {
+        json!({"type": "error", "error": {"type": kind, "message": message}}).to_string()
+    };
+    let missing_path = refusal("not_found_error", "Not Found");
+    up.script_next([answer("404 Not Found", "", missing_path)]);
+    let estimated = post(&client, "/v1/messages/count_tokens", &body).await;
+    assert_eq!(estimated.headers["x-plimsoll-count"], "estimate");
+    let missing_model = refusal("not_found_error", "model: m");
+    up.script_next([answer("404 Not Found", "", missing_model.clone())]);
+    let refused = post(&client, "/v1/messages/count_tokens", &body).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.text()),
+        (404, &*missing_model)
+    );
+    assert!(!refused.headers.contains_key("x-plimsoll-count"));
     up.script_next([answer("429 Too Many Requests", "", "{}")]);
     let refused = post(&client, "/v1/messages/count_tokens", &body).await;
     assert_eq!(refused.status, 429);
