@@ -148,9 +148,9 @@ async fn fetch_sessions(
 }
 
 /// One row per session, the heading first.
-fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 8]> {
+fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 9]> {
     let heading = [
-        "session", "level", "tokens", "window", "full", "model", "course", "age",
+        "session", "level", "tokens", "window", "full", "model", "format", "course", "age",
     ];
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_s = now.map_or(0, |now| now.as_secs());
@@ -163,7 +163,7 @@ fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 8]> {
 }
 
 /// The cells of one session; a missing field is shown as `?`.
-fn format_session(session: &Value, now_s: u64) -> [String; 8] {
+fn format_session(session: &Value, now_s: u64) -> [String; 9] {
     let text = |field: &str| session[field].as_str().unwrap_or("?").to_owned();
     let tokens = |field: &str| session[field].as_u64().map_or("?".to_owned(), group_digits);
     let full = session["hard_util"].as_f64();
@@ -188,6 +188,7 @@ fn format_session(session: &Value, now_s: u64) -> [String; 8] {
         tokens("context_limit"),
         full,
         format!("{}/{}", text("provider"), text("model")),
+        text("format"),
         course,
         age,
     ];
@@ -210,16 +211,16 @@ mod tests {
     #[test]
     fn a_row_shows_missing_fields_as_unknown_and_no_control_characters() {
         let known = r#""prompt_tokens":1500,"context_limit":8192,"hard_util":0.183,"course":2,
-            "countdown":3,"compacting":false"#;
+            "countdown":3,"compacting":false,"format":"messages""#;
         assert_eq!(
             format("critical", known, 99_941),
-            "s|critical|1,500|8,192|18 %|p/m\u{fffd}[2J|2, clear in 3|59 s"
+            "s|critical|1,500|8,192|18 %|p/m\u{fffd}[2J|messages|2, clear in 3|59 s"
         );
         let unknown = r#""prompt_tokens":null,"context_limit":null,"hard_util":null,"course":1,
             "countdown":null,"compacting":true"#;
         assert_eq!(
             format("unknown", unknown, 13_600),
-            "s|unknown|?|?|?|p/m\u{fffd}[2J|1, compacting|1 d"
+            "s|unknown|?|?|?|p/m\u{fffd}[2J|?|1, compacting|1 d"
         );
     }
 

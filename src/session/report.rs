@@ -27,6 +27,8 @@ pub struct SessionOverview {
     pub messages: u32,
     pub model: String,
     pub provider: String,
+    /// The wire format of the conversation, by its name in settings.
+    pub format: &'static str,
     pub health: HealthLevel,
     /// Why the level is unknown or never critical; see `health_reason`.
     pub health_reason: Option<&'static str>,
@@ -122,6 +124,7 @@ pub fn build_overview(view: &SessionView) -> SessionOverview {
         messages: state.messages,
         model: state.model.to_string(),
         provider: state.provider.to_string(),
+        format: state.format.name(),
         health: health.level,
         health_reason: health_reason(state),
         prompt_tokens: state.prompt_tokens,

@@ -82,6 +82,7 @@ async fn a_session_stays_in_its_window_and_too_long_a_message_is_refused() {
     let sessions = client.get("/plimsoll/api/sessions").await.json();
     let id = sessions["sessions"][0]["id"].as_str().unwrap();
     let session = client.get(&format!("/plimsoll/api/sessions/{id}")).await;
+    assert_eq!(session.json()["format"], "messages");
     let made_of = session.json()["made_of"].clone();
     for part in ["system", "tools", "tool_results"] {
         assert!(made_of[part].as_u64() > Some(0), "{part} in {made_of}");

@@ -61,6 +61,7 @@ async fn a_session_counts_up() {
             "tightened": 0,
             "billed_prompt_tokens": shown["billed_prompt_tokens"],
             "billed_completion_tokens": shown["billed_completion_tokens"],
+            "format": "chat",
             "course": 1,
             "recovery": "calm",
             "countdown": null,

@@ -30,15 +30,19 @@ export function otherKeys(giveKey) {
 export function firstRequest(keys) {
   const base = new URL("../v1", document.baseURI).href;
   const key = keys ? ' \\\n  -H "authorization: Bearer $KEY"' : "";
-  const body =
-    '{"model": "simulated/plimsoll-8k", "messages": [{"role": "user", "content": "How full are you?"}]}';
-  const curl = `curl -i ${base}/chat/completions${key} \\\n  -H 'content-type: application/json' \\\n  -d '${body}'`;
+  const curl = (path, fields) => {
+    const messages = '"messages": [{"role": "user", "content": "How full are you?"}]';
+    const body = `{"model": "simulated/plimsoll-8k", ${fields}${messages}}`;
+    return `curl -i ${base}/${path}${key} \\\n  -H 'content-type: application/json' \\\n  -d '${body}'`;
+  };
   return h(
     "div",
     { class: "empty", hidden: true },
     h("h2", {}, t("empty_title")),
     h("p", {}, t("empty_text")),
-    copyable(curl),
+    copyable(curl("chat/completions", "")),
+    h("p", {}, t("empty_messages")),
+    copyable(curl("messages", '"max_tokens": 500, ')),
     h("p", {}, t("empty_then")),
     copyable(base),
   );

@@ -70,6 +70,7 @@ export function figures(report) {
   const all = [
     ["session_id", h("code", {}, report.id)],
     ["model", report.model],
+    ["format", report.format],
     ["provider", report.provider],
     ["last_seen", `${moment(report.updated_s)} (${age(report.updated_s)})`],
     ["fact_generations", number(report.generations)],

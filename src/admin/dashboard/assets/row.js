@@ -37,7 +37,7 @@ export function row() {
     attribute(link, "href", `#/sessions/${encodeURIComponent(session.id)}`);
     say(link, session.model);
     attribute(link, "aria-label", t("row_name", { model: session.model, id: brief(session.id) }));
-    say(id, brief(session.id));
+    say(id, `${brief(session.id)} · ${session.format}`);
     say(provider, session.provider);
     say(course, t("course_n", { n: session.course }));
     say(notes, standing(session).join(" · "));

@@ -85,6 +85,7 @@ const en = {
   others_more: "Sessions of other keys: {n}. Enter their key, or set admin.local = true in config.toml.",
   empty_title: "No session yet",
   empty_text: "Sessions appear here with the first answer. Send a request through the proxy:",
+  empty_messages: "The same in the format of Anthropic's Messages:",
   empty_then:
     "The built-in provider needs no key and no network. Any client does the same with this base URL:",
 
@@ -92,6 +93,7 @@ const en = {
   back: "All sessions",
   session_id: "Session",
   model: "Model",
+  format: "Format",
   provider: "Provider",
   last_seen: "Last seen",
   load: "Load",
@@ -349,12 +351,14 @@ const zh = {
   others_more: "其他密钥的会话数：{n}。请输入那个密钥，或者在 config.toml 中设置 admin.local = true。",
   empty_title: "还没有会话",
   empty_text: "收到第一个回答后，会话就会出现在这里。请通过代理发送一个请求：",
+  empty_messages: "用 Anthropic Messages 格式发送同样的请求：",
   empty_then: "内置的服务商不需要密钥，也不需要网络。任何客户端把基础地址改成下面这个就行：",
 
   session_title: "会话 {id}",
   back: "全部会话",
   session_id: "会话",
   model: "模型",
+  format: "格式",
   provider: "服务商",
   last_seen: "最近活动",
   load: "载重",
