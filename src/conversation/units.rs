@@ -34,7 +34,7 @@ pub struct Unit {
     /// positions do not count them.
     pub messages_before: usize,
     /// Pinned as a whole: a system message that is not bound, a message of an unknown role, or the task (the first user
-    /// message). Of any other unit, only [`Self::bound_messages`] stay.
+    /// message). Of any other unit, only the bound messages stay.
     pub stays: bool,
 }
 
