@@ -50,8 +50,6 @@ pub(super) async fn attempt_request(
             }
             RefusalKind::Wordless => refit_after_guess(request, placed, &mut guesses),
             RefusalKind::RefusesAdditions => {
-                // It was not the markers, or not they alone.
-                markers_refused = false;
                 if !placed.try_replan(request, plan_without_prompt_after_tool) {
                     additions_refused = true;
                     placed.change_plan(request, plan_without_additions);
@@ -63,10 +61,12 @@ pub(super) async fn attempt_request(
                 true
             }
             RefusalKind::RefusesMarkers => {
-                (extras.markers, markers_refused) = (false, true);
+                extras.markers = false;
                 true
             }
         };
+        // Only the same request without them tells: another change may be why the next one is answered.
+        markers_refused = matches!(refusal, RefusalKind::RefusesMarkers);
         if !sends_again {
             break overflow_answer(request.parsed.format.into(), placed, reply, refusal);
         }

@@ -196,6 +196,35 @@ async fn an_error_with_and_without_markers_teaches_nothing() {
 }
 
 #[tokio::test]
+async fn an_overflow_without_words_is_not_taken_for_a_refusal_of_markers() {
+    let up = ScriptedProvider::start_answering(|seen| {
+        let tokens = seen.body.len() as u32 / 4;
+        vec![match tokens > 12_500 {
+            true => answer("400 Bad Request", "", ""),
+            false => answer("200 OK", "", message(&[text("a")], "end_turn", tokens)),
+        }]
+    })
+    .await;
+    let proxy = up
+        .proxy()
+        .providers(|provider| provider.cache_markers = CacheMarkers::Auto)
+        .start()
+        .await;
+    let mut agent = unmarked_agent(&proxy);
+    for part in 0..8 {
+        agent.push("user", format!("{part} {}", "tide table ".repeat(600)));
+        agent.push("assistant", "Noted.");
+    }
+    agent.push("user", "And now?");
+    // As it is, without markers, and then smaller.
+    agent.ask().await;
+    assert_eq!(list_marked(&up, 3).await, [true, false, false]);
+    agent.ask().await;
+    assert_eq!(list_marked(&up, 4).await, [true, false, false, true]);
+    assert_eq!(up.count_requests(), 4);
+}
+
+#[tokio::test]
 async fn a_provider_that_refuses_all_additions_is_found_out_one_by_one() {
     let up = ScriptedProvider::start_answering(|seen| {
         let body = String::from_utf8_lossy(&seen.body);
