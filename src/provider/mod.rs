@@ -9,6 +9,7 @@ pub mod catalogue;
 mod connection_reuse;
 pub mod headers;
 pub mod learnt_windows;
+mod marker_support;
 mod model_candidates;
 pub mod model_lists;
 pub mod overflow;

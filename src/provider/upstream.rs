@@ -5,7 +5,7 @@ use std::{
     io,
     num::NonZeroUsize,
     sync::{Arc, atomic::AtomicU64},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -21,6 +21,7 @@ use super::{
     SIMULATED, Window, WindowSource,
     breaker::Breaker,
     catalogue::{self, table::WindowTable},
+    marker_support::MarkerSupport,
     simulated,
     upstream_client::UpstreamClient,
     warnings,
@@ -63,8 +64,7 @@ pub struct Provider {
     /// Models that refuse `stream_options`. In memory only: after a restart one request for each learns
     /// it again.
     usage_refused: Mutex<LruCache<Box<str>, ()>>,
-    /// Whether models take cache markers of the proxy, by the first answer to a request that had them. In memory only.
-    takes_markers: Mutex<LruCache<Box<str>, bool>>,
+    marker_support: MarkerSupport,
     transport: Transport,
 }
 
@@ -171,7 +171,7 @@ impl Provider {
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
             unreachable_ms: AtomicU64::new(0),
             usage_refused: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
-            takes_markers: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
+            marker_support: MarkerSupport::new(MAX_KNOWN_MODELS),
             transport,
         })
     }
@@ -198,25 +198,22 @@ impl Provider {
         self.usage_refused.lock().put(model.into(), ());
     }
 
-    /// Whether the proxy may add cache markers to the requests of a model.
-    pub fn may_add_markers(&self, model: &str) -> bool {
-        self.config.cache_markers == CacheMarkers::Auto && self.knows_markers(model) != Some(false)
+    /// Whether the proxy may add cache markers to the requests of a model: as configured, and where it is not known to
+    /// refuse them.
+    pub fn may_add_markers(&self, model: &str, now: Instant) -> bool {
+        self.config.cache_markers == CacheMarkers::Auto
+            && self.marker_support.takes_markers(model, now) != Some(false)
     }
 
-    /// Whether a model took cache markers of the proxy; `None`: not known yet.
-    pub fn knows_markers(&self, model: &str) -> Option<bool> {
-        self.takes_markers.lock().get(model).copied()
+    /// Whether a model is known to take cache markers of the proxy.
+    pub fn takes_markers(&self, model: &str, now: Instant) -> bool {
+        self.marker_support.takes_markers(model, now) == Some(true)
     }
 
-    /// A model answered a request with cache markers of the proxy, or answered it only without them. What was noted
-    /// first stays: once they are taken, a refusal has another reason.
-    pub fn note_markers(&self, model: &str, taken: bool) {
-        let mut known = self.takes_markers.lock();
-        if known.contains(model) {
-            return;
-        }
-        known.put(model.into(), taken);
-        if !taken {
+    /// A model answered a request with cache markers of the proxy, or (not `taken`) the same request only without them.
+    pub fn note_markers(&self, model: &str, taken: bool, now: Instant) {
+        self.marker_support.note_markers(model, taken, now);
+        if !self.may_add_markers(model, now) {
             let provider = &*self.name;
             tracing::warn!(
                 provider,

@@ -37,7 +37,7 @@ pub(super) async fn attempt_request(
     let (provider, model) = (&placed.target.provider, &placed.target.model);
     let mut extras = Extras {
         usage: !provider.refuses_usage(model),
-        markers: provider.may_add_markers(model),
+        markers: provider.may_add_markers(model, Instant::now()),
     };
     let mut guesses = Guesses::default();
     let mut reply = loop {
@@ -79,9 +79,8 @@ pub(super) async fn attempt_request(
             target.provider.note_usage_refused(&target.model);
         }
         if markers_refused || reply.sent.markers {
-            target
-                .provider
-                .note_markers(&target.model, !markers_refused);
+            let (provider, taken) = (&target.provider, !markers_refused);
+            provider.note_markers(&target.model, taken, Instant::now());
         }
         if additions_refused {
             remember_refusal(request, placed);

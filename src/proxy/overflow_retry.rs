@@ -12,7 +12,7 @@
 //! request fits at once. A prompt that the provider counted becomes the calibration's anchor. A request that cannot
 //! get smaller may fall back to a larger window. An overflow opens no circuit, and is never sent again unchanged.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 
@@ -56,7 +56,7 @@ pub(super) enum RefusalKind {
     RefusesAdditions,
     /// To report the usage of a stream.
     RefusesUsage,
-    /// Perhaps the cache markers that the proxy added.
+    /// Perhaps the cache markers that the proxy added: the model is not known to take them.
     RefusesMarkers,
 }
 
@@ -88,14 +88,17 @@ pub(super) async fn find_refusal(
     if reply.sent.usage && refuses_usage(status, &text) {
         return Ok((reply, RefusalKind::RefusesUsage));
     }
+    let target = &placed.target;
+    let takes_markers = || target.provider.takes_markers(&target.model, Instant::now());
+    let may_refuse_markers = reply.sent.markers && !takes_markers();
     let refusal = match overflow::detect_overflow(status, &text) {
         OverflowVerdict::Overflow(overflow) => RefusalKind::TooLong {
             classic: status == StatusCode::BAD_REQUEST && is_classic(format, &text),
             overflow,
         },
-        OverflowVerdict::Wordless if reply.sent.markers => RefusalKind::RefusesMarkers,
+        OverflowVerdict::Wordless if may_refuse_markers => RefusalKind::RefusesMarkers,
         OverflowVerdict::Wordless => RefusalKind::Wordless,
-        _ if reply.sent.markers && refuses_additions(status, &text) => RefusalKind::RefusesMarkers,
+        _ if may_refuse_markers && refuses_additions(status, &text) => RefusalKind::RefusesMarkers,
         _ if placed.has_additions() && refuses_additions(status, &text) => {
             RefusalKind::RefusesAdditions
         }

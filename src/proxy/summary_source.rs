@@ -1,6 +1,6 @@
 //! The parts of a request that a summary job needs. They outlive the client's connection.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use http::{
@@ -80,11 +80,12 @@ pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<S
         bare.headers.insert(USER_AGENT, agent.clone());
     }
     let same_provider = provider.config.base_url == chat.provider.config.base_url;
+    let now = Instant::now();
     // A summary is not asked for again, so only where markers are known to be taken.
     let adds_markers = same_provider
         && target.model == chat.model
-        && provider.may_add_markers(&target.model)
-        && provider.knows_markers(&target.model) == Some(true);
+        && provider.may_add_markers(&target.model, now)
+        && provider.takes_markers(&target.model, now);
     let parts = if same_provider { &request.parts } else { &bare };
     let mut head = RequestHead::new(app, parts, provider, conversation.format);
     let headers = &mut head.headers;
