@@ -12,13 +12,10 @@ use crate::{
 };
 
 /// The member of a block that is a marker.
-const MARKER_KEY: &str = "cache_control";
+pub(super) const MARKER_KEY: &str = "cache_control";
 
 /// Top-level members with markers: of tools, and of the whole request.
 const MARKED_FIELDS: [&str; 2] = ["tools", MARKER_KEY];
-
-/// The key as it stands in a body. In a text of its own, the quotes have escapes.
-const QUOTED_MARKER_KEY: &[u8] = br#""cache_control""#;
 
 impl Conversation {
     /// Whether a cache marker says `"ttl": "1h"`.
@@ -34,15 +31,18 @@ impl Conversation {
     }
 
     /// The request as it is sent, `body`, with cache markers; `None` where the format has none, the client's request
-    /// names them anywhere or is auxiliary, or no place takes one. Changes nothing else of the body.
+    /// names one or is auxiliary, or no place takes one. Changes nothing else of the body.
     pub fn add_cache_markers(&self, body: &Rope) -> Option<Rope> {
-        let add_markers = match self.format {
-            Format::Messages => messages::markers::add_markers,
+        let (names_marker, add_markers) = match self.format {
+            Format::Messages => (
+                messages::markers::names_marker,
+                messages::markers::add_markers,
+            ),
             Format::Chat => return None,
             #[cfg(test)]
             Format::Toy => return None,
         };
-        if self.is_auxiliary() || memmem::find(&self.body, QUOTED_MARKER_KEY).is_some() {
+        if self.is_auxiliary() || names_marker(self) {
             return None;
         }
         let sent = self.format.index_body(body.to_bytes()).ok()?;

@@ -15,6 +15,7 @@ use crate::{
     conversation::{
         Author, BlockKind, Content, Conversation, Item, ItemPlace, edit::Edits, texts::decode_chars,
     },
+    format::cache_markers::MARKER_KEY,
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
 };
 
@@ -23,6 +24,46 @@ const MARKER: &str = r#""cache_control":{"type":"ephemeral"}"#;
 
 /// Runs of input at the end of the list that are marked.
 const MARKED_INPUTS: usize = 2;
+
+/// The key as it stands in a body. In a text of its own, the quotes have escapes.
+const QUOTED_MARKER_KEY: &[u8] = br#""cache_control""#;
+
+/// The members of a request, of its entries and of blocks in which tools or blocks stand.
+const MARKED_LISTS: [&[u8]; 5] = [b"system", b"tools", b"messages", b"content", b"source"];
+
+/// The deepest nesting of what may be marked: a block in the source of a document in a result is at 9.
+const MAX_MARKED_LEVEL: u32 = 12;
+
+/// Whether a request names a marker where the format has them, even as `null`. Schemas of tools and arguments of calls
+/// may have a member of that name too, which is none.
+pub(in crate::format) fn names_marker(conversation: &Conversation) -> bool {
+    let body = &conversation.body;
+    let start = conversation.span.start as usize;
+    memmem::find(body, QUOTED_MARKER_KEY).is_some()
+        // A body that is indexed is no malformed one.
+        && find_marker(body, &mut JsonScanner::new(body, start), 0).unwrap_or(true)
+}
+
+/// Walks a value on the level `level`. Says whether it is or holds something that names a marker.
+fn find_marker(body: &[u8], scan: &mut JsonScanner<'_>, level: u32) -> Result<bool, MalformedJson> {
+    let mut found = false;
+    match scan.peek() {
+        Some(b'[') if level < MAX_MARKED_LEVEL => scan.walk_array(|scan| {
+            found |= find_marker(body, scan, level + 1)?;
+            Ok::<_, MalformedJson>(())
+        })?,
+        Some(b'{') if level < MAX_MARKED_LEVEL => scan.walk_object(|scan, key| {
+            let key = &body[key.span.range()];
+            found |= match MARKED_LISTS.contains(&key) {
+                true => find_marker(body, scan, level + 1)?,
+                false => scan.take_value().map(|_| key == MARKER_KEY.as_bytes())?,
+            };
+            Ok::<_, MalformedJson>(())
+        })?,
+        _ => scan.take_value()?.0,
+    };
+    Ok(found)
+}
 
 /// Marks at most four places of a request without markers. A string that is marked becomes a list of one block, which
 /// the provider reads alike.
@@ -202,5 +243,40 @@ mod tests {
         check(
             r#"{"messages":[{"role":"user","content":[{"type":"text","text":"\"cache_control\""+}]}]}"#,
         );
+    }
+
+    #[test]
+    fn a_block_that_names_a_marker_is_seen_at_any_place() {
+        let text = format!(r#"{{"type":"text","text":"x",{MARKER}}}"#);
+        let call = r#""type":"tool_use","id":"a","name":"f","input":{}"#;
+        let result = r#""type":"tool_result","tool_use_id":"a""#;
+        let document = r#""type":"document","source":{"type":"content","content":"#;
+        for blocks in [
+            [call.to_owned(), format!(r#"{result},"content":[{text}]"#)],
+            [format!("{call},{MARKER}"), result.to_owned()],
+            [call.to_owned(), format!(r#"{MARKER},{result}"#)],
+            [call.to_owned(), format!(r#"{result},"cache_control":null"#)],
+            [
+                call.to_owned(),
+                format!(r#"{result},"content":[{{{document}[{text}]}}}}]"#),
+            ],
+        ] {
+            let [call, result] = blocks;
+            let body = format!(
+                r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","content":[{{{call}}}]}},{{"role":"user","content":[{{{result}}}]}}]}}"#
+            );
+            assert_eq!(add_markers(Format::Messages, &body), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn arguments_and_schemas_may_have_a_member_of_that_name() {
+        let named = format!(r#"{{{MARKER},"content":[{{{MARKER}}}]}}"#);
+        check(&format!(
+            r#"{{"tools":[{{"name":"f","input_schema":{{"properties":{named}}}}},{{"name":"g","input_examples":[{named}]+}}],"metadata":{named},"messages":[
+            {{"role":"user","content":[{{"type":"text","text":"u"+}}]}},
+            {{"role":"assistant","content":[{{"type":"tool_use","id":"a","name":"f","input":{named}}},{{"type":"server_tool_use","id":"b","name":"g","input":{named}}}]}},
+            {{"role":"user","content":[{{"type":"tool_result","tool_use_id":"a","content":"r"+}}]}}]}}"#
+        ));
     }
 }
