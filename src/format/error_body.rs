@@ -50,10 +50,10 @@ impl ErrorBody {
         })
     }
 
-    /// Whether a provider of Messages says that there is no such model (Anthropic: `model: claude-none`), and not that
-    /// it does not know the path.
+    /// Whether the error of a 404 is about the model (Anthropic: `model: claude-none`), and not about the path.
     pub fn is_unknown_model(&self) -> bool {
-        self.kind.as_deref() == Some("not_found_error") && self.message.contains("model")
+        self.code.as_deref() == Some("model_not_found")
+            || self.message.to_ascii_lowercase().contains("model")
     }
 }
 
@@ -91,6 +91,34 @@ mod tests {
         check(r#"[{"error":{"message":"m"}}]"#, "m", None);
         assert_eq!(ErrorBody::parse_body(b"<html>"), None);
         assert_eq!(ErrorBody::parse_body(b"{}"), None);
+    }
+
+    #[test]
+    fn an_unknown_model_differs_from_an_unknown_path() {
+        let check = |body: &str, is_model: bool| {
+            let fault = ErrorBody::parse_body(body.as_bytes()).unwrap();
+            assert_eq!(fault.is_unknown_model(), is_model, "{body}");
+        };
+        check(
+            r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-none"}}"#,
+            true,
+        );
+        check(
+            r#"{"object":"error","message":"The Model `m` does not exist.","type":"NotFoundError","code":404}"#,
+            true,
+        );
+        check(
+            r#"{"error":{"message":"`m` does not exist","code":"model_not_found"}}"#,
+            true,
+        );
+        check(
+            r#"{"type":"error","error":{"type":"not_found_error","message":"Not Found"}}"#,
+            false,
+        );
+        check(
+            r#"{"error":{"message":"Invalid URL (POST /v1/messages/count_tokens)","code":"404"}}"#,
+            false,
+        );
     }
 
     #[test]

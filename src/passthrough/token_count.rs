@@ -34,11 +34,14 @@ pub(super) fn is_unsupported(status: StatusCode) -> bool {
     )
 }
 
-/// The answer of such a status if it says that there is no such model: an estimate would hide that.
+/// The answer of such a status if it is a 404 that says that there is no such model: an estimate would hide that.
 pub(super) async fn keep_unknown_model(
     answer: Response<Body>,
     provider: &str,
 ) -> Option<Response<Body>> {
+    if answer.status() != StatusCode::NOT_FOUND {
+        return None;
+    }
     let short = read_short(AnswerFormat::Messages, answer, provider).await;
     let (answer, text) = short.ok()?;
     let error = ErrorBody::parse_body(&text?)?;

@@ -121,18 +121,28 @@ async fn tokens_are_counted_by_the_provider_or_estimated() {
     let refusal = |kind: &str, message: &str| {
         json!({"type": "error", "error": {"type": kind, "message": message}}).to_string()
     };
-    let missing_path = refusal("not_found_error", "Not Found");
-    up.script_next([answer("404 Not Found", "", missing_path)]);
-    let estimated = post(&client, "/v1/messages/count_tokens", &body).await;
-    assert_eq!(estimated.headers["x-plimsoll-count"], "estimate");
     let missing_model = refusal("not_found_error", "model: m");
-    up.script_next([answer("404 Not Found", "", missing_model.clone())]);
-    let refused = post(&client, "/v1/messages/count_tokens", &body).await;
-    assert_eq!(
-        (refused.status.as_u16(), refused.text()),
-        (404, &*missing_model)
-    );
-    assert!(!refused.headers.contains_key("x-plimsoll-count"));
+    for (status, error) in [
+        ("404 Not Found", refusal("not_found_error", "Not Found")),
+        ("404 Not Found", "<h1>No such Model</h1>".to_owned()),
+        ("404 Not Found", r#"{"detail":"model"}"#.to_owned()),
+        ("405 Method Not Allowed", missing_model.clone()),
+        ("501 Not Implemented", missing_model.clone()),
+    ] {
+        up.script_next([answer(status, "", error)]);
+        let estimated = post(&client, "/v1/messages/count_tokens", &body).await;
+        assert_eq!(estimated.headers["x-plimsoll-count"], "estimate");
+    }
+    for error in [
+        missing_model,
+        refusal("NotFoundError", "The Model `m` does not exist."),
+        r#"{"error":{"message":"no m","code":"model_not_found"}}"#.to_owned(),
+    ] {
+        up.script_next([answer("404 Not Found", "", error.clone())]);
+        let refused = post(&client, "/v1/messages/count_tokens", &body).await;
+        assert_eq!((refused.status.as_u16(), refused.text()), (404, &*error));
+        assert!(!refused.headers.contains_key("x-plimsoll-count"));
+    }
     up.script_next([answer("429 Too Many Requests", "", "{}")]);
     let refused = post(&client, "/v1/messages/count_tokens", &body).await;
     assert_eq!(refused.status, 429);
