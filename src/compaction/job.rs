@@ -32,11 +32,13 @@ const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// Sends the requests of a job to the summary model.
 pub trait SummaryClient: Sync {
-    /// Sends a request in the format of the conversation and waits for the head of its answer.
+    /// Sends a request in the format of the conversation and waits for the head of its answer. `repeats_conversation`:
+    /// it begins as those of the conversation do, so that the provider's cache may have its beginning.
     fn send_request(
         &self,
         trace: &Trace,
         body: Bytes,
+        repeats_conversation: bool,
     ) -> impl Future<Output = Result<Response<Body>, UpstreamError>> + Send;
 }
 
@@ -134,7 +136,8 @@ impl<C: SummaryClient> SummaryJob<C> {
         let work = SummaryWork::begin_summary(conversation, &self.edits, self.range, summariser);
         let (mut work, mut body) = work.ok_or(JobError::Nothing)?;
         loop {
-            let answer = self.fetch_answer(body, trace, cost).await?;
+            let repeats = work.repeats_conversation();
+            let answer = self.fetch_answer(body, repeats, trace, cost).await?;
             match work.read_answer(&answer) {
                 SummaryProgress::Ask(next) => body = next,
                 SummaryProgress::Done(summary) => return Ok(summary),
@@ -147,6 +150,7 @@ impl<C: SummaryClient> SummaryJob<C> {
     async fn fetch_answer(
         &self,
         body: Bytes,
+        repeats_conversation: bool,
         trace: &Trace,
         cost: &mut JobCost,
     ) -> Result<Bytes, JobError> {
@@ -158,7 +162,11 @@ impl<C: SummaryClient> SummaryJob<C> {
         let permit = provider.breaker.try_admit(Instant::now());
         let permit = permit.ok_or(JobError::CircuitOpen)?;
         cost.calls += 1;
-        let answer = match self.client.send_request(trace, body).await {
+        let answer = match self
+            .client
+            .send_request(trace, body, repeats_conversation)
+            .await
+        {
             Ok(answer) => answer,
             Err(error) => {
                 if matches!(error, UpstreamError::Unreachable { .. }) {

@@ -76,6 +76,7 @@ pub struct SummaryWork {
     range: SummaryRange,
     /// The client's messages hold nothing like a summary block, so a block without a key counts.
     accept_unkeyed: bool,
+    repeats_conversation: bool,
     /// Parts of the transcript that were not sent yet.
     parts: VecDeque<String>,
 }
@@ -108,9 +109,11 @@ impl SummaryWork {
             weights,
             range: SummaryRange { replaced, ..range },
             accept_unkeyed: !holds_block(&as_received),
+            repeats_conversation: false,
             parts: VecDeque::new(),
         };
         if let Some(body) = work.repeat_conversation(&part) {
+            work.repeats_conversation = true;
             return Some((work, body));
         }
         work.parts = work.split_record(&part)?.into();
@@ -141,6 +144,11 @@ impl SummaryWork {
             boundary: self.range.boundary,
             text: text.into(),
         })
+    }
+
+    /// Whether the one request repeats the conversation, so that it begins as those before it. Else each has a transcript.
+    pub const fn repeats_conversation(&self) -> bool {
+        self.repeats_conversation
     }
 
     /// Requests still to come after the current one.

@@ -40,10 +40,11 @@ impl SummaryClient for SummarySource {
         &self,
         trace: &Trace,
         body: Bytes,
+        repeats_conversation: bool,
     ) -> Result<Response<Body>, UpstreamError> {
         let body = Rope::from(body);
-        let marked = self
-            .adds_markers
+        // Nothing reads what is written of a transcript.
+        let marked = (self.adds_markers && repeats_conversation)
             .then(|| self.conversation.add_cache_markers(&body));
         let body = marked.flatten().unwrap_or(body);
         self.head.send(trace, &self.target, body).await

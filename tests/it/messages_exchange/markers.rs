@@ -103,8 +103,13 @@ async fn no_marker_is_added_beside_the_clients_or_where_nothing_may_change() {
 }
 
 #[tokio::test]
-async fn a_summary_by_the_same_model_reads_the_cache_of_the_session() {
-    for (cache_markers, is_marked) in [(CacheMarkers::Off, false), (CacheMarkers::Auto, true)] {
+async fn a_summary_has_markers_where_it_repeats_what_the_cache_has() {
+    // A long answer leaves no room to repeat the conversation: then a transcript is sent.
+    for (cache_markers, summary_tokens, is_marked) in [
+        (CacheMarkers::Off, 400, false),
+        (CacheMarkers::Auto, 400, true),
+        (CacheMarkers::Auto, 7_000, false),
+    ] {
         let worker = Worker::new(NoticeManner::Ignores, Mixing::Never);
         let up = ModelSetup::new(WINDOW)
             .start(move |heard| worker.compose_reply(heard))
@@ -113,19 +118,23 @@ async fn a_summary_by_the_same_model_reads_the_cache_of_the_session() {
             .providers(|provider| provider.cache_markers = cache_markers)
             .set(|config| {
                 config.compaction.auto = true;
+                config.compaction.max_summary_tokens = summary_tokens;
+                config.compaction.threshold = 0.78;
                 config.recovery.enabled = false;
             })
             .start()
             .await;
         let mut agent = unmarked_agent(&proxy);
         agent.result = 900;
-        agent.steps(14).await;
+        agent.steps(20).await;
         let bodies = up.bodies().await.into_iter().map(|body| body.to_string());
         let asked = bodies.filter(|body| body.contains("<next_steps>"));
         let asked: Vec<_> = asked.collect();
-        assert!(!asked.is_empty());
+        assert!(!asked.is_empty(), "{summary_tokens}");
         for body in asked {
             assert_eq!(body.contains(KEY), is_marked, "{body}");
+            let repeats = body.contains("tool_result");
+            assert_eq!(repeats, summary_tokens == 400, "{body}");
             assert_eq!(strict::messages::find_violations(body.as_bytes()), []);
         }
     }
