@@ -24,27 +24,35 @@ pub fn drop_messages(format: Format, messages: &[&str]) -> Option<InjectionConte
     (!blocks.is_empty()).then_some(InjectionContent::DroppedRound { blocks })
 }
 
-/// What stays of the records of a course after its end. `boundary`: the first message that the next course keeps,
-/// counted without system messages.
+/// What stays of a record whose round is not sent; `None` of every other one.
+pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<InjectionRecord> {
+    let what = match &record.what {
+        InjectionContent::Round(messages) => drop_round(format, messages),
+        InjectionContent::DroppedRound { .. } => Some(record.what.clone()),
+        InjectionContent::Prompt(_)
+        | InjectionContent::Calls { .. }
+        | InjectionContent::Text { .. }
+        | InjectionContent::Spoken { .. } => None,
+    };
+    let place = record.place;
+    what.map(|what| InjectionRecord { place, what })
+}
+
+/// What stays of the records where none of their rounds is sent: after the end of their course, or without recovery's
+/// additions. `boundary`: the first message that is kept, counted without system messages.
 pub fn end_records(
     format: Format,
-    records: Vec<InjectionRecord>,
+    records: &[InjectionRecord],
     boundary: u32,
 ) -> Vec<InjectionRecord> {
     let mut kept: Vec<InjectionRecord> = Vec::new();
-    for InjectionRecord { place, what } in records {
-        let follows_round = kept.last().is_some_and(|last| last.place == place);
-        let what = match what {
-            _ if place < boundary => None,
-            InjectionContent::Round(messages) => drop_round(format, &messages),
-            InjectionContent::DroppedRound { .. } => Some(what),
+    for record in records.iter().filter(|record| record.place >= boundary) {
+        let follows_round = kept.last().is_some_and(|last| last.place == record.place);
+        kept.extend(match record.what {
             // Texts go with the blocks between them, and stay where a round has texts alone.
-            InjectionContent::Spoken { .. } => follows_round.then_some(what),
-            InjectionContent::Prompt(_)
-            | InjectionContent::Calls { .. }
-            | InjectionContent::Text { .. } => None,
-        };
-        kept.extend(what.map(|what| InjectionRecord { place, what }));
+            InjectionContent::Spoken { .. } => follows_round.then(|| record.clone()),
+            _ => drop_record(format, record),
+        });
     }
     kept
 }

@@ -31,7 +31,8 @@ pub(super) struct GapContents {
     pub(super) block: TextSizes,
     /// Whether a round is among the messages.
     pub(super) round: bool,
-    /// Of the rounds, see [`injected_turns::InjectedTurn::blocks`].
+    /// Of the rounds, see [`injected_turns::InjectedTurn::blocks`]. Those of dropped rounds are among them: they must
+    /// not stand beside those of the last answer either.
     pub(super) blocks: Vec<u128>,
     /// Records that could not be added.
     pub(super) left_out: usize,

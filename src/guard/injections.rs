@@ -50,9 +50,12 @@ pub enum InjectionContent {
 }
 
 impl InjectionContent {
-    /// Whether it stands before the answer at its place, and not in it.
-    pub(super) const fn is_message(&self) -> bool {
-        matches!(self, Self::Prompt(_) | Self::Round(_))
+    /// Whether it stands before the answer at its place, or stood there, and not in it.
+    pub(super) const fn stands_before_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::Prompt(_) | Self::Round(_) | Self::DroppedRound { .. }
+        )
     }
 }
 

@@ -38,8 +38,6 @@ struct PlacedRecords<'a> {
     /// The index of the message after it: the answer as the client echoes it.
     answer: Option<usize>,
     between: GapContents,
-    /// Digests of the blocks of dropped rounds, which are removed from the answer.
-    dropped: Vec<u128>,
     /// Records that belong into the answer.
     into: Vec<&'a InjectionContent>,
 }
@@ -109,19 +107,18 @@ impl<'a> PlacedInjections<'a> {
                 continue;
             };
             let answer = messages.get(place as usize).copied();
-            let (mut between, mut dropped, mut into) = (Vec::new(), Vec::new(), Vec::new());
-            for record in records {
-                match record {
-                    InjectionContent::DroppedRound { blocks } => dropped.extend(blocks),
-                    _ if record.is_message() => between.push(record),
-                    _ => into.push(record),
-                }
-            }
+            let (between, into): (Vec<_>, _) = records
+                .into_iter()
+                .partition(|it| it.stands_before_answer());
             // Nothing stands in the middle of a step.
             let apart =
                 answer.is_none_or(|answer| this.find_unit(answer) != this.find_unit(before));
             let mut gap = Gap::new(view, before, answer);
             for record in between {
+                if let InjectionContent::DroppedRound { blocks } = record {
+                    gap.between.blocks.extend(blocks);
+                    continue;
+                }
                 let added = apart && gap.add_content(record);
                 gap.between.left_out += usize::from(!added);
             }
@@ -130,7 +127,6 @@ impl<'a> PlacedInjections<'a> {
                 before,
                 answer,
                 between: gap.between,
-                dropped,
                 into,
             });
         }
@@ -289,15 +285,14 @@ impl<'a> PlacedInjections<'a> {
     /// The edits of the echoed answer at a place. `stands`: the rounds before the answer go out.
     fn edit_echoed_answer(&self, records: &PlacedRecords<'_>, stands: bool) -> Echo {
         let PlacedRecords { into, between, .. } = records;
-        // Blocks of rounds that do not go out must not stand beside those of the last answer.
-        let blocks = [&*records.dropped, &between.blocks].concat();
+        let blocks = &*between.blocks;
         let is_answer = |at: &usize| self.view.item(*at).author == Author::Model;
         match records.answer.filter(is_answer) {
             Some(answer) if !(into.is_empty() && blocks.is_empty()) => echo::edit_echo(
                 self.view.conversation,
                 answer,
                 into,
-                (between.round && stands || !blocks.is_empty()).then_some(&*blocks),
+                (between.round && stands || !blocks.is_empty()).then_some(blocks),
                 &self.view.token_weights(),
             ),
             _ => Echo {

@@ -184,7 +184,12 @@ fn replan_request(
     let added = planned.recovery.collect_injections(followed.conversation);
     let (mut plan, mut summary_left_out) = plan_with_or_without_summary(followed, &planned, &added);
     planned.recovery.note_sent_tools(plan.report.tools);
-    let plan_bare = || plan_with_or_without_summary(followed, &planned, &Injections::default());
+    let plan_bare = || {
+        let mut recovery = planned.recovery.clone();
+        recovery.withdraw_all();
+        let repairs = recovery.collect_injections(followed.conversation);
+        plan_with_or_without_summary(followed, &planned, &repairs)
+    };
     let has_additions = planned.recovery.adds_anything();
     let session = followed.session.inherited.session;
     let mut withdraws = false;

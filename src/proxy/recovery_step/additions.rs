@@ -5,8 +5,11 @@ use std::borrow::Cow;
 use super::{RecoveryStep, is_prompt};
 use crate::{
     conversation::Conversation,
-    guard::injections::{
-        InjectedAuthor, InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet,
+    guard::{
+        dropped_rounds,
+        injections::{
+            InjectedAuthor, InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet,
+        },
     },
     recovery::tool::{self, Offer},
     relay::AnswerFilter,
@@ -25,13 +28,20 @@ impl RecoveryStep {
         }
     }
 
-    /// Recovery's additions to the request.
+    /// Recovery's additions to the request. Of rounds that are not sent, only what takes their blocks out of the answer
+    /// that the client echoes: that holds whether or not recovery adds anything.
     pub fn collect_injections(&self, conversation: &Conversation) -> Injections {
         if self.adds_nothing {
-            return Injections::default();
+            return Injections {
+                records: dropped_rounds::end_records(self.format, &self.memory.records, 0),
+                ..Injections::default()
+            };
         }
-        let records = self.sendable_records();
-        let records = records.map(|record| restore_results(record, conversation));
+        let records = self.memory.records.iter();
+        let records = records.filter_map(|record| match self.is_sendable(record) {
+            true => Some(restore_results(record, conversation)),
+            false => dropped_rounds::drop_record(self.format, record),
+        });
         let (tools, tools_when_cut) = self.offered_tools();
         Injections {
             course: self.memory.course.clone(),
@@ -61,7 +71,7 @@ impl RecoveryStep {
         !self.adds_nothing
             && (!self.sent_tools.is_empty()
                 || self.memory.course.is_some()
-                || self.sendable_records().next().is_some())
+                || self.memory.records.iter().any(|it| self.is_addition(it)))
     }
 
     /// The proxy-executed tools in the request. The last round has none, so that the model must answer.
@@ -74,10 +84,18 @@ impl RecoveryStep {
         }
     }
 
-    /// The records that the provider accepts in the request.
-    fn sendable_records(&self) -> impl Iterator<Item = &InjectionRecord> {
-        let is_sendable = |record: &&InjectionRecord| self.lists_tools || !has_proxy_calls(record);
-        self.memory.records.iter().filter(is_sendable)
+    /// Whether the record adds anything to the request. Some only take blocks and texts out of an echoed answer.
+    fn is_addition(&self, record: &InjectionRecord) -> bool {
+        let takes_out = matches!(
+            record.what,
+            InjectionContent::DroppedRound { .. } | InjectionContent::Spoken { .. }
+        );
+        !takes_out && self.is_sendable(record)
+    }
+
+    /// Whether the provider accepts the record in the request.
+    fn is_sendable(&self, record: &InjectionRecord) -> bool {
+        self.lists_tools || !has_proxy_calls(record)
     }
 }
 

@@ -83,8 +83,7 @@ impl RecoveryStep {
         let room = guard::preface_fit_check(conversation, policy);
         let course = course::begin_course(conversation, &removed, boundary, memory, wording, room);
         memory.course = Some(course);
-        let records = std::mem::take(&mut memory.records);
-        memory.records = dropped_rounds::end_records(self.format, records, boundary);
+        memory.records = dropped_rounds::end_records(self.format, &memory.records, boundary);
         memory.clear_due = false;
         memory.language = Some(self.language);
         self.events.cleared = true;

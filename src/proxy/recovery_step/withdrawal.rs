@@ -59,8 +59,7 @@ impl RecoveryStep {
     /// Withdraws all decisions, since they cannot be carried out. Reminders stay, and digests of the rounds so far.
     pub fn withdraw_all(&mut self) {
         self.adds_nothing = true;
-        let records = std::mem::take(&mut self.memory.records);
-        let dropped = dropped_rounds::end_records(self.format, records, self.place);
+        let dropped = dropped_rounds::end_records(self.format, &self.memory.records, self.place);
         let reminders = std::mem::take(&mut self.memory.reminders);
         self.memory = RecoveryMemory {
             reminders,

@@ -169,8 +169,8 @@ async fn play_calls(calls: &'static str, stream: bool) -> String {
     let up = ModelSetup::new(WINDOW)
         .start(move |heard| {
             let calls = calls.lines().nth(heard.nth).unwrap_or_default();
-            if calls == "500" {
-                return ModelReply::Fails(500, "api_error");
+            if let Ok(status) = calls.parse() {
+                return ModelReply::Fails(status, "api_error");
             }
             let calls = calls.split_whitespace().enumerate().map(|(at, name)| {
                 let note = json!({"content": "note", "reminder_content": "note", "path": "a"});
@@ -231,6 +231,23 @@ async fn rounds_that_are_no_longer_sent_leave_nothing_in_the_answer() {
                 "add_reminder\n500\nread_file",
                 "thought 2 \u{fc}\u{2192} Text 2. read_file",
             ),
+            // A round fails, and the request is sent without that of the answer before it.
+            (
+                "add_reminder\nread_file\nadd_reminder\n500",
+                "thought 1 \u{fc}\u{2192} Text 1. read_file",
+            ),
+            // The provider refuses what recovery adds, and the session goes on without it.
+            (
+                "add_reminder\n400\nread_file\nread_file",
+                "thought 2 \u{fc}\u{2192} Text 2. read_file\n\
+                 thought 3 \u{fc}\u{2192} Text 3. read_file",
+            ),
+            (
+                "add_reminder\nread_file\nadd_reminder\n400\nread_file\nread_file",
+                "thought 1 \u{fc}\u{2192} Text 1. read_file\n\
+                 thought 4 \u{fc}\u{2192} Text 4. read_file\n\
+                 thought 5 \u{fc}\u{2192} Text 5. read_file",
+            ),
             // Another request follows, and the first answer is as before.
             (
                 "add_reminder\nclear_mind\nread_file\nread_file",
@@ -240,6 +257,62 @@ async fn rounds_that_are_no_longer_sent_leave_nothing_in_the_answer() {
         ] {
             assert_eq!(play_calls(calls, stream).await, expected, "{calls:?}");
         }
+    }
+}
+
+/// A model gives `round`, and then `answer` to each request. Gives the assistant entries of the second request of the
+/// client.
+async fn play_round(round: ModelReply, answer: ModelReply, stream: bool) -> Vec<Value> {
+    let up = ModelSetup::new(WINDOW)
+        .start(move |heard| match heard.nth {
+            0 => round.clone(),
+            _ => answer.clone(),
+        })
+        .await;
+    let proxy = proxy_before(&up, WINDOW)
+        .set(|config| config.recovery.tools = AddTools::Always)
+        .start()
+        .await;
+    let thinking = json!({"type": "enabled", "budget_tokens": 1_024});
+    let mut agent = MessagesAgent::new(&proxy)
+        .set("stream", stream)
+        .set("thinking", thinking);
+    agent.steps(2).await;
+    up.assert_no_faults();
+    let bodies = up.bodies().await;
+    assert_eq!(bodies.len(), 3);
+    let entries = bodies[2]["messages"].as_array().unwrap().iter();
+    let answers = entries.filter(|entry| entry["role"] == "assistant");
+    answers.cloned().collect()
+}
+
+/// The reply that has a text of so many tokens and calls a tool with another one.
+fn long_reply(text: usize, tool: &str, argument: usize) -> ModelReply {
+    let arguments = json!({"content": words(argument, 0)});
+    let call = ModelCall::new(&format!("toolu_{tool}"), tool, &arguments);
+    ModelReply::Says(words(text, 0), vec![call])
+}
+
+fn assert_answer_alone(answers: &[Value]) {
+    let [answer] = answers else {
+        panic!("{answers:?}")
+    };
+    let [thinking, text, call] = &answer["content"].as_array().unwrap()[..] else {
+        panic!("{answer}")
+    };
+    assert_eq!(thinking["thinking"], "thought 1 \u{fc}\u{2192}");
+    assert!(text["text"].as_str().unwrap().starts_with("part 0:"));
+    assert_eq!(call["name"], "read_file");
+}
+
+#[tokio::test]
+async fn a_round_that_is_over_the_budget_leaves_nothing_in_the_answer() {
+    for stream in [false, true] {
+        let round = || long_reply(10, "add_reminder", 2_500);
+        let answers = play_round(round(), long_reply(10, "read_file", 10), stream).await;
+        assert_eq!(answers.len(), 2, "the round and the answer");
+        let answers = play_round(round(), long_reply(12_000, "read_file", 2_500), stream).await;
+        assert_answer_alone(&answers);
     }
 }
 
