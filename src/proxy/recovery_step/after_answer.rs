@@ -78,12 +78,12 @@ impl RecoveryStep {
         if clear && !self.events.cleared {
             self.begin_course(source.conversation, source.policy);
             if self.events.cleared {
-                let dropped = dropped_rounds::drop_messages(format, &[&turn.message]);
-                dropped.into_iter().for_each(|it| self.push_record(it));
+                self.record_dropped_round(turn);
                 return;
             }
         }
         let Some(json) = answer else {
+            self.record_dropped_round(turn);
             // The model answers again, without the tools whose calls cannot be sent back to it.
             self.rounds = self.rounds.max(self.max_rounds);
             return;
@@ -91,6 +91,12 @@ impl RecoveryStep {
         let by = InjectedAuthor::Model { calls };
         messages.insert(0, InjectedMessage { by, json });
         self.push_record(InjectionContent::Round(messages));
+    }
+
+    /// Records a round that is not sent: the client has its blocks all the same.
+    fn record_dropped_round(&mut self, turn: &AssistantTurn) {
+        let dropped = dropped_rounds::drop_messages(self.format, &[&turn.message]);
+        dropped.into_iter().for_each(|it| self.push_record(it));
     }
 
     /// Records the last answer of the request.

@@ -3,12 +3,12 @@
 use plimsoll::config::{AddTools, RecallMode};
 use serde_json::{Value, json};
 
-use super::{WINDOW, proxy_before, step};
+use super::{WINDOW, message, proxy_before, step};
 use crate::{
     recall::{named_ids, numbered_lines, recall_once},
     support::{
         AgentGeneration, MessagesAgent, Mixing, ModelCall, ModelReply, ModelSetup, NoticeManner,
-        RunningModel, Worker, model_with_courses, model_with_window, words,
+        RunningModel, Worker, answer, model_with_courses, model_with_window, words,
     },
 };
 
@@ -314,6 +314,17 @@ async fn a_round_that_is_over_the_budget_leaves_nothing_in_the_answer() {
         let answers = play_round(round(), long_reply(12_000, "read_file", 2_500), stream).await;
         assert_answer_alone(&answers);
     }
+}
+
+#[tokio::test]
+async fn a_round_that_is_too_long_to_be_kept_leaves_nothing_in_the_answer() {
+    let thinking =
+        json!({"type": "thinking", "thinking": "I ponder. ".repeat(6_000), "signature": "sig"});
+    let call = json!({"type": "tool_use", "id": "toolu_own", "name": "add_reminder",
+        "input": {"content": "note"}});
+    let round = message(&[thinking, call], "tool_use", 7);
+    let round = ModelReply::Raw(vec![answer("200 OK", "", round)]);
+    assert_answer_alone(&play_round(round, long_reply(10, "read_file", 10), false).await);
 }
 
 #[tokio::test]
