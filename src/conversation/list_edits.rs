@@ -71,11 +71,27 @@ impl Conversation {
     /// Repeats item `from`, a whole entry, behind the entry of item `at`, as other edits leave it. Where it stands, the
     /// caller removes it.
     pub(crate) fn repeat_behind(&self, at: usize, from: usize, edits: &mut Edits) {
-        let end = match self.items[at].place {
+        edits.insert_element(self.entry_end(at), self.items[from].span);
+    }
+
+    /// Removes item `at`, a whole entry, with the comma before it. Returns false where it is none, or the first.
+    pub(crate) fn remove_entry(&self, at: usize, edits: &mut Edits) -> bool {
+        let before = at.checked_sub(1);
+        let before = before.filter(|&it| !matches!(self.items[it].place, ItemPlace::Outside));
+        let is_whole = matches!(self.items[at].place, ItemPlace::Whole);
+        let Some(before) = before.filter(|_| is_whole) else {
+            return false;
+        };
+        let (start, end) = (self.entry_end(before), self.items[at].span.end);
+        edits.remove(Span { start, end });
+        true
+    }
+
+    fn entry_end(&self, at: usize) -> u32 {
+        match self.items[at].place {
             ItemPlace::Part(entry) => entry.span.end,
             ItemPlace::Whole | ItemPlace::Outside => self.items[at].span.end,
-        };
-        edits.insert_element(end, self.items[from].span);
+        }
     }
 
     /// Puts results of calls that were added to answer `at` beside its other results: as blocks behind the last of

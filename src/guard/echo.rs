@@ -1,5 +1,6 @@
 //! Puts records into an answer that the client echoes: proxy-executed calls and texts that the client never saw. Text
-//! and thinking that stand in a round before the answer are removed from it.
+//! and thinking that stand in a round before the answer are removed from it. An answer with nothing but thinking of
+//! rounds keeps its last block here; `placed_injections.rs` leaves it out as a whole where it may.
 //!
 //! A record is left out whole where it cannot be put in without touching the client's text: the answer has other
 //! calls than it had, a text has half a surrogate pair, or a part has a cache breakpoint.
@@ -7,11 +8,8 @@
 mod echoed_answer;
 mod repeated_blocks;
 
-pub(super) use self::repeated_blocks::may_repeat;
-use self::{
-    echoed_answer::{EchoCut, EchoedAnswer, SpokenBefore},
-    repeated_blocks::RepeatedBlocks,
-};
+use self::echoed_answer::{EchoCut, EchoedAnswer, SpokenBefore};
+pub(super) use self::repeated_blocks::{RepeatedBlocks, may_repeat};
 use super::{
     estimate::Weights,
     injected_turns,
@@ -50,6 +48,7 @@ pub(super) fn edit_echo(
     let mut echo = Echo::default();
     let message = &conversation.items[at];
     let repeated = RepeatedBlocks::find(conversation, message, before.unwrap_or_default());
+    let repeated = repeated.keep_last();
     echo.spared = repeated.count_tokens(weights);
     let mut added = Vec::new();
     let mut spoken = None;

@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    echo::{self, Echo},
+    echo::{self, Echo, RepeatedBlocks},
     gap::{Gap, GapContents},
     injections::{InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet},
     lint::OutlineItem,
     message_order::MessageOrder,
+    prompt_placement,
     tool_schemas::ToolSchemas,
     view::RequestView,
 };
@@ -225,6 +226,7 @@ impl<'a> PlacedInjections<'a> {
         let mut after: BTreeMap<usize, OutlineAfter> = BTreeMap::new();
         let mut turns = Edits::default();
         let mut calls: BTreeMap<usize, u32> = BTreeMap::new();
+        let mut removed: BTreeSet<usize> = BTreeSet::new();
         for records in &self.places {
             let answer_kept = records.answer.is_none_or(|answer| kept[answer]);
             let stands = kept[records.before] && answer_kept;
@@ -241,7 +243,13 @@ impl<'a> PlacedInjections<'a> {
                 left_out += records.into.len();
                 continue;
             };
-            if kept[answer] {
+            let is_removable = stands && kept.get(answer + 1) == Some(&true);
+            if is_removable
+                && self.can_remove_answer(records, answer)
+                && self.view.conversation.remove_entry(answer, edits)
+            {
+                removed.insert(answer);
+            } else if kept[answer] {
                 let echo = self.edit_echoed_answer(records, stands);
                 edits.merge(echo.edits);
                 left_out += echo.left_out;
@@ -269,10 +277,12 @@ impl<'a> PlacedInjections<'a> {
                 with_records.push(item);
                 continue;
             };
-            with_records.push(match calls.get(&at) {
-                Some(&calls) if calls > 0 => OutlineItem::ClientWithCalls(at, calls),
-                _ => item,
-            });
+            if !removed.contains(&at) {
+                with_records.push(match calls.get(&at) {
+                    Some(&calls) if calls > 0 => OutlineItem::ClientWithCalls(at, calls),
+                    _ => item,
+                });
+            }
             if let Some(after) = after.remove(&at) {
                 open = after;
             }
@@ -300,6 +310,27 @@ impl<'a> PlacedInjections<'a> {
                 ..Echo::default()
             },
         }
+    }
+
+    /// Whether the echoed answer can go as a whole: it has nothing but blocks of the rounds before it, and the message
+    /// after it may stand behind what is before.
+    fn can_remove_answer(&self, records: &PlacedRecords<'_>, answer: usize) -> bool {
+        let PlacedRecords {
+            before, between, ..
+        } = records;
+        let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
+        let last = match between.turns.items.last() {
+            Some(item) => item.role(conversation),
+            // Nothing but an answer may stand behind a system message.
+            None if *before + 1 < answer || !between.prompts.items.is_empty() => return false,
+            None => self.view.item(*before).author,
+        };
+        let (message, next) = (self.view.item(answer), conversation.items.get(answer + 1));
+        message.author == Author::Model
+            && next.is_some_and(|next| {
+                !next.author.is_system() && prompt_placement::can_follow(last, next.author, profile)
+            })
+            && RepeatedBlocks::find(conversation, message, &between.blocks).are_all()
     }
 
     fn find_unit(&self, message: usize) -> usize {

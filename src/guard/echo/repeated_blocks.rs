@@ -15,7 +15,7 @@ pub(in crate::guard) const fn may_repeat(block: &Block) -> bool {
     matches!(block.kind, BlockKind::Reasoning(_) | BlockKind::Opaque)
 }
 
-pub(super) struct RepeatedBlocks<'a> {
+pub(in crate::guard) struct RepeatedBlocks<'a> {
     conversation: &'a Conversation,
     blocks: &'a [Block],
     /// Indices of those that are repeated, in their order.
@@ -23,9 +23,12 @@ pub(super) struct RepeatedBlocks<'a> {
 }
 
 impl<'a> RepeatedBlocks<'a> {
-    /// Finds the blocks with digests in `before`, in that order, up to the first block that is another. None are found
-    /// where nothing but them would be left.
-    pub(super) fn find(conversation: &'a Conversation, message: &'a Item, before: &[u128]) -> Self {
+    /// Finds the blocks with digests in `before`, in that order, up to the first block that is another.
+    pub(in crate::guard) fn find(
+        conversation: &'a Conversation,
+        message: &'a Item,
+        before: &[u128],
+    ) -> Self {
         let blocks = conversation.blocks_of(message);
         let mut repeated = Vec::new();
         let mut before = before.iter();
@@ -42,14 +45,24 @@ impl<'a> RepeatedBlocks<'a> {
                 repeated.push(at);
             }
         }
-        if repeated.len() == blocks.len() {
-            repeated.clear();
-        }
         Self {
             conversation,
             blocks,
             repeated,
         }
+    }
+
+    /// Whether the answer has no other blocks: the model called only the proxy's tools until no rounds were left.
+    pub(in crate::guard) const fn are_all(&self) -> bool {
+        !self.blocks.is_empty() && self.repeated.len() == self.blocks.len()
+    }
+
+    /// Leaves the last block in its place where there is no other, since an answer must have one.
+    pub(super) fn keep_last(mut self) -> Self {
+        if self.are_all() {
+            self.repeated.pop();
+        }
+        self
     }
 
     pub(super) fn len(&self) -> usize {

@@ -69,14 +69,38 @@ fn send(echo: &[&str], rounds: &[Vec<InjectedMessage>], spoken: &str) -> Sent {
 
 /// The same with records of rounds, sent or not.
 fn send_with(echo: &[&str], rounds: Vec<InjectionContent>, spoken: &str) -> Sent {
-    let answer = format!(r#"{{"role":"assistant","content":[{}]}}"#, echo.join(" , "));
-    let body = format!(r#"{{"messages":[{TASK},{answer},{RESULT}]}}"#);
-    let conversation = Format::Messages.index_body(Bytes::from(body)).unwrap();
+    let answer = answer_entry(echo);
     let spoken = (!spoken.is_empty()).then(|| InjectionContent::Spoken {
         chars: spoken.chars().count() as u32,
         digest: digest_text(spoken.as_bytes()),
     });
     let records = rounds.into_iter().chain(spoken);
+    let (after, tokens) = plan_messages(&format!("{TASK},{answer},{RESULT}"), records);
+    let found = Format::Messages.index_body(after.clone()).unwrap();
+    let result = found.items.len() - 2;
+    let content = found.items[result].content.span().unwrap();
+    Sent {
+        answer: String::from_utf8_lossy(found.span_bytes(content)).into_owned(),
+        body: String::from_utf8_lossy(&after).into_owned(),
+        tokens,
+    }
+}
+
+fn answer_entry(blocks: &[&str]) -> String {
+    format!(
+        r#"{{"role":"assistant","content":[{}]}}"#,
+        blocks.join(" , ")
+    )
+}
+
+/// The body that is sent for messages with these records behind the task, and its raw tokens.
+fn plan_messages(
+    messages: &str,
+    records: impl IntoIterator<Item = InjectionContent>,
+) -> (Bytes, u32) {
+    let body = format!(r#"{{"messages":[{messages}]}}"#);
+    let conversation = Format::Messages.index_body(Bytes::from(body)).unwrap();
+    let records = records.into_iter();
     let recall = Recall {
         injections: Injections {
             records: records
@@ -93,14 +117,7 @@ fn send_with(echo: &[&str], rounds: Vec<InjectionContent>, spoken: &str) -> Sent
     assert_eq!(plan.report.records_left_out, 0);
     let after = apply_plan(&conversation, &plan);
     assert_eq!(strict::messages::find_violations(&after), []);
-    let found = Format::Messages.index_body(after.clone()).unwrap();
-    let result = found.items.len() - 2;
-    let content = found.items[result].content.span().unwrap();
-    Sent {
-        answer: String::from_utf8_lossy(found.span_bytes(content)).into_owned(),
-        body: String::from_utf8_lossy(&after).into_owned(),
-        tokens: plan.report.raw_after,
-    }
+    (after, plan.report.raw_after)
 }
 
 #[test]
@@ -213,4 +230,38 @@ fn thinking_of_a_round_that_is_not_sent_is_removed_from_the_answer() {
         assert!(!sent.body.contains(FIRST) && !sent.body.contains("own-1"));
     }
     assert_eq!(drop(&[&noted]), None);
+}
+
+#[test]
+fn an_answer_of_nothing_but_blocks_of_the_rounds_goes_as_a_whole() {
+    const NEXT: &str = r#"{"role":"user","content":"Go on."}"#;
+    const SYSTEM: &str = r#"{"role":"system","content":"s"}"#;
+    let answer = answer_entry(&[FIRST, SECOND]);
+    let rounds = [round("own-1", &[FIRST]), round("own-2", &[SECOND])];
+    let sent = || rounds.clone().map(InjectionContent::Round);
+    let dropped = || [&rounds[0], &rounds[1]].map(|it| drop_round(Format::Messages, it).unwrap());
+    let plain = format!("{TASK},{answer},{NEXT}");
+    let bound = format!("{TASK},{SYSTEM},{answer},{NEXT}");
+    let together = "user assistant user assistant user user";
+    for (messages, records, roles) in [
+        (&plain, sent(), together),
+        (&plain, dropped(), "user user"),
+        (
+            &bound,
+            sent(),
+            "user system assistant user assistant user user",
+        ),
+        // An answer must stand behind a system entry.
+        (&bound, dropped(), "user system assistant user"),
+    ] {
+        let is_sent = records == sent();
+        let (body, _) = plan_messages(messages, records);
+        let after: Value = serde_json::from_slice(&body).unwrap();
+        let entries = after["messages"].as_array().unwrap().iter();
+        let found: Vec<_> = entries.map(|it| it["role"].as_str().unwrap()).collect();
+        assert_eq!(found.join(" "), roles);
+        let body = String::from_utf8_lossy(&body);
+        assert_eq!(body.matches(FIRST).count(), usize::from(is_sent));
+        assert!(body.contains(NEXT));
+    }
 }
