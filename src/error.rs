@@ -81,6 +81,8 @@ pub enum Failure {
     DotSegments,
     /// A path that this client key may not use.
     PathNotAllowed,
+    /// A websocket for a format that is guarded over HTTP.
+    WebsocketRefused,
     /// The provider of the model does not speak the format of the request.
     FormatNotSpoken {
         provider: String,
@@ -160,6 +162,7 @@ impl Failure {
             Self::DotSegments => "invalid_path",
             Self::PathNotAllowed => "path_not_allowed",
             Self::FormatNotSpoken { .. } => "format_not_spoken",
+            Self::WebsocketRefused => "websocket_refused",
             Self::TooManyRequests => "too_many_requests",
             Self::ProviderUnreachable { .. } => "provider_unreachable",
             Self::ProviderTimeout { .. } => "provider_timeout",
@@ -287,6 +290,9 @@ impl Failure {
             Self::DotSegments => "A path must not have dot segments.".into(),
             Self::PathNotAllowed => "This client key may not use this path. The operator of the \
                 proxy can add it (clients.NAME.paths)."
+                .into(),
+            Self::WebsocketRefused => "Responses are guarded over HTTP and not over a websocket. Use HTTP, or have the \
+                operator of the proxy set responses.websocket = \"pass\"."
                 .into(),
             Self::FormatNotSpoken { provider, format } => format!(
                 "The provider `{provider}` does not speak this API (the format `{format}`), and the proxy does not \

@@ -43,6 +43,7 @@ extern crate self as plimsoll;
 mod support {
     pub(crate) mod generate;
     pub(crate) mod generate_messages;
+    pub(crate) mod generate_responses;
     pub(crate) mod guard_properties;
     mod lines;
     pub(crate) mod made;

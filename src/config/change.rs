@@ -80,6 +80,7 @@ fn changed_sections(old: &Config, new: &Config) -> Vec<String> {
         ),
         ("server", old.server != new.server),
         ("admin", old.admin != new.admin),
+        ("responses", old.responses != new.responses),
         ("retry", old.retry != new.retry),
         ("catalogue", old.catalogue != new.catalogue),
         ("guard", old.guard != new.guard),

@@ -61,6 +61,8 @@ fn read_paths(s: &mut Section) -> Vec<String> {
         "chat/completions",
         "messages",
         "messages/count_tokens",
+        "responses",
+        "responses/input_tokens",
         "embeddings",
         "models",
     ]

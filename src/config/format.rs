@@ -10,13 +10,15 @@ pub enum Format {
     Chat,
     /// Anthropic's Messages.
     Messages,
+    /// OpenAI's Responses.
+    Responses,
     /// A format of the tests, see `format/tests/toy.rs`.
     #[cfg(test)]
     Toy,
 }
 
 /// The formats that clients may ask in.
-pub const FORMATS: [Format; 2] = [Format::Chat, Format::Messages];
+pub const FORMATS: [Format; 3] = [Format::Chat, Format::Messages, Format::Responses];
 
 impl Format {
     /// The name in settings.
@@ -24,6 +26,7 @@ impl Format {
         match self {
             Self::Chat => "chat",
             Self::Messages => "messages",
+            Self::Responses => "responses",
             #[cfg(test)]
             Self::Toy => "toy",
         }

@@ -24,7 +24,7 @@ use super::{
 /// A settings file larger than this is a mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The sections of [`Config`], to recognise misspelt variables.
-const SECTIONS: &str = "server admin clients providers aliases models retry catalogue guard recovery \
+const SECTIONS: &str = "server admin clients providers aliases models responses retry catalogue guard recovery \
                         compaction store traces";
 /// The prefix of the variables that are settings.
 const PREFIX: &str = "PLIMSOLL_";

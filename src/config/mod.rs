@@ -19,6 +19,7 @@ pub mod profile;
 pub mod prompts;
 mod provider;
 mod recovery;
+mod responses;
 mod retry;
 pub mod secret;
 mod section;
@@ -44,6 +45,7 @@ pub use model::{Deployment, ModelConfig};
 pub use problem::{Problem, Problems};
 pub use provider::{Auth, CacheMarkers, PROXY_HEADER_PREFIX, ProviderConfig, SIMULATED};
 pub use recovery::{AddTools, Language, RecoveryConfig};
+pub use responses::{ResponsesConfig, ResponsesWebsocket};
 pub use retry::{CatalogueConfig, RetryConfig};
 pub use server::ServerConfig;
 pub use setting::Setting;
@@ -72,6 +74,7 @@ settings! {
         pub aliases: BTreeMap<String, String> = names::read_aliases(s);
         /// By the name a client uses (`gpt-4o`, `openai/gpt-4o`), or by the beginning of names with a `*`.
         pub models: BTreeMap<String, ModelConfig> = s.read_sections("models", ModelConfig::read);
+        pub responses: ResponsesConfig = s.read_section("responses", ResponsesConfig::read);
         pub retry: RetryConfig = s.read_section("retry", RetryConfig::read);
         pub catalogue: CatalogueConfig = s.read_section("catalogue", CatalogueConfig::read);
         pub guard: GuardConfig = s.read_section("guard", GuardConfig::read);

@@ -42,6 +42,10 @@ pub struct Item {
     /// A system item that is valid only behind an item of the user or a result, and before an answer or at the end. It
     /// belongs to the unit before it, and stays where that goes.
     pub is_bound: bool,
+    /// An answer to which the reasoning of the answer before led: it cannot stay without that one.
+    pub follows_reasoning: bool,
+    /// It is never left out, nor is anything of its unit.
+    pub stays: bool,
     pub content: Content,
     /// Indices into [`Conversation::calls`](super::Conversation::calls). A result without an id
     /// answers a call without one.
@@ -73,6 +77,8 @@ impl Item {
             place: ItemPlace::Whole,
             author: Author::Unknown,
             is_bound: false,
+            follows_reasoning: false,
+            stays: false,
             content: Content::Absent,
             calls: 0..0,
             call_id: None,
@@ -112,8 +118,10 @@ pub enum Content {
     Null(Span),
     Text(JsonString),
     /// Indices into [`Conversation::blocks`](super::Conversation::blocks), and the list's span,
-    /// brackets included.
+    /// brackets included. The blocks of an answer may be entries of the conversation's list; then it is their span.
     Blocks(Range<u32>, Span),
+    /// The same for blocks in a value of another shape, to which none can be added.
+    FixedBlocks(Range<u32>, Span),
     /// Any other value; never edited.
     Other(Span),
 }
@@ -124,7 +132,10 @@ impl Content {
         match self {
             Self::Absent => None,
             Self::Text(text) => Some(text.quoted_span()),
-            Self::Null(span) | Self::Blocks(_, span) | Self::Other(span) => Some(*span),
+            Self::Null(span)
+            | Self::Blocks(_, span)
+            | Self::FixedBlocks(_, span)
+            | Self::Other(span) => Some(*span),
         }
     }
 }
@@ -138,12 +149,21 @@ pub struct Call {
     pub arguments: Option<Arguments>,
     /// It is an element of a list, to which other calls can be added.
     pub listed: bool,
+    /// Its arguments are never edited.
+    pub fixed: bool,
+}
+
+impl Call {
+    /// The arguments, if they may be shortened.
+    pub(crate) fn editable_arguments(&self) -> Option<Arguments> {
+        self.arguments.filter(|_| !self.fixed)
+    }
 }
 
 /// The arguments of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments {
-    /// A string that should hold JSON.
+    /// A string that should hold JSON; in a call that is `fixed` any text.
     Text(JsonString),
     /// JSON itself, mostly an object.
     Json(Span),
@@ -165,7 +185,7 @@ pub struct Block {
     /// The object, braces included.
     pub span: Span,
     pub kind: BlockKind,
-    /// Carries a cache breakpoint: never removed.
+    /// Never removed: it carries a cache breakpoint, or its entry needs it.
     pub marked: bool,
 }
 

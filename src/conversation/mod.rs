@@ -149,6 +149,17 @@ impl Conversation {
         })
     }
 
+    /// Whether a top-level list has elements. Any other value but null counts too, so that a request that is not
+    /// understood is left alone.
+    pub(crate) fn has_elements(&self, name: &str) -> bool {
+        self.find_field(name).is_some_and(|field| {
+            let inside = self.span_bytes(field.value).strip_prefix(b"[");
+            let inside = inside.and_then(|inside| inside.strip_suffix(b"]"));
+            field.kind != JsonKind::Null
+                && inside.is_none_or(|inside| !inside.trim_ascii().is_empty())
+        })
+    }
+
     /// `model`, decoded.
     pub fn model(&self) -> Option<Cow<'_, str>> {
         self.text_value("model")
@@ -179,7 +190,9 @@ impl Conversation {
     /// The blocks of an item; none unless its content is a list.
     pub fn blocks_of(&self, item: &Item) -> &[Block] {
         match &item.content {
-            Content::Blocks(range, _) => &self.blocks[range.start as usize..range.end as usize],
+            Content::Blocks(range, _) | Content::FixedBlocks(range, _) => {
+                &self.blocks[range.start as usize..range.end as usize]
+            }
             _ => &[],
         }
     }

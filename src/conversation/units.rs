@@ -33,9 +33,11 @@ pub struct Unit {
     /// Messages before it, without system messages. These come and go between requests, so stored
     /// positions do not count them.
     pub messages_before: usize,
-    /// Pinned as a whole: a system message that is not bound, a message of an unknown role, or the task (the first user
-    /// message). Of any other unit, only the bound messages stay.
+    /// Pinned as a whole: a system message that is not bound, a message of an unknown role, the task (the first user
+    /// message), or a unit with a message that stays. Of any other unit, only the bound messages stay.
     pub stays: bool,
+    /// The reasoning of the unit before led to it: where that goes, this goes.
+    pub follows_reasoning: bool,
 }
 
 impl Unit {
@@ -94,13 +96,15 @@ pub fn split_units(conversation: &Conversation) -> Result<Vec<Unit>, UnitError> 
         };
         let rest = messages[end..].iter();
         end += rest.take_while(|item| item.is_bound).count();
+        let stays = messages[at..end].iter().any(|item| item.stays);
         let is_task = kind == UnitKind::User && !std::mem::replace(&mut has_task, true);
         units.push(Unit {
             kind,
             messages: at..end,
             counted,
             messages_before: units.last().map_or(0, Unit::messages_through),
-            stays: is_task || matches!(kind, UnitKind::System | UnitKind::Other),
+            follows_reasoning: message.follows_reasoning,
+            stays: stays || is_task || matches!(kind, UnitKind::System | UnitKind::Other),
         });
         at = end;
     }
@@ -154,8 +158,8 @@ pub(crate) fn find_first_required_unit(units: &[Unit], at: usize) -> usize {
     let pinned = find_pinned_end(units);
     let last_before = |end: usize| (pinned..end).rev().find(|&unit| !units[unit].stays);
     let mut first = last_before(at + 1).unwrap_or(at);
-    // An answer may have been begun in several messages.
-    while units[first].kind == UnitKind::Assistant
+    // An answer may have been begun in several messages, or before the results of its first calls.
+    while (units[first].kind == UnitKind::Assistant || units[first].follows_reasoning)
         && let Some(before) = last_before(first)
     {
         first = before;

@@ -151,8 +151,10 @@ impl AnswerFilter {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AssistantTurn {
     /// The first choice's message as a JSON object for a request: with reasoning and signatures,
-    /// without members that are `null`, empty, or only in answers (`annotations`, `audio`). Empty
-    /// if it was too long, or nothing in it was for the proxy.
+    /// without members that are `null`, empty, or only in answers (`annotations`, `audio`). Of
+    /// Responses, its items as they came, joined by commas, without reasoning that is neither
+    /// encrypted nor kept by the server, and then without ids. Empty if it was too long or is not
+    /// JSON, or nothing in it was for the proxy.
     pub message: Box<str>,
     /// Calls of proxy-executed tools, in their order.
     pub proxy_calls: Vec<ProxyToolCall>,

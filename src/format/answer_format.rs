@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use super::{AnswerEvent, AnswerEvents, chat, error_body::ErrorBody, messages, usage::Usage};
+use super::{
+    AnswerEvent, AnswerEvents, chat, error_body::ErrorBody, messages, responses, usage::Usage,
+};
 use crate::{conversation::Format, json::scan::MalformedJson, wire::sse::SseMessage};
 
 /// The wire format of an answer: that of its request.
@@ -13,12 +15,15 @@ pub enum AnswerFormat {
     Chat,
     /// Anthropic's Messages.
     Messages,
+    /// OpenAI's Responses.
+    Responses,
 }
 
 /// An event of a stream, or a whole answer.
 pub enum ParsedAnswer {
     Chat(chat::answer::ChatAnswer),
     Messages(messages::answer::MessagesAnswer),
+    Responses(responses::answer::ResponsesAnswer),
 }
 
 /// Reads the events of one answer in their order.
@@ -26,13 +31,16 @@ pub enum AnswerReader {
     Chat,
     /// Usage comes in parts.
     Messages(messages::answer::TokenCounts),
+    Responses,
 }
 
 impl From<Format> for AnswerFormat {
     fn from(format: Format) -> Self {
         match format {
+            // Answers in Responses are forwarded without being read.
             Format::Chat => Self::Chat,
             Format::Messages => Self::Messages,
+            Format::Responses => Self::Responses,
             #[cfg(test)]
             Format::Toy => Self::Chat,
         }
@@ -48,6 +56,7 @@ impl AnswerFormat {
         match self {
             Self::Chat => chat::answer::read_answer(json).map(ParsedAnswer::Chat),
             Self::Messages => messages::answer::read_answer(json).map(ParsedAnswer::Messages),
+            Self::Responses => responses::answer::read_answer(json).map(ParsedAnswer::Responses),
         }
     }
 
@@ -58,6 +67,17 @@ impl AnswerFormat {
         match self {
             Self::Chat => chat::answer::may_need_whole_event(beginning, usage),
             Self::Messages => messages::answer::may_be_end(beginning),
+            Self::Responses => responses::answer::may_be_end(beginning),
+        }
+    }
+
+    /// Bytes held of an event that may have to be complete before it goes on.
+    pub const fn max_whole_event(self) -> usize {
+        match self {
+            // Far more than such an event has.
+            Self::Chat | Self::Messages => 16 << 10,
+            // The last event repeats the whole answer.
+            Self::Responses => 2 << 20,
         }
     }
 
@@ -66,6 +86,7 @@ impl AnswerFormat {
         match self {
             Self::Chat => false,
             Self::Messages => messages::answer::is_ping(message),
+            Self::Responses => responses::answer::is_keepalive(message),
         }
     }
 
@@ -75,13 +96,14 @@ impl AnswerFormat {
         match self {
             Self::Chat => chat::answer::add_prompt_tokens(json, left_out),
             Self::Messages => messages::answer::add_prompt_tokens(json, left_out),
+            Self::Responses => responses::answer::add_prompt_tokens(json, left_out),
         }
     }
 
     /// An error as the body of an answer.
     pub fn error_body(self, error: &ErrorBody) -> Vec<u8> {
         match self {
-            Self::Chat => error.to_json(),
+            Self::Chat | Self::Responses => error.to_json(),
             Self::Messages => messages::answer::error_json(error),
         }
     }
@@ -91,6 +113,7 @@ impl AnswerFormat {
         match self {
             Self::Chat => [b"data: ", &error.to_json()[..], b"\n\n"].concat().into(),
             Self::Messages => messages::answer::error_event(error),
+            Self::Responses => responses::answer::error_event(error),
         }
     }
 
@@ -100,6 +123,7 @@ impl AnswerFormat {
         match self {
             Self::Chat => chat::write::empty_answer(streamed, model, usage),
             Self::Messages => messages::answer::empty_answer(streamed, model, usage),
+            Self::Responses => responses::answer::empty_answer(streamed, model, usage),
         }
     }
 }
@@ -109,6 +133,15 @@ impl AnswerEvents for ParsedAnswer {
         match self {
             Self::Chat(answer) => &answer.events,
             Self::Messages(answer) => &answer.events,
+            Self::Responses(answer) => &answer.events,
+        }
+    }
+
+    fn is_end(&self) -> bool {
+        match self {
+            Self::Chat(answer) => answer.is_end(),
+            Self::Messages(answer) => answer.is_end(),
+            Self::Responses(answer) => answer.is_end(),
         }
     }
 }
@@ -118,7 +151,7 @@ impl ParsedAnswer {
     pub fn is_usage_only(&self) -> bool {
         match self {
             Self::Chat(answer) => answer.is_usage_only(),
-            Self::Messages(_) => false,
+            Self::Messages(_) | Self::Responses(_) => false,
         }
     }
 
@@ -127,6 +160,7 @@ impl ParsedAnswer {
         match self {
             Self::Chat(answer) => answer.has_message(),
             Self::Messages(answer) => answer.has_content(),
+            Self::Responses(answer) => answer.has_output(),
         }
     }
 }
@@ -136,6 +170,7 @@ impl AnswerReader {
         match format {
             AnswerFormat::Chat => Self::Chat,
             AnswerFormat::Messages => Self::Messages(Default::default()),
+            AnswerFormat::Responses => Self::Responses,
         }
     }
 
@@ -146,6 +181,7 @@ impl AnswerReader {
             Self::Messages(counts) => {
                 ParsedAnswer::Messages(messages::answer::read_event(message, counts))
             }
+            Self::Responses => ParsedAnswer::Responses(responses::answer::read_event(message)),
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Removes from the answers of any format what is not for the client.
 
 mod answer_state;
+mod block_state;
+mod block_tracker;
 mod joined_response;
 mod rewriter;
+mod whole_blocks;
 
 use std::collections::VecDeque;
 
@@ -10,12 +13,17 @@ use bytes::Bytes;
 
 pub(super) use self::{
     answer_state::{AnswerFacts, AnswerState},
+    block_state::{
+        BlockAnswer, BlockAssembler, BlockEvent, BlockState, BlockStep, NewBlock, WholeBlock,
+    },
     joined_response::JoinedResponse,
     rewriter::{FormatRewriter, ParsedEvent},
+    whole_blocks::{CutTexts, write_cut},
 };
 use super::{
     AnswerFilter, AnswerFormat, AssistantTurn, ParsedAnswer, PrecedingText, ResponseSummarizer,
-    chat::answer::ChatAnswerState, messages::answer::MessagesAnswerState,
+    chat::answer::ChatAnswerState, messages::answer::MessagesAnswer,
+    responses::answer::ResponsesAnswer,
 };
 use crate::wire::sse::SseMessage;
 
@@ -50,7 +58,8 @@ pub struct StreamEvent {
 /// Rewrites the answers of one response to a client, one after another.
 pub enum AnswerRewriter {
     Chat(FormatRewriter<ChatAnswerState>),
-    Messages(FormatRewriter<MessagesAnswerState>),
+    Messages(FormatRewriter<BlockState<MessagesAnswer>>),
+    Responses(FormatRewriter<BlockState<ResponsesAnswer>>),
 }
 
 /// Does the same with the rewriter of any format.
@@ -59,6 +68,7 @@ macro_rules! with_rewriter {
         match $self {
             Self::Chat($rewriter) => $result,
             Self::Messages($rewriter) => $result,
+            Self::Responses($rewriter) => $result,
         }
     };
 }
@@ -69,6 +79,7 @@ impl AnswerRewriter {
         match format {
             AnswerFormat::Chat => Self::Chat(FormatRewriter::new(filter, left_out)),
             AnswerFormat::Messages => Self::Messages(FormatRewriter::new(filter, left_out)),
+            AnswerFormat::Responses => Self::Responses(FormatRewriter::new(filter, left_out)),
         }
     }
 
@@ -114,6 +125,10 @@ impl AnswerRewriter {
                 rewriter.take_event(event, ready, summarizer)
             }
             (Self::Messages(rewriter), ParsedAnswer::Messages(answer)) => {
+                let event = ParsedEvent::new(raw, message, answer);
+                rewriter.take_event(event, ready, summarizer)
+            }
+            (Self::Responses(rewriter), ParsedAnswer::Responses(answer)) => {
                 let event = ParsedEvent::new(raw, message, answer);
                 rewriter.take_event(event, ready, summarizer)
             }

@@ -38,7 +38,7 @@ impl Conversation {
                 messages::markers::names_marker,
                 messages::markers::add_markers,
             ),
-            Format::Chat => return None,
+            Format::Chat | Format::Responses => return None,
             #[cfg(test)]
             Format::Toy => return None,
         };

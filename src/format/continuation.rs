@@ -110,6 +110,17 @@ impl ContinuationScanner {
         }
     }
 
+    /// Ends a text: what follows is another one, and a tag does not go on in it.
+    pub(super) fn end_text(&mut self) {
+        self.give_up();
+        if std::mem::take(&mut self.inside) {
+            self.matched = 0;
+            if let Some(block) = self.hidden.last_mut() {
+                block.end = self.len;
+            }
+        }
+    }
+
     /// Whether all text up to `end` is known to be visible or hidden.
     pub(super) const fn is_decided(&self, end: usize) -> bool {
         self.inside || self.matched == 0 || end <= self.tag_start

@@ -37,7 +37,7 @@ pub(super) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
                 mix.push_digest(b't', answer);
             }
         }
-        Content::Blocks(..) => {
+        Content::Blocks(..) | Content::FixedBlocks(..) => {
             let blocks = found.blocks_of(item);
             let (mut texts, mut last_text) = (0, 0);
             for block in blocks {
@@ -131,9 +131,11 @@ fn digest_value(found: &Conversation, span: Span) -> u128 {
         .unwrap_or_else(|_| xxh3_128(found.span_bytes(span)))
 }
 
-fn is_ignored(found: &Conversation, key: JsonString) -> bool {
+fn is_ignored(found: &Conversation, key: JsonString, depth: usize) -> bool {
     let name = found.raw_bytes(key);
-    matches!(name, b"cache_control" | b"prompt_cache_breakpoint") || found.is_annotation_key(key)
+    matches!(name, b"cache_control" | b"prompt_cache_breakpoint")
+        || depth == MAX_MEDIA_DEPTH && found.format.ignores_in_digest(name)
+        || found.is_annotation_key(key)
 }
 
 fn digest_next(
@@ -147,7 +149,7 @@ fn digest_next(
             let mut sum = 0u128;
             scan.walk_object(|scan, key| {
                 let value = digest_next(found, scan, depth - 1)?;
-                if !is_ignored(found, key) {
+                if !is_ignored(found, key, depth) {
                     let mut member = DigestBuilder::default();
                     member.push_digest(b'k', text::digest_text(found.raw_bytes(key)));
                     member.push_digest(b'v', value);

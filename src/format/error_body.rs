@@ -34,7 +34,10 @@ impl ErrorBody {
         let error = match &body {
             // Some servers wrap the object in a list.
             Value::Array(list) => list.first()?.get("error")?,
-            body => body.get("error").unwrap_or(body),
+            body => {
+                let failed = || body.get("response")?.get("error");
+                body.get("error").or_else(failed).unwrap_or(body)
+            }
         };
         if let Value::String(message) = error {
             return Some(Self {
@@ -89,6 +92,11 @@ mod tests {
             Some("1"),
         );
         check(r#"[{"error":{"message":"m"}}]"#, "m", None);
+        check(
+            r#"{"type":"response.failed","response":{"error":{"message":"m","code":"c"}}}"#,
+            "m",
+            Some("c"),
+        );
         assert_eq!(ErrorBody::parse_body(b"<html>"), None);
         assert_eq!(ErrorBody::parse_body(b"{}"), None);
     }

@@ -11,6 +11,11 @@ impl Format {
         matches!(self, Self::Messages)
     }
 
+    /// Whether the parts of an answer are entries of their own, so that answers in a row are taken for one.
+    pub const fn joins_answers(self) -> bool {
+        matches!(self, Self::Responses)
+    }
+
     /// A profile is written for chat completions. This is what it becomes in the grammar of the format.
     pub fn refine_profile(self, profile: Profile) -> Profile {
         match self {
@@ -23,6 +28,14 @@ impl Format {
                 adjacent_users: Acceptance::Merged,
                 system_later: Acceptance::Yes,
                 begins_with_user: true,
+                ..profile
+            },
+            Self::Responses => Profile {
+                user_after_tool: Acceptance::Yes,
+                system_later: Acceptance::Yes,
+                system_prompts: false,
+                // A stream begins before the model reads the prompt, and then says that it failed.
+                errors_inside: true,
                 ..profile
             },
             #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
-use super::messages;
+use super::{messages, responses};
 use crate::conversation::{Conversation, Format};
 
 /// Top-level members that only Messages have. `thinking` and `top_k` are not among them: some providers of chat
@@ -23,7 +23,11 @@ impl Format {
     pub fn guess_from_body(body: &Bytes) -> Self {
         match messages::index_body(body.clone()) {
             Ok(found) if is_messages(&found) => Self::Messages,
-            _ => Self::Chat,
+            Ok(_) => Self::Chat,
+            Err(_) => match responses::index_body(body.clone()) {
+                Ok(found) if found.find_field("messages").is_none() => Self::Responses,
+                _ => Self::Chat,
+            },
         }
     }
 }
@@ -97,6 +101,12 @@ mod tests {
                 ),
                 Format::Chat,
             ),
+            (json!({"model": "m", "input": "x"}), Format::Responses),
+            (
+                json!({"model": "m", "input": [user], "tools": [{"type": "function", "name": "f"}]}),
+                Format::Responses,
+            ),
+            (json!({"messages": "x", "input": "x"}), Format::Chat),
             (json!([]), Format::Chat),
         ] {
             let guessed = Format::guess_from_body(&Bytes::from(body.to_string()));

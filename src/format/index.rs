@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 #[cfg(test)]
 use super::tests::toy;
-use super::{chat, messages};
+use super::{chat, messages, responses};
 use crate::conversation::{Conversation, Format, IndexError};
 
 impl Format {
@@ -16,9 +16,15 @@ impl Format {
         match self {
             Self::Chat => chat::index_body(body),
             Self::Messages => messages::index_body(body),
+            Self::Responses => responses::index_body(body),
             #[cfg(test)]
             Self::Toy => toy::index(body),
         }
+    }
+
+    /// Whether a member of an entry or a block says nothing of what the model reads: its digest leaves it out.
+    pub(super) fn ignores_in_digest(self, key: &[u8]) -> bool {
+        self == Self::Responses && responses::is_bookkeeping(key)
     }
 
     /// Indexes items; `None` if one of them is not exactly one item.
@@ -26,6 +32,7 @@ impl Format {
         let body = match self {
             Self::Chat => chat::write::wrap_messages(items),
             Self::Messages => messages::write::wrap_messages(items),
+            Self::Responses => responses::write::wrap_entries(items),
             #[cfg(test)]
             Self::Toy => toy::request_of(items),
         };

@@ -18,6 +18,7 @@ pub mod chat;
 mod continuation;
 mod describe;
 pub mod error_body;
+mod event_hold;
 mod grammar;
 mod guess;
 mod index;
@@ -28,6 +29,7 @@ mod paths;
 pub mod refusal;
 mod request;
 mod response_summary;
+pub mod responses;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -43,7 +45,6 @@ pub use self::{
     },
     answer_format::{AnswerFormat, AnswerReader, ParsedAnswer},
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
-    paths::COUNT_TOKENS_PATH,
     response_summary::{ResponseSummarizer, ResponseSummary},
     tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},

@@ -5,6 +5,10 @@ use super::{AnswerFormat, error_body::ErrorBody};
 /// The code of an overflow at OpenAI.
 const CHAT_CODE: &str = "context_length_exceeded";
 
+/// How OpenAI tells of an overflow of Responses, without numbers.
+const RESPONSES_WORDS: &str =
+    "Your input exceeds the context window of this model. Please adjust your input and try again.";
+
 /// How Anthropic begins to tell of an overflow. Claude Code compacts on it.
 const MESSAGES_WORDS: &str = "prompt is too long";
 
@@ -14,6 +18,7 @@ impl AnswerFormat {
         let (message, param) = match self {
             Self::Chat => (chat_message(window, prompt_tokens), Some("messages".into())),
             Self::Messages => (messages_message(window, prompt_tokens), None),
+            Self::Responses => (RESPONSES_WORDS.to_owned(), Some("input".into())),
         };
         ErrorBody {
             message,
@@ -34,7 +39,14 @@ impl AnswerFormat {
                 error.kind.as_deref() == Some("invalid_request_error")
                     && error.message.starts_with(MESSAGES_WORDS)
             }
+            // Its clients look for the code alone.
+            Self::Responses => error.code.as_deref() == Some(CHAT_CODE),
         }
+    }
+
+    /// Whether clients look for an overflow at the end of a stream, and take a 400 for another error.
+    pub const fn tells_overflow_in_stream(self) -> bool {
+        matches!(self, Self::Responses)
     }
 }
 
@@ -75,7 +87,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_recognised() {
-        for format in [AnswerFormat::Chat, AnswerFormat::Messages] {
+        for format in [
+            AnswerFormat::Chat,
+            AnswerFormat::Messages,
+            AnswerFormat::Responses,
+        ] {
             for window in [None, Some(8_192)] {
                 for prompt in [None, Some(100), Some(10_000)] {
                     assert!(format.is_overflow_error(&format.overflow_error(window, prompt)));

@@ -4,9 +4,6 @@ use http::HeaderMap;
 
 use crate::conversation::{FORMATS, Format};
 
-/// Behind `/v1`, where the tokens of a Messages request are counted.
-pub const COUNT_TOKENS_PATH: &str = "/messages/count_tokens";
-
 /// The header that every client of Messages sends, on any path.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
 
@@ -16,12 +13,30 @@ impl Format {
         match self {
             Self::Chat => "/chat/completions",
             Self::Messages => "/messages",
+            Self::Responses => "/responses",
             #[cfg(test)]
             Self::Toy => "/toy",
         }
     }
 
-    /// The format whose requests have this path behind `/v1`.
+    /// The path behind `/v1` where the tokens of a request are counted.
+    pub const fn count_path(self) -> Option<&'static str> {
+        match self {
+            Self::Messages => Some("/messages/count_tokens"),
+            Self::Responses => Some("/responses/input_tokens"),
+            Self::Chat => None,
+            #[cfg(test)]
+            Self::Toy => None,
+        }
+    }
+
+    /// The format whose requests have their tokens counted at this path behind `/v1`.
+    pub fn from_count_path(path: &str) -> Option<Self> {
+        let mut formats = FORMATS.into_iter();
+        formats.find(|format| format.count_path() == Some(path))
+    }
+
+    /// The format whose guarded requests have this path behind `/v1`.
     pub fn from_path(path: &str) -> Option<Self> {
         FORMATS.into_iter().find(|format| format.path() == path)
     }
@@ -68,6 +83,8 @@ mod tests {
             ("/v1/messagesx", Format::Chat),
             ("/messages/v1/chat/completions", Format::Chat),
             ("/v1/models", Format::Chat),
+            ("/v1/responses", Format::Responses),
+            ("/v1/responses/input_tokens", Format::Responses),
             ("/", Format::Chat),
         ] {
             assert_eq!(Format::of_request(path, &none), format, "{path}");

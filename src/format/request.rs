@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 use super::tests::toy;
-use super::{chat, messages, tools::ClientTools};
+use super::{chat, messages, responses, tools::ClientTools};
 use crate::{
     conversation::{Conversation, Format, edit::Edits},
     json::scan::{JsonKind, Span},
@@ -17,6 +17,7 @@ impl Format {
         match self {
             Self::Chat => &chat::request::CAPS,
             Self::Messages => &messages::request::CAPS,
+            Self::Responses => &responses::request::CAPS,
             #[cfg(test)]
             Self::Toy => &toy::LIMITS,
         }
@@ -27,6 +28,7 @@ impl Format {
         match self {
             Self::Chat => &chat::request::TOOL_LISTS,
             Self::Messages => &messages::request::TOOL_LISTS,
+            Self::Responses => &responses::request::TOOL_LISTS,
             #[cfg(test)]
             Self::Toy => &toy::GEAR,
         }
@@ -36,11 +38,12 @@ impl Format {
 impl Conversation {
     /// Whether the request is no part of a conversation: no tools, and an answer cap of a few words.
     /// Clients send such requests to make a title or to test a key. In Messages, a cap of 0 only
-    /// fills the provider's cache.
+    /// fills the provider's cache. Codex says itself which of its requests belong to no turn.
     pub fn is_auxiliary(&self) -> bool {
         let is_capped = |max| self.max_answer_tokens().is_some_and(|tokens| tokens <= max);
         match self.format {
             Format::Messages if is_capped(0) => true,
+            Format::Responses if responses::request::is_beside_turns(self) => true,
             #[cfg(test)]
             Format::Toy => false,
             _ => is_capped(AUXILIARY_MAX_TOKENS) && !self.names_tools(),
@@ -78,6 +81,8 @@ impl Conversation {
         match self.format {
             Format::Chat => chat::request::thinking_budget(self),
             Format::Messages => messages::request::thinking_budget(self),
+            // It states an effort instead.
+            Format::Responses => None,
             #[cfg(test)]
             Format::Toy => None,
         }
@@ -87,7 +92,7 @@ impl Conversation {
     pub fn include_usage(&self) -> Option<bool> {
         match self.format {
             Format::Chat => chat::request::include_usage(self),
-            Format::Messages => Some(true),
+            Format::Messages | Format::Responses => Some(true),
             #[cfg(test)]
             Format::Toy => None,
         }
@@ -98,7 +103,7 @@ impl Conversation {
     pub fn ask_usage(&self, edits: &mut Edits) -> bool {
         match self.format {
             Format::Chat => chat::request::ask_usage(self, edits),
-            Format::Messages => false,
+            Format::Messages | Format::Responses => false,
             #[cfg(test)]
             Format::Toy => false,
         }
@@ -109,9 +114,16 @@ impl Conversation {
         match self.format {
             Format::Chat => chat::request::managed_by_provider(self),
             Format::Messages => messages::request::managed_by_provider(self),
+            Format::Responses => responses::request::managed_by_provider(self),
             #[cfg(test)]
             Format::Toy => None,
         }
+    }
+
+    /// Whether long results are truncated although the provider manages the context. Where it holds the history, they
+    /// could not be truncated later.
+    pub const fn truncates_managed_history(&self) -> bool {
+        matches!(self.format, Format::Responses)
     }
 
     /// What the model reads beside the items: schemas of tools and of the answer.
@@ -119,6 +131,7 @@ impl Conversation {
         let spans = match self.format {
             Format::Chat => chat::request::beside_items(self),
             Format::Messages => messages::request::beside_items(self),
+            Format::Responses => responses::request::beside_items(self),
             #[cfg(test)]
             Format::Toy => toy::beside_items(self),
         };
@@ -128,21 +141,34 @@ impl Conversation {
     /// Whether a member for tools is neither null, false, nor empty.
     pub fn names_tools(&self) -> bool {
         let mut lists = self.format.tool_lists().iter();
-        lists.any(|name| self.asks_for(name))
-            || self.format == Format::Messages && self.asks_for(messages::request::TOOL_SERVERS)
+        lists.any(|name| self.asks_for(name)) || self.names_tools_elsewhere()
+    }
+
+    /// The list, brackets included, to whose end tools can be added: the member `name`, or the list in an entry of the
+    /// conversation where a client has its tools there.
+    pub fn find_tool_list(&self, name: &str) -> Option<Span> {
+        match self.find_field(name) {
+            Some(field) => (field.kind == JsonKind::Array).then_some(field.value),
+            None if self.format == Format::Responses => responses::request::find_entry_tools(self),
+            None => None,
+        }
+    }
+
+    /// Whether tools are named beside the lists of tools.
+    fn names_tools_elsewhere(&self) -> bool {
+        match self.format {
+            Format::Messages => self.asks_for(messages::request::TOOL_SERVERS),
+            Format::Responses => responses::request::tool_entries(self).next().is_some(),
+            _ => false,
+        }
     }
 
     /// Whether a list of tools has elements. Any other value but null counts too, so that a request
     /// that is not understood is left alone.
     pub fn lists_tools(&self) -> bool {
-        let lists = self.format.tool_lists().iter();
-        let mut lists = lists.filter_map(|name| self.find_field(name));
-        lists.any(|field| {
-            let inside = self.span_bytes(field.value).strip_prefix(b"[");
-            let inside = inside.and_then(|inside| inside.strip_suffix(b"]"));
-            let has_elements = inside.is_none_or(|inside| !inside.trim_ascii().is_empty());
-            field.kind != JsonKind::Null && has_elements
-        })
+        let mut lists = self.format.tool_lists().iter();
+        lists.any(|name| self.has_elements(name))
+            || self.format == Format::Responses && self.names_tools_elsewhere()
     }
 
     /// Whether the model may choose among the tools.
@@ -150,6 +176,7 @@ impl Conversation {
         match self.format {
             Format::Chat => chat::answer_shape::may_call_tools(self),
             Format::Messages => messages::request::may_call_tools(self),
+            Format::Responses => responses::request::may_call_tools(self),
             #[cfg(test)]
             Format::Toy => true,
         }
@@ -164,6 +191,7 @@ impl Conversation {
         match self.format {
             Format::Chat => chat::tools::read_client_tools(self, reserved),
             Format::Messages => messages::tools::read_client_tools(self, reserved),
+            Format::Responses => responses::tools::read_client_tools(self, reserved),
             #[cfg(test)]
             Format::Toy => None,
         }
@@ -173,7 +201,7 @@ impl Conversation {
     pub fn asks_for_many(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::asks_for_many(self),
-            Format::Messages => false,
+            Format::Messages | Format::Responses => false,
             #[cfg(test)]
             Format::Toy => false,
         }
@@ -184,6 +212,7 @@ impl Conversation {
         match self.format {
             Format::Chat => chat::answer_shape::begins_answer(self),
             Format::Messages => messages::request::begins_answer(self),
+            Format::Responses => responses::request::begins_answer(self),
             #[cfg(test)]
             Format::Toy => toy::begins_answer(self),
         }
@@ -194,6 +223,7 @@ impl Conversation {
         match self.format {
             Format::Chat => chat::answer_shape::takes_plain_text(self),
             Format::Messages => messages::request::takes_plain_text(self),
+            Format::Responses => responses::request::takes_plain_text(self),
             #[cfg(test)]
             Format::Toy => !toy::begins_answer(self),
         }

@@ -103,10 +103,12 @@ impl ResponseSummarizer {
             b"pause_turn" => "pause_turn",
             b"refusal" => "refusal",
             b"model_context_window_exceeded" => "model_context_window_exceeded",
+            b"completed" => "completed",
+            b"max_output_tokens" => "max_output_tokens",
             _ => return,
         };
         self.summary.finish_reason = Some(reason);
-        self.summary.cut_off |= matches!(reason, "length" | "max_tokens");
+        self.summary.cut_off |= matches!(reason, "length" | "max_tokens" | "max_output_tokens");
     }
 
     /// Begins another answer of the same response; only the usage of the last one counts.

@@ -1,6 +1,6 @@
 //! Proxy-executed tools, added to the tools of a request.
 
-use super::{chat, messages};
+use super::{chat, messages, responses};
 
 /// A proxy-executed tool. Its name and texts need no escapes in JSON, which a test asserts.
 pub struct ToolSchema<'a> {
@@ -33,20 +33,25 @@ pub enum ToolForm {
     /// The legacy `functions`.
     ChatFunctions,
     MessagesTools,
+    ResponsesTools,
 }
 
 impl ToolForm {
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::ChatTools,
         Self::ChatStrictTools,
         Self::ChatFunctions,
         Self::MessagesTools,
+        Self::ResponsesTools,
     ];
 
     /// The top-level member that holds the list.
     pub const fn field_name(self) -> &'static str {
         match self {
-            Self::ChatTools | Self::ChatStrictTools | Self::MessagesTools => "tools",
+            Self::ChatTools
+            | Self::ChatStrictTools
+            | Self::MessagesTools
+            | Self::ResponsesTools => "tools",
             Self::ChatFunctions => "functions",
         }
     }
@@ -58,6 +63,7 @@ impl ToolForm {
                 chat::tools::write_tool(self, tool)
             }
             Self::MessagesTools => messages::tools::write_tool(tool),
+            Self::ResponsesTools => responses::tools::write_tool(tool),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 #[cfg(test)]
 use super::tests::toy;
-use super::{AnswerFormat, AssistantTurn, ProxyToolCall, chat, messages, usage::Usage};
+use super::{AnswerFormat, AssistantTurn, ProxyToolCall, chat, messages, responses, usage::Usage};
 use crate::{
     conversation::{Author, Content, Conversation, Field, Format, ItemPlace, edit::Edits},
     json::scan::{JsonKind, Span},
@@ -33,12 +33,13 @@ pub struct AnswerLimit {
 }
 
 impl Format {
-    /// An item with an escaped text, by the model or the user; in Messages also by the system. Any other author
-    /// becomes the user.
+    /// An item with an escaped text, by the model or the user; in Messages and Responses also by the system. Any other
+    /// author becomes the user.
     pub fn text_item(self, author: Author, escaped: &str) -> String {
         match self {
             Self::Chat => chat::write::text_item(author, escaped),
             Self::Messages => messages::write::text_item(author, escaped),
+            Self::Responses => responses::write::text_item(author, escaped),
             #[cfg(test)]
             Self::Toy => toy::text_item(author, escaped),
         }
@@ -47,7 +48,7 @@ impl Format {
     /// Items of this format as entries of a list, with commas between them.
     pub fn write_entries(self, items: &[&str]) -> String {
         match self {
-            Self::Chat => items.join(","),
+            Self::Chat | Self::Responses => items.join(","),
             Self::Messages => messages::write::write_entries(items),
             #[cfg(test)]
             Self::Toy => items.join(","),
@@ -57,8 +58,17 @@ impl Format {
     pub fn text_block(self, escaped: &str) -> String {
         match self {
             Self::Chat | Self::Messages => chat::write::text_block(escaped),
+            Self::Responses => responses::write::text_block(escaped),
             #[cfg(test)]
             Self::Toy => toy::text_block(escaped),
+        }
+    }
+
+    /// A text of an answer, beside its calls and its reasoning.
+    pub(super) fn text_in_answer(self, escaped: &str) -> String {
+        match self {
+            Self::Responses => self.text_item(Author::Model, escaped),
+            _ => self.text_block(escaped),
         }
     }
 
@@ -67,13 +77,14 @@ impl Format {
         match self {
             Self::Chat => chat::write::calls_item(calls),
             Self::Messages => messages::write::calls_item(calls),
+            Self::Responses => responses::write::calls_item(calls),
             #[cfg(test)]
             Self::Toy => toy::calls_item(calls),
         }
     }
 
     /// An answer of the model as an item of the next request. An answer above `max_bytes` is reduced
-    /// to its calls or its continuation block, and in Messages its thinking; `None` where that is still
+    /// to its calls or its continuation block, and in Messages and Responses its reasoning; `None` where that is still
     /// too long. Arguments above `max_argument_bytes` are left out.
     pub fn answer_item(
         self,
@@ -86,7 +97,9 @@ impl Format {
                 let item = chat::write::answer_item(turn, max_bytes, max_argument_bytes);
                 Some(item)
             }
-            Self::Messages => messages::write::answer_item(turn, max_bytes, max_argument_bytes),
+            Self::Messages | Self::Responses => {
+                messages::write::answer_item(self, turn, max_bytes, max_argument_bytes)
+            }
             #[cfg(test)]
             Self::Toy => Some(toy::answer_item(turn)),
         }
@@ -97,6 +110,7 @@ impl Format {
         match self {
             Self::Chat => chat::write::write_call(call, max_argument_bytes),
             Self::Messages => messages::write::write_call(call, max_argument_bytes),
+            Self::Responses => responses::write::write_call(call, max_argument_bytes),
             #[cfg(test)]
             Self::Toy => Cow::Borrowed(&call.json),
         }
@@ -107,6 +121,7 @@ impl Format {
         match self {
             Self::Chat => chat::write::result_item(call, text),
             Self::Messages => messages::write::result_item(call, text),
+            Self::Responses => responses::write::result_item(call, text),
             #[cfg(test)]
             Self::Toy => toy::result_item(call, text),
         }
@@ -116,7 +131,7 @@ impl Format {
     pub const fn empty_content(self) -> &'static str {
         match self {
             Self::Chat => "null",
-            Self::Messages => r#""""#,
+            Self::Messages | Self::Responses => r#""""#,
             #[cfg(test)]
             Self::Toy => "false",
         }
@@ -126,6 +141,7 @@ impl Format {
         match self {
             Self::Chat => chat::write::text_request(request),
             Self::Messages => messages::write::text_request(request),
+            Self::Responses => responses::write::text_request(request),
             #[cfg(test)]
             Self::Toy => toy::text_request(request),
         }
@@ -135,7 +151,7 @@ impl Format {
     /// stream.
     pub fn empty_answer(self, streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
         match self {
-            Self::Chat | Self::Messages => {
+            Self::Chat | Self::Messages | Self::Responses => {
                 AnswerFormat::from(self).empty_answer(streamed, model, usage)
             }
             #[cfg(test)]
@@ -162,7 +178,7 @@ impl Conversation {
                 };
                 edits.insert(end, format!("{comma}{block}"));
             }
-            Content::Absent | Content::Null(_) | Content::Other(_) => {}
+            Content::Absent | Content::Null(_) | Content::FixedBlocks(..) | Content::Other(_) => {}
         }
     }
 
@@ -171,6 +187,7 @@ impl Conversation {
         match self.format {
             Format::Chat => chat::summary::ask_for_text(self, model, limit, edits),
             Format::Messages => messages::summary::ask_for_text(self, model, limit, edits),
+            Format::Responses => responses::summary::ask_for_text(self, model, limit, edits),
             #[cfg(test)]
             Format::Toy => toy::ask_for_text(self, model, limit, edits),
         }

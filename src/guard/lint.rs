@@ -60,7 +60,7 @@ pub enum ConversationRule {
     UserFirst,
     /// No two user messages in a row.
     AdjacentUsers,
-    /// No two assistant messages in a row.
+    /// No two assistant messages in a row, but in a format that takes them for one answer.
     AdjacentAssistants,
     /// No user message follows a tool result.
     UserAfterTool,
@@ -129,7 +129,9 @@ pub fn find_broken_rules(
             (Some(Author::User), Author::User) if strict_turns => {
                 Some(ConversationRule::AdjacentUsers)
             }
-            (Some(Author::Model), Author::Model) if strict_turns => {
+            (Some(Author::Model), Author::Model)
+                if strict_turns && !conversation.format.joins_answers() =>
+            {
                 Some(ConversationRule::AdjacentAssistants)
             }
             (Some(Author::Tool), Author::User) if profile.user_after_tool == Acceptance::No => {

@@ -33,6 +33,7 @@ mod injected_turns;
 pub mod injections;
 pub mod ledger;
 pub mod lint;
+mod managed_history;
 mod measured_request;
 mod message_order;
 mod placed_injections;
@@ -220,12 +221,26 @@ pub struct Plan {
     pub memory: GuardMemory,
 }
 
-/// Plans the edits of a request. The edits are empty where the guard stands back; the report says why.
+/// Plans the edits of a request. The edits are empty where the guard stands back, but for results that are truncated
+/// although the provider manages the history; the report says why.
 pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Plan {
     let measured = MeasuredRequest::new(conversation, policy, recall);
     let units = match split_guarded_units(conversation, policy) {
         Ok(units) => units,
-        Err(reason) => return measured.stand_back(reason, recall),
+        Err(reason) => {
+            let is_managed = matches!(reason, StandBackReason::ProviderManages(_));
+            if !is_managed || !conversation.truncates_managed_history() {
+                return measured.stand_back(reason, recall);
+            }
+            let view = RequestView {
+                conversation,
+                // The provider may hold the calls of these results.
+                units: &units::split_units(conversation).unwrap_or_default(),
+                policy: *policy,
+                names_ids: false,
+            };
+            return managed_history::plan_managed_history(view, &measured, reason, recall);
+        }
     };
     let known = role_alternation::find_settled_alternation(conversation, recall);
     let profile = role_alternation::resolve_profile(conversation.format, policy.profile, known);

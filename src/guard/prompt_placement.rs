@@ -8,7 +8,7 @@ use super::{
     role_alternation::resolve_profile_at_end,
 };
 use crate::{
-    conversation::{Author, Content, Conversation, units},
+    conversation::{Author, Content, Conversation, ItemPlace, units},
     json::text::TextWalk,
 };
 
@@ -60,7 +60,12 @@ pub(super) fn find_prompt_placement(
         {
             PromptPlacement::System
         }
-        Author::User if profile.adjacent_users == Acceptance::No => PromptPlacement::Paragraph,
+        Author::User
+            if profile.adjacent_users == Acceptance::No
+                || conversation.items[at].place == ItemPlace::Outside =>
+        {
+            PromptPlacement::Paragraph
+        }
         Author::Tool if profile.user_after_tool == Acceptance::No => PromptPlacement::Block,
         Author::User | Author::Tool => PromptPlacement::Message,
         Author::Model | Author::System | Author::Unknown => return None,
@@ -90,7 +95,7 @@ fn accepts_text(conversation: &Conversation, at: usize) -> bool {
     match &conversation.items[at].content {
         Content::Text(text) => is_decodable(conversation.raw_bytes(*text)),
         Content::Blocks(..) => true,
-        Content::Absent | Content::Null(_) | Content::Other(_) => false,
+        Content::Absent | Content::Null(_) | Content::FixedBlocks(..) | Content::Other(_) => false,
     }
 }
 

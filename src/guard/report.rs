@@ -14,7 +14,7 @@ use crate::conversation::units::UnitError;
 /// What the guard found in a request, and what it did.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Why the guard did nothing at all.
+    /// Why the guard did nothing, but perhaps truncate results.
     pub stood_back: Option<StandBackReason>,
     /// Caps of named texts and the share of system text.
     pub texts: PriorityReport,

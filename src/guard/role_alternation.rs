@@ -22,13 +22,19 @@ use crate::conversation::{Author, Conversation, Format};
 /// the assistant, so a user message may follow them. A single user message alternates: nothing has shown yet that the
 /// provider accepts anything else.
 ///
-/// Nothing follows from it in a format whose servers make one message of adjacent entries: there it is false.
+/// Nothing follows from it in a format whose servers make one message of adjacent entries, nor where an answer has
+/// entries that no such template knows: there it is false.
 pub(super) fn has_alternating_roles(conversation: &Conversation, count: usize) -> bool {
     if conversation.format.merges_entries() {
         return false;
     }
-    let roles = conversation.items.iter().map(|message| message.author);
-    let mut roles = roles.filter(|role| !role.is_system()).take(count);
+    let messages = conversation.items.iter();
+    let messages = messages.filter(|message| !message.author.is_system());
+    let messages = messages.take(count);
+    if messages.clone().any(|message| message.stays) {
+        return false;
+    }
+    let mut roles = messages.map(|message| message.author);
     let Some(mut last) = roles.next() else {
         return false;
     };

@@ -1,4 +1,5 @@
 mod messages;
+mod responses;
 mod toy;
 
 use bytes::Bytes;

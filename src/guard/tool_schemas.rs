@@ -6,10 +6,7 @@ use super::{
 };
 use crate::{
     conversation::{Conversation, edit::Edits},
-    json::{
-        scan::{JsonKind, JsonScanner},
-        text,
-    },
+    json::{scan::JsonScanner, text},
 };
 
 pub(super) struct ToolSchemas<'a> {
@@ -25,19 +22,17 @@ impl<'a> ToolSchemas<'a> {
         conversation: &Conversation,
         tools: &'a InjectedTools,
     ) -> Option<Self> {
-        let field = conversation
-            .find_field(tools.field)
-            .filter(|field| field.kind == JsonKind::Array && !tools.json.is_empty())?;
+        let list = conversation.find_tool_list(tools.field)?;
         let mut comma = false;
-        JsonScanner::new(&conversation.body, field.value.start as usize)
+        JsonScanner::new(&conversation.body, list.start as usize)
             .walk_array(|scan| {
                 comma = true;
                 scan.take_value().map(|_| ())
             })
             .ok()?;
-        Some(Self {
+        (!tools.json.is_empty()).then_some(Self {
             tools,
-            at: field.value.end - 1,
+            at: list.end - 1,
             comma,
         })
     }

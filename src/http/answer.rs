@@ -98,6 +98,7 @@ const fn failure_status(failure: &Failure) -> StatusCode {
         | Failure::PathNotFound
         | Failure::SessionNotFound => StatusCode::NOT_FOUND,
         Failure::WrongMethod { .. } => StatusCode::METHOD_NOT_ALLOWED,
+        Failure::WebsocketRefused => StatusCode::UPGRADE_REQUIRED,
         Failure::BodySlow { .. } => StatusCode::REQUEST_TIMEOUT,
         Failure::BodyTooLarge { .. }
         | Failure::BodyUnwanted { .. }

@@ -24,10 +24,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::{
     inspected_body::InspectedBody,
-    token_count::{answer_estimate, is_count_request, is_unsupported, keep_unknown_model},
+    token_count::{answer_estimate, counted_format, is_unsupported, keep_unknown_model},
     upgrade::{UpgradeRequest, find_websocket_upgrade, upgrade_connection},
 };
 use crate::{
+    config::ResponsesWebsocket,
     conversation::{Format, edit::Edits},
     error::Failure,
     http::{
@@ -87,6 +88,10 @@ pub async fn forward_request(
 
     // The provider.
     let websocket = find_websocket_upgrade(parts).filter(|_| !inspected.has_body);
+    let refuses = app.config.responses.websocket == ResponsesWebsocket::Refuse;
+    if websocket.is_some() && path == Format::Responses.path() && refuses {
+        return Err(Failure::WebsocketRefused);
+    }
     if !caller.client.is_unlimited() {
         check_limited_key(&inspected, &in_query, websocket.is_some().then_some(path))?;
     }
@@ -116,9 +121,12 @@ pub async fn forward_request(
         };
         return upgrade_connection(app, parts, upgrade, record).await;
     }
-    let counted = is_count_request(parts, path).then(|| inspected.read.clone());
-    let estimate = || answer_estimate(app, provider, model, counted.clone()?);
-    if !provider.config.formats.contains(&Format::Messages)
+    let counted = counted_format(parts, path).map(|format| (format, inspected.read.clone()));
+    let estimate = || {
+        let (format, body) = counted.clone()?;
+        answer_estimate(app, format, provider, model, body)
+    };
+    if !provider.config.formats.contains(&format)
         && let Some(estimate) = estimate()
     {
         return Ok(estimate);
@@ -138,7 +146,7 @@ pub async fn forward_request(
     if is_unsupported(answer.status())
         && let Some(estimate) = estimate()
     {
-        let unknown_model = keep_unknown_model(answer, &provider.name).await;
+        let unknown_model = keep_unknown_model(format, answer, &provider.name).await;
         return Ok(unknown_model.map_or(estimate, |answer| pass_answer(answer, parts)));
     }
     Ok(pass_answer(answer, parts))

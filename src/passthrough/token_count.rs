@@ -1,5 +1,5 @@
-//! `POST /v1/messages/count_tokens`, where the provider does not answer it or speaks no Messages: the guard's
-//! estimate of the body as it came.
+//! The count of a request's tokens (`/v1/messages/count_tokens`, `/v1/responses/input_tokens`), where the provider does
+//! not answer it or does not speak the format: the guard's estimate of the body as it came.
 //!
 //! Clients fill their own meter with the count, so an estimate serves them better than an error. Nothing is stored.
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{
     config::tokens::find_token_rule,
     conversation::Format,
-    format::{AnswerFormat, COUNT_TOKENS_PATH, error_body::ErrorBody},
+    format::{AnswerFormat, error_body::ErrorBody},
     guard::estimate::{Weights, estimate_request},
     http::answer::json_response,
     provider::Provider,
@@ -21,9 +21,9 @@ use crate::{
 /// Marks a count that no provider made.
 const COUNT_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-count");
 
-/// Whether a request asks to count tokens. `path` follows `/v1`.
-pub(super) fn is_count_request(parts: &Parts, path: &str) -> bool {
-    parts.method == Method::POST && path == COUNT_TOKENS_PATH
+/// The format of a request that asks to count tokens. `path` follows `/v1`.
+pub(super) fn counted_format(parts: &Parts, path: &str) -> Option<Format> {
+    Format::from_count_path(path).filter(|_| parts.method == Method::POST)
 }
 
 /// Whether the status of an answer says that the provider does not count.
@@ -36,13 +36,14 @@ pub(super) fn is_unsupported(status: StatusCode) -> bool {
 
 /// The answer of such a status if it is a 404 that says that there is no such model: an estimate would hide that.
 pub(super) async fn keep_unknown_model(
+    format: Format,
     answer: Response<Body>,
     provider: &str,
 ) -> Option<Response<Body>> {
     if answer.status() != StatusCode::NOT_FOUND {
         return None;
     }
-    let short = read_short(AnswerFormat::Messages, answer, provider).await;
+    let short = read_short(AnswerFormat::from(format), answer, provider).await;
     let (answer, text) = short.ok()?;
     let error = ErrorBody::parse_body(&text?)?;
     error.is_unknown_model().then_some(answer)
@@ -51,11 +52,12 @@ pub(super) async fn keep_unknown_model(
 /// The estimate as an answer; `None` where the body is no conversation. `model` is the provider's name for it.
 pub(super) fn answer_estimate(
     app: &App,
+    format: Format,
     provider: &Provider,
     model: Option<&str>,
     body: Bytes,
 ) -> Option<Response<Body>> {
-    let conversation = Format::Messages.index_body(body).ok()?;
+    let conversation = format.index_body(body).ok()?;
     let (model, profile) = (model.unwrap_or_default(), provider.config.profile);
     let weights = Weights::new(
         find_token_rule(model, profile),
@@ -63,7 +65,11 @@ pub(super) fn answer_estimate(
     );
     let raw = estimate_request(&conversation, &weights, profile);
     let calibration = app.ratios.initial_calibration(&provider.name, model);
-    let count = json!({"input_tokens": calibration.to_expected_tokens(raw)});
+    let count = calibration.to_expected_tokens(raw);
+    let count = match format {
+        Format::Responses => json!({"object": "response.input_tokens", "input_tokens": count}),
+        _ => json!({"input_tokens": count}),
+    };
     let mut answer = json_response(StatusCode::OK, count.to_string());
     let value = HeaderValue::from_static("estimate");
     answer.headers_mut().insert(COUNT_HEADER, value);

@@ -39,7 +39,7 @@ pub async fn answer_model_list(app: &App, client: &Client, format: Format) -> Re
             let (first, last) = (id(data.first()), id(data.last()));
             json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
         }
-        AnswerFormat::Chat => json!({"object": "list", "data": data}),
+        AnswerFormat::Chat | AnswerFormat::Responses => json!({"object": "list", "data": data}),
     };
     json_response(StatusCode::OK, list.to_string())
 }
@@ -74,7 +74,7 @@ fn model_to_json(offered: &OfferedModel, guard: &GuardConfig, format: Format) ->
             }
             model
         }
-        AnswerFormat::Chat => {
+        AnswerFormat::Chat | AnswerFormat::Responses => {
             let limits = target.compute_limits(guard, None);
             json!({
                 "id": offered.id,

@@ -47,7 +47,7 @@ pub(super) enum RefusalKind {
     Nothing,
     TooLong {
         overflow: Overflow,
-        /// In the words that the clients of the format look for.
+        /// As the clients of the format look for it, so that it stays as it came.
         classic: bool,
     },
     /// The request, without any reason.
@@ -114,7 +114,8 @@ async fn find_refusal_inside(
     reply: ProviderReply,
 ) -> Result<(ProviderReply, RefusalKind), SendError> {
     let provider = &placed.target.provider;
-    if !provider.config.profile.errors_inside {
+    let profile = *provider.config.profile;
+    if !request.parsed.format.refine_profile(profile).errors_inside {
         return Ok((reply, RefusalKind::Nothing));
     }
     let format = request.parsed.format.into();
@@ -124,13 +125,18 @@ async fn find_refusal_inside(
         let verdict = text.map(|text| overflow::detect_overflow(StatusCode::OK, &text));
         return Ok((
             reply,
-            verdict.map_or(RefusalKind::Nothing, verdict_to_refusal),
+            verdict.map_or(RefusalKind::Nothing, |verdict| {
+                verdict_to_refusal(verdict, false)
+            }),
         ));
     }
     let (answer, first) = peek_first_event(format, reply.answer, FIRST_EVENT_WITHIN).await;
     let reply = ProviderReply { answer, ..reply };
     let refusal = match first {
-        FirstEvent::Event(data) => verdict_to_refusal(overflow::detect_overflow_in_event(&data)),
+        FirstEvent::Event(data) => {
+            let verdict = overflow::detect_overflow_in_event(&data);
+            verdict_to_refusal(verdict, format.tells_overflow_in_stream())
+        }
         FirstEvent::Nothing => RefusalKind::Wordless,
         FirstEvent::Unknown => RefusalKind::Nothing,
     };
@@ -260,12 +266,9 @@ pub(super) fn overflow_answer(
     }
 }
 
-fn verdict_to_refusal(verdict: OverflowVerdict) -> RefusalKind {
+fn verdict_to_refusal(verdict: OverflowVerdict, classic: bool) -> RefusalKind {
     match verdict {
-        OverflowVerdict::Overflow(overflow) => RefusalKind::TooLong {
-            overflow,
-            classic: false,
-        },
+        OverflowVerdict::Overflow(overflow) => RefusalKind::TooLong { overflow, classic },
         _ => RefusalKind::Nothing,
     }
 }

@@ -1,14 +1,14 @@
 //! The stream pipeline: splits bytes into events, reads, rewrites and passes them on, without I/O.
 //!
 //! An event that does not change goes on as the bytes that came. The end of the answer is marked
-//! before the end marker (`[DONE]`, `message_stop`), or at the end of the stream if none comes; there the state is stored, and
-//! a comment may be inserted.
+//! before the end marker (`[DONE]`, `message_stop`, the last event of Responses), or at the end of
+//! the stream if none comes; there the state is stored, and a comment may be inserted.
 //!
 //! Without a rewriter, incomplete events pass at once, unless they may be the end marker or a usage
-//! chunk to remove (16 KiB at most). With a rewriter, events are held until they are complete (2 MiB
-//! at most), and then only while it is undecided who executes a call, or whether a continuation
-//! block begins at the end of a text (64 KiB at most). The summary covers what the client gets, but
-//! prompt tokens are those of the provider.
+//! chunk to remove ([`AnswerFormat::max_whole_event`] at most). With a rewriter, events are held
+//! until they are complete (2 MiB at most), and then only while it is undecided who executes a call,
+//! or whether a continuation block begins at the end of a text (64 KiB at most). The summary covers
+//! what the client gets, but prompt tokens are those of the provider.
 
 use std::collections::VecDeque;
 
@@ -25,9 +25,6 @@ use crate::{
 
 /// Bytes of one event that are read.
 const MAX_EVENT: usize = 2 << 20;
-
-/// Bytes held of an event that may be the end marker or a usage chunk: both are far smaller.
-const MAX_HELD: usize = 16 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PipelineOutput {
@@ -217,6 +214,9 @@ impl Pipeline {
     fn take_event(&mut self, event: SseEvent, out: &mut OutputQueue<'_>) {
         let rest = event.raw.slice(std::mem::take(&mut self.sent)..);
         let Some(message) = event.message else {
+            if self.is_overlong_end(&event.raw) {
+                self.summarizer.mark_unreadable();
+            }
             if !self.is_for_proxy() {
                 out.push_bytes(rest);
             }
@@ -245,17 +245,23 @@ impl Pipeline {
             }
         };
         out.push_all(&mut self.ready);
+        let goes_on = matches!(action, EventAction::Pass | EventAction::Replace(_));
+        if is_end && goes_on && !is_stripped && !std::mem::replace(&mut self.ended, true) {
+            out.pieces.push_back(PipelineOutput::End);
+        }
         match action {
             _ if is_stripped => {}
-            EventAction::Pass => {
-                if is_end && !std::mem::replace(&mut self.ended, true) {
-                    out.pieces.push_back(PipelineOutput::End);
-                }
-                out.push_bytes(rest);
-            }
+            EventAction::Pass => out.push_bytes(rest),
             EventAction::Replace(bytes) => out.push_bytes(bytes),
             EventAction::Drop | EventAction::Hold => {}
         }
+    }
+
+    /// Whether an unread event begins as the end of the answer does, and is too long to be read.
+    fn is_overlong_end(&self, raw: &[u8]) -> bool {
+        raw.len() > MAX_EVENT
+            && (raw.starts_with(b"event:") || raw.starts_with(b"data:"))
+            && self.changes.format.may_need_whole_event(raw, false)
     }
 
     /// Whether the beginning of an event is held until its end. If it is, so is every shorter
@@ -263,7 +269,8 @@ impl Pipeline {
     fn must_wait(&self, beginning: &[u8]) -> bool {
         let (format, usage) = (self.changes.format, self.changes.strip_usage);
         self.rewriter.is_some()
-            || (beginning.len() <= MAX_HELD && format.may_need_whole_event(beginning, usage))
+            || (beginning.len() <= format.max_whole_event()
+                && format.may_need_whole_event(beginning, usage))
     }
 
     /// Ends the provider's stream. `broken`: it broke off.

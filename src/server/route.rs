@@ -56,6 +56,7 @@ impl Route<'_> {
         let operation = Operation::from_path(path);
         let shape = match operation {
             Some(Operation::Chat) if path == Format::Messages.path() => "/v1/messages",
+            Some(Operation::Chat) if path == Format::Responses.path() => "/v1/responses",
             Some(Operation::Chat) => "/v1/chat/completions",
             Some(Operation::Embeddings) => "/v1/embeddings",
             Some(Operation::TextCompletion) => "/v1/completions",

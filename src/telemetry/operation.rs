@@ -11,7 +11,7 @@ impl Operation {
     /// `path` is the part behind `/v1`.
     pub fn from_path(path: &str) -> Option<Self> {
         match path {
-            "/chat/completions" | "/messages" => Some(Self::Chat),
+            "/chat/completions" | "/messages" | "/responses" => Some(Self::Chat),
             "/embeddings" => Some(Self::Embeddings),
             "/completions" => Some(Self::TextCompletion),
             _ => None,

@@ -85,7 +85,7 @@ async fn a_model_in_json_finds_its_provider_and_only_its_name_is_edited() {
     for (path, kind) in [
         ("/v1/embeddings", "application/json"),
         ("/v1/completions?a=b%20c", "application/json; charset=utf-8"),
-        ("/v1/responses", ""),
+        ("/v1/responses/compact", ""),
         ("/up/v1/moderations", "application/json"),
     ] {
         for (named, sent) in [("up\\/org/m", "org/m"), ("named", "named")] {
@@ -330,7 +330,7 @@ async fn answers_of_forwarded_paths_are_unchanged() {
 async fn events_of_other_apis_pass_one_by_one() {
     let (up, _default, proxy) = two_providers().await;
     let client = proxy.client();
-    let first = "event: response.created\ndata: {\"x\":1}\n\n";
+    let first = "event: image_generation.partial_image\ndata: {\"x\":1}\n\n";
     up.script_next([
         stream_head(),
         send_bytes(first),
@@ -338,7 +338,7 @@ async fn events_of_other_apis_pass_one_by_one() {
         send_bytes("data: 2\n\n"),
     ]);
     let ask = r#"{"model":"up/m","stream":true,"input":"x"}"#;
-    let request = post(&client, "/v1/responses", "application/json", ask);
+    let request = post(&client, "/v1/images/generations", "application/json", ask);
     let mut body = client.begin(request).await.into_body();
     assert_eq!(next(&mut body).await, first);
     up.release_stalled();

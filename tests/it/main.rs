@@ -38,6 +38,7 @@ mod refit;
 mod registry;
 mod reload;
 mod replicas;
+mod responses_exchange;
 mod secrets;
 mod session;
 mod shutdown;

@@ -2,7 +2,8 @@
 
 use futures_util::{SinkExt, StreamExt};
 use http::HeaderMap;
-use plimsoll::config::{Auth, secret::Secret};
+use plimsoll::config::{Auth, ResponsesWebsocket, secret::Secret};
+use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, accept_hdr_async, connect_async,
@@ -270,6 +271,7 @@ async fn a_browsers_key_is_accepted_and_never_forwarded() {
             .client("alice", SECRET, &["up/rt"])
             .providers(|provider| provider.auth = ours.clone())
             .set(|config| {
+                config.responses.websocket = ResponsesWebsocket::Pass;
                 let alice = config.clients.get_mut("alice").unwrap();
                 alice.paths = vec!["realtime".into(), "responses".into()];
                 alice.max_in_flight = Some(1);
@@ -323,6 +325,32 @@ async fn a_browsers_key_is_accepted_and_never_forwarded() {
         let got = Box::pin(refused(path, SECRET)).await;
         assert_eq!(got, is(404, "model_not_found"), "{path}");
     }
+}
+
+#[tokio::test]
+async fn websockets_for_responses_are_refused_unless_the_settings_pass_them() {
+    let (listener, proxy) = proxy_and_server(|proxy| proxy).await;
+    for path in [
+        "/v1/responses",
+        "/v1/responses?model=up/m",
+        "/up/v1/responses",
+    ] {
+        let refused = Box::pin(within_time(connect_async(ask(&proxy, path, &[])))).await;
+        let Err(Error::Http(answer)) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(answer.status(), 426, "{path}");
+        assert_eq!(answer.headers()["x-plimsoll-error"], "websocket_refused");
+        let body: Value = serde_json::from_slice(answer.body().as_deref().unwrap()).unwrap();
+        assert_eq!(body["error"]["code"], "websocket_refused");
+    }
+    proxy.reload(|config| config.responses.websocket = ResponsesWebsocket::Pass);
+    let (mut client, mut server, path, _) =
+        connected(&listener, &proxy, "/v1/responses", &[]).await;
+    assert_eq!(path, "/v1/responses");
+    client.send(Message::text("{}")).await.unwrap();
+    let got = within_time(server.next()).await.unwrap().unwrap();
+    assert_eq!(got, Message::text("{}"));
 }
 
 #[tokio::test]

@@ -92,7 +92,11 @@ fn write_shares(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()>
 fn describe_edits(found: &PlanExplanation) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(reason) = &found.stands_back {
-        lines.push(format!("Nothing ({}):", reason.word));
+        let what = match found.is_edited() {
+            true => "Nothing else",
+            false => "Nothing",
+        };
+        lines.push(format!("{what} ({}):", reason.word));
         lines.push(format!("{}.", reason.why));
     } else if !found.is_edited() {
         lines.push("Nothing: it goes on byte for byte.".to_owned());

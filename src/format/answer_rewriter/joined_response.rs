@@ -3,7 +3,13 @@
 use bytes::Bytes;
 
 use super::AnswerState;
-use crate::format::{ResponseSummarizer, usage::Usage, visible_text::VisibleText};
+use crate::{
+    conversation::edit::Edits,
+    format::{
+        ResponseSummarizer, UsageCount, UsageCountKind, UsageReport, usage::Usage,
+        visible_text::VisibleText,
+    },
+};
 
 pub struct JoinedResponse<S: AnswerState> {
     pub(in crate::format) visible: VisibleText,
@@ -55,6 +61,29 @@ impl<S: AnswerState> JoinedResponse<S> {
         Usage {
             completion_tokens: usage.completion_tokens.map(add),
             ..usage
+        }
+    }
+
+    /// Adds the tokens that were left out of the request and the completion tokens of earlier
+    /// answers, which the client pays for too.
+    pub(in crate::format) fn edit_usage(&self, report: &UsageReport, edits: &mut Edits) {
+        // Some providers report a prompt of 0 before they know the count.
+        let is_unknown =
+            |count: &UsageCount| count.kind == UsageCountKind::Prompt && count.tokens == 0;
+        if report.counts.iter().any(is_unknown) {
+            return;
+        }
+        let left_out = u64::from(self.left_out);
+        let completion = u64::from(self.earlier_completion_tokens);
+        for count in &report.counts {
+            let more = match count.kind {
+                UsageCountKind::Prompt => left_out,
+                UsageCountKind::Completion => completion,
+                UsageCountKind::Total => left_out + completion,
+            };
+            if more > 0 && (count.tokens > 0 || count.kind == UsageCountKind::Completion) {
+                edits.replace(count.span, (u64::from(count.tokens) + more).to_string());
+            }
         }
     }
 }

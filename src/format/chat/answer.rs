@@ -9,7 +9,6 @@ mod edits;
 mod event_hold;
 mod read;
 mod rewriter;
-mod usage;
 mod whole;
 
 use smallvec::SmallVec;

@@ -4,33 +4,26 @@
 //! events of a stream name theirs by its index.
 
 mod assemble;
-mod blocks;
-mod current;
 mod edits;
-mod event_hold;
 mod read;
-mod rewriter;
 mod usage;
-mod whole;
 mod write;
 
 use smallvec::SmallVec;
 
 pub use self::{
-    current::MessagesAnswerState,
-    event_hold::may_be_end,
+    edits::add_prompt_tokens,
     read::{is_ping, read_answer, read_event},
     usage::TokenCounts,
-    whole::add_prompt_tokens,
     write::{empty_answer, error_event, error_json},
 };
 use crate::{
-    format::{AnswerEvent, AnswerEvents},
+    format::{AnswerEvent, AnswerEvents, event_hold::may_be_event},
     json::scan::{JsonKind, JsonString, Span},
 };
 
 /// The type of the event behind the last one of a message.
-const END: &[u8] = b"message_stop";
+const END: &str = "message_stop";
 
 /// An event of a stream, or a whole answer.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +103,11 @@ impl ObjectSpans {
     }
 }
 
+/// Whether this may be the beginning of the event behind the last one of a message.
+pub fn may_be_end(beginning: &[u8]) -> bool {
+    may_be_event(beginning, END)
+}
+
 impl AnswerEvents for MessagesAnswer {
     fn events(&self) -> &[AnswerEvent] {
         &self.events
@@ -120,10 +118,6 @@ impl MessagesAnswer {
     /// Whether this is a whole answer with content.
     pub const fn has_content(&self) -> bool {
         self.content.is_some()
-    }
-
-    fn find_text(&self) -> Option<JsonString> {
-        self.iter_texts().next()
     }
 }
 

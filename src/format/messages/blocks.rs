@@ -169,6 +169,7 @@ impl<'a> ContentBlockReader<'a, '_> {
             name: members.name,
             arguments: members.input.map(Arguments::Json),
             listed: true,
+            fixed: false,
         });
         let kind = members.block_kind();
         Ok(ReadBlock {

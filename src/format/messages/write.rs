@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::{
     conversation::{Author, BlockKind, Format},
     format::{AssistantTurn, ProxyToolCall, values::walk_if_object, write::TextRequest},
-    json::scan::JsonScanner,
+    json::{scan::JsonScanner, text},
 };
 
 pub(in crate::format) fn wrap_messages(items: &[&str]) -> String {
@@ -53,9 +53,10 @@ pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
     format!(r#"{{"role":"assistant","content":[{calls}]}}"#)
 }
 
-/// `None` where the answer has thinking that is too long to be sent again, or was not kept: servers refuse calls that
+/// Also for Responses. `None` where the answer has thinking that is too long to be sent again, or was not kept: servers refuse calls that
 /// come back without the thinking before them.
 pub(in crate::format) fn answer_item(
+    format: Format,
     turn: &AssistantTurn,
     max_bytes: usize,
     max_argument_bytes: usize,
@@ -67,7 +68,7 @@ pub(in crate::format) fn answer_item(
         return Some(turn.message.clone());
     }
     // Its calls stay, since the results need them, and so does its thinking.
-    let answer = Format::Messages.index_items(&[&turn.message])?;
+    let answer = format.index_items(&[&turn.message])?;
     let mut calls = calls.iter();
     let mut blocks: Vec<Cow<'_, str>> = Vec::new();
     for block in &answer.blocks {
@@ -76,16 +77,19 @@ pub(in crate::format) fn answer_item(
                 blocks.push(String::from_utf8_lossy(answer.span_bytes(block.span)));
             }
             BlockKind::Call => {
-                blocks.push(write_call(calls.next()?, max_argument_bytes));
+                blocks.push(format.write_call(calls.next()?, max_argument_bytes));
             }
             _ => {}
         }
     }
     if let ([], Some(package)) = (&turn.proxy_calls[..], &turn.package) {
-        let text = json!({"type": "text", "text": &*package.text});
-        blocks.push(text.to_string().into());
+        blocks.push(
+            format
+                .text_in_answer(&text::escape_text(&package.text))
+                .into(),
+        );
     }
-    let item = calls_item(&blocks.iter().map(|block| &**block).collect::<Vec<_>>());
+    let item = format.calls_item(&blocks.iter().map(|block| &**block).collect::<Vec<_>>());
     (item.len() <= max_bytes && !blocks.is_empty()).then(|| item.into())
 }
 

@@ -29,7 +29,7 @@ pub(super) fn shorten_arguments(view: RequestView<'_>, at: usize) -> Option<Smal
         if excludes(&view.policy.settings.clear, name) {
             continue;
         }
-        let cut = call.arguments;
+        let cut = call.editable_arguments();
         if let Some(cut) = cut.and_then(|it| cut_arguments(view.conversation, it, KEEP)) {
             sizes -= cut.removed;
             sizes += cut.inserted;
@@ -45,7 +45,7 @@ pub(super) fn shorten_arguments(view: RequestView<'_>, at: usize) -> Option<Smal
 pub(super) fn has_long_arguments(conversation: &Conversation, message: &Item) -> bool {
     let mut arguments = conversation.calls_of(message).iter();
     arguments.any(|call| {
-        call.arguments
+        call.editable_arguments()
             .is_some_and(|it| it.span().len() > VALUE_CHARS)
     })
 }

@@ -35,7 +35,7 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
             sizes += text::measure_text(placeholder.as_bytes());
             small.edits.replace(text.span, placeholder.into_owned());
         }
-        Content::Blocks(..) => {
+        Content::Blocks(..) | Content::FixedBlocks(..) => {
             // The first text stands for all of them.
             let mut placeholder = Some(placeholder);
             for part in conversation.blocks_of(message) {

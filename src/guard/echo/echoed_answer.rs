@@ -54,7 +54,7 @@ impl<'a> EchoedAnswer<'a> {
         });
         let texts: Vec<_> = texts.collect::<Option<_>>()?;
         match message.content {
-            Content::Absent | Content::Other(_) => return None,
+            Content::Absent | Content::FixedBlocks(..) | Content::Other(_) => return None,
             Content::Blocks(..) if texts.is_empty() => return None,
             Content::Null(_) | Content::Text(_) | Content::Blocks(..) => {}
         }

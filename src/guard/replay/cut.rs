@@ -86,9 +86,16 @@ impl Replay<'_> {
             if self.meets(most, now) {
                 break;
             }
-            if !self.asks_for_newest(unit, now) {
-                self.fold_unit(unit, now);
+            let is_folded = now.state.folded[unit];
+            if is_folded
+                || self.asks_for_newest(unit, now)
+                || !self.may_fold_followers(unit, newest, now)
+            {
+                continue;
             }
+            let followers: Vec<usize> = self.list_followers(unit, now).collect();
+            self.fold_unit(unit, now);
+            followers.into_iter().for_each(|at| self.fold_unit(at, now));
         }
     }
 

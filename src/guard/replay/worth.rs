@@ -146,7 +146,8 @@ impl Replay<'_> {
         }
         let units = self.view.units;
         let weigh = |this: &Self, unit: usize, now: &Moment| {
-            let parts = now.kept.list_parts(unit, units[unit].kind);
+            let mut parts = now.kept.list_parts(unit, units[unit].kind);
+            parts.extend(this.list_followers(unit, now));
             let worth = this.worth_per_token(&parts, &now.state, &now.visible);
             (Reverse(Candidate { worth, unit }), parts)
         };
@@ -181,6 +182,23 @@ impl Replay<'_> {
         }
     }
 
+    /// The units that cannot stay without a unit, whose reasoning led to them, as far as they are still there.
+    pub(super) fn list_followers<'s>(
+        &'s self,
+        unit: usize,
+        now: &'s Moment,
+    ) -> impl Iterator<Item = usize> + 's {
+        let units = self.view.units;
+        let followers = (unit + 1..units.len()).take_while(|&at| units[at].follows_reasoning);
+        followers.filter(|&at| !now.state.folded[at])
+    }
+
+    /// Whether all of these may be left out, and stand before `limit`.
+    pub(super) fn may_fold_followers(&self, unit: usize, limit: usize, now: &Moment) -> bool {
+        let mut followers = self.list_followers(unit, now);
+        followers.all(|at| at < limit && !self.view.units[at].stays)
+    }
+
     /// Units before `limit` that may be left out one by one, oldest first: user messages go with the last answer
     /// to them. Survivors of an earlier cut are left alone where they are few enough.
     fn list_candidates<'k>(
@@ -200,7 +218,7 @@ impl Replay<'_> {
         let open = now.kept.list_open(limit).iter().copied();
         open.filter(move |&unit| match is_user(unit) {
             true => now.kept.is_unanswered(unit),
-            false => unit >= spared,
+            false => unit >= spared && self.may_fold_followers(unit, limit, now),
         })
     }
 }

@@ -36,7 +36,7 @@ impl ToolResults<'_> {
         let message = self.view.item(at);
         let calls = conversation.calls_of(message).iter();
         let arguments: Vec<CallArguments> = calls
-            .filter_map(|call| CallArguments::read(conversation, call.arguments?))
+            .filter_map(|call| CallArguments::read(conversation, call.editable_arguments()?))
             .collect();
         let text_chars = match self.echoes.contains(&at) {
             true => 0,
@@ -83,7 +83,7 @@ impl ToolResults<'_> {
         let mut cut = CallCut::default();
         let mut sizes = message.sizes;
         for call in calls {
-            let Some(arguments) = call.arguments else {
+            let Some(arguments) = call.editable_arguments() else {
                 continue;
             };
             let Some(cut_values) = cut_arguments(conversation, arguments, Keep::Ends(most)) else {

@@ -20,11 +20,11 @@ use crate::{
     },
 };
 
-fn any_window() -> impl Strategy<Value = u32> {
+pub(super) fn any_window() -> impl Strategy<Value = u32> {
     prop::sample::select(&WINDOWS[..4])
 }
 
-fn any_profile() -> impl Strategy<Value = &'static Profile> {
+pub(super) fn any_profile() -> impl Strategy<Value = &'static Profile> {
     let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
     let model = prop::sample::select(vec!["claude-opus-5", "claude-sonnet-5"]);
     (prop::sample::select(names), model)

@@ -1,4 +1,4 @@
-//! The built-in provider: chat completions and Messages without a network, for a first look and for tests.
+//! The built-in provider: chat completions, Messages and Responses without a network, for a first look and for tests.
 //!
 //! It counts tokens, has a window and a prefix cache, and refuses an overlong or invalid conversation in
 //! the words of OpenAI or Anthropic. A scripted agent answers, and follows a notice of recovery or a request for a summary.
@@ -13,6 +13,8 @@ mod memory_requests;
 mod messages_answer;
 mod messages_request;
 mod request;
+mod responses_answer;
+mod responses_request;
 mod schema;
 mod scripted_agent;
 mod token_count;
@@ -38,7 +40,8 @@ pub const MODELS: &[(&str, u32)] = &[
     ("plimsoll-1m", 1_000_000),
 ];
 
-/// Answers one request. The path may have any prefix before `/chat/completions`, `/messages` or `/models`.
+/// Answers one request. The path may have any prefix before `/chat/completions`, `/messages`, `/responses` or
+/// `/models`.
 ///
 /// Never fails: an invalid request gets a 4xx, as from OpenAI or Anthropic.
 pub async fn answer_request(request: Request<Bytes>) -> Response<SimulatedBody> {
@@ -48,6 +51,8 @@ pub async fn answer_request(request: Request<Bytes>) -> Response<SimulatedBody> 
         SimulatedRoute::Chat => complete_chat(&request),
         SimulatedRoute::Messages => complete_messages(&request),
         SimulatedRoute::CountTokens => count_message_tokens(&request),
+        SimulatedRoute::Responses => complete_response(&request),
+        SimulatedRoute::InputTokens => count_input_tokens(&request),
         SimulatedRoute::Models => Ok(list_models()),
         SimulatedRoute::Unknown => Err(SimulatedRefusal {
             status: StatusCode::NOT_FOUND,
@@ -85,6 +90,8 @@ enum SimulatedRoute {
     Chat,
     Messages,
     CountTokens,
+    Responses,
+    InputTokens,
     Models,
     Unknown,
 }
@@ -99,6 +106,8 @@ fn find_route(request: &Request<Bytes>) -> SimulatedRoute {
         _ if is_post && path.ends_with("/chat/completions") => SimulatedRoute::Chat,
         _ if is_post && path.ends_with("/messages") => SimulatedRoute::Messages,
         _ if is_post && path.ends_with("/messages/count_tokens") => SimulatedRoute::CountTokens,
+        _ if is_post && path.ends_with("/responses") => SimulatedRoute::Responses,
+        _ if is_post && path.ends_with("/responses/input_tokens") => SimulatedRoute::InputTokens,
         _ if is_get && path.ends_with("/models") => SimulatedRoute::Models,
         _ => SimulatedRoute::Unknown,
     }
@@ -212,6 +221,45 @@ fn count_message_tokens(
         StatusCode::OK,
         &json!({"input_tokens": tokens}),
     ))
+}
+
+fn complete_response(
+    request: &Request<Bytes>,
+) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
+    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+    let chat = responses_request::rewrite_request(&body)?;
+    let chat = SimulatedRequest::from_body(&chat)?;
+    let prompt = count_prompt(request, &chat);
+    let room = chat.window.checked_sub(prompt.tokens);
+    let room = room.ok_or_else(|| SimulatedRefusal {
+        code: Some("context_length_exceeded"),
+        ..SimulatedRefusal::for_parameter("input", "Your input exceeds the context window of this model. Please adjust your input and try again.")
+    })?;
+    let limit = chat.answer_limit().map_or(room, |limit| limit.min(room));
+    let id = xxh3_64_with_seed(request.body(), prompt.hash);
+    let completion = Completion {
+        id: format!("resp_{id:016x}"),
+        call_id: format!("call_{:016x}", prompt.hash),
+        model: chat.model,
+        reply: scripted_agent::make_reply(&chat, prompt.hash, limit),
+        prompt_tokens: prompt.tokens,
+        cached_tokens: prompt.read_cache(),
+    };
+    Ok(match body["stream"] == true {
+        true => completion.write_response_events(),
+        false => completion.write_response(),
+    })
+}
+
+fn count_input_tokens(
+    request: &Request<Bytes>,
+) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
+    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+    let chat = responses_request::rewrite_request(&body)?;
+    let chat = SimulatedRequest::from_body(&chat)?;
+    let tokens = count_prompt(request, &chat).tokens;
+    let count = json!({"object": "response.input_tokens", "input_tokens": tokens});
+    Ok(json_response(StatusCode::OK, &count))
 }
 
 /// Refuses a prompt that does not fit the window, in the sentence that every client looks for.

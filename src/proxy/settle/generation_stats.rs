@@ -22,7 +22,7 @@ pub(super) fn break_down_prompt(
     let tokens = |raw: u32| (f64::from(raw) * slope) as u32;
     let came = &report.shares;
     let (sent, raw) = match planned.mode {
-        GuardMode::Guard if report.stood_back.is_none() => (&report.sent, report.raw_after),
+        GuardMode::Guard => (&report.sent, report.raw_after),
         _ => (came, came.total()),
     };
     Some(PromptBreakdown {

@@ -191,7 +191,7 @@ mod tests {
             assert!(tokens.len() <= most, "{form:?}: {} tokens", tokens.len());
             let description: Value = serde_json::from_str(text).unwrap();
             let description = match form {
-                ToolForm::ChatFunctions | ToolForm::MessagesTools => {
+                ToolForm::ChatFunctions | ToolForm::MessagesTools | ToolForm::ResponsesTools => {
                     description["description"].clone()
                 }
                 _ => description["function"]["description"].clone(),

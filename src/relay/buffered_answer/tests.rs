@@ -13,6 +13,7 @@ use crate::{
 };
 
 mod messages;
+mod responses;
 
 const FILTER: AnswerFilter = AnswerFilter {
     tools: &["clear_mind", "add_reminder"],

@@ -12,8 +12,10 @@ use crate::{
 mod blocks;
 mod calls;
 mod cuts;
+mod generated;
 mod messages;
 mod plain;
+mod responses;
 mod rounds;
 mod usage;
 

@@ -21,6 +21,7 @@ use crate::{
 };
 
 mod messages;
+mod responses;
 
 const STREAM: &str = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
@@ -146,10 +147,11 @@ fn filter(
     first: Response<Body>,
     answers: Vec<Response<Body>>,
 ) -> (Response<Body>, Arc<Mutex<DriverCalls>>) {
-    filter_with_left_out(first, answers, Vec::new())
+    filter_as(AnswerFormat::Chat, first, answers, Vec::new())
 }
 
-fn filter_with_left_out(
+fn filter_as(
+    format: AnswerFormat,
     first: Response<Body>,
     answers: Vec<Response<Body>>,
     left_out: Vec<u32>,
@@ -165,7 +167,7 @@ fn filter_with_left_out(
         left_out,
     };
     let options = StreamOptions {
-        format: AnswerFormat::Chat,
+        format,
         filter: FILTER,
         strip_usage: false,
         footer: footer(&[]),
@@ -380,8 +382,12 @@ async fn each_turn_adds_the_tokens_left_out_of_its_request() {
         (vec![0, 200], 209, 212),
     ] {
         let first = format!("{PROXY_CALL}{USAGE}");
-        let (answer, calls) =
-            filter_with_left_out(events(first), vec![events(TEXT_AND_USAGE)], left_out);
+        let (answer, calls) = filter_as(
+            AnswerFormat::Chat,
+            events(first),
+            vec![events(TEXT_AND_USAGE)],
+            left_out,
+        );
         let (text, _) = read(answer).await;
         let usage = format!(
             "{{\"prompt_tokens\":{prompt},\"completion_tokens\":3,\"total_tokens\":{total}}}"

@@ -97,7 +97,9 @@ fn message_nests(found: &Conversation, message: &Item) {
     match &message.content {
         Content::Absent | Content::Null(_) => {}
         Content::Text(text) => text_within(found, Some(*text), span),
-        Content::Blocks(_, parts) | Content::Other(parts) => assert_nested(*parts, span),
+        Content::Blocks(_, parts) | Content::FixedBlocks(_, parts) | Content::Other(parts) => {
+            assert_nested(*parts, span);
+        }
     }
     in_order(found.blocks_of(message).iter().map(|part| part.span), span);
     for call in found.calls_of(message) {

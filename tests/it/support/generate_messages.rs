@@ -84,8 +84,9 @@ pub(crate) fn any_messages(turns: usize) -> impl Strategy<Value = MessagesCase> 
     (any::<u64>().no_shrink(), 1..=turns).prop_map(|(seed, turns)| MessagesCase::new(seed, turns))
 }
 
-struct Writer {
-    random: Random,
+/// Writes JSON in a spelling of its own.
+pub(crate) struct Writer {
+    pub(crate) random: Random,
     comma: &'static str,
     colon: &'static str,
     /// Characters beyond ASCII are escaped.
@@ -102,7 +103,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::for_part(seed, 1);
         let spaced = random.chance(50);
         Self {
@@ -337,7 +338,7 @@ impl Writer {
     }
 
     /// A string of about so many words, never empty.
-    fn text(&mut self, words: usize) -> String {
+    pub(crate) fn text(&mut self, words: usize) -> String {
         let words = (words * self.scale / 100).max(1);
         let mut text = format!("w{}", self.random.below(10_000));
         for _ in 0..words {
@@ -361,11 +362,11 @@ impl Writer {
         ])
     }
 
-    fn list(&self, elements: &[String]) -> String {
+    pub(crate) fn list(&self, elements: &[String]) -> String {
         format!("[{}]", elements.join(self.comma))
     }
 
-    fn object(&mut self, mut members: Vec<(&str, String)>) -> String {
+    pub(crate) fn object(&mut self, mut members: Vec<(&str, String)>) -> String {
         if self.random.chance(30) {
             self.random.shuffle(&mut members);
         }

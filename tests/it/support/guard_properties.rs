@@ -48,6 +48,13 @@ pub(crate) const MESSAGES: WireFormat = WireFormat {
     broken_rules: |before, after, _| strict::messages::find_broken_rules(before, after),
 };
 
+/// Conversations are generated in this format, and not translated.
+pub(crate) const RESPONSES: WireFormat = WireFormat {
+    format: Format::Responses,
+    from_chat: <[u8]>::to_vec,
+    broken_rules: |before, after, _| strict::responses::find_broken_rules(before, after),
+};
+
 /// The guard's default settings, with which every budget is kept.
 pub(crate) fn settings() -> GuardConfig {
     GuardConfig {
@@ -192,10 +199,24 @@ fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, con
         let bound = before.items.iter().filter(|item| item.is_bound);
         item.is_bound && bound.filter(marked).any(|it| it.digest == item.digest)
     };
+    let blocks: Vec<_> = before
+        .blocks
+        .iter()
+        .map(|it| before.span_bytes(it.span))
+        .collect();
+    // In Responses, two answers without a message between them are read as one.
+    let is_joined = |message: &Item| {
+        let mut parts = after.blocks_of(message).iter();
+        before.format == Format::Responses
+            && message.author == Author::Model
+            && parts.all(|part| blocks.contains(&after.span_bytes(part.span)))
+    };
     let odd: Vec<_> = messages(after)
         .into_iter()
         .zip(&after.items)
-        .filter(|(message, item)| !theirs.contains(message) && !had_markers(item))
+        .filter(|(message, item)| {
+            !theirs.contains(message) && !had_markers(item) && !is_joined(item)
+        })
         .collect();
     let folds = usize::from(plan.report.folded.is_some());
     assert!(
@@ -292,12 +313,19 @@ fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context
     let first = units
         .iter()
         .position(|unit| unit.kind == units::UnitKind::User);
-    let newest = units.len().saturating_sub(2);
+    let mut newest = units.len().saturating_sub(2);
+    // The reasoning of the newest step may stand in the steps before it.
+    while units[newest..]
+        .iter()
+        .take(2)
+        .any(|it| it.follows_reasoning)
+    {
+        newest -= 1;
+    }
     let weights = policy.token_weights();
     let mut least = plan.report.shares.tools + 200;
     for (at, unit) in units.iter().enumerate() {
-        let system = unit.kind == units::UnitKind::System;
-        let stays = system || at >= newest || first.is_some_and(|first| at <= first);
+        let stays = unit.stays || at >= newest || first.is_some_and(|first| at <= first);
         let messages = before.items[unit.messages.clone()].iter();
         for message in messages.filter(|message| stays || message.is_bound) {
             let sizes = &message.sizes;

@@ -56,9 +56,16 @@ pub(crate) fn annotate_randomly(conversation: &Conversation, seed: u64) -> Bytes
     let mut edits = Edits::default();
     for (at, message) in conversation.items.iter().enumerate() {
         let mut random = Random::for_part(seed, 1_000 + at as u64);
-        let parts = conversation.blocks_of(message).iter().map(|part| part.span);
         // A run of blocks is no object, and neither is a text outside the list.
         let is_object = message.place == ItemPlace::Whole || message.author.is_tool();
+        let mut parts: Vec<_> = conversation
+            .blocks_of(message)
+            .iter()
+            .map(|part| part.span)
+            .collect();
+        // A block may be a whole entry, and two blocks may share one.
+        parts.dedup();
+        parts.retain(|part| !is_object || part.start != message.span.start);
         for object in is_object.then_some(message.span).into_iter().chain(parts) {
             if random.chance(40) {
                 insert_annotation(conversation, object, &mut random, &mut edits);

@@ -12,6 +12,7 @@ pub(crate) mod data;
 pub(crate) mod drive;
 pub(crate) mod generate;
 pub(crate) mod generate_messages;
+pub(crate) mod generate_responses;
 pub(crate) mod guard_properties;
 mod lines;
 pub(crate) mod log;
@@ -26,12 +27,13 @@ pub(crate) mod provider;
 pub(crate) mod proxy;
 pub(crate) mod reading;
 pub(crate) mod redis;
+pub(crate) mod responses_agent;
 pub(crate) mod store;
 pub(crate) mod strict;
 
 pub(crate) use self::{
     agent::*, client::*, collector::*, messages_agent::*, model::*, process::*, provider::*,
-    proxy::*, redis::*, store::*,
+    proxy::*, redis::*, responses_agent::*, store::*,
 };
 pub(crate) use lines::{
     annotate_randomly, any_settings, settings_once_applied, without_annotations,

@@ -1,14 +1,16 @@
 //! A model behind the proxy: it reads a request, decides on a reply, and answers, streamed or not.
 //!
-//! The path of a request decides on its format: chat completions or Messages, whose requests a reply rule reads in the
-//! shape of chat completions. It counts with its own tokenizer, refuses what does not fit its window or breaks its profile,
+//! The path of a request decides on its format: chat completions, Messages or Responses. A reply rule reads the requests
+//! of all in the shape of chat completions. It counts with its own tokenizer, refuses what does not fit its window or breaks its profile,
 //! and records every fault of a request. A [`ReplyRule`] decides on the reply: one of those in
 //! `manner`, or a closure of the test.
 
+pub(crate) mod dialect;
 pub(crate) mod manner;
 pub(crate) mod messages;
 pub(crate) mod notice;
 pub(crate) mod render;
+pub(crate) mod responses;
 
 pub(crate) use manner::{Mixing, NoticeManner, Worker};
 
@@ -21,14 +23,14 @@ use plimsoll::guard::profile::{Profile, find_profile};
 use serde_json::{Value, json};
 
 use self::{
-    messages::{MessagesWriter, refuse_as_anthropic, view_as_chat},
+    dialect::{Dialect, ReplyWriter},
     notice::Notice,
     render::AnswerWriter,
 };
 use super::{
     count::TokenCounter,
     parse,
-    provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer},
+    provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes, stream_head},
     strict,
 };
 
@@ -185,8 +187,13 @@ impl ModelSetup {
         log: &RequestLog,
     ) -> Vec<ProviderStep> {
         let nth = log.heard.fetch_add(1, Ordering::SeqCst);
-        if seen.line.contains("/messages") {
-            return self.answer_messages(seen, mind, log, nth);
+        for (path, dialect) in [
+            ("/messages", &messages::DIALECT),
+            ("/responses", &responses::DIALECT),
+        ] {
+            if seen.line.contains(path) {
+                return self.answer_in(dialect, seen, mind, log, nth);
+            }
         }
         let Some((body, tokens)) = self.read_request(nth, &seen.body, log) else {
             return refuse(400, "invalid_json", "not JSON");
@@ -220,18 +227,19 @@ impl ModelSetup {
 }
 
 impl ModelSetup {
-    fn answer_messages(
+    fn answer_in(
         &self,
+        dialect: &Dialect,
         seen: &ReceivedRequest,
         mind: &ReplyRule,
         log: &RequestLog,
         nth: usize,
     ) -> Vec<ProviderStep> {
-        for found in strict::messages::find_violations(&seen.body) {
+        for found in (dialect.find_violations)(&seen.body) {
             log.record_fault(nth, format!("{found:?}"));
         }
         let body = parse::parse_value(&seen.body).unwrap();
-        let view = view_as_chat(&body);
+        let view = (dialect.view)(&body);
         for found in find_tool_faults(&view) {
             log.record_fault(nth, found);
         }
@@ -239,7 +247,7 @@ impl ModelSetup {
         log.tokens.lock().unwrap().push(tokens);
         if tokens > u64::from(self.window) {
             log.overflows.fetch_add(1, Ordering::SeqCst);
-            return refuse_as_anthropic(self.window, tokens);
+            return (dialect.refuse)(self.window, tokens);
         }
         let heard = ModelRequest {
             notice: notice::find_notice(&view),
@@ -249,19 +257,30 @@ impl ModelSetup {
         };
         match mind(&heard) {
             ModelReply::Raw(steps) => steps,
-            ModelReply::Fails(status, kind) => messages::fail(status, kind, "as the test wants it"),
+            ModelReply::Fails(status, kind) => (dialect.fail)(status, kind, "as the test wants it"),
             ModelReply::Says(text, calls) => {
-                let (fragment, byte_by_byte) = (self.fragment, self.byte_by_byte);
-                let writer = MessagesWriter {
+                let writer = ReplyWriter {
                     body: &body,
                     tokens,
                     nth,
-                    fragment,
-                    byte_by_byte,
+                    fragment: self.fragment,
                 };
-                writer.provider_steps(&text, &calls)
+                let (whole, events) = (dialect.write)(&writer, &text, &calls);
+                self.send_answer(&body, &whole, &events)
             }
         }
+    }
+
+    /// An answer, whole or as its events.
+    fn send_answer(&self, body: &Value, whole: &Value, events: &str) -> Vec<ProviderStep> {
+        if body["stream"] != true {
+            return vec![answer("200 OK", "", whole.to_string())];
+        }
+        let events = match self.byte_by_byte {
+            true => ProviderStep::Drip(events.as_bytes().to_vec()),
+            false => send_bytes(events),
+        };
+        vec![stream_head(), events, ProviderStep::Close]
     }
 
     /// The parsed request and its tokens; every fault is recorded.

@@ -13,10 +13,7 @@ use super::{
 };
 use crate::{
     conversation::{Field, edit::Edits},
-    format::{
-        AnswerEvent, AnswerEvents, ResponseSummarizer, UsageCount, UsageCountKind, UsageReport,
-        answer_rewriter::JoinedResponse,
-    },
+    format::{AnswerEvent, AnswerEvents, ResponseSummarizer, answer_rewriter::JoinedResponse},
     json::scan::{JsonKind, JsonString, Span},
 };
 
@@ -130,7 +127,7 @@ impl JoinedResponse<ChatAnswerState> {
                 }
                 AnswerEvent::Usage(report) if closing => edits.replace(report.span, "null"),
                 AnswerEvent::Usage(report) => {
-                    self.add_usage(report, edits);
+                    self.edit_usage(report, edits);
                     let usage = report.usage.map(|usage| match usage.prompt_tokens {
                         // It reports nothing yet.
                         0 => usage,
@@ -142,29 +139,6 @@ impl JoinedResponse<ChatAnswerState> {
                     edits.replace(finish.reason.quoted_span(), "null");
                 }
                 part => summarizer.add_events(&event.message.data, std::slice::from_ref(part)),
-            }
-        }
-    }
-
-    /// Adds the tokens that were left out of the request and the completion tokens of earlier
-    /// answers, which the client pays for too.
-    pub(super) fn add_usage(&self, report: &UsageReport, edits: &mut Edits) {
-        // Some providers report a prompt of 0 before they know the count.
-        let is_unknown =
-            |count: &UsageCount| count.kind == UsageCountKind::Prompt && count.tokens == 0;
-        if report.counts.iter().any(is_unknown) {
-            return;
-        }
-        let left_out = u64::from(self.left_out);
-        let completion = u64::from(self.earlier_completion_tokens);
-        for count in &report.counts {
-            let more = match count.kind {
-                UsageCountKind::Prompt => left_out,
-                UsageCountKind::Completion => completion,
-                UsageCountKind::Total => left_out + completion,
-            };
-            if more > 0 && (count.tokens > 0 || count.kind == UsageCountKind::Completion) {
-                edits.replace(count.span, (u64::from(count.tokens) + more).to_string());
             }
         }
     }

@@ -7,7 +7,7 @@ use super::{ChatAnswer, DONE, MessageSpans};
 use crate::{
     conversation::Field,
     format::{
-        AnswerEvent, AnswerEvents, CallFragment, Finish,
+        AnswerEvent, AnswerEvents, CallFragment, Finish, usage,
         values::{
             ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text,
             walk_if_object,
@@ -65,6 +65,13 @@ pub(super) struct ChatAnswerReader<'a> {
 impl<'a> ChatAnswerReader<'a> {
     pub(super) fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
         &self.json[text.span.range()]
+    }
+
+    /// Reads the value of a `usage`; skips what is not an object.
+    fn read_usage(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
+        let report = usage::read_usage(self.json, scan)?;
+        self.answer.events.extend(report.map(AnswerEvent::Usage));
+        Ok(())
     }
 
     fn read_groq(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {

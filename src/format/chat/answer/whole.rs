@@ -25,7 +25,7 @@ pub fn add_prompt_tokens(json: &Bytes, left_out: u32) -> Option<Bytes> {
     let joined = JoinedResponse::<ChatAnswerState>::new(Some(left_out));
     answer
         .iter_reports()
-        .for_each(|report| joined.add_usage(report, &mut edits));
+        .for_each(|report| joined.edit_usage(report, &mut edits));
     (!edits.is_empty()).then(|| edits.apply(json).to_bytes())
 }
 

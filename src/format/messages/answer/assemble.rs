@@ -4,17 +4,10 @@
 
 use serde::de::IgnoredAny;
 
-use super::{
-    MessagesAnswer, ObjectSpans,
-    blocks::{BlockTracker, TrackedBlockKind},
-    read::read_object,
-};
+use super::{EventKind, MessagesAnswer, ObjectSpans, read::read_object};
 use crate::{
     conversation::edit::Edits,
-    format::{
-        ProxyToolCall,
-        answer::{MAX_ARGUMENT_BYTES, MAX_MESSAGE_BYTES},
-    },
+    format::{answer::MAX_MESSAGE_BYTES, answer_rewriter::BlockAssembler},
     json::{
         scan::{JsonKind, JsonScanner},
         text::{decode_text, replace_lone_surrogates},
@@ -23,7 +16,7 @@ use crate::{
 
 /// What was read of one answer's blocks, by their slots.
 #[derive(Default)]
-pub(super) struct BlockAssembler {
+pub struct MessageAssembler {
     blocks: Vec<BlockParts>,
     bytes: usize,
     overlong: bool,
@@ -48,16 +41,46 @@ enum MemberChange {
     Set(Vec<u8>),
 }
 
-impl BlockAssembler {
-    pub(super) fn begin_block(&mut self, slot: usize, block: &[u8]) {
+impl BlockAssembler<MessagesAnswer> for MessageAssembler {
+    fn take_event(&mut self, slot: usize, json: &[u8], answer: &MessagesAnswer) {
+        match (answer.kind, &answer.part) {
+            (EventKind::BlockStart, Some(block)) => {
+                self.take_block(slot, &json[block.span.range()]);
+            }
+            (EventKind::BlockDelta, Some(delta)) => self.add_delta(slot, json, delta),
+            _ => {}
+        }
+    }
+
+    fn take_block(&mut self, slot: usize, block: &[u8]) {
         if self.take_bytes(block.len()) {
             self.part_mut(slot).start = block.to_vec();
         }
     }
 
+    fn to_message_json(&self) -> String {
+        let blocks = self.blocks.iter().map(BlockParts::build);
+        let Some(blocks) = blocks.collect::<Option<Vec<_>>>() else {
+            return String::new();
+        };
+        // A request must not hold an empty text.
+        let blocks: Vec<_> = blocks.into_iter().filter(|it| !is_empty_text(it)).collect();
+        match blocks.is_empty() {
+            true => String::new(),
+            false => format!(r#"{{"role":"assistant","content":[{}]}}"#, blocks.join(",")),
+        }
+    }
+
+    fn build_call(&self, slot: usize) -> (Option<String>, Option<String>) {
+        let parts = self.blocks.get(slot);
+        let arguments = parts.map(BlockParts::arguments);
+        (arguments, parts.and_then(BlockParts::build))
+    }
+}
+
+impl MessageAssembler {
     /// Adds the delta of an event to the block in `slot`.
-    pub(super) fn add_delta(&mut self, slot: usize, json: &[u8], answer: &MessagesAnswer) {
-        let Some(delta) = &answer.part else { return };
+    fn add_delta(&mut self, slot: usize, json: &[u8], delta: &ObjectSpans) {
         if !self.take_bytes(delta.span.len()) {
             return;
         }
@@ -98,46 +121,6 @@ impl BlockAssembler {
             self.blocks.clear();
         }
         !self.overlong
-    }
-
-    /// The message as a request would carry it; empty if it was too long or is not JSON.
-    pub(super) fn to_message_json(&self) -> String {
-        let blocks = self.blocks.iter().map(BlockParts::build);
-        let Some(blocks) = blocks.collect::<Option<Vec<_>>>() else {
-            return String::new();
-        };
-        // A request must not hold an empty text.
-        let blocks: Vec<_> = blocks.into_iter().filter(|it| !is_empty_text(it)).collect();
-        match blocks.is_empty() {
-            true => String::new(),
-            false => format!(r#"{{"role":"assistant","content":[{}]}}"#, blocks.join(",")),
-        }
-    }
-
-    /// The calls of proxy-executed tools.
-    pub(super) fn build_proxy_calls(&self, blocks: &BlockTracker) -> Vec<ProxyToolCall> {
-        let (mut calls, mut before) = (Vec::new(), 0);
-        for (slot, block) in blocks.iter().enumerate() {
-            match &block.kind {
-                TrackedBlockKind::ClientCall => before += 1,
-                TrackedBlockKind::ProxyCall { id, name } => {
-                    let parts = self.blocks.get(slot);
-                    let arguments = parts.map(BlockParts::arguments);
-                    let arguments = arguments.filter(|text| text.len() <= MAX_ARGUMENT_BYTES);
-                    calls.push(ProxyToolCall {
-                        id: decode_text(id).unwrap_or_default().into(),
-                        name: (*name).into(),
-                        overlong: arguments.is_none(),
-                        arguments: arguments.unwrap_or_default().into(),
-                        before,
-                        json: parts.and_then(BlockParts::build).unwrap_or_default().into(),
-                        legacy: false,
-                    });
-                }
-                TrackedBlockKind::Text | TrackedBlockKind::Other => {}
-            }
-        }
-        calls
     }
 }
 

@@ -1,69 +1,113 @@
 //! The edits that join several answers into one, and that remove from an event what is not for the
 //! client.
 
-use super::{
-    EventKind, MessagesAnswer,
-    current::{MessagesAnswerState, MessagesEvent},
-};
+use bytes::Bytes;
+
+use super::{EventKind, MessagesAnswer, ObjectSpans, assemble::MessageAssembler, read_answer};
 use crate::{
     conversation::edit::Edits,
     format::{
         AnswerEvent, AnswerEvents, ResponseSummarizer, UsageCountKind,
-        answer_rewriter::JoinedResponse,
+        answer_rewriter::{
+            BlockAnswer, BlockEvent, BlockState, BlockStep, JoinedResponse, NewBlock, WholeBlock,
+        },
     },
+    json::scan::{JsonString, Span},
 };
 
-impl JoinedResponse<MessagesAnswerState> {
-    /// Edits an event for the client and reports to the summarizer what the client gets of it.
-    /// Returns whether anything is left.
-    pub(super) fn edit_event(
-        &mut self,
-        event: &MessagesEvent,
-        current: &MessagesAnswerState,
+type MessagesResponse = JoinedResponse<BlockState<MessagesAnswer>>;
+
+/// Adds the tokens that were left out of the request to the prompt tokens of a whole answer; `None`
+/// if nothing changes.
+pub fn add_prompt_tokens(json: &Bytes, left_out: u32) -> Option<Bytes> {
+    let answer = read_answer(json).ok()?;
+    let mut edits = Edits::default();
+    MessagesResponse::new(Some(left_out)).add_usage(json, &answer, &mut edits);
+    (!edits.is_empty()).then(|| edits.apply(json).to_bytes())
+}
+
+impl BlockAnswer for MessagesAnswer {
+    type Assembler = MessageAssembler;
+    type Sent = ();
+
+    fn read_whole(json: &[u8]) -> Option<Self> {
+        read_answer(json).ok()
+    }
+
+    fn block_step<'a>(&self, json: &'a [u8]) -> BlockStep<'a> {
+        let index = self.index.map(|(index, _)| index);
+        match (self.kind, &self.part) {
+            (EventKind::BlockStart, Some(block)) => BlockStep::Begin(index, block.new_block(json)),
+            (EventKind::BlockStop, _) => BlockStep::End(index),
+            // Any other event with an index is about a block too.
+            (EventKind::BlockDelta, _) => BlockStep::Part(index),
+            _ if index.is_some() => BlockStep::Part(index),
+            _ => BlockStep::None,
+        }
+    }
+
+    fn is_last(&self) -> bool {
+        self.kind == EventKind::MessageStop
+    }
+
+    fn id(&self) -> Option<JsonString> {
+        self.id
+    }
+
+    fn whole_blocks<'a>(&self, json: &'a [u8]) -> Option<(Span, Vec<WholeBlock<'a>>)> {
+        let content = self.content.as_ref()?;
+        let blocks = content.blocks.iter().map(|block| {
+            let is_text = block.type_name(json) == b"text";
+            let text = block.find_text(json, b"text").filter(|_| is_text);
+            WholeBlock {
+                span: block.span,
+                new: block.new_block(json),
+                texts: text.into_iter().collect(),
+            }
+        });
+        Some((content.span, blocks.collect()))
+    }
+
+    fn edit_event(
+        joined: &mut MessagesResponse,
+        event: &BlockEvent<Self>,
+        current: &BlockState<Self>,
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
     ) -> bool {
         let (json, answer) = (&event.message.data, &event.answer);
-        if current.is_removed(event) || event.is_hidden() {
-            return false;
-        }
         let is_known = answer.kind != EventKind::Other || event.tracked.slot.is_some();
         if let Some((index, span)) = answer.index.filter(|_| is_known) {
-            let renumbered = current.blocks.renumber(index);
-            let renumbered = renumbered.saturating_add(current.earlier_blocks);
+            let begins = answer.kind == EventKind::BlockStart;
+            let renumbered = joined.renumber(index, begins, current);
             if renumbered != index {
                 edits.replace(span, renumbered.to_string());
             }
-            if answer.kind == EventKind::BlockStart {
-                self.sent.next_index = self.sent.next_index.max(renumbered.saturating_add(1));
-            }
         }
-        if let (Some(text), Some(visible)) = (answer.find_text(), &event.tracked.visible) {
+        if let (Some(text), Some(visible)) = (answer.iter_texts().next(), &event.tracked.visible) {
             edits.replace(text.span, visible.clone());
         }
         let text = event.visible_text().into();
-        self.visible.push_text(text, summarizer);
-        self.edit_reports(json, answer, current, edits, summarizer);
+        joined.visible.push_text(text, summarizer);
+        answer.edit_reports(json, joined, current, edits, summarizer);
         // The client has the beginning of the first message.
-        !(self.continued && answer.kind == EventKind::MessageStart)
+        !(joined.continued && answer.kind == EventKind::MessageStart)
     }
 
-    /// Edits finish reason and usage, and reports all but texts and calls of the proxy to the
-    /// summarizer.
-    pub(super) fn edit_reports(
+    fn edit_reports(
         &self,
         json: &[u8],
-        answer: &MessagesAnswer,
-        current: &MessagesAnswerState,
+        joined: &MessagesResponse,
+        current: &BlockState<Self>,
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
     ) {
-        for part in &answer.events {
+        for part in &self.events {
             match part {
                 AnswerEvent::Text(_) => {}
                 AnswerEvent::Usage(report) => {
-                    self.add_usage(json, answer, edits);
-                    summarizer.add_usage(report.usage.map(|usage| self.add_completions(usage)));
+                    joined.add_usage(json, self, edits);
+                    summarizer.add_usage(report.usage.map(|usage| joined.add_completions(usage)));
                 }
                 AnswerEvent::Finish(finish) if current.has_lost_calls() => {
                     edits.replace(finish.reason.span, "end_turn");
@@ -73,10 +117,25 @@ impl JoinedResponse<MessagesAnswerState> {
             }
         }
     }
+}
 
+impl ObjectSpans {
+    fn new_block<'a>(&self, json: &'a [u8]) -> NewBlock<'a> {
+        match self.type_name(json) {
+            b"text" => NewBlock::Text,
+            b"tool_use" => NewBlock::Call {
+                id: self.text_bytes(json, b"id"),
+                name: self.text_bytes(json, b"name"),
+            },
+            _ => NewBlock::Other,
+        }
+    }
+}
+
+impl MessagesResponse {
     /// Adds the tokens that were left out of the request and the completion tokens of earlier
     /// answers, which the client pays for too.
-    pub(super) fn add_usage(&self, json: &[u8], answer: &MessagesAnswer, edits: &mut Edits) {
+    fn add_usage(&self, json: &[u8], answer: &MessagesAnswer, edits: &mut Edits) {
         let Some(report) = answer.iter_reports().next() else {
             return;
         };

@@ -131,7 +131,7 @@ impl<'a> MessagesAnswerReader<'a> {
             b"content_block_delta" => EventKind::BlockDelta,
             b"content_block_stop" => EventKind::BlockStop,
             b"message_delta" => EventKind::MessageDelta,
-            END => EventKind::MessageStop,
+            _ if kind == END.as_bytes() => EventKind::MessageStop,
             b"ping" => EventKind::Ping,
             b"message" => EventKind::Message,
             _ if has_content => EventKind::Message,

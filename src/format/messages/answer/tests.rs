@@ -3,13 +3,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    AnswerEvent, AnswerEvents, EventKind, MessagesAnswer, MessagesAnswerState, TokenCounts,
-    error_event, is_ping, may_be_end, read_answer, read_event,
+    AnswerEvent, AnswerEvents, EventKind, MessagesAnswer, TokenCounts, error_event, is_ping,
+    may_be_end, read_answer, read_event,
 };
 use crate::{
     format::{
         AnswerFilter, FinishKind,
-        answer_rewriter::{AnswerState, ParsedEvent},
+        answer_rewriter::{AnswerState, BlockState, ParsedEvent},
         error_body::ErrorBody,
         usage::Usage,
     },
@@ -35,7 +35,7 @@ fn events_are_read_in_any_order_of_their_members() {
     assert_eq!(answer.kind, EventKind::BlockDelta);
     let (index, span) = answer.index.unwrap();
     assert_eq!((index, &data[span.range()]), (3, "3"));
-    let text = answer.find_text().unwrap();
+    let text = answer.iter_texts().next().unwrap();
     assert_eq!(&data[text.span.range()], r"a\n");
     // The name of the event is its type where the data has none.
     let named = SseMessage {
@@ -226,7 +226,7 @@ fn assembled(start: &str, deltas: &[&str]) -> (String, String) {
         tools: &["note"],
         package: false,
     };
-    let mut state = MessagesAnswerState::new(filter, &Default::default());
+    let mut state = BlockState::<MessagesAnswer>::new(filter, &Default::default());
     let call = r#"{"type":"tool_use","id":"i","name":"note","input":{}}"#;
     let mut events = vec![
         format!(r#"{{"type":"content_block_start","index":0,"content_block":{start}}}"#),

@@ -1,5 +1,5 @@
-//! The same conversation as chat completions and as Messages has the same plan: the same units are folded, the same
-//! results truncated and cleared.
+//! The same conversation as chat completions, as Messages and as Responses has the same plan: the same units are folded,
+//! the same results truncated and cleared.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -10,27 +10,30 @@ use crate::{
     support::{
         any_settings,
         generate::Random,
-        guard_properties::{CHAT, MESSAGES},
+        guard_properties::{CHAT, MESSAGES, RESPONSES},
         made::{make_course, non_system_indices},
         plans::make_policy,
     },
 };
 
-/// A conversation in both formats, as lists of entries.
-struct BothFormats {
+/// A conversation in all formats, as lists of entries.
+struct AllFormats {
     system: String,
     chat: Vec<Value>,
     /// With the number of chat messages up to the end of each entry.
     messages: Vec<(Value, usize)>,
+    /// With the number of chat messages up to the end of each answer, result or message.
+    responses: Vec<(Vec<Value>, usize)>,
 }
 
-impl BothFormats {
+impl AllFormats {
     fn generate(seed: u64, turns: usize) -> Self {
         let mut random = Random::new(seed);
         let mut made = Self {
             system: words(&mut random, 80),
             chat: Vec::new(),
             messages: Vec::new(),
+            responses: Vec::new(),
         };
         made.say("user", words(&mut random, 30));
         for call in 0..turns {
@@ -48,6 +51,7 @@ impl BothFormats {
     fn say(&mut self, role: &str, text: String) {
         let entry = json!({"role": role, "content": text});
         self.chat.push(entry.clone());
+        self.responses.push((vec![entry.clone()], self.chat.len()));
         self.messages.push((entry, self.chat.len()));
     }
 
@@ -69,6 +73,13 @@ impl BothFormats {
         let text = std::iter::once(json!({"type": "text", "text": said}));
         let answer = json!({"role": "assistant", "content": text.chain(uses).collect::<Vec<_>>()});
         self.messages.push((answer, self.chat.len()));
+        let calls = ids.iter().map(|id| {
+            json!({"type": "function_call", "call_id": id, "name": "read", "arguments": input.to_string()})
+        });
+        let part = json!({"type": "output_text", "text": said});
+        let text = json!({"type": "message", "role": "assistant", "content": [part]});
+        let answer = std::iter::once(text).chain(calls).collect();
+        self.responses.push((answer, self.chat.len()));
         let mut blocks = Vec::new();
         for id in &ids {
             let length = random.weighted(&[(60, 30), (30, 300), (10, 3_000)]);
@@ -76,10 +87,14 @@ impl BothFormats {
             self.chat
                 .push(json!({"role": "tool", "tool_call_id": id, "content": text}));
             blocks.push(json!({"type": "tool_result", "tool_use_id": id, "content": text}));
+            let output = json!({"type": "function_call_output", "call_id": id, "output": text});
+            self.responses.push((vec![output], self.chat.len()));
         }
         if random.chance(30) {
             let text = words(random, 20);
-            self.chat.push(json!({"role": "user", "content": text}));
+            let user = json!({"role": "user", "content": text});
+            self.chat.push(user.clone());
+            self.responses.push((vec![user], self.chat.len()));
             blocks.push(json!({"type": "text", "text": text}));
         }
         self.messages
@@ -87,16 +102,19 @@ impl BothFormats {
     }
 
     /// The bodies of the request that ends with this entry.
-    fn bodies(&self, end: usize) -> [Vec<u8>; 2] {
+    fn bodies(&self, end: usize) -> [Vec<u8>; 3] {
         let count = self.messages[end - 1].1;
         let system = json!({"role": "system", "content": self.system});
         let chat: Vec<_> = std::iter::once(&system)
             .chain(&self.chat[..count])
             .collect();
         let entries: Vec<_> = self.messages[..end].iter().map(|it| &it.0).collect();
+        let input = self.responses.iter().take_while(|it| it.1 <= count);
+        let input: Vec<_> = input.flat_map(|it| &it.0).collect();
         [
             json!({"messages": chat, "max_tokens": 1_000}),
             json!({"messages": entries, "system": self.system, "max_tokens": 1_000}),
+            json!({"input": input, "instructions": self.system, "max_output_tokens": 1_000}),
         ]
         .map(|body| body.to_string().into_bytes())
     }
@@ -112,22 +130,25 @@ proptest! {
 
     #[test]
     fn the_plans_of_a_session_equal_those_of_chat(seed in any::<u64>(), turns in 1usize..30, window in any_window()) {
-        let both = BothFormats::generate(seed, turns);
+        let all = AllFormats::generate(seed, turns);
         let settings = any_settings(seed);
         let policy = make_policy(find_profile("anthropic").unwrap(), window, &settings);
         // Where roles alternate in chat, a preface stands elsewhere.
         let memory = GuardMemory { alternates: Some(false), ..GuardMemory::default() };
-        let mut recalls = [0; 2].map(|_| Recall { memory: memory.clone(), ..Recall::default() });
-        for end in (1..=both.messages.len()).filter(|&end| both.messages[end - 1].0["role"] == "user") {
-            let [chat, messages] = both.bodies(end);
-            let (chat, messages) = (CHAT.read(&chat), MESSAGES.read(&messages));
-            let plans = [guard::plan(&chat, &policy, &recalls[0]), guard::plan(&messages, &policy, &recalls[1])];
-            prop_assert_eq!(format!("{:?}", plans[1].report), format!("{:?}", plans[0].report));
-            prop_assert_eq!(without_digests(&plans[1].memory), without_digests(&plans[0].memory));
-            let count = non_system_indices(&chat).len();
-            prop_assert_eq!(non_system_indices(&messages).len(), count);
-            let boundaries = [&chat, &messages].map(|it| guard::find_course_boundary(it, &policy));
-            prop_assert_eq!(boundaries[0], boundaries[1]);
+        let mut recalls = [0; 3].map(|_| Recall { memory: memory.clone(), ..Recall::default() });
+        for end in (1..=all.messages.len()).filter(|&end| all.messages[end - 1].0["role"] == "user") {
+            let bodies = all.bodies(end);
+            let formats = [CHAT, MESSAGES, RESPONSES];
+            let read: Vec<_> = formats.iter().zip(&bodies).map(|(format, body)| format.read(body)).collect();
+            let plans: Vec<_> = read.iter().zip(&recalls).map(|(it, recall)| guard::plan(it, &policy, recall)).collect();
+            let boundaries: Vec<_> = read.iter().map(|it| guard::find_course_boundary(it, &policy)).collect();
+            let count = non_system_indices(&read[0]).len();
+            for at in 1..read.len() {
+                prop_assert_eq!(format!("{:?}", plans[at].report), format!("{:?}", plans[0].report));
+                prop_assert_eq!(without_digests(&plans[at].memory), without_digests(&plans[0].memory));
+                prop_assert_eq!(non_system_indices(&read[at]).len(), count);
+                prop_assert_eq!(boundaries[at], boundaries[0]);
+            }
             for (recall, plan) in recalls.iter_mut().zip(plans) {
                 recall.memory = plan.memory;
                 recall.messages = count;

@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    BOTH, DONE, TOOLS, call, calls, chunk, client, cut_at, filtering, finish, messages, more,
-    run_cut, say, usage, whole,
+    BOTH, DONE, TOOLS, call, calls, chunk, client, cut_at, filtering, finish,
+    generated::{damage, damage_stream},
+    messages, more, run_cut, say, usage, whole,
 };
 use crate::{
     format::{AnswerFormat, AnswerRewriter, ResponseSummarizer},
@@ -128,18 +129,10 @@ proptest! {
     #[test]
     fn damaged_streams_do_not_panic(
         events in prop::collection::vec(event(), 0..8),
-        damage in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), prop::sample::select(&b"\"\\{}[]:,<\r\n0u"[..])], any::<bool>()), 0..6),
+        damage in damage(),
         size in 1usize..200,
     ) {
-        let mut stream = (events.concat() + &finish("tool_calls") + DONE).into_bytes();
-        for (at, byte, replaces) in damage {
-            let at = at.index(stream.len());
-            if replaces {
-                stream[at] = byte;
-            } else {
-                stream.insert(at, byte);
-            }
-        }
+        let stream = damage_stream(&(events.concat() + &finish("tool_calls") + DONE), damage);
         let mut pipeline = filtering(BOTH, true);
         let mut out = VecDeque::new();
         for answer in [&stream, &stream] {

@@ -7,9 +7,13 @@ use serde_json::{Value, json};
 
 use self::{
     accumulate::accumulate,
-    script::{Answer, Block, CLOSING, OPENING, client_usage, event},
+    script::{Answer, Block, client_usage, event},
 };
-use super::{AnswerFilter, BOTH, Relayed, TEXT, TOOLS, cut_at, filtering_as, run_pipeline};
+use super::{
+    AnswerFilter, BOTH, Relayed, TEXT, TOOLS, cut_at, filtering_as,
+    generated::{CLOSING, NO_FILTER, OPENING, check_hostile_events},
+    run_pipeline,
+};
 use crate::{
     format::AnswerFormat,
     json::text,
@@ -21,10 +25,6 @@ mod properties;
 mod script;
 
 const FORMAT: AnswerFormat = AnswerFormat::Messages;
-const NOTHING: AnswerFilter = AnswerFilter {
-    tools: &[],
-    package: false,
-};
 const STOP: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
 
 fn run(answers: &[&str], filter: AnswerFilter) -> Relayed {
@@ -99,7 +99,7 @@ fn a_stream_passes_as_it_came_at_every_cut() {
     );
     answer.pings = true;
     let stream = answer.stream("msg_0");
-    for filter in [NOTHING, TOOLS, TEXT, BOTH] {
+    for filter in [NO_FILTER, TOOLS, TEXT, BOTH] {
         let relayed = run(&[&stream], filter);
         assert_eq!(relayed.bytes, stream);
         assert_eq!(relayed.ended, stream.len() - STOP.len());
@@ -125,7 +125,7 @@ fn a_stream_passes_as_it_came_at_every_cut() {
         "{ \"type\" : \"message_stop\" }",
     );
     for stream in [unnamed, spaced] {
-        let relayed = run(&[&stream], NOTHING);
+        let relayed = run(&[&stream], NO_FILTER);
         assert_eq!(relayed.bytes, stream);
         assert!(relayed.ended < stream.len());
     }
@@ -134,7 +134,7 @@ fn a_stream_passes_as_it_came_at_every_cut() {
 #[test]
 fn nothing_but_the_end_waits_without_a_filter() {
     let answer = answer_of(&[text_block(&["Hello"]), call("get")], "tool_use");
-    let mut pipeline = filtering_as(FORMAT, NOTHING, false);
+    let mut pipeline = filtering_as(FORMAT, NO_FILTER, false);
     let mut sent = 0;
     let stream = answer.stream("msg_0");
     let end = stream.len() - STOP.len();
@@ -407,15 +407,9 @@ fn whole_answers_without_the_proxys_blocks_stay_as_they_came() {
 
 #[test]
 fn hostile_events_do_not_break_the_stream() {
-    let long = "x".repeat(3 << 20);
-    let deep = "[".repeat(100_000);
     let start = answer_of(&[], "end_turn").stream("msg_0");
-    let mut stream = start.split_inclusive("\n\n").next().unwrap().to_owned();
-    for data in [
-        "{",
-        "null",
-        "[]",
-        "7",
+    let start = start.split_inclusive("\n\n").next().unwrap();
+    let events = [
         r#"{"type":7,"index":{}}"#,
         r#"{"type":"content_block_start"}"#,
         r#"{"type":"content_block_start","index":-1,"content_block":[]}"#,
@@ -431,23 +425,8 @@ fn hostile_events_do_not_break_the_stream() {
         r#"{"type":"message_delta","delta":{"stop_reason":5},"usage":[]}"#,
         r#"{"type":"message_delta","usage":{"input_tokens":-4,"output_tokens":"x","iterations":[1,{"type":[]}]}}"#,
         r#"{"type":"message_start","message":[]}"#,
-        &deep,
-        &long,
-    ] {
-        stream += &format!("data: {data}\n\n");
-    }
-    for filter in [NOTHING, BOTH] {
-        let relay = |size: usize| {
-            run_pipeline(filtering_as(FORMAT, filter, false), &[&stream], |answer| {
-                cut_at(answer, size)
-            })
-        };
-        let whole = relay(usize::MAX);
-        assert_eq!(relay(60_000), whole);
-        if !filter.is_active() {
-            assert!(whole.bytes == stream);
-        }
-    }
+    ];
+    check_hostile_events(FORMAT, start, &events);
 }
 
 #[test]

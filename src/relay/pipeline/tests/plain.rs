@@ -5,13 +5,14 @@ use proptest::prelude::*;
 
 use super::{Pipeline, PipelineOutput, filtering};
 use crate::{
-    format::usage::Usage,
+    format::{AnswerFormat, usage::Usage},
     relay::{
         AnswerFilter, ResponseSummary,
-        pipeline::MAX_HELD,
         recorded::{random_pieces, recordings},
     },
 };
+
+const MAX_HELD: usize = AnswerFormat::Chat.max_whole_event();
 
 fn plain(strip: bool) -> Pipeline {
     filtering(AnswerFilter::default(), strip)

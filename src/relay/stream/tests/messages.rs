@@ -8,8 +8,8 @@ use http::Response;
 use serde_json::Value;
 
 use super::{
-    AnswerFilter, AnswerFormat, Body, DriverCalls, Ending, Scripted, StreamFooter, StreamOptions,
-    broken, events, footer, read, stream_answer, stream_filtered_answer,
+    AnswerFormat, Body, DriverCalls, Ending, StreamFooter, broken, events, filter_as, footer, read,
+    stream_answer,
 };
 
 const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[],\"usage\":{\"input_tokens\":7,\"output_tokens\":1}}}\n\n";
@@ -23,23 +23,7 @@ fn filter(
     answers: Vec<Response<Body>>,
     left_out: Vec<u32>,
 ) -> (Response<Body>, Arc<Mutex<DriverCalls>>) {
-    let calls = Arc::new(Mutex::new(DriverCalls::default()));
-    let driver = Scripted {
-        answers,
-        calls: Arc::clone(&calls),
-        left_out,
-    };
-    let options = StreamOptions {
-        format: AnswerFormat::Messages,
-        filter: AnswerFilter {
-            tools: &["clear_mind"],
-            package: true,
-        },
-        strip_usage: false,
-        footer: footer(&[]),
-    };
-    let answer = stream_filtered_answer(first, Box::new(driver), options);
-    (answer, calls)
+    filter_as(AnswerFormat::Messages, first, answers, left_out)
 }
 
 #[tokio::test]

@@ -113,19 +113,50 @@ impl Session {
                 .map_or_else(|_| String::new(), |message| message.role.into_owned())
         };
         let roles: Vec<String> = parsed.messages.iter().map(|raw| role(raw)).collect();
+        Self::from_entries(body, &parsed.messages, &roles)
+    }
+
+    /// The session that led to the body of a Responses request, without a call at its end.
+    pub(crate) fn from_responses(body: &[u8]) -> Option<Self> {
+        #[derive(serde::Deserialize)]
+        struct ResponsesBody<'a> {
+            #[serde(borrow)]
+            input: Vec<&'a RawValue>,
+        }
+        #[derive(serde::Deserialize)]
+        struct ResponsesEntry {
+            #[serde(default, rename = "type")]
+            kind: String,
+            #[serde(default)]
+            role: String,
+        }
+        let parsed: ResponsesBody<'_> = serde_json::from_slice(body).ok()?;
+        let role = |raw: &RawValue| {
+            let entry: ResponsesEntry = serde_json::from_str(raw.get()).expect("an entry");
+            match entry.kind.as_str() {
+                "reasoning" => "assistant".to_owned(),
+                kind if kind.ends_with("_call") => "assistant".to_owned(),
+                kind if kind.ends_with("_output") => "tool".to_owned(),
+                _ => entry.role,
+            }
+        };
+        let roles: Vec<String> = parsed.input.iter().map(|raw| role(raw)).collect();
+        Self::from_entries(body, &parsed.input, &roles)
+    }
+
+    fn from_entries(body: &[u8], entries: &[&RawValue], roles: &[String]) -> Option<Self> {
         let asks = |at: usize| {
             let answered = roles.get(at).is_none_or(|next| next == "assistant");
             answered && matches!(roles[at - 1].as_str(), "user" | "tool" | "function")
         };
         let points: Vec<usize> = (1..=roles.len()).filter(|&at| asks(at)).collect();
-        let (first, last) = (parsed.messages.first()?, parsed.messages.last()?);
+        let (first, last) = (entries.first()?, entries.last()?);
         let place = |raw: &RawValue| raw.get().as_ptr() as usize - body.as_ptr() as usize;
         (!points.is_empty()).then(|| Self {
             head: body[..place(first)].to_vec(),
             tail: body[place(last) + last.get().len()..].to_vec(),
             separator: b",".to_vec(),
-            messages: parsed
-                .messages
+            messages: entries
                 .iter()
                 .map(|raw| raw.get().as_bytes().to_vec())
                 .collect(),

@@ -3,14 +3,30 @@
 
 use serde_json::{Value, json};
 
-use super::{ModelCall, render::split_pieces};
-use crate::support::provider::{ProviderStep, answer, send_bytes, stream_head};
+use super::{
+    ModelCall,
+    dialect::{ANSWER_TOKENS, Dialect, ReplyWriter},
+    render::split_pieces,
+};
+use crate::support::{
+    provider::{ProviderStep, answer},
+    strict,
+};
 
-/// Output tokens of every answer.
-const ANSWER: u64 = 11;
+pub(crate) const DIALECT: Dialect = Dialect {
+    find_violations: strict::messages::find_violations,
+    view: view_as_chat,
+    refuse: refuse_as_anthropic,
+    fail,
+    write: |writer, text, calls| {
+        let message = writer.write_message(text, calls);
+        let events = writer.message_events(&message);
+        (message, events)
+    },
+};
 
 /// What a model reads of a request, in the shape of chat completions.
-pub(crate) fn view_as_chat(body: &Value) -> Value {
+fn view_as_chat(body: &Value) -> Value {
     let mut view = json!({"stream": body["stream"], "tools": body["tools"]});
     for tool in view["tools"].as_array_mut().into_iter().flatten() {
         *tool = json!({"type": "function", "function": {"name": tool["name"],
@@ -52,7 +68,7 @@ pub(crate) fn view_as_chat(body: &Value) -> Value {
     view
 }
 
-fn text_of(content: &Value) -> String {
+pub(super) fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => {
@@ -70,7 +86,7 @@ fn text_of(content: &Value) -> String {
 }
 
 /// Anthropic's refusal of a prompt.
-pub(crate) fn refuse_as_anthropic(window: u32, tokens: u64) -> Vec<ProviderStep> {
+fn refuse_as_anthropic(window: u32, tokens: u64) -> Vec<ProviderStep> {
     fail(
         400,
         "invalid_request_error",
@@ -78,35 +94,14 @@ pub(crate) fn refuse_as_anthropic(window: u32, tokens: u64) -> Vec<ProviderStep>
     )
 }
 
-pub(crate) fn fail(status: u16, kind: &str, message: &str) -> Vec<ProviderStep> {
+fn fail(status: u16, kind: &str, message: &str) -> Vec<ProviderStep> {
     let body = json!({"type": "error", "error": {"type": kind, "message": message},
         "request_id": "req_1"});
     vec![answer(&format!("{status} Refused"), "", body.to_string())]
 }
 
-/// Writes an answer; with thinking where the request asks for it.
-pub(crate) struct MessagesWriter<'a> {
-    pub(crate) body: &'a Value,
-    pub(crate) tokens: u64,
-    pub(crate) nth: usize,
-    pub(crate) fragment: usize,
-    pub(crate) byte_by_byte: bool,
-}
-
-impl MessagesWriter<'_> {
-    pub(crate) fn provider_steps(&self, text: &str, calls: &[ModelCall]) -> Vec<ProviderStep> {
-        let message = self.write_message(text, calls);
-        if self.body["stream"] != true {
-            return vec![answer("200 OK", "", message.to_string())];
-        }
-        let events = self.write_events(&message).into_bytes();
-        let events = match self.byte_by_byte {
-            true => ProviderStep::Drip(events),
-            false => send_bytes(events),
-        };
-        vec![stream_head(), events, ProviderStep::Close]
-    }
-
+impl ReplyWriter<'_> {
+    /// With thinking where the request asks for it.
     fn write_message(&self, text: &str, calls: &[ModelCall]) -> Value {
         let mut content = Vec::new();
         if self.body["thinking"].is_object() {
@@ -131,10 +126,10 @@ impl MessagesWriter<'_> {
         json!({"id": format!("msg_{}", self.nth), "type": "message", "role": "assistant",
             "model": "m", "content": content, "stop_reason": stop, "stop_sequence": null,
             "usage": {"input_tokens": self.tokens - cached, "cache_creation_input_tokens": 0,
-                "cache_read_input_tokens": cached, "output_tokens": ANSWER}})
+                "cache_read_input_tokens": cached, "output_tokens": ANSWER_TOKENS}})
     }
 
-    fn write_events(&self, message: &Value) -> String {
+    fn message_events(&self, message: &Value) -> String {
         let mut events = String::new();
         let mut push = |mut data: Value, kind: &str| {
             data["type"] = kind.into();
@@ -194,7 +189,7 @@ impl MessagesWriter<'_> {
         }
         let delta = json!({"stop_reason": message["stop_reason"], "stop_sequence": null});
         push(
-            json!({"delta": delta, "usage": {"output_tokens": ANSWER}}),
+            json!({"delta": delta, "usage": {"output_tokens": ANSWER_TOKENS}}),
             "message_delta",
         );
         push(json!({}), "message_stop");

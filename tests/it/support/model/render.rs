@@ -2,11 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::ModelCall;
+use super::{ModelCall, dialect::ANSWER_TOKENS};
 use crate::support::provider::{DONE, ProviderStep, answer, send_bytes, stream_head};
-
-/// Output tokens of every answer.
-const ANSWER: u64 = 11;
 
 pub(crate) struct AnswerWriter<'a> {
     pub(crate) body: &'a Value,
@@ -51,8 +48,8 @@ impl AnswerWriter<'_> {
         if !self.reports_usage {
             return Value::Null;
         }
-        json!({"prompt_tokens": self.tokens, "completion_tokens": ANSWER,
-            "total_tokens": self.tokens + ANSWER})
+        json!({"prompt_tokens": self.tokens, "completion_tokens": ANSWER_TOKENS,
+            "total_tokens": self.tokens + ANSWER_TOKENS})
     }
 
     pub(crate) fn write_whole(&self, text: &str, calls: &[ModelCall]) -> Value {

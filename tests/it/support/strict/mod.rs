@@ -272,5 +272,6 @@ fn empty_texts(message: &Value) -> usize {
 }
 
 pub(crate) mod messages;
+pub(crate) mod responses;
 #[cfg(test)]
 mod tests;

@@ -1,38 +1,26 @@
 //! What holds of every answer of Messages.
 
-use std::collections::VecDeque;
-
-use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    FORMAT, NOTHING, STOP,
-    accumulate::accumulate,
-    expected_message,
-    script::{PROXY_TOOLS, answer},
-    streams, to_the_end,
+    FORMAT, STOP, accumulate::accumulate, expected_message, script::answer, streams, to_the_end,
 };
 use crate::{
     conversation::{Format, answer_digest},
     format::{AnswerRewriter, ResponseSummarizer},
-    relay::pipeline::{
-        PipelineOutput,
-        tests::{BOTH, TOOLS, cut_at, filtering_as, run_pipeline, whole_as},
+    relay::pipeline::tests::{
+        BOTH, TOOLS, cut_at, filtering_as,
+        generated::{NO_FILTER, PROXY_TOOLS, check_damaged_stream, damage, damage_stream},
+        run_pipeline, whole_as,
     },
 };
-
-fn damage() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, bool)>> {
-    let bytes = b"\"\\{}[]:,<\r\n0u";
-    let byte = prop_oneof![any::<u8>(), prop::sample::select(&bytes[..])];
-    prop::collection::vec((any::<prop::sample::Index>(), byte, any::<bool>()), 0..6)
-}
 
 proptest! {
     #[test]
     fn any_stream_for_the_client_passes_as_it_came(answer in answer(true), size in 1_usize..90) {
         let stream = answer.stream("msg_0");
-        for filter in [NOTHING, TOOLS, BOTH] {
+        for filter in [NO_FILTER, TOOLS, BOTH] {
             let pipeline = filtering_as(FORMAT, filter, false);
             let relayed = run_pipeline(pipeline, &[&stream], |answer| cut_at(answer, size));
             prop_assert_eq!(&relayed.bytes, &stream);
@@ -103,39 +91,8 @@ proptest! {
         damage in damage(),
         size in 1_usize..200,
     ) {
-        let mut stream = streams(&answers).concat().into_bytes();
-        for (at, byte, replaces) in damage {
-            let at = at.index(stream.len());
-            if replaces {
-                stream[at] = byte;
-            } else {
-                stream.insert(at, byte);
-            }
-        }
-        let run = |size: usize, filter| {
-            let mut pipeline = filtering_as(FORMAT, filter, false);
-            let (mut out, mut turns) = (VecDeque::new(), Vec::new());
-            for answer in [&stream, &stream] {
-                answer.chunks(size).for_each(|piece| pipeline.push(Bytes::copy_from_slice(piece), &mut out));
-                pipeline.finish_stream(false, &mut out);
-                if !pipeline.is_for_proxy() {
-                    break;
-                }
-                turns.push(pipeline.begin_answer());
-            }
-            turns.push(pipeline.assistant_turn());
-            let bytes = out.into_iter().filter_map(|piece| match piece {
-                PipelineOutput::Bytes(bytes) => Some(bytes),
-                PipelineOutput::End => None,
-            });
-            (bytes.collect::<Vec<_>>().concat(), turns)
-        };
-        prop_assert_eq!(run(size, NOTHING).0, stream.clone());
-        let (bytes, turns) = run(size, BOTH);
-        prop_assert_eq!(run(1, BOTH), (bytes, turns.clone()));
-        for turn in turns {
-            prop_assert!(turn.message.is_empty() || serde_json::from_str::<Value>(&turn.message).is_ok());
-        }
+        let stream = damage_stream(&streams(&answers).concat(), damage);
+        check_damaged_stream(FORMAT, &stream, size);
         let mut rewriter = AnswerRewriter::new(FORMAT, BOTH, None);
         for line in stream.split(|byte| *byte == b'\n') {
             let json = line.strip_prefix(b"data: ").unwrap_or(line);

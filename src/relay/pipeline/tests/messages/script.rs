@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-pub(super) const OPENING: &str = "<continuation_package>";
-pub(super) const CLOSING: &str = "</continuation_package>";
+use crate::relay::pipeline::tests::generated::{
+    CLIENT_NAMES, NAMES, OPENING, PROXY_TOOLS, argument_pieces, text_pieces, visible_text,
+};
 
 /// A block of an answer.
 #[derive(Clone, Debug)]
@@ -41,8 +42,6 @@ const OTHERS: [&str; 4] = [
     r#"{"type":"server_tool_use","id":"srv","name":"web_search","input":{}}"#,
     r#"{"type":"compaction","content":null}"#,
 ];
-
-pub(super) const PROXY_TOOLS: [&str; 2] = ["add_reminder", "clear_mind"];
 
 impl Block {
     /// As the last event of the block leaves it.
@@ -223,17 +222,6 @@ impl Answer {
     }
 }
 
-/// A text without its continuation blocks, which all are closed.
-fn visible_text(text: &str) -> String {
-    let mut visible = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once(OPENING) {
-        visible += before;
-        rest = after.split_once(CLOSING).map_or("", |(_, after)| after);
-    }
-    visible + rest
-}
-
 /// The usage that the client should read after answers in turn.
 pub(super) fn client_usage(answers: &[Answer]) -> Value {
     let mut usage = answers.last().unwrap().final_usage();
@@ -243,50 +231,13 @@ pub(super) fn client_usage(answers: &[Answer]) -> Value {
 }
 
 fn text() -> impl Strategy<Value = Block> {
-    let plain = prop::sample::select(
-        &[
-            "a",
-            "\u{e9}\u{1f600}",
-            " ",
-            "\n",
-            "<",
-            "<continuation",
-            "x\"y\\",
-            "",
-            "</",
-        ][..],
-    );
-    let block = prop_oneof![
-        Just(vec![OPENING, "a", CLOSING]),
-        Just(vec![
-            "<continuation",
-            "_package>",
-            "b",
-            "</continuation_",
-            "package>"
-        ]),
-        Just(vec!["<continuation_package>a\nb</continuation_package>"]),
-    ];
-    let part = prop_oneof![4 => plain.prop_map(|text| vec![text]), 1 => block];
-    (prop::collection::vec(part, 0..5), any::<bool>()).prop_map(|(parts, cited)| Block::Text {
-        pieces: parts.concat(),
-        cited,
-    })
+    (text_pieces(), any::<bool>()).prop_map(|(pieces, cited)| Block::Text { pieces, cited })
 }
 
 fn call(names: &'static [&'static str]) -> impl Strategy<Value = Block> {
-    let input = prop_oneof![
-        Just(vec![]),
-        Just(vec!["{}"]),
-        Just(vec!["", "{\"a\"", ":", "1}"]),
-        Just(vec!["{\"b\":\"\u{e9}\",", "\"a\":[1,{}]}"]),
-    ];
     let name = prop::sample::select(names);
-    (name, input).prop_map(|(name, input)| Block::Call { name, input })
+    (name, argument_pieces()).prop_map(|(name, input)| Block::Call { name, input })
 }
-
-const NAMES: &[&str] = &["get", "add", "add_reminder", "clear_mind", "clear_minds"];
-const CLIENT_NAMES: &[&str] = &["get", "add", "clear_minds"];
 
 /// `for_client`: without anything of the proxy.
 pub(super) fn answer(for_client: bool) -> impl Strategy<Value = Answer> {

@@ -1,0 +1,106 @@
+//! Removes from whole answers of blocks what is not for the client, and joins several of them.
+
+use bytes::Bytes;
+
+use super::{
+    AnswerState, BlockAnswer, BlockAssembler, BlockState, FormatRewriter, RewrittenAnswer,
+    block_state::WholeBlock, block_tracker::BlockFate,
+};
+use crate::{conversation::edit::Edits, format::ResponseSummarizer, json::scan::Span};
+
+/// The spans of texts, and what the client gets in their places.
+pub(in crate::format) type CutTexts = Vec<(Span, Vec<u8>)>;
+
+/// A block of a whole answer, and what the client gets of it.
+struct CutBlock {
+    span: Span,
+    is_removed: bool,
+    texts: CutTexts,
+}
+
+impl<A: BlockAnswer> FormatRewriter<BlockState<A>> {
+    /// Takes the next answer in one piece; `None` if it cannot be read.
+    pub fn take_whole(
+        &mut self,
+        json: &Bytes,
+        summarizer: &mut ResponseSummarizer,
+    ) -> Option<RewrittenAnswer> {
+        let answer = A::read_whole(json)?;
+        self.current.facts.take_answer(&answer);
+        self.current.assembler.take_answer(&answer);
+        let (list, blocks) = answer.whole_blocks(json).unzip();
+        let blocks = blocks.unwrap_or_default();
+        let blocks: Vec<_> = blocks
+            .iter()
+            .map(|block| self.cut_block(json, block, summarizer))
+            .collect();
+        let id = answer.id().map(|id| json.slice(id.span.range()));
+        if self.current.is_for_proxy() {
+            for block in blocks.iter().filter(|block| !block.is_removed) {
+                let earlier = &mut self.joined.earlier_content;
+                write_cut(json, block.span, &block.texts, earlier);
+                earlier.push(b',');
+            }
+            self.joined.first_id = self.joined.first_id.take().or(id);
+            return Some(RewrittenAnswer::ForProxy(self.begin_answer(summarizer)));
+        }
+        let mut edits = Edits::default();
+        if let (Some(text), Some(first)) = (answer.id(), &self.joined.first_id) {
+            edits.replace(text.span, first.clone());
+        }
+        for (span, text) in blocks.iter().flat_map(|block| block.texts.iter().cloned()) {
+            edits.replace(span, text);
+        }
+        let spans: Vec<Span> = blocks.iter().map(|block| block.span).collect();
+        edits.remove_items(&spans, |at| blocks[at].is_removed);
+        let mut earlier = std::mem::take(&mut self.joined.earlier_content);
+        if let Some(list) = list {
+            if blocks.iter().all(|block| block.is_removed) {
+                earlier.pop();
+            }
+            edits.insert(list.start + 1, earlier);
+        }
+        answer.edit_reports(json, &self.joined, &self.current, &mut edits, summarizer);
+        Some(RewrittenAnswer::ForClient {
+            json: edits.apply(json).to_bytes(),
+            turn: self.to_assistant_turn(),
+        })
+    }
+
+    /// Finds what the client gets of a block.
+    fn cut_block(
+        &mut self,
+        json: &[u8],
+        block: &WholeBlock<'_>,
+        summarizer: &mut ResponseSummarizer,
+    ) -> CutBlock {
+        let (slot, texts) = self.current.take_whole_block(json, block);
+        let is_removed = self.current.blocks.fate(slot) == BlockFate::Removed;
+        for text in block.texts.iter().filter(|_| !is_removed) {
+            let cut = texts.iter().find(|(span, _)| *span == text.span);
+            let visible = cut.map_or(&json[text.span.range()], |(_, visible)| visible);
+            self.joined.visible.push_text(visible.into(), summarizer);
+        }
+        CutBlock {
+            span: block.span,
+            is_removed,
+            texts,
+        }
+    }
+}
+
+/// Appends a span of the JSON with other texts in it.
+pub(in crate::format) fn write_cut(
+    json: &[u8],
+    span: Span,
+    texts: &[(Span, Vec<u8>)],
+    to: &mut Vec<u8>,
+) {
+    let mut from = span.start as usize;
+    for (text, with) in texts {
+        to.extend_from_slice(&json[from..text.start as usize]);
+        to.extend_from_slice(with);
+        from = text.end as usize;
+    }
+    to.extend_from_slice(&json[from..span.end as usize]);
+}

@@ -1,0 +1,156 @@
+//! Answers of Responses.
+//!
+//! An event of a stream and a whole answer are read alike. An item is an element of `output`; the events of a stream
+//! name theirs by its index. An event that ends something repeats what the events before it brought.
+
+mod assemble;
+mod edits;
+mod read;
+mod write;
+
+use smallvec::SmallVec;
+
+pub use self::{
+    edits::add_prompt_tokens,
+    read::{is_keepalive, read_answer, read_event},
+    write::{empty_answer, error_event},
+};
+use super::kinds::{AnswerPart, CallShape, EntryKind};
+use crate::{
+    format::{AnswerEvent, AnswerEvents, event_hold::may_be_event},
+    json::scan::{JsonString, Span},
+};
+
+/// The types of the events that end an answer.
+const ENDS: [&str; 3] = [
+    "response.completed",
+    "response.failed",
+    "response.incomplete",
+];
+
+/// An event of a stream, or a whole answer.
+#[derive(Clone, Debug, Default)]
+pub struct ResponsesAnswer {
+    pub events: SmallVec<[AnswerEvent; 2]>,
+    kind: EventKind,
+    sequence_number: Option<(u64, Span)>,
+    output_index: Option<(u64, Span)>,
+    /// The item that begins or ends with this event.
+    item: Option<OutputItem>,
+    /// The text of a part that ends with this event.
+    repeated_text: Option<JsonString>,
+    /// It is about a part that is no text, such as a refusal.
+    is_other_part: bool,
+    /// The members of the answer itself, where they are in it.
+    response: ResponseSpans,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum EventKind {
+    /// The answer begins or waits.
+    Begin,
+    ItemBegin,
+    ItemEnd,
+    /// A part of an item.
+    ItemPart,
+    /// The last event: it repeats the whole answer.
+    End,
+    /// A whole answer.
+    Response,
+    /// It keeps the connection open.
+    Keepalive,
+    #[default]
+    Other,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ResponseSpans {
+    /// A string that is not empty.
+    id: Option<JsonString>,
+    /// The list, brackets included.
+    output: Option<(Span, Vec<OutputItem>)>,
+    /// The server does not keep the answer.
+    is_unstored: bool,
+}
+
+/// An element of `output`.
+#[derive(Clone, Debug)]
+struct OutputItem {
+    span: Span,
+    kind: EntryKind,
+    /// The member, key and value.
+    id_member: Option<Span>,
+    /// Of a call.
+    call_id: Option<JsonString>,
+    name: Option<JsonString>,
+    arguments: Option<JsonString>,
+    /// The texts of a message, or of reasoning.
+    texts: SmallVec<[JsonString; 1]>,
+    /// It has a part that is no text, such as a refusal.
+    has_other_part: bool,
+    /// It is reasoning that can be sent back without the server's help.
+    is_encrypted: bool,
+}
+
+/// Whether this may be the beginning of the last event of an answer.
+pub fn may_be_end(beginning: &[u8]) -> bool {
+    ENDS.iter().any(|end| may_be_event(beginning, end))
+}
+
+impl OutputItem {
+    /// An item of an unknown kind, for the reader to fill.
+    fn new_empty(span: Span) -> Self {
+        Self {
+            span,
+            kind: EntryKind::Unknown,
+            id_member: None,
+            call_id: None,
+            name: None,
+            arguments: None,
+            texts: SmallVec::new(),
+            has_other_part: false,
+            is_encrypted: false,
+        }
+    }
+
+    const fn call_shape(&self) -> Option<CallShape> {
+        match self.kind {
+            EntryKind::Answer(AnswerPart::Call(shape)) => Some(shape),
+            _ => None,
+        }
+    }
+
+    /// Whether the client, or the proxy in its place, has to answer it.
+    const fn is_call(&self) -> bool {
+        self.call_shape().is_some()
+    }
+
+    const fn is_reasoning(&self) -> bool {
+        matches!(self.kind, EntryKind::Answer(AnswerPart::Reasoning))
+    }
+
+    const fn is_message(&self) -> bool {
+        matches!(self.kind, EntryKind::Answer(AnswerPart::Text))
+    }
+}
+
+impl AnswerEvents for ResponsesAnswer {
+    fn events(&self) -> &[AnswerEvent] {
+        &self.events
+    }
+
+    fn is_end(&self) -> bool {
+        self.kind == EventKind::End
+    }
+}
+
+impl ResponsesAnswer {
+    /// Whether this is a whole answer with output.
+    pub const fn has_output(&self) -> bool {
+        self.response.output.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Keeps the items of an answer as they came, for a request that continues it.
+//!
+//! An item is whole in the event that ends it. Reasoning that is neither encrypted nor kept by the
+//! server cannot be sent back; without it, the ids of the other items must go too, since an id says
+//! that there was reasoning.
+
+use serde::de::IgnoredAny;
+
+use super::{EventKind, OutputItem, ResponsesAnswer, read_answer};
+use crate::{
+    format::{answer::MAX_MESSAGE_BYTES, answer_rewriter::BlockAssembler},
+    json::{scan::Span, text::decode_text},
+};
+
+#[derive(Default)]
+pub struct OutputAssembler {
+    /// By their slots; empty where an item is not whole.
+    items: Vec<KeptItem>,
+    bytes: usize,
+    overlong: bool,
+    /// The server does not keep the answer.
+    is_unstored: bool,
+}
+
+#[derive(Default)]
+struct KeptItem {
+    json: Vec<u8>,
+    /// The member in it.
+    id_member: Option<Span>,
+    arguments: Option<String>,
+    is_lost_reasoning: bool,
+}
+
+impl BlockAssembler<ResponsesAnswer> for OutputAssembler {
+    fn take_answer(&mut self, answer: &ResponsesAnswer) {
+        self.is_unstored |= answer.response.is_unstored;
+    }
+
+    fn take_event(&mut self, slot: usize, json: &[u8], answer: &ResponsesAnswer) {
+        match (answer.kind, &answer.item) {
+            (EventKind::ItemBegin, _) => self.add_slot(slot),
+            (EventKind::ItemEnd, Some(item)) => self.keep_item(slot, json, item),
+            _ => {}
+        }
+    }
+
+    fn take_block(&mut self, slot: usize, block: &[u8]) {
+        // The item is a list's only one, so that its spans are those of its own text.
+        let wrapped = [br#"{"output":["#, block, b"]}"].concat();
+        let answer = read_answer(&wrapped).ok();
+        let output = answer.and_then(|answer| answer.response.output);
+        if let Some((_, items)) = output
+            && let [item] = &items[..]
+        {
+            self.keep_item(slot, &wrapped, item);
+        }
+    }
+
+    fn to_message_json(&self) -> String {
+        let loses_reasoning = self.is_unstored && self.items.iter().any(|it| it.is_lost_reasoning);
+        let kept = self.items.iter();
+        let kept = kept.filter(|item| !(loses_reasoning && item.is_lost_reasoning));
+        let items: Option<Vec<_>> = kept.map(|item| item.to_json(loses_reasoning)).collect();
+        items
+            .filter(|_| !self.overlong)
+            .unwrap_or_default()
+            .join(",")
+    }
+
+    fn build_call(&self, slot: usize) -> (Option<String>, Option<String>) {
+        let item = self.items.get(slot);
+        let arguments = item.and_then(|item| item.arguments.clone());
+        (arguments, item.and_then(|item| item.to_json(false)))
+    }
+}
+
+impl KeptItem {
+    /// The item, maybe without its id; `None` if it is not whole, or not JSON.
+    fn to_json(&self, without_id: bool) -> Option<String> {
+        let json = match self.id_member.filter(|_| without_id) {
+            Some(member) => remove_member(&self.json, member),
+            None => self.json.clone(),
+        };
+        let json = String::from_utf8(json).ok()?;
+        serde_json::from_str::<IgnoredAny>(&json).ok()?;
+        Some(json)
+    }
+}
+
+impl OutputAssembler {
+    /// Adds an item that is not whole.
+    fn add_slot(&mut self, slot: usize) {
+        if self.items.len() <= slot {
+            self.items.resize_with(slot + 1, KeptItem::default);
+        }
+    }
+
+    fn keep_item(&mut self, slot: usize, json: &[u8], item: &OutputItem) {
+        self.bytes = self.bytes.saturating_add(item.span.len());
+        if self.bytes > MAX_MESSAGE_BYTES {
+            self.overlong = true;
+            self.items.clear();
+        }
+        if self.overlong {
+            return;
+        }
+        self.add_slot(slot);
+        let arguments = item.arguments.map(|text| &json[text.span.range()]);
+        self.items[slot] = KeptItem {
+            json: json[item.span.range()].to_vec(),
+            id_member: item.id_member.map(|member| Span {
+                start: member.start - item.span.start,
+                end: member.end - item.span.start,
+            }),
+            arguments: arguments.and_then(decode_text),
+            is_lost_reasoning: item.is_reasoning() && !item.is_encrypted,
+        };
+    }
+}
+
+/// An object without one of its members, and without the comma that it leaves.
+fn remove_member(json: &[u8], member: Span) -> Vec<u8> {
+    let (before, after) = (&json[..member.start as usize], &json[member.end as usize..]);
+    let rest = after.trim_ascii_start();
+    match rest.strip_prefix(b",") {
+        Some(rest) => [before, rest].concat(),
+        None => {
+            let before = before.trim_ascii_end();
+            [before.strip_suffix(b",").unwrap_or(before), rest].concat()
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The edits that join several answers into one, and that remove from an event what is not for the
+//! client.
+//!
+//! The numbers of events follow each other without a gap, and an event that repeats others has
+//! what these have.
+
+use bytes::Bytes;
+
+use super::{EventKind, OutputItem, ResponsesAnswer, assemble::OutputAssembler, read_answer};
+use crate::{
+    conversation::edit::Edits,
+    format::{
+        AnswerEvent, AnswerEvents, ResponseSummarizer,
+        answer_rewriter::{
+            BlockAnswer, BlockEvent, BlockState, BlockStep, CutTexts, JoinedResponse, NewBlock,
+            WholeBlock, write_cut,
+        },
+        responses::kinds::CallShape,
+    },
+    json::scan::{JsonString, Span},
+};
+
+/// Bytes kept of the items of earlier answers, for the event that repeats them all. Beyond it, it
+/// has those of the last answer only.
+const MAX_EARLIER: usize = 4 << 20;
+
+type JoinedResponses = JoinedResponse<BlockState<ResponsesAnswer>>;
+
+/// What the client has of a stream, beside its items.
+#[derive(Default)]
+pub struct SentEvents {
+    /// The number of the next event, once there was one.
+    next_number: Option<u64>,
+}
+
+/// Adds the tokens that were left out of the request to the prompt tokens of a whole answer; `None`
+/// if nothing changes.
+pub fn add_prompt_tokens(json: &Bytes, left_out: u32) -> Option<Bytes> {
+    let answer = read_answer(json).ok()?;
+    let mut edits = Edits::default();
+    let joined = JoinedResponses::new(Some(left_out));
+    for report in answer.iter_reports() {
+        joined.edit_usage(report, &mut edits);
+    }
+    (!edits.is_empty()).then(|| edits.apply(json).to_bytes())
+}
+
+impl BlockAnswer for ResponsesAnswer {
+    type Assembler = OutputAssembler;
+    type Sent = SentEvents;
+
+    fn read_whole(json: &[u8]) -> Option<Self> {
+        read_answer(json).ok()
+    }
+
+    fn block_step<'a>(&self, json: &'a [u8]) -> BlockStep<'a> {
+        let index = self.output_index.map(|(index, _)| index);
+        match (self.kind, &self.item) {
+            (EventKind::ItemBegin, Some(item)) => BlockStep::Begin(index, item.new_block(json)),
+            (EventKind::ItemEnd, _) => BlockStep::End(index),
+            _ if self.repeated_text.is_some() => BlockStep::TextEnd(index),
+            _ if self.is_other_part => BlockStep::ClientPart(index),
+            (EventKind::ItemPart, _) => BlockStep::Part(index),
+            _ => BlockStep::None,
+        }
+    }
+
+    fn is_last(&self) -> bool {
+        self.kind == EventKind::End
+    }
+
+    fn id(&self) -> Option<JsonString> {
+        self.response.id
+    }
+
+    fn whole_blocks<'a>(&self, json: &'a [u8]) -> Option<(Span, Vec<WholeBlock<'a>>)> {
+        let (span, items) = self.response.output.as_ref()?;
+        let blocks = items.iter().map(|item| WholeBlock {
+            span: item.span,
+            new: item.new_block(json),
+            texts: match item.is_message() {
+                true => item.texts.to_vec(),
+                false => Vec::new(),
+            },
+        });
+        Some((*span, blocks.collect()))
+    }
+
+    fn edit_event(
+        joined: &mut JoinedResponses,
+        event: &BlockEvent<Self>,
+        current: &BlockState<Self>,
+        edits: &mut Edits,
+        summarizer: &mut ResponseSummarizer,
+    ) -> bool {
+        let (json, answer) = (&event.message.data, &event.answer);
+        // The client has the beginning of the first answer.
+        if joined.continued && answer.kind == EventKind::Begin {
+            return false;
+        }
+        if let (Some(id), None) = (answer.response.id, &joined.first_id) {
+            joined.first_id = Some(json.slice(id.span.range()));
+        }
+        if let Some((index, span)) = answer.output_index {
+            let begins = answer.kind == EventKind::ItemBegin;
+            let renumbered = joined.renumber(index, begins, current);
+            if renumbered != index {
+                edits.replace(span, renumbered.to_string());
+            }
+        }
+        if let (Some(text), Some(visible)) = (answer.iter_texts().next(), &event.tracked.visible) {
+            edits.replace(text.span, visible.clone());
+        }
+        let item_texts = answer.item.iter().filter(|item| item.is_message());
+        let item_texts = item_texts.flat_map(|item| &item.texts);
+        for text in answer.repeated_text.iter().chain(item_texts) {
+            if let Some(visible) = current.cut_repeated_text(&json[text.span.range()]) {
+                edits.replace(text.span, visible);
+            }
+        }
+        if answer.kind == EventKind::End {
+            joined.edit_end(json, answer, current, edits);
+        }
+        let text = event.visible_text().into();
+        joined.visible.push_text(text, summarizer);
+        answer.edit_reports(json, joined, current, edits, summarizer);
+        if let Some((number, span)) = answer.sequence_number {
+            let next = joined.sent.more.next_number.unwrap_or(number);
+            if next != number {
+                edits.replace(span, next.to_string());
+            }
+            joined.sent.more.next_number = Some(next.saturating_add(1));
+        }
+        true
+    }
+
+    fn edit_reports(
+        &self,
+        json: &[u8],
+        joined: &JoinedResponses,
+        _current: &BlockState<Self>,
+        edits: &mut Edits,
+        summarizer: &mut ResponseSummarizer,
+    ) {
+        for part in &self.events {
+            match part {
+                AnswerEvent::Text(_) => {}
+                AnswerEvent::Usage(report) => {
+                    joined.edit_usage(report, edits);
+                    summarizer.add_usage(report.usage.map(|usage| joined.add_completions(usage)));
+                }
+                part => summarizer.add_events(json, std::slice::from_ref(part)),
+            }
+        }
+    }
+
+    fn keep_last_event(
+        joined: &mut JoinedResponses,
+        event: &BlockEvent<Self>,
+        current: &BlockState<Self>,
+    ) {
+        let json = &event.message.data;
+        let mut kept = std::mem::take(&mut joined.earlier_content);
+        for (item, texts) in event.answer.visible_items(json, current) {
+            write_cut(json, item.span, &texts, &mut kept);
+            kept.push(b',');
+        }
+        if kept.len() <= MAX_EARLIER {
+            joined.earlier_content = kept;
+        }
+    }
+}
+
+impl JoinedResponses {
+    /// Edits the answer that the last event repeats.
+    fn edit_end(
+        &mut self,
+        json: &[u8],
+        answer: &ResponsesAnswer,
+        current: &BlockState<ResponsesAnswer>,
+        edits: &mut Edits,
+    ) {
+        if let (Some(text), Some(first)) = (answer.response.id, &self.first_id)
+            && json[text.span.range()] != first[..]
+        {
+            edits.replace(text.span, first.clone());
+        }
+        let Some((list, items)) = &answer.response.output else {
+            return;
+        };
+        let visible = answer.visible_items(json, current);
+        for (span, text) in visible.iter().flat_map(|(_, texts)| texts.iter().cloned()) {
+            edits.replace(span, text);
+        }
+        let spans: Vec<Span> = items.iter().map(|item| item.span).collect();
+        edits.remove_items(&spans, |at| current.is_removed_item(json, &items[at], at));
+        let mut earlier = std::mem::take(&mut self.earlier_content);
+        if visible.is_empty() {
+            earlier.pop();
+        }
+        if !earlier.is_empty() {
+            edits.insert(list.start + 1, earlier);
+        }
+    }
+}
+
+impl BlockState<ResponsesAnswer> {
+    /// Whether the client does not get the item at this place in the list. A call is known by its
+    /// name, since some servers give every item the same index.
+    fn is_removed_item(&self, json: &[u8], item: &OutputItem, at: usize) -> bool {
+        match item.new_block(json) {
+            NewBlock::Call { name, .. } => self.blocks.find_tool(name).is_some(),
+            NewBlock::Text => self.blocks.is_removed_text(at as u64),
+            NewBlock::ClientCall | NewBlock::Other => false,
+        }
+    }
+}
+
+impl ResponsesAnswer {
+    /// The items that the client gets of the list, and what it gets of their texts where it is not
+    /// all.
+    fn visible_items(
+        &self,
+        json: &[u8],
+        current: &BlockState<Self>,
+    ) -> Vec<(&OutputItem, CutTexts)> {
+        let items = self.response.output.iter().flat_map(|(_, items)| items);
+        let visible = items
+            .enumerate()
+            .filter(|(at, item)| !current.is_removed_item(json, item, *at));
+        let cut = visible.map(|(_, item)| {
+            let texts = item.texts.iter().filter(|_| item.is_message());
+            let cut = texts.filter_map(|text| {
+                let visible = current.cut_repeated_text(&json[text.span.range()])?;
+                Some((text.span, visible))
+            });
+            (item, cut.collect())
+        });
+        cut.collect()
+    }
+}
+
+impl OutputItem {
+    fn new_block<'a>(&self, json: &'a [u8]) -> NewBlock<'a> {
+        let raw = |text: Option<JsonString>| text.map_or(&b""[..], |it| &json[it.span.range()]);
+        match self.call_shape() {
+            Some(CallShape::Function) => NewBlock::Call {
+                id: raw(self.call_id),
+                name: raw(self.name),
+            },
+            Some(_) => NewBlock::ClientCall,
+            None if self.is_message() && !self.has_other_part => NewBlock::Text,
+            None => NewBlock::Other,
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! The reader of answers.
+//!
+//! Holds spans, never copies. A member of an unexpected shape is skipped where spans stay trustworthy, and is an error
+//! elsewhere. The encrypted reasoning of an item is complete in the event that ends the item.
+
+use super::{ENDS, EventKind, OutputItem, ResponsesAnswer};
+use crate::{
+    format::{
+        AnswerEvent, CallFragment, Finish, FinishKind,
+        responses::kinds::{CallShape, EntryType},
+        usage::read_usage,
+        values::{ReadResult, finish_kind, parse_index, skip_value, take_text, walk_if_object},
+    },
+    json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
+    wire::sse::SseMessage,
+};
+
+/// Items of an answer that are read; an answer has far fewer.
+const MAX_ITEMS: usize = 4_096;
+
+/// Reads the data of an event, or a whole body.
+///
+/// # Errors
+/// The data is not a JSON object.
+pub fn read_answer(json: &[u8]) -> Result<ResponsesAnswer, MalformedJson> {
+    read_named(json, b"")
+}
+
+/// Reads an event of a stream; empty if it cannot be read.
+pub fn read_event(message: &SseMessage) -> ResponsesAnswer {
+    let mut answer = read_named(&message.data, &message.name).unwrap_or_default();
+    if message.name == "error" && answer.events.is_empty() {
+        answer.events.push(AnswerEvent::Error);
+    }
+    answer
+}
+
+/// Whether an event says nothing but that an answer will come.
+pub fn is_keepalive(message: &SseMessage) -> bool {
+    let answer = read_named(&message.data, &message.name);
+    answer.is_ok_and(|answer| matches!(answer.kind, EventKind::Begin | EventKind::Keepalive))
+}
+
+/// What a part of a content or of a summary is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PartKind {
+    Text,
+    Reasoning,
+    Other,
+}
+
+/// `name`: that of the event, which is its type too.
+fn read_named(json: &[u8], name: &[u8]) -> Result<ResponsesAnswer, MalformedJson> {
+    let mut reader = ResponsesReader {
+        json,
+        answer: ResponsesAnswer::default(),
+        kind: None,
+        delta: None,
+        text: None,
+        status: None,
+        cut_reason: None,
+        has_error: false,
+    };
+    let mut scan = JsonScanner::new(json, 0);
+    scan.walk_object(|scan, key| reader.read_member(scan, key))?;
+    scan.expect_end()?;
+    let kind = reader.kind.map_or(name, |kind| &json[kind.span.range()]);
+    reader.add_events(kind);
+    Ok(reader.answer)
+}
+
+struct ResponsesReader<'a> {
+    json: &'a [u8],
+    answer: ResponsesAnswer,
+    kind: Option<JsonString>,
+    delta: Option<JsonString>,
+    text: Option<JsonString>,
+    status: Option<JsonString>,
+    /// Why the answer is incomplete.
+    cut_reason: Option<JsonString>,
+    has_error: bool,
+}
+
+impl<'a> ResponsesReader<'a> {
+    fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
+        &self.json[text.span.range()]
+    }
+
+    fn read_member(&mut self, scan: &mut JsonScanner<'a>, key: JsonString) -> ReadResult {
+        match self.raw_bytes(key) {
+            b"type" => self.kind = take_text(scan)?,
+            b"sequence_number" => {
+                self.answer.sequence_number = parse_index(self.json, scan.take_value()?.0);
+            }
+            b"output_index" => {
+                self.answer.output_index = parse_index(self.json, scan.take_value()?.0);
+            }
+            b"delta" => self.delta = take_text(scan)?,
+            // The answer itself has a member of this name too, an object.
+            b"text" => self.text = take_text(scan)?,
+            b"part" => {
+                let (kind, text) = self.read_part(scan)?;
+                self.text = text.filter(|_| kind == PartKind::Text);
+                self.answer.is_other_part = kind == PartKind::Other;
+            }
+            b"item" if scan.peek() == Some(b'{') => {
+                self.answer.item = Some(self.read_item(scan)?);
+            }
+            b"response" if scan.peek() == Some(b'{') => {
+                scan.walk_object(|scan, key| self.read_response_member(scan, key))?;
+            }
+            _ => self.read_response_member(scan, key)?,
+        }
+        Ok(())
+    }
+
+    /// Reads a member of the answer, which is the whole body, or stands in an event.
+    fn read_response_member(&mut self, scan: &mut JsonScanner<'a>, key: JsonString) -> ReadResult {
+        match self.raw_bytes(key) {
+            b"id" => {
+                let id = take_text(scan)?;
+                self.answer.response.id = id.filter(|id| !id.span.is_empty());
+            }
+            b"output" if scan.peek() == Some(b'[') => self.read_output(scan)?,
+            b"status" => self.status = take_text(scan)?,
+            b"store" => {
+                self.answer.response.is_unstored = scan.take_value()?.1 == JsonKind::False;
+            }
+            b"incomplete_details" => {
+                walk_if_object(scan, |scan, key| match self.raw_bytes(key) {
+                    b"reason" => take_text(scan).map(|reason| self.cut_reason = reason),
+                    _ => skip_value(scan),
+                })?;
+            }
+            b"usage" => {
+                let report = read_usage(self.json, scan)?;
+                self.answer.events.extend(report.map(AnswerEvent::Usage));
+            }
+            b"error" => self.has_error |= scan.take_value()?.1 != JsonKind::Null,
+            _ => skip_value(scan)?,
+        }
+        Ok(())
+    }
+
+    fn read_output(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
+        let mut items = Vec::new();
+        let span = scan.walk_array(|scan| {
+            let item = match scan.peek() {
+                Some(b'{') => self.read_item(scan)?,
+                _ => OutputItem::new_empty(scan.take_value()?.0),
+            };
+            items.push(item);
+            Ok::<_, MalformedJson>(())
+        })?;
+        // A longer list passes unread.
+        self.answer.response.output = (items.len() <= MAX_ITEMS).then_some((span, items));
+        Ok(())
+    }
+
+    fn read_item(&self, scan: &mut JsonScanner<'a>) -> Result<OutputItem, MalformedJson> {
+        let mut item = OutputItem::new_empty(Span::default());
+        let mut kind = EntryType {
+            role: b"assistant",
+            ..EntryType::default()
+        };
+        let (mut id, mut call_id) = (None, None);
+        item.span = scan.walk_object(|scan, key| {
+            match self.raw_bytes(key) {
+                b"type" => kind.name = take_text(scan)?.map_or(b"", |name| self.raw_bytes(name)),
+                b"execution" => {
+                    kind.execution = take_text(scan)?.map_or(b"", |name| self.raw_bytes(name));
+                }
+                b"id" => {
+                    let (value, _) = scan.take_value()?;
+                    id = Some((key, value));
+                }
+                b"call_id" => call_id = take_text(scan)?,
+                b"name" => item.name = take_text(scan)?,
+                b"arguments" => item.arguments = take_text(scan)?,
+                b"encrypted_content" => {
+                    item.is_encrypted = take_text(scan)?.is_some_and(|text| !text.span.is_empty());
+                }
+                b"content" | b"summary" if scan.peek() == Some(b'[') => {
+                    scan.walk_array(|scan| {
+                        let (kind, text) = self.read_part(scan)?;
+                        item.texts.extend(text);
+                        item.has_other_part |= kind == PartKind::Other;
+                        Ok::<_, MalformedJson>(())
+                    })?;
+                }
+                _ => skip_value(scan)?,
+            }
+            Ok::<_, MalformedJson>(())
+        })?;
+        kind.has_call_id = call_id.is_some();
+        item.kind = kind.kind();
+        item.id_member = id.map(|(key, value): (JsonString, Span)| Span {
+            start: key.quoted_span().start,
+            end: value.end,
+        });
+        // An approval is answered by its own id.
+        let own_id = || {
+            let (_, value) = id?;
+            let text = self.json[value.range()].starts_with(b"\"");
+            text.then(|| {
+                JsonScanner::new(self.json, value.start as usize)
+                    .take_string()
+                    .ok()
+            })?
+        };
+        item.call_id = match item.call_shape() {
+            Some(CallShape::Approval) => own_id(),
+            _ => call_id,
+        };
+        Ok(item)
+    }
+
+    /// Reads a part of a content; with its text, if the model wrote one for the user or for itself.
+    fn read_part(
+        &self,
+        scan: &mut JsonScanner<'a>,
+    ) -> Result<(PartKind, Option<JsonString>), MalformedJson> {
+        let (mut kind, mut text) = (None, None);
+        walk_if_object(scan, |scan, key| {
+            match self.raw_bytes(key) {
+                b"type" => kind = take_text(scan)?,
+                b"text" => text = take_text(scan)?,
+                _ => skip_value(scan)?,
+            }
+            Ok(())
+        })?;
+        let kind = match kind.map_or(&b""[..], |kind| self.raw_bytes(kind)) {
+            b"output_text" => PartKind::Text,
+            b"summary_text" | b"reasoning_text" => PartKind::Reasoning,
+            _ => PartKind::Other,
+        };
+        Ok((kind, text.filter(|_| kind != PartKind::Other)))
+    }
+
+    /// Adds the events of what was read, by the type of the whole.
+    fn add_events(&mut self, kind: &[u8]) {
+        let is_end = ENDS.iter().any(|end| end.as_bytes() == kind);
+        self.answer.kind = match kind {
+            b"response.created" | b"response.in_progress" | b"response.queued" => EventKind::Begin,
+            b"response.output_item.added" => EventKind::ItemBegin,
+            b"response.output_item.done" => EventKind::ItemEnd,
+            _ if is_end => EventKind::End,
+            _ if self.answer.output_index.is_some() => EventKind::ItemPart,
+            b"" if self.answer.has_output() || self.status.is_some() => EventKind::Response,
+            // Some servers keep a connection open by events of their own.
+            b"keepalive" | b"ping" if !self.has_error => EventKind::Keepalive,
+            _ => EventKind::Other,
+        };
+        match self.answer.kind {
+            EventKind::Begin => self.answer.events.clear(),
+            EventKind::ItemBegin | EventKind::ItemEnd => {
+                if let Some(item) = self.answer.item.take() {
+                    self.add_call(&item);
+                    self.answer.item = Some(item);
+                }
+            }
+            EventKind::ItemPart => self.add_part(kind),
+            EventKind::End => {
+                match kind {
+                    b"response.failed" => self.answer.events.push(AnswerEvent::Error),
+                    _ => self.add_finish(),
+                }
+                self.answer.events.push(AnswerEvent::End);
+            }
+            EventKind::Response => {
+                let output = self.answer.response.output.take();
+                for item in output.iter().flat_map(|(_, items)| items) {
+                    self.add_item(item);
+                }
+                self.answer.response.output = output;
+                match self.has_error {
+                    true => self.answer.events.push(AnswerEvent::Error),
+                    false => self.add_finish(),
+                }
+            }
+            EventKind::Other if kind == b"error" || self.has_error => {
+                self.answer.events.push(AnswerEvent::Error);
+            }
+            EventKind::Keepalive | EventKind::Other => {}
+        }
+    }
+
+    fn add_part(&mut self, kind: &[u8]) {
+        let event = match kind {
+            b"response.output_text.delta" => self.delta.map(AnswerEvent::Text),
+            b"response.reasoning_summary_text.delta" | b"response.reasoning_text.delta" => {
+                self.delta.map(AnswerEvent::Reasoning)
+            }
+            b"response.output_text.done" | b"response.content_part.done" => {
+                self.answer.repeated_text = self.text;
+                None
+            }
+            b"response.refusal.delta" => {
+                self.answer.is_other_part = true;
+                None
+            }
+            _ => None,
+        };
+        self.answer.events.extend(event);
+    }
+
+    fn add_item(&mut self, item: &OutputItem) {
+        let texts = item.texts.iter().copied();
+        if item.is_message() {
+            self.answer.events.extend(texts.map(AnswerEvent::Text));
+        } else if item.is_reasoning() {
+            self.answer.events.extend(texts.map(AnswerEvent::Reasoning));
+        }
+        self.add_call(item);
+    }
+
+    fn add_call(&mut self, item: &OutputItem) {
+        if item.is_call() {
+            self.answer.events.push(AnswerEvent::Call(CallFragment {
+                span: item.span,
+                index: self.answer.output_index,
+                id: item.call_id.filter(|id| !id.span.is_empty()),
+                name: item.name.filter(|name| !name.span.is_empty()),
+                ..CallFragment::default()
+            }));
+        }
+    }
+
+    /// The end of an answer says by its status how it ended, and not whether there were calls. The type of the last
+    /// event says the same.
+    fn add_finish(&mut self) {
+        let Some(status) = self.status.or(self.kind) else {
+            return;
+        };
+        let output = self.answer.response.output.as_ref();
+        let has_calls = output.is_some_and(|(_, items)| items.iter().any(OutputItem::is_call));
+        let name = self.raw_bytes(status);
+        let name = name.strip_prefix(b"response.").unwrap_or(name);
+        let (reason, kind) = match (name, self.cut_reason) {
+            (b"failed", _) => {
+                self.answer.events.push(AnswerEvent::Error);
+                return;
+            }
+            // Answers in the background: nothing has ended.
+            (b"queued" | b"in_progress", _) => return,
+            (b"incomplete", Some(reason)) => (reason, FinishKind::CutOff),
+            (b"incomplete", None) => (status, FinishKind::CutOff),
+            (b"completed", _) if has_calls => (status, FinishKind::Calls),
+            _ => (status, finish_kind(name)),
+        };
+        self.answer.events.push(AnswerEvent::Finish(Finish {
+            reason,
+            kind,
+            first: true,
+        }));
+    }
+}

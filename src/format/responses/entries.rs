@@ -1,0 +1,181 @@
+//! Reads one entry of `input`: its kind, and where its texts lie.
+
+use super::{
+    kinds::{AnswerPart, CallShape, EntryKind, EntryType},
+    values::{TextValue, ValueReader},
+};
+use crate::{
+    conversation::{Arguments, Call, Content, annotation},
+    format::{
+        indexing::{IndexFailure, SeenKeys, check_plain_key},
+        values::{skip_value, take_text},
+    },
+    json::{
+        scan::{JsonScanner, JsonString, Span},
+        text::{self, TextSizes},
+    },
+};
+
+/// The keys of an entry that may stand in it only once.
+const ENTRY_KEYS: &[&str] = &[
+    "type",
+    "role",
+    "content",
+    "output",
+    "call_id",
+    "id",
+    "name",
+    "arguments",
+    "input",
+    "code",
+    "action",
+    "operation",
+    "encrypted_content",
+    "approval_request_id",
+    "execution",
+    "result",
+];
+
+/// Of encrypted reasoning, the bytes of base64 that hold no text of it.
+const ENCRYPTION_BYTES: usize = 650;
+
+pub(super) struct Entry<'a> {
+    pub(super) span: Span,
+    pub(super) kind: EntryKind,
+    /// `type`, where it is a string.
+    type_name: Option<JsonString>,
+    pub(super) content: TextValue<'a>,
+    pub(super) output: TextValue<'a>,
+    pub(super) call_id: Option<JsonString>,
+    pub(super) id: Option<JsonString>,
+    pub(super) name: Option<JsonString>,
+    pub(super) approval_request_id: Option<JsonString>,
+    /// `result`: an image in base64.
+    pub(super) result: Option<JsonString>,
+    arguments: Option<Arguments>,
+    summary: Option<TextValue<'a>>,
+    encrypted: Option<JsonString>,
+    pub(super) annotated: bool,
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn read(
+        reader: &ValueReader<'a, '_>,
+        scan: &mut JsonScanner<'a>,
+    ) -> Result<Self, IndexFailure> {
+        let raw =
+            |text: Option<JsonString>| text.map_or(&b""[..], |it| &reader.body[it.span.range()]);
+        let absent = || TextValue::Plain(Content::Absent);
+        let mut seen = SeenKeys::default();
+        let mut kind = EntryType::default();
+        let mut entry = Self {
+            span: Span::default(),
+            kind: EntryKind::Unknown,
+            type_name: None,
+            content: absent(),
+            output: absent(),
+            call_id: None,
+            id: None,
+            name: None,
+            approval_request_id: None,
+            result: None,
+            arguments: None,
+            summary: None,
+            encrypted: None,
+            annotated: false,
+        };
+        entry.span = scan.walk_object(|scan, key| {
+            check_plain_key(key)?;
+            let key = &reader.body[key.span.range()];
+            seen.mark_once(ENTRY_KEYS, key, IndexFailure::Twice)?;
+            match key {
+                b"type" => entry.type_name = take_text(scan)?,
+                b"role" => kind.role = raw(take_text(scan)?),
+                b"content" => entry.content = reader.read_value(scan)?,
+                b"output" => entry.output = reader.read_value(scan)?,
+                b"summary" => entry.summary = Some(reader.read_value(scan)?),
+                b"call_id" => entry.call_id = take_text(scan)?,
+                b"id" => entry.id = take_text(scan)?,
+                b"name" => entry.name = take_text(scan)?,
+                b"approval_request_id" => entry.approval_request_id = take_text(scan)?,
+                b"execution" => kind.execution = raw(take_text(scan)?),
+                b"result" => entry.result = take_text(scan)?,
+                b"encrypted_content" => entry.encrypted = take_text(scan)?,
+                b"arguments" | b"input" | b"code" | b"action" | b"actions" | b"operation" => {
+                    entry.arguments = Some(read_arguments(scan)?);
+                }
+                key => {
+                    entry.annotated |= key == annotation::ANNOTATION_KEY;
+                    skip_value(scan)?;
+                }
+            }
+            Ok::<_, IndexFailure>(())
+        })?;
+        kind.name = raw(entry.type_name);
+        kind.has_call_id = entry.call_id.is_some();
+        entry.kind = kind.kind();
+        Ok(entry)
+    }
+
+    /// The call of an entry of this shape. Without a name of its own, it has the name of its type.
+    pub(super) fn call(&self, shape: CallShape) -> Call {
+        Call {
+            span: self.span,
+            id: match shape {
+                CallShape::Approval => self.id,
+                _ => self.call_id,
+            },
+            name: self.name.or(self.type_name),
+            arguments: self.arguments,
+            listed: true,
+            fixed: shape != CallShape::Function,
+        }
+    }
+
+    pub(super) fn is_reasoning(&self) -> bool {
+        self.kind == EntryKind::Answer(AnswerPart::Reasoning)
+    }
+
+    /// The sizes of reasoning: of its text, or of what was encrypted, taken for prose.
+    pub(super) fn measure_reasoning(&self, body: &[u8]) -> TextSizes {
+        if let Some(encrypted) = self.encrypted {
+            let bytes = encrypted.span.len() * 3 / 4;
+            return prose_sizes(bytes.saturating_sub(ENCRYPTION_BYTES));
+        }
+        let texts = |value: &TextValue<'_>| match value {
+            TextValue::Parts(_, parts) => {
+                let texts = parts.iter().filter_map(|part| part.any_text());
+                let mut sizes = TextSizes::default();
+                texts.for_each(|text| sizes += text::measure_text(&body[text.span.range()]));
+                sizes
+            }
+            _ => TextSizes::default(),
+        };
+        let full = texts(&self.content);
+        match full.total_chars() {
+            // The model reads its reasoning, not the summary of it, where there are both.
+            0 => self.summary.as_ref().map(texts).unwrap_or_default(),
+            _ => full,
+        }
+    }
+}
+
+/// A string, or any other value as it is.
+fn read_arguments(scan: &mut JsonScanner<'_>) -> Result<Arguments, IndexFailure> {
+    Ok(match scan.peek() {
+        Some(b'"') => Arguments::Text(scan.take_string()?),
+        _ => Arguments::Json(scan.take_value()?.0),
+    })
+}
+
+/// The sizes of this many characters of prose: words of five letters, and a blank behind each.
+fn prose_sizes(chars: usize) -> TextSizes {
+    let chars = u32::try_from(chars).unwrap_or(u32::MAX);
+    let words = chars / 6;
+    TextSizes {
+        ascii: chars,
+        words,
+        letters: words * 5,
+        ..TextSizes::default()
+    }
+}

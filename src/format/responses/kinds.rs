@@ -1,0 +1,128 @@
+//! The types of entries in `input`, and what the guard makes of each.
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryKind {
+    /// A message that no model wrote.
+    Message(MessageRole),
+    /// A part of a model's answer.
+    Answer(AnswerPart),
+    Output(OutputShape),
+    /// Stands alone, stays, and is never edited.
+    Fixed,
+    /// Of a type that is not known: a part of the answer that it directly follows, else as [`Self::Fixed`].
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MessageRole {
+    User,
+    System,
+    Developer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnswerPart {
+    Text,
+    Reasoning,
+    Call(CallShape),
+    /// Run by the server, which needs no output of the client.
+    ServerCall,
+    /// The same, with an image as its result.
+    Image,
+    /// The same, and the model loses tools without it.
+    ToolSearch,
+}
+
+/// The members of a call with an output of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallShape {
+    /// `arguments` hold JSON, which may be shortened.
+    Function,
+    /// `input` is free text.
+    Custom,
+    /// What is asked for is an object, or a text that is no JSON.
+    Fixed,
+    /// The same; its output may name it by its `id`.
+    LocalShell,
+    /// As [`Self::Fixed`], and the model loses tools without it.
+    ToolSearch,
+    /// It is answered by its `id`.
+    Approval,
+}
+
+/// The members of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutputShape {
+    /// `output` is a string or a list of parts.
+    Text,
+    /// The same; it may name its call by the call's `id`.
+    LocalShell,
+    /// `output` is a list of chunks with `stdout` and `stderr`.
+    Shell,
+    /// `output` is a screenshot.
+    Screenshot,
+    /// Never edited.
+    Fixed,
+}
+
+/// What tells the kind of an entry, as spelled in the body.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EntryType<'a> {
+    /// `type`; empty where it is missing.
+    pub(super) name: &'a [u8],
+    pub(super) role: &'a [u8],
+    pub(super) execution: &'a [u8],
+    pub(super) has_call_id: bool,
+}
+
+impl EntryType<'_> {
+    pub(super) fn kind(self) -> EntryKind {
+        use AnswerPart::{Call, Image, Reasoning, ServerCall, Text, ToolSearch};
+        use EntryKind::{Answer, Fixed, Message, Output, Unknown};
+        // The server runs a search of its own without an output of the client.
+        let is_client_search = self.execution != b"server" && self.has_call_id;
+        match self.name {
+            b"message" | b"" => match self.role {
+                b"user" => Message(MessageRole::User),
+                b"system" => Message(MessageRole::System),
+                b"developer" => Message(MessageRole::Developer),
+                b"assistant" => Answer(Text),
+                _ => Fixed,
+            },
+            b"reasoning" => Answer(Reasoning),
+            b"function_call" => Answer(Call(CallShape::Function)),
+            b"custom_tool_call" => Answer(Call(CallShape::Custom)),
+            b"local_shell_call" => Answer(Call(CallShape::LocalShell)),
+            b"shell_call" | b"apply_patch_call" | b"computer_call" | b"program" => {
+                Answer(Call(CallShape::Fixed))
+            }
+            b"mcp_approval_request" => Answer(Call(CallShape::Approval)),
+            b"tool_search_call" if is_client_search => Answer(Call(CallShape::ToolSearch)),
+            b"tool_search_output" if is_client_search => Output(OutputShape::Fixed),
+            b"tool_search_call" | b"tool_search_output" => Answer(ToolSearch),
+            b"web_search_call"
+            | b"file_search_call"
+            | b"code_interpreter_call"
+            | b"mcp_call"
+            | b"mcp_list_tools" => Answer(ServerCall),
+            b"image_generation_call" => Answer(Image),
+            b"function_call_output" | b"custom_tool_call_output" | b"apply_patch_call_output" => {
+                Output(OutputShape::Text)
+            }
+            b"local_shell_call_output" => Output(OutputShape::LocalShell),
+            b"shell_call_output" => Output(OutputShape::Shell),
+            b"computer_call_output" => Output(OutputShape::Screenshot),
+            b"program_output" | b"mcp_approval_response" => Output(OutputShape::Fixed),
+            b"compaction"
+            | b"compaction_summary"
+            | b"compaction_trigger"
+            | b"item_reference"
+            | b"additional_tools"
+            | b"configuration_update" => Fixed,
+            // The client made it.
+            name if name.ends_with(b"_output") || name.ends_with(b"_response") => Fixed,
+            _ => Unknown,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The fields of a Responses request beside its items.
+
+use serde_json::Value;
+use smallvec::SmallVec;
+
+use crate::{
+    conversation::{Author, Conversation, Item},
+    format::values::{find_member, parse_field, take_text, walk_if_object},
+    json::scan::{JsonKind, JsonScanner, Span},
+};
+
+/// The answer cap, reasoning included.
+pub(in crate::format) const CAPS: [&str; 1] = ["max_output_tokens"];
+
+pub(in crate::format) const TOOL_LISTS: [&str; 1] = ["tools"];
+
+/// Members by which the provider holds the history.
+const HELD_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
+
+/// Whether Codex says that the request is no turn of a conversation: it fills the cache, compacts, or notes what to
+/// remember.
+pub(in crate::format) fn is_beside_turns(conversation: &Conversation) -> bool {
+    let metadata = parse_field(conversation, "client_metadata");
+    let turn = metadata["x-codex-turn-metadata"].as_str();
+    let turn: Option<Value> = turn.and_then(|turn| serde_json::from_str(turn).ok());
+    let kind = turn.as_ref().and_then(|turn| turn["request_kind"].as_str());
+    matches!(kind, Some("prewarm" | "compaction" | "memory"))
+}
+
+/// Also the type of an entry that asks the provider to compact, or that it looks up itself.
+pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Option<&'static str> {
+    let mut held = HELD_BY_PROVIDER.into_iter();
+    if let Some(name) = held.find(|name| conversation.asks_for(name)) {
+        return Some(name);
+    }
+    if conversation.text_value("truncation").as_deref() == Some("auto") {
+        return Some("truncation");
+    }
+    let management = parse_field(conversation, "context_management");
+    let mut edits = management.as_array().into_iter().flatten();
+    if edits.any(|edit| edit["type"] == "compaction") {
+        return Some("context_management");
+    }
+    let types = fixed_entries(conversation).map(|item| read_type(conversation, item));
+    let mut managed = types.filter_map(|kind| match kind {
+        EntryName::Known(b"item_reference") | EntryName::IdOnly => Some("item_reference"),
+        EntryName::Known(b"compaction_trigger") => Some("compaction_trigger"),
+        _ => None,
+    });
+    managed.next()
+}
+
+/// Entries that are never edited.
+fn fixed_entries(conversation: &Conversation) -> impl Iterator<Item = &Item> {
+    let items = conversation.items.iter();
+    items.filter(|item| item.author == Author::Unknown)
+}
+
+/// The type of an entry.
+enum EntryName<'a> {
+    Known(&'a [u8]),
+    /// Without a type: a reference to a stored entry.
+    IdOnly,
+    Missing,
+}
+
+fn read_type<'a>(conversation: &'a Conversation, item: &Item) -> EntryName<'a> {
+    let mut scan = JsonScanner::new(&conversation.body, item.span.start as usize);
+    let (mut kind, mut has_id, mut has_role) = (None, false, false);
+    let walked = walk_if_object(&mut scan, |scan, key| {
+        match conversation.raw_bytes(key) {
+            b"type" => kind = take_text(scan)?,
+            b"id" => has_id = take_text(scan)?.is_some(),
+            key => {
+                has_role |= key == b"role";
+                scan.take_value()?;
+            }
+        }
+        Ok(())
+    });
+    match kind {
+        Some(kind) if walked.is_ok() => EntryName::Known(conversation.raw_bytes(kind)),
+        None if has_id && !has_role => EntryName::IdOnly,
+        _ => EntryName::Missing,
+    }
+}
+
+/// Entries that list tools from their place on.
+pub(in crate::format) fn tool_entries(conversation: &Conversation) -> impl Iterator<Item = &Item> {
+    fixed_entries(conversation).filter(|item| {
+        let kind = read_type(conversation, item);
+        matches!(kind, EntryName::Known(b"additional_tools"))
+    })
+}
+
+/// The list of tools in the first entry that has one.
+pub(in crate::format) fn find_entry_tools(conversation: &Conversation) -> Option<Span> {
+    let entry = tool_entries(conversation).next()?;
+    let tools = find_member(&conversation.body, entry.span.start, b"tools");
+    let (list, kind) = tools?;
+    (kind == JsonKind::Array).then_some(list)
+}
+
+/// Tools that stand in an entry count with it.
+pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
+    let tools = conversation.find_field("tools").map(|field| field.value);
+    tools
+        .into_iter()
+        .chain(find_answer_format(conversation))
+        .collect()
+}
+
+/// The structure that the answer must have: `text.format` but for plain text.
+pub(super) fn find_answer_format(conversation: &Conversation) -> Option<Span> {
+    let text = conversation.find_field("text")?;
+    let mut found = None;
+    let mut scan = JsonScanner::new(&conversation.body, text.value.start as usize);
+    let walked = walk_if_object(&mut scan, |scan, key| {
+        let start = scan.position();
+        let (value, kind) = scan.take_value()?;
+        if conversation.raw_bytes(key) == b"format" && kind != JsonKind::Null {
+            found = Some((start, value));
+        }
+        Ok(())
+    });
+    let (start, value) = walked.ok().and(found)?;
+    let mut is_text = false;
+    let walked = walk_if_object(
+        &mut JsonScanner::new(&conversation.body, start),
+        |scan, key| {
+            let is_type = conversation.raw_bytes(key) == b"type";
+            let value = take_text(scan)?.map(|value| conversation.raw_bytes(value));
+            is_text |= is_type && value == Some(b"text");
+            Ok(())
+        },
+    );
+    (walked.is_err() || !is_text).then_some(value)
+}
+
+pub(in crate::format) fn may_call_tools(conversation: &Conversation) -> bool {
+    let choice = conversation.find_field("tool_choice");
+    // A named tool, or a list of allowed ones, leaves the proxy's tools out.
+    choice.is_none_or(|field| {
+        let choice = conversation.text_value("tool_choice");
+        field.kind == JsonKind::Null || matches!(choice.as_deref(), Some("auto" | "required"))
+    })
+}
+
+pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {
+    let newest = conversation.items.last();
+    newest.is_some_and(|item| item.author == Author::Model)
+}
+
+pub(in crate::format) fn takes_plain_text(conversation: &Conversation) -> bool {
+    !conversation.asks_for("top_logprobs")
+        && find_answer_format(conversation).is_none()
+        && !begins_answer(conversation)
+}

@@ -1,0 +1,660 @@
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::index_body;
+use crate::{
+    conversation::{
+        Author, BlockKind, Content, Conversation, Format, IndexError, edit::Edits, units,
+    },
+    format::{AnswerLimit, AssistantTurn, ProxyToolCall, TextRequest, ToolForm, ToolSchema},
+};
+
+fn index(body: &Value) -> Conversation {
+    index_body(Bytes::from(body.to_string())).unwrap()
+}
+
+fn index_list(entries: &[Value]) -> Conversation {
+    index(&json!({"model": "m", "input": entries}))
+}
+
+fn user(text: &str) -> Value {
+    json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]})
+}
+
+fn call(id: &str) -> Value {
+    json!({"type": "function_call", "call_id": id, "name": "read", "arguments": "{\"path\":\"a\"}"})
+}
+
+fn output(id: &str) -> Value {
+    json!({"type": "function_call_output", "call_id": id, "output": "text of a file"})
+}
+
+fn reasoning(id: &str) -> Value {
+    json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": "Z".repeat(4_000)})
+}
+
+fn answer(text: &str) -> Value {
+    json!({"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "phase": "commentary",
+        "content": [{"type": "output_text", "text": text, "annotations": []}]})
+}
+
+fn with(mut entry: Value, key: &str, value: Value) -> Value {
+    entry[key] = value;
+    entry
+}
+
+fn authors(conversation: &Conversation) -> Vec<Author> {
+    conversation.items.iter().map(|item| item.author).collect()
+}
+
+/// The lengths of the units, in items; a unit that stays is negative.
+fn unit_lengths(conversation: &Conversation) -> Vec<i64> {
+    let units = units::split_units(conversation).unwrap();
+    let lengths = units.iter().map(|unit| {
+        let length = unit.messages.len() as i64;
+        if unit.stays { -length } else { length }
+    });
+    lengths.collect()
+}
+
+#[test]
+fn entries_of_one_answer_are_one_item() {
+    let found = index(&json!({
+        "input": [
+            {"role": "developer", "content": "Be brief."},
+            user("What is in a?"),
+            reasoning("rs_1"),
+            answer("I look."),
+            call("c1"),
+            {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
+            call("c2"),
+            output("c1"),
+            output("c2"),
+            answer("It is a boat."),
+            user("Thanks"),
+        ],
+        "instructions": "You help.",
+    }));
+    use Author::{Model, System, Tool, User};
+    assert_eq!(
+        authors(&found),
+        [System, System, User, Model, Tool, Tool, Model, User]
+    );
+    assert_eq!(unit_lengths(&found), [-1, -1, -1, 3, 1, 1]);
+    let item = &found.items[3];
+    let kinds: Vec<_> = found.blocks_of(item).iter().map(|it| it.kind).collect();
+    assert!(matches!(
+        kinds[..],
+        [
+            BlockKind::Reasoning(None),
+            BlockKind::Text(_),
+            BlockKind::Call,
+            BlockKind::Opaque,
+            BlockKind::Call
+        ]
+    ));
+    assert_eq!(found.calls_of(item).len(), 2);
+    let span = found.span_bytes(item.span);
+    assert!(span.starts_with(b"{") && span.ends_with(b"}"));
+    let entries: Vec<Value> = serde_json::from_slice(&[b"[", span, b"]"].concat()).unwrap();
+    assert_eq!(entries.len(), 5);
+    // Encrypted reasoning weighs as the text in it.
+    assert!(
+        (2_300..2_500).contains(&item.sizes.total_chars()),
+        "{:?}",
+        item.sizes
+    );
+}
+
+#[test]
+fn every_kind_of_call_is_paired_with_its_output() {
+    let text = |output: &str| json!(output);
+    for (call, output, editable, texts) in [
+        (call("c"), output("c"), true, 1),
+        (
+            json!({"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": "*** Begin Patch"}),
+            json!({"type": "custom_tool_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "ok"}]}),
+            false,
+            1,
+        ),
+        (
+            json!({"type": "local_shell_call", "id": "lsh_1", "call_id": "c", "action": {"type": "exec", "command": ["ls"]}}),
+            json!({"type": "local_shell_call_output", "id": "lsh_1", "output": text("a b")}),
+            false,
+            1,
+        ),
+        (
+            json!({"type": "local_shell_call", "id": "lsh_1", "call_id": "c", "action": {"type": "exec", "command": ["ls"]}}),
+            output("c"),
+            false,
+            1,
+        ),
+        (
+            json!({"type": "shell_call", "call_id": "c", "action": {"commands": ["ls", "pwd"]}}),
+            json!({"type": "shell_call_output", "call_id": "c", "output": [
+                {"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
+                {"stdout": "b", "stderr": "e", "outcome": {"type": "exit", "exit_code": 1}}]}),
+            false,
+            4,
+        ),
+        (
+            json!({"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file", "path": "a"}}),
+            json!({"type": "apply_patch_call_output", "call_id": "c", "status": "completed"}),
+            false,
+            0,
+        ),
+        (
+            json!({"type": "computer_call", "call_id": "c", "actions": [{"type": "click"}], "pending_safety_checks": []}),
+            json!({"type": "computer_call_output", "call_id": "c",
+                "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,aGVsbG8"}}),
+            false,
+            0,
+        ),
+        (
+            json!({"type": "program", "call_id": "c", "code": "go()", "fingerprint": "f"}),
+            json!({"type": "program_output", "call_id": "c", "result": "1", "status": "completed"}),
+            false,
+            0,
+        ),
+        (
+            json!({"type": "mcp_approval_request", "id": "c", "name": "drop", "arguments": "{}", "server_label": "s"}),
+            json!({"type": "mcp_approval_response", "approval_request_id": "c", "approve": true}),
+            false,
+            0,
+        ),
+    ] {
+        let found = index_list(&[user("go"), call.clone(), output.clone(), user("on")]);
+        assert_eq!(unit_lengths(&found), [-1, 2, 1], "{call}");
+        let (asked, result) = (&found.calls[0], &found.items[2]);
+        assert_eq!(asked.editable_arguments().is_some(), editable, "{call}");
+        assert!(asked.listed && asked.name.is_some(), "{call}");
+        assert_eq!(found.texts_of(result).count(), texts, "{output}");
+    }
+}
+
+#[test]
+fn an_answer_without_reasoning_follows_that_of_the_step_before() {
+    let identified = |id: &str| with(call(id), "id", json!(format!("fc_{id}")));
+    let follows = |entries: &[Value]| -> Vec<bool> {
+        let units = units::split_units(&index_list(entries)).unwrap();
+        units.iter().map(|unit| unit.follows_reasoning).collect()
+    };
+    let (a, b) = (identified("a"), identified("b"));
+    assert_eq!(
+        follows(&[
+            user("u"),
+            reasoning("rs_1"),
+            a.clone(),
+            output("a"),
+            b.clone(),
+            output("b"),
+            answer("Done.")
+        ]),
+        [false, false, true, true]
+    );
+    // The second has reasoning of its own; without ids, a provider knows nothing of where a call belongs.
+    for second in [&[reasoning("rs_2"), b.clone()][..], &[call("b")]] {
+        let mut entries = vec![user("u"), reasoning("rs_1"), a.clone(), output("a")];
+        entries.extend_from_slice(second);
+        entries.push(output("b"));
+        assert_eq!(follows(&entries), [false; 3]);
+    }
+    // What does not begin with reasoning leads to nothing; nor does what another message separates.
+    assert_eq!(
+        follows(&[user("u"), a.clone(), output("a"), b.clone(), output("b")]),
+        [false; 3]
+    );
+    let developer = json!({"role": "developer", "content": "d"});
+    assert_eq!(
+        follows(&[
+            user("u"),
+            reasoning("rs_1"),
+            a,
+            output("a"),
+            developer,
+            b,
+            output("b")
+        ]),
+        [false; 4]
+    );
+}
+
+#[test]
+fn what_is_not_known_stays() {
+    let fixed = [
+        json!({"type": "compaction", "id": "cmp_1", "encrypted_content": "ZW5j"}),
+        json!({"type": "compaction_summary", "encrypted_content": "ZW5j"}),
+        json!({"type": "additional_tools", "role": "developer", "tools": []}),
+        json!({"type": "configuration_update", "reasoning": {"effort": "low"}}),
+        json!({"type": "new_thing", "value": 1}),
+        json!({"type": "new_thing_output", "value": 1}),
+        json!({"role": "critic", "content": "x"}),
+        json!({"type": "item_reference", "id": "msg_9"}),
+    ];
+    for entry in fixed {
+        let found = index_list(&[user("u"), answer("a"), user("v"), entry.clone()]);
+        assert_eq!(unit_lengths(&found), [-1, 1, 1, -1], "{entry}");
+        assert_eq!(authors(&found)[3], Author::Unknown, "{entry}");
+        assert!(found.items[3].sizes.total_chars() >= entry.to_string().len() - 2);
+    }
+    // Reasoning stays with the unknown entry that it led to, and so does the rest of the answer.
+    let new_call = json!({"type": "new_call", "call_id": "n"});
+    let found = index_list(&[
+        user("u"),
+        reasoning("rs_1"),
+        new_call,
+        call("a"),
+        output("a"),
+        user("v"),
+    ]);
+    assert_eq!(unit_lengths(&found), [-1, -2, 1]);
+    // So does a search for tools, on whose result later calls rest.
+    let search = json!({"type": "tool_search_call", "call_id": "s", "execution": "client", "arguments": {"query": "q"}});
+    let tools =
+        json!({"type": "tool_search_output", "call_id": "s", "execution": "client", "tools": []});
+    let found = index_list(&[user("u"), reasoning("rs_1"), search, tools, user("v")]);
+    assert_eq!(unit_lengths(&found), [-1, -2, 1]);
+    let by_server = [
+        json!({"type": "tool_search_call", "call_id": null, "execution": "server", "arguments": {}}),
+        json!({"type": "tool_search_output", "call_id": null, "execution": "server", "tools": []}),
+    ];
+    let [search, tools] = by_server;
+    let found = index_list(&[user("u"), search, tools, call("a"), output("a")]);
+    assert_eq!(unit_lengths(&found), [-1, -2]);
+}
+
+#[test]
+fn what_is_not_paired_is_no_valid_conversation() {
+    for entries in [
+        vec![user("u"), output("a")],
+        vec![user("u"), call("a"), user("v")],
+        vec![user("u"), call("a"), user("v"), output("a")],
+    ] {
+        assert!(units::split_units(&index_list(&entries)).is_err());
+    }
+}
+
+#[test]
+fn digests_leave_out_ids_states_and_reasoning() {
+    let digests = |entries: &[Value]| -> Vec<u128> {
+        let found = index_list(entries);
+        found.items.iter().map(|item| item.digest).collect()
+    };
+    let search = json!({"type": "web_search_call", "action": {"query": "q", "id": "1"}});
+    let plain = [
+        user("u"),
+        json!({"role": "assistant", "content": "Well."}),
+        search.clone(),
+        call("c"),
+        output("c"),
+    ];
+    let detailed = [
+        json!({"content": "u", "role": "user"}),
+        reasoning("rs_1"),
+        answer("Well."),
+        with(
+            with(search.clone(), "id", json!("ws_1")),
+            "status",
+            json!("completed"),
+        ),
+        with(call("c"), "id", json!("fc_1")),
+        with(
+            with(output("c"), "id", json!("x")),
+            "status",
+            json!("completed"),
+        ),
+    ];
+    assert_eq!(digests(&plain), digests(&detailed));
+    for (at, changed) in [
+        (0, user("v")),
+        (1, answer("No.")),
+        (
+            2,
+            json!({"type": "web_search_call", "action": {"query": "q", "id": "2"}}),
+        ),
+        (3, with(call("c"), "arguments", json!("{}"))),
+        (4, with(output("c"), "output", json!("other"))),
+    ] {
+        let mut entries = plain.clone();
+        entries[at] = changed;
+        assert_ne!(digests(&plain), digests(&entries), "{at}");
+    }
+    let custom = |input: &str| {
+        let call = json!({"type": "custom_tool_call", "call_id": "c", "name": "p", "input": input});
+        digests(&[call, output("c")])
+    };
+    assert_ne!(custom("a"), custom("b"));
+}
+
+#[test]
+fn an_input_that_is_a_string_is_one_message() {
+    let found = index(&json!({"model": "m", "input": "Hello", "instructions": "Be brief."}));
+    assert_eq!(authors(&found), [Author::System, Author::User]);
+    assert!(matches!(found.items[1].content, Content::Text(_)));
+    let listed = index_list(&[user("Hello")]);
+    assert_eq!(found.items[1].digest, listed.items[0].digest);
+    let mut edits = Edits::default();
+    found.append_text(1, "more", &mut edits);
+    let body = edits.apply(&found.body).to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["input"], "Hello\n\nmore");
+}
+
+#[test]
+fn bodies_that_are_no_conversation_have_no_index() {
+    let body = |text: &str| index_body(Bytes::from(text.to_owned())).map(drop);
+    for text in [
+        "{}",
+        r#"{"input":7}"#,
+        r#"{"input":["a"]}"#,
+        r#"{"input":[],"input":[]}"#,
+        r#"{"input":"a","input":[]}"#,
+        r#"{"input":[{"type":"message","type":"reasoning"}]}"#,
+        r#"{"input":[{"t\u0079pe":"message"}]}"#,
+        r#"{"input":[{"role":"user","content":[{"text":"a","text":"b"}]}]}"#,
+        "[]",
+    ] {
+        assert!(
+            matches!(body(text), Err(IndexError::Unguardable(_))),
+            "{text}"
+        );
+    }
+    assert!(matches!(body(r#"{"input":["#), Err(IndexError::NotJson(_))));
+    assert!(body("\u{feff}{\"input\":[]}").is_ok());
+}
+
+#[test]
+fn annotations_belong_to_their_entry_or_part() {
+    let note = json!({"name": "n", "priority": "low"});
+    let part = json!({"type": "input_text", "text": "p", "plimsoll": note});
+    let found = index(&json!({
+        "input": [
+            with(user("u"), "plimsoll", note.clone()),
+            reasoning("rs_1"),
+            with(answer("a"), "plimsoll", note.clone()),
+            {"role": "user", "content": [{"type": "input_text", "text": "x"}, part]},
+        ],
+        "instructions": "i",
+    }));
+    let places: Vec<_> = found
+        .annotations
+        .iter()
+        .map(|it| (it.message, it.part))
+        .collect();
+    assert_eq!(places, [(1, None), (2, Some(2)), (3, Some(4))]);
+    let mut edits = Edits::default();
+    found.take_out_annotations(&mut edits);
+    let body = edits.apply(&found.body).to_bytes();
+    assert!(serde_json::from_slice::<Value>(&body).is_ok());
+    assert!(!String::from_utf8_lossy(&body).contains("plimsoll"));
+}
+
+#[test]
+fn media_are_told_from_text() {
+    let found = index_list(&[
+        json!({"role": "user", "content": [
+            {"type": "input_text", "text": "t", "prompt_cache_breakpoint": {"mode": "explicit"}},
+            {"type": "input_image", "image_url": "data:image/png;base64,aGVsbG8", "detail": "low"},
+            {"type": "input_file", "file_id": "file_1"},
+            {"type": "input_new"},
+        ]}),
+        answer("a"),
+        json!({"type": "image_generation_call", "id": "ig_1", "result": "aGVsbG8="}),
+    ]);
+    let kinds: Vec<_> = found
+        .blocks
+        .iter()
+        .map(|block| (block.kind, block.marked))
+        .collect();
+    assert!(matches!(
+        kinds[..],
+        [
+            (BlockKind::Text(_), true),
+            (
+                BlockKind::Image {
+                    url: Some(_),
+                    low: true
+                },
+                false
+            ),
+            (BlockKind::Media, false),
+            (BlockKind::Opaque, false),
+            (BlockKind::Text(_), false),
+            (
+                BlockKind::Image {
+                    url: Some(_),
+                    low: false
+                },
+                true
+            ),
+        ]
+    ));
+}
+
+#[test]
+fn fields_of_a_request_are_read() {
+    let read = |members: Value| {
+        let mut body = json!({"model": "m", "input": [user("u")]});
+        let members = members.as_object().unwrap().clone();
+        body.as_object_mut().unwrap().extend(members);
+        index(&body)
+    };
+    let managed = |members| read(members).managed_by_provider();
+    assert_eq!(managed(json!({})), None);
+    assert_eq!(
+        managed(
+            json!({"truncation": "disabled", "context_management": null, "conversation": null})
+        ),
+        None
+    );
+    for (members, name) in [
+        (
+            json!({"previous_response_id": "resp_1"}),
+            "previous_response_id",
+        ),
+        (json!({"conversation": {"id": "conv_1"}}), "conversation"),
+        (json!({"truncation": "auto"}), "truncation"),
+        (
+            json!({"context_management": [{"type": "compaction", "compact_threshold": 1_000}]}),
+            "context_management",
+        ),
+        (
+            json!({"input": [user("u"), {"type": "item_reference", "id": "msg_1"}]}),
+            "item_reference",
+        ),
+        (
+            json!({"input": [user("u"), {"id": "msg_1"}]}),
+            "item_reference",
+        ),
+        (
+            json!({"input": [user("u"), {"type": "compaction_trigger"}]}),
+            "compaction_trigger",
+        ),
+    ] {
+        assert_eq!(managed(members), Some(name));
+    }
+    let compacted = json!({"input": [{"type": "compaction", "encrypted_content": "x"}, user("u")]});
+    assert_eq!(managed(compacted), None);
+
+    let auxiliary = |members| read(members).is_auxiliary();
+    assert!(auxiliary(json!({"max_output_tokens": 16})));
+    assert!(!auxiliary(json!({"max_output_tokens": 65})) && !auxiliary(json!({})));
+    let lite = json!({"max_output_tokens": 16, "tools": [], "input": [
+        {"type": "additional_tools", "role": "developer", "tools": [
+            {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "look"}]}]},
+        user("u")]});
+    let found = read(lite);
+    assert!(!found.is_auxiliary() && found.lists_tools() && found.names_tools());
+    let tools = found
+        .read_client_tools(["look", "find"].into_iter())
+        .unwrap();
+    assert_eq!(
+        (tools.form, tools.taken),
+        (ToolForm::ResponsesTools, vec!["look"])
+    );
+    let none = |members| {
+        read(members)
+            .read_client_tools(std::iter::empty())
+            .is_none()
+    };
+    assert!(none(json!({"tools": []})) && none(json!({})));
+    assert!(none(
+        json!({"tools": [{"type": "function", "name": "f"}], "input": "text"})
+    ));
+
+    for (choice, may) in [
+        (json!(null), true),
+        (json!("auto"), true),
+        (json!("required"), true),
+        (json!("none"), false),
+        (json!({"type": "function", "name": "f"}), false),
+    ] {
+        assert_eq!(read(json!({"tool_choice": choice})).may_call_tools(), may);
+    }
+    for (text, plain) in [
+        (json!({"verbosity": "low"}), true),
+        (json!({"format": {"type": "text"}}), true),
+        (json!({"format": {"type": "json_object"}}), false),
+        (
+            json!({"format": {"schema": {"type": "text"}, "type": "json_schema"}}),
+            false,
+        ),
+    ] {
+        assert_eq!(
+            read(json!({"text": text})).takes_plain_text(),
+            plain,
+            "{text}"
+        );
+    }
+    assert!(!read(json!({"input": [user("u"), answer("a")]})).takes_plain_text());
+    let capped = read(
+        json!({"max_output_tokens": 9_000, "tools": [1], "text": {"format": {"type": "json_object"}}}),
+    );
+    assert_eq!(capped.largest_answer_cap(), Some(9_000));
+    assert_eq!(capped.beside_items().count(), 2);
+    let mut edits = Edits::default();
+    capped.lower_answer_caps(10_000, &mut edits);
+    assert!(edits.is_empty());
+    capped.lower_answer_caps(500, &mut edits);
+    let body = edits.apply(&capped.body).to_bytes();
+    assert_eq!(index_body(body).unwrap().max_answer_tokens(), Some(500));
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let format = Format::Responses;
+    let tool_call = ProxyToolCall {
+        id: "c9".into(),
+        name: "recall".into(),
+        json: call("c9").to_string().into(),
+        ..Default::default()
+    };
+    let result = format.result_item(&tool_call, "a \"quoted\" text");
+    let step = format.calls_item(&[&tool_call.json]);
+    let (user, developer) = (
+        format.text_item(Author::User, "u"),
+        format.text_item(Author::System, "d"),
+    );
+    let answer = format.text_item(Author::Model, "a");
+    let found = format
+        .index_items(&[&user, &developer, &step, &result, &answer])
+        .unwrap();
+    assert_eq!(
+        authors(&found),
+        [
+            Author::User,
+            Author::System,
+            Author::Model,
+            Author::Tool,
+            Author::Model
+        ]
+    );
+    assert_eq!(unit_lengths(&found), [-1, -1, 2, 1]);
+    assert!(!String::from_utf8_lossy(&found.body).contains(r#""id""#));
+    let overlong = ProxyToolCall {
+        overlong: true,
+        ..tool_call
+    };
+    let written = format.write_call(&overlong, 10);
+    assert!(
+        format
+            .index_items(&[&written, &result])
+            .is_some_and(|it| units::split_units(&it).is_ok())
+    );
+
+    let tool = ToolForm::ResponsesTools.write_tool(&ToolSchema {
+        name: "recall",
+        description: "d",
+        arguments: &[],
+    });
+    let tool: Value = serde_json::from_str(&tool).unwrap();
+    assert_eq!(
+        tool,
+        json!({"type": "function", "name": "recall", "description": "d", "strict": false,
+            "parameters": {"type": "object", "properties": {}}})
+    );
+}
+
+#[test]
+fn an_answer_that_is_too_long_keeps_its_reasoning_and_its_calls() {
+    let format = Format::Responses;
+    let message =
+        [reasoning("rs_1"), answer(&"long ".repeat(500)), call("c")].map(|it| it.to_string());
+    let turn = AssistantTurn {
+        message: message.join(",").into(),
+        proxy_calls: vec![ProxyToolCall {
+            id: "c".into(),
+            name: "read".into(),
+            json: call("c").to_string().into(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    assert_eq!(
+        format.answer_item(&turn, 100_000, 1_000),
+        Some(turn.message.clone())
+    );
+    let short = format.answer_item(&turn, 6_000, 1_000).unwrap();
+    assert_eq!(*short, *[&*message[0], &*message[2]].join(","));
+    assert_eq!(format.answer_item(&turn, 1_000, 1_000), None);
+}
+
+#[test]
+fn a_summary_is_asked_for_without_the_shape_of_the_answer() {
+    let limit = AnswerLimit {
+        tokens: 400,
+        is_openai: true,
+    };
+    let ask = |members: Value| {
+        let conversation = index(&members);
+        let mut edits = Edits::default();
+        conversation.ask_for_text("small", limit, &mut edits);
+        let body = edits.apply(&conversation.body).to_bytes();
+        serde_json::from_slice::<Value>(&body).unwrap()
+    };
+    let asked = ask(
+        json!({"model": "m", "input": [user("u")], "stream": true, "include": ["reasoning.encrypted_content"],
+        "text": {"format": {"type": "json_object"}}, "tools": [{"type": "function", "name": "f"}], "tool_choice": "auto",
+        "prompt_cache_key": "k", "max_output_tokens": 9_000}),
+    );
+    assert_eq!(
+        asked,
+        json!({"model": "small", "input": [user("u")], "stream": false, "tools": [{"type": "function", "name": "f"}],
+            "tool_choice": "none", "prompt_cache_key": "k", "max_output_tokens": 400, "store": false})
+    );
+    let stored = ask(json!({"input": [], "store": true, "text": {"verbosity": "low"}}));
+    assert_eq!(
+        stored,
+        json!({"input": [], "store": true, "text": {"verbosity": "low"}, "model": "small", "max_output_tokens": 400})
+    );
+    let request = Format::Responses.text_request(&TextRequest {
+        model: "m",
+        text: "t",
+        limit,
+    });
+    let request: Value = serde_json::from_slice(&request).unwrap();
+    assert_eq!(
+        request,
+        json!({"model": "m", "input": [user("t")], "max_output_tokens": 400, "store": false})
+    );
+}

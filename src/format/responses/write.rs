@@ -1,0 +1,66 @@
+//! Entries, calls and requests of the Responses API, as the proxy writes them. None has an `id`: the provider knows
+//! only its own.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::{
+    conversation::Author,
+    format::{ProxyToolCall, write::TextRequest},
+};
+
+pub(in crate::format) fn wrap_entries(entries: &[&str]) -> String {
+    format!(r#"{{"input":[{}]}}"#, entries.join(","))
+}
+
+/// Some servers refuse `system` in the list.
+pub(in crate::format) fn text_item(author: Author, escaped: &str) -> String {
+    let (role, kind) = match author {
+        Author::Model => ("assistant", "output_text"),
+        Author::System => ("developer", "input_text"),
+        _ => ("user", "input_text"),
+    };
+    format!(
+        r#"{{"type":"message","role":"{role}","content":[{{"type":"{kind}","text":"{escaped}"}}]}}"#
+    )
+}
+
+/// For the messages of a client, and for outputs.
+pub(in crate::format) fn text_block(escaped: &str) -> String {
+    format!(r#"{{"type":"input_text","text":"{escaped}"}}"#)
+}
+
+/// Each call is an entry.
+pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
+    calls.join(",")
+}
+
+pub(in crate::format) fn write_call(
+    call: &ProxyToolCall,
+    max_argument_bytes: usize,
+) -> Cow<'_, str> {
+    if !call.is_overlong(max_argument_bytes) {
+        return Cow::Borrowed(&call.json);
+    }
+    let (id, name) = (&*call.id, &*call.name);
+    let call = json!({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"});
+    Cow::Owned(call.to_string())
+}
+
+pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {
+    let output = json!({"type": "function_call_output", "call_id": &*call.id, "output": text});
+    output.to_string().into()
+}
+
+pub(in crate::format) fn text_request(request: &TextRequest<'_>) -> Bytes {
+    let text = json!({"type": "input_text", "text": request.text});
+    let body = json!({
+        "model": request.model,
+        "max_output_tokens": request.limit.tokens,
+        "store": false,
+        "input": [{"type": "message", "role": "user", "content": [text]}],
+    });
+    Bytes::from(body.to_string())
+}
