@@ -317,8 +317,13 @@ context_length = 8192
 }
 
 // The proxy before a provider that speaks Messages (see messages_provider.py).
-export async function startMessages(recovery) {
-  const script = join(here, "messages_provider.py");
+export const startMessages = (recovery) => startScripted("messages_provider.py", "anthropic", recovery);
+
+// The proxy before a provider that speaks Responses (see responses_provider.py).
+export const startResponses = (recovery) => startScripted("responses_provider.py", "openai", recovery);
+
+async function startScripted(name, profile, recovery) {
+  const script = join(here, name);
   const provider = spawn("python3", [script], { stdio: ["pipe", "pipe", "inherit"] });
   const gone = once(provider, "exit");
   const [port] = await once(createInterface(provider.stdout), "line");
@@ -328,7 +333,7 @@ data_dir = "data"
 [providers.scripted]
 base_url = "http://127.0.0.1:${port}/v1"
 auth = "client"
-profile = "anthropic"
+profile = "${profile}"
 ask_models = false
 
 [recovery]

@@ -434,6 +434,32 @@ context_length = 48000
 """
 
 
+RESPONSES = """
+[server]
+data_dir = "data"
+
+[providers.scripted]
+base_url = "http://127.0.0.1:{port}/v1"
+auth = "client"
+profile = "openai"
+ask_models = false
+
+[recovery]
+enabled = {recovery}
+
+[models."plan-16k"]
+context_length = 16000
+optimal_max_tokens = 4000
+critical_max_tokens = 12000
+
+[models."gpt-5.5"]
+context_length = 32000
+
+[models."gpt-5.6-sol"]
+context_length = 32000
+"""
+
+
 class ScriptedProvider:
     """A running provider of another process, and the configuration of a proxy before it."""
 
@@ -448,9 +474,9 @@ class ScriptedProvider:
             return json.load(answer)
 
     @contextmanager
-    def proxy(self, recovery=True):
+    def proxy(self, recovery=True, more=""):
         """Starts the binary before it; yields its address, without a path."""
-        with serving(self.config.format(port=self.port, recovery=str(recovery).lower())) as url:
+        with serving(self.config.format(port=self.port, recovery=str(recovery).lower()) + more) as url:
             yield url
 
 
@@ -461,10 +487,17 @@ def messages_provider():
 
 
 @contextmanager
-def scripted_provider(name, config):
+def responses_provider(window=200_000):
+    """`window` is that of the models whose names say none."""
+    with scripted_provider("responses_provider.py", RESPONSES, {"WINDOW": str(window)}) as running:
+        yield running
+
+
+@contextmanager
+def scripted_provider(name, config, environment=None):
     pipe = subprocess.PIPE
     script = [sys.executable, str(Path(__file__).with_name(name))]
-    with subprocess.Popen(script, stdin=pipe, stdout=pipe) as provider:
+    with subprocess.Popen(script, stdin=pipe, stdout=pipe, env={**os.environ, **(environment or {})}) as provider:
         yield ScriptedProvider(int(provider.stdout.readline()), config)
         # The provider ends with its standard input, which this block closes.
 

@@ -1,0 +1,147 @@
+"""Codex without a terminal, before a scripted provider: it patches files and runs commands, and what they print is
+together more than the window.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+
+from harness import responses_provider
+
+CODEX = Path(__file__).resolve().parents[2] / "target/clients/codex/node_modules/.bin/codex"
+# The second has its tools in the input, and one that runs programs.
+MODELS = ["gpt-5.5", "gpt-5.6-sol"]
+STEPS = 40
+WINDOW = 32_000
+# Seconds for one run.
+LONG = 240
+
+CONFIG = """
+model = "{model}"
+model_provider = "{name}"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+{more}
+
+[model_providers.{name}]
+name = "{name}"
+base_url = "{url}/v1"
+env_key = "SCRIPTED_KEY"
+wire_api = "responses"
+supports_websockets = true
+"""
+
+
+def codex(home, url, prompt, model, name="scripted", more=""):
+    """Runs Codex to its end; its events."""
+    (home / "config.toml").write_text(CONFIG.format(url=url, model=model, name=name, more=more))
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "CODEX_HOME": str(home), "SCRIPTED_KEY": "scripted"}
+    run = subprocess.run([CODEX, "exec", "--json", "--skip-git-repo-check", prompt], cwd=home / "work", env=environment,
+                         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONG, check=False)
+    events = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    assert events, run.stderr
+    return events
+
+
+def starts():
+    if not CODEX.exists():
+        return "npm has installed no Codex"
+    version = subprocess.run([CODEX, "--version"], capture_output=True, text=True, timeout=LONG, check=False)
+    return None if version.returncode == 0 else f"Codex does not start: {version.stderr[:200]}"
+
+
+@pytest.fixture(scope="module")
+def provider():
+    if reason := starts():
+        pytest.skip(reason)
+    with responses_provider(WINDOW) as running:
+        yield running
+
+
+class Work:
+    """Files, and a plan of steps over them."""
+
+    def __init__(self, home, model):
+        self.task, self.home, self.folder, self.model = f"task{uuid.uuid4().hex[:8]}", home, home / "work", model
+        self.folder.mkdir()
+        for number in range(STEPS):
+            lines = (f"file {number}, line {at}: wind and rain, a rising tide\n" for at in range(160))
+            (self.folder / f"{number}.txt").write_text("".join(lines))
+        self.steps = [[self.step(number)] for number in range(STEPS)]
+
+    def step(self, number):
+        match number % 3:
+            case 0:
+                return self.command(f"cat {number}.txt")
+            case 1:
+                line = f"file {number - 1}, line 50: "
+                patch = (f"*** Begin Patch\n*** Update File: {number - 1}.txt\n@@\n-{line}wind and rain, a rising tide\n"
+                         f"+{line}sun, a rising tide\n*** End Patch\n")
+                return self.patch(patch)
+            case _:
+                return self.command(f"cat {number}.txt; grep -h sun *.txt > found")
+
+    def command(self, command):
+        if self.model == MODELS[0]:
+            return ["exec_command", {"cmd": command}]
+        return ["exec", f"text(await tools.exec_command({{cmd: {json.dumps(command)}}}));"]
+
+    def patch(self, patch):
+        if self.model == MODELS[0]:
+            return ["apply_patch", patch]
+        return ["exec", f"text(await tools.apply_patch({json.dumps(patch)}));"]
+
+    def run(self, url, **more):
+        plan = json.dumps({"task": self.task, "steps": self.steps})
+        return codex(self.home, url, f"Please do this work. <plan>{plan}</plan>", self.model, **more)
+
+    def is_done(self):
+        """The last command saw every edit before it."""
+        found = (self.folder / "found").read_text() if (self.folder / "found").exists() else ""
+        return found.count("sun") == STEPS // 3
+
+
+@pytest.fixture(params=MODELS)
+def work(tmp_path, request):
+    yield Work(tmp_path, request.param)
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def kinds(seen):
+    """What Codex says of its requests."""
+    bodies = [json.loads(one["raw"]) for one in seen if one["raw"] != "websocket"]
+    return [json.loads(one["client_metadata"]["x-codex-turn-metadata"])["request_kind"] for one in bodies]
+
+
+def test_it_is_refused_without_the_proxy(provider, work):
+    events = work.run(provider.url)
+    errors = [one["error"] for one in provider.seen(work.task) if one["error"]]
+    assert errors and errors[-1].startswith("Your input exceeds the context window"), errors
+    assert events[-1]["type"] == "turn.failed" and "ran out of room" in events[-1]["error"]["message"]
+    assert not work.is_done()
+
+
+@pytest.mark.parametrize("recovery", [True, False])
+def test_it_ends_its_work(provider, work, recovery):
+    with provider.proxy(recovery) as url:
+        events = work.run(url)
+    seen = provider.seen(work.task)
+    assert [one["error"] for one in seen if one["error"]] == []
+    assert events[-1]["type"] == "turn.completed", events[-1]
+    said = [one["item"]["text"] for one in events if one.get("item", {}).get("type") == "agent_message"]
+    assert f"Done after {STEPS} steps" in said[-1]
+    assert work.is_done()
+    # Its own compaction was not needed.
+    assert set(kinds(seen)) == {"turn"}
+    assert "add_reminder" not in json.dumps(events)
+    # The guard cut, and recovery's tools were called.
+    sent = [one["tokens"] for one in seen]
+    assert any(after < before for before, after in zip(sent, sent[1:], strict=False)), sent
+    own = [one for one in seen if "call_own" in one["raw"]]
+    assert bool(own) == recovery
+    assert len(seen) > STEPS + 1 if recovery else len(seen) == STEPS + 1
