@@ -41,12 +41,13 @@ impl Conversation {
     /// fills the provider's cache. Codex says itself which of its requests belong to no turn.
     pub fn is_auxiliary(&self) -> bool {
         let is_capped = |max| self.max_answer_tokens().is_some_and(|tokens| tokens <= max);
+        let is_short = || is_capped(AUXILIARY_MAX_TOKENS) && !self.names_tools();
         match self.format {
-            Format::Messages if is_capped(0) => true,
-            Format::Responses if responses::request::is_beside_turns(self) => true,
+            Format::Chat => is_short(),
+            Format::Messages => is_capped(0) || is_short(),
+            Format::Responses => responses::request::is_beside_turns(self) || is_short(),
             #[cfg(test)]
             Format::Toy => false,
-            _ => is_capped(AUXILIARY_MAX_TOKENS) && !self.names_tools(),
         }
     }
 
@@ -159,7 +160,9 @@ impl Conversation {
         match self.format {
             Format::Messages => self.asks_for(messages::request::TOOL_SERVERS),
             Format::Responses => responses::request::tool_entries(self).next().is_some(),
-            _ => false,
+            Format::Chat => false,
+            #[cfg(test)]
+            Format::Toy => false,
         }
     }
 

@@ -66,9 +66,11 @@ pub(super) fn answer_estimate(
     let raw = estimate_request(&conversation, &weights, profile);
     let calibration = app.ratios.initial_calibration(&provider.name, model);
     let count = calibration.to_expected_tokens(raw);
-    let count = match format {
-        Format::Responses => json!({"object": "response.input_tokens", "input_tokens": count}),
-        _ => json!({"input_tokens": count}),
+    let count = match AnswerFormat::from(format) {
+        AnswerFormat::Responses => {
+            json!({"object": "response.input_tokens", "input_tokens": count})
+        }
+        AnswerFormat::Messages | AnswerFormat::Chat => json!({"input_tokens": count}),
     };
     let mut answer = json_response(StatusCode::OK, count.to_string());
     let value = HeaderValue::from_static("estimate");
