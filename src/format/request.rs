@@ -51,6 +51,16 @@ impl Conversation {
         }
     }
 
+    /// The id that the client's own metadata give the thread: Codex' `client_metadata`.
+    pub fn client_thread(&self) -> Option<String> {
+        match self.format {
+            Format::Responses => responses::request::find_thread(self),
+            Format::Chat | Format::Messages => None,
+            #[cfg(test)]
+            Format::Toy => None,
+        }
+    }
+
     /// The answer cap in tokens; of several, the one that newer engines use.
     pub fn max_answer_tokens(&self) -> Option<u64> {
         let mut caps = self.format.answer_caps().iter();

@@ -17,7 +17,8 @@ const MAX_BYTES: usize = 256;
 /// Largest `metadata` that is parsed, in bytes.
 const MAX_METADATA_BYTES: usize = 16 << 10;
 
-const CODEX_HEADERS: [&str; 4] = ["session-id", "thread-id", "session_id", "conversation_id"];
+/// The thread first: a sub-agent sends the session of its parent and a thread of its own.
+const CODEX_HEADERS: [&str; 4] = ["thread-id", "session-id", "session_id", "conversation_id"];
 const OTHER_HEADERS: [&str; 5] = [
     "x-session-id",
     "x-session-affinity",
@@ -41,6 +42,7 @@ impl SessionHint {
             .or_else(|| hint_from_codex(headers))
             .or_else(|| hint_from_any(headers, &OTHER_HEADERS))
             .or_else(|| conversation.and_then(hint_from_metadata))
+            .or_else(|| conversation.and_then(hint_from_thread))
     }
 
     /// Header or field that held it: equal ids from different sources name different sessions.
@@ -130,10 +132,22 @@ fn hint_from_metadata(conversation: &Conversation) -> Option<SessionHint> {
     })
 }
 
+/// Codex' thread id, where its headers do not arrive.
+fn hint_from_thread(conversation: &Conversation) -> Option<SessionHint> {
+    let thread = conversation.client_thread()?;
+    Some(SessionHint {
+        source: "client_metadata",
+        value: check_value(thread.as_bytes())?.to_vec(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use serde_json::json;
+
     use super::*;
-    use crate::session::tests::fixture;
+    use crate::{conversation::Format, session::tests::fixture};
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs
@@ -155,6 +169,7 @@ mod tests {
         let mut pairs = vec![
             ("x-plimsoll-session", "a"),
             ("x-claude-code-session-id", "b"),
+            ("thread-id", "c"),
             ("session-id", "c"),
             ("x-session-id", "d"),
             ("x-session-affinity", "e"),
@@ -203,6 +218,31 @@ mod tests {
         let [parent, child, joined] =
             [parent, child, joined].map(|headers| SessionHint::from_request(&headers, None));
         assert!(parent.is_some() && parent != child && child != joined && parent != joined);
+    }
+
+    #[test]
+    fn a_thread_of_codex_is_a_hint_without_its_headers() {
+        let hint = |turn: &str| {
+            let body = json!({"input": "u", "client_metadata": {"x-codex-turn-metadata": turn}});
+            let body = Bytes::from(body.to_string());
+            let body = Format::Responses.index_body(body).unwrap();
+            SessionHint::from_request(&HeaderMap::new(), Some(&body))
+        };
+        let child = hint(r#"{"session_id":"s","thread_id":"t","parent_thread_id":"s"}"#);
+        let child = child.unwrap();
+        assert_eq!(
+            (child.source(), child.value()),
+            ("client_metadata", &b"t"[..])
+        );
+        for none in [
+            r#"{"session_id":"s"}"#,
+            r#"{"thread_id":5}"#,
+            r#"{"thread_id":""}"#,
+            "[",
+            "",
+        ] {
+            assert_eq!(hint(none), None, "{none}");
+        }
     }
 
     #[test]

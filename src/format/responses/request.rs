@@ -20,11 +20,22 @@ const HELD_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
 /// Whether Codex says that the request is no turn of a conversation: it fills the cache, compacts, or notes what to
 /// remember.
 pub(in crate::format) fn is_beside_turns(conversation: &Conversation) -> bool {
+    let kind = &parse_turn_metadata(conversation)["request_kind"];
+    matches!(kind.as_str(), Some("prewarm" | "compaction" | "memory"))
+}
+
+/// The thread that Codex names. A fork and a sub-agent have their own; the ids of their parents are not read.
+pub(in crate::format) fn find_thread(conversation: &Conversation) -> Option<String> {
+    let metadata = parse_turn_metadata(conversation);
+    metadata["thread_id"].as_str().map(str::to_owned)
+}
+
+/// What Codex says about the turn of a request: JSON in a string. Null where nothing is said.
+fn parse_turn_metadata(conversation: &Conversation) -> Value {
     let metadata = parse_field(conversation, "client_metadata");
     let turn = metadata["x-codex-turn-metadata"].as_str();
-    let turn: Option<Value> = turn.and_then(|turn| serde_json::from_str(turn).ok());
-    let kind = turn.as_ref().and_then(|turn| turn["request_kind"].as_str());
-    matches!(kind, Some("prewarm" | "compaction" | "memory"))
+    let turn = turn.and_then(|turn| serde_json::from_str(turn).ok());
+    turn.unwrap_or_default()
 }
 
 /// Also the type of an entry that asks the provider to compact, or that it looks up itself.
