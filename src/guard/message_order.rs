@@ -34,9 +34,9 @@ struct OrderInMaking<'a> {
 }
 
 impl MessageOrder {
-    /// Orders what is not `removed`, with a preface before message `preface.0` by the author `preface.1`. Adds to
+    /// Arranges what is not `removed`, with a preface before message `preface.0` by the author `preface.1`. Adds to
     /// `removed` the bound messages that do not stand where the client put them.
-    pub(super) fn from_removed(
+    pub(super) fn arrange(
         conversation: &Conversation,
         removed: &mut [bool],
         preface: Option<(usize, OutlineItem)>,

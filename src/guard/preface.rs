@@ -134,7 +134,7 @@ pub(super) fn apply_fold(
     let preface_item = place
         .outline_item()
         .map(|item| (removed.count_messages_before_preface(), item));
-    let order = MessageOrder::from_removed(view.conversation, &mut removed.messages, preface_item);
+    let order = MessageOrder::arrange(view.conversation, &mut removed.messages, preface_item);
     let gone = removed.messages.iter().filter(|removed| **removed).count();
     let mut folding = AppliedFold {
         messages: gone - order.count_moved(),
