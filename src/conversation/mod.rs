@@ -124,7 +124,7 @@ impl Conversation {
     }
 
     /// A top-level member, if its value is of this kind.
-    fn find_field_of_kind(&self, name: &str, kind: JsonKind) -> Option<&Field> {
+    pub(crate) fn find_field_of_kind(&self, name: &str, kind: JsonKind) -> Option<&Field> {
         self.find_field(name).filter(|field| field.kind == kind)
     }
 
@@ -185,6 +185,12 @@ impl Conversation {
     pub(crate) fn find_last_bound(&self, at: usize) -> usize {
         let next = self.items[at + 1..].iter();
         at + next.take_while(|item| item.is_bound).count()
+    }
+
+    /// The last of the system messages directly behind item `at`, or itself.
+    pub(crate) fn find_last_system(&self, at: usize) -> usize {
+        let next = self.items[at + 1..].iter();
+        at + next.take_while(|item| item.author.is_system()).count()
     }
 
     /// The blocks of an item; none unless its content is a list.

@@ -195,6 +195,17 @@ impl Conversation {
         }
     }
 
+    /// Whether the next request will have the history, with what the proxy puts into it. Responses may leave it to the
+    /// provider, which has no rounds of the proxy.
+    pub fn sends_history(&self) -> bool {
+        match self.format {
+            Format::Responses => responses::request::sends_history(self),
+            Format::Chat | Format::Messages => true,
+            #[cfg(test)]
+            Format::Toy => true,
+        }
+    }
+
     /// The client's tools, to which proxy-executed ones are added. `None` if the request has no tools, or a list
     /// that cannot be read.
     pub fn read_client_tools(

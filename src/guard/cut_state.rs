@@ -223,7 +223,7 @@ fn find_unit(units: &[Unit], messages: u32) -> Option<usize> {
     })
 }
 
-/// Runs of units that are marked, by their messages; what stays lies within a run without ending it.
+/// Runs of units that are marked, by their messages. System messages are not counted, so that none ends a run.
 fn collect_ranges(units: &[Unit], marks: &[bool]) -> Vec<MessageSpan> {
     let mut spans: Vec<MessageSpan> = Vec::new();
     let mut is_open = false;
@@ -234,7 +234,28 @@ fn collect_ranges(units: &[Unit], marks: &[bool]) -> Vec<MessageSpan> {
             _ if mark => spans.push((from, until)),
             _ => {}
         }
-        is_open = mark || is_open && (unit.stays || unit.kind == UnitKind::System);
+        is_open = mark || is_open && unit.kind == UnitKind::System;
     }
     spans
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::Format;
+
+    #[test]
+    fn what_stays_is_in_no_range_of_what_is_left_out() {
+        let user = r#"{"role":"user","content":"u"}"#;
+        let unknown = r#"{"type":"newer","id":"n"}"#;
+        let body = format!(r#"{{"input":[{user},{user},{unknown},{user},{user}]}}"#);
+        let conversation = Format::Responses.index_body(Bytes::from(body)).unwrap();
+        let units = units::split_units(&conversation).unwrap();
+        let stays: Vec<bool> = units.iter().map(|unit| unit.stays).collect();
+        assert_eq!(stays, [true, false, true, false, false]);
+        let marks = [false, true, false, true, true];
+        assert_eq!(collect_ranges(&units, &marks), [(1, 2), (3, 5)]);
+    }
 }

@@ -21,7 +21,7 @@ pub(super) struct GapPart {
 /// Everything injected between two messages.
 #[derive(Default)]
 pub(super) struct GapContents {
-    /// What stands before the messages that are bound to the one before the gap.
+    /// What stands before the system messages behind the message before the gap.
     pub(super) prompts: GapPart,
     /// What stands behind them, from the first answer on: that came after them.
     pub(super) turns: GapPart,
@@ -158,7 +158,7 @@ impl<'a> Gap<'a> {
         let is_answered = self.is_answered || first == Some(Author::Model);
         let (place, part) = match is_answered {
             true => (
-                conversation.find_last_bound(self.before),
+                conversation.find_last_system(self.before),
                 &mut self.between.turns,
             ),
             false => (self.before, &mut self.between.prompts),

@@ -46,9 +46,10 @@ struct PlacedRecords<'a> {
 /// What the outline has after a message.
 #[derive(Default)]
 struct OutlineAfter {
-    /// Behind the preface, if that stands there.
+    /// Directly behind it, or behind the preface where that stands there.
     direct: Vec<OutlineItem>,
-    behind_bound: Vec<OutlineItem>,
+    /// Behind the system messages that follow it.
+    behind_system: Vec<OutlineItem>,
 }
 
 /// The raw tokens that injections add to a request.
@@ -236,7 +237,7 @@ impl<'a> PlacedInjections<'a> {
                 turns.merge(between.turns.edits.clone());
                 let after = after.entry(records.before).or_default();
                 after.direct.extend(&between.prompts.items);
-                after.behind_bound.extend(&between.turns.items);
+                after.behind_system.extend(&between.turns.items);
                 left_out += between.left_out;
             }
             let Some(answer) = records.answer else {
@@ -269,8 +270,8 @@ impl<'a> PlacedInjections<'a> {
         for item in order.outline {
             if let OutlineItem::Client(at) = item {
                 with_records.append(&mut open.direct);
-                if !self.view.item(at).is_bound {
-                    with_records.append(&mut open.behind_bound);
+                if !self.view.item(at).author.is_system() {
+                    with_records.append(&mut open.behind_system);
                 }
             }
             let OutlineItem::Client(at) = item else {
@@ -288,7 +289,7 @@ impl<'a> PlacedInjections<'a> {
             }
         }
         with_records.extend(open.direct);
-        with_records.extend(open.behind_bound);
+        with_records.extend(open.behind_system);
         (with_records, left_out)
     }
 

@@ -148,6 +148,15 @@ pub(super) fn find_answer_format(conversation: &Conversation) -> Option<Span> {
     (walked.is_err() || !is_text).then_some(value)
 }
 
+/// Whether the provider gets the results of the proxy's calls. A background answer is fetched later. Without `store:
+/// false` the provider keeps the history too: before an answer is in the input, nothing shows that the client sends it.
+pub(in crate::format) fn sends_history(conversation: &Conversation) -> bool {
+    let is_unstored = conversation.find_field_of_kind("store", JsonKind::False);
+    let mut items = conversation.items.iter();
+    !conversation.asks_for("background")
+        && (is_unstored.is_some() || items.any(|item| item.author == Author::Model))
+}
+
 pub(in crate::format) fn may_call_tools(conversation: &Conversation) -> bool {
     let choice = conversation.find_field("tool_choice");
     // A named tool, or a list of allowed ones, leaves the proxy's tools out.
@@ -164,6 +173,7 @@ pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {
 
 pub(in crate::format) fn takes_plain_text(conversation: &Conversation) -> bool {
     !conversation.asks_for("top_logprobs")
+        && !conversation.asks_for("background")
         && find_answer_format(conversation).is_none()
         && !begins_answer(conversation)
 }

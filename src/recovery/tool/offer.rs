@@ -63,6 +63,9 @@ pub fn decide_offer(
         let is_text = settings.enabled && conversation.takes_plain_text();
         return if is_text { Offer::Text } else { Offer::Nothing };
     }
+    if !conversation.sends_history() {
+        return Offer::Nothing;
+    }
     let callable = conversation.may_call_tools() && !conversation.begins_answer();
     let had = memory.tools;
     let may_remind = settings.enabled

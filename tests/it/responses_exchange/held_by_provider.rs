@@ -50,6 +50,29 @@ async fn a_history_that_the_provider_holds_is_left_to_it_and_measured() {
 }
 
 #[tokio::test]
+async fn the_tools_of_the_proxy_wait_until_the_client_sends_the_history() {
+    let (up, proxy) = start_provider().await;
+    let ask = async |agent: &ResponsesAgent| {
+        up.script_next([answer("200 OK", "", response(&[said("a")], 700))]);
+        agent.ask().await;
+        let body: Value = serde_json::from_slice(&up.last_request().body).unwrap();
+        body["tools"].as_array().unwrap().len()
+    };
+    let mut agent = ResponsesAgent::new(&proxy);
+    assert!(ask(&agent).await > 1);
+    // The provider stores the answer, and the client may go on from it.
+    for store in [Value::Null, true.into()] {
+        agent.fields["store"] = store;
+        assert_eq!(ask(&agent).await, 1);
+    }
+    agent.push([said("a"), user_entry("And now?")]);
+    assert!(ask(&agent).await > 1);
+    // The client fetches the answer later.
+    agent.fields["background"] = true.into();
+    assert_eq!(ask(&agent).await, 1);
+}
+
+#[tokio::test]
 async fn an_oversized_output_is_truncated_where_the_provider_holds_the_history() {
     let (up, proxy) = start_provider().await;
     for (name, value) in held_fields() {
