@@ -1,10 +1,10 @@
 //! Settings of the guard: sizes, shares and caps.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::section::{Number, Section, Visibility, settings};
+use super::section::{Section, Visibility, settings};
 
 /// Room for the marker between head and tail of a truncated result.
 const MARKER_CHARS: usize = 100;
@@ -24,7 +24,7 @@ settings! {
                 .min(MAX_CHARS)..=MAX_CHARS,
             "it must hold truncate_head_chars, truncate_tail_chars and 100 for the marker between");
         /// Unset: twice the largest answer of the session so far, within bounds.
-        pub reserve_tokens: Option<u32> = read_number_unless_old(s, "reserve_tokens", 1..=10_000_000,
+        pub reserve_tokens: Option<u32> = s.read_optional_number("reserve_tokens", 1..=10_000_000,
             "it is kept free for the answer, in tokens");
         /// How much of a conversation a cut keeps.
         pub keep: Keep = s.read_plain("keep", Keep::Balanced);
@@ -34,7 +34,7 @@ settings! {
         pub low_water: Option<f64> = s.read_optional_number("low_water", 0.3..=0.95,
             "it is the share of the room beside system messages, tools and task that a cut leaves");
         /// Of ASCII text, in place of the estimate by words.
-        pub chars_per_token: Option<f64> = read_number_unless_old(s, "chars_per_token", 1.0..=8.0,
+        pub chars_per_token: Option<f64> = s.read_optional_number("chars_per_token", 1.0..=8.0,
             "it is how many characters of ASCII text make a token");
         /// Its caps are part of `max_prompt_tokens`, `caps` and `system_share`.
         pub preset: Option<Preset> = s.read_option("preset", Visibility::Plain);
@@ -72,7 +72,7 @@ settings! {
     pub struct ClearConfig read from s {
         pub enabled: bool = s.read_plain("clear_tools", true);
         /// Share of the budget from which on it is done, 0: always; unset: where the budget is reached.
-        pub at: Option<f64> = read_number_unless_old(s, "clear_tools_at", 0.0..=1.0,
+        pub at: Option<f64> = s.read_optional_number("clear_tools_at", 0.0..=1.0,
             "it is the share of the budget from which on old tool results are cleared, 0 for always");
         /// The least share of the budget that one clearing frees; unset: 0.2 for windows up to 64k, else 0.1,
         /// and 0 where `at` is 0.
@@ -80,9 +80,9 @@ settings! {
             "it is the share of the budget that clearing frees at least");
         /// Results stay that are in the newest rounds (answered turns with tools) and in the newest steps. Unset: 2
         /// and 10 where `at` is set, else what a cut keeps in any case.
-        pub keep_rounds: Option<u32> = read_number_unless_old(s, "keep_tool_rounds", 1..=1_000,
+        pub keep_rounds: Option<u32> = s.read_optional_number("keep_tool_rounds", 1..=1_000,
             "it is how many of the newest answered turns with tools keep their tool results");
-        pub keep_steps: Option<u32> = read_number_unless_old(s, "keep_tool_steps", 1..=10_000,
+        pub keep_steps: Option<u32> = s.read_optional_number("keep_tool_steps", 1..=10_000,
             "it is how many of the newest steps keep their tool results");
         /// Tools whose results and arguments stay; names or patterns with a `*` at the end.
         pub exclude: Vec<String> = s.read_patterns("exclude_tools", &[], "a tool's name");
@@ -134,27 +134,6 @@ pub enum WhenUnsure {
     Send,
     /// It is cut.
     Cut,
-}
-
-/// Values that were the defaults of releases before, and stand in files that were copied from theirs: they count as
-/// unset.
-pub const OLD_DEFAULTS: [(&str, f64); 5] = [
-    ("reserve_tokens", 8_192.0),
-    ("chars_per_token", 3.0),
-    ("clear_tools_at", 0.6),
-    ("keep_tool_rounds", 2.0),
-    ("keep_tool_steps", 10.0),
-];
-
-/// Reads a number without a default. One that was the default once counts as unset.
-fn read_number_unless_old<T: Number + Into<f64>>(
-    section: &mut Section,
-    key: &str,
-    range: RangeInclusive<T>,
-    why: &str,
-) -> Option<T> {
-    let value = section.read_optional_number(key, range, why);
-    value.filter(|&value| !OLD_DEFAULTS.contains(&(key, value.into())))
 }
 
 #[cfg(test)]

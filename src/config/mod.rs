@@ -37,9 +37,7 @@ pub use change::Change;
 pub use client::{AdminConfig, ClientConfig};
 pub use compaction::CompactionConfig;
 pub use format::{FORMATS, Format};
-pub use guard::{
-    ClearConfig, GuardConfig, Keep, OLD_DEFAULTS, Preset, RecallMode, UsageMode, WhenUnsure,
-};
+pub use guard::{ClearConfig, GuardConfig, Keep, Preset, RecallMode, UsageMode, WhenUnsure};
 pub use load::{Environment, Flags, LoadedConfig, load_config};
 pub use model::{Deployment, ModelConfig};
 pub use problem::{Problem, Problems};

@@ -19,7 +19,7 @@ use super::{
     setting::{Setting, SettingSource, is_under},
 };
 use values::SettingValue;
-pub(super) use values::{Number, is_pattern};
+pub(super) use values::is_pattern;
 
 /// Further type errors and unknown keys are not reported.
 const MAX_PROBLEMS: usize = 50;

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use super::{
-    AddTools, Auth, Config, Environment, Flags, OLD_DEFAULTS, Problem, Problems, Setting,
-    load::WrittenSettings, load_config, section::Section, setting::SettingSource,
+    AddTools, Auth, Config, Environment, Flags, Problem, Problems, Setting, load::WrittenSettings,
+    load_config, section::Section, setting::SettingSource,
 };
 use crate::{
     provider::{self, Registry},
@@ -258,22 +258,6 @@ fn a_problem_names_the_source_of_the_value_in_force() {
     let problems = merge(None, &environment(&[]), Some("0.0.0.0:1")).unwrap_err();
     let start = "--listen: server.listen = \"0.0.0.0:1\": can be reached from other machines";
     assert!(problems.to_string().starts_with(start), "{problems}");
-}
-
-#[test]
-fn old_defaults_count_as_unset_and_are_warned_of() {
-    for (key, old) in OLD_DEFAULTS {
-        let text = format!("[guard]\n{key} = {old}");
-        let (config, _) = merge(written(&text), &environment(&[]), None).unwrap();
-        let guard = Config::default().guard;
-        assert_eq!(config.guard, guard, "{key}");
-        let warned_of = format!("guard.{key}: {old} was the default of older versions");
-        assert!(warned(&text, &[]).starts_with(&warned_of), "{key}");
-    }
-    let text = "[guard]\nchars_per_token = 2.5";
-    let (config, _) = merge(written(text), &environment(&[]), None).unwrap();
-    assert_eq!(config.guard.chars_per_token, Some(2.5));
-    assert_eq!(warned(text, &[]), "");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::Uri;
 
 use super::{ASSUMED_WINDOW, Registry, Target, WindowSource, registry::try_lend_credentials};
-use crate::config::{Auth, Config, ModelConfig, OLD_DEFAULTS, Problem, ProviderConfig, Setting};
+use crate::config::{Auth, Config, ModelConfig, Problem, ProviderConfig};
 
 /// Models that are named in one line.
 const SHOWN_NAMES: usize = 20;
@@ -35,7 +35,6 @@ pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
         warn_about_windows(registry, name, model, &mut found);
         warn_about_credentials(registry, name, model, &mut found);
     }
-    warn_about_old_defaults(config, &mut found);
     warn_about_recovery(config, &mut found);
     warn_about_compaction(config, registry, &mut found);
     for (name, client) in &config.clients {
@@ -45,20 +44,6 @@ pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
         }
     }
     found
-}
-
-fn warn_about_old_defaults(config: &Config, found: &mut Vec<Problem>) {
-    for (key, old) in OLD_DEFAULTS {
-        let is_old = |it: &Setting| {
-            it.key.strip_prefix("guard.") == Some(key) && it.value.as_f64() == Some(old)
-        };
-        if config.settings.iter().any(is_old) {
-            let message = format!(
-                "{old} was the default of older versions and counts as unset; remove the line, or write another value"
-            );
-            found.push(Problem::for_key(&["guard", key], message));
-        }
-    }
 }
 
 fn warn_about_recovery(config: &Config, found: &mut Vec<Problem>) {
