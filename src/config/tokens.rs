@@ -66,7 +66,7 @@ pub fn find_token_rule(model: &str, profile: &Profile) -> &'static TokenRule {
 
 /// The rule of models and engines that nothing is known of.
 pub fn unknown_model() -> &'static TokenRule {
-    &table::UNKNOWN
+    &table::UNKNOWN[0]
 }
 
 /// The rule by a model's name: `vendor/name`, `region.vendor.name` and `vendor/name@place` are known too.

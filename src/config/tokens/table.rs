@@ -8,312 +8,99 @@
 use super::{TokenFamily, TokenRule};
 use crate::config::profile::ImageRule;
 
-/// One row a family. The scripts: C2 to CD, Greek, Cyrillic, D4 to DF, E0 and E1, E2, kana, CJK marks, Han, Hangul,
-/// and beyond.
-const fn family(
-    name: &'static str,
-    [latin, digit_run, digit]: [u16; 3],
-    scripts: [u16; 11],
-) -> TokenFamily {
-    TokenFamily {
-        name,
-        latin,
-        digit_run,
-        digit,
-        scripts,
-    }
+/// One row a family: its name, the weights of ASCII text, and those of the scripts.
+macro_rules! families {
+    ($($(#[$doc:meta])* $id:ident $name:literal [$latin:literal $digit_run:literal $digit:literal] [$($script:literal)*];)*) => {
+        $($(#[$doc])* static $id: TokenFamily = TokenFamily {
+            name: $name,
+            latin: $latin,
+            digit_run: $digit_run,
+            digit: $digit,
+            scripts: [$($script),*],
+        };)*
+    };
 }
 
-static O200K: TokenFamily = family(
-    "o200k",
-    [100, 147, 10],
-    [111, 43, 29, 43, 43, 89, 62, 203, 61, 67, 304],
-);
-static CL100K: TokenFamily = family(
-    "cl100k",
-    [100, 146, 10],
-    [222, 107, 48, 88, 126, 121, 90, 202, 98, 107, 383],
-);
-static LLAMA_3: TokenFamily = family(
-    "Llama 3",
-    [100, 145, 10],
-    [127, 45, 31, 47, 59, 103, 56, 178, 68, 70, 389],
-);
-static LLAMA_4: TokenFamily = family(
-    "Llama 4",
-    [100, 148, 10],
-    [86, 41, 25, 46, 45, 78, 41, 189, 48, 56, 223],
-);
-static QWEN: TokenFamily = family(
-    "Qwen",
-    [100, 97, 81],
-    [167, 103, 36, 51, 96, 73, 51, 248, 46, 76, 327],
-);
-static TEKKEN: TokenFamily = family(
-    "Tekken",
-    [104, 78, 90],
-    [125, 46, 32, 40, 50, 145, 59, 157, 88, 66, 326],
-);
-static DEEPSEEK: TokenFamily = family(
-    "DeepSeek",
-    [105, 146, 9],
-    [231, 56, 33, 50, 53, 106, 57, 239, 41, 78, 349],
-);
-/// Made by hand between the others.
-static ANY: TokenFamily = family(
-    "unknown",
-    [103, 120, 45],
-    [220, 105, 48, 70, 95, 120, 75, 220, 75, 85, 360],
-);
+families! {
+    //                  text, digits      C2-CD Greek Cyr D4-DF E0-E1 E2 kana marks Han Hangul beyond
+    O200K    "o200k"    [100 147 10]      [111   43   29   43   43   89  62  203   61   67  304];
+    CL100K   "cl100k"   [100 146 10]      [222  107   48   88  126  121  90  202   98  107  383];
+    LLAMA_3  "Llama 3"  [100 145 10]      [127   45   31   47   59  103  56  178   68   70  389];
+    LLAMA_4  "Llama 4"  [100 148 10]      [ 86   41   25   46   45   78  41  189   48   56  223];
+    QWEN     "Qwen"     [100  97 81]      [167  103   36   51   96   73  51  248   46   76  327];
+    TEKKEN   "Tekken"   [104  78 90]      [125   46   32   40   50  145  59  157   88   66  326];
+    DEEPSEEK "DeepSeek" [105 146  9]      [231   56   33   50   53  106  57  239   41   78  349];
+    /// Made by hand between the others.
+    ANY      "unknown"  [103 120 45]      [220  105   48   70   95  120  75  220   75   85  360];
+}
 
-const ANY_MODEL: TokenRule = TokenRule {
-    names: &[],
-    profiles: &[],
-    family: &ANY,
-    factor: 100,
-    request: 4,
-    message: 4,
-    call: 20,
-    tools_once: 100,
-    tools_factor: 100,
-    images: None,
+/// One row a rule: the beginnings of names, the profiles, the family, the factor, the tokens of a request, a message,
+/// a call and of tools once, the factor of tools, and how images count.
+macro_rules! rules {
+    ($([$($name:literal)*] [$($profile:literal)*] $family:ident $factor:literal $request:literal $message:literal $call:literal $tools_once:literal $tools_factor:literal $images:expr;)*) => {
+        &[$(TokenRule {
+            names: &[$($name),*],
+            profiles: &[$($profile),*],
+            family: &$family,
+            factor: $factor,
+            request: $request,
+            message: $message,
+            call: $call,
+            tools_once: $tools_once,
+            tools_factor: $tools_factor,
+            images: $images,
+        }),*]
+    };
+}
+
+/// The images of Claude, before and from Opus 4.7 on.
+const CLAUDE_IMAGES: Option<ImageRule> = Some(ImageRule::Area28 {
+    edge: 1_568,
+    tokens: 1_600,
+});
+const LARGE_CLAUDE_IMAGES: Option<ImageRule> = Some(ImageRule::Area28 {
+    edge: 2_576,
+    tokens: 4_784,
+});
+
+/// A model of OpenAI that counts images in patches of 32 pixels.
+const fn patches(times: u16) -> Option<ImageRule> {
+    Some(ImageRule::Patches(times))
+}
+
+pub(super) static RULES: &[TokenRule] = rules! {
+    // Tools of OpenAI are rendered like TypeScript, which is shorter.
+    ["gpt-4o" "chatgpt-4o" "gpt-4.1" "gpt-4.5" "o1" "o3" "o4"] ["openai" "azure"] O200K 100 3 4 7 5 65 None;
+    ["gpt-4.1-mini"]                           [] O200K    100   3 4  7   5  65 patches(162);
+    ["gpt-4.1-nano"]                           [] O200K    100   3 4  7   5  65 patches(246);
+    ["o4-mini"]                                [] O200K    100   3 4  7   5  65 patches(172);
+    ["gpt-4" "gpt-3.5" "gpt-35"]               [] CL100K   100   3 4  7   5  65 None;
+    ["gpt-5" "gpt-5.1"]                        [] O200K    100   2 4  9  85  65 None;
+    ["gpt-5-mini" "gpt-5."]                    [] O200K    100   2 4  9  85  65 patches(120);
+    ["gpt-5-nano"]                             [] O200K    100   2 4  9  85  65 patches(150);
+    ["gpt-oss"]                                [] O200K    100  63 4 18   0 100 None;
+    ["claude-instant" "claude-2" "claude-3" "claude-4" "claude-haiku" "claude-sonnet-4" "claude-opus-4"]
+                                    ["anthropic"] O200K    115   4 4 68 350 118 CLAUDE_IMAGES;
+    ["claude-haiku-4-5" "claude-haiku-4.5" "claude-sonnet-4-5" "claude-sonnet-4.5" "claude-sonnet-4-6"
+     "claude-sonnet-4.6" "claude-opus-4-5" "claude-opus-4.5" "claude-opus-4-6" "claude-opus-4.6"]
+                                               [] O200K    115   4 4 68 500 118 CLAUDE_IMAGES;
+    // From Opus 4.7 on. Newer names have no row of their own.
+    ["claude" "claude-haiku-5" "claude-opus-4-7" "claude-opus-4.7" "claude-opus-4-8" "claude-opus-4.8"
+     "claude-opus-4-9" "claude-opus-4.9"]      [] O200K    150   4 4 68 500 150 LARGE_CLAUDE_IMAGES;
+    ["gemini"]                         ["gemini"] O200K    100   0 0 40   0  50 Some(ImageRule::Flat);
+    ["gemini-3"]                               [] O200K    100   0 0 40   0 105 Some(ImageRule::Once(1_120));
+    ["grok"]                                   [] O200K    100 156 0 30 140 100 None;
+    ["llama-3" "llama3" "meta-llama-3"]        [] LLAMA_3  100  31 4 20 100 100 None;
+    ["llama-4" "llama4" "meta-llama-4"]        [] LLAMA_4  100   5 5 40 660 100 None;
+    ["deepseek"]                     ["deepseek"] DEEPSEEK 100   2 2 35 235 100 None;
+    ["glm" "chatglm"]                          [] O200K    100   3 2 25 115 100 None;
+    ["kimi" "moonshot"]                  ["kimi"] O200K    100   4 4 25  40 100 None;
+    ["qwen" "qwq" "qvq"]                       [] QWEN     100   4 5 40 150 100 None;
+    ["mistral" "ministral" "magistral" "codestral" "devstral" "pixtral" "open-mistral"]
+                                      ["mistral"] TEKKEN   100   2 2  7  15 115 None;
 };
 
 /// The rule of models and engines that nothing is known of.
-pub(super) static UNKNOWN: TokenRule = ANY_MODEL;
-
-const GPT_4O: TokenRule = TokenRule {
-    names: &[
-        "gpt-4o",
-        "chatgpt-4o",
-        "gpt-4.1",
-        "gpt-4.5",
-        "o1",
-        "o3",
-        "o4",
-    ],
-    profiles: &["openai", "azure"],
-    family: &O200K,
-    factor: 100,
-    request: 3,
-    message: 4,
-    call: 7,
-    tools_once: 5,
-    // Rendered like TypeScript, which is shorter.
-    tools_factor: 65,
-    images: None,
+pub(super) static UNKNOWN: &[TokenRule] = rules! {
+    []                                         [] ANY      100   4 4 20 100 100 None;
 };
-const GPT_5: TokenRule = TokenRule {
-    names: &["gpt-5", "gpt-5.1"],
-    profiles: &[],
-    request: 2,
-    call: 9,
-    tools_once: 85,
-    ..GPT_4O
-};
-const CLAUDE: TokenRule = TokenRule {
-    names: &[
-        "claude-instant",
-        "claude-2",
-        "claude-3",
-        "claude-4",
-        "claude-haiku",
-        "claude-sonnet-4",
-        "claude-opus-4",
-    ],
-    profiles: &["anthropic"],
-    family: &O200K,
-    factor: 115,
-    request: 4,
-    message: 4,
-    call: 68,
-    tools_once: 350,
-    tools_factor: 118,
-    images: Some(ImageRule::Area28 {
-        edge: 1_568,
-        tokens: 1_600,
-    }),
-};
-const GEMINI: TokenRule = TokenRule {
-    names: &["gemini"],
-    profiles: &["gemini"],
-    family: &O200K,
-    factor: 100,
-    request: 0,
-    message: 0,
-    call: 40,
-    tools_once: 0,
-    tools_factor: 50,
-    images: Some(ImageRule::Flat),
-};
-const LLAMA: TokenRule = TokenRule {
-    names: &["llama-3", "llama3", "meta-llama-3"],
-    profiles: &[],
-    family: &LLAMA_3,
-    factor: 100,
-    request: 31,
-    message: 4,
-    call: 20,
-    tools_once: 100,
-    tools_factor: 100,
-    images: None,
-};
-
-/// A model of OpenAI that counts images in patches of 32 pixels.
-const fn with_patches(names: &'static [&'static str], times: u16, rule: TokenRule) -> TokenRule {
-    TokenRule {
-        names,
-        profiles: &[],
-        images: Some(ImageRule::Patches(times)),
-        ..rule
-    }
-}
-
-pub(super) static RULES: &[TokenRule] = &[
-    GPT_4O,
-    with_patches(&["gpt-4.1-mini"], 162, GPT_4O),
-    with_patches(&["gpt-4.1-nano"], 246, GPT_4O),
-    with_patches(&["o4-mini"], 172, GPT_4O),
-    TokenRule {
-        names: &["gpt-4", "gpt-3.5", "gpt-35"],
-        profiles: &[],
-        family: &CL100K,
-        ..GPT_4O
-    },
-    GPT_5,
-    with_patches(&["gpt-5-mini", "gpt-5."], 120, GPT_5),
-    with_patches(&["gpt-5-nano"], 150, GPT_5),
-    TokenRule {
-        names: &["gpt-oss"],
-        request: 63,
-        call: 18,
-        tools_once: 0,
-        tools_factor: 100,
-        ..GPT_5
-    },
-    CLAUDE,
-    TokenRule {
-        names: &[
-            "claude-haiku-4-5",
-            "claude-haiku-4.5",
-            "claude-sonnet-4-5",
-            "claude-sonnet-4.5",
-            "claude-sonnet-4-6",
-            "claude-sonnet-4.6",
-            "claude-opus-4-5",
-            "claude-opus-4.5",
-            "claude-opus-4-6",
-            "claude-opus-4.6",
-        ],
-        profiles: &[],
-        tools_once: 500,
-        ..CLAUDE
-    },
-    // From Opus 4.7 on. Newer names have no row of their own.
-    TokenRule {
-        names: &[
-            "claude",
-            "claude-haiku-5",
-            "claude-opus-4-7",
-            "claude-opus-4.7",
-            "claude-opus-4-8",
-            "claude-opus-4.8",
-            "claude-opus-4-9",
-            "claude-opus-4.9",
-        ],
-        profiles: &[],
-        factor: 150,
-        tools_once: 500,
-        tools_factor: 150,
-        images: Some(ImageRule::Area28 {
-            edge: 2_576,
-            tokens: 4_784,
-        }),
-        ..CLAUDE
-    },
-    GEMINI,
-    TokenRule {
-        names: &["gemini-3"],
-        profiles: &[],
-        tools_factor: 105,
-        images: Some(ImageRule::Once(1_120)),
-        ..GEMINI
-    },
-    TokenRule {
-        names: &["grok"],
-        profiles: &[],
-        family: &O200K,
-        request: 156,
-        message: 0,
-        call: 30,
-        tools_once: 140,
-        ..ANY_MODEL
-    },
-    LLAMA,
-    TokenRule {
-        names: &["llama-4", "llama4", "meta-llama-4"],
-        family: &LLAMA_4,
-        request: 5,
-        message: 5,
-        call: 40,
-        tools_once: 660,
-        ..LLAMA
-    },
-    TokenRule {
-        names: &["deepseek"],
-        profiles: &["deepseek"],
-        family: &DEEPSEEK,
-        request: 2,
-        message: 2,
-        call: 35,
-        tools_once: 235,
-        ..ANY_MODEL
-    },
-    TokenRule {
-        names: &["glm", "chatglm"],
-        family: &O200K,
-        request: 3,
-        message: 2,
-        call: 25,
-        tools_once: 115,
-        ..ANY_MODEL
-    },
-    TokenRule {
-        names: &["kimi", "moonshot"],
-        profiles: &["kimi"],
-        family: &O200K,
-        request: 4,
-        message: 4,
-        call: 25,
-        tools_once: 40,
-        ..ANY_MODEL
-    },
-    TokenRule {
-        names: &["qwen", "qwq", "qvq"],
-        family: &QWEN,
-        request: 4,
-        message: 5,
-        call: 40,
-        tools_once: 150,
-        ..ANY_MODEL
-    },
-    TokenRule {
-        names: &[
-            "mistral",
-            "ministral",
-            "magistral",
-            "codestral",
-            "devstral",
-            "pixtral",
-            "open-mistral",
-        ],
-        profiles: &["mistral"],
-        family: &TEKKEN,
-        request: 2,
-        message: 2,
-        call: 7,
-        tools_once: 15,
-        tools_factor: 115,
-        ..ANY_MODEL
-    },
-];
