@@ -125,7 +125,7 @@ impl Clients {
         }
         let mut hosts = named_hosts(parts).peekable();
         if hosts.peek().is_none() || !hosts.all(is_loopback) {
-            return Err(Failure::Foreign { header: "host" });
+            return Err(Failure::ForeignHost);
         }
         let is_local = |origin: &HeaderValue| {
             let origin = origin.to_str().unwrap_or_default();
@@ -138,7 +138,7 @@ impl Clients {
         if sites.any(|site| site == "cross-site")
             || !parts.headers.get_all(ORIGIN).iter().all(is_local)
         {
-            return Err(Failure::Foreign { header: "origin" });
+            return Err(Failure::ForeignOrigin);
         }
         Ok(())
     }

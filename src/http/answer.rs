@@ -41,7 +41,7 @@ pub fn failure_response(format: AnswerFormat, failure: &Failure) -> Response<Bod
 
 fn failure_to_fault(failure: &Failure) -> ErrorBody {
     ErrorBody {
-        message: failure.message(),
+        message: failure.to_string(),
         kind: Some(error_kind(failure_status(failure)).to_owned()),
         param: failure.param().map(str::to_owned),
         code: Some(failure.code().to_owned()),
@@ -88,7 +88,8 @@ const fn failure_status(failure: &Failure) -> StatusCode {
         | Failure::FormatNotSpoken { .. }
         | Failure::ModelMissing { .. } => StatusCode::BAD_REQUEST,
         Failure::KeyMissing | Failure::KeyWrong => StatusCode::UNAUTHORIZED,
-        Failure::Foreign { .. }
+        Failure::ForeignHost
+        | Failure::ForeignOrigin
         | Failure::ForeignPage
         | Failure::PathNotAllowed
         | Failure::SessionReadOnly

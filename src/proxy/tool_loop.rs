@@ -61,7 +61,7 @@ impl TurnDriver for ToolLoop {
                 return self.answer_for_client(reply.answer).await;
             }
             Ok(reply) => reply.answer.status().to_string(),
-            Err(error) => Failure::from(error).message(),
+            Err(error) => Failure::from(error).to_string(),
         };
         tracing::warn!(
             reason,
@@ -72,7 +72,7 @@ impl TurnDriver for ToolLoop {
         match self.send_again().await {
             Ok(reply) => self.answer_for_client(reply.answer).await,
             Err(error) => {
-                let reason = Failure::from(error).message();
+                let reason = Failure::from(error).to_string();
                 tracing::warn!(
                     reason,
                     "tool loop: sending the request again failed: {reason}"
