@@ -21,7 +21,10 @@ use super::{CommandError, CommandResult, block_on, table::group_digits};
 use crate::{
     CurrentConfig,
     config::{Config, ModelConfig, StorePlace, secret::SecretKey},
-    provider::simulated::{self, DemoAgent},
+    provider::{
+        begin_http_client,
+        simulated::{self, DemoAgent},
+    },
 };
 
 /// The pause after a step where the output is a terminal.
@@ -93,7 +96,10 @@ async fn play_session(
         "A coding session of {steps} requests in a window of {tokens} tokens ({model}), simulated: no key, no \
          network.\n"
     )?;
-    let client = super::build_http_client(ANSWER_TIMEOUT).map_err(CommandError::Demo)?;
+    let client = begin_http_client()
+        .timeout(ANSWER_TIMEOUT)
+        .build()
+        .map_err(CommandError::Demo)?;
     let url = format!("http://{address}/v1/chat/completions");
     let mut report = DemoReport::default();
     let mut agent = DemoAgent::new(model.clone());

@@ -14,7 +14,6 @@ use std::{
     ffi::OsString,
     io::{self, Write},
     process::ExitCode,
-    time::Duration,
 };
 
 use clap::{Parser, Subcommand};
@@ -107,21 +106,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         let _ = writeln!(io::stderr().lock(), "plimsoll: {error}");
     }
     ExitCode::from(code)
-}
-
-/// An HTTP client for a command that sends requests to a proxy.
-///
-/// SECURITY: it follows no redirects and uses no proxy of the environment, so that a key goes to the named
-/// address only.
-fn build_http_client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
-    // An error means that a TLS provider is installed already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .timeout(timeout)
-        .redirect(reqwest::redirect::Policy::none())
-        .referer(false)
-        .no_proxy()
-        .build()
 }
 
 /// Runs a future to its end on this thread.

@@ -14,6 +14,7 @@ use super::table::{group_digits, write_table};
 use super::{CommandError, CommandResult, block_on};
 use crate::config::{Environment, Flags, load_config, secret::Secret};
 use crate::error::format_error_chain;
+use crate::provider::begin_http_client;
 
 /// The most sessions that the API puts on one page.
 const PAGE_SIZE: usize = 200;
@@ -99,7 +100,9 @@ async fn fetch_sessions(
     key: Option<&Secret>,
     key_env: &str,
 ) -> Result<SessionList, String> {
-    let client = super::build_http_client(TIMEOUT)
+    let client = begin_http_client()
+        .timeout(TIMEOUT)
+        .build()
         .map_err(|error| format_error_chain(&error).to_string())?;
     let no_list = |reason: String| {
         format!(

@@ -8,6 +8,7 @@ mod body_size;
 pub mod catalogue;
 mod connection_reuse;
 pub mod headers;
+mod http_client;
 pub mod learnt_windows;
 mod marker_support;
 mod model_candidates;
@@ -28,6 +29,7 @@ use crate::error::Failure;
 
 pub use self::{
     body_size::fit_body_to_windows,
+    http_client::begin_http_client,
     model_candidates::ModelCandidates,
     registry::{ModelListResult, OfferedModel, Registry, Target},
     timeouts::IdleTimeoutBody,

@@ -10,11 +10,11 @@ use std::{error::Error, io, time::Duration};
 use http::{Response, header::UPGRADE};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy;
-use reqwest::{Url, redirect, retry};
+use reqwest::Url;
 use tower::{layer::layer_fn, util::MapResponse};
 
 use super::{
-    OutgoingRequest, Payload, UpstreamError,
+    OutgoingRequest, Payload, UpstreamError, begin_http_client,
     connection_reuse::AnsweredConnections,
     query_parameters,
     timeouts::{IdleTimeoutBody, ProgressBody, UploadProgress},
@@ -55,8 +55,6 @@ impl UpstreamClient {
     /// # Errors
     /// The TLS roots of this machine cannot be read.
     pub(super) fn new(base_url: &str, config: &ProviderConfig) -> io::Result<Self> {
-        // A second call is refused and changes nothing.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let answered = AnsweredConnections::new();
         let build = |builder: reqwest::ClientBuilder| {
             let answered = answered.clone();
@@ -64,22 +62,15 @@ impl UpstreamClient {
                 layer_fn(move |connector| MapResponse::new(connector, answered.note_opened()));
             builder
                 .connect_timeout(config.connect_timeout)
-                .tcp_nodelay(true)
-                .redirect(redirect::Policy::none())
-                .retry(retry::never())
-                .referer(false)
-                .no_proxy()
                 .connector_layer(note_opened)
                 .build()
                 .map_err(|error| io::Error::other(error.without_url()))
         };
-        let pooled = reqwest::Client::builder()
+        let pooled = begin_http_client()
             .pool_max_idle_per_host(MAX_IDLE)
             .pool_idle_timeout(IDLE_FOR)
             .http2_keep_alive_interval(PING_EVERY);
-        let fresh = reqwest::Client::builder()
-            .http1_only()
-            .pool_max_idle_per_host(0);
+        let fresh = begin_http_client().http1_only().pool_max_idle_per_host(0);
         Ok(Self {
             base_url: base_url.to_owned(),
             config: config.clone(),

@@ -24,10 +24,10 @@ use opentelemetry_sdk::{
     trace::{BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanExporter},
 };
 use prometheus::IntCounterVec;
-use reqwest::{Url, redirect, retry};
+use reqwest::Url;
 use tokio::runtime::Handle;
 
-use crate::error::format_error_chain;
+use crate::{error::format_error_chain, provider::begin_http_client};
 
 /// Most spans that wait; more are dropped.
 const MAX_QUEUED: usize = 8_192;
@@ -76,15 +76,8 @@ struct CollectorClient {
 
 impl CollectorClient {
     fn new(url: Url, headers: &HeaderMap) -> io::Result<Self> {
-        // An error means that another client has installed it.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
+        let client = begin_http_client()
             .timeout(EXPORT_WITHIN)
-            .tcp_nodelay(true)
-            .redirect(redirect::Policy::none())
-            .retry(retry::never())
-            .referer(false)
-            .no_proxy()
             .build()
             .map_err(|error| io::Error::other(error.without_url()))?;
         Ok(Self {
