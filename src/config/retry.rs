@@ -32,7 +32,7 @@ settings! {
     pub struct CatalogueConfig read from s {
         /// A list in the format of models.dev; unset: none is fetched.
         pub url: Option<String> = read_url(s);
-        /// The age of the copy on disk at which it is fetched again.
+        /// The age of the list at which it is fetched again.
         pub max_age: Duration = Duration::from_secs(s.read_number("max_age_s", 604_800, 60..=MAX_AGE_S,
             "it is how old the fetched list may be, in seconds"));
         /// How long a window from a provider's error message is used.

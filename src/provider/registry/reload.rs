@@ -33,7 +33,7 @@ impl Registry {
             Some(fetched) if fetched.matches_settings(&config.catalogue) => {
                 Some(Arc::clone(fetched))
             }
-            _ => FetchedCatalogue::open(&config.catalogue, &config.server.data_dir),
+            _ => FetchedCatalogue::new(&config.catalogue),
         };
         Ok(Self {
             providers,

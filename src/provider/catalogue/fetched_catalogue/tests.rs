@@ -1,19 +1,8 @@
-use std::{
-    fs,
-    path::Path,
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
-
-use super::{FILE, FetchedCatalogue, to_unix_seconds};
-use crate::{
-    config::CatalogueConfig,
-    provider::{
-        Window, WindowSource,
-        catalogue::{
-            look_up_window,
-            table::{built_in_table, parse_table},
-        },
+use crate::provider::{
+    Window, WindowSource,
+    catalogue::{
+        look_up_window,
+        table::{built_in_table, parse_table},
     },
 };
 
@@ -39,26 +28,6 @@ const fn entry(tokens: u32, input: Option<u32>) -> Option<Window> {
         input,
         source: WindowSource::Catalogue,
     })
-}
-
-fn config(url: Option<&str>) -> CatalogueConfig {
-    CatalogueConfig {
-        url: url.map(str::to_owned),
-        max_age: Duration::from_secs(1_000),
-        learnt_max_age: Duration::from_secs(60),
-    }
-}
-
-fn open(folder: &Path) -> Arc<FetchedCatalogue> {
-    let config = config(Some("https://list.example/api.json?key=k"));
-    FetchedCatalogue::open(&config, folder).unwrap()
-}
-
-/// The file after a fetch at that second.
-fn write_fetched(folder: &Path, fetched_at: u64) -> String {
-    let now = UNIX_EPOCH + Duration::from_secs(fetched_at);
-    assert_eq!(open(folder).store_list(LIST.as_bytes(), now).unwrap(), 3);
-    fs::read_to_string(folder.join(FILE)).unwrap()
 }
 
 #[test]
@@ -103,56 +72,4 @@ fn fetched_rows_replace_the_built_in_ones() {
     assert_eq!(found("mine", "M").unwrap().tokens, 5_000);
     assert_eq!(found("other", "m"), None);
     assert_eq!(found("openai", "m"), None);
-}
-
-#[test]
-fn the_fetched_catalogue_survives_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let text = write_fetched(&data, 500);
-    assert!(!text.contains("key=k"), "the address may hold a key");
-    let again = open(&data);
-    let expected = parse_table(LIST.as_bytes()).unwrap();
-    assert_eq!(*again.table().unwrap(), expected);
-    let fresh_at = |second| again.time_until_stale(UNIX_EPOCH + Duration::from_secs(second));
-    assert_eq!(fresh_at(500), Duration::from_secs(1_000));
-    assert_eq!(fresh_at(1_400), Duration::from_secs(100));
-    assert_eq!(fresh_at(1_500), Duration::ZERO);
-    assert_eq!(fresh_at(499), Duration::ZERO, "fetched in the future");
-    let files = fs::read_dir(&data).unwrap().count();
-    assert_eq!(files, 1, "no temporary file is left");
-}
-
-#[test]
-fn a_damaged_or_foreign_file_is_ignored() {
-    let folder = tempfile::tempdir().unwrap();
-    let sound = write_fetched(folder.path(), 500);
-    let path = folder.path().join(FILE);
-    let check = |text: &str, problem: Option<&str>| {
-        fs::write(&path, text).unwrap();
-        let fetched = open(folder.path());
-        assert_eq!(fetched.read_file().err(), problem, "{text}");
-        assert_eq!(fetched.table().is_none(), problem.is_some(), "{text}");
-    };
-    check(&sound, None);
-    check(&sound[..sound.len() / 2], Some("it is damaged"));
-    check("", Some("it is damaged"));
-    check(LIST, Some("it is damaged"));
-    let foreign = Some("it was fetched from another address");
-    check(&sound.replace("catalogue-2", "catalogue-3"), foreign);
-    let digest = "source_sha256\":\"";
-    check(&sound.replace(digest, &format!("{digest}0")), foreign);
-    let emptied = sound.split("\"list\"").next().unwrap();
-    check(&format!("{emptied}\"list\":{{}}}}"), Some("it is damaged"));
-    fs::remove_file(&path).unwrap();
-    fs::create_dir(&path).unwrap();
-    let unreadable = open(folder.path());
-    assert_eq!(unreadable.read_file().err(), Some("it cannot be read"));
-}
-
-#[test]
-fn without_an_address_the_file_is_not_used() {
-    let folder = tempfile::tempdir().unwrap();
-    write_fetched(folder.path(), to_unix_seconds(std::time::SystemTime::now()));
-    assert!(FetchedCatalogue::open(&config(None), folder.path()).is_none());
 }
