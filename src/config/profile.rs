@@ -190,21 +190,17 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-static WITHOUT_USER_AFTER_TOOL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
-    let mut profiles = PROFILES.to_vec();
-    for profile in &mut profiles {
-        profile.user_after_tool = Acceptance::No;
-    }
-    profiles
-});
+static WITHOUT_USER_AFTER_TOOL: LazyLock<Vec<Profile>> =
+    LazyLock::new(|| derive_profiles(|profile| profile.user_after_tool = Acceptance::No));
 
-static WITH_SYSTEM_PROMPTS: LazyLock<Vec<Profile>> = LazyLock::new(|| {
+static WITH_SYSTEM_PROMPTS: LazyLock<Vec<Profile>> =
+    LazyLock::new(|| derive_profiles(|profile| profile.system_prompts = true));
+
+fn derive_profiles(change: fn(&mut Profile)) -> Vec<Profile> {
     let mut profiles = PROFILES.to_vec();
-    for profile in &mut profiles {
-        profile.system_prompts = true;
-    }
+    profiles.iter_mut().for_each(change);
     profiles
-});
+}
 
 impl Profile {
     /// Whether a request is refused whose prompt and answer cap together pass the window.
