@@ -1,4 +1,4 @@
-//! Answers in OpenAI's form: one JSON body, or a stream of events.
+//! Answers: one JSON body, or a stream of events. Here are those of chat completions.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::{Value, json};
 
-use super::{scripted_agent::Reply, token_count::TokenPieces};
+use super::{SimulatedApi, scripted_agent::Reply, token_count::TokenPieces};
 
 pub(super) type SimulatedBody = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -19,13 +19,18 @@ pub(super) const CREATED: u64 = 1_740_000_000;
 /// An answer with its ids and usage.
 #[derive(Debug)]
 pub(super) struct Completion {
-    pub(super) id: String,
+    /// The same for one request.
+    pub(super) id: u64,
     /// The same for one prompt, streamed or not.
-    pub(super) call_id: String,
+    pub(super) prompt_hash: u64,
     pub(super) model: &'static str,
     pub(super) reply: Reply,
     pub(super) prompt_tokens: u32,
     pub(super) cached_tokens: u32,
+    /// The tokens of the prompt that were written to the cache. Only Messages tells them.
+    pub(super) cache_written: u32,
+    /// The window ends the answer before its cap does.
+    pub(super) window_is_limit: bool,
 }
 
 pub(super) fn json_response(status: StatusCode, body: &Value) -> Response<SimulatedBody> {
@@ -45,23 +50,47 @@ fn write_response(
     response
 }
 
-/// Server-sent events, one in a frame.
-pub(super) fn event_stream_response(
-    events: impl Iterator<Item = String>,
-) -> Response<SimulatedBody> {
-    let frames = events.map(|event| Ok(Frame::data(Bytes::from(event))));
-    let frames: Vec<_> = frames.collect();
-    let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
-    let kind = "text/event-stream; charset=utf-8";
-    let mut response = write_response(StatusCode::OK, kind, body);
-    let (name, value) = (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response.headers_mut().insert(name, value);
-    response
+/// An event whose type is its name too.
+fn write_named_event(event: &Value) -> String {
+    let name = event["type"].as_str().unwrap_or_default();
+    format!("event: {name}\ndata: {event}\n\n")
 }
 
 impl Completion {
     /// The whole answer in one body.
-    pub(super) fn write_whole(&self) -> Response<SimulatedBody> {
+    pub(super) fn write_body(&self, api: SimulatedApi) -> Response<SimulatedBody> {
+        let body = match api {
+            SimulatedApi::Chat => self.to_chat_completion(),
+            SimulatedApi::Messages => self.to_message(),
+            SimulatedApi::Responses => self.to_response(),
+        };
+        json_response(StatusCode::OK, &body)
+    }
+
+    /// The answer as server-sent events, one in a frame.
+    pub(super) fn write_stream(
+        &self,
+        api: SimulatedApi,
+        include_usage: bool,
+    ) -> Response<SimulatedBody> {
+        let write_named = |events: Vec<Value>| events.iter().map(write_named_event).collect();
+        let events: Vec<String> = match api {
+            SimulatedApi::Chat => self.write_chunks(include_usage),
+            SimulatedApi::Messages => write_named(self.to_message_events()),
+            SimulatedApi::Responses => write_named(self.to_response_events()),
+        };
+        let frames = events
+            .into_iter()
+            .map(|it| Ok(Frame::data(Bytes::from(it))));
+        let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
+        let kind = "text/event-stream; charset=utf-8";
+        let mut response = write_response(StatusCode::OK, kind, body);
+        let (name, value) = (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        response.headers_mut().insert(name, value);
+        response
+    }
+
+    fn to_chat_completion(&self) -> Value {
         let content = &self.reply.content;
         let mut message = json!({"role": "assistant", "content": null, "refusal": null});
         match &content.tool {
@@ -72,11 +101,10 @@ impl Completion {
             "finish_reason": self.reply.finish});
         let mut body = self.write_head("chat.completion", json!([choice]));
         body["usage"] = self.write_usage();
-        json_response(StatusCode::OK, &body)
+        body
     }
 
-    /// The answer as server-sent events, one in a frame.
-    pub(super) fn write_events(&self, include_usage: bool) -> Response<SimulatedBody> {
+    fn write_chunks(&self, include_usage: bool) -> Vec<String> {
         let write_chunk = |choices| self.write_head("chat.completion.chunk", choices);
         let write_choice = |delta: Value, finish: Option<&str>| {
             write_chunk(json!([{"index": 0, "delta": delta, "logprobs": null,
@@ -94,8 +122,7 @@ impl Completion {
             chunks.push(last);
         }
         let events = chunks.into_iter().map(|chunk| format!("data: {chunk}\n\n"));
-        let events = events.chain(["data: [DONE]\n\n".to_owned()]);
-        event_stream_response(events)
+        events.chain(["data: [DONE]\n\n".to_owned()]).collect()
     }
 
     /// The deltas before the finish: the role, then the text or the call.
@@ -116,12 +143,12 @@ impl Completion {
     }
 
     fn write_call(&self, name: &str, arguments: &str) -> Value {
-        json!({"id": self.call_id, "type": "function",
+        json!({"id": format!("call_{:016x}", self.prompt_hash), "type": "function",
             "function": {"name": name, "arguments": arguments}})
     }
 
     fn write_head(&self, object: &str, choices: Value) -> Value {
-        json!({"id": self.id, "object": object, "created": CREATED, "choices": choices,
+        json!({"id": format!("chatcmpl-{:016x}", self.id), "object": object, "created": CREATED, "choices": choices,
             "model": self.model})
     }
 

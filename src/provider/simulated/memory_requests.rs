@@ -34,8 +34,8 @@ pub(super) fn is_memory_tool(name: &str) -> bool {
 }
 
 /// The requested reply, where the offered tools permit it.
-pub(super) fn find_requested_reply(request: &SimulatedRequest<'_>) -> Option<ReplyContent> {
-    let messages = request.messages;
+pub(super) fn find_requested_reply(request: &SimulatedRequest) -> Option<ReplyContent> {
+    let messages = request.messages();
     let is_text = request.answer_schema().is_none();
     if let Some(summary) = write_summary(messages).filter(|_| is_text) {
         return Some(ReplyContent::from_text(summary));
@@ -173,7 +173,7 @@ fn quote_start(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::SimulatedApi, *};
 
     const NOTICE: &str = "The window fills up: save it with add_reminder, update_reminder or \
         clear_mind. Replies that remain, this reply included: 4.";
@@ -198,7 +198,7 @@ mod tests {
         for (key, value) in more.as_object().unwrap() {
             body[key] = value.clone();
         }
-        find_requested_reply(&SimulatedRequest::from_body(&body).unwrap())
+        find_requested_reply(&SimulatedRequest::from_body(SimulatedApi::Chat, body).unwrap())
     }
 
     fn find_call(messages: &[Value]) -> Option<String> {

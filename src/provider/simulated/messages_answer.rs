@@ -1,27 +1,14 @@
-//! Answers in the form of Anthropic's Messages: one JSON body, or a stream of events.
+//! Answers in the form of Anthropic's Messages.
 
-use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{
-    completion::{Completion, SimulatedBody, event_stream_response, json_response},
-    token_count::TokenPieces,
-};
+use super::{completion::Completion, token_count::TokenPieces};
 
-/// An answer, and what only Messages tells.
-pub(super) struct SimulatedMessage {
-    pub(super) completion: Completion,
-    /// The tokens of the prompt that were written to the cache.
-    pub(super) cache_written: u32,
-    /// The window ends the answer before its cap does.
-    pub(super) window_is_limit: bool,
-}
-
-impl SimulatedMessage {
-    /// The whole answer in one body.
-    pub(super) fn write_whole(&self) -> Response<SimulatedBody> {
-        let content = &self.completion.reply.content;
-        let mut message = self.write_head(self.completion.reply.tokens);
+impl Completion {
+    /// The whole answer.
+    pub(super) fn to_message(&self) -> Value {
+        let content = &self.reply.content;
+        let mut message = self.write_message_head(self.reply.tokens);
         if let Some(mut block) = self.write_block() {
             match content.tool {
                 // What a limit has cut is no JSON.
@@ -34,16 +21,17 @@ impl SimulatedMessage {
             message["content"] = json!([block]);
         }
         message["stop_reason"] = self.stop_reason().into();
-        json_response(StatusCode::OK, &message)
+        message
     }
 
-    /// The answer as server-sent events, one in a frame.
-    pub(super) fn write_events(&self) -> Response<SimulatedBody> {
-        let mut events = vec![json!({"type": "message_start", "message": self.write_head(1)})];
+    /// The events of a stream.
+    pub(super) fn to_message_events(&self) -> Vec<Value> {
+        let head = self.write_message_head(1);
+        let mut events = vec![json!({"type": "message_start", "message": head})];
         if let Some(block) = self.write_block() {
             let start = json!({"type": "content_block_start", "index": 0, "content_block": block});
             events.extend([start, json!({"type": "ping"})]);
-            let content = &self.completion.reply.content;
+            let content = &self.reply.content;
             events.extend(TokenPieces(&content.text).map(|piece| {
                 let delta = match content.tool {
                     Some(_) => json!({"type": "input_json_delta", "partial_json": piece}),
@@ -55,32 +43,29 @@ impl SimulatedMessage {
         }
         events.push(json!({"type": "message_delta",
             "delta": {"stop_reason": self.stop_reason(), "stop_sequence": null},
-            "usage": self.write_usage(self.completion.reply.tokens)}));
+            "usage": self.write_message_usage(self.reply.tokens)}));
         events.push(json!({"type": "message_stop"}));
-        event_stream_response(events.into_iter().map(|event| {
-            let name = event["type"].as_str().unwrap_or_default();
-            format!("event: {name}\ndata: {event}\n\n")
-        }))
+        events
     }
 
     /// The only block, still empty; none where the answer has no text.
     fn write_block(&self) -> Option<Value> {
-        let content = &self.completion.reply.content;
+        let content = &self.reply.content;
         match &content.tool {
-            Some(name) => Some(json!({"type": "tool_use", "id": self.completion.call_id,
-                "name": name, "input": {}})),
+            Some(name) => Some(json!({"type": "tool_use", "name": name, "input": {},
+                "id": format!("toolu_{:016x}", self.prompt_hash)})),
             None => (!content.text.is_empty()).then(|| json!({"type": "text", "text": ""})),
         }
     }
 
-    fn write_head(&self, output_tokens: u32) -> Value {
-        json!({"id": self.completion.id, "type": "message", "role": "assistant",
-            "model": self.completion.model, "content": [], "stop_reason": null,
-            "stop_sequence": null, "usage": self.write_usage(output_tokens)})
+    fn write_message_head(&self, output_tokens: u32) -> Value {
+        json!({"id": format!("msg_{:016x}", self.id), "type": "message", "role": "assistant",
+            "model": self.model, "content": [], "stop_reason": null,
+            "stop_sequence": null, "usage": self.write_message_usage(output_tokens)})
     }
 
     fn stop_reason(&self) -> &'static str {
-        match self.completion.reply.finish {
+        match self.reply.finish {
             "length" if self.window_is_limit => "model_context_window_exceeded",
             "length" => "max_tokens",
             "tool_calls" => "tool_use",
@@ -89,9 +74,9 @@ impl SimulatedMessage {
     }
 
     /// `input_tokens` are only those that the cache does not hold.
-    fn write_usage(&self, output_tokens: u32) -> Value {
-        let (read, written) = (self.completion.cached_tokens, self.cache_written);
-        json!({"input_tokens": self.completion.prompt_tokens.saturating_sub(read + written),
+    fn write_message_usage(&self, output_tokens: u32) -> Value {
+        let (read, written) = (self.cached_tokens, self.cache_written);
+        json!({"input_tokens": self.prompt_tokens.saturating_sub(read + written),
             "cache_creation_input_tokens": written, "cache_read_input_tokens": read,
             "output_tokens": output_tokens})
     }

@@ -26,8 +26,6 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use completion::{Completion, SimulatedBody, json_response};
 pub use demo_agent::DemoAgent;
-use messages_answer::SimulatedMessage;
-use messages_request::{MessagesRequest, write_refusal};
 use request::{SimulatedRefusal, SimulatedRequest};
 use token_count::SimulatedPrompt;
 
@@ -40,36 +38,63 @@ pub const MODELS: &[(&str, u32)] = &[
     ("plimsoll-1m", 1_000_000),
 ];
 
+const RESPONSES_OVERFLOW: &str =
+    "Your input exceeds the context window of this model. Please adjust your input and try again.";
+
+/// The requests that are answered, by the end of their paths.
+const ROUTES: [(&str, SimulatedApi, RequestAim); 5] = [
+    ("/chat/completions", SimulatedApi::Chat, RequestAim::Answer),
+    ("/messages", SimulatedApi::Messages, RequestAim::Answer),
+    (
+        "/messages/count_tokens",
+        SimulatedApi::Messages,
+        RequestAim::Count,
+    ),
+    ("/responses", SimulatedApi::Responses, RequestAim::Answer),
+    (
+        "/responses/input_tokens",
+        SimulatedApi::Responses,
+        RequestAim::Count,
+    ),
+];
+
+/// The API that a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SimulatedApi {
+    Chat,
+    Messages,
+    Responses,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RequestAim {
+    Answer,
+    /// Only the prompt's tokens are wanted.
+    Count,
+}
+
 /// Answers one request. The path may have any prefix before `/chat/completions`, `/messages`, `/responses` or
 /// `/models`.
 ///
 /// Never fails: an invalid request gets a 4xx, as from OpenAI or Anthropic.
 pub async fn answer_request(request: Request<Bytes>) -> Response<SimulatedBody> {
     let id = format!("req_{:016x}", xxh3_64(request.body()));
-    let route = find_route(&request);
+    let (method, path) = (request.method(), request.uri().path());
+    let end = path.trim_end_matches('/');
+    let mut routes = ROUTES.iter().filter(|_| method == Method::POST);
+    let route = routes.find(|(route, ..)| end.ends_with(route));
     let answer = match route {
-        SimulatedRoute::Chat => complete_chat(&request),
-        SimulatedRoute::Messages => complete_messages(&request),
-        SimulatedRoute::CountTokens => count_message_tokens(&request),
-        SimulatedRoute::Responses => complete_response(&request),
-        SimulatedRoute::InputTokens => count_input_tokens(&request),
-        SimulatedRoute::Models => Ok(list_models()),
-        SimulatedRoute::Unknown => Err(SimulatedRefusal {
+        Some((_, api, aim)) => answer_conversation(*api, *aim, &request),
+        None if method == Method::GET && end.ends_with("/models") => Ok(list_models()),
+        None => Err(SimulatedRefusal {
             status: StatusCode::NOT_FOUND,
-            ..SimulatedRefusal::new(format!(
-                "Invalid URL ({} {})",
-                request.method(),
-                request.uri().path()
-            ))
+            ..SimulatedRefusal::new(format!("Invalid URL ({method} {path})"))
         }),
     };
-    let is_messages = matches!(
-        route,
-        SimulatedRoute::Messages | SimulatedRoute::CountTokens
-    );
+    let is_messages = route.is_some_and(|(_, api, _)| *api == SimulatedApi::Messages);
     let mut response = answer.unwrap_or_else(|refusal| {
         let body = match is_messages {
-            true => write_refusal(&refusal, &id),
+            true => refusal.to_messages_body(&id),
             false => refusal.to_body(),
         };
         json_response(refusal.status, &body)
@@ -83,34 +108,6 @@ pub async fn answer_request(request: Request<Bytes>) -> Response<SimulatedBody> 
         response.headers_mut().insert(name, id);
     }
     response
-}
-
-#[derive(Clone, Copy)]
-enum SimulatedRoute {
-    Chat,
-    Messages,
-    CountTokens,
-    Responses,
-    InputTokens,
-    Models,
-    Unknown,
-}
-
-fn find_route(request: &Request<Bytes>) -> SimulatedRoute {
-    let path = request.uri().path().trim_end_matches('/');
-    let (is_post, is_get) = (
-        request.method() == Method::POST,
-        request.method() == Method::GET,
-    );
-    match path {
-        _ if is_post && path.ends_with("/chat/completions") => SimulatedRoute::Chat,
-        _ if is_post && path.ends_with("/messages") => SimulatedRoute::Messages,
-        _ if is_post && path.ends_with("/messages/count_tokens") => SimulatedRoute::CountTokens,
-        _ if is_post && path.ends_with("/responses") => SimulatedRoute::Responses,
-        _ if is_post && path.ends_with("/responses/input_tokens") => SimulatedRoute::InputTokens,
-        _ if is_get && path.ends_with("/models") => SimulatedRoute::Models,
-        _ => SimulatedRoute::Unknown,
-    }
 }
 
 fn list_models() -> Response<SimulatedBody> {
@@ -134,132 +131,80 @@ fn find_model(name: &str) -> Result<(&'static str, u32), SimulatedRefusal> {
     })
 }
 
-fn complete_chat(request: &Request<Bytes>) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
-    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
-    let chat = SimulatedRequest::from_body(&body)?;
+/// Reads a request of any API as a chat completion, and answers it in the form of its API.
+fn answer_conversation(
+    api: SimulatedApi,
+    aim: RequestAim,
+    request: &Request<Bytes>,
+) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
+    let body = serde_json::from_slice(request.body()).unwrap_or_default();
+    let chat = SimulatedRequest::from_body(api, body)?;
     let prompt = count_prompt(request, &chat);
-    let limit = chat.answer_limit();
-    check_window(chat.window, prompt.tokens, limit)?;
-    let limit = limit.unwrap_or(chat.window - prompt.tokens);
+    if aim == RequestAim::Count {
+        let mut count = json!({"input_tokens": prompt.tokens});
+        if api == SimulatedApi::Responses {
+            count["object"] = "response.input_tokens".into();
+        }
+        return Ok(json_response(StatusCode::OK, &count));
+    }
+    let cap = chat.answer_limit();
+    let room = find_room(api, chat.window, prompt.tokens, cap)?;
+    let (cacheable, cached) = match chat.is_cached {
+        true => (prompt.cacheable_tokens(), prompt.read_cache()),
+        false => (0, 0),
+    };
     let id = xxh3_64_with_seed(request.body(), prompt.hash);
+    let limit = cap.map_or(room, |cap| cap.min(room));
     let completion = Completion {
-        id: format!("chatcmpl-{id:016x}"),
-        call_id: format!("call_{:016x}", prompt.hash),
+        id,
+        prompt_hash: prompt.hash,
         model: chat.model,
         reply: scripted_agent::make_reply(&chat, prompt.hash, limit),
         prompt_tokens: prompt.tokens,
-        cached_tokens: prompt.read_cache(),
+        cached_tokens: cached,
+        cache_written: cacheable.saturating_sub(cached),
+        window_is_limit: cap.is_some_and(|cap| room < cap),
     };
     Ok(match chat.is_streamed() {
-        true => completion.write_events(chat.includes_usage()),
-        false => completion.write_whole(),
+        true => completion.write_stream(api, chat.includes_usage()),
+        false => completion.write_body(api),
     })
 }
 
-fn count_prompt(request: &Request<Bytes>, chat: &SimulatedRequest<'_>) -> SimulatedPrompt {
+fn count_prompt(request: &Request<Bytes>, chat: &SimulatedRequest) -> SimulatedPrompt {
     // SECURITY: a cache shared between keys would show one client what another has sent.
     let mut names = [header::AUTHORIZATION.as_str(), "x-api-key"].into_iter();
     let owner = names.find_map(|name| request.headers().get(name));
     let owner = xxh3_64(owner.map_or(b"", HeaderValue::as_bytes));
     let seed = xxh3_64_with_seed(chat.model.as_bytes(), owner);
-    SimulatedPrompt::count_prompt(seed, chat.schemas(), chat.messages)
+    SimulatedPrompt::count_prompt(seed, chat.schemas(), chat.messages())
 }
 
-fn complete_messages(
-    request: &Request<Bytes>,
-) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
-    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
-    let messages = MessagesRequest::from_body(&body)?;
-    let missing = || SimulatedRefusal::new("max_tokens: Field required");
-    let cap = messages.max_tokens.ok_or_else(missing)?;
-    let chat = SimulatedRequest::from_body(&messages.chat)?;
-    let prompt = count_prompt(request, &chat);
-    let (tokens, window) = (prompt.tokens, chat.window);
-    if tokens > window {
-        return Err(SimulatedRefusal::new(format!(
-            "prompt is too long: {tokens} tokens > {window} maximum"
-        )));
+/// The tokens that the window leaves for the answer.
+///
+/// # Errors
+/// The prompt does not fit the window, in the words that the clients of each API look for.
+fn find_room(
+    api: SimulatedApi,
+    window: u32,
+    prompt: u32,
+    cap: Option<u32>,
+) -> Result<u32, SimulatedRefusal> {
+    let room = window.checked_sub(prompt);
+    match api {
+        SimulatedApi::Chat => check_window(window, prompt, cap).map(|()| room.unwrap_or(0)),
+        SimulatedApi::Messages if cap.is_none() => {
+            Err(SimulatedRefusal::new("max_tokens: Field required"))
+        }
+        SimulatedApi::Messages => room.ok_or_else(|| {
+            let excess = format!("{prompt} tokens > {window} maximum");
+            SimulatedRefusal::new(format!("prompt is too long: {excess}"))
+        }),
+        SimulatedApi::Responses => room.ok_or_else(|| SimulatedRefusal {
+            code: Some("context_length_exceeded"),
+            ..SimulatedRefusal::for_parameter("input", RESPONSES_OVERFLOW)
+        }),
     }
-    let room = window - tokens;
-    let read = if messages.has_markers {
-        prompt.read_cache()
-    } else {
-        0
-    };
-    let cacheable = if messages.has_markers {
-        prompt.cacheable_tokens()
-    } else {
-        0
-    };
-    let id = xxh3_64_with_seed(request.body(), prompt.hash);
-    let answer = SimulatedMessage {
-        completion: Completion {
-            id: format!("msg_{id:016x}"),
-            call_id: format!("toolu_{:016x}", prompt.hash),
-            model: chat.model,
-            reply: scripted_agent::make_reply(&chat, prompt.hash, cap.min(room)),
-            prompt_tokens: tokens,
-            cached_tokens: read,
-        },
-        cache_written: cacheable - read,
-        window_is_limit: room < cap,
-    };
-    Ok(match body["stream"] == true {
-        true => answer.write_events(),
-        false => answer.write_whole(),
-    })
-}
-
-fn count_message_tokens(
-    request: &Request<Bytes>,
-) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
-    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
-    let messages = MessagesRequest::from_body(&body)?;
-    let chat = SimulatedRequest::from_body(&messages.chat)?;
-    let tokens = count_prompt(request, &chat).tokens;
-    Ok(json_response(
-        StatusCode::OK,
-        &json!({"input_tokens": tokens}),
-    ))
-}
-
-fn complete_response(
-    request: &Request<Bytes>,
-) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
-    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
-    let chat = responses_request::rewrite_request(&body)?;
-    let chat = SimulatedRequest::from_body(&chat)?;
-    let prompt = count_prompt(request, &chat);
-    let room = chat.window.checked_sub(prompt.tokens);
-    let room = room.ok_or_else(|| SimulatedRefusal {
-        code: Some("context_length_exceeded"),
-        ..SimulatedRefusal::for_parameter("input", "Your input exceeds the context window of this model. Please adjust your input and try again.")
-    })?;
-    let limit = chat.answer_limit().map_or(room, |limit| limit.min(room));
-    let id = xxh3_64_with_seed(request.body(), prompt.hash);
-    let completion = Completion {
-        id: format!("resp_{id:016x}"),
-        call_id: format!("call_{:016x}", prompt.hash),
-        model: chat.model,
-        reply: scripted_agent::make_reply(&chat, prompt.hash, limit),
-        prompt_tokens: prompt.tokens,
-        cached_tokens: prompt.read_cache(),
-    };
-    Ok(match body["stream"] == true {
-        true => completion.write_response_events(),
-        false => completion.write_response(),
-    })
-}
-
-fn count_input_tokens(
-    request: &Request<Bytes>,
-) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
-    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
-    let chat = responses_request::rewrite_request(&body)?;
-    let chat = SimulatedRequest::from_body(&chat)?;
-    let tokens = count_prompt(request, &chat).tokens;
-    let count = json!({"object": "response.input_tokens", "input_tokens": tokens});
-    Ok(json_response(StatusCode::OK, &count))
 }
 
 /// Refuses a prompt that does not fit the window, in the sentence that every client looks for.

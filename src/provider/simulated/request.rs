@@ -1,4 +1,4 @@
-//! Parses a request, and refuses it where OpenAI would.
+//! A request as the agent reads it, which is a chat completion, and why it is refused.
 //!
 //! Calls and results are paired by position, never by a map of ids: clients use ids again. Legacy
 //! `function` messages are not paired at all, as at OpenAI.
@@ -6,7 +6,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::find_model;
+use super::{SimulatedApi, find_model, messages_request, responses_request};
 
 const ROLES: &str = "system, assistant, user, function, tool, developer";
 
@@ -42,54 +42,74 @@ impl SimulatedRefusal {
         json!({"error": {"message": self.message, "type": "invalid_request_error",
             "param": self.param, "code": self.code}})
     }
+
+    /// The error in Anthropic's shape.
+    pub(super) fn to_messages_body(&self, request_id: &str) -> Value {
+        let kind = match self.status {
+            StatusCode::NOT_FOUND => "not_found_error",
+            _ => "invalid_request_error",
+        };
+        json!({"type": "error", "error": {"type": kind, "message": self.message},
+            "request_id": request_id})
+    }
 }
 
-/// A valid request, borrowed from its body.
+/// A valid request, as a chat completion.
 #[derive(Debug)]
-pub(super) struct SimulatedRequest<'a> {
-    body: &'a Value,
+pub(super) struct SimulatedRequest {
+    body: Value,
     pub(super) model: &'static str,
     /// In tokens.
     pub(super) window: u32,
-    pub(super) messages: &'a [Value],
+    /// Messages caches only what has a marker.
+    pub(super) is_cached: bool,
 }
 
-impl<'a> SimulatedRequest<'a> {
+impl SimulatedRequest {
     /// Parameters of a wrong type count as absent.
     ///
     /// # Errors
-    /// The first reason why OpenAI would refuse the request.
-    pub(super) fn from_body(body: &'a Value) -> Result<Self, SimulatedRefusal> {
+    /// The first reason why the API would refuse the request.
+    pub(super) fn from_body(api: SimulatedApi, body: Value) -> Result<Self, SimulatedRefusal> {
         if !body.is_object() {
             let message = "We could not parse the JSON body of your request.";
             return Err(SimulatedRefusal::new(message));
         }
         let missing = || SimulatedRefusal::new("you must provide a model parameter");
         let (model, window) = find_model(body["model"].as_str().ok_or_else(missing)?)?;
+        let (body, is_cached) = match api {
+            SimulatedApi::Chat => (body, true),
+            SimulatedApi::Messages => messages_request::rewrite_request(&body)?,
+            SimulatedApi::Responses => (responses_request::rewrite_request(&body)?, true),
+        };
+        check_messages(&body["messages"])?;
         Ok(Self {
             body,
             model,
             window,
-            messages: check_messages(&body["messages"])?,
+            is_cached,
         })
     }
 
+    pub(super) fn messages(&self) -> &[Value] {
+        self.body["messages"].as_array().map_or(&[], Vec::as_slice)
+    }
+
     /// The offered functions.
-    pub(super) fn tools(&self) -> impl Iterator<Item = &'a Value> + Clone + use<'a> {
+    pub(super) fn tools(&self) -> impl Iterator<Item = &Value> + Clone {
         let tools = self.body["tools"].as_array().into_iter().flatten();
         tools.filter_map(|tool| tool.get("function"))
     }
 
     /// Which of them may be called: a word, or an object that names one.
-    pub(super) fn tool_choice(&self) -> &'a Value {
+    pub(super) fn tool_choice(&self) -> &Value {
         &self.body["tool_choice"]
     }
 
     /// Counted beside the messages: tools, legacy functions, the response format.
-    pub(super) fn schemas(&self) -> impl Iterator<Item = &'a Value> + use<'a> {
-        let body = self.body;
+    pub(super) fn schemas(&self) -> impl Iterator<Item = &Value> {
         let names = ["tools", "functions", "response_format"].into_iter();
-        names.filter_map(|name| body.get(name).filter(|schema| !schema.is_null()))
+        names.filter_map(|name| self.body.get(name).filter(|schema| !schema.is_null()))
     }
 
     /// The schema for the answer's text.
@@ -123,8 +143,8 @@ pub(super) fn message_role(message: &Value) -> &str {
     message["role"].as_str().unwrap_or_default()
 }
 
-/// The messages of a valid conversation.
-fn check_messages(messages: &Value) -> Result<&[Value], SimulatedRefusal> {
+/// Every call has its result, and every result a call before it.
+fn check_messages(messages: &Value) -> Result<(), SimulatedRefusal> {
     let messages = messages.as_array().filter(|messages| !messages.is_empty());
     let messages = messages.ok_or_else(|| invalid_type("messages", "an array of objects"))?;
     let mut open_calls: Vec<&Value> = Vec::new();
@@ -146,8 +166,7 @@ fn check_messages(messages: &Value) -> Result<&[Value], SimulatedRefusal> {
             open_calls = calls.map(|call| &call["id"]).collect();
         }
     }
-    check_results(&open_calls, messages.len())?;
-    Ok(messages)
+    check_results(&open_calls, messages.len())
 }
 
 fn check_message(message: &Value, path: &str) -> Result<(), SimulatedRefusal> {

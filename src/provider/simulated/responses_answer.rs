@@ -1,21 +1,15 @@
-//! Answers in the form of OpenAI's Responses: one JSON body, or a stream of events.
+//! Answers in the form of OpenAI's Responses.
 
-use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    completion::{CREATED, Completion, SimulatedBody, event_stream_response, json_response},
+    completion::{CREATED, Completion},
     token_count::TokenPieces,
 };
 
 impl Completion {
-    /// The whole answer in one body, as a response.
-    pub(super) fn write_response(&self) -> Response<SimulatedBody> {
-        json_response(StatusCode::OK, &self.to_response())
-    }
-
-    /// The answer as server-sent events of a response, one in a frame.
-    pub(super) fn write_response_events(&self) -> Response<SimulatedBody> {
+    /// The events of a stream.
+    pub(super) fn to_response_events(&self) -> Vec<Value> {
         let whole = self.to_response();
         let mut begun = whole.clone();
         begun["status"] = "in_progress".into();
@@ -34,61 +28,49 @@ impl Completion {
             _ => "response.completed",
         };
         events.push(json!({"type": kind, "response": whole}));
-        event_stream_response(events.into_iter().enumerate().map(|(number, mut event)| {
+        for (number, event) in events.iter_mut().enumerate() {
             event["sequence_number"] = number.into();
-            let name = event["type"].as_str().unwrap_or_default();
-            format!("event: {name}\ndata: {event}\n\n")
-        }))
+        }
+        events
     }
 
     fn item_events(&self, item: Value) -> Vec<Value> {
         let content = &self.reply.content;
         let mut begun = item.clone();
         begun["status"] = "in_progress".into();
-        let (kind, member) = match content.tool {
-            Some(_) => ("response.function_call_arguments", "arguments"),
-            None => ("response.output_text", "text"),
-        };
         let mut place = json!({"output_index": 0, "item_id": item["id"]});
-        let mut events = Vec::new();
-        let part = item["content"][0].clone();
-        if content.tool.is_some() {
-            begun["arguments"] = "".into();
-        } else {
-            begun["content"] = json!([]);
-            place["content_index"] = 0.into();
+        let (kind, member) = match content.tool {
+            Some(_) => ("function_call_arguments", "arguments"),
+            None => ("output_text", "text"),
+        };
+        match content.tool {
+            Some(_) => begun["arguments"] = "".into(),
+            None => {
+                begun["content"] = json!([]);
+                place["content_index"] = 0.into();
+            }
         }
-        let at_place = |kind: &str, members: Value| {
+        let at_place = |kind: String, member: &str, value: Value| {
             let mut event = place.clone();
             event["type"] = kind.into();
-            for (key, value) in members.as_object().into_iter().flatten() {
-                event[key] = value.clone();
-            }
+            event[member] = value;
             event
         };
-        events
-            .push(json!({"type": "response.output_item.added", "output_index": 0, "item": begun}));
-        if content.tool.is_none() {
-            let empty = json!({"type": "output_text", "text": "", "annotations": []});
-            events.push(at_place(
-                "response.content_part.added",
-                json!({"part": empty}),
-            ));
-        }
-        let delta = format!("{kind}.delta");
+        let part_event = |event: &str, part: Value| {
+            let kind = format!("response.content_part.{event}");
+            content.tool.is_none().then(|| at_place(kind, "part", part))
+        };
+        let mut events =
+            vec![json!({"type": "response.output_item.added", "output_index": 0, "item": begun})];
+        let empty = json!({"type": "output_text", "text": "", "annotations": []});
+        events.extend(part_event("added", empty));
+        let deltas = TokenPieces(&content.text);
         events.extend(
-            TokenPieces(&content.text).map(|piece| at_place(&delta, json!({"delta": piece}))),
+            deltas.map(|piece| at_place(format!("response.{kind}.delta"), "delta", piece.into())),
         );
-        events.push(at_place(
-            &format!("{kind}.done"),
-            json!({member: content.text}),
-        ));
-        if content.tool.is_none() {
-            events.push(at_place(
-                "response.content_part.done",
-                json!({"part": part}),
-            ));
-        }
+        let text = content.text.as_str().into();
+        events.push(at_place(format!("response.{kind}.done"), member, text));
+        events.extend(part_event("done", item["content"][0].clone()));
         events.push(json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
         events
     }
@@ -100,26 +82,31 @@ impl Completion {
             "length" => "incomplete",
             _ => "completed",
         };
-        let hash = self.id.trim_start_matches("resp_");
+        let id = self.id;
+        let call_id = format!("call_{:016x}", self.prompt_hash);
         match &content.tool {
-            Some(name) => Some(json!({"type": "function_call", "id": format!("fc_{hash}"),
-                "call_id": self.call_id, "name": name, "arguments": content.text, "status": status})),
+            Some(name) => Some(
+                json!({"type": "function_call", "id": format!("fc_{id:016x}"),
+                "call_id": call_id, "name": name, "arguments": content.text, "status": status}),
+            ),
             None => (!content.text.is_empty()).then(|| {
                 let part = json!({"type": "output_text", "text": content.text, "annotations": []});
-                json!({"type": "message", "id": format!("msg_{hash}"), "role": "assistant",
+                json!({"type": "message", "id": format!("msg_{id:016x}"), "role": "assistant",
                     "status": status, "content": [part]})
             }),
         }
     }
 
-    fn to_response(&self) -> Value {
+    /// The whole answer.
+    pub(super) fn to_response(&self) -> Value {
         let (status, details) = match self.reply.finish {
             "length" => ("incomplete", json!({"reason": "max_output_tokens"})),
             _ => ("completed", Value::Null),
         };
         let (prompt, output) = (self.prompt_tokens, self.reply.tokens);
         let written = prompt.saturating_sub(self.cached_tokens);
-        json!({"id": self.id, "object": "response", "created_at": CREATED, "status": status,
+        let id = format!("resp_{:016x}", self.id);
+        json!({"id": id, "object": "response", "created_at": CREATED, "status": status,
             "model": self.model, "output": self.to_item().into_iter().collect::<Vec<_>>(),
             "error": null, "incomplete_details": details, "instructions": null, "metadata": {},
             "parallel_tool_calls": true, "tool_choice": "auto", "tools": [],

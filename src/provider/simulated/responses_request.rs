@@ -40,7 +40,7 @@ pub(super) fn rewrite_request(body: &Value) -> Result<Value, SimulatedRefusal> {
             return Err(SimulatedRefusal::for_parameter("input", message));
         }
     }
-    let mut chat = json!({"model": body["model"], "messages": messages,
+    let mut chat = json!({"messages": messages, "stream": body["stream"],
         "max_completion_tokens": body["max_output_tokens"]});
     if !tools.is_empty() {
         chat["tools"] = tools.into();

@@ -51,7 +51,7 @@ pub(super) struct Reply {
 }
 
 /// An answer of at most `limit` tokens; `seed` differs from prompt to prompt.
-pub(super) fn make_reply(request: &SimulatedRequest<'_>, seed: u64, limit: u32) -> Reply {
+pub(super) fn make_reply(request: &SimulatedRequest, seed: u64, limit: u32) -> Reply {
     let structured = || Some(make_value(&request.answer_schema()?).to_string());
     let mut content = memory_requests::find_requested_reply(request)
         .or_else(|| call_tool(request, seed))
@@ -76,7 +76,7 @@ pub(super) fn make_reply(request: &SimulatedRequest<'_>, seed: u64, limit: u32) 
 
 /// A call, unless a text is due. Memory tools are called only where a call is required and there is no
 /// other tool.
-fn call_tool(request: &SimulatedRequest<'_>, seed: u64) -> Option<ReplyContent> {
+fn call_tool(request: &SimulatedRequest, seed: u64) -> Option<ReplyContent> {
     let name = |tool: &'_ Value| tool["name"].as_str().unwrap_or_default().to_owned();
     let is_memory_tool = |tool: &&Value| memory_requests::is_memory_tool(&name(tool));
     let (memory_tools, others): (Vec<_>, Vec<_>) = request.tools().partition(is_memory_tool);
@@ -90,7 +90,7 @@ fn call_tool(request: &SimulatedRequest<'_>, seed: u64) -> Option<ReplyContent> 
         (Some("none"), _) => None,
         (Some("required"), _) => pick(&others).or_else(|| pick(&memory_tools)),
         (None, Some(wanted)) => request.tools().find(|tool| name(tool) == wanted).cloned(),
-        _ => pick(&others).filter(|_| is_call_due(request.messages)),
+        _ => pick(&others).filter(|_| is_call_due(request.messages())),
     }?;
     let arguments = match make_value(&tool["parameters"]) {
         Value::Object(members) => members.into(),
