@@ -13,8 +13,6 @@ mod decode;
 mod ending;
 mod peek;
 mod pipeline;
-#[cfg(test)]
-mod recorded;
 mod stream;
 mod tunnel;
 mod turn_driver;
@@ -76,3 +74,6 @@ impl From<BadAnswer> for Failure {
         Self::ProviderBadAnswer { provider, what }
     }
 }
+
+#[cfg(test)]
+mod tests;

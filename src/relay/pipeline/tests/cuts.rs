@@ -15,7 +15,7 @@ use crate::{
     format::{AnswerFormat, AnswerRewriter, ResponseSummarizer},
     relay::{
         pipeline::PipelineOutput,
-        recorded::{random_pieces, recordings},
+        tests::{random_pieces, recordings},
     },
 };
 

@@ -8,7 +8,7 @@ use crate::{
     format::{AnswerFormat, usage::Usage},
     relay::{
         AnswerFilter, ResponseSummary,
-        recorded::{random_pieces, recordings},
+        tests::{random_pieces, recordings},
     },
 };
 

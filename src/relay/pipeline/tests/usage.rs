@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Pipeline, PipelineOutput, StreamEdits};
 use crate::relay::{
     AnswerFormat, add_left_out_tokens,
-    recorded::{random_pieces, recordings},
+    tests::{random_pieces, recordings},
 };
 
 /// The output of a stream.
