@@ -29,7 +29,7 @@ pub(super) fn rewrite_request(body: &Value) -> Result<Value, SimulatedRefusal> {
     match &body["input"] {
         Value::String(text) => messages.push(json!({"role": "user", "content": text})),
         Value::Array(items) => {
-            rewrite_items(items, &mut messages)?;
+            rewrite_items(items, &mut messages);
             let entries = items
                 .iter()
                 .filter(|item| item["type"] == "additional_tools");
@@ -54,30 +54,27 @@ pub(super) fn rewrite_request(body: &Value) -> Result<Value, SimulatedRefusal> {
     Ok(chat)
 }
 
-fn rewrite_items(items: &[Value], out: &mut Vec<Value>) -> Result<(), SimulatedRefusal> {
-    check_pairs(items)?;
+/// A call without an output, and an output without a call before it, stay unpaired.
+fn rewrite_items(items: &[Value], out: &mut Vec<Value>) {
     let mut rest = items;
     while let Some(first) = rest.first() {
         let in_answer = rest.iter().take_while(|item| is_answer(item)).count();
         if in_answer == 0 {
-            out.extend(rewrite_input(first));
+            let mut calls = out.iter().map(|message| &message["tool_call_id"]);
+            if !is_output(first) || !calls.any(|id| *id == first["call_id"]) {
+                out.extend(rewrite_input(first));
+            }
             rest = &rest[1..];
             continue;
         }
         let (answer, later) = rest.split_at(in_answer);
         out.push(rewrite_answer(answer));
         for call in answer.iter().filter(|item| is_call(item)) {
-            let outputs = later
-                .iter()
-                .filter(|item| is_output(item) && item["call_id"] == call["call_id"]);
-            let content: Vec<Value> = outputs
-                .flat_map(|output| rewrite_parts(&output["output"]))
-                .collect();
-            out.push(json!({"role": "tool", "tool_call_id": call["call_id"], "content": content}));
+            let is_answer = |item: &&Value| is_output(item) && item["call_id"] == call["call_id"];
+            out.extend(later.iter().find(is_answer).map(rewrite_output));
         }
         rest = later;
     }
-    Ok(())
 }
 
 fn kind(item: &Value) -> &str {
@@ -98,39 +95,20 @@ fn is_answer(item: &Value) -> bool {
         || kind(item) == "message" && item["role"] == "assistant"
 }
 
-/// Every output has a call before it, and every call an output behind it.
-fn check_pairs(items: &[Value]) -> Result<(), SimulatedRefusal> {
-    let refuse = |message: String| Err(SimulatedRefusal::for_parameter("input", message));
-    for (at, item) in items.iter().enumerate() {
-        let id = &item["call_id"];
-        let name = id.as_str().unwrap_or_default();
-        let has = |items: &[Value], is_kind: fn(&Value) -> bool| {
-            items
-                .iter()
-                .any(|item| is_kind(item) && &item["call_id"] == id)
-        };
-        if is_output(item) && !has(&items[..at], is_call) {
-            return refuse(format!(
-                "No tool call found for function call output with call_id {name}."
-            ));
-        }
-        if is_call(item) && !has(&items[at + 1..], is_output) {
-            return refuse(format!("No tool output found for function call {name}."));
-        }
-    }
-    Ok(())
-}
-
-/// An item that no model made. Outputs stand behind their calls already; tools are none of the conversation.
+/// An item that no model made. Tools are none of the conversation.
 fn rewrite_input(item: &Value) -> Option<Value> {
     match kind(item) {
         "message" => {
             Some(json!({"role": item["role"], "content": rewrite_parts(&item["content"])}))
         }
         "additional_tools" => None,
-        _ if is_output(item) => None,
+        _ if is_output(item) => Some(rewrite_output(item)),
         _ => Some(json!({"role": "user", "content": item.to_string()})),
     }
+}
+
+fn rewrite_output(item: &Value) -> Value {
+    json!({"role": "tool", "tool_call_id": item["call_id"], "content": rewrite_parts(&item["output"])})
 }
 
 fn rewrite_answer(items: &[Value]) -> Value {
