@@ -1,6 +1,9 @@
 //! Proxy-executed tools, added to the tools of a request.
 
+use serde::Deserialize;
+
 use super::{chat, messages, responses};
+use crate::{conversation::Conversation, json::scan::JsonKind};
 
 /// A proxy-executed tool. Its name and texts need no escapes in JSON, which a test asserts.
 pub struct ToolSchema<'a> {
@@ -22,6 +25,58 @@ pub struct ClientTools {
     pub form: ToolForm,
     /// The reserved names that the client has tools of.
     pub taken: Vec<&'static str>,
+}
+
+/// A tool of the client, as far as it is read. Schemas may be most of a body, so they are skipped. A list with a member
+/// that stands twice in a tool is not read, since parsers choose differently.
+#[derive(Deserialize)]
+pub(super) struct ListedTool {
+    name: Option<String>,
+    pub(super) function: Option<ListedFunction>,
+    custom: Option<ListedFunction>,
+    /// Of a tool that holds others.
+    pub(super) tools: Option<Vec<Self>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ListedFunction {
+    name: Option<String>,
+    pub(super) strict: Option<bool>,
+}
+
+impl ListedTool {
+    /// Whether it has this name, wherever its kind of tool puts names.
+    fn has_name(&self, name: &str) -> bool {
+        let functions = [&self.function, &self.custom].into_iter().flatten();
+        let names = functions.map(|function| &function.name);
+        let mut names = names.chain([&self.name]).flatten();
+        let mut inner = self.tools.iter().flatten();
+        names.any(|it| it == name) || inner.any(|tool| tool.has_name(name))
+    }
+}
+
+/// The tools in a top-level member, none if it is absent; `None` if they cannot be read.
+pub(super) fn read_tool_list(conversation: &Conversation, name: &str) -> Option<Vec<ListedTool>> {
+    let field = conversation.find_field(name);
+    match field.filter(|field| field.kind != JsonKind::Null) {
+        Some(field) => serde_json::from_slice(conversation.span_bytes(field.value)).ok(),
+        None => Some(Vec::new()),
+    }
+}
+
+impl ClientTools {
+    /// `None` without tools.
+    pub(super) fn from_list(
+        form: ToolForm,
+        tools: &[ListedTool],
+        reserved: impl Iterator<Item = &'static str>,
+    ) -> Option<Self> {
+        let taken = reserved.filter(|name| tools.iter().any(|tool| tool.has_name(name)));
+        (!tools.is_empty()).then(|| Self {
+            form,
+            taken: taken.collect(),
+        })
+    }
 }
 
 /// How a request lists its tools.
