@@ -201,6 +201,8 @@ pub(super) struct TextMembers<'a> {
     pub(super) cap: (&'a str, u32),
     /// Members by which the client may demand a call, each with the value that forbids it.
     pub(super) call_choices: &'a [(&'a str, &'a str)],
+    /// Members that are added where the request has none.
+    pub(super) defaults: &'a [(&'a str, &'a str)],
 }
 
 impl TextMembers<'_> {
@@ -225,11 +227,10 @@ impl TextMembers<'_> {
         if part.find_field("stream").is_some() {
             set("stream", "false");
         }
-        for (name, value) in self
-            .call_choices
-            .iter()
-            .filter(|(name, _)| is_set(part, name))
-        {
+        let (choices, defaults) = (self.call_choices.iter(), self.defaults.iter());
+        let choices = choices.filter(|(name, _)| is_set(part, name));
+        let defaults = defaults.filter(|(name, _)| part.find_field(name).is_none());
+        for (name, value) in choices.chain(defaults) {
             set(name, value);
         }
         if !added.is_empty() {

@@ -58,6 +58,7 @@ pub(in crate::format) fn ask_for_text(
         model,
         cap: (cap, limit.tokens),
         call_choices: &[("tool_choice", "\"none\""), ("function_call", "\"none\"")],
+        defaults: &[],
     };
     members.write(part, is_dropped, edits);
 }

@@ -28,6 +28,7 @@ pub(in crate::format) fn ask_for_text(
         model,
         cap: (request::CAPS[0], limit.tokens),
         call_choices: &[("tool_choice", r#"{"type":"none"}"#)],
+        defaults: &[],
     };
     members.write(part, is_dropped, edits);
 }
