@@ -54,6 +54,14 @@ pub(super) fn find_member(json: &[u8], start: u32, name: &[u8]) -> Option<(Span,
     walked.ok().and(found)
 }
 
+/// Whether an object begins at `start`, with this `type`.
+pub(super) fn has_type(json: &[u8], start: u32, name: &str) -> bool {
+    let kind = find_member(json, start, b"type");
+    let kind = kind.map(|(kind, _)| json[kind.range()].trim_ascii());
+    let text = kind.and_then(|kind| kind.strip_prefix(b"\"")?.strip_suffix(b"\""));
+    text == Some(name.as_bytes())
+}
+
 /// The value of a small top-level member of a request; null where it is missing.
 pub(super) fn parse_field(conversation: &Conversation, name: &str) -> Value {
     let field = conversation.find_field(name);

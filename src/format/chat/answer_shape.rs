@@ -1,10 +1,9 @@
 //! What a request allows its answer to be: tool calls, plain text, several choices.
 
-use serde::Deserialize;
-
 use crate::{
-    conversation::{Author, Conversation, Item},
-    json::scan::{JsonKind, JsonScanner, MalformedJson},
+    conversation::{Author, Conversation},
+    format::values::{find_member, has_type, parse_field},
+    json::scan::JsonKind,
 };
 
 pub(in crate::format) fn asks_for_many(conversation: &Conversation) -> bool {
@@ -27,20 +26,10 @@ pub(in crate::format) fn may_call_tools(conversation: &Conversation) -> bool {
 pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {
     let newest = conversation.items.last();
     newest.is_some_and(|message| {
-        message.author == Author::Model || has_member(conversation, message, b"prefix")
+        let prefix = find_member(&conversation.body, message.span.start, b"prefix");
+        let is_unset = |kind| matches!(kind, JsonKind::Null | JsonKind::False);
+        message.author == Author::Model || prefix.is_some_and(|(_, kind)| !is_unset(kind))
     }) || conversation.asks_for("continue_final_message")
-}
-
-fn has_member(conversation: &Conversation, message: &Item, name: &[u8]) -> bool {
-    let mut found = false;
-    let mut scan = JsonScanner::new(&conversation.body, message.span.start as usize);
-    let walked = scan.walk_object(|scan, key| {
-        let (_, kind) = scan.take_value()?;
-        found |= conversation.raw_bytes(key) == name
-            && !matches!(kind, JsonKind::Null | JsonKind::False);
-        Ok::<_, MalformedJson>(())
-    });
-    found || walked.is_err()
 }
 
 /// Members that shape an answer so that it cannot end with a continuation block.
@@ -87,26 +76,14 @@ fn is_asked_for(conversation: &Conversation, name: &str) -> bool {
 }
 
 fn is_text_format(conversation: &Conversation) -> bool {
-    #[derive(Deserialize)]
-    struct ResponseFormat {
-        #[serde(rename = "type")]
-        kind: String,
-    }
     let format = conversation.find_field("response_format");
     format.is_none_or(|field| {
-        let format =
-            serde_json::from_slice::<Option<ResponseFormat>>(conversation.span_bytes(field.value));
-        format.is_ok_and(|format| format.is_none_or(|format| format.kind == "text"))
+        field.kind == JsonKind::Null || has_type(&conversation.body, field.value.start, "text")
     })
 }
 
 fn asks_for_other_modalities(conversation: &Conversation) -> bool {
-    let modalities = conversation.find_field("modalities");
-    modalities.is_some_and(|field| {
-        let kinds =
-            serde_json::from_slice::<Option<Vec<String>>>(conversation.span_bytes(field.value));
-        kinds.map_or(true, |kinds| {
-            kinds.iter().flatten().any(|kind| kind != "text")
-        })
-    })
+    let modalities = parse_field(conversation, "modalities");
+    let kinds = modalities.as_array();
+    !modalities.is_null() && !kinds.is_some_and(|kinds| kinds.iter().all(|kind| kind == "text"))
 }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     conversation::{Author, BlockKind, Conversation},
-    format::values::{find_member, parse_field},
+    format::values::{find_member, has_type, parse_field},
     json::scan::{JsonKind, Span},
 };
 
@@ -43,16 +43,12 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
         let mut blocks = conversation.blocks_of(item).iter();
         item.author == Author::Model
             && blocks.any(|block| {
-                block.kind == BlockKind::Opaque && is_compaction(conversation, block.span)
+                // It stands for all before it, which the provider leaves out.
+                block.kind == BlockKind::Opaque
+                    && has_type(&conversation.body, block.span.start, "compaction")
             })
     });
     compacted.then_some("compaction")
-}
-
-/// Whether a block stands for all before it, which the provider leaves out.
-fn is_compaction(conversation: &Conversation, block: Span) -> bool {
-    let kind = find_member(&conversation.body, block.start, b"type");
-    kind.is_some_and(|(kind, _)| conversation.span_bytes(kind) == b"\"compaction\"")
 }
 
 pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {

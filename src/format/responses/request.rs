@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 
 use crate::{
     conversation::{Author, Conversation, Item},
-    format::values::{find_member, parse_field, take_text, walk_if_object},
-    json::scan::{JsonKind, JsonScanner, Span},
+    format::values::{find_member, has_type, parse_field},
+    json::scan::{JsonKind, Span},
 };
 
 /// The answer cap, reasoning included.
@@ -16,6 +16,9 @@ pub(in crate::format) const TOOL_LISTS: [&str; 1] = ["tools"];
 
 /// Members by which the provider holds the history.
 const HELD_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
+
+/// The types of entries that the provider looks up, or at which it compacts.
+const MANAGED_ENTRIES: [&str; 2] = ["item_reference", "compaction_trigger"];
 
 /// Whether Codex says that the request is no turn of a conversation: it fills the cache, compacts, or notes what to
 /// remember.
@@ -52,13 +55,12 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
     if edits.any(|edit| edit["type"] == "compaction") {
         return Some("context_management");
     }
-    let types = fixed_entries(conversation).map(|item| read_type(conversation, item));
-    let mut managed = types.filter_map(|kind| match kind {
-        EntryName::Known(b"item_reference") | EntryName::IdOnly => Some("item_reference"),
-        EntryName::Known(b"compaction_trigger") => Some("compaction_trigger"),
-        _ => None,
-    });
-    managed.next()
+    fixed_entries(conversation).find_map(|item| {
+        let has_type = |name: &&&str| has_type(&conversation.body, item.span.start, name);
+        let mut managed = MANAGED_ENTRIES.iter();
+        let reference = || is_reference(conversation, item).then_some("item_reference");
+        managed.find(has_type).copied().or_else(reference)
+    })
 }
 
 /// Entries that are never edited.
@@ -67,41 +69,21 @@ fn fixed_entries(conversation: &Conversation) -> impl Iterator<Item = &Item> {
     items.filter(|item| item.author == Author::Unknown)
 }
 
-/// The type of an entry.
-enum EntryName<'a> {
-    Known(&'a [u8]),
-    /// Without a type: a reference to a stored entry.
-    IdOnly,
-    Missing,
-}
-
-fn read_type<'a>(conversation: &'a Conversation, item: &Item) -> EntryName<'a> {
-    let mut scan = JsonScanner::new(&conversation.body, item.span.start as usize);
-    let (mut kind, mut has_id, mut has_role) = (None, false, false);
-    let walked = walk_if_object(&mut scan, |scan, key| {
-        match conversation.raw_bytes(key) {
-            b"type" => kind = take_text(scan)?,
-            b"id" => has_id = take_text(scan)?.is_some(),
-            key => {
-                has_role |= key == b"role";
-                scan.take_value()?;
-            }
-        }
-        Ok(())
-    });
-    match kind {
-        Some(kind) if walked.is_ok() => EntryName::Known(conversation.raw_bytes(kind)),
-        None if has_id && !has_role => EntryName::IdOnly,
-        _ => EntryName::Missing,
-    }
+/// Whether an entry refers to a stored one, which says so by its id alone.
+fn is_reference(conversation: &Conversation, item: &Item) -> bool {
+    let member = |name: &[u8]| {
+        let member = find_member(&conversation.body, item.span.start, name);
+        member.map(|(_, kind)| kind)
+    };
+    member(b"id") == Some(JsonKind::String)
+        && member(b"type") != Some(JsonKind::String)
+        && member(b"role").is_none()
 }
 
 /// Entries that list tools from their place on.
 pub(in crate::format) fn tool_entries(conversation: &Conversation) -> impl Iterator<Item = &Item> {
-    fixed_entries(conversation).filter(|item| {
-        let kind = read_type(conversation, item);
-        matches!(kind, EntryName::Known(b"additional_tools"))
-    })
+    let entries = fixed_entries(conversation);
+    entries.filter(|item| has_type(&conversation.body, item.span.start, "additional_tools"))
 }
 
 /// The list of tools in the first entry that has one.
@@ -124,28 +106,9 @@ pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[
 /// The structure that the answer must have: `text.format` but for plain text.
 pub(super) fn find_answer_format(conversation: &Conversation) -> Option<Span> {
     let text = conversation.find_field("text")?;
-    let mut found = None;
-    let mut scan = JsonScanner::new(&conversation.body, text.value.start as usize);
-    let walked = walk_if_object(&mut scan, |scan, key| {
-        let start = scan.position();
-        let (value, kind) = scan.take_value()?;
-        if conversation.raw_bytes(key) == b"format" && kind != JsonKind::Null {
-            found = Some((start, value));
-        }
-        Ok(())
-    });
-    let (start, value) = walked.ok().and(found)?;
-    let mut is_text = false;
-    let walked = walk_if_object(
-        &mut JsonScanner::new(&conversation.body, start),
-        |scan, key| {
-            let is_type = conversation.raw_bytes(key) == b"type";
-            let value = take_text(scan)?.map(|value| conversation.raw_bytes(value));
-            is_text |= is_type && value == Some(b"text");
-            Ok(())
-        },
-    );
-    (walked.is_err() || !is_text).then_some(value)
+    let (format, kind) = find_member(&conversation.body, text.value.start, b"format")?;
+    let is_text = kind == JsonKind::Null || has_type(&conversation.body, format.start, "text");
+    (!is_text).then_some(format)
 }
 
 /// Whether the provider gets the results of the proxy's calls. A background answer is fetched later. Without `store:
