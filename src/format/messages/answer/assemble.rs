@@ -87,12 +87,13 @@ impl MessageAssembler {
         let parts = self.part_mut(slot);
         let raw = |name: &[u8]| delta.text_bytes(json, name);
         match delta.type_name(json) {
-            b"text_delta" => parts.append(b"text", raw(b"text")),
-            b"thinking_delta" => parts.append(b"thinking", raw(b"thinking")),
-            b"input_json_delta" => parts.append_json(b"input", raw(b"partial_json")),
+            b"text_delta" => parts.add(b"text", MemberChange::Append, &[raw(b"text")]),
+            b"thinking_delta" => parts.add(b"thinking", MemberChange::Append, &[raw(b"thinking")]),
+            b"input_json_delta" => parts.add(b"input", MemberChange::Json, &[raw(b"partial_json")]),
             b"citations_delta" => {
                 if let Some(citation) = delta.find_member(json, b"citation") {
-                    parts.extend(b"citations", &json[citation.value.range()]);
+                    let element = &json[citation.value.range()];
+                    parts.add(b"citations", MemberChange::Extend, &[b",", element]);
                 }
             }
             // A signature, or a type that is not known: its members are the block's.
@@ -100,8 +101,8 @@ impl MessageAssembler {
                 let members = delta.members.iter();
                 let members = members.map(|it| (&json[it.key.span.range()], it.value));
                 for (key, value) in members.filter(|(key, _)| *key != b"type") {
-                    let value = MemberChange::Set(json[value.range()].to_vec());
-                    *parts.change_mut(key, || MemberChange::Set(Vec::new())) = value;
+                    parts.changes.retain(|(known, _)| known != key);
+                    parts.add(key, MemberChange::Set, &[&json[value.range()]]);
                 }
             }
         }
@@ -125,28 +126,14 @@ impl MessageAssembler {
 }
 
 impl BlockParts {
-    fn change_mut(&mut self, key: &[u8], new: impl FnOnce() -> MemberChange) -> &mut MemberChange {
+    /// Adds bytes to the change of a member. `new` makes one that is empty.
+    fn add(&mut self, key: &[u8], new: fn(Vec<u8>) -> MemberChange, pieces: &[&[u8]]) {
         let known = self.changes.iter().position(|(known, _)| known == key);
         let at = known.unwrap_or(self.changes.len());
         if known.is_none() {
-            self.changes.push((key.to_vec(), new()));
+            self.changes.push((key.to_vec(), new(Vec::new())));
         }
-        &mut self.changes[at].1
-    }
-
-    fn append(&mut self, key: &[u8], raw: &[u8]) {
-        let change = self.change_mut(key, || MemberChange::Append(Vec::new()));
-        change.bytes_mut().extend_from_slice(raw);
-    }
-
-    fn append_json(&mut self, key: &[u8], raw: &[u8]) {
-        let change = self.change_mut(key, || MemberChange::Json(Vec::new()));
-        change.bytes_mut().extend_from_slice(raw);
-    }
-
-    fn extend(&mut self, key: &[u8], element: &[u8]) {
-        let change = self.change_mut(key, || MemberChange::Extend(Vec::new()));
-        change.bytes_mut().extend([b",", element].concat());
+        self.changes[at].1.bytes_mut().extend(pieces.concat());
     }
 
     /// The arguments as the model wrote them.

@@ -34,6 +34,19 @@ pub(super) struct PromptCounts {
 }
 
 impl PromptCounts {
+    /// The count that this member of a report is, and what it is where it can be edited.
+    const fn find_count(
+        &mut self,
+        key: &[u8],
+    ) -> Option<(&mut Option<u32>, Option<UsageCountKind>)> {
+        match key {
+            b"input_tokens" => Some((&mut self.input, Some(UsageCountKind::Prompt))),
+            b"cache_creation_input_tokens" => Some((&mut self.cache_written, None)),
+            b"cache_read_input_tokens" => Some((&mut self.cached, None)),
+            _ => None,
+        }
+    }
+
     pub(super) fn total(&self) -> Option<u32> {
         let counts = [self.input, self.cache_written, self.cached];
         let add = |sum: Option<u32>, count| Some(sum.unwrap_or(0).saturating_add(count));
@@ -97,11 +110,11 @@ impl MessagesAnswerReader<'_> {
                 return walked.map(drop);
             }
             let (count, kind) = match self.raw_bytes(key) {
-                b"input_tokens" => (&mut found.prompt.input, Some(UsageCountKind::Prompt)),
                 b"output_tokens" => (&mut found.output, Some(UsageCountKind::Completion)),
-                b"cache_creation_input_tokens" => (&mut found.prompt.cache_written, None),
-                b"cache_read_input_tokens" => (&mut found.prompt.cached, None),
-                _ => return skip_value(scan),
+                key => match found.prompt.find_count(key) {
+                    Some(found) => found,
+                    None => return skip_value(scan),
+                },
             };
             let (tokens, editable) = self.read_count(scan, kind)?;
             *count = tokens;
@@ -144,20 +157,16 @@ impl MessagesAnswerReader<'_> {
     ) -> Result<(Option<PromptCounts>, Option<UsageCount>), MalformedJson> {
         let (mut kind, mut prompt, mut input) = (None, PromptCounts::default(), None);
         walk_if_object(scan, |scan, key| {
-            let count = match self.raw_bytes(key) {
-                b"type" => {
-                    kind = take_text(scan)?;
-                    return Ok(());
-                }
-                b"input_tokens" => {
-                    (prompt.input, input) = self.read_count(scan, Some(UsageCountKind::Prompt))?;
-                    return Ok(());
-                }
-                b"cache_creation_input_tokens" => &mut prompt.cache_written,
-                b"cache_read_input_tokens" => &mut prompt.cached,
-                _ => return skip_value(scan),
-            };
-            *count = self.read_count(scan, None)?.0;
+            let key = self.raw_bytes(key);
+            if key == b"type" {
+                kind = take_text(scan)?;
+            } else if let Some((count, kind)) = prompt.find_count(key) {
+                let (tokens, editable) = self.read_count(scan, kind)?;
+                *count = tokens;
+                input = editable.or(input);
+            } else {
+                skip_value(scan)?;
+            }
             Ok(())
         })?;
         let is_model = kind.is_some_and(|kind| self.raw_bytes(kind) == b"message");
