@@ -27,17 +27,15 @@ pub enum ParsedAnswer {
 }
 
 /// Reads the events of one answer in their order.
-pub enum AnswerReader {
-    Chat,
-    /// Usage comes in parts.
-    Messages(messages::answer::TokenCounts),
-    Responses,
+pub struct AnswerReader {
+    format: AnswerFormat,
+    /// Usage of Messages comes in parts.
+    counts: messages::answer::TokenCounts,
 }
 
 impl From<Format> for AnswerFormat {
     fn from(format: Format) -> Self {
         match format {
-            // Answers in Responses are forwarded without being read.
             Format::Chat => Self::Chat,
             Format::Messages => Self::Messages,
             Format::Responses => Self::Responses,
@@ -87,16 +85,6 @@ impl AnswerFormat {
             Self::Chat => false,
             Self::Messages => messages::answer::is_ping(message),
             Self::Responses => responses::answer::is_keepalive(message),
-        }
-    }
-
-    /// Adds the tokens that were left out of the request to the prompt tokens of a whole answer;
-    /// `None` if nothing changes.
-    pub fn add_prompt_tokens(self, json: &Bytes, left_out: u32) -> Option<Bytes> {
-        match self {
-            Self::Chat => chat::answer::add_prompt_tokens(json, left_out),
-            Self::Messages => messages::answer::add_prompt_tokens(json, left_out),
-            Self::Responses => responses::answer::add_prompt_tokens(json, left_out),
         }
     }
 
@@ -167,21 +155,23 @@ impl ParsedAnswer {
 
 impl AnswerReader {
     pub fn new(format: AnswerFormat) -> Self {
-        match format {
-            AnswerFormat::Chat => Self::Chat,
-            AnswerFormat::Messages => Self::Messages(Default::default()),
-            AnswerFormat::Responses => Self::Responses,
+        Self {
+            format,
+            counts: Default::default(),
         }
     }
 
     /// Reads the next event; empty if it cannot be read.
     pub fn read_event(&mut self, message: &SseMessage) -> ParsedAnswer {
-        match self {
-            Self::Chat => ParsedAnswer::Chat(chat::answer::read_event(message)),
-            Self::Messages(counts) => {
+        let counts = &mut self.counts;
+        match self.format {
+            AnswerFormat::Chat => ParsedAnswer::Chat(chat::answer::read_event(message)),
+            AnswerFormat::Messages => {
                 ParsedAnswer::Messages(messages::answer::read_event(message, counts))
             }
-            Self::Responses => ParsedAnswer::Responses(responses::answer::read_event(message)),
+            AnswerFormat::Responses => {
+                ParsedAnswer::Responses(responses::answer::read_event(message))
+            }
         }
     }
 }

@@ -148,17 +148,21 @@ pub fn add_left_out_tokens(
     body: Bytes,
     left_out: Option<u32>,
 ) -> Bytes {
-    let Some(tokens) = left_out.filter(|tokens| *tokens > 0) else {
+    if left_out.unwrap_or(0) == 0 {
         return body;
-    };
+    }
     let text = unpack_answer(headers, &body).unwrap_or_default();
     let bom = if text.starts_with(BOM) { BOM.len() } else { 0 };
-    let Some(edited) = format.add_prompt_tokens(&text.slice(bom..), tokens) else {
-        return body;
-    };
-    headers.remove(CONTENT_ENCODING);
-    headers.remove(CONTENT_LENGTH);
-    [&text[..bom], &edited[..]].concat().into()
+    let mut rewriter = AnswerRewriter::new(format, AnswerFilter::default(), left_out);
+    let mut summarizer = ResponseSummarizer::default();
+    match rewriter.take_whole(&text.slice(bom..), &mut summarizer) {
+        Some(RewrittenAnswer::ForClient { json, .. }) if json != text[bom..] => {
+            headers.remove(CONTENT_ENCODING);
+            headers.remove(CONTENT_LENGTH);
+            [&text[..bom], &json[..]].concat().into()
+        }
+        _ => body,
+    }
 }
 
 /// The summary of an answer; `None` for a success that is not JSON.

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     conversation::edit::Edits,
     format::{
-        AnswerFilter, FinishKind, ProxyToolCall, ResponseSummarizer,
+        AnswerEvent, AnswerFilter, FinishKind, ProxyToolCall, ResponseSummarizer, UsageReport,
         answer::{AnswerEvents, MAX_ARGUMENT_BYTES},
         continuation::ContinuationScanner,
     },
@@ -32,6 +32,9 @@ pub trait BlockAnswer: AnswerEvents + Sized {
     type Assembler: BlockAssembler<Self>;
     /// What the client has of all answers so far, beside the number of blocks.
     type Sent: Default;
+
+    /// The finish reason of an answer without calls, in a format where that of calls says so.
+    const END_REASON: Option<&'static str> = None;
 
     /// Reads a whole answer; `None` if it cannot be read.
     fn read_whole(json: &[u8]) -> Option<Self>;
@@ -58,6 +61,17 @@ pub trait BlockAnswer: AnswerEvents + Sized {
         summarizer: &mut ResponseSummarizer,
     ) -> bool;
 
+    /// Adds to the counts of a report.
+    fn edit_usage(
+        &self,
+        _json: &[u8],
+        report: &UsageReport,
+        joined: &JoinedResponse<BlockState<Self>>,
+        edits: &mut Edits,
+    ) {
+        joined.edit_usage(report, edits);
+    }
+
     /// Edits finish reason and usage, and reports all but texts and calls of the proxy to the
     /// summarizer.
     fn edit_reports(
@@ -67,7 +81,25 @@ pub trait BlockAnswer: AnswerEvents + Sized {
         current: &BlockState<Self>,
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
-    );
+    ) {
+        for part in self.events() {
+            match part {
+                AnswerEvent::Text(_) => {}
+                AnswerEvent::Usage(report) => {
+                    self.edit_usage(json, report, joined, edits);
+                    summarizer.add_usage(report.usage.map(|usage| joined.add_completions(usage)));
+                }
+                part => {
+                    if let (AnswerEvent::Finish(finish), Some(reason)) = (part, Self::END_REASON)
+                        && current.has_lost_calls()
+                    {
+                        edits.replace(finish.reason.span, reason);
+                    }
+                    summarizer.add_events(json, std::slice::from_ref(part));
+                }
+            }
+        }
+    }
 
     /// Takes the last event of an answer that was for the proxy only. The client does not get it.
     fn keep_last_event(
@@ -382,7 +414,7 @@ impl<A: BlockAnswer> BlockState<A> {
     }
 
     /// Whether the answer ends with calls, but none of them is left for the client.
-    pub(in crate::format) fn has_lost_calls(&self) -> bool {
+    fn has_lost_calls(&self) -> bool {
         let (proxy_calls, client_calls) = self.blocks.count_calls();
         self.facts.finish == Some(FinishKind::Calls) && proxy_calls > 0 && client_calls == 0
     }

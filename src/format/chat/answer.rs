@@ -17,7 +17,6 @@ pub use self::{
     current::ChatAnswerState,
     event_hold::may_need_whole_event,
     read::{read_answer, read_event},
-    whole::add_prompt_tokens,
 };
 use crate::{
     conversation::Field,

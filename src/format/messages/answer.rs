@@ -12,7 +12,6 @@ mod write;
 use smallvec::SmallVec;
 
 pub use self::{
-    edits::add_prompt_tokens,
     read::{is_ping, read_answer, read_event},
     usage::TokenCounts,
     write::{empty_answer, error_event, error_json},

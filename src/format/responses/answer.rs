@@ -11,7 +11,6 @@ mod write;
 use smallvec::SmallVec;
 
 pub use self::{
-    edits::add_prompt_tokens,
     read::{is_keepalive, read_answer, read_event},
     write::{empty_answer, error_event},
 };

@@ -10,24 +10,12 @@ use super::{
 use crate::{
     conversation::edit::Edits,
     format::{
-        AnswerEvents, ResponseSummarizer, RewrittenAnswer,
-        answer_rewriter::{AnswerState, FormatRewriter, JoinedResponse},
+        ResponseSummarizer, RewrittenAnswer,
+        answer_rewriter::{AnswerState, FormatRewriter},
     },
     json::scan::JsonKind,
     wire::sse::SseMessage,
 };
-
-/// Adds the tokens that were left out of the request to the prompt tokens of a whole answer; `None`
-/// if nothing changes.
-pub fn add_prompt_tokens(json: &Bytes, left_out: u32) -> Option<Bytes> {
-    let answer = read_answer(json).ok()?;
-    let mut edits = Edits::default();
-    let joined = JoinedResponse::<ChatAnswerState>::new(Some(left_out));
-    answer
-        .iter_reports()
-        .for_each(|report| joined.edit_usage(report, &mut edits));
-    (!edits.is_empty()).then(|| edits.apply(json).to_bytes())
-}
 
 impl FormatRewriter<ChatAnswerState> {
     /// Takes the next answer in one piece; `None` if it cannot be read.

@@ -1,13 +1,11 @@
 //! The edits that join several answers into one, and that remove from an event what is not for the
 //! client.
 
-use bytes::Bytes;
-
 use super::{EventKind, MessagesAnswer, ObjectSpans, assemble::MessageAssembler, read_answer};
 use crate::{
     conversation::edit::Edits,
     format::{
-        AnswerEvent, AnswerEvents, ResponseSummarizer, UsageCountKind,
+        AnswerEvents, ResponseSummarizer, UsageCountKind, UsageReport,
         answer_rewriter::{
             BlockAnswer, BlockEvent, BlockState, BlockStep, JoinedResponse, NewBlock, WholeBlock,
         },
@@ -17,18 +15,11 @@ use crate::{
 
 type MessagesResponse = JoinedResponse<BlockState<MessagesAnswer>>;
 
-/// Adds the tokens that were left out of the request to the prompt tokens of a whole answer; `None`
-/// if nothing changes.
-pub fn add_prompt_tokens(json: &Bytes, left_out: u32) -> Option<Bytes> {
-    let answer = read_answer(json).ok()?;
-    let mut edits = Edits::default();
-    MessagesResponse::new(Some(left_out)).add_usage(json, &answer, &mut edits);
-    (!edits.is_empty()).then(|| edits.apply(json).to_bytes())
-}
-
 impl BlockAnswer for MessagesAnswer {
     type Assembler = MessageAssembler;
     type Sent = ();
+
+    const END_REASON: Option<&'static str> = Some("end_turn");
 
     fn read_whole(json: &[u8]) -> Option<Self> {
         read_answer(json).ok()
@@ -94,26 +85,36 @@ impl BlockAnswer for MessagesAnswer {
         !(joined.continued && answer.kind == EventKind::MessageStart)
     }
 
-    fn edit_reports(
+    fn edit_usage(
         &self,
         json: &[u8],
+        report: &UsageReport,
         joined: &MessagesResponse,
-        current: &BlockState<Self>,
         edits: &mut Edits,
-        summarizer: &mut ResponseSummarizer,
     ) {
-        for part in &self.events {
-            match part {
-                AnswerEvent::Text(_) => {}
-                AnswerEvent::Usage(report) => {
-                    joined.add_usage(json, self, edits);
-                    summarizer.add_usage(report.usage.map(|usage| joined.add_completions(usage)));
-                }
-                AnswerEvent::Finish(finish) if current.has_lost_calls() => {
-                    edits.replace(finish.reason.span, "end_turn");
-                    summarizer.add_events(json, std::slice::from_ref(part));
-                }
-                part => summarizer.add_events(json, std::slice::from_ref(part)),
+        // Some providers report a prompt of 0 before they know the count.
+        let is_known = |total: Option<u32>| total.is_some_and(|total| total > 0);
+        let left_out = match is_known(self.reported.prompt.total()) {
+            true => joined.left_out,
+            false => 0,
+        };
+        for count in &report.counts {
+            let more = match count.kind {
+                UsageCountKind::Prompt => left_out,
+                UsageCountKind::Completion => joined.earlier_completion_tokens,
+                UsageCountKind::Total => 0,
+            };
+            if more > 0 {
+                let sum = u64::from(count.tokens) + u64::from(more);
+                edits.replace(count.span, sum.to_string());
+            }
+        }
+        if joined.continued && self.kind == EventKind::MessageDelta {
+            let (at, members) = (report.span.start + 1, joined.missing_prompt_counts(self));
+            let rest = json[at as usize..].trim_ascii_start();
+            let comma = if rest.starts_with(b"}") { "" } else { "," };
+            if !members.is_empty() {
+                edits.insert(at, members.join(",") + comma);
             }
         }
     }
@@ -133,39 +134,6 @@ impl ObjectSpans {
 }
 
 impl MessagesResponse {
-    /// Adds the tokens that were left out of the request and the completion tokens of earlier
-    /// answers, which the client pays for too.
-    fn add_usage(&self, json: &[u8], answer: &MessagesAnswer, edits: &mut Edits) {
-        let Some(report) = answer.iter_reports().next() else {
-            return;
-        };
-        // Some providers report a prompt of 0 before they know the count.
-        let is_known = |total: Option<u32>| total.is_some_and(|total| total > 0);
-        let left_out = match is_known(answer.reported.prompt.total()) {
-            true => self.left_out,
-            false => 0,
-        };
-        for count in &report.counts {
-            let more = match count.kind {
-                UsageCountKind::Prompt => left_out,
-                UsageCountKind::Completion => self.earlier_completion_tokens,
-                UsageCountKind::Total => 0,
-            };
-            if more > 0 {
-                let sum = u64::from(count.tokens) + u64::from(more);
-                edits.replace(count.span, sum.to_string());
-            }
-        }
-        if self.continued && answer.kind == EventKind::MessageDelta {
-            let (at, members) = (report.span.start + 1, self.missing_prompt_counts(answer));
-            let rest = json[at as usize..].trim_ascii_start();
-            let comma = if rest.starts_with(b"}") { "" } else { "," };
-            if !members.is_empty() {
-                edits.insert(at, members.join(",") + comma);
-            }
-        }
-    }
-
     /// The counts of the prompt that only the beginning of this answer had, as members: the client
     /// has those of the first answer.
     fn missing_prompt_counts(&self, answer: &MessagesAnswer) -> Vec<String> {

@@ -4,13 +4,11 @@
 //! The numbers of events follow each other without a gap, and an event that repeats others has
 //! what these have.
 
-use bytes::Bytes;
-
 use super::{EventKind, OutputItem, ResponsesAnswer, assemble::OutputAssembler, read_answer};
 use crate::{
     conversation::edit::Edits,
     format::{
-        AnswerEvent, AnswerEvents, ResponseSummarizer,
+        AnswerEvents, ResponseSummarizer,
         answer_rewriter::{
             BlockAnswer, BlockEvent, BlockState, BlockStep, CutTexts, JoinedResponse, NewBlock,
             WholeBlock, write_cut,
@@ -31,18 +29,6 @@ type JoinedResponses = JoinedResponse<BlockState<ResponsesAnswer>>;
 pub struct SentEvents {
     /// The number of the next event, once there was one.
     next_number: Option<u64>,
-}
-
-/// Adds the tokens that were left out of the request to the prompt tokens of a whole answer; `None`
-/// if nothing changes.
-pub fn add_prompt_tokens(json: &Bytes, left_out: u32) -> Option<Bytes> {
-    let answer = read_answer(json).ok()?;
-    let mut edits = Edits::default();
-    let joined = JoinedResponses::new(Some(left_out));
-    for report in answer.iter_reports() {
-        joined.edit_usage(report, &mut edits);
-    }
-    (!edits.is_empty()).then(|| edits.apply(json).to_bytes())
 }
 
 impl BlockAnswer for ResponsesAnswer {
@@ -132,26 +118,6 @@ impl BlockAnswer for ResponsesAnswer {
             joined.sent.more.next_number = Some(next.saturating_add(1));
         }
         true
-    }
-
-    fn edit_reports(
-        &self,
-        json: &[u8],
-        joined: &JoinedResponses,
-        _current: &BlockState<Self>,
-        edits: &mut Edits,
-        summarizer: &mut ResponseSummarizer,
-    ) {
-        for part in &self.events {
-            match part {
-                AnswerEvent::Text(_) => {}
-                AnswerEvent::Usage(report) => {
-                    joined.edit_usage(report, edits);
-                    summarizer.add_usage(report.usage.map(|usage| joined.add_completions(usage)));
-                }
-                part => summarizer.add_events(json, std::slice::from_ref(part)),
-            }
-        }
     }
 
     fn keep_last_event(

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -22,7 +23,10 @@ use super::{
 use crate::{
     format::{AnswerFormat, AnswerRewriter, ResponseSummarizer},
     json::text::digest_text,
-    relay::pipeline::{Pipeline, PipelineOutput, StreamEdits},
+    relay::{
+        add_left_out_tokens,
+        pipeline::{Pipeline, PipelineOutput, StreamEdits},
+    },
 };
 
 mod accumulate;
@@ -402,6 +406,7 @@ fn whole_answers_without_the_proxys_items_stay_as_they_came() {
     let whole = super::whole_as(FORMAT, BOTH, &[spelt.into()]);
     assert_eq!(whole[0].0, spelt);
     assert_eq!(whole[0].1.client_calls, 1);
-    let edited = FORMAT.add_prompt_tokens(&Bytes::from(spelt.replace("1e1", "10")), 5);
-    assert_eq!(edited.unwrap(), spelt.replace("1e1", "15"));
+    let body = Bytes::from(spelt.replace("1e1", "10"));
+    let edited = add_left_out_tokens(FORMAT, &mut HeaderMap::new(), body, Some(5));
+    assert_eq!(edited, spelt.replace("1e1", "15"));
 }
