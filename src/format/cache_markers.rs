@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-use super::messages;
+use super::messages::markers;
 use crate::{
     conversation::{
         Conversation, Format, ItemPlace,
@@ -33,21 +33,13 @@ impl Conversation {
     /// The request as it is sent, `body`, with cache markers; `None` where the format has none, the client's request
     /// names one or is auxiliary, or no place takes one. Changes nothing else of the body.
     pub fn add_cache_markers(&self, body: &Rope) -> Option<Rope> {
-        let (names_marker, add_markers) = match self.format {
-            Format::Messages => (
-                messages::markers::names_marker,
-                messages::markers::add_markers,
-            ),
-            Format::Chat | Format::Responses => return None,
-            #[cfg(test)]
-            Format::Toy => return None,
-        };
-        if self.is_auxiliary() || names_marker(self) {
+        let has_markers = self.format == Format::Messages;
+        if !has_markers || self.is_auxiliary() || markers::names_marker(self) {
             return None;
         }
         let sent = self.format.index_body(body.to_bytes()).ok()?;
         let mut edits = Edits::default();
-        add_markers(&sent, &mut edits);
+        markers::add_markers(&sent, &mut edits);
         (!edits.is_empty()).then(|| edits.apply(&sent.body))
     }
 

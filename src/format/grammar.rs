@@ -19,10 +19,6 @@ impl Format {
     /// A profile is written for chat completions. This is what it becomes in the grammar of the format.
     pub fn refine_profile(self, profile: Profile) -> Profile {
         match self {
-            Self::Chat => Profile {
-                system_prompts: false,
-                ..profile
-            },
             Self::Messages => Profile {
                 user_after_tool: Acceptance::Merged,
                 adjacent_users: Acceptance::Merged,
@@ -38,8 +34,7 @@ impl Format {
                 errors_inside: true,
                 ..profile
             },
-            #[cfg(test)]
-            Self::Toy => Profile {
+            _ => Profile {
                 system_prompts: false,
                 ..profile
             },

@@ -2,8 +2,6 @@
 
 use bytes::Bytes;
 
-#[cfg(test)]
-use super::tests::toy;
 use super::{chat, messages, responses};
 use crate::conversation::{Conversation, Format, IndexError};
 
@@ -13,13 +11,7 @@ impl Format {
     /// # Errors
     /// Where it is no JSON, or no conversation of this format.
     pub fn index_body(self, body: Bytes) -> Result<Conversation, IndexError> {
-        match self {
-            Self::Chat => chat::index_body(body),
-            Self::Messages => messages::index_body(body),
-            Self::Responses => responses::index_body(body),
-            #[cfg(test)]
-            Self::Toy => toy::index(body),
-        }
+        in_format!(self, index::index_body(body))
     }
 
     /// Whether a member of an entry or a block says nothing of what the model reads: its digest leaves it out.
@@ -29,13 +21,7 @@ impl Format {
 
     /// Indexes items; `None` if one of them is not exactly one item.
     pub fn index_items(self, items: &[&str]) -> Option<Conversation> {
-        let body = match self {
-            Self::Chat => chat::write::wrap_messages(items),
-            Self::Messages => messages::write::wrap_messages(items),
-            Self::Responses => responses::write::wrap_entries(items),
-            #[cfg(test)]
-            Self::Toy => toy::request_of(items),
-        };
+        let body = in_format!(self, write::wrap_items(items));
         let found = self.index_body(Bytes::from(body)).ok()?;
         (found.items.len() == items.len() && found.fields.len() == 1).then_some(found)
     }

@@ -1,14 +1,27 @@
 //! Wire formats: requests are read into a [`Conversation`](crate::conversation::Conversation) and
 //! edited; answers are read into [`AnswerEvent`]s, and parts of them are removed.
 //!
-//! Each function of `request`, `write` and `tools` has one `match` over
-//! [`Format`](crate::conversation::Format) and calls the folder of the format, which alone knows the
-//! shape of its JSON. [`AnswerFormat`] does the same for answers. One [`AnswerReader`] per format
+//! The functions of `request`, `write` and `index` call the folder of the format, which alone knows the
+//! shape of its JSON: by `in_format!` where every folder has the function, else by a `match` over
+//! [`Format`](crate::conversation::Format). [`AnswerFormat`] does the same for answers. One [`AnswerReader`] per format
 //! turns an event of a stream, or a whole body, into answer events, which hold spans and copy
 //! nothing. [`ResponseSummarizer`] sums them up for health and session; the [`AnswerRewriter`]
 //! removes what [`AnswerFilter`] names.
 //!
 //! What a format fixes for every provider stands in `grammar`, its paths in `paths`.
+
+/// The constant or function of this path in the folder of a format: each of them has one.
+macro_rules! in_format {
+    ($format:expr, $module:ident::$name:ident $(($($argument:expr),*))?) => {
+        match $format {
+            Format::Chat => chat::$module::$name $(($($argument),*))?,
+            Format::Messages => messages::$module::$name $(($($argument),*))?,
+            Format::Responses => responses::$module::$name $(($($argument),*))?,
+            #[cfg(test)]
+            Format::Toy => crate::format::tests::toy::$name $(($($argument),*))?,
+        }
+    };
+}
 
 mod answer;
 mod answer_format;

@@ -1,7 +1,5 @@
 //! The options of a request beside its items, whatever its format.
 
-#[cfg(test)]
-use super::tests::toy;
 use super::{chat, messages, responses, tools::ClientTools};
 use crate::{
     conversation::{Conversation, Format, edit::Edits},
@@ -14,24 +12,12 @@ const AUXILIARY_MAX_TOKENS: u64 = 64;
 impl Format {
     /// The members that cap an answer; first the one that newer engines use.
     const fn answer_caps(self) -> &'static [&'static str] {
-        match self {
-            Self::Chat => &chat::request::CAPS,
-            Self::Messages => &messages::request::CAPS,
-            Self::Responses => &responses::request::CAPS,
-            #[cfg(test)]
-            Self::Toy => &toy::LIMITS,
-        }
+        in_format!(self, request::CAPS)
     }
 
     /// The members that list tools.
     const fn tool_lists(self) -> &'static [&'static str] {
-        match self {
-            Self::Chat => &chat::request::TOOL_LISTS,
-            Self::Messages => &messages::request::TOOL_LISTS,
-            Self::Responses => &responses::request::TOOL_LISTS,
-            #[cfg(test)]
-            Self::Toy => &toy::GEAR,
-        }
+        in_format!(self, request::TOOL_LISTS)
     }
 }
 
@@ -92,10 +78,8 @@ impl Conversation {
         match self.format {
             Format::Chat => chat::request::thinking_budget(self),
             Format::Messages => messages::request::thinking_budget(self),
-            // It states an effort instead.
-            Format::Responses => None,
-            #[cfg(test)]
-            Format::Toy => None,
+            // Responses states an effort instead.
+            _ => None,
         }
     }
 
@@ -112,23 +96,12 @@ impl Conversation {
     /// Asks for the usage of a stream if the client leaves it open; an explicit `false` is kept.
     /// Returns whether it added the option.
     pub fn ask_usage(&self, edits: &mut Edits) -> bool {
-        match self.format {
-            Format::Chat => chat::request::ask_usage(self, edits),
-            Format::Messages | Format::Responses => false,
-            #[cfg(test)]
-            Format::Toy => false,
-        }
+        self.format == Format::Chat && chat::request::ask_usage(self, edits)
     }
 
     /// The member by which the request asks the provider to manage its context.
     pub fn managed_by_provider(&self) -> Option<&'static str> {
-        match self.format {
-            Format::Chat => chat::request::managed_by_provider(self),
-            Format::Messages => messages::request::managed_by_provider(self),
-            Format::Responses => responses::request::managed_by_provider(self),
-            #[cfg(test)]
-            Format::Toy => None,
-        }
+        in_format!(self.format, request::managed_by_provider(self))
     }
 
     /// Whether long results are truncated although the provider manages the context. Where it holds the history, they
@@ -139,13 +112,7 @@ impl Conversation {
 
     /// What the model reads beside the items: schemas of tools and of the answer.
     pub fn beside_items(&self) -> impl Iterator<Item = Span> {
-        let spans = match self.format {
-            Format::Chat => chat::request::beside_items(self),
-            Format::Messages => messages::request::beside_items(self),
-            Format::Responses => responses::request::beside_items(self),
-            #[cfg(test)]
-            Format::Toy => toy::beside_items(self),
-        };
+        let spans = in_format!(self.format, request::beside_items(self));
         spans.into_iter()
     }
 
@@ -170,9 +137,7 @@ impl Conversation {
         match self.format {
             Format::Messages => self.asks_for(messages::request::TOOL_SERVERS),
             Format::Responses => responses::request::tool_entries(self).next().is_some(),
-            Format::Chat => false,
-            #[cfg(test)]
-            Format::Toy => false,
+            _ => false,
         }
     }
 
@@ -186,13 +151,7 @@ impl Conversation {
 
     /// Whether the model may choose among the tools.
     pub fn may_call_tools(&self) -> bool {
-        match self.format {
-            Format::Chat => chat::answer_shape::may_call_tools(self),
-            Format::Messages => messages::request::may_call_tools(self),
-            Format::Responses => responses::request::may_call_tools(self),
-            #[cfg(test)]
-            Format::Toy => true,
-        }
+        in_format!(self.format, request::may_call_tools(self))
     }
 
     /// Whether the next request will have the history, with what the proxy puts into it. Responses may leave it to the
@@ -212,44 +171,21 @@ impl Conversation {
         &self,
         reserved: impl Iterator<Item = &'static str>,
     ) -> Option<ClientTools> {
-        match self.format {
-            Format::Chat => chat::tools::read_client_tools(self, reserved),
-            Format::Messages => messages::tools::read_client_tools(self, reserved),
-            Format::Responses => responses::tools::read_client_tools(self, reserved),
-            #[cfg(test)]
-            Format::Toy => None,
-        }
+        in_format!(self.format, tools::read_client_tools(self, reserved))
     }
 
     /// Whether the request asks for several choices; a tool loop could continue only one of them.
     pub fn asks_for_many(&self) -> bool {
-        match self.format {
-            Format::Chat => chat::answer_shape::asks_for_many(self),
-            Format::Messages | Format::Responses => false,
-            #[cfg(test)]
-            Format::Toy => false,
-        }
+        self.format == Format::Chat && chat::answer_shape::asks_for_many(self)
     }
 
     /// Whether the answer continues the last item.
     pub fn begins_answer(&self) -> bool {
-        match self.format {
-            Format::Chat => chat::answer_shape::begins_answer(self),
-            Format::Messages => messages::request::begins_answer(self),
-            Format::Responses => responses::request::begins_answer(self),
-            #[cfg(test)]
-            Format::Toy => toy::begins_answer(self),
-        }
+        in_format!(self.format, request::begins_answer(self))
     }
 
     /// Whether the answer is plain text that may end with a continuation block.
     pub fn takes_plain_text(&self) -> bool {
-        match self.format {
-            Format::Chat => chat::answer_shape::takes_plain_text(self),
-            Format::Messages => messages::request::takes_plain_text(self),
-            Format::Responses => responses::request::takes_plain_text(self),
-            #[cfg(test)]
-            Format::Toy => !toy::begins_answer(self),
-        }
+        in_format!(self.format, request::takes_plain_text(self))
     }
 }

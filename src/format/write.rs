@@ -36,22 +36,14 @@ impl Format {
     /// An item with an escaped text, by the model or the user; in Messages and Responses also by the system. Any other
     /// author becomes the user.
     pub fn text_item(self, author: Author, escaped: &str) -> String {
-        match self {
-            Self::Chat => chat::write::text_item(author, escaped),
-            Self::Messages => messages::write::text_item(author, escaped),
-            Self::Responses => responses::write::text_item(author, escaped),
-            #[cfg(test)]
-            Self::Toy => toy::text_item(author, escaped),
-        }
+        in_format!(self, write::text_item(author, escaped))
     }
 
     /// Items of this format as entries of a list, with commas between them.
     pub fn write_entries(self, items: &[&str]) -> String {
         match self {
-            Self::Chat | Self::Responses => items.join(","),
             Self::Messages => messages::write::write_entries(items),
-            #[cfg(test)]
-            Self::Toy => items.join(","),
+            _ => items.join(","),
         }
     }
 
@@ -74,13 +66,7 @@ impl Format {
 
     /// An answer of the model with these calls and without text.
     pub fn calls_item(self, calls: &[&str]) -> String {
-        match self {
-            Self::Chat => chat::write::calls_item(calls),
-            Self::Messages => messages::write::calls_item(calls),
-            Self::Responses => responses::write::calls_item(calls),
-            #[cfg(test)]
-            Self::Toy => toy::calls_item(calls),
-        }
+        in_format!(self, write::calls_item(calls))
     }
 
     /// An answer of the model as an item of the next request. An answer above `max_bytes` is reduced
@@ -107,24 +93,12 @@ impl Format {
 
     /// A call of the next request; arguments above `max_argument_bytes` are left out.
     pub fn write_call(self, call: &ProxyToolCall, max_argument_bytes: usize) -> Cow<'_, str> {
-        match self {
-            Self::Chat => chat::write::write_call(call, max_argument_bytes),
-            Self::Messages => messages::write::write_call(call, max_argument_bytes),
-            Self::Responses => responses::write::write_call(call, max_argument_bytes),
-            #[cfg(test)]
-            Self::Toy => Cow::Borrowed(&call.json),
-        }
+        in_format!(self, write::write_call(call, max_argument_bytes))
     }
 
     /// The result of a call, for [`Self::write_entries`] or for a place among other results; `text` is not escaped.
     pub fn result_item(self, call: &ProxyToolCall, text: &str) -> Box<str> {
-        match self {
-            Self::Chat => chat::write::result_item(call, text),
-            Self::Messages => messages::write::result_item(call, text),
-            Self::Responses => responses::write::result_item(call, text),
-            #[cfg(test)]
-            Self::Toy => toy::result_item(call, text),
-        }
+        in_format!(self, write::result_item(call, text))
     }
 
     /// The value that replaces a removed content beside calls.
@@ -138,25 +112,13 @@ impl Format {
     }
 
     pub fn text_request(self, request: &TextRequest<'_>) -> Bytes {
-        match self {
-            Self::Chat => chat::write::text_request(request),
-            Self::Messages => messages::write::text_request(request),
-            Self::Responses => responses::write::text_request(request),
-            #[cfg(test)]
-            Self::Toy => toy::text_request(request),
-        }
+        in_format!(self, write::text_request(request))
     }
 
     /// The end of an answer from which the proxy removed everything: a body, or the last events of a
     /// stream.
     pub fn empty_answer(self, streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
-        match self {
-            Self::Chat | Self::Messages | Self::Responses => {
-                AnswerFormat::from(self).empty_answer(streamed, model, usage)
-            }
-            #[cfg(test)]
-            Self::Toy => Bytes::new(),
-        }
+        AnswerFormat::from(self).empty_answer(streamed, model, usage)
     }
 }
 
@@ -184,13 +146,10 @@ impl Conversation {
 
     /// Turns the request into one for a plain text of `model`, without other options of the client.
     pub fn ask_for_text(&self, model: &str, limit: AnswerLimit, edits: &mut Edits) {
-        match self.format {
-            Format::Chat => chat::summary::ask_for_text(self, model, limit, edits),
-            Format::Messages => messages::summary::ask_for_text(self, model, limit, edits),
-            Format::Responses => responses::summary::ask_for_text(self, model, limit, edits),
-            #[cfg(test)]
-            Format::Toy => toy::ask_for_text(self, model, limit, edits),
-        }
+        in_format!(
+            self.format,
+            summary::ask_for_text(self, model, limit, edits)
+        )
     }
 }
 

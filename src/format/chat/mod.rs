@@ -2,7 +2,7 @@
 
 pub mod answer;
 pub(super) mod answer_shape;
-mod index;
+pub(super) mod index;
 pub(super) mod request;
 pub(super) mod summary;
 pub(super) mod tools;

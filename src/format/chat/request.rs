@@ -10,8 +10,10 @@ use crate::{
     json::scan::{JsonKind, Span},
 };
 
+pub(in crate::format) use super::answer_shape::{begins_answer, may_call_tools, takes_plain_text};
+
 /// The members that cap an answer. Of both, engines differ in which one counts.
-pub(in crate::format) const CAPS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
+pub(in crate::format) const CAPS: &[&str] = &["max_completion_tokens", "max_tokens"];
 
 /// Top-level members that may hold a thinking budget, at any depth.
 const BUDGET_HOLDERS: [&str; 9] = [
@@ -37,7 +39,7 @@ const BUDGET_NAMES: [&str; 6] = [
 ];
 
 /// The list of tools and the legacy one.
-pub(in crate::format) const TOOL_LISTS: [&str; 2] = ["tools", "functions"];
+pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools", "functions"];
 
 pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<u64> {
     let budget_of = |name: &&str| find_budget("", name, &parse_field(conversation, name));

@@ -44,7 +44,7 @@ pub(in crate::format) fn ask_for_text(
     edits: &mut Edits,
 ) {
     // The name that the client uses: reasoning models refuse `max_tokens`, other engines know no other.
-    let used_cap = CAPS.into_iter().find(|name| is_set(part, name));
+    let used_cap = CAPS.iter().copied().find(|name| is_set(part, name));
     let cap = used_cap.unwrap_or_else(|| usual_cap(limit));
     // Providers refuse a budget that the answer cap does not exceed.
     let budget = parse_field(part, "thinking")["budget_tokens"].as_f64();

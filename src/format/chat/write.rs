@@ -11,7 +11,7 @@ use crate::{
     format::{AssistantTurn, ProxyToolCall, usage::Usage, write::TextRequest},
 };
 
-pub(in crate::format) fn wrap_messages(messages: &[&str]) -> String {
+pub(in crate::format) fn wrap_items(messages: &[&str]) -> String {
     format!(r#"{{"messages":[{}]}}"#, messages.join(","))
 }
 

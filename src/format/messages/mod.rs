@@ -3,7 +3,7 @@
 pub mod answer;
 mod blocks;
 mod encoded;
-mod index;
+pub(super) mod index;
 pub(super) mod markers;
 pub(super) mod request;
 pub(super) mod summary;

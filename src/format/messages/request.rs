@@ -8,9 +8,9 @@ use crate::{
     json::scan::{JsonKind, Span},
 };
 
-pub(in crate::format) const CAPS: [&str; 1] = ["max_tokens"];
+pub(in crate::format) const CAPS: &[&str] = &["max_tokens"];
 
-pub(in crate::format) const TOOL_LISTS: [&str; 1] = ["tools"];
+pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools"];
 
 /// Servers whose tools the provider calls.
 pub(in crate::format) const TOOL_SERVERS: &str = "mcp_servers";

@@ -11,7 +11,7 @@ use crate::{
     json::{scan::JsonScanner, text},
 };
 
-pub(in crate::format) fn wrap_messages(items: &[&str]) -> String {
+pub(in crate::format) fn wrap_items(items: &[&str]) -> String {
     format!(r#"{{"messages":[{}]}}"#, write_entries(items))
 }
 

@@ -2,7 +2,7 @@
 
 pub mod answer;
 mod entries;
-mod index;
+pub(super) mod index;
 mod kinds;
 mod open_item;
 pub(super) mod request;

@@ -10,9 +10,9 @@ use crate::{
 };
 
 /// The answer cap, reasoning included.
-pub(in crate::format) const CAPS: [&str; 1] = ["max_output_tokens"];
+pub(in crate::format) const CAPS: &[&str] = &["max_output_tokens"];
 
-pub(in crate::format) const TOOL_LISTS: [&str; 1] = ["tools"];
+pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools"];
 
 /// Members by which the provider holds the history.
 const HELD_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];

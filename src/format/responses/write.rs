@@ -11,7 +11,7 @@ use crate::{
     format::{ProxyToolCall, write::TextRequest},
 };
 
-pub(in crate::format) fn wrap_entries(entries: &[&str]) -> String {
+pub(in crate::format) fn wrap_items(entries: &[&str]) -> String {
     format!(r#"{{"input":[{}]}}"#, entries.join(","))
 }
 

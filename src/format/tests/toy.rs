@@ -14,13 +14,15 @@
 
 mod index;
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde_json::json;
 use smallvec::SmallVec;
 
-pub(in crate::format) use self::index::index;
+pub(in crate::format) use self::index::index_body;
 use crate::format::{
-    AssistantTurn, ProxyToolCall,
+    AssistantTurn, ClientTools, ProxyToolCall,
     write::{AnswerLimit, TextRequest},
 };
 use crate::{
@@ -29,11 +31,11 @@ use crate::{
 };
 
 /// The members that cap an answer.
-pub(in crate::format) const LIMITS: [&str; 2] = ["hard_limit", "reply_limit"];
+pub(in crate::format) const CAPS: &[&str] = &["hard_limit", "reply_limit"];
 /// The lists of tools.
-pub(in crate::format) const GEAR: [&str; 2] = ["gear", "old_gear"];
+pub(in crate::format) const TOOL_LISTS: &[&str] = &["gear", "old_gear"];
 
-pub(in crate::format) fn request_of(entries: &[&str]) -> String {
+pub(in crate::format) fn wrap_items(entries: &[&str]) -> String {
     format!(r#"{{"log":[{}]}}"#, entries.join(","))
 }
 
@@ -86,11 +88,36 @@ pub(in crate::format) fn ask_for_text(
 }
 
 pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
-    let lists = GEAR.iter().filter_map(|name| conversation.find_field(name));
+    let lists = TOOL_LISTS
+        .iter()
+        .filter_map(|name| conversation.find_field(name));
     lists.map(|field| field.value).collect()
 }
 
 pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {
     let newest = conversation.items.last();
     newest.is_some_and(|entry| entry.author == Author::Model)
+}
+
+pub(in crate::format) fn takes_plain_text(conversation: &Conversation) -> bool {
+    !begins_answer(conversation)
+}
+
+pub(in crate::format) const fn managed_by_provider(_: &Conversation) -> Option<&'static str> {
+    None
+}
+
+pub(in crate::format) const fn may_call_tools(_: &Conversation) -> bool {
+    true
+}
+
+pub(in crate::format) fn read_client_tools(
+    _: &Conversation,
+    _: impl Iterator<Item = &'static str>,
+) -> Option<ClientTools> {
+    None
+}
+
+pub(in crate::format) fn write_call(call: &ProxyToolCall, _: usize) -> Cow<'_, str> {
+    Cow::Borrowed(&call.json)
 }

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-pub(in crate::format) fn index(body: Bytes) -> Result<Conversation, IndexError> {
+pub(in crate::format) fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
     let mut indexer = Indexer {
         body: &body,
         found: Conversation::new_empty(Format::Toy, body.clone()),
