@@ -96,7 +96,7 @@ impl SummaryWork {
         // Without the proxy's preface, which may hold the block of the earlier summary.
         let as_received = cut(&Edits::default())?;
         let weights = summariser.weights;
-        let removed = units.iter().filter(|unit| !unit.stays);
+        let removed = units.iter().filter(|unit| unit.is_removable());
         let removed = removed.flat_map(|unit| &part.items[unit.unbound_messages()]);
         // Messages as sent: the summary saves nothing of what the guard truncated or cleared.
         let removed = message_tokens(&part, removed, &weights, summariser.profile);

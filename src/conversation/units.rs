@@ -38,12 +38,19 @@ pub struct Unit {
     pub stays: bool,
     /// The reasoning of the unit before led to it: where that goes, this goes.
     pub follows_reasoning: bool,
+    /// A unit that stays follows its reasoning. Its results may be masked all the same.
+    pub leads_to_kept: bool,
 }
 
 impl Unit {
     /// Messages up to its end, without system messages.
     pub const fn messages_through(&self) -> usize {
         self.messages_before + self.counted
+    }
+
+    /// Whether it may be left out, bound messages apart.
+    pub const fn is_removable(&self) -> bool {
+        !self.stays && !self.leads_to_kept
     }
 
     /// Its messages without those that are bound to the last of them: what goes with the unit.
@@ -97,18 +104,33 @@ pub fn split_units(conversation: &Conversation) -> Result<Vec<Unit>, UnitError> 
         let rest = messages[end..].iter();
         end += rest.take_while(|item| item.is_bound).count();
         let stays = messages[at..end].iter().any(|item| item.stays);
+        let stays = stays || matches!(kind, UnitKind::System | UnitKind::Other);
         let is_task = kind == UnitKind::User && !std::mem::replace(&mut has_task, true);
+        if stays && message.follows_reasoning {
+            mark_leaders(&mut units);
+        }
         units.push(Unit {
             kind,
             messages: at..end,
             counted,
             messages_before: units.last().map_or(0, Unit::messages_through),
             follows_reasoning: message.follows_reasoning,
-            stays: stays || is_task || matches!(kind, UnitKind::System | UnitKind::Other),
+            stays: stays || is_task,
+            leads_to_kept: false,
         });
         at = end;
     }
     Ok(units)
+}
+
+/// Marks the units whose reasoning led to the one that comes next.
+fn mark_leaders(units: &mut [Unit]) {
+    for unit in units.iter_mut().rev() {
+        unit.leads_to_kept = true;
+        if !unit.follows_reasoning {
+            break;
+        }
+    }
 }
 
 /// The end of the pinned start, in units: all up to the first user message, which may follow a
@@ -125,6 +147,12 @@ pub fn find_pinned_end(units: &[Unit]) -> usize {
 /// The unit that a message belongs to.
 pub(crate) fn find_unit_of_message(units: &[Unit], message: usize) -> usize {
     units.partition_point(|unit| unit.messages.end <= message)
+}
+
+/// The first of the units that cannot stay without one another.
+fn find_leading_unit(units: &[Unit], at: usize) -> usize {
+    let until = units.iter().take(at + 1).rev();
+    at - until.take_while(|unit| unit.follows_reasoning).count()
 }
 
 /// The unit that begins after `count` messages, not counting system messages.
@@ -168,7 +196,7 @@ pub(crate) fn find_first_required_unit(units: &[Unit], at: usize) -> usize {
 }
 
 /// The first unit of a course that keeps what follows the first `count` messages (without system
-/// messages): the unit that holds the next one, but neither pinned nor after the newest.
+/// messages): the unit that holds the next one, or whose reasoning led to it, but neither pinned nor after the newest.
 pub(crate) fn find_boundary_unit(units: &[Unit], count: u32) -> usize {
     let Some(last) = units.len().checked_sub(1) else {
         return 0;
@@ -176,9 +204,8 @@ pub(crate) fn find_boundary_unit(units: &[Unit], count: u32) -> usize {
     let holds =
         |unit: &Unit| unit.kind != UnitKind::System && unit.messages_through() > count as usize;
     let holder = units.iter().position(holds).unwrap_or(units.len());
-    holder
-        .min(find_first_required_unit(units, last))
-        .max(find_pinned_end(units))
+    let first = holder.min(find_first_required_unit(units, last));
+    find_leading_unit(units, first).max(find_pinned_end(units))
 }
 
 /// How many results follow the calls of message `at`; they must answer all of its calls.

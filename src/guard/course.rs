@@ -37,7 +37,8 @@ pub fn find_course_boundary(conversation: &Conversation, policy: &Policy<'_>) ->
     let units = &split_guarded_units(conversation, policy).ok()?;
     let (view, cuts) = view_with_cuts(conversation, policy, units);
     let room = budget::compute_request_budget(conversation, policy).tokens / TAIL_SHARE;
-    let mut first = units::find_first_required_unit(units, units.len().checked_sub(1)?);
+    let required = units::find_first_required_unit(units, units.len().checked_sub(1)?);
+    let mut first = required;
     let newest = units[first.min(units.len())..].iter();
     let mut kept = newest.fold(0u32, |sum, unit| sum.saturating_add(cuts.weigh_unit(unit)));
     while first > view.count_pinned() {
@@ -46,6 +47,10 @@ pub fn find_course_boundary(conversation: &Conversation, policy: &Policy<'_>) ->
             break;
         }
         first -= 1;
+    }
+    // What cannot stay without its reasoning goes with it.
+    while first < required && units[first].follows_reasoning {
+        first += 1;
     }
     Some(units::count_messages_before(units, first))
 }
@@ -75,7 +80,7 @@ pub fn weigh_before(
         units::find_boundary_unit(units, begun)
     });
     let part = (from..units::find_boundary_unit(units, boundary))
-        .filter(|&at| !units[at].stays && !is_cut(|cut| &cut.folded, at));
+        .filter(|&at| units[at].is_removable() && !is_cut(|cut| &cut.folded, at));
     let preface = memory.boundary().max(base.boundary);
     let preface = preface.map_or(0, |_| view.token_weights().count_plain_tokens(&base.text));
     let weigh = |at: usize| match is_cut(|cut| &cut.masked, at) {
@@ -94,9 +99,9 @@ pub fn preface_fit_check<'a>(
     let weights = policy.token_weights();
     let units = &units::split_units(conversation).unwrap_or_default();
     let (_, cuts) = view_with_cuts(conversation, policy, units);
-    let pinned = units.iter().map(|unit| match unit.stays {
-        true => unit.messages.clone(),
-        false => unit.bound_messages(),
+    let pinned = units.iter().map(|unit| match unit.is_removable() {
+        true => unit.bound_messages(),
+        false => unit.messages.clone(),
     });
     // The guard leaves out annotated texts before a preface is too long.
     let pinned = pinned.map(|messages| cuts.weigh_least(messages));
@@ -113,6 +118,6 @@ pub fn list_removed_messages(conversation: &Conversation, boundary: u32) -> Vec<
         return Vec::new();
     };
     let removed = units::find_pinned_end(&units)..units::find_boundary_unit(&units, boundary);
-    let removed = units[removed].iter().filter(|unit| !unit.stays);
+    let removed = units[removed].iter().filter(|unit| unit.is_removable());
     removed.flat_map(Unit::unbound_messages).collect()
 }

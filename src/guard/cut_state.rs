@@ -44,7 +44,7 @@ impl CutState {
     /// Leaves out all that may go between the pinned start and unit `begun`, of which the preface of a course or a
     /// summary speaks. Where nothing is cut behind it, nothing survived a cut, and no words are told.
     pub(super) fn fold_before(&mut self, begun: usize, view: RequestView<'_>) {
-        for unit in (view.count_pinned()..begun).filter(|&unit| !view.units[unit].stays) {
+        for unit in (view.count_pinned()..begun).filter(|&unit| view.units[unit].is_removable()) {
             self.folded[unit] = true;
         }
         let cut_behind = self.folded.iter().zip(&self.masked).skip(begun);

@@ -158,7 +158,7 @@ impl<'a> PlacedInjections<'a> {
             gaps: Vec::new(),
         };
         let pinned = self.view.count_pinned();
-        let is_removable = |at: &usize| *at >= pinned && !units[*at].stays;
+        let is_removable = |at: &usize| *at >= pinned && units[*at].is_removable();
         for records in &self.places {
             let echo = self.edit_echoed_answer(records, true);
             let between = i64::from(records.between.tokens) - i64::from(echo.spared);

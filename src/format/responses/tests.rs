@@ -223,6 +223,36 @@ fn an_answer_without_reasoning_follows_that_of_the_step_before() {
 }
 
 #[test]
+fn what_follows_a_reasoning_keeps_it() {
+    let identified = |id: &str| with(call(id), "id", json!(format!("fc_{id}")));
+    let search = json!({"type": "tool_search_call", "id": "ts_1", "execution": "server"});
+    let list = [
+        user("u"),
+        reasoning("rs_1"),
+        identified("a"),
+        output("a"),
+        identified("b"),
+        output("b"),
+        search,
+        user("v"),
+        answer("Done."),
+        user("w"),
+    ];
+    // The search stays.
+    let all = units::split_units(&index_list(&list)).unwrap();
+    let removable: Vec<_> = all.iter().map(units::Unit::is_removable).collect();
+    assert_eq!(removable, [false, false, false, false, true, true, true]);
+    // Nothing stays without it; no course begins between them.
+    let all = units::split_units(&index_list(&[&list[..6], &list[7..]].concat())).unwrap();
+    let removable: Vec<_> = all.iter().map(units::Unit::is_removable).collect();
+    assert_eq!(removable, [false, true, true, true, true, true]);
+    let begins: Vec<_> = (1..=6)
+        .map(|count| units::find_boundary_unit(&all, count))
+        .collect();
+    assert_eq!(begins, [1, 1, 1, 1, 3, 4]);
+}
+
+#[test]
 fn what_is_not_known_stays() {
     let fixed = [
         json!({"type": "compaction", "id": "cmp_1", "encrypted_content": "ZW5j"}),

@@ -193,10 +193,10 @@ impl Replay<'_> {
         followers.filter(|&at| !now.state.folded[at])
     }
 
-    /// Whether all of these may be left out, and stand before `limit`.
+    /// Whether a unit may be left out with its followers, as far as these stand before `limit`.
     pub(super) fn may_fold_followers(&self, unit: usize, limit: usize, now: &Moment) -> bool {
         let mut followers = self.list_followers(unit, now);
-        followers.all(|at| at < limit && !self.view.units[at].stays)
+        self.view.units[unit].is_removable() && followers.all(|at| at < limit)
     }
 
     /// Units before `limit` that may be left out one by one, oldest first: user messages go with the last answer
