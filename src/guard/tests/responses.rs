@@ -41,4 +41,9 @@ proptest! {
         let session = case.with_short_answers().session();
         RESPONSES.grow(&session, window, profile, &any_settings(seed), Some(seed));
     }
+
+    #[test]
+    fn every_plan_with_injections_is_valid(case in any_responses(10), window in any_window(), profile in any_profile(), seed in any::<u64>()) {
+        RESPONSES.check_injected(&case.body, window, profile, seed);
+    }
 }

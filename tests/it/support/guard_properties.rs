@@ -4,6 +4,7 @@
 //! strict checker, or with conversations and a checker of its own.
 
 mod growth;
+mod injected;
 
 use std::collections::BTreeSet;
 
@@ -233,7 +234,7 @@ fn shortened(plan: &Plan) -> BTreeSet<usize> {
 }
 
 /// No system message goes, wherever it stands, and they keep their order. Only the plan's caps shorten them.
-pub(crate) fn assert_system_messages_stay(
+fn assert_system_messages_stay(
     before: &Conversation,
     after: &Conversation,
     plan: &Plan,
@@ -325,7 +326,7 @@ fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context
     let weights = policy.token_weights();
     let mut least = plan.report.shares.tools + 200;
     for (at, unit) in units.iter().enumerate() {
-        let stays = unit.stays || at >= newest || first.is_some_and(|first| at <= first);
+        let stays = !unit.is_removable() || at >= newest || first.is_some_and(|first| at <= first);
         let messages = before.items[unit.messages.clone()].iter();
         for message in messages.filter(|message| stays || message.is_bound) {
             let sizes = &message.sizes;

@@ -1,104 +1,30 @@
 //! What the proxy injects into a conversation in Messages: it stays valid, and nothing of the client's changes.
 
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{any_profile, any_window};
 use crate::{
-    conversation::Conversation,
     guard::{
         self, Recall,
         injections::{InjectionContent, InjectionRecord, Injections},
         profile::find_profile,
     },
     support::{
-        annotate_randomly, any_settings,
         generate_messages::any_messages,
-        guard_properties::{MESSAGES, assert_system_messages_stay, settings},
-        made::{self, calls_beside, calls_round, make_injected},
-        plans::{apply_plan, assert_untouched, make_policy},
-        strict, without_annotations,
+        guard_properties::{MESSAGES, settings},
+        made::{self, calls_beside, calls_round},
+        plans::{apply_plan, make_policy},
+        strict,
     },
 };
-
-/// Injections of every kind, as Messages has them.
-pub(super) fn make_recall(conversation: &Conversation, seed: u64) -> Recall {
-    let mut injections = make_injected(conversation, seed);
-    translate(&mut injections);
-    Recall {
-        injections,
-        ..Recall::default()
-    }
-}
-
-fn translate(injections: &mut Injections) {
-    for record in &mut injections.records {
-        match &mut record.what {
-            InjectionContent::Round(turn) => {
-                for message in turn {
-                    message.json = item_to_messages(&message.json);
-                }
-            }
-            InjectionContent::Calls { calls, results, .. } => {
-                for call in calls {
-                    let made: Value = serde_json::from_str(&call.json).unwrap();
-                    call.json = call_to_messages(&made).to_string().into();
-                }
-                for result in results {
-                    *result = item_to_messages(result);
-                }
-            }
-            InjectionContent::Prompt(_)
-            | InjectionContent::Text { .. }
-            | InjectionContent::Spoken { .. }
-            | InjectionContent::DroppedRound { .. } => {}
-        }
-    }
-}
-
-fn item_to_messages(item: &str) -> Box<str> {
-    let item: Value = serde_json::from_str(item).unwrap();
-    let made = match item["role"].as_str() {
-        Some("tool") => {
-            json!({"type": "tool_result", "tool_use_id": item["tool_call_id"], "content": item["content"]})
-        }
-        Some("assistant") if item["tool_calls"].is_array() => {
-            let text = json!({"type": "text", "text": item["content"]});
-            let calls = item["tool_calls"].as_array().unwrap();
-            let blocks = std::iter::once(text).chain(calls.iter().map(call_to_messages));
-            json!({"role": "assistant", "content": blocks.collect::<Vec<_>>()})
-        }
-        _ => item,
-    };
-    made.to_string().into()
-}
-
-fn call_to_messages(call: &Value) -> Value {
-    let arguments = call["function"]["arguments"].as_str().unwrap();
-    let input: Value = serde_json::from_str(arguments).unwrap();
-    json!({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": input})
-}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn every_plan_with_injections_is_valid(case in any_messages(10), window in any_window(), profile in any_profile(), seed in any::<u64>()) {
-        let body = annotate_randomly(&MESSAGES.read(&case.body), seed);
-        let before = MESSAGES.index(body);
-        let recall = make_recall(&before, seed);
-        let settings = any_settings(seed);
-        let policy = make_policy(profile, window, &settings);
-        let plan = guard::plan(&before, &policy, &recall);
-        prop_assert_eq!(plan.report.stood_back, None);
-        let after = apply_plan(&before, &plan);
-        assert_untouched(&before, &after, &plan, "injected");
-        let after = without_annotations(&MESSAGES.index(after));
-        assert_system_messages_stay(&before, &MESSAGES.index(after.clone()), &plan, "injected");
-        let broken = strict::messages::find_broken_rules(&without_annotations(&before), &after);
-        prop_assert_eq!(&broken[..], &[], "{}", String::from_utf8_lossy(&after));
-        let notes = String::from_utf8_lossy(&after).matches("[Course 2, by").count();
-        prop_assert_eq!(notes, usize::from(plan.report.course.is_some()));
+        MESSAGES.check_injected(&case.body, window, profile, seed);
     }
 }
 
@@ -116,7 +42,7 @@ fn sent_to(model: &str, body: &str, records: Vec<InjectionRecord>) -> (Value, us
 
 /// What is sent, and the number of records that were left out.
 pub(super) fn sent_with(model: &str, body: &str, mut injections: Injections) -> (Value, usize) {
-    translate(&mut injections);
+    MESSAGES.translate_injections(&mut injections);
     let recall = Recall {
         injections,
         ..Recall::default()

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{any_profile, any_window, injected::make_recall};
+use super::{any_profile, any_window};
 use crate::{
     conversation::{Conversation, edit::Rope},
     guard,
@@ -47,7 +47,7 @@ proptest! {
         let client = MESSAGES.read(&case.without_markers().body);
         let settings = any_settings(seed);
         let policy = make_policy(profile, window, &settings);
-        let plan = guard::plan(&client, &policy, &make_recall(&client, seed));
+        let plan = guard::plan(&client, &policy, &MESSAGES.make_recall(&client, seed));
         let body = plan.edits.apply(&client.body);
         let sent = body.to_bytes();
         let marked = client.add_cache_markers(&body).expect("places for markers").to_bytes();

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{super::parse, Violation, ViolationReport};
+use super::{super::parse, OUR_TOOLS, Violation, ViolationReport};
 
 /// Entries of this type may have none.
 const MESSAGE: &str = "message";
@@ -185,9 +185,13 @@ fn check_entry(entry: &Value, at: usize, report: &mut ViolationReport) {
     }
 }
 
-/// Calls, outputs and answers without what may be edited in them. Arguments keep their keys.
+/// The client's calls, outputs and answers without what may be edited in them. Arguments keep their keys.
 fn frames(entries: &[Value]) -> Vec<Value> {
+    let is_our_call = |entry: &&Value| OUR_TOOLS.iter().any(|tool| entry["name"] == *tool);
+    let our_ids = entries.iter().filter(is_our_call);
+    let our_ids: Vec<_> = our_ids.map(|call| call["call_id"].clone()).collect();
     let is_framed = |entry: &&Value| match kind(entry) {
+        _ if our_ids.contains(&entry["call_id"]) => false,
         // The proxy's own text of an answer has neither.
         MESSAGE => {
             entry["phase"].is_string() || entry["role"] == "assistant" && entry["id"].is_string()
