@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Pipeline, PipelineOutput, StreamEdits};
 use crate::{
+    conversation::{Format, answer_digest},
     format::{AnswerRewriter, ResponseSummarizer, RewrittenAnswer},
     relay::{AnswerFilter, AnswerFormat, AssistantTurn, PrecedingText, ResponseSummary},
 };
@@ -111,6 +112,13 @@ fn run_pipeline<'a>(
         summary: pipeline.response_summary(),
         ended,
     }
+}
+
+/// Asserts that the answer has the digest that the session recorded where the client sends it back as this item.
+fn check_echo(format: Format, echo: &str, summary: &ResponseSummary) {
+    let indexed = format.index_items(&[echo]).unwrap();
+    let recorded = answer_digest(summary.text, &summary.call_ids);
+    assert_eq!(indexed.items[0].short_digest, recorded, "{echo}");
 }
 
 /// Asserts that every cut gives the same, and returns it.

@@ -7,10 +7,10 @@ use super::{
     FORMAT, STOP, accumulate::accumulate, expected_message, script::answer, streams, to_the_end,
 };
 use crate::{
-    conversation::{Format, answer_digest},
+    conversation::Format,
     format::{AnswerRewriter, ResponseSummarizer},
     relay::pipeline::tests::{
-        BOTH, TOOLS, cut_at, filtering_as,
+        BOTH, TOOLS, check_echo, cut_at, filtering_as,
         generated::{NO_FILTER, PROXY_TOOLS, check_damaged_stream, damage, damage_stream},
         run_pipeline, whole_as,
     },
@@ -46,13 +46,10 @@ proptest! {
         prop_assert_eq!(&relay(1), &relayed);
         let mut expected = expected_message(&answers);
         prop_assert_eq!(&accumulate(&relayed.bytes), &expected);
-        // The state is found again by the echo.
         let content = &expected["content"];
         if content.as_array().is_some_and(|blocks| !blocks.is_empty()) {
             let echo = json!({"role": "assistant", "content": content}).to_string();
-            let echo = Format::Messages.index_items(&[&echo]).unwrap();
-            let summary = &relayed.summary;
-            prop_assert_eq!(echo.items[0].short_digest, answer_digest(summary.text, &summary.call_ids));
+            check_echo(Format::Messages, &echo, &relayed.summary);
         }
         for (turn, answer) in relayed.turns.iter().zip(&answers) {
             prop_assert!(turn.message.is_empty() || Format::Messages.index_items(&[&turn.message]).is_some());

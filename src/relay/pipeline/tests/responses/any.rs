@@ -1,7 +1,10 @@
 //! Any stream and any answer, generated, hostile or damaged.
 
 use super::*;
-use crate::relay::pipeline::tests::whole_as;
+use crate::{
+    conversation::Format,
+    relay::pipeline::tests::{check_echo, whole_as},
+};
 
 #[test]
 fn hostile_events_do_not_break_the_stream() {
@@ -53,16 +56,15 @@ proptest! {
         let relayed = relay(&streams, BOTH, left_out, usize::MAX);
         prop_assert_eq!(&relay(&streams, BOTH, left_out, size), &relayed);
         check_answers(&answers, &relayed, left_out);
-        // The state is found again by the echo.
+        // A compaction, and an unknown entry that begins the answer, are read as entries that no model gave.
         let items = client_items(&answers);
-        let parts = items.iter().filter(|item| item["type"] == "message");
-        let parts = parts.flat_map(|item| item["content"].as_array().unwrap());
-        let text: String = parts.filter_map(|part| part["text"].as_str()).collect();
-        let raw = json!(text).to_string();
-        prop_assert_eq!(relayed.summary.text, digest_text(&raw.as_bytes()[1..raw.len() - 1]));
-        let ids = items.iter().filter_map(|item| item["call_id"].as_str());
-        let ids: Vec<_> = ids.map(|id| digest_text(id.as_bytes())).collect();
-        prop_assert_eq!(&relayed.summary.call_ids, &ids);
+        let is_kind = |item: &Value, kind: &str| item["type"] == kind;
+        let begins_answer = |first: &Value| !is_kind(first, "x_new_item");
+        let is_one_answer = !items.iter().any(|item| is_kind(item, "compaction"));
+        if is_one_answer && items.first().is_some_and(begins_answer) {
+            let echo: Vec<_> = items.iter().map(Value::to_string).collect();
+            check_echo(Format::Responses, &echo.join(","), &relayed.summary);
+        }
         // In one piece: the same items, calls and messages.
         let whole = whole_as(FORMAT, BOTH, &bodies(&answers));
         let json: Value = serde_json::from_slice(&whole.last().unwrap().0).unwrap();
