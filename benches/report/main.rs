@@ -2,7 +2,7 @@
 //! fit. Prints plain text.
 //!
 //! `cargo bench --bench report`, or `cargo bench --bench report -- cache` for one section
-//! (`estimate`, `cache`, `markers`, `fit`, `summary`, `defence`, `needs`).
+//! (`estimate`, `cache`, `formats`, `markers`, `fit`, `summary`, `defence`, `needs`).
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ mod cache;
 mod defence;
 mod estimate;
 mod fit;
-mod marker_cache;
+mod formats;
 mod needs;
 mod summary;
 
@@ -35,8 +35,11 @@ fn main() -> io::Result<()> {
     if wanted("cache") {
         cache::report(&mut out)?;
     }
+    if wanted("cache") || wanted("formats") {
+        formats::report_formats(&mut out)?;
+    }
     if wanted("cache") || wanted("markers") {
-        marker_cache::report(&mut out)?;
+        formats::report_markers(&mut out)?;
     }
     if wanted("fit") {
         fit::report(&mut out)?;

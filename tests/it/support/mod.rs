@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "tests and benches use different parts of it")]
 
 pub(crate) mod agent;
+pub(crate) mod block_cache;
 pub(crate) mod cache;
-pub(crate) mod chat_to_messages;
 pub(crate) mod client;
 pub(crate) mod collector;
 pub(crate) mod count;
@@ -17,7 +17,6 @@ pub(crate) mod guard_properties;
 mod lines;
 pub(crate) mod log;
 pub(crate) mod made;
-pub(crate) mod marker_cache;
 pub(crate) mod messages_agent;
 pub(crate) mod model;
 pub(crate) mod parse;
@@ -30,6 +29,7 @@ pub(crate) mod redis;
 pub(crate) mod responses_agent;
 pub(crate) mod store;
 pub(crate) mod strict;
+pub(crate) mod translate_chat;
 
 pub(crate) use self::{
     agent::*, client::*, collector::*, messages_agent::*, model::*, process::*, provider::*,

@@ -1,5 +1,4 @@
-//! A prompt cache that is written and read at the client's markers only, as Anthropic documents it: an entry for each
-//! marker, found again from a marker at most 20 blocks behind it. Entries do not expire.
+//! A provider's prompt cache, in blocks of the request. Entries do not expire.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,9 +11,22 @@ use super::{cache::CacheHit, count::TokenCounter};
 const LOOK_BACK: usize = 20;
 /// Shorter beginnings are not cached.
 const LEAST: u64 = 1_024;
+/// Tokens in which an automatic cache counts.
+const STEP: u64 = 128;
 
-pub(crate) struct MarkerCache<'a> {
+/// How a cache is written and read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CacheRule {
+    /// At the client's markers only, as Anthropic documents it: an entry for each marker, found again from a marker at
+    /// most 20 blocks behind it. Each block of a message's content is one.
+    AtMarkers,
+    /// Everywhere, as OpenAI documents it, in steps of 128 tokens. Each message or entry is a block.
+    Automatic,
+}
+
+pub(crate) struct BlockCache<'a> {
     counter: &'a TokenCounter,
+    rule: CacheRule,
     counts: HashMap<u128, u64>,
     written: HashSet<u128>,
     previous: Vec<u128>,
@@ -27,17 +39,18 @@ struct Beginning {
     marked: bool,
 }
 
-impl<'a> MarkerCache<'a> {
-    pub(crate) fn new(counter: &'a TokenCounter) -> Self {
+impl<'a> BlockCache<'a> {
+    pub(crate) fn new(rule: CacheRule, counter: &'a TokenCounter) -> Self {
         Self {
             counter,
+            rule,
             counts: HashMap::new(),
             written: HashSet::new(),
             previous: Vec::new(),
         }
     }
 
-    /// Reads and writes the cache for a request in Messages.
+    /// Reads and writes the cache for a request.
     pub(crate) fn request(&mut self, body: &[u8]) -> CacheHit {
         let beginnings = self.beginnings(body);
         let mut cached = 0;
@@ -45,6 +58,9 @@ impl<'a> MarkerCache<'a> {
             let near = beginnings[..=at].iter().rev().take(LOOK_BACK);
             let hit = near.filter(|it| self.written.contains(&it.digest));
             cached = cached.max(hit.map(|it| it.tokens).max().unwrap_or(0));
+        }
+        if self.rule == CacheRule::Automatic {
+            cached = cached / STEP * STEP;
         }
         let marked = beginnings.iter().filter(|it| it.marked);
         let marked = marked.filter(|it| it.tokens >= LEAST);
@@ -64,20 +80,27 @@ impl<'a> MarkerCache<'a> {
         self.beginnings(body).last().map_or(0, |it| it.tokens)
     }
 
-    /// Adjacent entries of one role are one message, so only blocks and their roles count.
+    /// Adjacent entries of one role are one message in Messages, so only blocks and their roles count there.
     fn beginnings(&mut self, body: &[u8]) -> Vec<Beginning> {
         let body: Value = serde_json::from_slice(body).expect("a request is JSON");
         let tools = body["tools"].as_array().into_iter().flatten();
         let mut blocks: Vec<(&str, Value)> = tools.map(|it| ("tools", it.clone())).collect();
         blocks.extend(content(&body["system"]).map(|it| ("system", it)));
-        for entry in body["messages"].as_array().into_iter().flatten() {
+        blocks.extend(content(&body["instructions"]).map(|it| ("instructions", it)));
+        let is_automatic = self.rule == CacheRule::Automatic;
+        let lists = [&body["messages"], &body["input"]].into_iter();
+        for entry in lists.filter_map(Value::as_array).flatten() {
             let role = entry["role"].as_str().unwrap_or_default();
-            blocks.extend(content(&entry["content"]).map(|it| (role, it)));
+            match is_automatic {
+                true => blocks.push((role, entry.clone())),
+                false => blocks.extend(content(&entry["content"]).map(|it| (role, it))),
+            }
         }
         let (mut digest, mut tokens) = (0, 0);
         let beginnings = blocks.into_iter().map(|(role, mut block)| {
             let block_members = block.as_object_mut();
             let marked = block_members.is_some_and(|it| it.remove("cache_control").is_some());
+            let marked = is_automatic || marked;
             let text = format!("{role}{block}");
             let key = xxh3_128(text.as_bytes());
             let count = || self.counter.text(&text);
@@ -105,12 +128,12 @@ fn content(content: &Value) -> impl Iterator<Item = Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MarkerCache, TokenCounter, Value, json};
+    use super::{BlockCache, CacheRule, TokenCounter, Value, json};
 
     #[test]
     fn a_marker_finds_entries_a_few_blocks_before_it() {
         let counter = TokenCounter::o200k();
-        let mut cache = MarkerCache::new(&counter);
+        let mut cache = BlockCache::new(CacheRule::AtMarkers, &counter);
         let body = |blocks: usize, marked: &[usize]| {
             let block = |at: usize| {
                 let mut block = json!({"type": "text", "text": "word ".repeat(1_500)});
@@ -132,5 +155,28 @@ mod tests {
         assert_eq!(cache.request(&body(22, &[21])).cached, all.prompt);
         assert_eq!(cache.request(&body(3, &[])).cached, 0);
         assert_eq!(cache.request(&body(43, &[42])).cached, 0);
+    }
+
+    #[test]
+    fn an_automatic_cache_reads_the_longest_beginning() {
+        let counter = TokenCounter::o200k();
+        let mut cache = BlockCache::new(CacheRule::Automatic, &counter);
+        let body = |texts: &[&str]| {
+            let entry = |text: &&str| json!({"role": "user", "content": text.repeat(1_500)});
+            let input: Vec<Value> = texts.iter().map(entry).collect();
+            json!({"instructions": "Be brief.", "input": input})
+                .to_string()
+                .into_bytes()
+        };
+        assert_eq!(cache.request(&body(&["one "])).cached, 0);
+        let grown = cache.request(&body(&["one ", "two "]));
+        assert!(
+            (1_400..1_600).contains(&grown.cached) && !grown.changed,
+            "{grown:?}"
+        );
+        assert_eq!(grown.cached % 128, 0);
+        let cut = cache.request(&body(&["one ", "six "]));
+        assert_eq!((cut.cached, cut.changed), (grown.cached, true));
+        assert_eq!(cache.request(&body(&["six "])).cached, 0);
     }
 }

@@ -8,7 +8,10 @@ use std::{fmt, hint::black_box, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use divan::{Bencher, counter::BytesCount};
+use divan::{
+    Bencher,
+    counter::{BytesCount, ItemsCount},
+};
 use futures_util::stream;
 use http::{Response, header::CONTENT_TYPE};
 use http_body::Frame;
@@ -16,7 +19,6 @@ use http_body_util::{BodyExt, StreamBody};
 use plimsoll::{
     config::GuardConfig,
     conversation::{Author, Conversation, Format},
-    format::chat,
     guard::{
         self, Policy, Recall,
         injections::{Course, InjectionContent, InjectionRecord, Injections},
@@ -24,8 +26,8 @@ use plimsoll::{
     },
     recovery::tool,
     relay::{
-        self, AnswerFilter, AnswerFormat, AssistantTurn, Ending, PrecedingText, ResponseSummary,
-        StreamFooter, StreamOptions, TurnDriver,
+        self, AnswerFilter, AssistantTurn, Ending, PrecedingText, ResponseSummary, StreamFooter,
+        StreamOptions, TurnDriver,
     },
     wire::{Body, sse::SseSplitter},
 };
@@ -37,23 +39,29 @@ use serde_json::value::RawValue;
     clippy::unwrap_used,
     reason = "shared with the tests, which use all of it"
 )]
-#[path = "../tests/it/support/mod.rs"]
+#[path = "../../tests/it/support/mod.rs"]
 mod support;
 
+mod events;
+
+use self::events::write_events;
 use support::{
-    chat_to_messages::chat_to_messages,
     drive::{make_policy, raw_tokens, settings},
     generate::{self, ConversationSize, Recipe, Session, Shape},
     generate_messages::escape_beyond_ascii,
+    translate_chat::translate_chat,
 };
 
 fn main() {
     divan::main();
 }
 
-/// A body by its size and by the number of its escapes.
+const FORMATS: [Format; 3] = [Format::Chat, Format::Messages, Format::Responses];
+
+/// A body by its format, its size, and the number of its escapes. Of one size, all formats have the same conversation.
 #[derive(Clone, Copy)]
 struct BodyKind {
+    format: Format,
     bytes: usize,
     heavy: bool,
 }
@@ -61,6 +69,7 @@ struct BodyKind {
 impl fmt::Display for BodyKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let escapes = if self.heavy { "heavy" } else { "light" };
+        write!(out, "{:?}, ", self.format)?;
         match self.bytes {
             bytes if bytes >= 1_000_000 => write!(out, "{} MB, {escapes}", bytes / 1_000_000),
             bytes => write!(out, "{} KB, {escapes}", bytes / 1_000),
@@ -70,33 +79,19 @@ impl fmt::Display for BodyKind {
 
 impl BodyKind {
     fn body(self) -> Bytes {
-        Bytes::from(generate::body_for_measuring(self.bytes, self.heavy))
+        let body = generate::body_for_measuring(self.bytes, self.heavy);
+        translate_as_spelt(&body, self.format, self.heavy)
     }
 
     fn conversation(self) -> Conversation {
-        chat::index_body(self.body()).expect("a generated body can be indexed")
+        index_in(self.format, self.body())
     }
 }
 
-fn kinds() -> impl Iterator<Item = BodyKind> {
-    [1_000, 100_000, 1_000_000, 4_000_000]
-        .into_iter()
-        .flat_map(|bytes| [true, false].map(|heavy| BodyKind { bytes, heavy }))
-}
-
-/// Spans, roles, sizes and digests of all messages.
-#[divan::bench(args = kinds())]
-fn index(bencher: Bencher<'_, '_>, kind: BodyKind) {
-    let body = kind.body();
-    bencher
-        .counter(BytesCount::new(body.len()))
-        .bench(|| chat::index_body(black_box(body.clone())));
-}
-
-/// The same conversation in Messages, with the same escapes.
-fn messages_body(kind: BodyKind) -> Bytes {
-    let body = String::from_utf8(chat_to_messages(&kind.body(), false)).expect("JSON is UTF-8");
-    match kind.heavy {
+/// A body in a format; `heavy`: with the escapes of the original.
+fn translate_as_spelt(chat: &[u8], format: Format, heavy: bool) -> Bytes {
+    let body = String::from_utf8(translate_chat(chat, format, false)).expect("JSON is UTF-8");
+    match heavy {
         true => body
             .chars()
             .map(escape_beyond_ascii)
@@ -106,44 +101,40 @@ fn messages_body(kind: BodyKind) -> Bytes {
     }
 }
 
-fn messages_conversation(body: Bytes) -> Conversation {
-    let found = Format::Messages.index_body(body);
-    found.expect("a translated body can be indexed")
+fn index_in(format: Format, body: Bytes) -> Conversation {
+    let found = format.index_body(body);
+    found.expect("a generated body can be indexed")
 }
 
-/// [`index`] for Messages.
+fn kinds() -> impl Iterator<Item = BodyKind> {
+    FORMATS.into_iter().flat_map(|format| {
+        let sizes = [1_000, 100_000, 1_000_000, 4_000_000].into_iter();
+        sizes.flat_map(move |bytes| {
+            [true, false].map(|heavy| BodyKind {
+                format,
+                bytes,
+                heavy,
+            })
+        })
+    })
+}
+
+/// Of chat completions only.
+fn chat_kinds() -> impl Iterator<Item = BodyKind> {
+    kinds().filter(|kind| kind.format == Format::Chat)
+}
+
+/// Spans, roles, sizes and digests of all messages.
 #[divan::bench(args = kinds())]
-fn index_messages(bencher: Bencher<'_, '_>, kind: BodyKind) {
-    let body = messages_body(kind);
+fn index(bencher: Bencher<'_, '_>, kind: BodyKind) {
+    let body = kind.body();
     bencher
         .counter(BytesCount::new(body.len()))
-        .bench(|| messages_conversation(black_box(body.clone())));
-}
-
-/// [`plan`] for Messages.
-#[divan::bench(args = kinds())]
-fn plan_messages(bencher: Bencher<'_, '_>, kind: BodyKind) {
-    let (settings, conversation) = (settings(), messages_conversation(messages_body(kind)));
-    let recall = Recall::default();
-    bencher
-        .counter(BytesCount::new(conversation.body.len()))
-        .bench(|| guard::plan(black_box(&conversation), &roomy_policy(&settings), &recall));
-}
-
-/// [`step`] for Messages.
-#[divan::bench(args = kinds())]
-fn step_messages(bencher: Bencher<'_, '_>, kind: BodyKind) {
-    let (settings, body) = (settings(), messages_body(kind));
-    let recall = Recall::default();
-    bencher.counter(BytesCount::new(body.len())).bench(|| {
-        let conversation = messages_conversation(black_box(body.clone()));
-        let plan = guard::plan(&conversation, &roomy_policy(&settings), &recall);
-        plan.edits.apply(&conversation.body)
-    });
+        .bench(|| index_in(kind.format, black_box(body.clone())));
 }
 
 /// Spans of the messages and nothing else, by serde_json, borrowing.
-#[divan::bench(args = kinds())]
+#[divan::bench(args = chat_kinds())]
 fn serde_json_spans(bencher: Bencher<'_, '_>, kind: BodyKind) {
     #[derive(Deserialize)]
     struct MessagesBody<'a> {
@@ -227,17 +218,35 @@ fn step(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let (settings, body) = (settings(), kind.body());
     let recall = Recall::default();
     bencher.counter(BytesCount::new(body.len())).bench(|| {
-        let conversation = chat::index_body(black_box(body.clone()));
-        let conversation = conversation.expect("a generated body can be indexed");
+        let conversation = index_in(kind.format, black_box(body.clone()));
         let plan = guard::plan(&conversation, &roomy_policy(&settings), &recall);
         plan.edits.apply(&conversation.body)
     });
 }
 
+/// A fit by its format and by whether results are cleared.
+#[derive(Clone, Copy)]
+struct FitKind {
+    format: Format,
+    clears: bool,
+}
+
+impl fmt::Display for FitKind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}, clears: {}", self.format, self.clears)
+    }
+}
+
+fn fits() -> impl Iterator<Item = FitKind> {
+    let formats = FORMATS.into_iter();
+    formats.flat_map(|format| [true, false].map(|clears| FitKind { format, clears }))
+}
+
 /// A history of 180,000 tokens fitted to a window of 128,000 without state: by defaults, where
 /// clearing is enough, and by folding alone.
-#[divan::bench(args = [true, false])]
-fn fit_180k_tokens(bencher: Bencher<'_, '_>, clears: bool) {
+#[divan::bench(args = fits())]
+fn fit_180k_tokens(bencher: Bencher<'_, '_>, fit: FitKind) {
+    let FitKind { format, clears } = fit;
     let profile = &profile::PROFILES[0];
     let mut settings = settings();
     settings.clear.enabled &= clears;
@@ -247,7 +256,7 @@ fn fit_180k_tokens(bencher: Bencher<'_, '_>, clears: bool) {
         .map(Bytes::from)
         .find(|body| raw_tokens(body, profile) >= 180_000)
         .expect("bodies grow without end");
-    let conversation = chat::index_body(body).expect("a generated body can be indexed");
+    let conversation = index_in(format, translate_as_spelt(&body, format, false));
     let policy = make_policy(profile, 128_000, &settings);
     let recall = Recall::default();
     let report = guard::plan(&conversation, &policy, &recall).report;
@@ -264,6 +273,7 @@ fn fit_180k_tokens(bencher: Bencher<'_, '_>, clears: bool) {
 #[divan::bench(args = [true, false])]
 fn ledger(bencher: Bencher<'_, '_>, heavy: bool) {
     let kind = BodyKind {
+        format: Format::Chat,
         bytes: 1_000_000,
         heavy,
     };
@@ -276,9 +286,9 @@ fn ledger(bencher: Bencher<'_, '_>, heavy: bool) {
 }
 
 /// Splits a stream of deltas in network-sized chunks.
-#[divan::bench(args = kinds())]
+#[divan::bench(args = chat_kinds())]
 fn splitter(bencher: Bencher<'_, '_>, kind: BodyKind) {
-    let chunks = chunks(kind);
+    let (chunks, _) = chunks(kind);
     let bytes: usize = chunks.iter().map(Bytes::len).sum();
     bencher.counter(BytesCount::new(bytes)).bench(|| {
         let mut splitter = SseSplitter::new(1 << 20);
@@ -297,7 +307,7 @@ fn splitter(bencher: Bencher<'_, '_>, kind: BodyKind) {
 #[divan::bench(args = kinds())]
 fn relay_plain(bencher: Bencher<'_, '_>, kind: BodyKind) {
     relayed(bencher, kind, |answer| {
-        relay::stream_answer(answer, Ending::without_effects(AnswerFormat::Chat))
+        relay::stream_answer(answer, Ending::without_effects(kind.format.into()))
     });
 }
 
@@ -314,7 +324,7 @@ fn relay_sifted(bencher: Bencher<'_, '_>, kind: BodyKind) {
             max_wait: Duration::from_millis(50),
         };
         let options = StreamOptions {
-            format: AnswerFormat::Chat,
+            format: kind.format.into(),
             filter: sifting,
             strip_usage: false,
             footer: foot,
@@ -328,14 +338,14 @@ fn relayed(
     kind: BodyKind,
     relay: impl Fn(Response<Body>) -> Response<Body> + Sync,
 ) {
-    let mut chunks = chunks(kind);
-    chunks.push(Bytes::from_static(END));
+    let (chunks, events) = chunks(kind);
     let bytes: usize = chunks.iter().map(Bytes::len).sum();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .expect("a runtime without I/O can be built");
-    bencher.counter(BytesCount::new(bytes)).bench_local(|| {
+    let counters = bencher.counter(BytesCount::new(bytes));
+    counters.counter(ItemsCount::new(events)).bench_local(|| {
         let frames = chunks
             .clone()
             .into_iter()
@@ -352,9 +362,6 @@ fn relayed(
         })
     });
 }
-
-const END: &[u8] = b"data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1741569952,\
-    \"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
 struct NoRounds;
 
@@ -374,27 +381,17 @@ impl TurnDriver for NoRounds {
     }
 }
 
-/// A body as the deltas of a streamed answer, of about 20 bytes each, in chunks of 1,400 bytes.
-fn chunks(kind: BodyKind) -> Vec<Bytes> {
+/// A body as a streamed answer with deltas of about 20 bytes each, in chunks of 1,400 bytes; and the number of its events.
+fn chunks(kind: BodyKind) -> (Vec<Bytes>, usize) {
     // A delta's frame is about eight times its text.
     let body = generate::body_for_measuring(kind.bytes / 8 + 1_000, kind.heavy);
     let text = String::from_utf8_lossy(&body);
-    let letters: Vec<char> = text.chars().collect();
-    let mut whole = String::new();
-    for piece in letters.chunks(20) {
-        let piece: String = piece.iter().collect();
-        let content = serde_json::Value::from(piece);
-        whole.push_str(&format!(
-            "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1741569952,\
-             \"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{content}}},\"finish_reason\":null}}]}}\n\n"
-        ));
-        if whole.len() >= kind.bytes {
-            break;
-        }
-    }
-    let whole = Bytes::from(whole);
-    (0..whole.len())
+    let letters: Vec<char> = text.chars().take(kind.bytes / 8).collect();
+    let pieces = letters.chunks(20).map(|it| it.iter().collect());
+    let events = write_events(kind.format, &pieces.collect::<Vec<String>>());
+    let whole = Bytes::from(events.concat());
+    let chunks = (0..whole.len())
         .step_by(1_400)
-        .map(|at| whole.slice(at..(at + 1_400).min(whole.len())))
-        .collect()
+        .map(|at| whole.slice(at..(at + 1_400).min(whole.len())));
+    (chunks.collect(), events.len())
 }

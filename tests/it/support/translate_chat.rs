@@ -1,10 +1,20 @@
-//! Chat completions as requests in Anthropic's Messages format, with the cache markers of Claude Code.
+//! Chat completions as requests in the other formats, for the benches: in Messages with the cache markers of Claude Code.
 
+use plimsoll::conversation::Format;
 use serde_json::{Map, Value, json};
+
+/// The same conversation in a format. `marks`: a client of Messages sets cache markers.
+pub(crate) fn translate_chat(body: &[u8], format: Format, marks: bool) -> Vec<u8> {
+    match format {
+        Format::Messages => chat_to_messages(body, marks),
+        Format::Responses => chat_to_responses(body),
+        _ => body.to_vec(),
+    }
+}
 
 /// The same conversation in Messages. `marks`: the client marks its last system block, and the last block of its last
 /// two user entries.
-pub(crate) fn chat_to_messages(body: &[u8], marks: bool) -> Vec<u8> {
+fn chat_to_messages(body: &[u8], marks: bool) -> Vec<u8> {
     let chat: Value = serde_json::from_slice(body).expect("a generated body is JSON");
     let mut system = Vec::new();
     let mut entries: Vec<Value> = Vec::new();
@@ -44,6 +54,64 @@ pub(crate) fn chat_to_messages(body: &[u8], marks: bool) -> Vec<u8> {
     made.insert("tools".into(), tools.collect());
     made.insert("messages".into(), entries.into());
     Value::from(made).to_string().into_bytes()
+}
+
+/// The same conversation in Responses. Leading system messages are the instructions.
+fn chat_to_responses(body: &[u8]) -> Vec<u8> {
+    let chat: Value = serde_json::from_slice(body).expect("a generated body is JSON");
+    let mut instructions = String::new();
+    let mut entries: Vec<Value> = Vec::new();
+    for message in chat["messages"].as_array().into_iter().flatten() {
+        let role = message["role"].as_str().unwrap_or_default();
+        match role {
+            "system" | "developer" if entries.is_empty() => {
+                let texts = blocks(message).into_iter();
+                texts.for_each(|it| instructions += it["text"].as_str().unwrap_or_default());
+            }
+            "tool" => entries.push(json!({
+                "type": "function_call_output", "call_id": message["tool_call_id"],
+                "output": parts(message, "input_text"),
+            })),
+            _ => {
+                let kind = if role == "assistant" {
+                    "output_text"
+                } else {
+                    "input_text"
+                };
+                let content = parts(message, kind);
+                if !content.is_empty() {
+                    entries.push(json!({"type": "message", "role": role, "content": content}));
+                }
+                let calls = message["tool_calls"].as_array().into_iter().flatten();
+                entries.extend(calls.map(|call| {
+                    let function = &call["function"];
+                    json!({"type": "function_call", "call_id": call["id"], "name": function["name"], "arguments": function["arguments"]})
+                }));
+            }
+        }
+    }
+    let tools = chat["tools"].as_array().into_iter().flatten();
+    let tools: Vec<_> = tools
+        .map(|tool| {
+            let mut made = tool["function"].clone();
+            made["type"] = "function".into();
+            made
+        })
+        .collect();
+    let made = json!({"model": "gpt-5.5", "max_output_tokens": 8_000, "store": false,
+        "instructions": instructions, "tools": tools, "input": entries});
+    made.to_string().into_bytes()
+}
+
+/// The blocks of a message as parts of Responses, whose texts are of this kind.
+fn parts(message: &Value, kind: &str) -> Vec<Value> {
+    let parts = blocks(message)
+        .into_iter()
+        .map(|block| match block["type"].as_str() {
+            Some("image") => json!({"type": "input_image", "image_url": block["source"]["url"]}),
+            _ => json!({"type": kind, "text": block["text"]}),
+        });
+    parts.collect()
 }
 
 /// Results stand first in the entry after their calls.
