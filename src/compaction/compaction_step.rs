@@ -59,6 +59,22 @@ impl CompactionStep {
         free && self.key.is_some()
     }
 
+    /// Orders the summary of a whole conversation, which its client compacts. Nothing of the session's is changed by it.
+    pub fn order_whole_summary(&mut self, key: StateKey) {
+        *self = Self {
+            memory: CompactionMemory::default(),
+            key: Some(key),
+            guards: true,
+            ordered: Some(0),
+            ..self.clone()
+        };
+    }
+
+    /// Whether the client, the session or the settings want summaries.
+    pub const fn is_wanted(&self) -> bool {
+        self.auto || self.ordered.is_some()
+    }
+
     /// Records a running job, which completes a command.
     pub fn set_job(&mut self, id: JobId) {
         self.memory.job = Some(PendingJob {

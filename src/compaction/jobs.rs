@@ -57,6 +57,14 @@ struct JobEntry {
     followers: usize,
     /// A request stopped waiting for the job before it ended.
     late: bool,
+    cost: SummaryCost,
+}
+
+/// The tokens of all calls for a summary so far, as their provider reported them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SummaryCost {
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
 }
 
 /// A request that needs a summary.
@@ -138,6 +146,7 @@ impl SummaryJobs {
             result: result.shared(),
             followers: 0,
             late: false,
+            cost: SummaryCost::default(),
         };
         state.jobs.put(request.key, job);
         JobStart::New(JobTicket {
@@ -168,6 +177,11 @@ impl SummaryJobs {
 
     pub fn mark_late(&self, id: JobId) {
         self.with_job(id, |job| job.late = true);
+    }
+
+    /// What a job that has ended has cost; nothing if this process does not remember it.
+    pub fn find_cost(&self, id: JobId) -> SummaryCost {
+        self.with_job(id, |job| job.cost).unwrap_or_default()
     }
 
     fn with_job<T>(&self, id: JobId, read: impl FnOnce(&mut JobEntry) -> T) -> Option<T> {
@@ -223,6 +237,12 @@ impl JobTicket {
     }
 
     pub(super) fn count_tokens(&self, prompt: u64, completion: u64) {
+        self.jobs.with_job(self.id, |job| {
+            job.cost = SummaryCost {
+                prompt_tokens: prompt,
+                completion_tokens: completion,
+            };
+        });
         let tokens = &self.jobs.metrics.summary_tokens;
         tokens.with_label_values(&["prompt"]).inc_by(prompt);
         tokens.with_label_values(&["completion"]).inc_by(completion);

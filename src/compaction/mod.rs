@@ -30,11 +30,11 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     compaction_step::CompactionStep,
     job::{SummaryClient, SummaryJob},
-    jobs::{JobRequest, JobResult, JobStart, JobTicket, SummaryJobs},
+    jobs::{JobRequest, JobResult, JobStart, JobTicket, SummaryCost, SummaryJobs},
     parse_summary::SummaryRejection,
     summary_backoff::BackoffSubject,
     summary_model::choose_summary_model,
-    summary_range::{SummaryRange, compute_threshold, find_summary_range},
+    summary_range::{SummaryRange, compute_threshold, cover_before_last, find_summary_range},
     summary_work::{Summariser, SummaryProgress, SummaryWork},
 };
 use crate::guard::injections::Summary;

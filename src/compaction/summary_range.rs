@@ -9,6 +9,9 @@ use crate::{
 /// A summary must replace at least the budget divided by this to be worth its price.
 const LEAST_SHARE: u32 = 10;
 
+/// A request that is compacted by a summary has at least so many raw tokens.
+const LEAST_COMPACTED: u32 = 1_000;
+
 /// The part before the newest steps, which a summary replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SummaryRange {
@@ -51,6 +54,18 @@ pub fn find_summary_range(
     let budget = budget::compute_request_budget(conversation, policy).tokens;
     let new = replaced.saturating_sub(covered.map_or(0, weigh));
     (new >= budget / LEAST_SHARE && new > 0).then_some(SummaryRange { boundary, replaced })
+}
+
+/// All messages before the last one, by which the client compacts its conversation. `sent`: raw tokens of the request.
+/// `None` where a summary is hardly shorter.
+pub fn cover_before_last(conversation: &Conversation, sent: u32) -> Option<SummaryRange> {
+    let items = conversation.items.iter();
+    let counted = items.filter(|item| !item.author.is_system()).count();
+    let boundary = u32::try_from(counted.checked_sub(1)?).ok()?;
+    (sent >= LEAST_COMPACTED).then_some(SummaryRange {
+        boundary,
+        replaced: sent,
+    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 use super::{prompt::SummaryPrompt, shorten::keep_head_and_tail};
 use crate::{
     conversation::{Author, BlockKind, Content, Conversation, Item},
-    guard::{estimate::Weights, fence},
+    guard::{self, estimate::Weights, fence},
 };
 
 /// Most requests of one summary.
@@ -67,12 +67,17 @@ struct TranscriptEntry {
     text: String,
 }
 
-/// All messages and calls of the conversation, without system messages.
+/// All messages and calls of the conversation, without system messages but for the note of an earlier compaction.
 fn list_entries(part: &Conversation, key: &str) -> Vec<TranscriptEntry> {
     let mut entries = Vec::new();
     let messages = part.items.iter();
-    for message in messages.filter(|message| !message.author.is_system()) {
+    for message in messages {
+        let text = show_content(part, message);
+        if message.author.is_system() && !guard::is_compaction_note(&text) {
+            continue;
+        }
         let author = match message.author {
+            Author::System => "note of what came before",
             Author::User => "user",
             Author::Model => "assistant",
             Author::Tool => "tool result",
@@ -80,7 +85,7 @@ fn list_entries(part: &Conversation, key: &str) -> Vec<TranscriptEntry> {
         };
         entries.push(TranscriptEntry {
             head: format!("[{key} {author}]"),
-            text: show_content(part, message),
+            text,
         });
         entries.extend(part.calls_of(message).iter().map(|call| {
             let name = call.name.map(|name| part.decode_text(name));

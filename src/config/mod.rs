@@ -43,7 +43,7 @@ pub use model::{Deployment, ModelConfig};
 pub use problem::{Problem, Problems};
 pub use provider::{Auth, CacheMarkers, PROXY_HEADER_PREFIX, ProviderConfig, SIMULATED};
 pub use recovery::{AddTools, Language, RecoveryConfig};
-pub use responses::{ResponsesConfig, ResponsesWebsocket};
+pub use responses::{ClientCompaction, ResponsesConfig, ResponsesWebsocket};
 pub use retry::{CatalogueConfig, RetryConfig};
 pub use server::ServerConfig;
 pub use setting::Setting;

@@ -8,6 +8,7 @@ settings! {
     #[derive(Copy, Eq)]
     pub struct ResponsesConfig read from s {
         pub websocket: ResponsesWebsocket = s.read_plain("websocket", ResponsesWebsocket::Refuse);
+        pub compaction: ClientCompaction = s.read_plain("compaction", ClientCompaction::Forward);
     }
 }
 
@@ -19,4 +20,14 @@ pub enum ResponsesWebsocket {
     Refuse,
     /// It is relayed like any other websocket.
     Pass,
+}
+
+/// Who answers a client that asks for its conversation to be compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientCompaction {
+    /// The provider.
+    Forward,
+    /// The proxy, with a summary or a ledger.
+    Answer,
 }

@@ -6,12 +6,21 @@ use super::{chat, messages, responses};
 use crate::conversation::{Conversation, Format, IndexError};
 
 impl Format {
-    /// Indexes a request body.
+    /// Indexes a request body. In Responses, the conversation has another body where that has compaction entries of the
+    /// proxy: messages with their texts.
     ///
     /// # Errors
     /// Where it is no JSON, or no conversation of this format.
     pub fn index_body(self, body: Bytes) -> Result<Conversation, IndexError> {
         in_format!(self, index::index_body(body))
+    }
+
+    /// A body with messages in the place of the proxy's own compaction entries; `None` where it has none.
+    pub fn unfold_compactions(self, body: &Bytes) -> Option<Bytes> {
+        match self {
+            Self::Responses => responses::unfold_body(body),
+            _ => None,
+        }
     }
 
     /// Whether a member of an entry or a block says nothing of what the model reads: its digest leaves it out.

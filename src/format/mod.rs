@@ -58,6 +58,7 @@ pub use self::{
     },
     answer_format::{AnswerFormat, AnswerReader, ParsedAnswer},
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
+    paths::COMPACT_PATH,
     response_summary::{ResponseSummarizer, ResponseSummary},
     tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},

@@ -7,6 +7,9 @@ use crate::conversation::{FORMATS, Format};
 /// The header that every client of Messages sends, on any path.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
 
+/// The path behind `/v1` where a conversation in Responses is compacted.
+pub const COMPACT_PATH: &str = "/responses/compact";
+
 impl Format {
     /// The path of a request, behind `/v1`.
     pub const fn path(self) -> &'static str {

@@ -1,5 +1,7 @@
 //! The options of a request beside its items, whatever its format.
 
+use bytes::Bytes;
+
 use super::{chat, messages, responses, tools::ClientTools};
 use crate::{
     conversation::{Conversation, Format, edit::Edits},
@@ -24,7 +26,8 @@ impl Format {
 impl Conversation {
     /// Whether the request is no part of a conversation: no tools, and an answer cap of a few words.
     /// Clients send such requests to make a title or to test a key. In Messages, a cap of 0 only
-    /// fills the provider's cache. Codex says itself which of its requests belong to no turn.
+    /// fills the provider's cache. In Responses, compactions are none, and Codex says itself which of its requests belong
+    /// to no turn.
     pub fn is_auxiliary(&self) -> bool {
         let is_capped = |max| self.max_answer_tokens().is_some_and(|tokens| tokens <= max);
         let is_short = || is_capped(AUXILIARY_MAX_TOKENS) && !self.names_tools();
@@ -102,6 +105,28 @@ impl Conversation {
     /// The member by which the request asks the provider to manage its context.
     pub fn managed_by_provider(&self) -> Option<&'static str> {
         in_format!(self.format, request::managed_by_provider(self))
+    }
+
+    /// Whether the client compacts its conversation with this request: by a summary of the model, or by an entry that
+    /// asks the provider to do so.
+    pub fn asks_to_compact(&self) -> bool {
+        self.format == Format::Responses && responses::request::asks_to_compact(self)
+    }
+
+    /// Whether the request ends in an entry that asks the provider to compact, and holds all that is to be compacted.
+    pub fn can_be_compacted(&self) -> bool {
+        self.format == Format::Responses
+            && responses::request::ends_in_trigger(self)
+            && responses::request::has_whole_history(self)
+    }
+
+    /// The body of a request for a compacted list (`/responses/compact`), as one that ends in an entry that asks to
+    /// compact. `None` where there is nothing to compact, or a part of the history is not in it.
+    pub fn with_compaction_trigger(&self) -> Option<Bytes> {
+        match self.format {
+            Format::Responses => responses::append_trigger(self),
+            _ => None,
+        }
     }
 
     /// Whether long results are truncated although the provider manages the context. Where it holds the history, they

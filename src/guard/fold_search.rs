@@ -164,7 +164,7 @@ fn compute_high_marks(
 }
 
 /// Raw tokens that came since the last request that the provider counted.
-fn count_added_tokens(
+pub(super) fn count_added_tokens(
     view: RequestView<'_>,
     cuts: &Cuts<'_>,
     injected: &InjectedWeight,

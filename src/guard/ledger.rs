@@ -31,6 +31,11 @@ const MAX_ERRORS: usize = 6;
 /// One part in so many of the room is reserved for each of errors, files and calls. Calls also get the rest.
 const PART: f64 = 6.0;
 
+/// Most characters of facts, fences included.
+pub const MAX_FACTS_CHARS: usize = 6_000;
+/// Fewer characters hold hardly one fact.
+const LEAST_FACTS_CHARS: usize = 100;
+
 const WORDS_TITLE: &str = "also mentioned";
 
 /// The room for a ledger; raw tokens.
@@ -100,6 +105,21 @@ pub fn gather(conversation: &Conversation, removed: &[usize], max_chars: usize) 
     let left = budget.remaining_room();
     let calls = budget.write_section("last tool calls", newest, left);
     [user, calls, errors, files].concat().trim_end().to_owned()
+}
+
+/// As [`gather`], with half of `max_chars`, a quarter and so on where the facts do not fit; empty where none do.
+pub fn gather_fitting(
+    conversation: &Conversation,
+    removed: &[usize],
+    max_chars: usize,
+    fits: impl Fn(&str) -> bool,
+) -> String {
+    let lengths = std::iter::successors(Some(max_chars), |most| Some(most / 2));
+    lengths
+        .take_while(|&most| most >= LEAST_FACTS_CHARS)
+        .map(|most| gather(conversation, removed, most))
+        .find(|facts| fits(facts))
+        .unwrap_or_default()
 }
 
 /// The caller's indices may belong to another conversation.

@@ -9,6 +9,8 @@
 //! 4. It puts injected messages back at their places.
 //! 5. It lowers the answer cap to what is left.
 //!
+//! A request by which the client compacts its conversation is cut by `compaction_request` instead: results only.
+//!
 //! Every plan is linted. A plan that fails is dropped: the original goes out, and a guard fault is counted.
 //!
 //! The guard does no I/O and reads no clock. It never changes a conversation that came in invalid.
@@ -18,6 +20,8 @@ mod arguments;
 mod assemble;
 pub mod budget;
 mod clear;
+mod compaction_note;
+mod compaction_request;
 mod course;
 mod cut_state;
 mod cuts;
@@ -59,6 +63,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     answer_cap::{AnswerCap, AnswerHistory, session_budget},
     clear::Cleared,
+    compaction_note::{is_compaction_note, write_compaction_note},
     course::{find_course_boundary, list_removed_messages, preface_fit_check, weigh_before},
     preface::NOTE,
     priority::{CapUse, PriorityReport, ShortenedText, Shortening, SystemUse},
@@ -224,8 +229,26 @@ pub struct Plan {
 /// Plans the edits of a request. The edits are empty where the guard stands back, but for results that are truncated
 /// although the provider manages the history; the report says why.
 pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Plan {
+    if !conversation.asks_to_compact() {
+        return plan_request(conversation, policy, recall, false);
+    }
+    let policy = Policy {
+        settings: &compaction_request::keep_results(policy),
+        ..*policy
+    };
+    let recall = compaction_request::forget_cuts(recall);
+    plan_request(conversation, &policy, &recall, true)
+}
+
+/// `compacts`: the client compacts the conversation with this request.
+fn plan_request(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    recall: &Recall,
+    compacts: bool,
+) -> Plan {
     let measured = MeasuredRequest::new(conversation, policy, recall);
-    let units = match split_guarded_units(conversation, policy) {
+    let mut units = match split_guarded_units(conversation, policy) {
         Ok(units) => units,
         Err(reason) => {
             let is_managed = matches!(reason, StandBackReason::ProviderManages(_));
@@ -242,6 +265,9 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
             return managed_history::plan_managed_history(view, &measured, reason, recall);
         }
     };
+    if compacts {
+        compaction_request::pin_units(&mut units);
+    }
     let known = role_alternation::find_settled_alternation(conversation, recall);
     let profile = role_alternation::resolve_profile(conversation.format, policy.profile, known);
     let view = RequestView {
@@ -252,8 +278,11 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
     };
     let injected = placed_injections::PlacedInjections::find_places(view, &recall.injections);
     let cuts = cuts::Cuts::from_first_line(view, measured.tokens.clone(), Some(&injected));
-    let cuts = cuts.apply_limits(view, recall);
+    let mut cuts = cuts.apply_limits(view, recall);
     let weight = injected.weigh_injections(recall.messages);
+    if compacts {
+        compaction_request::fit_results(view, &measured, &mut cuts, &weight, recall);
+    }
     let mut fit = fold_search::find_fold(view, &measured, cuts, weight, recall, known);
     let alternates = fit.replay.alternates;
     let profile =

@@ -1,3 +1,4 @@
+mod compaction_requests;
 mod messages;
 mod responses;
 mod toy;

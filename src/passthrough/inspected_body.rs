@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, header::CONTENT_ENCODING, request::Parts};
 
 use crate::{
-    conversation::edit::Edits,
+    conversation::{Format, edit::Edits},
     error::Failure,
     http::body::{self, RequestBody},
     provider::Payload,
@@ -30,7 +30,8 @@ pub(super) struct InspectedBody {
     pub(super) found: ModelLookup,
     /// The bytes read, decompressed. They hold their share of the bytes in flight.
     pub(super) read: Bytes,
-    /// The same bytes as they came, where they came compressed and may be forwarded so.
+    /// The same bytes as they came, where they came compressed and may be forwarded so: not with a compaction entry of
+    /// the proxy, which is a message in `read`.
     packed: Option<Bytes>,
     /// The bytes read came compressed.
     was_packed: bool,
@@ -123,6 +124,11 @@ async fn read_whole(
     // some models, only the decompressed text is forwarded.
     let packed = (unlimited && was_packed).then(|| received.clone());
     let read = unpacked.unwrap_or(received);
+    let format = Format::of_request(parts.uri.path(), &parts.headers);
+    let (read, packed) = match format.unfold_compactions(&read) {
+        Some(unfolded) => (unfolded, None),
+        None => (read, packed),
+    };
     Ok(InspectedBody {
         has_body: true,
         found: find(&read),

@@ -1,5 +1,5 @@
-//! Passthrough: forwards every unguarded path of a provider's API untouched, except for the name of its model,
-//! and estimates the tokens of Messages where the provider does not count them.
+//! Passthrough: forwards every unguarded path of a provider's API untouched, except for the name of its model and the
+//! proxy's own compaction entries, and estimates the tokens of a request where the provider does not count them.
 //!
 //! The request goes to the provider of the model that body or query names; else to the one that the path or
 //! `x-plimsoll-provider` names; else to the default. Bodies stream both ways and are not held; only JSON is read
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, Response,
+    HeaderMap, Method, Response,
     header::{AUTHORIZATION, TRAILER},
     request::Parts,
 };
@@ -28,17 +28,23 @@ use self::{
     upgrade::{UpgradeRequest, find_websocket_upgrade, upgrade_connection},
 };
 use crate::{
-    config::ResponsesWebsocket,
+    config::{ClientCompaction, ResponsesWebsocket},
     conversation::{Format, edit::Edits},
     error::Failure,
+    format::COMPACT_PATH,
     http::{
         admission::{Client, allows_provider, allows_target, no_such_model},
         answer::accepts_trailers,
-        body::RequestBody,
+        body::{ReceivedBody, RequestBody},
         limit::Hold,
     },
     provider::{OutgoingRequest, Payload, Provider, headers},
-    proxy::{App, outgoing},
+    proxy::{
+        App, CompactionShape, GuardMode,
+        exchange::{IncomingRequest, exchange_body},
+        outgoing,
+        request_options::RequestOptions,
+    },
     telemetry::{Operation, record::RequestRecord},
     wire::{
         Body,
@@ -70,7 +76,7 @@ struct ForwardTarget {
 /// # Errors
 /// No provider serves it, the client may not use it, or no answer began.
 pub async fn forward_request(
-    app: &App,
+    app: &Arc<App>,
     parts: &Parts,
     body: &mut RequestBody,
     caller: Caller<'_>,
@@ -80,6 +86,16 @@ pub async fn forward_request(
     // The model that its body and its query name.
     let inspected =
         inspected_body::inspect_body(app, parts, body, caller.client.is_unlimited()).await?;
+    if let Some(body) = read_list_to_compact(app, parts, path, &inspected)? {
+        let incoming = IncomingRequest {
+            format: Format::Responses,
+            parts: parts.clone(),
+            client: caller.client,
+            provider: caller.provider.map(str::to_owned),
+            compaction: CompactionShape::List,
+        };
+        return Box::pin(exchange_body(app, incoming, body, record)).await;
+    }
     let in_query = find_model_in_query(parts.uri.query().unwrap_or_default());
     let named = inspected.found.model.as_ref().or(in_query.model.as_ref());
     if let Some(named) = named {
@@ -150,6 +166,34 @@ pub async fn forward_request(
         return Ok(unknown_model.map_or(estimate, |answer| pass_answer(answer, parts)));
     }
     Ok(pass_answer(answer, parts))
+}
+
+/// The body of a request for a compacted list that the proxy answers; `None` for any other request.
+fn read_list_to_compact(
+    app: &App,
+    parts: &Parts,
+    path: &str,
+    inspected: &InspectedBody,
+) -> Result<Option<ReceivedBody>, Failure> {
+    let is_asked = app.config.responses.compaction == ClientCompaction::Answer
+        && parts.method == Method::POST
+        && path == COMPACT_PATH
+        && RequestOptions::from_headers(&parts.headers, false).mode == GuardMode::Guard;
+    if !is_asked {
+        return Ok(None);
+    }
+    let conversation = Format::Responses.index_body(inspected.read.clone());
+    let Some(bytes) = conversation
+        .ok()
+        .and_then(|it| it.with_compaction_trigger())
+    else {
+        return Ok(None);
+    };
+    let mut hold = app.inflight_bytes.begin_hold();
+    if !hold.grow(bytes.len()) {
+        return Err(Failure::Busy);
+    }
+    Ok(Some(ReceivedBody { bytes, hold }))
 }
 
 /// Refuses what a client with a key for some models must not send: a request whose model is not certain.

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     compaction::{
         self, BackoffSubject, CompactionStep, JobOutcome, JobRequest, JobStart, Summariser,
-        SummaryJob,
+        SummaryJob, SummaryRange,
     },
     conversation::{Conversation, edit::Edits},
     guard::{
@@ -95,19 +95,45 @@ fn begin_summary(
     edits: Edits,
     memory: &GuardMemory,
 ) -> Option<SummaryJob<SummarySource>> {
-    let (app, inherited) = (&session.app, &session.inherited);
-    let conversation = Arc::clone(&source.conversation);
-    let additions = planned.collect_injections(&conversation);
-    let policy = planned.build_policy(app);
-    let range = compaction::find_summary_range(&conversation, &policy, memory, &additions);
+    let conversation = &source.conversation;
+    let additions = planned.collect_injections(conversation);
+    let policy = planned.build_policy(&session.app);
+    let range = compaction::find_summary_range(conversation, &policy, memory, &additions);
     let compaction = &mut planned.compaction;
     let Some(range) = range else {
         if compaction.is_ordered() {
-            tracing::info!(session = %inherited.session, "summary requested through the session API, but there is too little to summarise");
+            tracing::info!(session = %session.inherited.session, "summary requested through the session API, but there is too little to summarise");
         }
         compaction.settle_order();
         return None;
     };
+    begin_job(session, planned, source, edits, range)
+}
+
+/// Begins the summary of a whole conversation, which its client compacts, without a part in the session's memory.
+pub(super) fn begin_whole_summary(
+    session: &SessionContext,
+    planned: &mut PlannedRequest,
+    source: SummarySource,
+) -> Option<SummaryJob<SummarySource>> {
+    let range = compaction::cover_before_last(&source.conversation, planned.raw_sent)?;
+    let key = session.inherited.lineage.compaction_key();
+    planned.compaction.order_whole_summary(key);
+    let edits = planned.request_edits();
+    begin_job(session, planned, source, edits, range)
+}
+
+/// Begins the job of this summary, or joins the one that an earlier try of the request began.
+fn begin_job(
+    session: &SessionContext,
+    planned: &mut PlannedRequest,
+    source: SummarySource,
+    edits: Edits,
+    range: SummaryRange,
+) -> Option<SummaryJob<SummarySource>> {
+    let (app, inherited) = (&session.app, &session.inherited);
+    let conversation = Arc::clone(&source.conversation);
+    let compaction = &mut planned.compaction;
     let target = source.target.clone();
     let start = app.summary_jobs.begin_job(JobRequest {
         key: compaction.key?,

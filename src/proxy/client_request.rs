@@ -17,7 +17,7 @@ use crate::{
 /// The body of a request, as far as it is understood.
 pub struct ParsedRequest {
     pub format: Format,
-    /// As it came.
+    /// As it came, but for compaction entries of the proxy, which became messages.
     pub bytes: Bytes,
     /// `None`: JSON, but no conversation that can be followed. It is forwarded as it came.
     pub conversation: Option<Arc<Conversation>>,
@@ -74,7 +74,7 @@ impl ClientRequest {
 ///
 /// # Errors
 /// It is not JSON.
-pub fn parse_request(format: Format, bytes: Bytes) -> Result<ParsedRequest, Failure> {
+pub fn parse_request(format: Format, mut bytes: Bytes) -> Result<ParsedRequest, Failure> {
     let (conversation, model, streams) = match format.index_body(bytes.clone()) {
         Ok(conversation) => {
             let odd = conversation.odd_annotations();
@@ -85,6 +85,7 @@ pub fn parse_request(format: Format, bytes: Bytes) -> Result<ParsedRequest, Fail
                      (critical, high, medium or low)"
                 );
             }
+            bytes.clone_from(&conversation.body);
             let model = conversation.model();
             let model = model.map_or_else(String::new, Cow::into_owned);
             let streams = conversation.asks_for_stream();

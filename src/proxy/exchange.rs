@@ -9,6 +9,7 @@
 //! 4. the model: its candidates and their windows
 //! 5. the session that the conversation continues
 //! 6. the plan: what recovery adds, and what the guard cuts
+//!    Where the client asks for its conversation to be compacted, and the proxy does that, it answers here
 //! 7. the summary of the older part, where the request waits for one; back to 6 with it
 //! 8. the provider; again where it refuses what the proxy added
 //! 9. the answer, relayed as it comes. Calls of the proxy's tools are taken out of it; where it calls nothing else,
@@ -26,7 +27,8 @@ use futures_util::FutureExt;
 use http::{HeaderMap, Response, request::Parts};
 
 use super::{
-    App, ClientRequest, SessionContext,
+    App, ClientRequest, CompactionShape, GuardMode, SessionContext,
+    answer_compaction::answer_compaction,
     client_request::{ParsedRequest, parse_request},
     dispatch::{AnsweredRequest, send_with_fallbacks},
     fallbacks::Fallbacks,
@@ -41,12 +43,13 @@ use super::{
     wait_for_summary::{begin_summary_wait, wait_for_summary},
 };
 use crate::{
+    config::ClientCompaction,
     conversation::Format,
     error::Failure,
     http::{
         admission::{Client, allows_target, no_such_model},
         answer,
-        body::RequestBody,
+        body::{ReceivedBody, RequestBody},
         limit::Hold,
     },
     provider::Target,
@@ -60,10 +63,11 @@ use crate::{
 pub struct IncomingRequest<'a> {
     pub format: Format,
     pub parts: Parts,
-    pub body: &'a mut RequestBody,
     pub client: &'a Client,
     /// The provider that the path names.
     pub provider: Option<String>,
+    /// How it is answered where the client compacts and the proxy answers that.
+    pub compaction: CompactionShape,
 }
 
 /// Answers a request with a conversation.
@@ -73,13 +77,27 @@ pub struct IncomingRequest<'a> {
 pub async fn exchange_conversation(
     app: &Arc<App>,
     incoming: IncomingRequest<'_>,
+    body: &mut RequestBody,
+    record: &mut RequestRecord,
+) -> Result<Response<Body>, Failure> {
+    // 2. The body, within limits.
+    let (headers, limits) = (&incoming.parts.headers, &app.config.server);
+    let read = body.read_unpacked(headers, limits, &app.inflight_bytes);
+    let received = read.await?;
+    exchange_body(app, incoming, received, record).await
+}
+
+/// The same for a body that was read.
+///
+/// # Errors
+/// The exchange fails before an answer began.
+pub async fn exchange_body(
+    app: &Arc<App>,
+    incoming: IncomingRequest<'_>,
+    received: ReceivedBody,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
     let (parts, client) = (incoming.parts, incoming.client);
-
-    // 2. The body, within limits.
-    let (body, limits, flight) = (incoming.body, &app.config.server, &app.inflight_bytes);
-    let received = body.read_unpacked(&parts.headers, limits, flight).await?;
 
     // 3. The index.
     let parsed = parse_request(incoming.format, received.bytes)?;
@@ -126,6 +144,7 @@ pub async fn exchange_conversation(
     }
     let notes = record.notes().clone();
     let options = RequestOptions::from_headers(&parts.headers, client.has_recovery());
+    let compacts = options.mode == GuardMode::Guard && answers_compaction(app, &parsed);
     let session = inherited.map(|inherited| SessionContext {
         app: Arc::clone(app),
         inherited,
@@ -143,6 +162,12 @@ pub async fn exchange_conversation(
     let mut fallbacks = Fallbacks::new(&request, targets);
     let placed = fallbacks.plan_first_candidate(&request);
     let mut placed = placed.ok_or_else(|| no_such_model(&request.parsed.model))?;
+
+    // A compaction is answered here, and by no provider.
+    if compacts {
+        let (shape, hold) = (incoming.compaction, received.hold);
+        return Ok(Box::pin(answer_compaction(request, placed, shape, hold)).await);
+    }
 
     // 7. The summary, where the request waits for one. A stream begins at once.
     if let Some(wait) = begin_summary_wait(&request, &mut placed) {
@@ -164,6 +189,13 @@ pub async fn exchange_conversation(
     } else {
         Box::pin(relay_whole(request, answered, received.hold)).await
     }
+}
+
+/// Whether the client asks for its conversation to be compacted, and the proxy is to do so.
+fn answers_compaction(app: &App, parsed: &ParsedRequest) -> bool {
+    let conversation = parsed.conversation.as_ref();
+    app.config.responses.compaction == ClientCompaction::Answer
+        && conversation.is_some_and(|conversation| conversation.can_be_compacted())
 }
 
 /// Step 5. `None` where there is no conversation to follow.

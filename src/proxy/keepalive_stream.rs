@@ -48,23 +48,46 @@ pub fn answer_while_waiting(
         _ => HeaderMap::new(),
     };
     let accepts_trailers = answer::accepts_trailers(&request.parts.headers);
-    let (done, waited) = oneshot::channel();
     let waits = async move {
         wait_for_summary(&request, &mut placed, wait).await;
+        (request, placed, fallbacks)
+    };
+    let answers = async |(request, placed, fallbacks): (ClientRequest, _, _)| {
+        let format = request.parsed.format.into();
+        match send_with_fallbacks(&request, placed, fallbacks).await {
+            Ok(answered) => write_answer(request, answered, relay).await,
+            Err(failure) => failed_body(answer::failure_event(format, &failure)),
+        }
+    };
+    let mut answer = stream_while_waiting(head, waits, answers);
+    for name in TRAILERS.iter().filter(|_| accepts_trailers) {
+        let name = HeaderValue::from_static(name);
+        answer.headers_mut().append(TRAILER, name);
+    }
+    answer
+}
+
+/// A stream that begins at once, with comments while `waits` runs, and then what `answers` makes of its result.
+pub(super) fn stream_while_waiting<T: Send + 'static, F>(
+    head: HeaderMap,
+    waits: impl Future<Output = T> + Send + 'static,
+    answers: impl FnOnce(T) -> F + Send + 'static,
+) -> Response<Body>
+where
+    F: Future<Output = Body> + Send,
+{
+    let (done, waited) = oneshot::channel();
+    let waits = async move {
         // The receiving body also drives this future, so it exists.
-        let _ = done.send((request, placed, fallbacks));
+        let _ = done.send(waits.await);
     };
     let comment = || Ok(data_frame(COMMENT));
     let comments = stream::repeat_with(|| tokio::time::sleep(COMMENT_EVERY))
         .then(move |pause| pause.map(move |()| comment()));
     let answers = async move {
-        let Ok((request, placed, fallbacks)) = waited.await else {
-            return Body::default();
-        };
-        let format = request.parsed.format.into();
-        match send_with_fallbacks(&request, placed, fallbacks).await {
-            Ok(answered) => write_answer(request, answered, relay).await,
-            Err(failure) => failed_body(answer::failure_event(format, &failure)),
+        match waited.await {
+            Ok(result) => answers(result).await,
+            Err(_) => Body::default(),
         }
     };
     let answers = stream::once(answers).flat_map(BodyStream::new);
@@ -75,9 +98,6 @@ pub fn answer_while_waiting(
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.extend(head);
-    for name in TRAILERS.iter().filter(|_| accepts_trailers) {
-        headers.append(TRAILER, HeaderValue::from_static(name));
-    }
     answer
 }
 

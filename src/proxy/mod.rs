@@ -1,5 +1,6 @@
 //! One guarded exchange, from a request's body to the end of its answer. [`exchange`] lists the steps.
 
+mod answer_compaction;
 pub mod answer_facts;
 mod app;
 mod attempt;
@@ -29,6 +30,7 @@ pub mod tool_loop;
 pub mod wait_for_summary;
 
 pub use self::{
+    answer_compaction::CompactionShape,
     answer_facts::AnswerFacts,
     app::App,
     client_request::{ClientRequest, FollowedConversation, SessionContext},

@@ -90,7 +90,9 @@ impl RecoveryStep {
         if rules.other_model {
             memory.refused = RefusedAdditions::Nothing;
         }
-        let adds_nothing = memory.refused == RefusedAdditions::All;
+        // A client that compacts reads its conversation once more, and no tools.
+        let adds_nothing =
+            memory.refused == RefusedAdditions::All || conversation.asks_to_compact();
         let is_auxiliary = conversation.is_auxiliary();
         let may_begin = rules.wanted && mode != GuardMode::Off && !adds_nothing && !is_auxiliary;
         let language = choose_language(settings.language, memory.language, conversation);

@@ -27,7 +27,7 @@ pub const TRAILERS: &[&str] = &[
 ];
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
-const ACTIONS: HeaderName = HeaderName::from_static("x-plimsoll-actions");
+pub(super) const ACTIONS: HeaderName = HeaderName::from_static("x-plimsoll-actions");
 const PROVIDER: HeaderName = HeaderName::from_static("x-plimsoll-provider");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-plimsoll-attempts");
 const TIMING: HeaderName = HeaderName::from_static("server-timing");

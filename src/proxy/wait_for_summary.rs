@@ -5,27 +5,30 @@
 //!
 //! `summary_due.rs` decides which requests wait. The summary is of the conversation as it would go out uncut.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{
     App, ClientRequest, PlacedRequest, PlannedRequest,
-    begin_summary::begin_summary_before,
+    begin_summary::{begin_summary_before, begin_whole_summary},
     plan::plan_with_summary,
     summary_due::{may_begin_summary, waits_for_summary},
     summary_source::summary_source,
 };
 use crate::compaction::{JobId, JobOutcome, JobResult};
 
+/// How long a job may take to deliver its outcome once its time is up.
+const END_OF_JOB: Duration = Duration::from_secs(1);
+
 /// A request that waits for a job.
 pub struct SummaryWait {
-    job: JobId,
+    pub(super) job: JobId,
     result: JobResult,
     until: Instant,
 }
 
 impl SummaryWait {
     /// The outcome, if it comes in time. A proxy that drains does not wait.
-    async fn wait_for_outcome(self, app: &App) -> Option<JobOutcome> {
+    pub(super) async fn wait_for_outcome(self, app: &App) -> Option<JobOutcome> {
         let drain = app.drain_token();
         tokio::select! {
             waited = tokio::time::timeout_at(self.until.into(), self.result) => match waited {
@@ -75,6 +78,27 @@ pub async fn wait_for_summary(
             plan_with_summary(followed, planned, &outcome)
         });
     }
+}
+
+/// Begins the summary of a conversation that its client compacts, or joins the running job; `None` where none is wanted
+/// or can begin. A job ends within `compaction.timeout_ms`.
+pub(super) fn begin_whole_summary_wait(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+) -> Option<SummaryWait> {
+    let app = &request.app;
+    let session = request.session.as_ref()?;
+    let planned = placed.planned.as_deref_mut()?;
+    if !planned.compaction.is_wanted() {
+        return None;
+    }
+    let source = summary_source(request, &placed.target)?;
+    if let Some(job) = begin_whole_summary(session, planned, source) {
+        app.summary_tasks.spawn(job.run());
+    }
+    let (job, result) = running_job(app, planned)?;
+    let until = Instant::now() + app.config.compaction.timeout + END_OF_JOB;
+    Some(SummaryWait { job, result, until })
 }
 
 /// The job that the session's state names, if this process still has its result.

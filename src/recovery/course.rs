@@ -7,15 +7,14 @@
 use super::{Language, Prompts, RecoveryMemory};
 use crate::{
     conversation::Conversation,
-    guard::{injections::Course, ledger},
+    guard::{
+        injections::Course,
+        ledger::{self, MAX_FACTS_CHARS},
+    },
 };
 
-/// Most characters of facts, fences included.
-pub const MAX_FACTS_CHARS: usize = 6_000;
-/// The same beside reminders.
+/// Most characters of facts beside reminders, fences included.
 pub const MAX_FACTS_BESIDE: usize = 2_000;
-/// Fewer hold hardly one fact.
-const LEAST_FACTS_CHARS: usize = 100;
 
 /// The texts of a session, in its language.
 #[derive(Clone, Copy)]
@@ -37,14 +36,9 @@ pub fn begin_course(
 ) -> Course {
     let Wording { prompts, language } = wording;
     let number = memory.course_number().saturating_add(1);
-    // Halves the facts until they fit.
     let facts = |most: usize, beside: &str| {
-        let lengths = std::iter::successors(Some(most), |most| Some(most / 2));
-        lengths
-            .take_while(|&most| most >= LEAST_FACTS_CHARS)
-            .map(|most| ledger::gather(conversation, removed, most))
-            .find(|facts| fits(&join_preface(beside, facts)))
-            .unwrap_or_default()
+        let fits_beside = |facts: &str| fits(&join_preface(beside, facts));
+        ledger::gather_fitting(conversation, removed, most, fits_beside)
     };
     let preface = if memory.reminders.is_empty() {
         let head = prompts.facts_head(language, number);

@@ -13,7 +13,7 @@ use crate::{
     http::{admission::check_admin_origin, body::RequestBody},
     passthrough::{Caller, forward_request},
     proxy::{
-        App,
+        App, CompactionShape,
         exchange::{IncomingRequest, exchange_conversation},
         models,
     },
@@ -73,10 +73,10 @@ pub(super) async fn handle_request(
                 format,
                 provider: provider.map(str::to_owned),
                 parts,
-                body,
                 client: &client,
+                compaction: CompactionShape::Answer,
             };
-            exchange_conversation(app, request, record).await?
+            exchange_conversation(app, request, body, record).await?
         }
         Route::Forward { provider, path } => {
             let caller = Caller {

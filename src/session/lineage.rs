@@ -36,8 +36,10 @@ const MAX_BOUNDARIES: usize = 256;
 pub struct Lineage {
     tenant: Tenant,
     format: Format,
-    /// Digest of all messages; `None` if nothing may be stored.
-    whole: Option<u128>,
+    /// Digest of all messages.
+    whole: u128,
+    /// A state may be stored.
+    stores: bool,
     /// Digest up to the last answer, if messages follow it.
     settled: Option<u128>,
     opening: u64,
@@ -55,7 +57,8 @@ impl Lineage {
         Self {
             tenant: *tenant,
             format: conversation.format,
-            whole: stores.then_some(chain.now),
+            whole: chain.now,
+            stores,
             settled: chain.settled.filter(|settled| *settled != chain.now),
             opening: chain.opening,
             probes,
@@ -95,12 +98,16 @@ impl Lineage {
 
     /// Keys of the new state; `None` for auxiliary requests and those with system messages only.
     pub fn state_keys(&self, answer: u128) -> Option<StateKeys> {
-        let whole = self.whole?;
-        Some(StateKeys {
-            exact: exact_key(whole, answer),
+        self.stores.then(|| StateKeys {
+            exact: exact_key(self.whole, answer),
             gap: self.settled.map(|settled| gap_key(settled, answer)),
-            bare: bare_key(whole),
+            bare: bare_key(self.whole),
         })
+    }
+
+    /// A key of the whole conversation that is no state's: the same for every try of a request.
+    pub fn compaction_key(&self) -> StateKey {
+        hash_key(4, &join_digests(self.whole, 0))
     }
 }
 

@@ -1,5 +1,6 @@
 //! OpenAI's Responses over real sockets: guarded, followed and recovered as chat completions are.
 
+mod compaction;
 mod endpoints;
 mod held_by_provider;
 mod overflow;

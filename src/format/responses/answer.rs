@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 pub use self::{
     read::{is_keepalive, read_answer, read_event},
-    write::{empty_answer, error_event},
+    write::{CompactionReply, empty_answer, error_event},
 };
 use super::kinds::{AnswerPart, CallShape, EntryKind};
 use crate::{

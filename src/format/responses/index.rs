@@ -13,6 +13,7 @@ use super::{
     entries::Entry,
     kinds::{AnswerPart, CallShape, EntryKind, MessageRole, OutputShape},
     open_item::{AnnotatedObject, OpenItem, make_outside, note_frames, shell_texts},
+    unfold_body,
     values::{TextValue, ValuePart, ValueReader},
 };
 use crate::{
@@ -38,8 +39,17 @@ const FIXED: u8 = b'?';
 /// Answers that may follow one reasoning. They are left out together, so a longer row would take too much with it.
 const MAX_FOLLOWERS: u32 = 32;
 
-/// Indexes a request body.
+/// Indexes a request body. Where it has compaction entries of the proxy, the conversation has another body with messages
+/// in their place: no provider knows them.
 pub(in crate::format) fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
+    match unfold_body(&body) {
+        Some(unfolded) => index_entries(unfolded),
+        None => index_entries(body),
+    }
+}
+
+/// Indexes a request body as it came.
+pub(super) fn index_entries(body: Bytes) -> Result<Conversation, IndexError> {
     let mut indexer = ResponsesIndexer {
         body: &body,
         found: Conversation::new_empty(Format::Responses, body.clone()),

@@ -1,6 +1,9 @@
 //! OpenAI's Responses.
 
+use bytes::Bytes;
+
 pub mod answer;
+mod compaction_item;
 mod entries;
 pub(super) mod index;
 mod kinds;
@@ -11,7 +14,16 @@ pub(super) mod tools;
 mod values;
 pub(super) mod write;
 
-pub(super) use self::index::index_body;
+pub(super) use self::{compaction_item::append_trigger, index::index_body};
+
+/// The body with messages in the place of compaction entries of the proxy; `None` where there is none.
+pub(super) fn unfold_body(body: &Bytes) -> Option<Bytes> {
+    if !compaction_item::may_have_entries(body) {
+        return None;
+    }
+    let found = index::index_entries(body.clone()).ok()?;
+    compaction_item::unfold_entries(&found)
+}
 
 /// Whether a member of an entry changes from request to request without another meaning. Some clients leave them out
 /// of what they send back.

@@ -17,14 +17,18 @@ pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools"];
 /// Members by which the provider holds the history.
 const HELD_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
 
-/// The types of entries that the provider looks up, or at which it compacts.
-const MANAGED_ENTRIES: [&str; 2] = ["item_reference", "compaction_trigger"];
-
-/// Whether Codex says that the request is no turn of a conversation: it fills the cache, compacts, or notes what to
-/// remember.
+/// Whether the request is no turn of a conversation: it compacts, or Codex says that it fills the cache, or notes what
+/// to remember.
 pub(in crate::format) fn is_beside_turns(conversation: &Conversation) -> bool {
     let kind = &parse_turn_metadata(conversation)["request_kind"];
     matches!(kind.as_str(), Some("prewarm" | "compaction" | "memory"))
+        || ends_in_trigger(conversation)
+}
+
+/// Whether the client compacts its conversation: the provider is to do so, or Codex says that the model is.
+pub(in crate::format) fn asks_to_compact(conversation: &Conversation) -> bool {
+    ends_in_trigger(conversation)
+        || parse_turn_metadata(conversation)["request_kind"] == "compaction"
 }
 
 /// The thread that Codex names. A fork and a sub-agent have their own; the ids of their parents are not read.
@@ -41,7 +45,31 @@ fn parse_turn_metadata(conversation: &Conversation) -> Value {
     turn.unwrap_or_default()
 }
 
-/// Also the type of an entry that asks the provider to compact, or that it looks up itself.
+/// Whether the last entry asks the provider to compact.
+pub(in crate::format) fn ends_in_trigger(conversation: &Conversation) -> bool {
+    let last = conversation.items.last();
+    let last = last.filter(|item| item.author == Author::Unknown);
+    last.is_some_and(|item| is_trigger(conversation, item))
+}
+
+fn is_trigger(conversation: &Conversation, item: &Item) -> bool {
+    has_type(&conversation.body, item.span.start, "compaction_trigger")
+}
+
+/// Whether all that the model would read is in the request.
+pub(in crate::format) fn has_whole_history(conversation: &Conversation) -> bool {
+    let mut held = HELD_BY_PROVIDER.into_iter();
+    !held.any(|name| conversation.asks_for(name)) && !has_reference(conversation)
+}
+
+fn has_reference(conversation: &Conversation) -> bool {
+    fixed_entries(conversation).any(|item| {
+        has_type(&conversation.body, item.span.start, "item_reference")
+            || is_id_only(conversation, item)
+    })
+}
+
+/// Also the type of an entry that the provider looks up itself, or that stands where it cannot.
 pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Option<&'static str> {
     let mut held = HELD_BY_PROVIDER.into_iter();
     if let Some(name) = held.find(|name| conversation.asks_for(name)) {
@@ -55,22 +83,22 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
     if edits.any(|edit| edit["type"] == "compaction") {
         return Some("context_management");
     }
-    fixed_entries(conversation).find_map(|item| {
-        let has_type = |name: &&&str| has_type(&conversation.body, item.span.start, name);
-        let mut managed = MANAGED_ENTRIES.iter();
-        let reference = || is_reference(conversation, item).then_some("item_reference");
-        managed.find(has_type).copied().or_else(reference)
-    })
+    if has_reference(conversation) {
+        return Some("item_reference");
+    }
+    // At another place it is for the provider to refuse.
+    let has_trigger = fixed_entries(conversation).any(|item| is_trigger(conversation, item));
+    (has_trigger && !ends_in_trigger(conversation)).then_some("compaction_trigger")
 }
 
 /// Entries that are never edited.
-fn fixed_entries(conversation: &Conversation) -> impl Iterator<Item = &Item> {
+pub(super) fn fixed_entries(conversation: &Conversation) -> impl Iterator<Item = &Item> {
     let items = conversation.items.iter();
     items.filter(|item| item.author == Author::Unknown)
 }
 
 /// Whether an entry refers to a stored one, which says so by its id alone.
-fn is_reference(conversation: &Conversation, item: &Item) -> bool {
+fn is_id_only(conversation: &Conversation, item: &Item) -> bool {
     let member = |name: &[u8]| {
         let member = find_member(&conversation.body, item.span.start, name);
         member.map(|(_, kind)| kind)

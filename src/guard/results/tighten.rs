@@ -24,7 +24,9 @@ impl ToolResults<'_> {
         }
     }
 
-    fn tighten_results(&mut self, messages: Range<usize>, excess: u32) -> u32 {
+    /// Makes the results of these messages smaller by `excess` raw tokens together, the largest first. Returns the tokens
+    /// removed, which are fewer where nothing more can go.
+    pub(in crate::guard) fn tighten_results(&mut self, messages: Range<usize>, excess: u32) -> u32 {
         let results = self.list_results(messages);
         let tokens =
             |this: &Self| -> Vec<u32> { results.iter().map(|&at| this.tokens[at]).collect() };

@@ -147,6 +147,9 @@ metrics! {
         "Duration of calls to the session store, failures included.",
         &["operation"], STORE_SECONDS.to_vec());
 
+    compactions: IntCounterVec("plimsoll_compactions_total",
+        "Compactions of clients that the proxy answered, by what stands for the conversation: summary or ledger.",
+        &["content"]);
     summaries_running: IntGauge("plimsoll_summaries_running",
         "Summaries of conversations in progress.");
     summaries: IntCounterVec("plimsoll_summaries_total",

@@ -2,8 +2,76 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use xxhash_rust::xxh3::xxh3_128;
 
-use crate::format::{error_body::ErrorBody, usage::Usage};
+use crate::{
+    conversation::{Author, Conversation},
+    format::{error_body::ErrorBody, responses::compaction_item::encode_text, usage::Usage},
+};
+
+/// A compaction that the proxy made.
+pub struct CompactionReply<'a> {
+    /// What stands for the conversation.
+    pub text: &'a str,
+    /// As the client named it.
+    pub model: &'a str,
+    /// Of the calls that made the text.
+    pub usage: Usage,
+    /// Seconds since 1970.
+    pub created_s: u64,
+}
+
+impl CompactionReply<'_> {
+    /// The answer to a request that ends in an entry that asks to compact: one compaction entry.
+    pub fn write_answer(&self, streamed: bool) -> Bytes {
+        let (id, item) = (self.make_id("resp"), self.make_item());
+        let with_head = |mut response: Value| {
+            (response["id"], response["created_at"]) = (id.clone().into(), self.created_s.into());
+            response
+        };
+        let mut completed = with_head(make_response("completed", self.model, Some(self.usage)));
+        completed["output"] = json!([item]);
+        if !streamed {
+            return Bytes::from(completed.to_string());
+        }
+        let begun = with_head(make_response("in_progress", self.model, None));
+        write_events([
+            json!({"type": "response.created", "response": begun}),
+            json!({"type": "response.in_progress", "response": begun}),
+            json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
+            json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
+            json!({"type": "response.completed", "response": completed}),
+        ])
+    }
+
+    /// The compacted list of `/responses/compact`: the messages of the user as they came, and the compaction entry.
+    pub fn write_list(&self, conversation: &Conversation) -> Bytes {
+        let items = conversation.items.iter();
+        let said = items.filter(|item| item.author == Author::User);
+        let said = said.map(|item| String::from_utf8_lossy(conversation.span_bytes(item.span)));
+        let mut output: Vec<_> = said.collect();
+        output.push(self.make_item().to_string().into());
+        let (id, created, usage) = (
+            self.make_id("resp"),
+            self.created_s,
+            write_usage(self.usage),
+        );
+        let output = output.join(",");
+        Bytes::from(format!(
+            r#"{{"id":"{id}","object":"response.compaction","created_at":{created},"output":[{output}],"usage":{usage}}}"#
+        ))
+    }
+
+    fn make_item(&self) -> Value {
+        let content = encode_text(self.text);
+        json!({"type": "compaction", "id": self.make_id("cmp"), "encrypted_content": content})
+    }
+
+    /// The same for the same text.
+    fn make_id(&self, prefix: &str) -> String {
+        format!("{prefix}_{:032x}", xxh3_128(self.text.as_bytes()))
+    }
+}
 
 /// An error as the last event of a stream. Clients read it there, and not from an event of the type `error`: Codex
 /// takes only this one for a full window.
@@ -11,7 +79,7 @@ pub fn error_event(error: &ErrorBody) -> Bytes {
     let code = error.code.as_deref().unwrap_or("server_error");
     let mut response = make_response("failed", "", None);
     response["error"] = json!({"code": code, "message": error.message});
-    write_events(&[("response.failed", response)])
+    write_events([json!({"type": "response.failed", "response": response})])
 }
 
 /// The end of an answer without output. Without it, the client would report an error or wait for ever.
@@ -21,37 +89,45 @@ pub fn empty_answer(streamed: bool, model: &str, usage: Option<Usage>) -> Bytes 
         return Bytes::from(completed.to_string());
     }
     let begun = make_response("in_progress", model, None);
-    write_events(&[
-        ("response.created", begun),
-        ("response.completed", completed),
+    write_events([
+        json!({"type": "response.created", "response": begun}),
+        json!({"type": "response.completed", "response": completed}),
     ])
 }
 
 fn make_response(status: &str, model: &str, usage: Option<Usage>) -> Value {
-    let usage = usage.map(|usage| {
-        let output = usage.completion_tokens.unwrap_or(0);
-        json!({
-            "input_tokens": usage.prompt_tokens,
-            "input_tokens_details": {
-                "cached_tokens": usage.cached_tokens.unwrap_or(0),
-                "cache_write_tokens": usage.cache_written_tokens.unwrap_or(0),
-            },
-            "output_tokens": output,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": usage.prompt_tokens.saturating_add(output),
-        })
-    });
     json!({
         "id": "resp_plimsoll", "object": "response", "created_at": 0, "status": status, "model": model,
-        "output": [], "error": null, "incomplete_details": null, "usage": usage,
+        "output": [], "error": null, "incomplete_details": null, "usage": usage.map(write_usage),
         "parallel_tool_calls": true, "tool_choice": "auto", "tools": [],
     })
 }
 
-fn write_events(events: &[(&str, Value)]) -> Bytes {
-    let write = |(number, (name, response)): (usize, &(&str, Value))| {
-        let event = json!({"type": name, "sequence_number": number, "response": response});
+fn write_usage(usage: Usage) -> Value {
+    let output = usage.completion_tokens.unwrap_or(0);
+    json!({
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens.unwrap_or(0),
+            "cache_write_tokens": usage.cache_written_tokens.unwrap_or(0),
+        },
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.prompt_tokens.saturating_add(output),
+    })
+}
+
+fn write_events<const COUNT: usize>(events: [Value; COUNT]) -> Bytes {
+    let write = |(number, mut event): (usize, Value)| {
+        event["sequence_number"] = number.into();
+        let name = event["type"].as_str().unwrap_or_default();
         format!("event: {name}\ndata: {event}\n\n")
     };
-    Bytes::from(events.iter().enumerate().map(write).collect::<String>())
+    Bytes::from(
+        events
+            .into_iter()
+            .enumerate()
+            .map(write)
+            .collect::<String>(),
+    )
 }

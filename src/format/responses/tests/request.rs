@@ -38,7 +38,7 @@ fn fields_of_a_request_are_read() {
             "item_reference",
         ),
         (
-            json!({"input": [user("u"), {"type": "compaction_trigger"}]}),
+            json!({"input": [{"type": "compaction_trigger"}, user("u")]}),
             "compaction_trigger",
         ),
     ] {

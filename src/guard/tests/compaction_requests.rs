@@ -1,0 +1,111 @@
+//! Requests by which clients compact, and the note that stands for a compacted conversation.
+
+use serde_json::{Value, json};
+
+use crate::{
+    config::GuardConfig,
+    conversation::{Conversation, Format},
+    guard::{
+        self, Policy, Recall, is_compaction_note, profile::find_profile, write_compaction_note,
+    },
+};
+
+fn index(input: Vec<Value>) -> Conversation {
+    let body = json!({"model": "m", "input": input});
+    Format::Responses
+        .index_body(body.to_string().into())
+        .unwrap()
+}
+
+fn message(role: &str, text: &str) -> Value {
+    json!({"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]})
+}
+
+/// A task and steps with outputs of this many words, and the entry that asks to compact.
+fn steps(count: usize, words: usize) -> Vec<Value> {
+    let mut input = vec![message("user", "Repair it")];
+    for nth in 0..count {
+        let id = format!("c{nth}");
+        input.extend([
+            json!({"type": "function_call", "call_id": id, "name": "read", "arguments": "{}"}),
+            json!({"type": "function_call_output", "call_id": id, "output": "word ".repeat(words)}),
+        ]);
+    }
+    input.push(json!({"type": "compaction_trigger"}));
+    input
+}
+
+fn policy(settings: &GuardConfig, window: u32) -> Policy<'_> {
+    Policy {
+        profile: find_profile("openai").unwrap(),
+        window,
+        input_limit: None,
+        tokens: crate::config::tokens::unknown_model(),
+        settings,
+    }
+}
+
+#[test]
+fn what_fits_is_untouched_and_what_does_not_loses_only_output() {
+    let settings = GuardConfig::counted_by_characters();
+    let all = index(steps(20, 400));
+    let plan = |window| guard::plan(&all, &policy(&settings, window), &Recall::default());
+    assert!(plan(128_000).edits.is_empty());
+    let small = plan(8_000);
+    let report = &small.report;
+    assert_eq!(report.truncated.len(), 20);
+    assert!(report.folded.is_none() && report.cleared.is_none() && !report.over_budget);
+    assert!(
+        report.raw_after <= report.budget.tokens && report.raw_after > report.budget.tokens / 2
+    );
+    let sent = small.edits.apply(&all.body).to_bytes();
+    let sent = Format::Responses.index_body(sent).unwrap();
+    assert_eq!(sent.items.len(), all.items.len());
+    // The cuts of the session are not those of this request.
+    let mut turn = steps(20, 400);
+    turn.pop();
+    let turn = guard::plan(&index(turn), &policy(&settings, 8_000), &Recall::default());
+    assert!(!turn.memory.list_left_out().is_empty());
+    let recall = Recall {
+        memory: turn.memory,
+        messages: 41,
+        ..Recall::default()
+    };
+    let again = guard::plan(&all, &policy(&settings, 8_000), &recall);
+    assert!(again.report.folded.is_none() && !again.report.truncated.is_empty());
+    assert!(again.memory.list_left_out().is_empty());
+}
+
+#[test]
+fn a_note_holds_the_summary_or_else_the_ledger() {
+    let settings = GuardConfig::counted_by_characters();
+    let policy = policy(&settings, 32_000);
+    let write = |input: &[Value], summary| {
+        let note = write_compaction_note(&index(input.to_vec()), &policy, summary);
+        assert!(is_compaction_note(&note), "{note}");
+        note
+    };
+    let input = steps(3, 10);
+    let summary = write(&input, Some("<summary>\nmended\n</summary>"));
+    assert!(summary.ends_with("\n\n<summary>\nmended\n</summary>"));
+    let ledger = write(&input, None);
+    assert!(
+        ledger.contains("Repair it") && ledger.contains("read"),
+        "{ledger}"
+    );
+    // The next one begins with the one before.
+    let mut later = vec![message("user", "Repair it"), message("developer", &ledger)];
+    later.push(message("user", "And the roof"));
+    let next = write(&later, None);
+    let since = next.strip_prefix(&ledger).unwrap();
+    assert!(
+        since.contains("And the roof") && !since.contains("Repair it"),
+        "{since}"
+    );
+    assert_eq!(write(&later[..2], None), ledger);
+    assert!(!is_compaction_note("You mend ships."));
+    // However often: a very long one loses its middle.
+    let long = format!("{ledger}{}THE END", "x".repeat(60_000));
+    let next = write(&[message("developer", &long)], None);
+    assert!(next.len() < 25_000 && next.ends_with("THE END"));
+}

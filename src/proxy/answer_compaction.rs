@@ -1,0 +1,143 @@
+//! Answers a client that asks for its conversation to be compacted, in place of a provider that may not know how.
+//!
+//! The answer is one entry whose text stands for the conversation: a summary where compaction is on, made by its model
+//! and within its limits, and else a ledger. No failure of a summary fails the request. A stream begins at once and has
+//! comments while a summary is made. When the entry comes back, `Format::index_body` makes a message of it, so nothing
+//! is kept here.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use super::{
+    ClientRequest, PlacedRequest, SessionContext,
+    keepalive_stream::stream_while_waiting,
+    plan::guard_policy,
+    response_headers::{ACTIONS, build_early_headers, stream_comment},
+    summary_due::summary_user,
+    wait_for_summary::begin_whole_summary_wait,
+};
+use crate::{
+    compaction::SummaryCost,
+    conversation::Conversation,
+    format::{responses::answer::CompactionReply, usage::Usage},
+    guard,
+    http::{answer::json_response, limit::Hold},
+    wire::{Body, whole_body},
+};
+
+/// Which shape the answer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionShape {
+    /// An answer with one entry, to a request that ends in an entry that asks to compact.
+    Answer,
+    /// The list of `/responses/compact`.
+    List,
+}
+
+/// What stands for a conversation.
+struct CompactedText {
+    text: String,
+    /// As the header of actions has it.
+    action: HeaderValue,
+    cost: SummaryCost,
+}
+
+/// Answers a request whose conversation is to be compacted. `hold`: the body's share of the bytes in flight.
+pub(super) async fn answer_compaction(
+    request: ClientRequest,
+    placed: PlacedRequest,
+    shape: CompactionShape,
+    hold: Hold,
+) -> Response<Body> {
+    let streams = request.parsed.streams && shape == CompactionShape::Answer;
+    request.notes.facts().is_stream = streams;
+    let mut head = match (&request.session, &placed.planned) {
+        (Some(session), Some(planned)) => build_early_headers(session, planned),
+        _ => HeaderMap::new(),
+    };
+    let makes = async move {
+        let compacted = compact_conversation(&request, placed).await;
+        drop(hold);
+        (request, compacted)
+    };
+    if streams {
+        return stream_while_waiting(head, makes, async move |(request, compacted)| {
+            let events = write_reply(&request, &compacted, shape);
+            let actions = HeaderMap::from_iter([(ACTIONS, compacted.action)]);
+            whole_body([stream_comment(&actions).as_bytes(), &events].concat())
+        });
+    }
+    let (request, compacted) = Box::pin(makes).await;
+    let mut answer = json_response(StatusCode::OK, write_reply(&request, &compacted, shape));
+    head.insert(ACTIONS, compacted.action);
+    answer.headers_mut().extend(head);
+    answer
+}
+
+/// Makes the text that stands for the conversation, and waits for its summary where there is to be one.
+async fn compact_conversation(request: &ClientRequest, mut placed: PlacedRequest) -> CompactedText {
+    let app = &request.app;
+    let wait = begin_whole_summary_wait(request, &mut placed);
+    let job = wait.as_ref().map(|wait| wait.job);
+    let outcome = match wait {
+        Some(wait) => wait.wait_for_outcome(app).await,
+        None => None,
+    };
+    let summary = outcome.and_then(|outcome| outcome.summary);
+    if let (Some(session), true) = (&request.session, summary.is_some()) {
+        app.summary_jobs
+            .mark_used(&summary_user(&session.inherited));
+    }
+    let (content, action) = match summary {
+        Some(_) => ("summary", "compaction=summary"),
+        None => ("ledger", "compaction=ledger"),
+    };
+    if let Some(session) = &request.session {
+        note_compaction(session, content, action);
+    }
+    let policy = guard_policy(app, &placed.target);
+    let summary = summary.as_ref().map(|summary| &*summary.text);
+    let conversation = request.parsed.conversation.as_deref();
+    let write = |all: &Conversation| guard::write_compaction_note(all, &policy, summary);
+    CompactedText {
+        text: conversation.map(write).unwrap_or_default(),
+        action: HeaderValue::from_static(action),
+        cost: job.map_or_else(SummaryCost::default, |id| app.summary_jobs.find_cost(id)),
+    }
+}
+
+fn note_compaction(session: &SessionContext, content: &'static str, action: &str) {
+    let answered = &session.app.metrics.compactions;
+    answered.with_label_values(&[content]).inc();
+    session.notes.facts().actions = Some(action.to_owned());
+    tracing::info!(
+        session = %session.inherited.session,
+        "compaction: answered the client with a {content} of its conversation"
+    );
+}
+
+fn write_reply(
+    request: &ClientRequest,
+    compacted: &CompactedText,
+    shape: CompactionShape,
+) -> Bytes {
+    let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let reply = CompactionReply {
+        text: &compacted.text,
+        model: &request.parsed.model,
+        usage: Usage {
+            prompt_tokens: tokens(compacted.cost.prompt_tokens),
+            completion_tokens: Some(tokens(compacted.cost.completion_tokens)),
+            cached_tokens: None,
+            cache_written_tokens: None,
+        },
+        created_s: now.map_or(0, |now| now.as_secs()),
+    };
+    match (shape, &request.parsed.conversation) {
+        (CompactionShape::List, Some(conversation)) => reply.write_list(conversation),
+        _ => reply.write_answer(request.parsed.streams),
+    }
+}
