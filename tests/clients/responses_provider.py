@@ -6,7 +6,8 @@ with this status, `drip` stalls after its first words. `plan-32k` has a window o
 has that of the environment's `WINDOW`, and follows the plan. The plan stands in a user message:
 `<plan>{"task": "ab12", "steps": [[["lookup", {"number": 1}], ...], ...]}</plan>`. Each step is a list of parallel calls
 (a text as arguments makes a custom call), and the newest call in the conversation names the current step, so that a
-repeated request gets the same answer. The model follows a notice that asks for reminders.
+repeated request gets the same answer. A compacted conversation has no calls: there the step after the last one that was
+given out is next. The model follows a notice that asks for reminders.
 `GET /seen?TASK` returns the requests whose body contains the task's name.
 """
 
@@ -21,6 +22,8 @@ OVERFLOW = "Your input exceeds the context window of this model. Please adjust y
 OUTPUTS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
 # How the id of a call without reasoning begins.
 PLAIN = "plain_"
+# The steps of each task that were given out.
+given_out = {}
 KNOWN = {"message", "reasoning", "additional_tools", "compaction", "compaction_trigger", *OUTPUTS, *OUTPUTS.values()}
 
 
@@ -94,6 +97,8 @@ def check_items(given):
             answered.add(item["call_id"])
         elif form == "reasoning" and item["encrypted_content"] != seal(item["summary"][0]["text"]):
             raise Refused("The encrypted content could not be verified.", param=f"input[{at}]")
+        elif form == "compaction" and item["encrypted_content"] != "scripted":
+            raise Refused("The encrypted content could not be verified.", param=f"input[{at}]")
         elif form == "compaction_trigger" and at + 1 < len(given):
             raise Refused("compaction_trigger must be the last item.", param=f"input[{at}]")
         if before == "reasoning" and not is_made_by_model(item):
@@ -117,11 +122,11 @@ def compose_output(body):
         return [{"type": "compaction", "id": "cmp_1", "encrypted_content": "scripted"}]
     said = [text for one in given if kind(one) == "message" and one["role"] == "user" for text in texts(one)]
     plan = find_plan("\n".join(said))
-    if not plan or not tools(body):
+    if not plan or not tools(body) or is_asked_for_summary(body):
         return [message(WORDS, "words")]
     calls = [one["call_id"] for one in given if kind(one) in OUTPUTS]
     done = [re.fullmatch(rf"call_{plan['task']}_(\d+)_\d+", one) for one in calls]
-    at = max((int(one[1]) + 1 for one in done if one), default=0)
+    at = max((int(one[1]) + 1 for one in done if one), default=given_out.get(plan["task"], 0))
     thought = f"{at} steps of {plan['task']} are done."
     mark = f"{plan['task']}_{at}"
     reasoning = {"type": "reasoning", "id": f"rs_{mark}", "summary": [{"type": "summary_text", "text": thought}],
@@ -133,9 +138,16 @@ def compose_output(body):
         return [*thinking, call(f"call_own_{mark}", "add_reminder", note, f"own_{mark}", bool(thinking))]
     if at >= len(plan["steps"]):
         return [*thinking, message(f"{WORDS} Done after {at} steps.", mark)]
+    given_out[plan["task"]] = at + 1
     made = enumerate(plan["steps"][at])
     step = [call(f"call_{mark}_{nth}", name, given, mark, bool(thinking)) for nth, (name, given) in made]
     return [*thinking, message(f"Step {at}.", mark), *step]
+
+
+def is_asked_for_summary(body):
+    """Whether Codex says that it compacts."""
+    turn = (body.get("client_metadata") or {}).get("x-codex-turn-metadata", "{}")
+    return json.loads(turn).get("request_kind") == "compaction"
 
 
 def is_asked_for_notes(body):

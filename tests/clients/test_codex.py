@@ -4,8 +4,10 @@ together more than the window.
 
 import json
 import os
+import re
 import shutil
 import subprocess
+import urllib.request
 import uuid
 from pathlib import Path
 
@@ -112,6 +114,11 @@ def work(tmp_path, request):
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 
+def is_trigger(one):
+    """Whether a request asks the provider to compact."""
+    return json.loads(one["raw"])["input"][-1].get("type") == "compaction_trigger"
+
+
 def kinds(seen):
     """What Codex says of its requests."""
     bodies = [json.loads(one["raw"]) for one in seen if one["raw"] != "websocket"]
@@ -145,3 +152,29 @@ def test_it_ends_its_work(provider, work, recovery):
     own = [one for one in seen if "call_own" in one["raw"]]
     assert bool(own) == recovery
     assert len(seen) > STEPS + 1 if recovery else len(seen) == STEPS + 1
+
+
+@pytest.mark.parametrize("compaction", ["forward", "answer"])
+@pytest.mark.parametrize("name", ["scripted", "OpenAI"])
+def test_it_compacts_by_itself(provider, work, name, compaction):
+    """It asks the provider to compact where that is named OpenAI, and any other for a summary."""
+    settings = f'\n[responses]\ncompaction = "{compaction}"\n'
+    with provider.proxy(False, settings) as url:
+        events = work.run(url, name=name, more="model_context_window = 24000")
+        with urllib.request.urlopen(f"{url}/metrics", timeout=LONG) as answer:
+            metrics = answer.read().decode()
+    seen = [one for one in provider.seen(work.task) if one["raw"] != "websocket"]
+    assert [one["error"] for one in seen if one["error"]] == []
+    assert events[-1]["type"] == "turn.completed", events[-1]
+    assert work.is_done()
+    answered = sum(int(count) for count in re.findall(r"plimsoll_compactions_total\{.*\} (\d+)", metrics))
+    triggers = [one for one in seen if is_trigger(one)]
+    if name == "scripted":
+        assert kinds(seen).count("compaction") > 1 and not triggers and not answered
+    elif compaction == "forward":
+        assert len(triggers) > 1 and not answered
+        assert any('"type":"compaction"' in one["raw"] for one in seen)
+    else:
+        assert answered > 1 and not triggers
+        noted = [one for one in seen if "[Note by the context guard" in one["raw"]]
+        assert noted and '"type":"compaction"' not in noted[-1]["raw"]
