@@ -12,8 +12,9 @@ use crate::{
     compaction,
     conversation::Format,
     guard::{
-        AnswerHistory, GuardMemory, Recall, StoredCuts, estimate::Calibration,
-        injections::Injections,
+        AnswerHistory, GuardMemory, Recall, StoredCuts, dropped_rounds,
+        estimate::Calibration,
+        injections::{InjectionContent, InjectionRecord, Injections},
     },
     health::{Health, HealthLevel, silent_truncation::UsageSample},
     recovery,
@@ -250,7 +251,12 @@ impl SessionState {
         loop {
             let bytes = shed.to_bytes()?;
             if bytes.len() <= MAX_BYTES {
-                let records_shed = self.recovery.records.len() - shed.recovery.records.len();
+                let left = &shed.recovery.records;
+                let is_shed = |record: &&InjectionRecord| !left.contains(record);
+                let records_shed = match &shed {
+                    Cow::Borrowed(_) => 0,
+                    Cow::Owned(_) => self.recovery.records.iter().filter(is_shed).count(),
+                };
                 return Ok(EncodedState {
                     bytes,
                     records_shed,
@@ -264,14 +270,24 @@ impl SessionState {
     }
 
     /// Drops the older half of the records; returns whether there were any. Records of one place are
-    /// dropped together, since some are invalid without the others.
+    /// dropped together, since some are invalid without the others. Digests stay of rounds, and go where there is
+    /// nothing else.
     fn shed_records(&mut self) -> bool {
         let records = &mut self.recovery.records;
-        let Some(last) = records.get(records.len().saturating_sub(1) / 2) else {
+        let is_digest =
+            |it: &InjectionRecord| matches!(it.what, InjectionContent::DroppedRound { .. });
+        let has_others = !records.iter().all(is_digest);
+        let places = records.iter().filter(|it| !has_others || !is_digest(it));
+        let places: Vec<u32> = places.map(|record| record.place).collect();
+        let Some(last) = places.get(places.len().saturating_sub(1) / 2) else {
             return false;
         };
-        let last = last.place;
-        records.retain(|record| record.place > last);
+        let end = records.partition_point(|record| record.place <= *last);
+        let older: Vec<_> = records.drain(..end).collect();
+        let kept = dropped_rounds::end_records(self.format, &older, 0);
+        if kept != older {
+            records.splice(..0, kept);
+        }
         true
     }
 

@@ -163,6 +163,43 @@ fn the_oldest_records_are_shed_first_and_places_stay_whole() {
 }
 
 #[test]
+fn digests_stay_of_rounds_that_are_shed() {
+    let round = |at: u32| {
+        let encrypted = "x".repeat(3_000);
+        let json = format!(
+            r#"{{"type":"reasoning","id":"rs_{at}","summary":[],"encrypted_content":"{encrypted}"}}"#
+        );
+        let by = InjectedAuthor::Model { calls: 0 };
+        InjectionRecord {
+            place: at,
+            what: InjectionContent::Round(vec![InjectedMessage {
+                by,
+                json: json.into(),
+            }]),
+        }
+    };
+    let large = SessionState {
+        format: Format::Responses,
+        ..with_records((0..101).map(round).collect())
+    };
+    let encoded = large.encode_bounded().unwrap();
+    assert!(encoded.bytes.len() <= MAX_BYTES && encoded.records_shed > 50);
+    let read = SessionState::from_bytes(&encoded.bytes).unwrap();
+    let (digests, kept) = read.recovery.records.split_at(encoded.records_shed);
+    let is_digest = |record: &InjectionRecord| matches!(&record.what, InjectionContent::DroppedRound { blocks } if blocks.len() == 1);
+    assert!(digests.iter().all(is_digest));
+    assert_eq!(kept, &large.recovery.records[encoded.records_shed..]);
+    assert!(!kept.is_empty());
+    // Digests alone are dropped too.
+    let many = (0..MAX_BYTES as u32).map(|at| InjectionRecord {
+        place: at,
+        what: InjectionContent::DroppedRound { blocks: vec![1] },
+    });
+    let many = with_records(many.collect()).encode_bounded().unwrap();
+    assert!(many.bytes.len() <= MAX_BYTES && many.records_shed > 0);
+}
+
+#[test]
 fn records_are_dropped_before_the_memory_of_the_guard() {
     let tight = vec![(7_u128, 9_000_u32)];
     let memory = postcard::to_stdvec(&(GROUND, None::<()>, (0_u32, 0_u32), tight, 0_u64)).unwrap();
