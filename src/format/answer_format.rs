@@ -3,7 +3,11 @@
 use bytes::Bytes;
 
 use super::{
-    AnswerEvent, AnswerEvents, chat, error_body::ErrorBody, messages, responses, usage::Usage,
+    AnswerEvent, AnswerEvents, chat,
+    error_body::ErrorBody,
+    messages,
+    responses::{self, answer::SentEvents},
+    usage::Usage,
 };
 use crate::{conversation::Format, json::scan::MalformedJson, wire::sse::SseMessage};
 
@@ -96,12 +100,12 @@ impl AnswerFormat {
         }
     }
 
-    /// An error as an event of a stream.
-    pub fn error_event(self, error: &ErrorBody) -> Bytes {
+    /// An error as an event of a stream, of which the client has what was `sent`.
+    pub fn error_event(self, error: &ErrorBody, sent: &SentEvents) -> Bytes {
         match self {
             Self::Chat => [b"data: ", &error.to_json()[..], b"\n\n"].concat().into(),
             Self::Messages => messages::answer::error_event(error),
-            Self::Responses => responses::answer::error_event(error),
+            Self::Responses => responses::answer::error_event(error, sent),
         }
     }
 
@@ -135,6 +139,13 @@ impl AnswerEvents for ParsedAnswer {
 }
 
 impl ParsedAnswer {
+    /// Notes that the client got this event of a stream as it came.
+    pub fn note_sent(&self, json: &[u8], sent: &mut SentEvents) {
+        if let Self::Responses(answer) = self {
+            answer.note_sent(json, sent);
+        }
+    }
+
     /// Whether this is a chunk with usage and nothing else, which a client may not expect.
     pub fn is_usage_only(&self) -> bool {
         match self {

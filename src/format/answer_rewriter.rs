@@ -22,8 +22,9 @@ pub(super) use self::{
 };
 use super::{
     AnswerFilter, AnswerFormat, AssistantTurn, ParsedAnswer, PrecedingText, ResponseSummarizer,
-    chat::answer::ChatAnswerState, messages::answer::MessagesAnswer,
-    responses::answer::ResponsesAnswer,
+    chat::answer::ChatAnswerState,
+    messages::answer::MessagesAnswer,
+    responses::answer::{ResponsesAnswer, SentEvents},
 };
 use crate::wire::sse::SseMessage;
 
@@ -95,6 +96,14 @@ impl AnswerRewriter {
 
     pub const fn preceding_text(&self) -> PrecedingText {
         with_rewriter!(self, rewriter => rewriter.preceding_text())
+    }
+
+    /// What the client has of the response, where its events are numbered.
+    pub fn sent_events(&self) -> SentEvents {
+        match self {
+            Self::Chat(_) | Self::Messages(_) => SentEvents::default(),
+            Self::Responses(rewriter) => rewriter.joined.sent_events(),
+        }
     }
 
     /// Begins another answer; returns the one before.

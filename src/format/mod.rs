@@ -60,6 +60,7 @@ pub use self::{
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
     paths::COMPACT_PATH,
     response_summary::{ResponseSummarizer, ResponseSummary},
+    responses::answer::SentEvents,
     tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},
 };

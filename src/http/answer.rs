@@ -10,7 +10,7 @@ use http::{
 
 use crate::{
     error::Failure,
-    format::{AnswerFormat, error_body::ErrorBody},
+    format::{AnswerFormat, SentEvents, error_body::ErrorBody},
     wire::{Body, content_coding, whole_body},
 };
 
@@ -50,7 +50,7 @@ fn failure_to_fault(failure: &Failure) -> ErrorBody {
 
 /// A failure as the last event of a stream whose head the client has.
 pub fn failure_event(format: AnswerFormat, failure: &Failure) -> Bytes {
-    format.error_event(&failure_to_fault(failure))
+    format.error_event(&failure_to_fault(failure), &SentEvents::default())
 }
 
 pub fn events_response(events: impl Into<Bytes>) -> Response<Body> {

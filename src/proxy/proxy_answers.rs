@@ -8,7 +8,7 @@ use super::provider_reply::read_fault;
 use crate::{
     conversation::Format,
     error::Failure,
-    format::{AnswerFormat, usage::Usage},
+    format::{AnswerFormat, SentEvents, usage::Usage},
     http::answer::{ERROR_HEADER, events_response, failure_event, json_response},
     provider::{Window, overflow::Overflow},
     wire::Body,
@@ -51,7 +51,7 @@ pub(super) async fn refusal_event(
 ) -> Bytes {
     let refused = !refusal.status().is_success();
     match read_fault(format, refusal, provider).await {
-        Some(fault) if refused => format.error_event(&fault),
+        Some(fault) if refused => format.error_event(&fault, &SentEvents::default()),
         _ => failure_event(
             format,
             &Failure::ProviderBadAnswer {
@@ -77,5 +77,7 @@ pub(super) async fn refusal_stream(
         status,
         "tool loop: {provider} answered {status}; its error ends the stream"
     );
-    Some(events_response(format.error_event(&fault)))
+    Some(events_response(
+        format.error_event(&fault, &SentEvents::default()),
+    ))
 }

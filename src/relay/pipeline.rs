@@ -18,7 +18,7 @@ use super::decode::Decoder;
 use crate::{
     format::{
         AnswerEvents, AnswerFilter, AnswerFormat, AnswerReader, AnswerRewriter, AssistantTurn,
-        EventAction, PrecedingText, ResponseSummarizer, ResponseSummary, StreamEvent,
+        EventAction, PrecedingText, ResponseSummarizer, ResponseSummary, SentEvents, StreamEvent,
     },
     wire::sse::{SseEvent, SseSplitter},
 };
@@ -62,6 +62,8 @@ pub(super) struct Pipeline {
     rewriter: Option<Box<AnswerRewriter>>,
     /// Decompresses a copy of a compressed stream, which passes as it is.
     decoder: Option<Decoder>,
+    /// What the client has, where nothing is rewritten.
+    passed: SentEvents,
     /// Bytes of the incomplete event that went out already.
     sent: usize,
     /// Released events that go out before the current one.
@@ -120,6 +122,7 @@ impl Pipeline {
             reader: AnswerReader::new(format),
             summarizer: ResponseSummarizer::default(),
             decoder,
+            passed: SentEvents::default(),
             sent: 0,
             ready: VecDeque::new(),
             drained: false,
@@ -130,6 +133,12 @@ impl Pipeline {
     /// Whether text of the proxy can be inserted into the bytes.
     pub(super) fn can_insert(&self) -> bool {
         self.decoder.is_none()
+    }
+
+    /// What the client has of the response, in whole events.
+    pub(super) fn sent_events(&self) -> SentEvents {
+        let rewriter = self.rewriter.as_ref();
+        rewriter.map_or_else(|| self.passed.clone(), |it| it.sent_events())
     }
 
     /// What the client got.
@@ -240,6 +249,7 @@ impl Pipeline {
                 rewriter.take_event(event, &mut self.ready, &mut self.summarizer)
             }
             None => {
+                answer.note_sent(&message.data, &mut self.passed);
                 self.summarizer.add_events(&message.data, answer.events());
                 EventAction::Pass
             }

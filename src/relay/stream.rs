@@ -22,7 +22,11 @@ use super::{
     decode::Decoder,
     pipeline::{Pipeline, PipelineOutput, StreamEdits},
 };
-use crate::{error::format_error_chain, format::error_body::ErrorBody, wire::Body};
+use crate::{
+    error::format_error_chain,
+    format::{SentEvents, error_body::ErrorBody},
+    wire::Body,
+};
 
 /// How long the rest of an answer for the proxy only may take after its finish reason.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -257,8 +261,8 @@ impl StreamRelay {
             tracing::warn!("the provider's stream ended without a finish reason");
         }
         if self.pipeline.can_insert() {
-            self.out
-                .push_back(PipelineOutput::Bytes(broken_event(self.format)));
+            let event = broken_event(self.format, &self.pipeline.sent_events());
+            self.out.push_back(PipelineOutput::Bytes(event));
         }
         self.phase = Phase::Breaking;
     }
@@ -288,14 +292,16 @@ impl StreamRelay {
 }
 
 /// An error event after a blank line, since the stream may have broken in the middle of an event.
-fn broken_event(format: AnswerFormat) -> Bytes {
+fn broken_event(format: AnswerFormat, sent: &SentEvents) -> Bytes {
     let error = ErrorBody {
         message: "The provider's answer broke off before its end.".into(),
         kind: Some("provider_error".into()),
         param: None,
         code: Some("provider_bad_answer".into()),
     };
-    [b"\n\n", &format.error_event(&error)[..]].concat().into()
+    [b"\n\n", &format.error_event(&error, sent)[..]]
+        .concat()
+        .into()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod write;
 use smallvec::SmallVec;
 
 pub use self::{
+    edits::SentEvents,
     read::{is_keepalive, read_answer, read_event},
     write::{CompactionReply, empty_answer, error_event},
 };

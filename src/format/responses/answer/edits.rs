@@ -17,6 +17,7 @@ use crate::{
     },
     json::scan::{JsonString, Span},
 };
+use bytes::Bytes;
 
 /// Bytes kept of the items of earlier answers, for the event that repeats them all. Beyond it, it
 /// has those of the last answer only.
@@ -25,10 +26,22 @@ const MAX_EARLIER: usize = 4 << 20;
 type JoinedResponses = JoinedResponse<BlockState<ResponsesAnswer>>;
 
 /// What the client has of a stream, beside its items.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct SentEvents {
+    /// The raw id of the response, without quotes, once there was one.
+    pub(super) id: Option<Bytes>,
     /// The number of the next event, once there was one.
-    next_number: Option<u64>,
+    pub(super) next_number: Option<u64>,
+}
+
+impl JoinedResponses {
+    /// What the client has of all answers.
+    pub(in crate::format) fn sent_events(&self) -> SentEvents {
+        SentEvents {
+            id: self.first_id.clone(),
+            ..self.sent.more.clone()
+        }
+    }
 }
 
 impl BlockAnswer for ResponsesAnswer {
@@ -183,6 +196,16 @@ impl BlockState<ResponsesAnswer> {
 }
 
 impl ResponsesAnswer {
+    /// Notes that the client got this event as it came.
+    pub fn note_sent(&self, json: &[u8], sent: &mut SentEvents) {
+        if let (Some(id), None) = (self.response.id, &sent.id) {
+            sent.id = Some(Bytes::copy_from_slice(&json[id.span.range()]));
+        }
+        if let Some((number, _)) = self.sequence_number {
+            sent.next_number = Some(number.saturating_add(1));
+        }
+    }
+
     /// The items that the client gets of the list, and what it gets of their texts where it is not
     /// all.
     fn visible_items(

@@ -1,9 +1,12 @@
 //! Answers and events of Responses, as the proxy writes them.
 
+use std::iter::successors;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::SentEvents;
 use crate::{
     conversation::{Author, Conversation},
     format::{error_body::ErrorBody, responses::compaction_item::encode_text, usage::Usage},
@@ -35,13 +38,14 @@ impl CompactionReply<'_> {
             return Bytes::from(completed.to_string());
         }
         let begun = with_head(make_response("in_progress", self.model, None));
-        write_events([
+        let events = [
             json!({"type": "response.created", "response": begun}),
             json!({"type": "response.in_progress", "response": begun}),
             json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
             json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
             json!({"type": "response.completed", "response": completed}),
-        ])
+        ];
+        write_events(0, events)
     }
 
     /// The compacted list of `/responses/compact`: the messages of the user as they came, and the compaction entry.
@@ -73,13 +77,18 @@ impl CompactionReply<'_> {
     }
 }
 
-/// An error as the last event of a stream. Clients read it there, and not from an event of the type `error`: Codex
-/// takes only this one for a full window.
-pub fn error_event(error: &ErrorBody) -> Bytes {
+/// An error as the last event of a stream, behind what the client has of it. Clients read it there, and not from an event
+/// of the type `error`: Codex takes only this one for a full window.
+pub fn error_event(error: &ErrorBody, sent: &SentEvents) -> Bytes {
     let code = error.code.as_deref().unwrap_or("server_error");
     let mut response = make_response("failed", "", None);
     response["error"] = json!({"code": code, "message": error.message});
-    write_events([json!({"type": "response.failed", "response": response})])
+    let quoted = sent.id.as_ref().map(|id| [b"\"", &id[..], b"\""].concat());
+    if let Some(id) = quoted.and_then(|id| serde_json::from_slice(&id).ok()) {
+        response["id"] = id;
+    }
+    let event = json!({"type": "response.failed", "response": response});
+    write_events(sent.next_number.unwrap_or(0), [event])
 }
 
 /// The end of an answer without output. Without it, the client would report an error or wait for ever.
@@ -89,10 +98,11 @@ pub fn empty_answer(streamed: bool, model: &str, usage: Option<Usage>) -> Bytes 
         return Bytes::from(completed.to_string());
     }
     let begun = make_response("in_progress", model, None);
-    write_events([
+    let events = [
         json!({"type": "response.created", "response": begun}),
         json!({"type": "response.completed", "response": completed}),
-    ])
+    ];
+    write_events(0, events)
 }
 
 fn make_response(status: &str, model: &str, usage: Option<Usage>) -> Value {
@@ -117,17 +127,13 @@ fn write_usage(usage: Usage) -> Value {
     })
 }
 
-fn write_events<const COUNT: usize>(events: [Value; COUNT]) -> Bytes {
-    let write = |(number, mut event): (usize, Value)| {
+/// `first`: the number of the first event.
+fn write_events<const COUNT: usize>(first: u64, events: [Value; COUNT]) -> Bytes {
+    let write = |(number, mut event): (u64, Value)| {
         event["sequence_number"] = number.into();
         let name = event["type"].as_str().unwrap_or_default();
         format!("event: {name}\ndata: {event}\n\n")
     };
-    Bytes::from(
-        events
-            .into_iter()
-            .enumerate()
-            .map(write)
-            .collect::<String>(),
-    )
+    let numbers = successors(Some(first), |number| number.checked_add(1));
+    Bytes::from(numbers.zip(events).map(write).collect::<String>())
 }

@@ -70,6 +70,8 @@ async fn a_broken_stream_ends_with_a_failed_response() {
     let data: Value = serde_json::from_str(data).unwrap();
     assert_eq!(data["response"]["error"]["code"], "provider_bad_answer");
     assert!(calls.lock().unwrap().end.is_some());
+    assert_eq!(data["sequence_number"], 1);
+    assert_eq!(data["response"]["id"], "r");
     // Without a next answer, and without a last event.
     let first = [START, PROXY_CALL, CALLED].concat();
     for (first, answers) in [(first, vec![events("")]), (START.to_owned(), vec![])] {
@@ -84,6 +86,43 @@ async fn a_broken_stream_ends_with_a_failed_response() {
     assert!(!broke);
     assert_eq!(text, [START, error, ": end\n\n"].concat());
     assert!(calls.lock().unwrap().end.as_ref().unwrap().0.error);
+}
+
+/// The failed response ends what the client has, wherever the stream breaks off.
+#[tokio::test(start_paused = true)]
+async fn a_failed_response_continues_the_numbers_and_the_id() {
+    let second = [START, PROXY_CALL].concat().replace("\"r\"", "\"s\"");
+    let delta = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":3,\"output_index\":0,\"delta\":\"a\"}\n\n";
+    let second: &'static str = [&second[..], delta].concat().leak();
+    let alone: &'static str = second.replace("\"s\"", "\"r\"").leak();
+    let check = |text: &str, has_answer: bool| {
+        let (sent, data) = text.split_once("event: response.failed\ndata: ").unwrap();
+        let data: Value = serde_json::from_str(data).unwrap();
+        let whole = sent
+            .split_inclusive("\n\n")
+            .filter(|event| event.ends_with("}\n\n"));
+        let numbers = whole.filter_map(|event| {
+            let (_, data) = event.split_once("data: ")?;
+            serde_json::from_str::<Value>(data).ok()?["sequence_number"].as_u64()
+        });
+        let next = numbers.last().map_or(0, |last| last + 1);
+        assert_eq!(data["sequence_number"], next, "{text}");
+        let id = if has_answer { "r" } else { "resp_plimsoll" };
+        assert_eq!(data["response"]["id"], id, "{text}");
+    };
+    for at in 0..=second.len() {
+        // As it came, and behind an answer that was for the proxy only.
+        let answer = broken(&[&alone[..at]]);
+        let (text, broke) = read(stream_answer(answer, Ending::without_effects(FORMAT))).await;
+        assert!(broke);
+        check(&text, at >= START.len() - 2);
+        let first = [START, PROXY_CALL, CALLED].concat();
+        let answers = vec![broken(&[&second[..at]])];
+        let (answer, _) = filter_as(FORMAT, events(first), answers, vec![]);
+        let (text, broke) = read(answer).await;
+        assert!(broke && !text.contains("clear_mind"));
+        check(&text, true);
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use crate::{
     format::{
         FinishKind,
         error_body::ErrorBody,
-        responses::answer::{empty_answer, error_event},
+        responses::answer::{SentEvents, empty_answer, error_event},
         usage::Usage,
     },
     wire::sse::{SseMessage, SseSplitter},
@@ -35,7 +35,7 @@ fn what_the_proxy_writes_is_read_back() {
         code: Some("context_length_exceeded".into()),
         ..ErrorBody::default()
     };
-    let events = written_events(&error_event(&error));
+    let events = written_events(&error_event(&error, &SentEvents::default()));
     let [(message, answer)] = &events[..] else {
         panic!("one event");
     };
