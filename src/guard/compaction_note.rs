@@ -1,4 +1,5 @@
-//! The note that stands for a whole conversation which its client compacts: a summary, or a ledger of all of it.
+//! The note that stands for a whole conversation which its client compacts: a summary, or a ledger of all of it but the
+//! task, since clients keep what the user said.
 
 use super::{
     Policy, course, ledger,

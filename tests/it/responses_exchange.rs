@@ -1,6 +1,7 @@
 //! OpenAI's Responses over real sockets: guarded, followed and recovered as chat completions are.
 
 mod compaction;
+mod compaction_requests;
 mod endpoints;
 mod held_by_provider;
 mod overflow;

@@ -64,7 +64,9 @@ fn what_fits_is_untouched_and_what_does_not_loses_only_output() {
     // The cuts of the session are not those of this request.
     let mut turn = steps(20, 400);
     turn.pop();
-    let turn = guard::plan(&index(turn), &policy(&settings, 8_000), &Recall::default());
+    let mut folds = GuardConfig::counted_by_characters();
+    folds.clear.enabled = false;
+    let turn = guard::plan(&index(turn), &policy(&folds, 8_000), &Recall::default());
     assert!(!turn.memory.list_left_out().is_empty());
     let recall = Recall {
         memory: turn.memory,
@@ -85,12 +87,13 @@ fn a_note_holds_the_summary_or_else_the_ledger() {
         assert!(is_compaction_note(&note), "{note}");
         note
     };
-    let input = steps(3, 10);
+    let mut input = steps(3, 10);
+    input.insert(1, message("user", "Mind the pump"));
     let summary = write(&input, Some("<summary>\nmended\n</summary>"));
     assert!(summary.ends_with("\n\n<summary>\nmended\n</summary>"));
     let ledger = write(&input, None);
     assert!(
-        ledger.contains("Repair it") && ledger.contains("read"),
+        ledger.contains("Mind the pump") && ledger.contains("read"),
         "{ledger}"
     );
     // The next one begins with the one before.
@@ -99,7 +102,7 @@ fn a_note_holds_the_summary_or_else_the_ledger() {
     let next = write(&later, None);
     let since = next.strip_prefix(&ledger).unwrap();
     assert!(
-        since.contains("And the roof") && !since.contains("Repair it"),
+        since.contains("And the roof") && !since.contains("Mind the pump"),
         "{since}"
     );
     assert_eq!(write(&later[..2], None), ledger);
