@@ -116,8 +116,9 @@ impl Conversation {
     /// Whether a key is that of an annotation.
     pub(crate) fn is_annotation_key(&self, key: JsonString) -> bool {
         let at = key.span.start;
-        let next = self.annotations.partition_point(|it| it.span.end <= at);
-        let annotation = self.annotations.get(next);
+        let annotations = self.annotations_around(at);
+        let next = annotations.partition_point(|it| it.span.end <= at);
+        let annotation = annotations.get(next);
         annotation.is_some_and(|it| it.span.start <= at)
     }
 }

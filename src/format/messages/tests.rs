@@ -7,6 +7,7 @@ use crate::conversation::{
     edit::Edits,
     units::{self, UnitKind},
 };
+use crate::json::scan::{JsonString, Span};
 
 mod edits;
 mod request;
@@ -143,6 +144,17 @@ fn annotations_are_found_in_both_orders() {
             (Some(Priority::High), false)
         );
         assert_eq!(found.annotations_of(1)[0].priority, Some(Priority::Low));
+        for message in [0, 1] {
+            let start = found.annotations_of(message)[0].span.start + 1;
+            let span = Span { start, end: start };
+            let (escapes, plain, respelled) = (0, true, false);
+            assert!(found.is_annotation_key(JsonString {
+                span,
+                escapes,
+                plain,
+                respelled
+            }));
+        }
         let sent = applied(&found, |edits| found.take_out_annotations(edits));
         assert!(!sent.to_string().contains("plimsoll"));
         // The name of an annotation is no text of the model's.
