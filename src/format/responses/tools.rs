@@ -1,5 +1,7 @@
 //! The tools of a Responses request: the client's, and the proxy-executed ones beside them.
 
+use memchr::memmem;
+
 use crate::{
     conversation::Conversation,
     format::{
@@ -25,6 +27,13 @@ pub(in crate::format) fn read_client_tools(
     for entry in tool_entries(conversation) {
         let entry: ListedTool = serde_json::from_slice(json(entry.span)).ok()?;
         tools.extend(entry.tools.into_iter().flatten());
+    }
+    let input = json(input.value);
+    if memmem::find(input, b"tool_search_output").is_some() {
+        // The tools that a search loaded stand in its output.
+        let entries: Vec<ListedTool> = serde_json::from_slice(input).ok()?;
+        let loaded = entries.into_iter().filter_map(|entry| entry.tools);
+        tools.extend(loaded.flatten());
     }
     ClientTools::from_list(ToolForm::ResponsesTools, &tools, reserved)
 }

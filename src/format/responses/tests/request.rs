@@ -63,6 +63,13 @@ fn fields_of_a_request_are_read() {
         (tools.form, tools.taken),
         (ToolForm::ResponsesTools, vec!["look"])
     );
+    // Of the tools that a search loaded, too.
+    let loaded = json!({"tools": [{"type": "function", "name": "f"}, {"type": "tool_search"}], "input": [user("u"),
+        {"type": "tool_search_call", "call_id": null, "execution": "server", "arguments": {}},
+        {"type": "tool_search_output", "call_id": null, "execution": "server", "tools": [
+            {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "find"}]}]}]});
+    let tools = read(loaded).read_client_tools(["look", "find"].into_iter());
+    assert_eq!(tools.unwrap().taken, vec!["find"]);
     let none = |members| {
         read(members)
             .read_client_tools(std::iter::empty())
