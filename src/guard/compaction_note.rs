@@ -1,14 +1,17 @@
-//! The note that stands for a whole conversation which its client compacts: a summary, or a ledger of all of it but the
-//! task, since clients keep what the user said.
+//! The note that stands for a whole conversation which its client compacts: a summary, or a ledger of all of it, for a
+//! client that keeps nothing beside it.
 
 use super::{
-    Policy, course, ledger,
+    Policy, budget, ledger,
     preface::{LEDGER_HEAD, LEDGER_HEAD_SINCE, NOTE, SUMMARY_HEAD},
 };
 use crate::conversation::{BlockKind, Content, Conversation};
 
 /// How every preface and every note of the guard begins.
 const NOTE_START: &str = "[Note by the context guard between client and model";
+/// One part in so many of the budget is for the ledger, and as much for the note of the compaction before. So a small
+/// window has room for work beside them, however often a client compacts.
+const NOTE_SHARE: u32 = 8;
 /// Most characters of an earlier note that a ledger is added to: those of the longest summary.
 const MAX_EARLIER_CHARS: usize = 24_000;
 
@@ -27,15 +30,17 @@ pub fn write_compaction_note(
     if let Some(summary) = summary {
         return format!("{SUMMARY_HEAD}\n\n{summary}");
     }
+    let most = budget::compute_request_budget(conversation, policy).tokens / NOTE_SHARE;
+    let weights = policy.token_weights();
+    let fits = |text: &str| weights.count_plain_tokens(text) <= most;
     let earlier = find_earlier_note(conversation);
     let first = earlier.as_ref().map_or(0, |(at, _)| at + 1);
-    let (before, head) = match &earlier {
-        Some((_, note)) => (cut_middle(note, MAX_EARLIER_CHARS), LEDGER_HEAD_SINCE),
+    let (before, head) = match earlier {
+        Some((_, note)) => (shorten_note(note, fits), LEDGER_HEAD_SINCE),
         None => (NOTE.to_owned(), LEDGER_HEAD),
     };
     let items = first..conversation.items.len();
     let items = items.filter(|&at| !conversation.items[at].author.is_system());
-    let fits = course::preface_fit_check(conversation, policy);
     let items: Vec<usize> = items.collect();
     match ledger::gather_fitting(conversation, &items, ledger::MAX_FACTS_CHARS, fits) {
         facts if facts.is_empty() => before,
@@ -62,12 +67,25 @@ fn find_earlier_note(conversation: &Conversation) -> Option<(usize, String)> {
     notes.next()
 }
 
-/// The text, or as many characters of its beginning and its end.
+/// The note without its middle, where it is too long.
+fn shorten_note(note: String, fits: impl Fn(&str) -> bool) -> String {
+    let count = note.chars().count();
+    if count <= MAX_EARLIER_CHARS && fits(&note) {
+        return note;
+    }
+    let lengths = std::iter::successors(Some(count.min(MAX_EARLIER_CHARS)), |most| {
+        Some(most / 8 * 7)
+    });
+    let lengths = lengths.take_while(|&most| most > 0);
+    let mut shorter = lengths.map(|most| cut_middle(&note, most));
+    shorter
+        .find(|note| fits(note))
+        .unwrap_or_else(|| NOTE.to_owned())
+}
+
+/// As many characters of the beginning and the end of a text.
 fn cut_middle(text: &str, most: usize) -> String {
     let count = text.chars().count();
-    if count <= most {
-        return text.to_owned();
-    }
     let head: String = text.chars().take(most / 2).collect();
     let tail: String = text.chars().skip(count - most / 2).collect();
     format!("{head}\n[…]\n{tail}")

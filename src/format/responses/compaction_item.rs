@@ -11,12 +11,12 @@ use memchr::memmem;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    request::{ends_in_trigger, fixed_entries, has_whole_history},
+    request::{ends_in_trigger, fixed_entries, has_whole_history, is_compaction},
     write::text_item,
 };
 use crate::{
     conversation::{Author, Conversation, Item, ItemPlace, edit::Edits},
-    format::values::{find_member, has_type},
+    format::values::find_member,
     json::{scan::JsonKind, text::escape_text},
 };
 
@@ -59,9 +59,8 @@ pub(super) fn unfold_entries(found: &Conversation) -> Option<Bytes> {
 
 /// The text of an entry that the proxy made.
 fn read_text(found: &Conversation, item: &Item) -> Option<String> {
-    let mut names = ["compaction", "compaction_summary"].into_iter();
-    names.find(|name| has_type(&found.body, item.span.start, name))?;
     let content = find_member(&found.body, item.span.start, b"encrypted_content");
+    let content = content.filter(|_| is_compaction(found, item));
     let (content, _) = content.filter(|(_, kind)| *kind == JsonKind::String)?;
     decode_text(&serde_json::from_slice::<String>(found.span_bytes(content)).ok()?)
 }

@@ -56,10 +56,20 @@ fn is_trigger(conversation: &Conversation, item: &Item) -> bool {
     has_type(&conversation.body, item.span.start, "compaction_trigger")
 }
 
-/// Whether all that the model would read is in the request.
+/// Whether an entry stands for what its client compacted. In an indexed body only a provider can read it: those of the
+/// proxy are messages there.
+pub(super) fn is_compaction(conversation: &Conversation, item: &Item) -> bool {
+    let mut names = ["compaction", "compaction_summary"].into_iter();
+    names.any(|name| has_type(&conversation.body, item.span.start, name))
+}
+
+/// Whether all that the model would read is in the request, and can be read by others than its provider.
 pub(in crate::format) fn has_whole_history(conversation: &Conversation) -> bool {
     let mut held = HELD_BY_PROVIDER.into_iter();
-    !held.any(|name| conversation.asks_for(name)) && !has_reference(conversation)
+    let mut entries = fixed_entries(conversation);
+    !held.any(|name| conversation.asks_for(name))
+        && !has_reference(conversation)
+        && !entries.any(|item| is_compaction(conversation, item))
 }
 
 fn has_reference(conversation: &Conversation) -> bool {

@@ -1,6 +1,7 @@
 //! The tools of a Responses request: the client's, and the proxy-executed ones beside them.
 
 use memchr::memmem;
+use serde_json::value::RawValue;
 
 use crate::{
     conversation::Conversation,
@@ -10,6 +11,9 @@ use crate::{
     },
     json::scan::{JsonKind, Span},
 };
+
+/// The type of an entry with the tools that a search loaded.
+const SEARCH_OUTPUT: &[u8] = b"tool_search_output";
 
 /// Codex sends its tools in an entry, for some models. New ones are added there, or to `tools` where it is a list.
 pub(in crate::format) fn read_client_tools(
@@ -29,10 +33,12 @@ pub(in crate::format) fn read_client_tools(
         tools.extend(entry.tools.into_iter().flatten());
     }
     let input = json(input.value);
-    if memmem::find(input, b"tool_search_output").is_some() {
+    if memmem::find(input, SEARCH_OUTPUT).is_some() {
         // The tools that a search loaded stand in its output.
-        let entries: Vec<ListedTool> = serde_json::from_slice(input).ok()?;
-        let loaded = entries.into_iter().filter_map(|entry| entry.tools);
+        let entries: Vec<&RawValue> = serde_json::from_slice(input).unwrap_or_default();
+        let outputs = entries.iter().map(|entry| entry.get());
+        let outputs = outputs.filter(|it| memmem::find(it.as_bytes(), SEARCH_OUTPUT).is_some());
+        let loaded = outputs.filter_map(|it| serde_json::from_str::<ListedTool>(it).ok()?.tools);
         tools.extend(loaded.flatten());
     }
     ClientTools::from_list(ToolForm::ResponsesTools, &tools, reserved)

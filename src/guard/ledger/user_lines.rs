@@ -23,17 +23,11 @@ pub(super) fn write_user_section(
     reserved: f64,
 ) -> String {
     let room = budget.remaining_room() - reserved - budget.fence_cost(TITLE);
-    let messages = list_user_messages(conversation, removed);
+    let messages = removed.iter().copied();
+    let messages = messages.filter(|&at| conversation.items[at].author == Author::User);
+    let messages: Vec<usize> = messages.collect();
     let lines = pick_lines(conversation, &messages, room, budget);
     budget.write_lines(TITLE, &lines)
-}
-
-/// The user messages among `removed`, without the first one of the conversation, which is never left out.
-fn list_user_messages(conversation: &Conversation, removed: &[usize]) -> Vec<usize> {
-    let is_user = |at: &usize| conversation.items[*at].author == Author::User;
-    let first = (0..conversation.items.len()).find(is_user);
-    let messages = removed.iter().copied().filter(is_user);
-    messages.filter(|&at| Some(at) != first).collect()
 }
 
 fn pick_lines(

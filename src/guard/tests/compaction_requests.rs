@@ -92,10 +92,10 @@ fn a_note_holds_the_summary_or_else_the_ledger() {
     let summary = write(&input, Some("<summary>\nmended\n</summary>"));
     assert!(summary.ends_with("\n\n<summary>\nmended\n</summary>"));
     let ledger = write(&input, None);
-    assert!(
-        ledger.contains("Mind the pump") && ledger.contains("read"),
-        "{ledger}"
-    );
+    // A client may keep nothing beside the note.
+    for fact in ["- Repair it\n", "- Mind the pump\n", "- read"] {
+        assert!(ledger.contains(fact), "{ledger}");
+    }
     // The next one begins with the one before.
     let mut later = vec![message("user", "Repair it"), message("developer", &ledger)];
     later.push(message("user", "And the roof"));
@@ -111,4 +111,31 @@ fn a_note_holds_the_summary_or_else_the_ledger() {
     let long = format!("{ledger}{}THE END", "x".repeat(60_000));
     let next = write(&[message("developer", &long)], None);
     assert!(next.len() < 25_000 && next.ends_with("THE END"));
+}
+
+#[test]
+fn each_compaction_adds_what_came_since_the_one_before() {
+    let settings = GuardConfig::counted_by_characters();
+    for window in [4_000, 16_000, 128_000] {
+        let policy = policy(&settings, window);
+        let budget = guard::budget::compute_request_budget(&index(steps(1, 1)), &policy).tokens;
+        let mut entries = vec![message("user", "Repair it")];
+        for round in 0..40 {
+            entries.push(message("user", &format!("Caulk plank {round}")));
+            entries.extend(steps(3, 40).drain(1..7));
+            let note = write_compaction_note(&index(entries), &policy, None);
+            for fact in [
+                "- Repair it\n".to_owned(),
+                format!("- Caulk plank {round}\n"),
+            ] {
+                assert!(note.contains(&fact), "{window}, {round}: {note}");
+            }
+            let tokens = policy.token_weights().count_plain_tokens(&note);
+            assert!(
+                tokens <= budget / 3,
+                "{window}, {round}: {tokens} of {budget}"
+            );
+            entries = vec![message("developer", &note)];
+        }
+    }
 }

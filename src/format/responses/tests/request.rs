@@ -68,8 +68,16 @@ fn fields_of_a_request_are_read() {
         {"type": "tool_search_call", "call_id": null, "execution": "server", "arguments": {}},
         {"type": "tool_search_output", "call_id": null, "execution": "server", "tools": [
             {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "find"}]}]}]});
-    let tools = read(loaded).read_client_tools(["look", "find"].into_iter());
-    assert_eq!(tools.unwrap().taken, vec!["find"]);
+    let taken = |body| {
+        let tools = read(body).read_client_tools(["look", "find"].into_iter());
+        tools.unwrap().taken
+    };
+    assert_eq!(taken(loaded.clone()), ["find"]);
+    // Entries of other types are not read.
+    let mut beside = loaded;
+    let custom = json!({"type": "custom", "name": 7, "tools": "tool_search_output"});
+    beside["input"].as_array_mut().unwrap().push(custom);
+    assert_eq!(taken(beside), ["find"]);
     let none = |members| {
         read(members)
             .read_client_tools(std::iter::empty())
