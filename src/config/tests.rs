@@ -421,6 +421,11 @@ fn compaction_that_cannot_act_is_warned_of() {
         "compaction.auto: nothing is summarised without the guard; set guard.enabled = true, or \
          compaction.auto = false"
     );
+    assert_eq!(
+        warned(&format!("{off}[responses]\ncompaction = \"answer\""), &[]),
+        "responses.compaction: the proxy compacts nothing without the guard; set guard.enabled = true, \
+         or responses.compaction = \"forward\""
+    );
     let fast = "[compaction]\nmodel = \"fast/tiny\"\n[providers.fast]\n\
                 base_url = \"https://fast.example/v1\"\nauth = \"client\"\n";
     assert_eq!(warned(fast, &[]), "");

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::Uri;
 
 use super::{ASSUMED_WINDOW, Registry, Target, WindowSource, registry::try_lend_credentials};
-use crate::config::{Auth, Config, ModelConfig, Problem, ProviderConfig};
+use crate::config::{Auth, ClientCompaction, Config, ModelConfig, Problem, ProviderConfig};
 
 /// Models that are named in one line.
 const SHOWN_NAMES: usize = 20;
@@ -68,6 +68,11 @@ fn warn_about_compaction(config: &Config, registry: &Registry, found: &mut Vec<P
         let message = "nothing is summarised without the guard; set guard.enabled = true, or \
                        compaction.auto = false";
         found.push(Problem::for_key(&["compaction", "auto"], message));
+    }
+    if config.responses.compaction == ClientCompaction::Answer && !config.guard.enabled {
+        let message = "the proxy compacts nothing without the guard; set guard.enabled = true, or \
+                       responses.compaction = \"forward\"";
+        found.push(Problem::for_key(&["responses", "compaction"], message));
     }
     let model = config.compaction.model.as_deref();
     let Some(target) = model.and_then(|model| registry.resolve_target(model, None).ok()) else {

@@ -116,9 +116,10 @@ pub(super) fn begin_whole_summary(
     planned: &mut PlannedRequest,
     source: SummarySource,
 ) -> Option<SummaryJob<SummarySource>> {
-    let range = compaction::cover_before_last(&source.conversation, planned.raw_sent)?;
     let key = session.inherited.lineage.compaction_key();
+    // A running summary of the session is of an older part, and is not waited for.
     planned.compaction.order_whole_summary(key);
+    let range = compaction::cover_before_last(&source.conversation, planned.raw_sent)?;
     let edits = planned.request_edits();
     begin_job(session, planned, source, edits, range)
 }

@@ -195,6 +195,7 @@ pub async fn exchange_body(
 fn answers_compaction(app: &App, parsed: &ParsedRequest) -> bool {
     let conversation = parsed.conversation.as_ref();
     app.config.responses.compaction == ClientCompaction::Answer
+        && app.config.guard.enabled
         && conversation.is_some_and(|conversation| conversation.can_be_compacted())
 }
 

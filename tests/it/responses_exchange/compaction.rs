@@ -348,6 +348,14 @@ async fn what_the_proxy_cannot_compact_is_left_to_the_provider() {
         assert_eq!(agent.send().await.text(), whole);
         assert_eq!(up.last_request().body, agent.fields.to_string().as_bytes());
     }
+    let disabled = answering(&up).set(|config| {
+        config.guard.enabled = false;
+        config.recovery.enabled = false;
+    });
+    let disabled = disabled.start().await;
+    let agent = compacting_agent(&disabled);
+    up.script_next([answer("200 OK", "", &whole)]);
+    assert_eq!(agent.send().await.text(), whole);
     // Only its provider can read an entry that the proxy did not make, and what it stands for would be lost.
     let mut agent = compacting_agent(&proxy);
     let foreign = json!({"type": "compaction", "encrypted_content": "gAAA"});
