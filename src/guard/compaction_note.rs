@@ -15,7 +15,9 @@ const NOTE_SHARE: u32 = 8;
 /// Most characters of an earlier note that a ledger is added to: those of the longest summary.
 const MAX_EARLIER_CHARS: usize = 24_000;
 
-/// Whether a system text is the note of an earlier compaction.
+/// Whether a system text is the note of an earlier compaction. Told by its text, unlike the other additions of the guard:
+/// no state is kept for the entry that it comes from. Only system texts are looked at, which no tool writes; a client
+/// that forges one gets no more than by another system text.
 pub fn is_compaction_note(text: &str) -> bool {
     text.starts_with(NOTE_START)
 }

@@ -37,7 +37,7 @@ pub(super) fn forget_cuts(recall: &Recall) -> Recall {
     }
 }
 
-pub(super) fn pin_units(units: &mut [Unit]) {
+pub(super) fn keep_all_units(units: &mut [Unit]) {
     units.iter_mut().for_each(|unit| unit.stays = true);
 }
 

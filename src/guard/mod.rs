@@ -266,7 +266,7 @@ fn plan_request(
         }
     };
     if compacts {
-        compaction_request::pin_units(&mut units);
+        compaction_request::keep_all_units(&mut units);
     }
     let known = role_alternation::find_settled_alternation(conversation, recall);
     let profile = role_alternation::resolve_profile(conversation.format, policy.profile, known);

@@ -57,19 +57,19 @@ pub(super) async fn answer_compaction(
         (Some(session), Some(planned)) => build_early_headers(session, planned),
         _ => HeaderMap::new(),
     };
-    let makes = async move {
+    let made = async move {
         let compacted = compact_conversation(&request, placed).await;
         drop(hold);
         (request, compacted)
     };
     if streams {
-        return stream_while_waiting(head, makes, async move |(request, compacted)| {
+        return stream_while_waiting(head, made, async move |(request, compacted)| {
             let events = write_reply(&request, &compacted, shape);
             let actions = HeaderMap::from_iter([(ACTIONS, compacted.action)]);
             whole_body([stream_comment(&actions).as_bytes(), &events].concat())
         });
     }
-    let (request, compacted) = Box::pin(makes).await;
+    let (request, compacted) = Box::pin(made).await;
     let mut answer = json_response(StatusCode::OK, write_reply(&request, &compacted, shape));
     head.insert(ACTIONS, compacted.action);
     answer.headers_mut().extend(head);
@@ -123,14 +123,14 @@ fn write_reply(
     compacted: &CompactedText,
     shape: CompactionShape,
 ) -> Bytes {
-    let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    let to_count = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let reply = CompactionReply {
         text: &compacted.text,
         model: &request.parsed.model,
         usage: Usage {
-            prompt_tokens: tokens(compacted.cost.prompt_tokens),
-            completion_tokens: Some(tokens(compacted.cost.completion_tokens)),
+            prompt_tokens: to_count(compacted.cost.prompt_tokens),
+            completion_tokens: Some(to_count(compacted.cost.completion_tokens)),
             cached_tokens: None,
             cache_written_tokens: None,
         },

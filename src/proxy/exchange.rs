@@ -8,8 +8,8 @@
 //! 3. the index: where every field and message lies in the body
 //! 4. the model: its candidates and their windows
 //! 5. the session that the conversation continues
-//! 6. the plan: what recovery adds, and what the guard cuts
-//!    Where the client asks for its conversation to be compacted, and the proxy does that, it answers here
+//! 6. the plan: what recovery adds, and what the guard cuts. A request by which the client compacts its conversation,
+//!    where the proxy does that, is answered here
 //! 7. the summary of the older part, where the request waits for one; back to 6 with it
 //! 8. the provider; again where it refuses what the proxy added
 //! 9. the answer, relayed as it comes. Calls of the proxy's tools are taken out of it; where it calls nothing else,
