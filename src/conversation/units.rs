@@ -10,6 +10,9 @@ use thiserror::Error;
 use super::{Author, Conversation};
 use crate::json::{scan::JsonString, text};
 
+/// Most bytes of a pinned message that follows the first one of the user. A longer one is material rather than the task.
+pub const MAX_TASK_BYTES: usize = 16 << 10;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitKind {
     /// A `system` or `developer` message.
@@ -33,8 +36,8 @@ pub struct Unit {
     /// Messages before it, without system messages. These come and go between requests, so stored
     /// positions do not count them.
     pub messages_before: usize,
-    /// Pinned as a whole: a system message that is not bound, a message of an unknown role, the task (the first user
-    /// message), or a unit with a message that stays. Of any other unit, only the bound messages stay.
+    /// Pinned as a whole: a system message that is not bound, a message of an unknown role, the task, or a unit with a
+    /// message that stays. Of any other unit, only the bound messages stay.
     pub stays: bool,
     /// The reasoning of the unit before led to it: where that goes, this goes.
     pub follows_reasoning: bool,
@@ -51,6 +54,11 @@ impl Unit {
     /// Whether it may be left out, bound messages apart.
     pub const fn is_removable(&self) -> bool {
         !self.stays && !self.leads_to_kept
+    }
+
+    /// Whether a request may end with it: what is pinned is asked with again and again, but for the user's.
+    pub(crate) fn may_be_newest(&self) -> bool {
+        !self.stays || self.kind == UnitKind::User
     }
 
     /// Its messages without those that are bound to the last of them: what goes with the unit.
@@ -82,7 +90,6 @@ pub fn split_units(conversation: &Conversation) -> Result<Vec<Unit>, UnitError> 
     let messages = &conversation.items;
     let mut units: Vec<Unit> = Vec::with_capacity(messages.len());
     let mut at = 0;
-    let mut has_task = false;
     while let Some(message) = messages.get(at) {
         let mut end = at + 1;
         let kind = match message.author {
@@ -105,7 +112,6 @@ pub fn split_units(conversation: &Conversation) -> Result<Vec<Unit>, UnitError> 
         end += rest.take_while(|item| item.is_bound).count();
         let stays = messages[at..end].iter().any(|item| item.stays);
         let stays = stays || matches!(kind, UnitKind::System | UnitKind::Other);
-        let is_task = kind == UnitKind::User && !std::mem::replace(&mut has_task, true);
         if stays && message.follows_reasoning {
             mark_leaders(&mut units);
         }
@@ -115,12 +121,34 @@ pub fn split_units(conversation: &Conversation) -> Result<Vec<Unit>, UnitError> 
             counted,
             messages_before: units.last().map_or(0, Unit::messages_through),
             follows_reasoning: message.follows_reasoning,
-            stays: stays || is_task,
+            stays,
             leads_to_kept: false,
         });
         at = end;
     }
+    pin_task(conversation, &mut units);
     Ok(units)
+}
+
+/// Pins the task: the first user message, and the last one that follows it directly where the format's clients, such as
+/// Codex, say in the first only where they run. Of many in a row, those between are not pinned, nor is a long last one,
+/// so that they can still be fitted.
+fn pin_task(conversation: &Conversation, units: &mut [Unit]) {
+    let is_user = |unit: &Unit| unit.kind == UnitKind::User;
+    let Some(first) = units.iter().position(is_user) else {
+        return;
+    };
+    units[first].stays = true;
+    if !conversation.format.states_task_apart() {
+        return;
+    }
+    let row = units[first..].iter_mut();
+    let row = row.take_while(|unit| matches!(unit.kind, UnitKind::User | UnitKind::System));
+    let last = row.filter(|unit| is_user(unit)).last();
+    let length = |unit: &Unit| conversation.items[unit.messages.start].span.len();
+    if let Some(last) = last.filter(|unit| length(unit) <= MAX_TASK_BYTES) {
+        last.stays = true;
+    }
 }
 
 /// Marks the units whose reasoning led to the one that comes next.
@@ -181,10 +209,14 @@ pub(crate) fn first_new_message(units: &[Unit], known: usize) -> usize {
 }
 
 /// The first unit that must stay in the request that ended at unit `at`: its last unit that is not
-/// pinned. If that is an assistant message, which the answer continues, the unit it answers.
+/// pinned, or the task. If that is an assistant message, which the answer continues, the unit it answers.
 pub(crate) fn find_first_required_unit(units: &[Unit], at: usize) -> usize {
     let pinned = find_pinned_end(units);
-    let last_before = |end: usize| (pinned..end).rev().find(|&unit| !units[unit].stays);
+    let last_before = |end: usize| {
+        (pinned..end)
+            .rev()
+            .find(|&unit| units[unit].may_be_newest())
+    };
     let mut first = last_before(at + 1).unwrap_or(at);
     // An answer may have been begun in several messages, or before the results of its first calls.
     while (units[first].kind == UnitKind::Assistant || units[first].follows_reasoning)

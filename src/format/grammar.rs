@@ -16,6 +16,11 @@ impl Format {
         matches!(self, Self::Responses)
     }
 
+    /// Whether clients say where they run in a user entry of its own, and what is to be done in one behind it.
+    pub const fn states_task_apart(self) -> bool {
+        matches!(self, Self::Responses)
+    }
+
     /// A profile is written for chat completions. This is what it becomes in the grammar of the format.
     pub fn refine_profile(self, profile: Profile) -> Profile {
         match self {

@@ -250,12 +250,12 @@ mod tests {
     fn what_stays_is_in_no_range_of_what_is_left_out() {
         let user = r#"{"role":"user","content":"u"}"#;
         let unknown = r#"{"type":"newer","id":"n"}"#;
-        let body = format!(r#"{{"input":[{user},{user},{unknown},{user},{user}]}}"#);
+        let body = format!(r#"{{"input":[{user},{user},{user},{unknown},{user},{user}]}}"#);
         let conversation = Format::Responses.index_body(Bytes::from(body)).unwrap();
         let units = units::split_units(&conversation).unwrap();
         let stays: Vec<bool> = units.iter().map(|unit| unit.stays).collect();
-        assert_eq!(stays, [true, false, true, false, false]);
-        let marks = [false, true, false, true, true];
-        assert_eq!(collect_ranges(&units, &marks), [(1, 2), (3, 5)]);
+        assert_eq!(stays, [true, false, true, true, false, false]);
+        let marks = [false, true, false, false, true, true];
+        assert_eq!(collect_ranges(&units, &marks), [(1, 2), (4, 6)]);
     }
 }

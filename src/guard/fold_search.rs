@@ -222,14 +222,13 @@ fn said_room(policy: &Policy<'_>) -> u32 {
     (budget::default_budget(policy).tokens / SAID_SHARE).min(MAX_SAID_TOKENS)
 }
 
-/// Of the request that ended at each unit, raw tokens of the system messages and of the first user message, and of
-/// what stands `beside` the messages: what no cut can take. Annotated texts that may go are none of it, so that a cut
-/// goes as deep whether they went or not.
+/// Of the request that ended at each unit, raw tokens of the system messages and of the task, and of what stands
+/// `beside` the messages: what no cut can take. Annotated texts that may go are none of it, so that a cut goes as deep
+/// whether they went or not.
 fn sum_fixed_messages(view: RequestView<'_>, cuts: &Cuts<'_>, beside: u32) -> Vec<u32> {
-    let mut is_asked = false;
     let sums = view.units.iter().scan(beside, |sum, unit| {
-        let is_first = unit.kind == UnitKind::User && !std::mem::replace(&mut is_asked, true);
-        let fixed = match is_first || unit.kind == UnitKind::System {
+        let is_task = unit.kind == UnitKind::User && unit.stays;
+        let fixed = match is_task || unit.kind == UnitKind::System {
             true => unit.messages.clone(),
             false => unit.bound_messages(),
         };

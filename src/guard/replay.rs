@@ -159,7 +159,7 @@ impl Replay<'_> {
         // row of what stays would be walked once for every unit of it.
         let mut newest = None;
         for (at, unit) in units.iter().enumerate() {
-            if at >= pinned && !unit.stays {
+            if at >= pinned && unit.may_be_newest() {
                 newest = match unit.kind {
                     UnitKind::Assistant => newest.or(Some(at)),
                     _ => Some(at),

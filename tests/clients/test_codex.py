@@ -154,6 +154,22 @@ def test_it_ends_its_work(provider, work, recovery):
     assert len(seen) > STEPS + 1 if recovery else len(seen) == STEPS + 1
 
 
+def test_it_keeps_its_task_in_a_window_smaller_than_configured(tmp_path):
+    """Its first user message says where it runs; the task is the one after it."""
+    if reason := starts():
+        pytest.skip(reason)
+    work = Work(tmp_path, MODELS[0])
+    (work.folder / "AGENTS.md").write_text("Measure the tide before every entry.\n")
+    with responses_provider(20_000) as provider, provider.proxy(True) as url:
+        events = work.run(url)
+        seen = provider.seen(work.task)
+    assert events[-1]["type"] == "turn.completed", events[-1]
+    assert work.is_done()
+    assert all("<plan>" in one["raw"] for one in seen)
+    # The window is learnt from the first refusal.
+    assert [bool(one["error"]) for one in seen].count(True) <= 2
+
+
 @pytest.mark.parametrize("compaction", ["forward", "answer"])
 @pytest.mark.parametrize("name", ["scripted", "OpenAI"])
 def test_it_compacts_by_itself(provider, work, name, compaction):

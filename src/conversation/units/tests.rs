@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::format::chat::index_body;
+use crate::{conversation::Format, format::chat::index_body};
 
 fn kinds(messages: &str) -> Result<Vec<(UnitKind, Range<usize>)>, UnitError> {
     let body = format!(r#"{{"messages":[{messages}]}}"#);
@@ -90,4 +90,36 @@ fn legacy_calls_pair_without_ids() {
         kinds(&format!("{call},{USER}")),
         Err(UnitError::Unanswered(0))
     );
+}
+
+#[test]
+fn the_task_is_the_first_user_message_and_the_last_that_follows_it_directly() {
+    let text = "long ".repeat(4_000);
+    let long = format!(r#"{{"role":"user","content":"{text}"}}"#);
+    let stays = |format: Format, roles: &str| -> String {
+        let message = |role: char| match role {
+            'u' => r#"{"role":"user","content":"u"}"#,
+            'U' => &long,
+            's' => r#"{"role":"system","content":"s"}"#,
+            _ => r#"{"role":"assistant","content":"a"}"#,
+        };
+        let messages: Vec<&str> = roles.chars().map(message).collect();
+        let messages = messages.join(",");
+        let body = format!(r#"{{"messages":[{messages}],"input":[{messages}]}}"#);
+        let conversation = format.index_body(Bytes::from(body)).unwrap();
+        let units = split_units(&conversation).unwrap();
+        let mark = |unit: &Unit| if unit.stays { '!' } else { '.' };
+        units.iter().map(mark).collect()
+    };
+    assert_eq!(stays(Format::Responses, "uau"), "!..");
+    assert_eq!(stays(Format::Responses, "suuauu"), "!!!...");
+    assert_eq!(stays(Format::Responses, "uuusua"), "!..!!.");
+    assert_eq!(stays(Format::Responses, "auua"), ".!!.");
+    assert_eq!(stays(Format::Responses, "uuu"), "!.!");
+    assert_eq!(
+        stays(Format::Responses, "uUa") + &stays(Format::Responses, "Uua"),
+        "!..!!."
+    );
+    assert_eq!(stays(Format::Responses, "a"), ".");
+    assert_eq!(stays(Format::Chat, "suuauu"), "!!....");
 }

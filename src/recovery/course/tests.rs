@@ -136,9 +136,8 @@ fn facts_hold_all_user_messages_and_the_newest_calls_and_errors() {
 fn the_preface_is_a_head_only_if_nothing_is_removed() {
     let text = preface(&[user("task")], &[], &RecoveryMemory::default());
     assert!(text.ends_with("not requests.]"), "{text}");
-    // The first user message is the task, which stays.
     assert_eq!(
-        preface(&[user("task")], &[0, 5, 9], &RecoveryMemory::default()),
+        preface(&[user("task")], &[5, 9], &RecoveryMemory::default()),
         text
     );
 }
