@@ -1,6 +1,7 @@
 //! Removes from the answers of any format what is not for the client.
 
-mod answer_state;
+mod answer_facts;
+mod block_answer;
 mod block_state;
 mod block_tracker;
 mod joined_response;
@@ -12,17 +13,17 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 pub(super) use self::{
-    answer_state::{AnswerFacts, AnswerState},
-    block_state::{
-        BlockAnswer, BlockAssembler, BlockEvent, BlockState, BlockStep, NewBlock, WholeBlock,
-    },
+    answer_facts::AnswerFacts,
+    block_answer::{AssembledCall, BlockAnswer, BlockAssembler, BlockStep, NewBlock, WholeBlock},
+    block_state::{BlockState, SentBlocks, TrackedEvent},
+    block_tracker::{BlockFate, BlockTracker, MAX_NAME, TrackedBlock, TrackedKind, truncate_name},
     joined_response::JoinedResponse,
     rewriter::{FormatRewriter, ParsedEvent},
     whole_blocks::{CutTexts, write_cut},
 };
 use super::{
     AnswerFilter, AnswerFormat, AssistantTurn, ParsedAnswer, PrecedingText, ResponseSummarizer,
-    chat::answer::ChatAnswerState,
+    chat::answer::ChatAnswer,
     messages::answer::MessagesAnswer,
     responses::answer::{ResponsesAnswer, SentEvents},
 };
@@ -58,9 +59,9 @@ pub struct StreamEvent {
 
 /// Rewrites the answers of one response to a client, one after another.
 pub enum AnswerRewriter {
-    Chat(FormatRewriter<ChatAnswerState>),
-    Messages(FormatRewriter<BlockState<MessagesAnswer>>),
-    Responses(FormatRewriter<BlockState<ResponsesAnswer>>),
+    Chat(FormatRewriter<ChatAnswer>),
+    Messages(FormatRewriter<MessagesAnswer>),
+    Responses(FormatRewriter<ResponsesAnswer>),
 }
 
 /// Does the same with the rewriter of any format.
@@ -161,7 +162,7 @@ impl AnswerRewriter {
         json: &Bytes,
         summarizer: &mut ResponseSummarizer,
     ) -> Option<RewrittenAnswer> {
-        with_rewriter!(self, rewriter => rewriter.take_whole(json, summarizer))
+        with_rewriter!(self, rewriter => BlockAnswer::take_whole(rewriter, json, summarizer))
     }
 }
 

@@ -1,45 +1,51 @@
 //! The blocks of one answer: which of them the client gets, and under which index.
 
-use super::block_state::NewBlock;
+use super::NewBlock;
 use crate::json::text::TextWalk;
 
 /// Blocks tracked in one answer; any further block passes as the client's.
 const MAX_TRACKED_BLOCKS: usize = 1_024;
 
-/// Bytes kept of an id.
-const MAX_ID: usize = 1_024;
+/// Bytes kept of a name or an id.
+pub(in crate::format) const MAX_NAME: usize = 1_024;
 
-pub(in crate::format) struct BlockTracker {
+pub struct BlockTracker {
     /// The names of the proxy-executed tools.
-    tools: &'static [&'static str],
-    blocks: Vec<TrackedBlock>,
-    /// The indices of blocks that the client does not get.
-    removed: Vec<u64>,
+    pub(in crate::format) tools: &'static [&'static str],
+    pub(in crate::format) blocks: Vec<TrackedBlock>,
+    /// The indices of blocks that the client does not get. Some servers leave 0 out.
+    removed: Vec<Option<u64>>,
+    /// Two blocks had the same index, or none.
+    pub(in crate::format) shares_indices: bool,
 }
 
-pub(in crate::format) struct TrackedBlock {
-    index: Option<u64>,
-    pub(in crate::format) kind: TrackedKind,
+pub struct TrackedBlock {
+    pub(in crate::format) slot: usize,
+    pub(in crate::format) index: Option<u64>,
+    kind: TrackedKind,
     fate: BlockFate,
     /// A part of its text is not for the client.
     is_cut: bool,
+    /// Of a call: the raw id and name.
+    pub(in crate::format) id: Vec<u8>,
+    pub(in crate::format) name: Vec<u8>,
+    /// Arguments came after the name of a call.
+    pub(in crate::format) has_arguments: bool,
+    /// A `function_call`, which came before `tool_calls`.
+    pub(in crate::format) legacy: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::format) enum TrackedKind {
     Text,
-    ClientCall,
-    /// The raw id, and the name of the tool.
-    ProxyCall {
-        id: Box<[u8]>,
-        name: &'static str,
-    },
+    /// The proxy's where it is removed, else the client's.
+    Call,
     Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::format) enum BlockFate {
-    /// A text that may turn out to be for the proxy only.
+    /// A text that may turn out to be for the proxy only, or a call without its whole name.
     Undecided,
     Client,
     Removed,
@@ -51,6 +57,7 @@ impl BlockTracker {
             tools,
             blocks: Vec::new(),
             removed: Vec::new(),
+            shares_indices: false,
         }
     }
 
@@ -61,37 +68,57 @@ impl BlockTracker {
         block: &NewBlock<'_>,
         decides_texts: bool,
     ) -> Option<usize> {
-        if self.blocks.len() >= MAX_TRACKED_BLOCKS {
-            return None;
-        }
         let (kind, fate) = match *block {
             NewBlock::Text if !decides_texts => (TrackedKind::Text, BlockFate::Undecided),
             NewBlock::Text => (TrackedKind::Text, BlockFate::Client),
-            NewBlock::Call { id, name } => match self.find_tool(name) {
-                Some(name) => {
-                    let id = id[..id.len().min(MAX_ID)].into();
-                    (TrackedKind::ProxyCall { id, name }, BlockFate::Removed)
-                }
-                None => (TrackedKind::ClientCall, BlockFate::Client),
-            },
-            NewBlock::ClientCall => (TrackedKind::ClientCall, BlockFate::Client),
+            NewBlock::Call { name, .. } => (TrackedKind::Call, self.call_fate(name)),
+            NewBlock::ClientCall => (TrackedKind::Call, BlockFate::Client),
             NewBlock::Other => (TrackedKind::Other, BlockFate::Client),
         };
-        self.blocks.push(TrackedBlock {
-            index,
-            kind,
-            fate: BlockFate::Undecided,
-            is_cut: false,
-        });
-        let slot = self.blocks.len() - 1;
+        let slot = self.push_block(index, kind)?;
+        if let NewBlock::Call { id, name } = *block {
+            self.blocks[slot].id = truncate_name(id).to_vec();
+            self.blocks[slot].name = truncate_name(name).to_vec();
+        }
         self.set_fate(slot, fate);
         Some(slot)
     }
 
-    /// The proxy-executed tool of this name.
-    pub(in crate::format) fn find_tool(&self, name: &[u8]) -> Option<&'static str> {
-        let mut tools = self.tools.iter().copied();
-        tools.find(|tool| tool.as_bytes() == name)
+    /// Takes a block that is undecided yet; its slot.
+    pub(in crate::format) fn push_block(
+        &mut self,
+        index: Option<u64>,
+        kind: TrackedKind,
+    ) -> Option<usize> {
+        let slot = self.blocks.len();
+        if slot >= MAX_TRACKED_BLOCKS {
+            return None;
+        }
+        self.shares_indices |= self.blocks.iter().any(|block| block.index == index);
+        self.blocks.push(TrackedBlock {
+            slot,
+            index,
+            kind,
+            fate: BlockFate::Undecided,
+            is_cut: false,
+            id: Vec::new(),
+            name: Vec::new(),
+            has_arguments: false,
+            legacy: false,
+        });
+        Some(slot)
+    }
+
+    /// Who gets a call of the tool of this name.
+    fn call_fate(&self, name: &[u8]) -> BlockFate {
+        match self.is_proxy_tool(name) {
+            true => BlockFate::Removed,
+            false => BlockFate::Client,
+        }
+    }
+
+    pub(in crate::format) fn is_proxy_tool(&self, name: &[u8]) -> bool {
+        self.tools.iter().any(|tool| tool.as_bytes() == name)
     }
 
     /// The newest block with this index.
@@ -100,12 +127,12 @@ impl BlockTracker {
         blocks.rposition(|block| block.index == index)
     }
 
-    fn set_fate(&mut self, slot: usize, fate: BlockFate) {
+    pub(in crate::format) fn set_fate(&mut self, slot: usize, fate: BlockFate) {
         let block = &mut self.blocks[slot];
         if block.fate == BlockFate::Undecided {
             block.fate = fate;
-            let removed = block.index.filter(|_| fate == BlockFate::Removed);
-            self.removed.extend(removed);
+            let is_removed = fate == BlockFate::Removed;
+            self.removed.extend(is_removed.then_some(block.index));
         }
     }
 
@@ -113,15 +140,14 @@ impl BlockTracker {
         slot.map_or(BlockFate::Client, |slot| self.blocks[slot].fate)
     }
 
+    pub(in crate::format) fn is_removed(&self, slot: Option<usize>) -> bool {
+        self.fate(slot) == BlockFate::Removed
+    }
+
     /// Whether this is a text of which nothing is left for the client.
     pub(in crate::format) fn is_removed_text(&self, index: u64) -> bool {
         let block = self.find_block(Some(index)).map(|slot| &self.blocks[slot]);
         block.is_some_and(|it| it.kind == TrackedKind::Text && it.fate == BlockFate::Removed)
-    }
-
-    /// The block has something for the client beside its texts.
-    pub(super) fn keep_block(&mut self, slot: usize) {
-        self.set_fate(slot, BlockFate::Client);
     }
 
     /// What the client gets of a part of a block's text is known.
@@ -141,16 +167,22 @@ impl BlockTracker {
     /// All of a block is known. A text goes as a whole if nothing but white space remains of it:
     /// the client could not send it back. One that the provider left so stays.
     pub(in crate::format) fn end_block(&mut self, slot: usize) {
-        let fate = match self.blocks[slot].is_cut {
-            true => BlockFate::Removed,
-            false => BlockFate::Client,
+        let block = &self.blocks[slot];
+        let fate = match block.kind {
+            TrackedKind::Call => self.call_fate(&block.name),
+            _ if block.is_cut => BlockFate::Removed,
+            TrackedKind::Text | TrackedKind::Other => BlockFate::Client,
         };
         self.set_fate(slot, fate);
     }
 
-    /// Takes all blocks for the client's, since they cannot be waited for.
-    pub(in crate::format) fn keep_all(&mut self) {
-        (0..self.blocks.len()).for_each(|slot| self.set_fate(slot, BlockFate::Client));
+    /// Takes all texts for the client's, since they cannot be waited for.
+    pub(super) fn keep_texts(&mut self) {
+        for slot in 0..self.blocks.len() {
+            if self.blocks[slot].kind == TrackedKind::Text {
+                self.set_fate(slot, BlockFate::Client);
+            }
+        }
     }
 
     /// Decides all blocks, since nothing more comes.
@@ -167,25 +199,33 @@ impl BlockTracker {
 
     /// The index of a block among those that the client gets of this answer.
     pub(in crate::format) fn renumber(&self, index: u64) -> u64 {
-        let removed = self.removed.iter().filter(|removed| **removed < index);
+        let removed = self
+            .removed
+            .iter()
+            .filter(|removed| **removed < Some(index));
         index.saturating_sub(removed.count() as u64)
     }
 
     /// How many calls are the proxy's, and how many the client's.
     pub(in crate::format) fn count_calls(&self) -> (u32, u32) {
-        let count = |is_counted: fn(&TrackedKind) -> bool| {
-            let blocks = self.blocks.iter();
-            blocks.filter(|block| is_counted(&block.kind)).count() as u32
-        };
-        (
-            count(|kind| matches!(kind, TrackedKind::ProxyCall { .. })),
-            count(|kind| matches!(kind, TrackedKind::ClientCall)),
-        )
+        let proxy = self.iter_calls().filter(|call| call.is_removed()).count();
+        (proxy as u32, (self.iter_calls().count() - proxy) as u32)
     }
 
-    pub(in crate::format) fn iter(&self) -> impl Iterator<Item = &TrackedBlock> {
-        self.blocks.iter()
+    pub(in crate::format) fn iter_calls(&self) -> impl Iterator<Item = &TrackedBlock> {
+        let blocks = self.blocks.iter();
+        blocks.filter(|block| block.kind == TrackedKind::Call)
     }
+}
+
+impl TrackedBlock {
+    pub(super) fn is_removed(&self) -> bool {
+        self.fate == BlockFate::Removed
+    }
+}
+
+pub(in crate::format) fn truncate_name(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(MAX_NAME)]
 }
 
 /// Whether a raw text has a character other than white space.

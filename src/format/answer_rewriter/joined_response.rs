@@ -1,17 +1,20 @@
 //! What one response to the client keeps over its answers.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
-use super::AnswerState;
+use super::{BlockAnswer, ParsedEvent, SentBlocks};
 use crate::{
     conversation::edit::Edits,
     format::{
         ResponseSummarizer, UsageCount, UsageCountKind, UsageReport, usage::Usage,
         visible_text::VisibleText,
     },
+    json::scan::JsonString,
 };
 
-pub struct JoinedResponse<S: AnswerState> {
+pub struct JoinedResponse<A: BlockAnswer> {
     pub(in crate::format) visible: VisibleText,
     /// Tokens left out of the request of the current answer.
     pub(in crate::format) left_out: u32,
@@ -24,20 +27,20 @@ pub struct JoinedResponse<S: AnswerState> {
     /// What earlier whole answers have for the client, as raw text or blocks that go before those of
     /// the last answer.
     pub(in crate::format) earlier_content: Vec<u8>,
-    pub(in crate::format) sent: S::Sent,
+    pub(in crate::format) sent: SentBlocks<A::Sent>,
 }
 
-impl<S: AnswerState> JoinedResponse<S> {
+impl<A: BlockAnswer> JoinedResponse<A> {
     /// `left_out`: tokens left out of the request, which are added to the prompt tokens of its answer.
     pub(in crate::format) fn new(left_out: Option<u32>) -> Self {
         Self {
-            visible: VisibleText::new(S::TEXTS_ARE_APART),
+            visible: VisibleText::new(A::IS_LIST),
             left_out: left_out.unwrap_or(0),
             first_id: None,
             continued: false,
             earlier_completion_tokens: 0,
             earlier_content: Vec::new(),
-            sent: S::Sent::default(),
+            sent: SentBlocks::default(),
         }
     }
 
@@ -53,6 +56,44 @@ impl<S: AnswerState> JoinedResponse<S> {
         self.continued = true;
         self.visible.begin_answer(summarizer);
         summarizer.begin_answer();
+    }
+
+    /// Reports the texts of an event to the summarizer; each with what the client gets of it.
+    pub(in crate::format) fn take_texts<'a>(
+        &mut self,
+        event: &'a ParsedEvent<A>,
+        summarizer: &mut ResponseSummarizer,
+    ) -> impl Iterator<Item = (JsonString, Cow<'a, [u8]>)> {
+        let texts = event.visible_texts();
+        texts.map(|(text, visible)| {
+            let visible = self.visible.push_text(visible.into(), summarizer);
+            if A::IS_LIST || self.earlier_content.is_empty() {
+                return (text, visible);
+            }
+            let mut joined = std::mem::take(&mut self.earlier_content);
+            joined.extend_from_slice(&visible);
+            (text, joined.into())
+        })
+    }
+
+    /// Removes from an event the texts that are not for the client, and reports the others to the
+    /// summarizer. Returns whether the event had text, but has none for the client.
+    pub(in crate::format) fn edit_texts(
+        &mut self,
+        event: &ParsedEvent<A>,
+        edits: &mut Edits,
+        summarizer: &mut ResponseSummarizer,
+    ) -> bool {
+        let (mut had_text, mut has_text) = (false, false);
+        for (text, visible) in self.take_texts(event, summarizer) {
+            let raw = &event.message.data[text.span.range()];
+            had_text |= !raw.is_empty();
+            has_text |= !visible.is_empty();
+            if *visible != *raw {
+                edits.replace(text.span, visible.into_owned());
+            }
+        }
+        had_text && !has_text
     }
 
     /// A report with the completion tokens of earlier answers, which the client pays for too.

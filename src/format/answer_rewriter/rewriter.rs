@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::{AnswerState, EventAction, JoinedResponse, replace_data};
+use super::{
+    BlockAnswer, BlockState, EventAction, JoinedResponse, block_state::TrackedEvent, replace_data,
+};
 use crate::{
     conversation::edit::Edits,
     format::{AnswerFilter, AssistantTurn, PrecedingText, ResponseSummarizer},
@@ -19,41 +21,41 @@ use crate::{
 const MAX_HELD: usize = 64 << 10;
 
 /// Rewrites the answers of one response to a client, one after another.
-pub struct FormatRewriter<S: AnswerState> {
+pub struct FormatRewriter<A: BlockAnswer> {
     filter: AnswerFilter,
-    pub(in crate::format) joined: JoinedResponse<S>,
-    pub(in crate::format) current: S,
-    pub(in crate::format) held: VecDeque<ParsedEvent<S>>,
-    pub(in crate::format) for_proxy: bool,
+    pub(in crate::format) joined: JoinedResponse<A>,
+    pub(in crate::format) current: BlockState<A>,
+    held: VecDeque<ParsedEvent<A>>,
+    for_proxy: bool,
 }
 
 /// An event of a stream, or a whole answer.
-pub struct ParsedEvent<S: AnswerState> {
+pub struct ParsedEvent<A: BlockAnswer> {
     /// Its bytes as they came, blank line included; empty for a whole answer.
     pub(in crate::format) raw: Bytes,
     pub(in crate::format) message: SseMessage,
-    pub(in crate::format) answer: S::Answer,
-    pub(in crate::format) tracked: S::Tracked,
+    pub(in crate::format) answer: A,
+    pub(in crate::format) tracked: TrackedEvent,
 }
 
-impl<S: AnswerState> ParsedEvent<S> {
+impl<A: BlockAnswer> ParsedEvent<A> {
     /// `raw`: the bytes as they came, blank line included.
-    pub(in crate::format) fn new(raw: Bytes, message: SseMessage, answer: S::Answer) -> Self {
+    pub(in crate::format) fn new(raw: Bytes, message: SseMessage, answer: A) -> Self {
         Self {
             raw,
             message,
             answer,
-            tracked: S::Tracked::default(),
+            tracked: TrackedEvent::default(),
         }
     }
 }
 
-impl<S: AnswerState> FormatRewriter<S> {
+impl<A: BlockAnswer> FormatRewriter<A> {
     pub(super) fn new(filter: AnswerFilter, left_out: Option<u32>) -> Self {
         let joined = JoinedResponse::new(left_out);
         Self {
             filter,
-            current: S::new(filter, &joined.sent),
+            current: BlockState::new(filter, &joined.sent),
             joined,
             held: VecDeque::new(),
             for_proxy: false,
@@ -65,8 +67,8 @@ impl<S: AnswerState> FormatRewriter<S> {
     }
 
     pub(in crate::format) fn to_assistant_turn(&self) -> AssistantTurn {
-        let (facts, (proxy_calls, client_calls)) =
-            (self.current.facts(), self.current.count_calls());
+        let facts = &self.current.facts;
+        let (proxy_calls, client_calls) = self.current.blocks.count_calls();
         let mut package = facts.build_block(proxy_calls + client_calls > 0);
         if let Some(package) = &mut package {
             // White space before it may be gone with its block.
@@ -96,7 +98,7 @@ impl<S: AnswerState> FormatRewriter<S> {
     ) -> AssistantTurn {
         let turn = self.to_assistant_turn();
         self.joined.begin_answer(turn.usage, summarizer);
-        self.current = S::new(self.filter, &self.joined.sent);
+        self.current = BlockState::new(self.filter, &self.joined.sent);
         self.for_proxy = false;
         turn
     }
@@ -105,13 +107,47 @@ impl<S: AnswerState> FormatRewriter<S> {
         self.joined.left_out = left_out.unwrap_or(0);
     }
 
-    /// Whether more is held than may wait.
-    pub(in crate::format) fn holds_too_much(&self) -> bool {
+    /// Takes the next event. Held events that are now decided go to `ready`, to be sent before it.
+    pub(super) fn take_event(
+        &mut self,
+        mut event: ParsedEvent<A>,
+        ready: &mut VecDeque<Bytes>,
+        summarizer: &mut ResponseSummarizer,
+    ) -> EventAction {
+        if self.for_proxy {
+            self.current.facts.take_answer(&event.answer);
+            return EventAction::Drop;
+        }
+        self.current.take_event(&mut event);
+        let is_last = event.answer.is_last();
+        let is_finish = event.answer.find_finish().is_some();
+        if is_last || is_finish || (A::IS_LIST && event.answer.has_error()) {
+            self.settle_answer(ready, summarizer);
+            // Some providers give no reason why an answer ended.
+            let is_over = is_finish || (is_last && self.current.facts.finish.is_none());
+            self.for_proxy = is_over && self.current.is_for_proxy();
+            if self.for_proxy && (A::IS_LIST || is_last) {
+                A::keep_last_event(&mut self.joined, &event, &self.current);
+                return EventAction::Drop;
+            }
+        }
+        let is_next =
+            self.held.is_empty() || A::may_overtake(&event, &self.held, &self.current.blocks);
+        if is_next && self.current.decide_event(&mut event) && self.current.is_decided(&event) {
+            return self.rewrite_event(&event, summarizer);
+        }
+        self.held.push_back(event);
+        self.release_held(ready, summarizer);
         let held: usize = self.held.iter().map(|held| held.raw.len()).sum();
-        held > MAX_HELD
+        if held > MAX_HELD {
+            self.current.blocks.keep_texts();
+            self.settle_answer(ready, summarizer);
+        }
+        EventAction::Hold
     }
 
-    pub(in crate::format) fn settle_answer(
+    /// Decides what is undecided, since nothing more comes, and releases all held events.
+    pub(super) fn settle_answer(
         &mut self,
         ready: &mut VecDeque<Bytes>,
         summarizer: &mut ResponseSummarizer,
@@ -121,11 +157,7 @@ impl<S: AnswerState> FormatRewriter<S> {
     }
 
     /// Releases held events up to the first that is undecided.
-    pub(in crate::format) fn release_held(
-        &mut self,
-        ready: &mut VecDeque<Bytes>,
-        summarizer: &mut ResponseSummarizer,
-    ) {
+    fn release_held(&mut self, ready: &mut VecDeque<Bytes>, summarizer: &mut ResponseSummarizer) {
         self.current.decide_held(&mut self.held);
         while let Some(held) = self.held.pop_front() {
             if !self.current.is_decided(&held) {
@@ -141,14 +173,23 @@ impl<S: AnswerState> FormatRewriter<S> {
     }
 
     /// Removes from an event what is not for the client.
-    pub(in crate::format) fn rewrite_event(
+    fn rewrite_event(
         &mut self,
-        event: &ParsedEvent<S>,
+        event: &ParsedEvent<A>,
         summarizer: &mut ResponseSummarizer,
     ) -> EventAction {
-        let (current, joined) = (&mut self.current, &mut self.joined);
+        let (current, joined) = (&self.current, &mut self.joined);
         let mut edits = Edits::default();
-        if !current.edit_event(joined, event, self.for_proxy, &mut edits, summarizer) {
+        if current.is_removed(event)
+            || !A::edit_event(
+                joined,
+                event,
+                current,
+                self.for_proxy,
+                &mut edits,
+                summarizer,
+            )
+        {
             return EventAction::Drop;
         }
         if edits.is_empty() {

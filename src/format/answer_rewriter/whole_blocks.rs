@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    AnswerState, BlockAnswer, BlockAssembler, BlockState, FormatRewriter, RewrittenAnswer,
-    block_state::WholeBlock, block_tracker::BlockFate,
+    BlockAnswer, BlockAssembler, FormatRewriter, RewrittenAnswer, WholeBlock,
+    block_tracker::BlockFate,
 };
 use crate::{conversation::edit::Edits, format::ResponseSummarizer, json::scan::Span};
 
@@ -18,9 +18,9 @@ struct CutBlock {
     texts: CutTexts,
 }
 
-impl<A: BlockAnswer> FormatRewriter<BlockState<A>> {
-    /// Takes the next answer in one piece; `None` if it cannot be read.
-    pub fn take_whole(
+impl<A: BlockAnswer> FormatRewriter<A> {
+    /// Takes the next answer in one piece, a list of blocks; `None` if it cannot be read.
+    pub(super) fn take_blocks(
         &mut self,
         json: &Bytes,
         summarizer: &mut ResponseSummarizer,

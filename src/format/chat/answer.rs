@@ -4,17 +4,14 @@
 
 mod assemble;
 mod calls;
-mod current;
 mod edits;
 mod event_hold;
 mod read;
-mod rewriter;
 mod whole;
 
 use smallvec::SmallVec;
 
 pub use self::{
-    current::ChatAnswerState,
     event_hold::may_need_whole_event,
     read::{read_answer, read_event},
 };
@@ -69,6 +66,13 @@ impl ChatAnswer {
     pub fn has_message(&self) -> bool {
         let message = self.first.as_ref();
         message.is_some_and(|message| !message.span.is_empty())
+    }
+
+    /// Whether it has calls or reasoning, but no text.
+    fn interrupts_text(&self) -> bool {
+        let has = |wanted: fn(&AnswerEvent) -> bool| self.events.iter().any(wanted);
+        has(|event| matches!(event, AnswerEvent::Call(_) | AnswerEvent::Reasoning(_)))
+            && !has(|event| matches!(event, AnswerEvent::Text(_)))
     }
 
     fn iter_calls(&self) -> impl Iterator<Item = &CallFragment> {

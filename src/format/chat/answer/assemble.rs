@@ -8,14 +8,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    ChatAnswer,
-    calls::{CallExecutor, CallTracker, TrackedCall},
-};
+use super::ChatAnswer;
 use crate::{
     format::{
-        ProxyToolCall,
-        answer::{MAX_ARGUMENT_BYTES, MAX_MESSAGE_BYTES},
+        answer::MAX_MESSAGE_BYTES,
+        answer_rewriter::{AssembledCall, BlockAssembler, TrackedBlock},
     },
     json::{scan::JsonKind, text},
 };
@@ -31,7 +28,7 @@ const ANSWERS_ONLY: [&str; 2] = ["annotations", "audio"];
 
 /// The concatenated deltas of one answer.
 #[derive(Default)]
-pub(super) struct Deltas {
+pub struct Deltas {
     json: Vec<u8>,
     /// The key of the last delta, if it has one string member, to which more can be appended.
     text_key: Vec<u8>,
@@ -42,10 +39,18 @@ pub(super) struct Deltas {
 
 /// An assembled message.
 #[derive(Default)]
-pub(super) struct AssembledMessage {
+struct AssembledMessage {
     members: Map<String, Value>,
     /// Elements of `tool_calls`, by the index of the call in the tracker.
     calls: BTreeMap<usize, Value>,
+}
+
+impl BlockAssembler<ChatAnswer> for Deltas {
+    fn assemble(&self, calls: &[&TrackedBlock]) -> (String, Vec<AssembledCall>) {
+        let assembled = self.assemble_message();
+        let calls = calls.iter().map(|call| assembled.build_call(call));
+        (assembled.to_message_json(), calls.collect())
+    }
 }
 
 impl Deltas {
@@ -88,7 +93,7 @@ impl Deltas {
     }
 
     /// Merges the deltas; empty if they were too long or are not JSON.
-    pub(super) fn assemble_message(&self) -> AssembledMessage {
+    fn assemble_message(&self) -> AssembledMessage {
         let parse = |json: &[u8]| {
             let deltas = serde_json::Deserializer::from_slice(json).into_iter();
             deltas.collect::<Result<Vec<Map<_, _>>, _>>()
@@ -117,7 +122,7 @@ impl Deltas {
 
 impl AssembledMessage {
     /// The message as a request would carry it.
-    pub(super) fn to_message_json(&self) -> String {
+    fn to_message_json(&self) -> String {
         if self.members.is_empty() && self.calls.is_empty() {
             return String::new();
         }
@@ -131,42 +136,20 @@ impl AssembledMessage {
         Value::Object(message).to_string()
     }
 
-    /// The calls of proxy-executed tools.
-    pub(super) fn build_proxy_calls(&self, calls: &CallTracker) -> Vec<ProxyToolCall> {
-        let calls = calls.iter().enumerate();
-        let calls = calls.filter(|(_, call)| call.executor == CallExecutor::Proxy);
-        calls
-            .enumerate()
-            .map(|(at, (slot, call))| self.build_proxy_call(slot, call, (slot - at) as u32))
-            .collect()
-    }
-
-    fn build_proxy_call(&self, slot: usize, call: &TrackedCall, before: u32) -> ProxyToolCall {
+    fn build_call(&self, call: &TrackedBlock) -> AssembledCall {
         let (element, pointer) = match call.legacy {
             true => (self.members.get("function_call"), "/arguments"),
-            false => (self.calls.get(&slot), "/function/arguments"),
+            false => (self.calls.get(&call.slot), "/function/arguments"),
         };
-        let arguments = match element.and_then(|element| element.pointer(pointer)) {
+        let arguments = |element: &Value| match element.pointer(pointer) {
             Some(Value::String(text)) => text.clone(),
             // Some providers give the object itself.
             Some(object @ (Value::Object(_) | Value::Array(_))) => object.to_string(),
             _ => String::new(),
         };
-        let overlong = element.is_none() || arguments.len() > MAX_ARGUMENT_BYTES;
-        let decode = |raw: &[u8]| text::decode_text(raw).unwrap_or_default().into();
-        let json = element.map(|element| remove_index(element).to_string());
-        ProxyToolCall {
-            id: decode(&call.id),
-            name: decode(&call.name),
-            arguments: if overlong {
-                Default::default()
-            } else {
-                arguments.into()
-            },
-            overlong,
-            before,
-            json: json.unwrap_or_default().into(),
-            legacy: call.legacy,
+        AssembledCall {
+            arguments: element.map(arguments),
+            json: element.map(|element| remove_index(element).to_string()),
         }
     }
 }
@@ -252,18 +235,18 @@ fn append_text(list: &mut Vec<Value>, text: String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{CallTracker, Deltas, MAX_MESSAGE_BYTES};
-    use crate::format::chat::answer;
+    use super::{BlockAssembler, Deltas, MAX_MESSAGE_BYTES};
+    use crate::format::{answer_rewriter::BlockTracker, chat::answer};
 
     fn message<'a>(deltas: impl IntoIterator<Item = &'a str>) -> String {
-        let (mut kept, mut calls) = (Deltas::default(), CallTracker::new(&[]));
+        let (mut kept, mut calls) = (Deltas::default(), BlockTracker::new(&[]));
         for delta in deltas {
             let json = format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#);
             let answer = answer::read_answer(json.as_bytes()).unwrap();
-            let slots = calls.take_fragments(json.as_bytes(), answer.iter_calls());
+            let slots = calls.take_fragments(json.as_bytes(), answer.iter_calls(), false);
             kept.push(json.as_bytes(), &answer, &slots);
         }
-        kept.assemble_message().to_message_json()
+        kept.assemble(&[]).0
     }
 
     #[test]

@@ -1,29 +1,97 @@
 //! The edits that join several answers into one, and that remove from a chunk what is not for the
 //! client.
 
-use std::borrow::Cow;
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{
-    ChatAnswer,
-    calls::CallTracker,
-    current::{ChatAnswerState, ChatEvent},
-};
+use super::{ChatAnswer, assemble::Deltas, read_answer};
 use crate::{
     conversation::{Field, edit::Edits},
-    format::{AnswerEvent, AnswerEvents, ResponseSummarizer, answer_rewriter::JoinedResponse},
+    format::{
+        AnswerEvent, ResponseSummarizer, RewrittenAnswer,
+        answer_rewriter::{
+            BlockAnswer, BlockState, BlockTracker, FormatRewriter, JoinedResponse, ParsedEvent,
+            TrackedEvent,
+        },
+    },
     json::scan::{JsonKind, JsonString, Span},
 };
 
-impl JoinedResponse<ChatAnswerState> {
+/// What the client has of the answers so far.
+#[derive(Default)]
+pub struct SentMessage {
+    role: bool,
+}
+
+impl BlockAnswer for ChatAnswer {
+    type Assembler = Deltas;
+    type Sent = SentMessage;
+
+    const IS_LIST: bool = false;
+
+    fn read_whole(json: &[u8]) -> Option<Self> {
+        read_answer(json).ok()
+    }
+
+    fn id(&self) -> Option<JsonString> {
+        self.id
+    }
+
+    fn track_blocks(event: &ParsedEvent<Self>, current: &mut BlockState<Self>) -> TrackedEvent {
+        let (json, answer) = (&event.message.data, &event.answer);
+        // A tag does not continue after a call or reasoning, so nothing has to wait for it.
+        if answer.interrupts_text() {
+            current.facts.give_up_tag();
+        }
+        let (blocks, is_whole) = (&mut current.blocks, event.raw.is_empty());
+        let calls = blocks.take_fragments(json, answer.iter_calls(), is_whole);
+        current.assembler.push(json, answer, &calls);
+        TrackedEvent {
+            calls,
+            ..TrackedEvent::default()
+        }
+    }
+
+    fn may_overtake(
+        event: &ParsedEvent<Self>,
+        held: &VecDeque<ParsedEvent<Self>>,
+        _blocks: &BlockTracker,
+    ) -> bool {
+        let has_call = |event: &AnswerEvent| matches!(event, AnswerEvent::Call(_));
+        let has_only_calls = |held: &ParsedEvent<Self>| held.answer.events.iter().all(has_call);
+        event.answer.first.is_none()
+            || (event.tracked.calls.is_empty() && held.iter().all(has_only_calls))
+    }
+
+    fn edit_event(
+        joined: &mut JoinedResponse<Self>,
+        event: &ParsedEvent<Self>,
+        current: &BlockState<Self>,
+        closing: bool,
+        edits: &mut Edits,
+        summarizer: &mut ResponseSummarizer,
+    ) -> bool {
+        joined.edit_chunk(event, &current.blocks, closing, edits, summarizer)
+    }
+
+    fn take_whole(
+        rewriter: &mut FormatRewriter<Self>,
+        json: &Bytes,
+        summarizer: &mut ResponseSummarizer,
+    ) -> Option<RewrittenAnswer> {
+        rewriter.take_message(json, summarizer)
+    }
+}
+
+impl JoinedResponse<ChatAnswer> {
     /// Edits a chunk and reports to the summarizer what the client gets of it. Returns whether
     /// anything is left. With `closing`, finish reason and usage are removed: another answer follows.
-    pub(super) fn edit_event(
+    pub(super) fn edit_chunk(
         &mut self,
-        event: &ChatEvent,
-        current: &mut ChatAnswerState,
+        event: &ParsedEvent<ChatAnswer>,
+        calls: &BlockTracker,
         closing: bool,
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
@@ -31,28 +99,19 @@ impl JoinedResponse<ChatAnswerState> {
         let (json, answer) = (&event.message.data, &event.answer);
         self.keep_first_id(json, answer, edits);
         let Some(message) = &answer.first else {
-            self.edit_reports(event, &current.calls, closing, edits, summarizer);
+            self.edit_reports(event, calls, closing, edits, summarizer);
             return true;
         };
-        let (mut had_text, mut has_text) = (false, false);
-        for (text, visible) in self.visible_texts(event, current, summarizer) {
-            let raw = &json[text.span.range()];
-            had_text |= !raw.is_empty();
-            has_text |= !visible.is_empty();
-            if *visible != *raw {
-                edits.replace(text.span, visible.into_owned());
-            }
-        }
-        let hides_text = had_text && !has_text;
-        let mut removed = remove_proxy_calls(event, &current.calls, edits);
+        let hides_text = self.edit_texts(event, edits, summarizer);
+        let mut removed = remove_proxy_calls(event, calls, edits);
         let (mut is_bare, mut has_role) = (true, false);
         for (removed, member) in removed.members.iter_mut().zip(&message.members) {
             let key = &json[member.key.span.range()];
             let is_role = key == b"role" && member.kind == JsonKind::String;
-            *removed |= is_role && self.continued && self.sent.role;
+            *removed |= is_role && self.continued && self.sent.more.role;
             has_role |= is_role && !*removed;
             is_bare &= *removed
-                || (is_role && (self.sent.role || closing))
+                || (is_role && (self.sent.more.role || closing))
                 || (hides_text && key == b"content")
                 || is_empty_member(member);
         }
@@ -64,38 +123,13 @@ impl JoinedResponse<ChatAnswerState> {
         if may_drop && answer.choices == Some(1) && (closing || !answer.events.iter().any(is_end)) {
             return false;
         }
-        self.sent.role |= has_role;
+        self.sent.more.role |= has_role;
         if removed.members.contains(&true) {
             let members: Vec<Span> = message.members.iter().map(Field::full_span).collect();
             edits.remove_items(&members, |at| removed.members[at]);
         }
-        self.edit_reports(event, &current.calls, closing, edits, summarizer);
+        self.edit_reports(event, calls, closing, edits, summarizer);
         true
-    }
-
-    /// The texts of an event, each with what the client sees of it.
-    pub(super) fn visible_texts<'a>(
-        &mut self,
-        event: &'a ChatEvent,
-        current: &mut ChatAnswerState,
-        summarizer: &mut ResponseSummarizer,
-    ) -> SmallVec<[(JsonString, Cow<'a, [u8]>); 1]> {
-        let texts = event.answer.iter_texts().enumerate();
-        let visible = texts.map(|(at, text)| {
-            let raw = &event.message.data[text.span.range()];
-            let visible = match &mut current.facts.scanner {
-                Some(scanner) => scanner.visible_part(raw, &event.tracked.text_ranges[at]),
-                None => raw.into(),
-            };
-            let visible = self.visible.push_text(visible, summarizer);
-            if self.earlier_content.is_empty() {
-                return (text, visible);
-            }
-            let mut joined = std::mem::take(&mut self.earlier_content);
-            joined.extend_from_slice(&visible);
-            (text, joined.into())
-        });
-        visible.collect()
     }
 
     fn keep_first_id(&mut self, json: &[u8], answer: &ChatAnswer, edits: &mut Edits) {
@@ -113,18 +147,17 @@ impl JoinedResponse<ChatAnswerState> {
     /// Edits finish reason and usage, and reports all but the texts to the summarizer.
     fn edit_reports(
         &self,
-        event: &ChatEvent,
-        calls: &CallTracker,
+        event: &ParsedEvent<ChatAnswer>,
+        calls: &BlockTracker,
         closing: bool,
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
     ) {
-        let mut slots = event.tracked.slots.iter();
+        let mut slots = event.tracked.calls.iter();
         for part in &event.answer.events {
             match part {
                 AnswerEvent::Text(_) => {}
-                AnswerEvent::Call(_) if slots.next().is_some_and(|it| calls.is_proxy_call(*it)) => {
-                }
+                AnswerEvent::Call(_) if slots.next().is_some_and(|it| calls.is_removed(*it)) => {}
                 AnswerEvent::Usage(report) if closing => edits.replace(report.span, "null"),
                 AnswerEvent::Usage(report) => {
                     self.edit_usage(report, edits);
@@ -158,13 +191,17 @@ struct RemovedCalls {
 }
 
 /// Removes proxy-executed calls and renumbers the client's.
-fn remove_proxy_calls(event: &ChatEvent, calls: &CallTracker, edits: &mut Edits) -> RemovedCalls {
+fn remove_proxy_calls(
+    event: &ParsedEvent<ChatAnswer>,
+    calls: &BlockTracker,
+    edits: &mut Edits,
+) -> RemovedCalls {
     let (mut spans, mut is_proxy) = (Vec::new(), Vec::new());
     let mut removes_legacy = false;
-    let has_proxy_calls = calls.count_by_executor().0 > 0;
-    let tracked = event.answer.iter_calls().zip(&event.tracked.slots);
+    let has_proxy_calls = calls.count_calls().0 > 0;
+    let tracked = event.answer.iter_calls().zip(&event.tracked.calls);
     for (call, slot) in tracked.filter(|_| has_proxy_calls) {
-        let proxy = calls.is_proxy_call(*slot);
+        let proxy = calls.is_removed(*slot);
         if call.legacy {
             removes_legacy |= proxy;
             continue;
@@ -172,7 +209,7 @@ fn remove_proxy_calls(event: &ChatEvent, calls: &CallTracker, edits: &mut Edits)
         spans.push(call.span);
         is_proxy.push(proxy);
         if let (Some((_, span)), Some(index), false) =
-            (call.index, calls.renumber_index(*slot), proxy)
+            (call.index, calls.renumber_call(*slot), proxy)
         {
             edits.replace(span, index.to_string());
         }

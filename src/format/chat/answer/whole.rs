@@ -1,25 +1,23 @@
 //! Removes from whole answers what is not for the client, and adds to their usage.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 
-use super::{
-    ChatAnswer,
-    current::{ChatAnswerState, ChatEvent},
-    read_answer,
-};
+use super::ChatAnswer;
 use crate::{
     conversation::edit::Edits,
     format::{
         ResponseSummarizer, RewrittenAnswer,
-        answer_rewriter::{AnswerState, FormatRewriter},
+        answer_rewriter::{BlockAnswer, FormatRewriter, ParsedEvent},
     },
     json::scan::JsonKind,
     wire::sse::SseMessage,
 };
 
-impl FormatRewriter<ChatAnswerState> {
-    /// Takes the next answer in one piece; `None` if it cannot be read.
-    pub fn take_whole(
+impl FormatRewriter<ChatAnswer> {
+    /// Takes the next answer in one piece, a message; `None` if it cannot be read.
+    pub(super) fn take_message(
         &mut self,
         json: &Bytes,
         summarizer: &mut ResponseSummarizer,
@@ -28,19 +26,19 @@ impl FormatRewriter<ChatAnswerState> {
             name: Bytes::new(),
             data: json.clone(),
         };
-        let mut event = ChatEvent::new(Bytes::new(), message, read_answer(json).ok()?);
-        self.current.calls.whole = true;
+        let mut event = ParsedEvent::new(Bytes::new(), message, ChatAnswer::read_whole(json)?);
         self.current.take_event(&mut event);
-        self.current.settle_calls();
+        self.current.settle(&mut VecDeque::new());
+        self.current.decide_event(&mut event);
+        let joined = &mut self.joined;
         if self.current.is_for_proxy() {
-            let joined = &mut self.joined;
-            for (_, text) in joined.visible_texts(&event, &mut self.current, summarizer) {
-                joined.earlier_content.extend_from_slice(&text);
-            }
+            let texts = joined.take_texts(&event, summarizer);
+            let texts: Vec<_> = texts.map(|(_, text)| text.into_owned()).collect();
+            joined.earlier_content.extend(texts.concat());
             return Some(RewrittenAnswer::ForProxy(self.begin_answer(summarizer)));
         }
-        let (joined, mut edits) = (&mut self.joined, Edits::default());
-        joined.edit_event(&event, &mut self.current, false, &mut edits, summarizer);
+        let mut edits = Edits::default();
+        joined.edit_chunk(&event, &self.current.blocks, false, &mut edits, summarizer);
         let earlier = std::mem::take(&mut joined.earlier_content);
         insert_text(json, &event.answer, earlier, &mut edits);
         Some(RewrittenAnswer::ForClient {

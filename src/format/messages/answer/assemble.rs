@@ -7,7 +7,10 @@ use serde::de::IgnoredAny;
 use super::{EventKind, MessagesAnswer, ObjectSpans, read::read_object};
 use crate::{
     conversation::edit::Edits,
-    format::{answer::MAX_MESSAGE_BYTES, answer_rewriter::BlockAssembler},
+    format::{
+        answer::MAX_MESSAGE_BYTES,
+        answer_rewriter::{AssembledCall, BlockAssembler, TrackedBlock},
+    },
     json::{
         scan::{JsonKind, JsonScanner},
         text::{decode_text, replace_lone_surrogates},
@@ -58,6 +61,19 @@ impl BlockAssembler<MessagesAnswer> for MessageAssembler {
         }
     }
 
+    fn assemble(&self, calls: &[&TrackedBlock]) -> (String, Vec<AssembledCall>) {
+        let calls = calls.iter().map(|call| {
+            let parts = self.blocks.get(call.slot);
+            AssembledCall {
+                arguments: parts.map(BlockParts::arguments),
+                json: parts.and_then(BlockParts::build),
+            }
+        });
+        (self.to_message_json(), calls.collect())
+    }
+}
+
+impl MessageAssembler {
     fn to_message_json(&self) -> String {
         let blocks = self.blocks.iter().map(BlockParts::build);
         let Some(blocks) = blocks.collect::<Option<Vec<_>>>() else {
@@ -71,14 +87,6 @@ impl BlockAssembler<MessagesAnswer> for MessageAssembler {
         }
     }
 
-    fn build_call(&self, slot: usize) -> (Option<String>, Option<String>) {
-        let parts = self.blocks.get(slot);
-        let arguments = parts.map(BlockParts::arguments);
-        (arguments, parts.and_then(BlockParts::build))
-    }
-}
-
-impl MessageAssembler {
     /// Adds the delta of an event to the block in `slot`.
     fn add_delta(&mut self, slot: usize, json: &[u8], delta: &ObjectSpans) {
         if !self.take_bytes(delta.span.len()) {

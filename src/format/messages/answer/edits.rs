@@ -5,15 +5,15 @@ use super::{EventKind, MessagesAnswer, ObjectSpans, assemble::MessageAssembler, 
 use crate::{
     conversation::edit::Edits,
     format::{
-        AnswerEvents, ResponseSummarizer, UsageCountKind, UsageReport,
+        ResponseSummarizer, UsageCountKind, UsageReport,
         answer_rewriter::{
-            BlockAnswer, BlockEvent, BlockState, BlockStep, JoinedResponse, NewBlock, WholeBlock,
+            BlockAnswer, BlockState, BlockStep, JoinedResponse, NewBlock, ParsedEvent, WholeBlock,
         },
     },
     json::scan::{JsonString, Span},
 };
 
-type MessagesResponse = JoinedResponse<BlockState<MessagesAnswer>>;
+type MessagesResponse = JoinedResponse<MessagesAnswer>;
 
 impl BlockAnswer for MessagesAnswer {
     type Assembler = MessageAssembler;
@@ -61,8 +61,9 @@ impl BlockAnswer for MessagesAnswer {
 
     fn edit_event(
         joined: &mut MessagesResponse,
-        event: &BlockEvent<Self>,
+        event: &ParsedEvent<Self>,
         current: &BlockState<Self>,
+        _closing: bool,
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
     ) -> bool {
@@ -75,11 +76,7 @@ impl BlockAnswer for MessagesAnswer {
                 edits.replace(span, renumbered.to_string());
             }
         }
-        if let (Some(text), Some(visible)) = (answer.iter_texts().next(), &event.tracked.visible) {
-            edits.replace(text.span, visible.clone());
-        }
-        let text = event.visible_text().into();
-        joined.visible.push_text(text, summarizer);
+        joined.edit_texts(event, edits, summarizer);
         answer.edit_reports(json, joined, current, edits, summarizer);
         // The client has the beginning of the first message.
         !(joined.continued && answer.kind == EventKind::MessageStart)

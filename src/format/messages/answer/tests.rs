@@ -9,7 +9,7 @@ use super::{
 use crate::{
     format::{
         AnswerFilter, FinishKind,
-        answer_rewriter::{AnswerState, BlockState, ParsedEvent},
+        answer_rewriter::{BlockState, ParsedEvent},
         error_body::ErrorBody,
         usage::Usage,
     },

@@ -8,7 +8,10 @@ use serde::de::IgnoredAny;
 
 use super::{EventKind, OutputItem, ResponsesAnswer, read_answer};
 use crate::{
-    format::{answer::MAX_MESSAGE_BYTES, answer_rewriter::BlockAssembler},
+    format::{
+        answer::MAX_MESSAGE_BYTES,
+        answer_rewriter::{AssembledCall, BlockAssembler, TrackedBlock},
+    },
     json::{scan::Span, text::decode_text},
 };
 
@@ -56,21 +59,20 @@ impl BlockAssembler<ResponsesAnswer> for OutputAssembler {
         }
     }
 
-    fn to_message_json(&self) -> String {
+    fn assemble(&self, calls: &[&TrackedBlock]) -> (String, Vec<AssembledCall>) {
         let loses_reasoning = self.is_unstored && self.items.iter().any(|it| it.is_lost_reasoning);
         let kept = self.items.iter();
         let kept = kept.filter(|item| !(loses_reasoning && item.is_lost_reasoning));
         let items: Option<Vec<_>> = kept.map(|item| item.to_json(loses_reasoning)).collect();
-        items
-            .filter(|_| !self.overlong)
-            .unwrap_or_default()
-            .join(",")
-    }
-
-    fn build_call(&self, slot: usize) -> (Option<String>, Option<String>) {
-        let item = self.items.get(slot);
-        let arguments = item.and_then(|item| item.arguments.clone());
-        (arguments, item.and_then(|item| item.to_json(false)))
+        let items = items.filter(|_| !self.overlong).unwrap_or_default();
+        let calls = calls.iter().map(|call| {
+            let item = self.items.get(call.slot);
+            AssembledCall {
+                arguments: item.and_then(|item| item.arguments.clone()),
+                json: item.and_then(|item| item.to_json(false)),
+            }
+        });
+        (items.join(","), calls.collect())
     }
 }
 

@@ -8,9 +8,9 @@ use super::{EventKind, OutputItem, ResponsesAnswer, assemble::OutputAssembler, r
 use crate::{
     conversation::edit::Edits,
     format::{
-        AnswerEvents, ResponseSummarizer,
+        ResponseSummarizer,
         answer_rewriter::{
-            BlockAnswer, BlockEvent, BlockState, BlockStep, CutTexts, JoinedResponse, NewBlock,
+            BlockAnswer, BlockState, BlockStep, CutTexts, JoinedResponse, NewBlock, ParsedEvent,
             WholeBlock, write_cut,
         },
         responses::kinds::CallShape,
@@ -23,7 +23,7 @@ use bytes::Bytes;
 /// has those of the last answer only.
 const MAX_EARLIER: usize = 4 << 20;
 
-type JoinedResponses = JoinedResponse<BlockState<ResponsesAnswer>>;
+type JoinedResponses = JoinedResponse<ResponsesAnswer>;
 
 /// What the client has of a stream, beside its items.
 #[derive(Clone, Default)]
@@ -64,10 +64,6 @@ impl BlockAnswer for ResponsesAnswer {
         }
     }
 
-    fn is_last(&self) -> bool {
-        self.kind == EventKind::End
-    }
-
     fn id(&self) -> Option<JsonString> {
         self.response.id
     }
@@ -87,8 +83,9 @@ impl BlockAnswer for ResponsesAnswer {
 
     fn edit_event(
         joined: &mut JoinedResponses,
-        event: &BlockEvent<Self>,
+        event: &ParsedEvent<Self>,
         current: &BlockState<Self>,
+        _closing: bool,
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
     ) -> bool {
@@ -107,9 +104,7 @@ impl BlockAnswer for ResponsesAnswer {
                 edits.replace(span, renumbered.to_string());
             }
         }
-        if let (Some(text), Some(visible)) = (answer.iter_texts().next(), &event.tracked.visible) {
-            edits.replace(text.span, visible.clone());
-        }
+        joined.edit_texts(event, edits, summarizer);
         let item_texts = answer.item.iter().filter(|item| item.is_message());
         let item_texts = item_texts.flat_map(|item| &item.texts);
         for text in answer.repeated_text.iter().chain(item_texts) {
@@ -120,8 +115,6 @@ impl BlockAnswer for ResponsesAnswer {
         if answer.kind == EventKind::End {
             joined.edit_end(json, answer, current, edits);
         }
-        let text = event.visible_text().into();
-        joined.visible.push_text(text, summarizer);
         answer.edit_reports(json, joined, current, edits, summarizer);
         if let Some((number, span)) = answer.sequence_number {
             let next = joined.sent.more.next_number.unwrap_or(number);
@@ -135,7 +128,7 @@ impl BlockAnswer for ResponsesAnswer {
 
     fn keep_last_event(
         joined: &mut JoinedResponses,
-        event: &BlockEvent<Self>,
+        event: &ParsedEvent<Self>,
         current: &BlockState<Self>,
     ) {
         let json = &event.message.data;
@@ -188,7 +181,7 @@ impl BlockState<ResponsesAnswer> {
     /// name, since some servers give every item the same index.
     fn is_removed_item(&self, json: &[u8], item: &OutputItem, at: usize) -> bool {
         match item.new_block(json) {
-            NewBlock::Call { name, .. } => self.blocks.find_tool(name).is_some(),
+            NewBlock::Call { name, .. } => self.blocks.is_proxy_tool(name),
             NewBlock::Text => self.blocks.is_removed_text(at as u64),
             NewBlock::ClientCall | NewBlock::Other => false,
         }

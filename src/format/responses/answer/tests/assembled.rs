@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{ResponsesAnswer, message, read};
 use crate::format::{
     AnswerFilter,
-    answer_rewriter::{AnswerState, BlockState, ParsedEvent},
+    answer_rewriter::{BlockState, ParsedEvent},
 };
 
 /// The items that are assembled of these ends of items, and the arguments of the first call of a tool of the proxy.

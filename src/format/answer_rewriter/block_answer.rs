@@ -1,0 +1,192 @@
+//! What each format says of the blocks of its answers.
+//!
+//! A block is an element of the list that an answer of Messages or Responses is. An answer of chat
+//! completions is one message: only its calls are blocks, and a chunk may have parts of several.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::{
+    BlockState, FormatRewriter, JoinedResponse, ParsedEvent, RewrittenAnswer,
+    block_state::TrackedEvent,
+    block_tracker::{BlockTracker, TrackedBlock},
+};
+use crate::{
+    conversation::edit::Edits,
+    format::{AnswerEvent, ResponseSummarizer, UsageReport, answer::AnswerEvents},
+    json::scan::{JsonString, Span},
+};
+
+/// An event of a stream, or a whole answer.
+pub trait BlockAnswer: AnswerEvents + Sized {
+    type Assembler: BlockAssembler<Self>;
+    /// What the client has of all answers so far, beside the number of blocks.
+    type Sent: Default;
+
+    /// The answer is a list of blocks. If not, it is one message: a blank line separates its text
+    /// from that of the next answer, and its last chunk may have more than the finish reason.
+    const IS_LIST: bool = true;
+
+    /// The finish reason of an answer without calls, in a format where that of calls says so.
+    const END_REASON: Option<&'static str> = None;
+
+    /// Reads a whole answer; `None` if it cannot be read.
+    fn read_whole(json: &[u8]) -> Option<Self>;
+
+    /// What the event says of a block.
+    fn block_step<'a>(&self, _json: &'a [u8]) -> BlockStep<'a> {
+        BlockStep::None
+    }
+
+    /// Takes what the event says of blocks.
+    fn track_blocks(event: &ParsedEvent<Self>, current: &mut BlockState<Self>) -> TrackedEvent {
+        current.track_step(event)
+    }
+
+    /// Whether this is the last event of a stream.
+    fn is_last(&self) -> bool {
+        self.is_end()
+    }
+
+    /// The id of a whole answer.
+    fn id(&self) -> Option<JsonString>;
+
+    /// The list of a whole answer, brackets included, and its blocks.
+    fn whole_blocks<'a>(&self, _json: &'a [u8]) -> Option<(Span, Vec<WholeBlock<'a>>)> {
+        None
+    }
+
+    /// Whether an event may go out before those that are held.
+    fn may_overtake(
+        event: &ParsedEvent<Self>,
+        _held: &VecDeque<ParsedEvent<Self>>,
+        blocks: &BlockTracker,
+    ) -> bool {
+        // A client waits for pings while a long text is hidden from it.
+        event.tracked.slot.is_none() && blocks.is_hiding_text()
+    }
+
+    /// Edits an event for the client and reports to the summarizer what the client gets of it.
+    /// Returns whether anything is left. With `closing`, another answer follows.
+    fn edit_event(
+        joined: &mut JoinedResponse<Self>,
+        event: &ParsedEvent<Self>,
+        current: &BlockState<Self>,
+        closing: bool,
+        edits: &mut Edits,
+        summarizer: &mut ResponseSummarizer,
+    ) -> bool;
+
+    /// Adds to the counts of a report.
+    fn edit_usage(
+        &self,
+        _json: &[u8],
+        report: &UsageReport,
+        joined: &JoinedResponse<Self>,
+        edits: &mut Edits,
+    ) {
+        joined.edit_usage(report, edits);
+    }
+
+    /// Edits finish reason and usage, and reports all but texts and calls of the proxy to the
+    /// summarizer.
+    fn edit_reports(
+        &self,
+        json: &[u8],
+        joined: &JoinedResponse<Self>,
+        current: &BlockState<Self>,
+        edits: &mut Edits,
+        summarizer: &mut ResponseSummarizer,
+    ) {
+        for part in self.events() {
+            match part {
+                AnswerEvent::Text(_) => {}
+                AnswerEvent::Usage(report) => {
+                    self.edit_usage(json, report, joined, edits);
+                    summarizer.add_usage(report.usage.map(|usage| joined.add_completions(usage)));
+                }
+                part => {
+                    if let (AnswerEvent::Finish(finish), Some(reason)) = (part, Self::END_REASON)
+                        && current.has_lost_calls()
+                    {
+                        edits.replace(finish.reason.span, reason);
+                    }
+                    summarizer.add_events(json, std::slice::from_ref(part));
+                }
+            }
+        }
+    }
+
+    /// Takes the last event of an answer that was for the proxy only. The client does not get it.
+    fn keep_last_event(
+        _joined: &mut JoinedResponse<Self>,
+        _event: &ParsedEvent<Self>,
+        _current: &BlockState<Self>,
+    ) {
+    }
+
+    /// Takes the next answer in one piece; `None` if it cannot be read.
+    fn take_whole(
+        rewriter: &mut FormatRewriter<Self>,
+        json: &Bytes,
+        summarizer: &mut ResponseSummarizer,
+    ) -> Option<RewrittenAnswer> {
+        rewriter.take_blocks(json, summarizer)
+    }
+}
+
+/// What an event says of a block, named by its index.
+pub enum BlockStep<'a> {
+    None,
+    Begin(Option<u64>, NewBlock<'a>),
+    Part(Option<u64>),
+    /// A part that is for the client, whatever the texts of the block are.
+    ClientPart(Option<u64>),
+    /// No more text comes, of the block or of a part of it.
+    TextEnd(Option<u64>),
+    End(Option<u64>),
+}
+
+/// The beginning of a block.
+pub enum NewBlock<'a> {
+    Text,
+    /// A call of a tool that has a name. Raw texts.
+    Call {
+        id: &'a [u8],
+        name: &'a [u8],
+    },
+    /// A call that only the client can answer.
+    ClientCall,
+    Other,
+}
+
+/// A block of a whole answer.
+pub struct WholeBlock<'a> {
+    pub(in crate::format) span: Span,
+    pub(in crate::format) new: NewBlock<'a>,
+    pub(in crate::format) texts: Vec<JsonString>,
+}
+
+/// Puts the blocks of one answer together, by their slots.
+pub trait BlockAssembler<A>: Default {
+    /// Takes what an event, or a whole answer, says of the answer itself.
+    fn take_answer(&mut self, _answer: &A) {}
+
+    /// Takes an event about the block.
+    fn take_event(&mut self, _slot: usize, _json: &[u8], _answer: &A) {}
+
+    /// Takes a block of a whole answer.
+    fn take_block(&mut self, _slot: usize, _block: &[u8]) {}
+
+    /// The answer as a request would carry it, empty if it was too long or is not JSON, and
+    /// these calls of it.
+    fn assemble(&self, calls: &[&TrackedBlock]) -> (String, Vec<AssembledCall>);
+}
+
+/// The arguments of a call, and the call as JSON; `None` if they are not known.
+#[derive(Default)]
+pub struct AssembledCall {
+    pub(in crate::format) arguments: Option<String>,
+    pub(in crate::format) json: Option<String>,
+}
