@@ -326,8 +326,8 @@ fn relay_sifted(bencher: Bencher<'_, '_>, kind: BodyKind) {
         let options = StreamOptions {
             format: kind.format.into(),
             filter: sifting,
-            strip_usage: false,
             footer: foot,
+            ..StreamOptions::default()
         };
         relay::stream_filtered_answer(answer, Box::new(NoRounds), options)
     });

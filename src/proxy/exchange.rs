@@ -235,13 +235,14 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
     reply.answer.headers_mut().extend(head);
     let (answer, strip_usage) = (reply.answer, reply.sent.usage);
     let (format, filter) = (request.parsed.format.into(), planned.answer_filter());
+    let mut options = StreamOptions {
+        format,
+        filter,
+        strip_usage,
+        left_out: None,
+        footer: foot,
+    };
     if filter.is_active() {
-        let options = StreamOptions {
-            format,
-            filter,
-            strip_usage,
-            footer: foot,
-        };
         let tool_loop = Box::new(ToolLoop {
             request,
             placed,
@@ -251,7 +252,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
         });
         return relay::stream_filtered_answer(answer, tool_loop, options);
     }
-    let left_out = placed.left_out_tokens(&request.app.config.guard);
+    options.left_out = placed.left_out_tokens(&request.app.config.guard);
     let source = keep_for_summary(&request, &placed);
     // The rest of the request, its body among it, is dropped here.
     let (session, planned) = (request.session, placed.planned);
@@ -259,14 +260,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
         let end = AnswerEnd { response, source };
         async move { settle_stream(session.as_ref(), planned, end).await }.boxed()
     });
-    let ending = Ending {
-        format,
-        strip_usage,
-        left_out,
-        footer: foot,
-        on_end,
-    };
-    relay::stream_answer(answer, ending)
+    relay::stream_answer(answer, Ending { options, on_end })
 }
 
 /// Step 9, in one piece: the whole answer is read before its head is released.

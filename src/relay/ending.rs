@@ -6,24 +6,20 @@ use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, Response};
 
-use super::{AssistantTurn, PrecedingText, ResponseSummary, TurnDriver};
-use crate::{format::AnswerFormat, wire::Body};
+use super::{
+    AnswerFormat, AssistantTurn, PrecedingText, ResponseSummary, StreamOptions, TurnDriver,
+};
+use crate::wire::Body;
 
 pub struct Ending {
-    pub format: AnswerFormat,
-    /// Remove the chunk with usage that the client did not ask for.
-    pub strip_usage: bool,
-    /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
-    /// `None` and 0: no byte changes.
-    pub left_out: Option<u32>,
-    pub footer: FooterOptions,
+    pub options: StreamOptions,
     /// Called once for every stream that the provider ended or broke, before the last bytes go out.
     /// Dropped after [`FooterOptions::max_wait`], so longer work must be spawned. Not called when the
     /// client leaves.
     pub on_end: OnEnd,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct FooterOptions {
     /// The trailers that [`StreamFooter`] may have; empty if the client accepts none. The head of
     /// the answer names them, since HTTP/1.1 sends no others.
@@ -36,12 +32,9 @@ impl Ending {
     /// Removes nothing and does nothing at the end.
     pub fn without_effects(format: AnswerFormat) -> Self {
         Self {
-            format,
-            strip_usage: false,
-            left_out: None,
-            footer: FooterOptions {
-                trailers: &[],
-                max_wait: Duration::ZERO,
+            options: StreamOptions {
+                format,
+                ..StreamOptions::default()
             },
             on_end: Box::new(|_| async { StreamFooter::default() }.boxed()),
         }
@@ -75,6 +68,6 @@ impl TurnDriver for Ending {
     }
 
     fn left_out_tokens(&self) -> Option<u32> {
-        self.left_out
+        self.options.left_out
     }
 }

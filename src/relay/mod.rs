@@ -34,13 +34,16 @@ pub use crate::format::{
     ResponseSummary,
 };
 
-/// How a stream is relayed.
-#[derive(Clone, Copy, Debug)]
+/// How a stream is relayed, and what is changed in it.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct StreamOptions {
     pub format: AnswerFormat,
     pub filter: AnswerFilter,
     /// Remove the chunk with usage that the client did not ask for.
     pub strip_usage: bool,
+    /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
+    /// `None` and 0: no byte changes.
+    pub left_out: Option<u32>,
     pub footer: FooterOptions,
 }
 

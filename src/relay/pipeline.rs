@@ -5,7 +5,7 @@
 //! the stream if none comes; there the state is stored, and a comment may be inserted.
 //!
 //! Without a rewriter, incomplete events pass at once, unless they may be the end marker or a usage
-//! chunk to remove ([`AnswerFormat::max_whole_event`] at most). With a rewriter, events are held
+//! chunk to remove ([`max_whole_event`](super::AnswerFormat::max_whole_event) at most). With a rewriter, events are held
 //! until they are complete (2 MiB at most), and then only while it is undecided who executes a call,
 //! or whether a continuation block begins at the end of a text (64 KiB at most). The summary covers
 //! what the client gets, but prompt tokens are those of the provider.
@@ -14,11 +14,11 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::decode::Decoder;
+use super::{StreamOptions, decode::Decoder};
 use crate::{
     format::{
-        AnswerEvents, AnswerFilter, AnswerFormat, AnswerReader, AnswerRewriter, AssistantTurn,
-        EventAction, PrecedingText, ResponseSummarizer, ResponseSummary, SentEvents, StreamEvent,
+        AnswerEvents, AnswerReader, AnswerRewriter, AssistantTurn, EventAction, PrecedingText,
+        ResponseSummarizer, ResponseSummary, SentEvents, StreamEvent,
     },
     wire::sse::{SseEvent, SseSplitter},
 };
@@ -33,19 +33,9 @@ pub(super) enum PipelineOutput {
     End,
 }
 
-/// What is changed in a stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct StreamEdits {
-    pub(super) format: AnswerFormat,
-    pub(super) filter: AnswerFilter,
-    /// Remove the chunk with usage that the client did not ask for.
-    pub(super) strip_usage: bool,
-    /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
-    pub(super) left_out: Option<u32>,
-}
-
-impl StreamEdits {
-    pub(super) fn has_any(&self) -> bool {
+impl StreamOptions {
+    /// Whether anything may be changed in the stream.
+    pub(super) fn has_edits(&self) -> bool {
         self.strip_usage || self.needs_rewriter()
     }
 
@@ -55,7 +45,7 @@ impl StreamEdits {
 }
 
 pub(super) struct Pipeline {
-    changes: StreamEdits,
+    options: StreamOptions,
     splitter: SseSplitter,
     reader: AnswerReader,
     summarizer: ResponseSummarizer,
@@ -105,19 +95,19 @@ impl OutputQueue<'_> {
 
 impl Pipeline {
     /// With a decoder, the stream passes without changes.
-    pub(super) fn new(changes: StreamEdits, decoder: Option<Decoder>) -> Self {
-        let changes = match decoder {
-            None => changes,
-            Some(_) => StreamEdits {
-                format: changes.format,
-                ..StreamEdits::default()
+    pub(super) fn new(options: StreamOptions, decoder: Option<Decoder>) -> Self {
+        let format = options.format;
+        let options = match decoder {
+            None => options,
+            Some(_) => StreamOptions {
+                format,
+                ..StreamOptions::default()
             },
         };
-        let (format, left_out) = (changes.format, changes.left_out);
-        let rewriter = || Box::new(AnswerRewriter::new(format, changes.filter, left_out));
+        let rewriter = || AnswerRewriter::new(format, options.filter, options.left_out);
         Self {
-            rewriter: changes.needs_rewriter().then(rewriter),
-            changes,
+            rewriter: options.needs_rewriter().then(|| Box::new(rewriter())),
+            options,
             splitter: SseSplitter::new(MAX_EVENT),
             reader: AnswerReader::new(format),
             summarizer: ResponseSummarizer::default(),
@@ -172,7 +162,7 @@ impl Pipeline {
     /// Begins another answer; returns the one before.
     pub(super) fn begin_answer(&mut self) -> AssistantTurn {
         self.splitter = SseSplitter::new(MAX_EVENT);
-        self.reader = AnswerReader::new(self.changes.format);
+        self.reader = AnswerReader::new(self.options.format);
         self.sent = 0;
         self.drained = false;
         let turn = self
@@ -237,7 +227,7 @@ impl Pipeline {
         // stream is cut must not matter.
         let was_held = || rest.len() == event.raw.len() && self.must_wait(&event.raw);
         let is_end = answer.is_end() && was_held();
-        let is_stripped = self.changes.strip_usage && answer.is_usage_only() && was_held();
+        let is_stripped = self.options.strip_usage && answer.is_usage_only() && was_held();
         let action = match &mut self.rewriter {
             Some(rewriter) => {
                 let raw = event.raw;
@@ -271,13 +261,13 @@ impl Pipeline {
     fn is_overlong_end(&self, raw: &[u8]) -> bool {
         raw.len() > MAX_EVENT
             && (raw.starts_with(b"event:") || raw.starts_with(b"data:"))
-            && self.changes.format.may_need_whole_event(raw, false)
+            && self.options.format.may_need_whole_event(raw, false)
     }
 
     /// Whether the beginning of an event is held until its end. If it is, so is every shorter
     /// beginning: how the stream is cut must not matter.
     fn must_wait(&self, beginning: &[u8]) -> bool {
-        let (format, usage) = (self.changes.format, self.changes.strip_usage);
+        let (format, usage) = (self.options.format, self.options.strip_usage);
         self.rewriter.is_some()
             || (beginning.len() <= format.max_whole_event()
                 && format.may_need_whole_event(beginning, usage))
@@ -292,9 +282,9 @@ impl Pipeline {
         };
         if let Some(event) = self.splitter.finish() {
             // Half an event may be half of what must be removed; a whole one may lack its blank line.
-            let (format, message) = (self.changes.format, event.message.as_ref());
+            let (format, message) = (self.options.format, event.message.as_ref());
             let is_whole = message.map_or(!broken, |it| format.read_answer(&it.data).is_ok());
-            if is_whole || !self.changes.filter.is_active() {
+            if is_whole || !self.options.filter.is_active() {
                 self.take_event(event, &mut last);
             }
         }

@@ -18,9 +18,9 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::{
-    AnswerFilter, AnswerFormat, Ending, FooterOptions, StreamOptions, TurnDriver,
+    AnswerFormat, Ending, FooterOptions, StreamOptions, TurnDriver,
     decode::Decoder,
-    pipeline::{Pipeline, PipelineOutput, StreamEdits},
+    pipeline::{Pipeline, PipelineOutput},
 };
 use crate::{
     error::format_error_chain,
@@ -67,12 +67,7 @@ enum Phase {
 
 /// Relays a streamed answer. Its length is unknown from here on.
 pub fn stream_answer(answer: Response<Body>, ending: Ending) -> Response<Body> {
-    let options = StreamOptions {
-        format: ending.format,
-        filter: AnswerFilter::default(),
-        strip_usage: ending.strip_usage,
-        footer: ending.footer,
-    };
+    let options = ending.options;
     stream_filtered_answer(answer, Box::new(ending), options)
 }
 
@@ -82,38 +77,27 @@ pub fn stream_answer(answer: Response<Body>, ending: Ending) -> Response<Body> {
 pub fn stream_filtered_answer(
     answer: Response<Body>,
     driver: Box<dyn TurnDriver>,
-    options: StreamOptions,
+    mut options: StreamOptions,
 ) -> Response<Body> {
-    let StreamOptions {
-        format,
-        filter,
-        strip_usage,
-        footer,
-    } = options;
+    options.left_out = driver.left_out_tokens();
     let (mut head, source) = answer.into_parts();
-    let changes = StreamEdits {
-        format,
-        filter,
-        strip_usage,
-        left_out: driver.left_out_tokens(),
-    };
     let mut copy_decoder = Decoder::from_headers(&head.headers);
-    let decoder = copy_decoder.take_if(|decoder| changes.has_any() && decoder.can_read());
+    let decoder = copy_decoder.take_if(|decoder| options.has_edits() && decoder.can_read());
     head.headers.remove(CONTENT_LENGTH);
-    for name in footer.trailers {
+    for name in options.footer.trailers {
         head.headers.append(TRAILER, HeaderValue::from_static(name));
     }
     if decoder.is_some() {
         head.headers.remove(CONTENT_ENCODING);
     }
     let relay = StreamRelay {
-        format,
+        format: options.format,
         source,
         decoder,
-        pipeline: Pipeline::new(changes, copy_decoder),
+        pipeline: Pipeline::new(options, copy_decoder),
         driver: Some(driver),
         out: VecDeque::new(),
-        footer,
+        footer: options.footer,
         trailers: HeaderMap::new(),
         phase: Phase::Streaming,
     };

@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Pipeline, PipelineOutput, StreamEdits};
+use super::{Pipeline, PipelineOutput, StreamOptions};
 use crate::{
     conversation::{Format, answer_digest},
     format::{AnswerRewriter, ResponseSummarizer, RewrittenAnswer},
@@ -49,11 +49,11 @@ fn filtering(filter: AnswerFilter, strip_usage: bool) -> Pipeline {
 }
 
 fn filtering_as(format: AnswerFormat, filter: AnswerFilter, strip_usage: bool) -> Pipeline {
-    let changes = StreamEdits {
+    let changes = StreamOptions {
         format,
         filter,
         strip_usage,
-        left_out: None,
+        ..StreamOptions::default()
     };
     Pipeline::new(changes, None)
 }

@@ -32,6 +32,13 @@ const fn footer(trailers: &'static [&'static str]) -> FooterOptions {
     }
 }
 
+fn options(footer: FooterOptions) -> StreamOptions {
+    StreamOptions {
+        footer,
+        ..StreamOptions::default()
+    }
+}
+
 async fn end(trailers: &'static [&'static str]) -> (String, Option<HeaderMap>) {
     let on_end = |summary: ResponseSummary| {
         assert!(summary.is_complete());
@@ -43,10 +50,7 @@ async fn end(trailers: &'static [&'static str]) -> (String, Option<HeaderMap>) {
         async { closing }.boxed()
     };
     let ending = Ending {
-        format: AnswerFormat::Chat,
-        strip_usage: false,
-        left_out: None,
-        footer: footer(trailers),
+        options: options(footer(trailers)),
         on_end: Box::new(on_end),
     };
     let answer = stream_answer(Response::new(whole_body(STREAM)), ending);
@@ -75,10 +79,7 @@ async fn the_footer_comes_before_done_and_in_trailers() {
 #[tokio::test]
 async fn a_slow_store_does_not_hold_the_answer() {
     let ending = Ending {
-        format: AnswerFormat::Chat,
-        strip_usage: false,
-        left_out: None,
-        footer: footer(&[]),
+        options: options(footer(&[])),
         on_end: Box::new(|_| pending().boxed()),
     };
     let answer = stream_answer(Response::new(whole_body(STREAM)), ending);
@@ -169,8 +170,7 @@ fn filter_as(
     let options = StreamOptions {
         format,
         filter: FILTER,
-        strip_usage: false,
-        footer: footer(&[]),
+        ..options(footer(&[]))
     };
     (
         stream_filtered_answer(first, Box::new(driver), options),
@@ -301,10 +301,11 @@ async fn relay_with_left_out(
     let reported = Arc::new(Mutex::new(None));
     let report = Arc::clone(&reported);
     let ending = Ending {
-        format: AnswerFormat::Chat,
-        strip_usage,
-        left_out,
-        footer: footer(&[]),
+        options: StreamOptions {
+            strip_usage,
+            left_out,
+            ..options(footer(&[]))
+        },
         on_end: Box::new(move |summary| {
             *report.lock().unwrap() = summary.usage.map(|usage| usage.prompt_tokens);
             async { StreamFooter::default() }.boxed()
@@ -360,11 +361,8 @@ async fn a_compressed_stream_is_decompressed_if_its_usage_changes() {
     assert!(text.contains("\"prompt_tokens\":107"), "{text}");
     assert_eq!(summary, Some(7));
     for (encoding, left_out) in [("zstd", None), ("zstd", Some(0)), ("odd", Some(100))] {
-        let ending = Ending {
-            format: AnswerFormat::Chat,
-            left_out,
-            ..Ending::without_effects(AnswerFormat::Chat)
-        };
+        let mut ending = Ending::without_effects(AnswerFormat::Chat);
+        ending.options.left_out = left_out;
         let answer = stream_answer(compressed(encoding), ending);
         assert_eq!(answer.headers()["content-encoding"], encoding);
         let body = answer.into_body().collect().await.unwrap().to_bytes();

@@ -73,10 +73,15 @@ async fn relay_bytes(
     sifts: bool,
 ) -> Came {
     let (tell, told) = mpsc::channel();
-    let foot = Ending::without_effects(format).footer;
+    let mut options = StreamOptions {
+        format,
+        strip_usage,
+        left_out,
+        ..StreamOptions::default()
+    };
     let answer = answer(pieces);
     let answer = if sifts {
-        let sifting = AnswerFilter {
+        options.filter = AnswerFilter {
             tools: TOOLS,
             package: true,
         };
@@ -85,26 +90,14 @@ async fn relay_bytes(
             left: 1,
             left_out,
         };
-        let options = StreamOptions {
-            format,
-            filter: sifting,
-            strip_usage,
-            footer: foot,
-        };
         relay::stream_filtered_answer(answer, Box::new(rounds), options)
     } else {
         let on_end = move |heard| {
             let _ = tell.send(Told::Ended(Box::new(heard)));
             async { StreamFooter::default() }.boxed()
         };
-        let ending = Ending {
-            format,
-            strip_usage,
-            left_out,
-            footer: foot,
-            on_end: Box::new(on_end),
-        };
-        relay::stream_answer(answer, ending)
+        let on_end = Box::new(on_end);
+        relay::stream_answer(answer, Ending { options, on_end })
     };
     let mut came = read(answer.into_body()).await;
     for told in told.try_iter() {

@@ -19,8 +19,8 @@ use crate::{
     format::AnswerFormat,
     json::text,
     relay::{
-        add_left_out_tokens,
-        pipeline::{Pipeline, PipelineOutput, StreamEdits},
+        StreamOptions, add_left_out_tokens,
+        pipeline::{Pipeline, PipelineOutput},
     },
 };
 
@@ -350,10 +350,10 @@ fn a_text_that_cannot_be_waited_for_is_the_clients() {
 #[test]
 fn left_out_tokens_are_added_where_the_prompt_is_reported() {
     let relay = |answers: &[String], left_out: u32| {
-        let changes = StreamEdits {
+        let changes = StreamOptions {
             format: FORMAT,
             left_out: Some(left_out),
-            ..StreamEdits::default()
+            ..StreamOptions::default()
         };
         let answers: Vec<_> = answers.iter().map(|it| &**it).collect();
         let pipeline = Pipeline::new(changes, None);

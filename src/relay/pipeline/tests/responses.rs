@@ -24,8 +24,8 @@ use crate::{
     format::{AnswerFormat, AnswerRewriter, ResponseSummarizer},
     json::text::digest_text,
     relay::{
-        add_left_out_tokens,
-        pipeline::{Pipeline, PipelineOutput, StreamEdits},
+        StreamOptions, add_left_out_tokens,
+        pipeline::{Pipeline, PipelineOutput},
     },
 };
 
@@ -42,11 +42,11 @@ fn run(answers: &[&str], filter: AnswerFilter) -> Relayed {
 }
 
 fn relay(answers: &[String], filter: AnswerFilter, left_out: u32, size: usize) -> Relayed {
-    let changes = StreamEdits {
+    let changes = StreamOptions {
         format: FORMAT,
         filter,
         left_out: Some(left_out),
-        ..StreamEdits::default()
+        ..StreamOptions::default()
     };
     let answers: Vec<_> = answers.iter().map(|it| &**it).collect();
     let pipeline = Pipeline::new(changes, None);

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Pipeline, PipelineOutput, StreamEdits};
+use super::{Pipeline, PipelineOutput, StreamOptions};
 use crate::relay::{
     AnswerFormat, add_left_out_tokens,
     tests::{random_pieces, recordings},
@@ -13,9 +13,9 @@ use crate::relay::{
 
 /// The output of a stream.
 fn pass<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, left_out: u32) -> Vec<u8> {
-    let changes = StreamEdits {
+    let changes = StreamOptions {
         left_out: Some(left_out),
-        ..StreamEdits::default()
+        ..StreamOptions::default()
     };
     let mut pipeline = Pipeline::new(changes, None);
     let mut out = VecDeque::new();

@@ -8,8 +8,8 @@ use http::Response;
 use serde_json::Value;
 
 use super::{
-    AnswerFormat, Body, DriverCalls, Ending, StreamFooter, broken, events, filter_as, footer, read,
-    stream_answer,
+    AnswerFormat, Body, DriverCalls, Ending, StreamFooter, StreamOptions, broken, events,
+    filter_as, footer, options, read, stream_answer,
 };
 
 const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[],\"usage\":{\"input_tokens\":7,\"output_tokens\":1}}}\n\n";
@@ -30,10 +30,10 @@ fn filter(
 async fn the_footer_comes_before_the_end_marker() {
     let stream = [START, END, STOP].concat();
     let ending = Ending {
-        format: AnswerFormat::Messages,
-        strip_usage: false,
-        left_out: None,
-        footer: footer(&[]),
+        options: StreamOptions {
+            format: AnswerFormat::Messages,
+            ..options(footer(&[]))
+        },
         on_end: Box::new(|summary| {
             assert!(summary.is_complete());
             let comment = Some(": end\n\n".into());

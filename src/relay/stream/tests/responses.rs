@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    AnswerFormat, Ending, StreamFooter, broken, events, filter_as, footer, read, stream_answer,
+    AnswerFormat, Ending, StreamFooter, StreamOptions, broken, events, filter_as, footer, options,
+    read, stream_answer,
 };
 use futures_util::FutureExt;
 
@@ -19,7 +20,10 @@ async fn the_footer_comes_before_the_last_event() {
     let incomplete = END.replace("completed", "incomplete");
     for (end, is_complete) in [(END, true), (&failed, false), (&incomplete, true)] {
         let ending = Ending {
-            footer: footer(&[]),
+            options: StreamOptions {
+                format: FORMAT,
+                ..options(footer(&[]))
+            },
             on_end: Box::new(move |summary| {
                 assert_eq!(summary.is_complete(), is_complete);
                 let comment = Some(": end\n\n".into());
@@ -31,7 +35,6 @@ async fn the_footer_comes_before_the_last_event() {
                 }
                 .boxed()
             }),
-            ..Ending::without_effects(FORMAT)
         };
         let (text, broke) = read(stream_answer(events([START, end].concat()), ending)).await;
         assert!(!broke);
