@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{chat, messages, responses, tools::ClientTools};
 use crate::{
-    conversation::{Conversation, Format, edit::Edits},
+    conversation::{Author, Conversation, Format, edit::Edits},
     json::scan::{JsonKind, Span},
 };
 
@@ -135,10 +135,12 @@ impl Conversation {
         matches!(self.format, Format::Responses)
     }
 
-    /// What the model reads beside the items: schemas of tools and of the answer.
+    /// What the model reads beside the items: schemas of tools and of the answer. Tools that stand in an entry count with
+    /// it.
     pub fn beside_items(&self) -> impl Iterator<Item = Span> {
-        let spans = in_format!(self.format, request::beside_items(self));
-        spans.into_iter()
+        let lists = self.format.tool_lists().iter();
+        let lists = lists.filter_map(|name| self.find_field(name).map(|field| field.value));
+        lists.chain(in_format!(self.format, request::find_answer_format(self)))
     }
 
     /// Whether a member for tools is neither null, false, nor empty.
@@ -206,11 +208,13 @@ impl Conversation {
 
     /// Whether the answer continues the last item.
     pub fn begins_answer(&self) -> bool {
-        in_format!(self.format, request::begins_answer(self))
+        let newest = self.items.last();
+        newest.is_some_and(|item| item.author == Author::Model)
+            || self.format == Format::Chat && chat::answer_shape::continues_message(self)
     }
 
     /// Whether the answer is plain text that may end with a continuation block.
     pub fn takes_plain_text(&self) -> bool {
-        in_format!(self.format, request::takes_plain_text(self))
+        !self.begins_answer() && in_format!(self.format, request::takes_plain_text(self))
     }
 }

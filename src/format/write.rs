@@ -93,7 +93,12 @@ impl Format {
 
     /// A call of the next request; arguments above `max_argument_bytes` are left out.
     pub fn write_call(self, call: &ProxyToolCall, max_argument_bytes: usize) -> Cow<'_, str> {
-        in_format!(self, write::write_call(call, max_argument_bytes))
+        match call.is_overlong(max_argument_bytes) {
+            true => in_format!(self, write::write_empty_call(call))
+                .to_string()
+                .into(),
+            false => Cow::Borrowed(&call.json),
+        }
     }
 
     /// The result of a call, for [`Self::write_entries`] or for a place among other results; `text` is not escaped.

@@ -1,7 +1,7 @@
 //! What a request allows its answer to be: tool calls, plain text, several choices.
 
 use crate::{
-    conversation::{Author, Conversation},
+    conversation::Conversation,
     format::values::{find_member, has_type, parse_field},
     json::scan::JsonKind,
 };
@@ -23,12 +23,13 @@ pub(in crate::format) fn may_call_tools(conversation: &Conversation) -> bool {
     })
 }
 
-pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {
+/// Whether the answer continues the last message, whoever wrote it.
+pub(in crate::format) fn continues_message(conversation: &Conversation) -> bool {
     let newest = conversation.items.last();
     newest.is_some_and(|message| {
         let prefix = find_member(&conversation.body, message.span.start, b"prefix");
         let is_unset = |kind| matches!(kind, JsonKind::Null | JsonKind::False);
-        message.author == Author::Model || prefix.is_some_and(|(_, kind)| !is_unset(kind))
+        prefix.is_some_and(|(_, kind)| !is_unset(kind))
     }) || conversation.asks_for("continue_final_message")
 }
 
@@ -60,7 +61,6 @@ pub(in crate::format) fn takes_plain_text(conversation: &Conversation) -> bool {
     !shaping.any(|name| is_asked_for(conversation, name))
         && is_text_format(conversation)
         && !asks_for_other_modalities(conversation)
-        && !begins_answer(conversation)
 }
 
 /// Like [`Conversation::asks_for`], but 0 and brackets around white space ask for nothing too.

@@ -2,7 +2,6 @@
 //! (`max_completion_tokens`, `max_tokens`), thinking budgets, tools and the usage of a stream.
 
 use serde_json::Value;
-use smallvec::SmallVec;
 
 use crate::{
     conversation::{Conversation, edit::Edits},
@@ -10,7 +9,7 @@ use crate::{
     json::scan::{JsonKind, Span},
 };
 
-pub(in crate::format) use super::answer_shape::{begins_answer, may_call_tools, takes_plain_text};
+pub(in crate::format) use super::answer_shape::{may_call_tools, takes_plain_text};
 
 /// The members that cap an answer. Of both, engines differ in which one counts.
 pub(in crate::format) const CAPS: &[&str] = &["max_completion_tokens", "max_tokens"];
@@ -46,10 +45,10 @@ pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<
     BUDGET_HOLDERS.iter().filter_map(budget_of).max()
 }
 
-pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
-    let fields = ["tools", "functions", "response_format"].iter();
-    let values = fields.filter_map(|name| conversation.find_field(name).map(|field| field.value));
-    values.collect()
+/// The structure that the answer must have.
+pub(in crate::format) fn find_answer_format(conversation: &Conversation) -> Option<Span> {
+    let format = conversation.find_field("response_format");
+    format.map(|field| field.value)
 }
 
 pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Option<&'static str> {

@@ -1,13 +1,11 @@
 //! Messages, calls, requests and answers of chat completions, as the proxy writes them.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::summary::usual_cap;
 use crate::{
-    conversation::Author,
+    conversation::{Author, Format},
     format::{AssistantTurn, ProxyToolCall, usage::Usage, write::TextRequest},
 };
 
@@ -44,7 +42,9 @@ pub(in crate::format) fn answer_item(
     }
     // Too long to be sent again. Its calls stay, since the results need them.
     let is_legacy = calls.first().is_some_and(|call| call.legacy);
-    let calls = calls.iter().map(|it| write_call(it, max_argument_bytes));
+    let calls = calls
+        .iter()
+        .map(|it| Format::Chat.write_call(it, max_argument_bytes));
     let calls: Vec<_> = calls.collect();
     let calls: Vec<&str> = calls.iter().map(|call| &**call).collect();
     match (&calls[..], &turn.package) {
@@ -57,19 +57,13 @@ pub(in crate::format) fn answer_item(
     .into()
 }
 
-pub(in crate::format) fn write_call(
-    call: &ProxyToolCall,
-    max_argument_bytes: usize,
-) -> Cow<'_, str> {
-    if !call.is_overlong(max_argument_bytes) {
-        return Cow::Borrowed(&call.json);
-    }
+/// A call without its arguments.
+pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
     let function = json!({"name": &*call.name, "arguments": "{}"});
-    let json = match call.legacy {
+    match call.legacy {
         true => function,
         false => json!({"id": &*call.id, "type": "function", "function": function}),
-    };
-    Cow::Owned(json.to_string())
+    }
 }
 
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {

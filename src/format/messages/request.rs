@@ -1,7 +1,5 @@
 //! The fields of a Messages request beside its items.
 
-use smallvec::SmallVec;
-
 use crate::{
     conversation::{Author, BlockKind, Conversation},
     format::values::{find_member, has_type, parse_field},
@@ -51,16 +49,8 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
     compacted.then_some("compaction")
 }
 
-pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
-    let tools = conversation.find_field("tools").map(|field| field.value);
-    tools
-        .into_iter()
-        .chain(find_answer_format(conversation))
-        .collect()
-}
-
 /// The structure that the answer must have.
-pub(super) fn find_answer_format(conversation: &Conversation) -> Option<Span> {
+pub(in crate::format) fn find_answer_format(conversation: &Conversation) -> Option<Span> {
     let config = conversation.find_field("output_config")?;
     let format = find_member(&conversation.body, config.value.start, b"format");
     format
@@ -76,13 +66,6 @@ pub(in crate::format) fn may_call_tools(conversation: &Conversation) -> bool {
     !is_set || choice["type"] == "auto" || choice["type"] == "any"
 }
 
-pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {
-    let newest = conversation.items.last();
-    newest.is_some_and(|item| item.author == Author::Model)
-}
-
 pub(in crate::format) fn takes_plain_text(conversation: &Conversation) -> bool {
-    !conversation.asks_for("stop_sequences")
-        && find_answer_format(conversation).is_none()
-        && !begins_answer(conversation)
+    !conversation.asks_for("stop_sequences") && find_answer_format(conversation).is_none()
 }

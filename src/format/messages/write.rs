@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     conversation::{Author, BlockKind, Format},
@@ -93,15 +93,9 @@ pub(in crate::format) fn answer_item(
     (item.len() <= max_bytes && !blocks.is_empty()).then(|| item.into())
 }
 
-pub(in crate::format) fn write_call(
-    call: &ProxyToolCall,
-    max_argument_bytes: usize,
-) -> Cow<'_, str> {
-    if !call.is_overlong(max_argument_bytes) {
-        return Cow::Borrowed(&call.json);
-    }
-    let call = json!({"type": "tool_use", "id": &*call.id, "name": &*call.name, "input": {}});
-    Cow::Owned(call.to_string())
+/// A call without its arguments.
+pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
+    json!({"type": "tool_use", "id": &*call.id, "name": &*call.name, "input": {}})
 }
 
 /// A block, which stands beside the other results of the same answer.

@@ -1,7 +1,6 @@
 //! The fields of a Responses request beside its items.
 
 use serde_json::Value;
-use smallvec::SmallVec;
 
 use crate::{
     conversation::{Author, Conversation, Item},
@@ -132,17 +131,8 @@ pub(in crate::format) fn find_entry_tools(conversation: &Conversation) -> Option
     (kind == JsonKind::Array).then_some(list)
 }
 
-/// Tools that stand in an entry count with it.
-pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
-    let tools = conversation.find_field("tools").map(|field| field.value);
-    tools
-        .into_iter()
-        .chain(find_answer_format(conversation))
-        .collect()
-}
-
 /// The structure that the answer must have: `text.format` but for plain text.
-pub(super) fn find_answer_format(conversation: &Conversation) -> Option<Span> {
+pub(in crate::format) fn find_answer_format(conversation: &Conversation) -> Option<Span> {
     let text = conversation.find_field("text")?;
     let (format, kind) = find_member(&conversation.body, text.value.start, b"format")?;
     let is_text = kind == JsonKind::Null || has_type(&conversation.body, format.start, "text");
@@ -167,14 +157,8 @@ pub(in crate::format) fn may_call_tools(conversation: &Conversation) -> bool {
     })
 }
 
-pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {
-    let newest = conversation.items.last();
-    newest.is_some_and(|item| item.author == Author::Model)
-}
-
 pub(in crate::format) fn takes_plain_text(conversation: &Conversation) -> bool {
     !conversation.asks_for("top_logprobs")
         && !conversation.asks_for("background")
         && find_answer_format(conversation).is_none()
-        && !begins_answer(conversation)
 }

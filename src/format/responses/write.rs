@@ -1,10 +1,8 @@
 //! Entries, calls and requests of the Responses API, as the proxy writes them. None has an `id`: the provider knows
 //! only its own.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     conversation::Author,
@@ -37,16 +35,10 @@ pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
     calls.join(",")
 }
 
-pub(in crate::format) fn write_call(
-    call: &ProxyToolCall,
-    max_argument_bytes: usize,
-) -> Cow<'_, str> {
-    if !call.is_overlong(max_argument_bytes) {
-        return Cow::Borrowed(&call.json);
-    }
+/// A call without its arguments.
+pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
     let (id, name) = (&*call.id, &*call.name);
-    let call = json!({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"});
-    Cow::Owned(call.to_string())
+    json!({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"})
 }
 
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {

@@ -14,11 +14,8 @@
 
 mod index;
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
-use serde_json::json;
-use smallvec::SmallVec;
+use serde_json::{Value, json};
 
 pub(in crate::format) use self::index::index_body;
 use crate::format::{
@@ -87,20 +84,12 @@ pub(in crate::format) fn ask_for_text(
     part.lower_answer_caps(limit.tokens, edits);
 }
 
-pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
-    let lists = TOOL_LISTS
-        .iter()
-        .filter_map(|name| conversation.find_field(name));
-    lists.map(|field| field.value).collect()
+pub(in crate::format) const fn find_answer_format(_: &Conversation) -> Option<Span> {
+    None
 }
 
-pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {
-    let newest = conversation.items.last();
-    newest.is_some_and(|entry| entry.author == Author::Model)
-}
-
-pub(in crate::format) fn takes_plain_text(conversation: &Conversation) -> bool {
-    !begins_answer(conversation)
+pub(in crate::format) const fn takes_plain_text(_: &Conversation) -> bool {
+    true
 }
 
 pub(in crate::format) const fn managed_by_provider(_: &Conversation) -> Option<&'static str> {
@@ -118,6 +107,6 @@ pub(in crate::format) fn read_client_tools(
     None
 }
 
-pub(in crate::format) fn write_call(call: &ProxyToolCall, _: usize) -> Cow<'_, str> {
-    Cow::Borrowed(&call.json)
+pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
+    serde_json::from_str(&call.json).unwrap_or_default()
 }
