@@ -185,9 +185,10 @@ fn find_leading_unit(units: &[Unit], at: usize) -> usize {
 
 /// The unit that begins after `count` messages, not counting system messages.
 pub(crate) fn find_unit_after(units: &[Unit], count: u32) -> Option<usize> {
-    units
-        .iter()
-        .position(|unit| unit.kind != UnitKind::System && unit.messages_before == count as usize)
+    let first = units.partition_point(|unit| unit.messages_before < count as usize);
+    let same = units[first..].iter();
+    let mut same = same.take_while(|unit| unit.messages_before == count as usize);
+    Some(first + same.position(|unit| unit.kind != UnitKind::System)?)
 }
 
 /// Messages before a unit, without system messages; all of them for an index past the end.

@@ -152,9 +152,9 @@ impl CutMark {
 
     /// Whether a message, counted without system messages, is masked.
     pub(super) fn is_masked(&self, message: u32) -> bool {
-        self.masked
-            .iter()
-            .any(|span| (span.0..span.1).contains(&message))
+        let next = self.masked.partition_point(|span| span.0 <= message);
+        let span = next.checked_sub(1).map(|last| self.masked[last]);
+        span.is_some_and(|span| message < span.1)
     }
 
     /// The cut of a conversation that continues the one it was made for; `None` where a place of it
@@ -257,5 +257,27 @@ mod tests {
         assert_eq!(stays, [true, false, true, true, false, false]);
         let marks = [false, true, false, false, true, true];
         assert_eq!(collect_ranges(&units, &marks), [(1, 2), (4, 6)]);
+    }
+
+    /// The test takes a minute where all units are searched for each range.
+    #[test]
+    fn a_cut_of_many_ranges_is_found_again() {
+        let user = r#"{"role":"user","content":"u"},"#.repeat(120_000);
+        let body = format!(r#"{{"input":[{user}{{"role":"user","content":"u"}}]}}"#);
+        let conversation = Format::Responses.index_body(Bytes::from(body)).unwrap();
+        let units = units::split_units(&conversation).unwrap();
+        let mut state = CutState::new(units.len());
+        for at in (1..units.len()).step_by(3) {
+            (state.folded[at], state.masked[at + 1]) = (true, true);
+        }
+        let mark = state.to_mark(&conversation, &units);
+        assert_eq!((mark.folded.len(), mark.masked.len()), (40_000, 40_000));
+        let found = mark.find_units(&units).unwrap();
+        assert_eq!(
+            (&found.folded, &found.masked),
+            (&state.folded, &state.masked)
+        );
+        let masked = (0..units.len() as u32).map(|message| mark.is_masked(message));
+        assert!(masked.eq(state.masked));
     }
 }

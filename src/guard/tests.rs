@@ -100,3 +100,19 @@ fn time_is_linear_in_pinned_messages() {
         assert!(plan.report.over_budget && plan.report.stood_back.is_none());
     }
 }
+
+/// The test takes a minute where a turn is searched for each message of it that is left out.
+#[test]
+fn time_is_linear_in_what_is_left_out_of_a_turn() {
+    let settings = GuardConfig::default();
+    let policy = Policy {
+        window: 1_000_000,
+        ..policy(&settings)
+    };
+    let user = |at: usize| format!(r#"{{"role":"user","content":"u{at}"}}"#);
+    let list = (0..160_000).map(user).collect::<Vec<_>>().join(",");
+    let body = format!(r#"{{"messages":[{list}]}}"#);
+    let conversation = index_body(Bytes::from(body)).unwrap();
+    let plan = plan(&conversation, &policy, &Recall::default());
+    assert!(plan.report.folded.unwrap().messages > 100_000);
+}

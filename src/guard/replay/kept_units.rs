@@ -1,6 +1,8 @@
 //! The units that are still there at one moment of a replay: what may go, what stands beside what, and which turns
 //! still have an answer.
 
+use std::collections::BTreeSet;
+
 use crate::{
     conversation::units::{Unit, UnitKind},
     guard::cut_state::CutState,
@@ -30,8 +32,8 @@ struct Neighbours {
 /// A turn begins with the user's messages.
 #[derive(Clone, Default)]
 struct Turn {
-    /// User messages that may go.
-    users: Vec<usize>,
+    /// User messages that may go. A turn may hold any number of them, which are taken out one by one.
+    users: BTreeSet<usize>,
     /// Other units that are there and not pinned.
     answers: usize,
 }
@@ -52,7 +54,7 @@ impl KeptUnits {
         self.neighbours.push(Neighbours::default());
         let turn = &mut self.turns[newest];
         if is_user && may_go {
-            turn.users.push(at);
+            turn.users.insert(at);
         } else if !is_user && is_kept && !unit.stays {
             turn.answers += 1;
         }
@@ -107,7 +109,9 @@ impl KeptUnits {
         }
         let turn = &mut self.turns[self.turn_of[at]];
         match kind {
-            UnitKind::User => turn.users.retain(|&user| user != at),
+            UnitKind::User => {
+                turn.users.remove(&at);
+            }
             _ => turn.answers = turn.answers.saturating_sub(1),
         }
     }
