@@ -25,6 +25,8 @@ use crate::{
 
 /// Bytes of one event that are read.
 const MAX_EVENT: usize = 2 << 20;
+/// A beginning of an event that has so many bytes has its type, but for odd ones.
+const LONG_BEGINNING: usize = 4 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PipelineOutput {
@@ -56,6 +58,8 @@ pub(super) struct Pipeline {
     passed: SentEvents,
     /// Bytes of the incomplete event that went out already.
     sent: usize,
+    /// Bytes of the incomplete event with which it is looked at again whether it must wait.
+    looked_at_from: usize,
     /// Released events that go out before the current one.
     ready: VecDeque<Bytes>,
     drained: bool,
@@ -114,6 +118,7 @@ impl Pipeline {
             decoder,
             passed: SentEvents::default(),
             sent: 0,
+            looked_at_from: 0,
             ready: VecDeque::new(),
             drained: false,
             ended: false,
@@ -164,6 +169,7 @@ impl Pipeline {
         self.splitter = SseSplitter::new(MAX_EVENT);
         self.reader = AnswerReader::new(self.options.format);
         self.sent = 0;
+        self.looked_at_from = 0;
         self.drained = false;
         let turn = self
             .rewriter
@@ -204,14 +210,25 @@ impl Pipeline {
             self.take_event(event, &mut out);
         }
         let incomplete = self.splitter.unfinished_bytes();
-        if incomplete.len() > self.sent && (self.sent > 0 || !self.must_wait(incomplete)) {
-            out.push_bytes(Bytes::copy_from_slice(&incomplete[self.sent..]));
-            self.sent = incomplete.len();
+        let length = incomplete.len();
+        if length <= self.sent || self.sent == 0 && length < self.looked_at_from {
+            return;
         }
+        if self.sent == 0 && self.must_wait(incomplete) {
+            self.looked_at_from = match length {
+                ..LONG_BEGINNING => 0,
+                // Looked at with every chunk, it would be read as often.
+                _ => (2 * length).min(self.options.format.max_whole_event() + 1),
+            };
+            return;
+        }
+        out.push_bytes(Bytes::copy_from_slice(&incomplete[self.sent..]));
+        self.sent = length;
     }
 
     fn take_event(&mut self, event: SseEvent, out: &mut OutputQueue<'_>) {
         let rest = event.raw.slice(std::mem::take(&mut self.sent)..);
+        self.looked_at_from = 0;
         let Some(message) = event.message else {
             if self.is_overlong_end(&event.raw) {
                 self.summarizer.mark_unreadable();

@@ -400,6 +400,26 @@ fn nothing_but_the_end_waits_without_a_filter() {
     assert_eq!(sent, end);
 }
 
+/// The test takes minutes where each chunk has the pipeline read again what came before.
+#[test]
+fn a_long_end_in_small_chunks_is_read_once() {
+    let text = "word ".repeat(390 << 10);
+    let output = json!([{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]);
+    let response = json!({"status": "completed", "output": output});
+    let data = format!(r#"{{"type":"response.completed","response":{response}}}"#);
+    for name in ["event: response.completed\n", ""] {
+        let stream = format!("{name}data: {data}\n\n");
+        let answers = [stream.as_str()];
+        let relayed = run_pipeline(filtering_as(FORMAT, NO_FILTER, false), &answers, |it| {
+            cut_at(it, 16)
+        });
+        assert!(relayed.bytes == stream);
+        // Its end is marked before the event, which was held as a whole.
+        assert_eq!(relayed.ended, 0);
+        assert!(relayed.summary.done);
+    }
+}
+
 #[test]
 fn whole_answers_without_the_proxys_items_stay_as_they_came() {
     let spelt = r#" {"id":"resp","object":"response","status":"completed", "output": [ {"type":"message","content":[{"type":"output_text","text":"\u0061<"}]}, {"type":"function_call","call_id":"i","name":"get","arguments":"{\"b\":1.50}"} ],"usage":{"input_tokens":1e1,"output_tokens":2}}"#;
