@@ -240,7 +240,7 @@ impl<'a> ResponsesIndexer<'a> {
                 });
             }
             Some(AnswerPart::ServerCall) => self.found.blocks.push(block(BlockKind::Opaque)),
-            Some(AnswerPart::ToolSearch) | None => {
+            Some(AnswerPart::ToolSearch | AnswerPart::NewType) | None => {
                 open.item.stays = true;
                 self.found.blocks.push(block(BlockKind::Opaque));
             }

@@ -10,7 +10,8 @@ pub(super) enum EntryKind {
     Output(OutputShape),
     /// Stands alone, stays, and is never edited.
     Fixed,
-    /// Of a type that is not known: a part of the answer that it directly follows, else as [`Self::Fixed`].
+    /// Of an unknown type that does not say who made it: a part of the answer that it directly follows, else as
+    /// [`Self::Fixed`].
     Unknown,
 }
 
@@ -32,6 +33,8 @@ pub(super) enum AnswerPart {
     Image,
     /// The same, and the model loses tools without it.
     ToolSearch,
+    /// Of an unknown type whose name says that the model made it.
+    NewType,
 }
 
 /// The members of a call with an output of its own.
@@ -120,6 +123,9 @@ impl EntryType<'_> {
             | b"item_reference"
             | b"additional_tools"
             | b"configuration_update" => Fixed,
+            name if name.ends_with(b"_call") || name.ends_with(b"_request") => {
+                Answer(AnswerPart::NewType)
+            }
             // The client made it.
             name if name.ends_with(b"_output") || name.ends_with(b"_response") => Fixed,
             _ => Unknown,

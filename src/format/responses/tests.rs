@@ -296,6 +296,22 @@ fn what_is_not_known_stays() {
     assert_eq!(unit_lengths(&found), [-1, -2]);
 }
 
+/// The state after an answer is stored under its text and its calls: an answer in several items has another digest.
+#[test]
+fn an_answer_that_begins_with_a_new_type_is_one_item() {
+    for kind in ["new_search_call", "new_approval_request"] {
+        let new = json!({"type": kind, "id": "n_1", "status": "completed"});
+        let found = index_list(&[user("u"), new.clone(), answer("a"), call("c"), output("c")]);
+        assert_eq!(unit_lengths(&found), [-1, -2], "{kind}");
+        let plain = index_list(&[user("u"), answer("a"), call("c"), output("c")]);
+        assert_eq!(found.items[1].short_digest, plain.items[1].short_digest);
+        // Alone it is an answer too.
+        let found = index_list(&[user("u"), new, user("v")]);
+        assert_eq!(authors(&found)[1], Author::Model, "{kind}");
+        assert_eq!(unit_lengths(&found), [-1, -1, 1]);
+    }
+}
+
 #[test]
 fn what_is_not_paired_is_no_valid_conversation() {
     for entries in [
