@@ -17,7 +17,7 @@ use super::{
     view::RequestView,
 };
 use crate::{
-    conversation::{Author, edit::Edits, units},
+    conversation::{Author, ItemPlace, edit::Edits, units},
     json::text::TextSizes,
 };
 
@@ -244,9 +244,13 @@ impl<'a> PlacedInjections<'a> {
                 left_out += records.into.len();
                 continue;
             };
-            let is_removable = stands && kept.get(answer + 1) == Some(&true);
+            let is_removable = kept[answer] && kept.get(answer + 1) == Some(&true);
+            let last = || match stands {
+                true => self.find_author_before(records, answer),
+                false => self.find_author_before_gap(kept, &order, answer),
+            };
             if is_removable
-                && self.can_remove_answer(records, answer)
+                && last().is_some_and(|last| self.can_remove_answer(records, answer, last))
                 && self.view.conversation.remove_entry(answer, edits)
             {
                 removed.insert(answer);
@@ -262,7 +266,7 @@ impl<'a> PlacedInjections<'a> {
         // Edits at one place keep this order.
         order.insert_moved(self.view.conversation, edits);
         edits.merge(turns);
-        if after.is_empty() {
+        if after.is_empty() && removed.is_empty() {
             return (order.outline, left_out);
         }
         let mut with_records = Vec::with_capacity(order.outline.len() + after.len());
@@ -313,25 +317,51 @@ impl<'a> PlacedInjections<'a> {
         }
     }
 
-    /// Whether the echoed answer can go as a whole: it has nothing but blocks of the rounds before it, and the message
-    /// after it may stand behind what is before.
-    fn can_remove_answer(&self, records: &PlacedRecords<'_>, answer: usize) -> bool {
+    /// The author of what stands before an answer when the rounds before it are sent; `None` where only an answer may
+    /// follow.
+    fn find_author_before(&self, records: &PlacedRecords<'_>, answer: usize) -> Option<Author> {
         let PlacedRecords {
             before, between, ..
         } = records;
-        let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
-        let last = match between.turns.items.last() {
-            Some(item) => item.role(conversation),
+        match between.turns.items.last() {
+            Some(item) => Some(item.role(self.view.conversation)),
             // Nothing but an answer may stand behind a system message.
-            None if *before + 1 < answer || !between.prompts.items.is_empty() => return false,
-            None => self.view.item(*before).author,
-        };
+            None if *before + 1 < answer || !between.prompts.items.is_empty() => None,
+            None => Some(self.view.item(*before).author),
+        }
+    }
+
+    /// The same where the message before the answer is left out: a course or a cut begins with the answer. `None` also
+    /// where it is the first entry of the list that stays.
+    fn find_author_before_gap(
+        &self,
+        kept: &[bool],
+        order: &MessageOrder,
+        answer: usize,
+    ) -> Option<Author> {
+        let conversation = self.view.conversation;
+        let is_entry = |at: usize| !matches!(self.view.item(at).place, ItemPlace::Outside);
+        if !(0..answer).any(|at| kept[at] && is_entry(at)) {
+            return None;
+        }
+        let is_answer =
+            |item: &OutlineItem| matches!(item, OutlineItem::Client(at) if *at == answer);
+        let at = order.outline.iter().position(is_answer)?;
+        let mut before = order.outline[..at].iter().rev();
+        let last = before.next()?.role(conversation);
+        (!last.is_system()).then_some(last)
+    }
+
+    /// Whether the echoed answer can go as a whole: it has nothing but blocks of the rounds before it, and the message
+    /// after it may stand behind one of the author `last`.
+    fn can_remove_answer(&self, records: &PlacedRecords<'_>, answer: usize, last: Author) -> bool {
+        let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
         let (message, next) = (self.view.item(answer), conversation.items.get(answer + 1));
         message.author == Author::Model
             && next.is_some_and(|next| {
                 !next.author.is_system() && prompt_placement::can_follow(last, next.author, profile)
             })
-            && RepeatedBlocks::find(conversation, message, &between.blocks).are_all()
+            && RepeatedBlocks::find(conversation, message, &records.between.blocks).are_all()
     }
 
     fn find_unit(&self, message: usize) -> usize {

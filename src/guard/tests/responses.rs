@@ -2,12 +2,25 @@
 
 use proptest::prelude::*;
 
+use serde_json::{Value, json};
+
 use super::messages::{any_profile, any_window};
-use crate::support::{
-    annotate_randomly, any_settings,
-    generate_responses::any_responses,
-    guard_properties::{RESPONSES, WINDOWS, settings},
-    strict,
+use crate::{
+    conversation::Format,
+    guard::{
+        self, Recall,
+        dropped_rounds::drop_messages,
+        injections::{InjectionRecord, Injections},
+        profile::find_profile,
+    },
+    support::{
+        annotate_randomly, any_settings,
+        generate_responses::any_responses,
+        guard_properties::{RESPONSES, WINDOWS, settings},
+        made::make_course,
+        plans::{apply_plan, make_policy},
+        strict,
+    },
 };
 
 mod stages;
@@ -45,5 +58,59 @@ proptest! {
     #[test]
     fn every_plan_with_injections_is_valid(case in any_responses(10), window in any_window(), profile in any_profile(), seed in any::<u64>()) {
         RESPONSES.check_injected(&case.body, window, profile, seed);
+    }
+}
+
+/// The proxy's call behind the reasoning went with the course before, and a provider refuses reasoning alone.
+#[test]
+fn an_answer_of_a_round_s_reasoning_goes_where_a_course_begins_with_it() {
+    let message = |role: &str, text: &str| json!({"role": role, "content": text});
+    let reasoning =
+        |id: &str| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": id});
+    let (own, other) = (reasoning("rs_1"), reasoning("rs_2"));
+    let call = json!({"type": "function_call", "call_id": "own-x", "name": "clear_mind", "arguments": "{}"});
+    let round = format!("{own},{call}");
+    let what = drop_messages(Format::Responses, &[&round]).unwrap();
+    let (task, question) = (message("user", "task"), message("user", "question"));
+    for (answer, stays) in [
+        (vec![own.clone()], false),
+        // More of the same answer, or another reasoning.
+        (vec![own.clone(), message("assistant", "Done.")], true),
+        (vec![other], true),
+    ] {
+        let list = [
+            vec![
+                task.clone(),
+                message("assistant", "a"),
+                message("user", "b"),
+                message("user", "c"),
+            ],
+            answer.clone(),
+            vec![question.clone()],
+        ];
+        let body = json!({"input": list.concat()}).to_string();
+        let conversation = RESPONSES.read(body.as_bytes());
+        let settings = settings();
+        let policy = make_policy(find_profile("openai").unwrap(), 64_000, &settings);
+        let recall = Recall {
+            injections: Injections {
+                course: Some(make_course(4)),
+                records: vec![InjectionRecord {
+                    place: 4,
+                    what: what.clone(),
+                }],
+                ..Injections::default()
+            },
+            ..Recall::default()
+        };
+        let plan = guard::plan(&conversation, &policy, &recall);
+        assert_eq!(plan.report.stood_back, None);
+        let sent: Value = serde_json::from_slice(&apply_plan(&conversation, &plan)).unwrap();
+        let sent = sent["input"].as_array().unwrap();
+        // The task, the preface, and what is left of the answer.
+        let left = answer.iter().filter(|it| **it != own).count();
+        assert_eq!(sent.len(), 3 + if stays { left } else { 0 }, "{sent:?}");
+        assert_eq!((&sent[0], sent.last().unwrap()), (&task, &question));
+        assert!(!sent.contains(&own), "{sent:?}");
     }
 }
