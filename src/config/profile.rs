@@ -2,7 +2,7 @@
 //!
 //! A new provider is a row of this table. No other module branches on a provider's name.
 
-mod system_prompts;
+mod model_versions;
 
 use std::sync::LazyLock;
 
@@ -45,6 +45,17 @@ pub enum AnswerRoom {
     Apart,
 }
 
+/// What becomes of reasoning that a client sends back, once something before it is changed. A fact of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PastReasoning {
+    /// The model reads it all the same.
+    Read,
+    /// The request is refused, at some accounts. It may be left out: all of it that is not the end of the sequence.
+    Refused,
+    /// The provider leaves it out, and says so in its answer alone.
+    Dropped,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub name: &'static str,
@@ -54,6 +65,7 @@ pub struct Profile {
     pub system_later: Acceptance,
     /// Prompts may be `system` messages behind the user's, in a format that has them. A fact of the model.
     pub system_prompts: bool,
+    pub past_reasoning: PastReasoning,
     pub begins_with_user: bool,
     pub may_end_with_assistant: bool,
     pub answer_room: AnswerRoom,
@@ -85,6 +97,7 @@ const OPEN: Profile = Profile {
     adjacent_users: Acceptance::Yes,
     system_later: Acceptance::Yes,
     system_prompts: false,
+    past_reasoning: PastReasoning::Read,
     begins_with_user: false,
     may_end_with_assistant: true,
     answer_room: AnswerRoom::Checked,
@@ -190,16 +203,25 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-static WITHOUT_USER_AFTER_TOOL: LazyLock<Vec<Profile>> =
-    LazyLock::new(|| derive_profiles(|profile| profile.user_after_tool = Acceptance::No));
+/// Every profile with each fact that a model or an error may change.
+static VARIANTS: LazyLock<Vec<Profile>> = LazyLock::new(|| {
+    let mut variants = PROFILES.to_vec();
+    vary(&mut variants, |it| it.system_prompts = true);
+    vary(&mut variants, |it| it.user_after_tool = Acceptance::No);
+    let read = variants.clone();
+    for past_reasoning in [PastReasoning::Refused, PastReasoning::Dropped] {
+        variants.extend(read.iter().map(|profile| Profile {
+            past_reasoning,
+            ..*profile
+        }));
+    }
+    variants
+});
 
-static WITH_SYSTEM_PROMPTS: LazyLock<Vec<Profile>> =
-    LazyLock::new(|| derive_profiles(|profile| profile.system_prompts = true));
-
-fn derive_profiles(change: fn(&mut Profile)) -> Vec<Profile> {
-    let mut profiles = PROFILES.to_vec();
-    profiles.iter_mut().for_each(change);
-    profiles
+fn vary(profiles: &mut Vec<Profile>, change: fn(&mut Profile)) {
+    let mut changed = profiles.clone();
+    changed.iter_mut().for_each(change);
+    profiles.extend(changed);
 }
 
 impl Profile {
@@ -209,18 +231,41 @@ impl Profile {
     }
 
     /// This profile for a model of the provider.
-    pub fn for_model(&'static self, model: &str) -> &'static Self {
-        let mut rows = WITH_SYSTEM_PROMPTS.iter();
-        match system_prompts::takes_system_prompts(model) {
-            true => rows.find(|row| row.name == self.name).unwrap_or(self),
-            false => self,
+    pub fn for_model(&self, model: &str) -> &'static Self {
+        Self {
+            system_prompts: model_versions::takes_system_prompts(model),
+            past_reasoning: model_versions::find_past_reasoning(model),
+            ..*self
         }
+        .find_variant()
     }
 
     /// This profile for a provider that has refused a prompt as a message of its own after a tool result.
     pub fn without_user_after_tool(&self) -> &'static Self {
-        let mut rows = WITHOUT_USER_AFTER_TOOL.iter();
-        rows.find(|row| row.name == self.name).unwrap_or(&STRICT)
+        Self {
+            user_after_tool: Acceptance::No,
+            ..*self
+        }
+        .find_variant()
+    }
+
+    /// This profile for a model that has refused reasoning for what was changed before it, whatever its name says.
+    pub fn with_bound_reasoning(&self) -> &'static Self {
+        Self {
+            past_reasoning: PastReasoning::Refused,
+            ..*self
+        }
+        .find_variant()
+    }
+
+    fn find_variant(self) -> &'static Self {
+        let facts = |it: &Self| {
+            let strict = it.user_after_tool == Acceptance::No;
+            (it.name, it.system_prompts, it.past_reasoning, strict)
+        };
+        let mut rows = VARIANTS.iter();
+        rows.find(|row| facts(row) == facts(&self))
+            .unwrap_or(&STRICT)
     }
 }
 
