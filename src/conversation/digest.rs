@@ -32,6 +32,10 @@ impl DigestBuilder {
         self.0.extend_from_slice(&digest.to_le_bytes());
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn finish(&self) -> u128 {
         xxh3_128(&self.0)
     }

@@ -39,6 +39,7 @@ mod indexing;
 pub mod messages;
 mod overflow_error;
 mod paths;
+mod reasoning;
 pub mod refusal;
 mod request;
 mod response_summary;

@@ -11,6 +11,7 @@ use super::{
     placed_injections::PlacedInjections,
     preface::AppliedFold,
     report::{FoldReport, Report, StandBackReason},
+    sent_history::SentChanges,
     view::RequestView,
 };
 use crate::conversation::{edit::Edits, units};
@@ -44,7 +45,7 @@ pub(super) fn assemble_draft(
     let mut text_report = texts.collect_edits(&kept, sent_before, &mut edits);
     let digest = text_report.digest_counts();
     text_report.new = digest != recall.memory.texts;
-    let memory = GuardMemory {
+    let mut memory = GuardMemory {
         ground: fit.ground,
         cut: Some(fit.state.to_mark(view.conversation, view.units))
             .filter(|mark| *mark != CutMark::default()),
@@ -63,10 +64,27 @@ pub(super) fn assemble_draft(
     let truncated = results.collect_edits(sent, fresh, &mut edits);
     let is_cut =
         !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;
+    let changes = SentChanges::collect(
+        view,
+        &edits,
+        &folding.order,
+        &injected.list_sent_records(&kept),
+        injected.sent_tools(is_cut),
+        recall,
+    );
+    let resets = recall.leaves_out_reasoning || fit.replay.leaves_out_reasoning;
+    memory.history = changes.continue_history(view, recall, resets);
+    let epoch = memory.history.epoch;
+    let moved = epoch != recall.kept_memory().history.epoch;
+    let injected = match moved && !recall.injections.records.is_empty() {
+        true => &PlacedInjections::find_places(view, &recall.injections, epoch),
+        false => injected,
+    };
     let (outline, records_left_out) =
-        injected.insert_records(&kept, is_cut, folding.order, &mut edits);
+        injected.insert_records(&kept, is_cut, folding.order, epoch, &mut edits);
     let course = recall.injections.course.as_ref();
     let raw_after = fit.replay.sent_tokens(&fit.state, fit.ledger);
+    let raw_after = raw_after.saturating_sub(fit.replay.stale_tokens(&fit.state, epoch));
     let raw_after = raw_after.saturating_sub(injected.unsent_tokens(is_cut));
     let answer_cap = measured.budgets.fit_answer_cap(raw_after, fit.added);
     if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {

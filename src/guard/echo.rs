@@ -16,7 +16,7 @@ use super::{
     injections::{InjectedCall, InjectionContent},
 };
 use crate::{
-    conversation::{Conversation, Item, edit::Edits},
+    conversation::{Conversation, Format, Item, edit::Edits},
     json::text,
 };
 
@@ -37,12 +37,13 @@ pub(super) struct Echo {
 }
 
 /// Puts the records of an answer into message `at`. `before`: where rounds stand before the answer, the digests of
-/// their blocks; only then is anything of theirs removed from it.
+/// their blocks; only then is anything of theirs removed from it. `drops_reasoning`: all other reasoning goes too.
 pub(super) fn edit_echo(
     conversation: &Conversation,
     at: usize,
     records: &[&InjectionContent],
     before: Option<&[u128]>,
+    drops_reasoning: bool,
     weights: &Weights,
 ) -> Echo {
     let mut echo = Echo::default();
@@ -50,6 +51,18 @@ pub(super) fn edit_echo(
     let repeated = RepeatedBlocks::find(conversation, message, before.unwrap_or_default());
     let repeated = repeated.keep_last();
     echo.spared = repeated.count_tokens(weights);
+    let repeated = match drops_reasoning {
+        true => repeated.with_all_reasoning(),
+        false => repeated,
+    };
+    if drops_reasoning && (repeated.are_all() || conversation.format == Format::Chat) {
+        // Reasoning stands beside the content, or is all of it.
+        conversation.leave_out_reasoning(message, &mut echo.edits);
+        if repeated.are_all() {
+            echo.left_out += records.len();
+            return echo;
+        }
+    }
     let mut added = Vec::new();
     let mut spoken = None;
     for record in records {

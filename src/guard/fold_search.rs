@@ -16,7 +16,10 @@ use super::{
     view::RequestView,
     vocabulary::Vocabulary,
 };
-use crate::conversation::units::{self, UnitKind};
+use crate::{
+    config::profile::PastReasoning,
+    conversation::units::{self, Unit, UnitKind},
+};
 
 /// The part of the usual budget that what the user said may take, and the most that it may; raw tokens.
 const SAID_SHARE: u32 = 10;
@@ -81,6 +84,9 @@ pub(super) fn find_fold<'a>(
             .iter()
             .map(|unit| cuts.weigh_bound(unit))
             .collect(),
+        reasoning: weigh_reasoning(view),
+        reasoned: 0,
+        leaves_out_reasoning: false,
         masks: Clearing::nothing(view.conversation.items.len()),
         masked_tokens: Vec::new(),
         beside: with_injected(tools, injected.beside),
@@ -114,6 +120,7 @@ pub(super) fn find_fold<'a>(
         },
         cuts,
     };
+    replay.begin_reasoning(memory.history.epoch);
     replay.prepare_masks(memory.cut.is_some());
     let start = find_replay_start(&mut replay, ground, base.boundary, recall);
     let state = replay.run(start);
@@ -124,6 +131,29 @@ pub(super) fn find_fold<'a>(
         state,
         ground,
         added,
+    }
+}
+
+/// Of each unit, raw tokens of the reasoning that is bound to what stands before it; none where there is no such
+/// reasoning.
+fn weigh_reasoning(view: RequestView<'_>) -> Vec<u32> {
+    if view.policy.profile.past_reasoning == PastReasoning::Read {
+        return Vec::new();
+    }
+    let weights = view.token_weights();
+    let mut has_any = false;
+    let mut weigh = |unit: &Unit| {
+        let items = view.conversation.items[unit.messages.clone()].iter();
+        let sizes = items.filter_map(|item| view.conversation.measure_reasoning(item));
+        sizes.fold(0u32, |sum, sizes| {
+            has_any = true;
+            sum.saturating_add(weights.count_text_tokens(&sizes))
+        })
+    };
+    let reasoning: Vec<u32> = view.units.iter().map(&mut weigh).collect();
+    match has_any {
+        true => reasoning,
+        false => Vec::new(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Fills the gap between two of the client's messages with prompts and whole turns.
 
+use std::borrow::Cow;
+
 use super::{
     injected_turns,
     injections::{InjectedMessage, InjectionContent},
@@ -50,6 +52,8 @@ pub(super) struct Gap<'a> {
     /// The author of the last injected message; `None` before any.
     last: Option<Author>,
     pub(super) between: GapContents,
+    /// Rounds are put back without their reasoning.
+    pub(super) drops_reasoning: bool,
 }
 
 impl<'a> Gap<'a> {
@@ -61,6 +65,7 @@ impl<'a> Gap<'a> {
             next: answer.map(|answer| view.item(answer).author),
             last: None,
             between: GapContents::default(),
+            drops_reasoning: false,
         }
     }
 
@@ -115,12 +120,21 @@ impl<'a> Gap<'a> {
     }
 
     fn add_turn(&mut self, messages: &[InjectedMessage]) -> bool {
-        let Some(turn) = injected_turns::parse_turn(messages, self.view) else {
+        let format = self.view.conversation.format;
+        let Some(mut turn) = injected_turns::parse_turn(messages, self.view) else {
             return false;
         };
-        let json: Vec<&str> = messages.iter().map(|message| &*message.json).collect();
+        let mut json: Vec<Cow<'_, str>> = messages.iter().map(|it| (&*it.json).into()).collect();
+        if self.drops_reasoning {
+            let left = json.iter_mut().zip(messages);
+            for (json, _) in left.filter(|(_, message)| message.by.is_model()) {
+                *json = format.without_reasoning(json).into_owned().into();
+            }
+            turn.tokens = turn.tokens.saturating_sub(turn.reasoning_tokens);
+        }
+        let json: Vec<&str> = json.iter().map(|json| &**json).collect();
         let new = NewItems {
-            entries: &self.view.conversation.format.write_entries(&json),
+            entries: &format.write_entries(&json),
             blocks: None,
         };
         let inserted = self.insert_messages(&turn.items, &new, turn.tokens);

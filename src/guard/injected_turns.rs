@@ -20,6 +20,8 @@ pub(super) struct InjectedTurn {
     pub(super) items: Vec<OutlineItem>,
     /// Raw tokens.
     pub(super) tokens: u32,
+    /// Those of its reasoning.
+    pub(super) reasoning_tokens: u32,
     /// Digests of the blocks of its answers that the client has too: thinking, and whatever the server made.
     pub(super) blocks: Vec<u128>,
 }
@@ -36,6 +38,7 @@ pub(super) fn parse_turn(
     let mut turn = InjectedTurn {
         items: Vec::with_capacity(recorded.len()),
         tokens: 0,
+        reasoning_tokens: 0,
         blocks: digest_repeatable_blocks(&indexed).collect(),
     };
     for (message, recorded) in indexed.items.iter().zip(recorded) {
@@ -54,6 +57,10 @@ pub(super) fn parse_turn(
         let tokens =
             estimate::estimate_message(&indexed, message, &message.sizes, &weights, profile);
         turn.tokens = turn.tokens.saturating_add(tokens);
+        if let Some(sizes) = indexed.measure_reasoning(message) {
+            let reasoning = weights.count_text_tokens(&sizes);
+            turn.reasoning_tokens = turn.reasoning_tokens.saturating_add(reasoning);
+        }
     }
     (!recorded.is_empty()).then_some(turn)
 }

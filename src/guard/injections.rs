@@ -11,6 +11,8 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::{conversation::digest::DigestBuilder, json::text};
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectionRecord {
     /// The client's messages before it, without system messages. Prompts and rounds stand directly after the last of
@@ -59,6 +61,25 @@ impl InjectionContent {
     }
 }
 
+impl InjectionContent {
+    /// Digests what is put back.
+    pub(super) fn digest(&self) -> u128 {
+        let mut mix = DigestBuilder::default();
+        let mut push = |tag, text: &str| mix.push_digest(tag, text::digest_text(text.as_bytes()));
+        match self {
+            Self::Prompt(text) | Self::Text { text, .. } => push(b't', text),
+            Self::Round(messages) => messages.iter().for_each(|it| push(b'm', &it.json)),
+            Self::Calls { calls, results, .. } => {
+                calls.iter().for_each(|it| push(b'c', &it.json));
+                results.iter().for_each(|it| push(b'r', it));
+            }
+            Self::Spoken { digest, .. } => mix.push_digest(b's', *digest),
+            Self::DroppedRound { .. } => {}
+        }
+        mix.finish()
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectedMessage {
     pub by: InjectedAuthor,
@@ -75,6 +96,12 @@ pub enum InjectedAuthor {
     },
     /// A proxy-executed tool, with the result of an earlier call.
     Tool,
+}
+
+impl InjectedAuthor {
+    pub(super) const fn is_model(self) -> bool {
+        matches!(self, Self::Model { .. })
+    }
 }
 
 /// A proxy-executed call in an answer that called the client's tools too.
@@ -125,6 +152,15 @@ pub struct Injections {
     pub names_ids: bool,
     /// The limit of new results in characters, where the session is not healthy.
     pub tight_chars: Option<usize>,
+}
+
+impl Injections {
+    /// How many rounds stand at this place.
+    pub(super) fn count_rounds(&self, place: u32) -> u32 {
+        let at_place = self.records.iter().filter(|record| record.place == place);
+        let rounds = at_place.filter(|record| matches!(record.what, InjectionContent::Round(_)));
+        rounds.count() as u32
+    }
 }
 
 /// Schemas of the proxy's tools, added to the client's.

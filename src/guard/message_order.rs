@@ -76,6 +76,11 @@ impl MessageOrder {
         }
     }
 
+    /// The bound messages that stand elsewhere, each with the message before it now.
+    pub(super) fn list_moved(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.moved.iter().map(|moved| (moved.from, moved.behind))
+    }
+
     pub(super) fn count_moved(&self) -> usize {
         self.moved.len()
     }

@@ -50,6 +50,7 @@ mod report;
 mod result_limits;
 mod results;
 mod role_alternation;
+mod sent_history;
 mod stored_memory;
 mod tool_schemas;
 pub mod truncate;
@@ -71,6 +72,7 @@ pub use self::{
     report::{FoldReport, Report, StandBackReason},
     result_limits::{max_recall_chars, max_result_chars},
     results::{ToolNames, TruncationReport, find_tool_name},
+    sent_history::{Epoch, SentHistory},
     stored_memory::StoredCuts,
 };
 use self::{
@@ -147,6 +149,8 @@ pub struct GuardMemory {
     tight: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     texts: u64,
+    /// What was sent of the conversation, beside the client's own bytes.
+    history: SentHistory,
     /// Whether user and assistant alternated before the first cut or injection; `None` until there is one.
     pub alternates: Option<bool>,
 }
@@ -168,6 +172,14 @@ impl GuardMemory {
     pub fn list_left_out(&self) -> Vec<Range<u32>> {
         let spans = self.cut.as_ref().map_or(&[][..], CutMark::folded_spans);
         spans.iter().map(|&(from, until)| from..until).collect()
+    }
+
+    /// Moves the epoch from the end of the last request to where its answer stands now.
+    pub fn realign_epoch(&mut self, from: u32, to: u32) {
+        let epoch = &mut self.history.epoch;
+        if epoch.place >= from {
+            epoch.place = to;
+        }
     }
 
     /// Whether the cuts of two memories stand on different windows or settings.
@@ -209,6 +221,8 @@ pub struct Recall {
     pub answers: AnswerHistory,
     /// The provider's cache holds nothing of this conversation any more.
     pub is_cold: bool,
+    /// All reasoning made before this answer is left out, whatever the session knows: the provider refused it.
+    pub leaves_out_reasoning: bool,
 }
 
 impl Recall {
@@ -276,7 +290,9 @@ fn plan_request(
         policy: policy.with_profile(&profile),
         names_ids: recall.injections.names_ids,
     };
-    let injected = placed_injections::PlacedInjections::find_places(view, &recall.injections);
+    let epoch = recall.kept_memory().history.epoch;
+    let injected =
+        placed_injections::PlacedInjections::find_places(view, &recall.injections, epoch);
     let cuts = cuts::Cuts::from_first_line(view, measured.tokens.clone(), Some(&injected));
     let mut cuts = cuts.apply_limits(view, recall);
     let weight = injected.weigh_injections(recall.messages);

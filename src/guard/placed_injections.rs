@@ -13,6 +13,7 @@ use super::{
     lint::OutlineItem,
     message_order::MessageOrder,
     prompt_placement,
+    sent_history::{Epoch, count_places},
     tool_schemas::ToolSchemas,
     view::RequestView,
 };
@@ -31,6 +32,14 @@ pub(super) struct PlacedInjections<'a> {
     schemas_when_cut: Option<ToolSchemas<'a>>,
 }
 
+/// A record that is put back.
+pub(super) struct SentRecord {
+    /// The client's messages before it, without system messages.
+    pub(super) place: u32,
+    /// Of its content, with the reasoning in it.
+    pub(super) digest: u128,
+}
+
 struct PlacedRecords<'a> {
     /// Messages before it, without system messages.
     place: u32,
@@ -39,8 +48,19 @@ struct PlacedRecords<'a> {
     /// The index of the message after it: the answer as the client echoes it.
     answer: Option<usize>,
     between: GapContents,
+    /// Digests of the records among them.
+    between_digests: Vec<u128>,
+    /// Rounds among them.
+    rounds: u32,
     /// Records that belong into the answer.
     into: Vec<&'a InjectionContent>,
+}
+
+impl PlacedRecords<'_> {
+    /// Whether the answer is edited for them.
+    const fn has_echo(&self) -> bool {
+        !(self.into.is_empty() && self.between.blocks.is_empty())
+    }
 }
 
 /// What the outline has after a message.
@@ -74,8 +94,12 @@ pub(super) struct InjectedGap {
 }
 
 impl<'a> PlacedInjections<'a> {
-    /// Finds the place of each record of the current course.
-    pub(super) fn find_places(view: RequestView<'a>, injections: &'a Injections) -> Self {
+    /// Finds the place of each record of the current course. Rounds before `epoch` are put back without their reasoning.
+    pub(super) fn find_places(
+        view: RequestView<'a>,
+        injections: &'a Injections,
+        epoch: Epoch,
+    ) -> Self {
         let find_schemas = |tools: &'a Option<InjectedTools>| {
             let tools = tools.as_ref()?;
             ToolSchemas::from_conversation(view.conversation, tools)
@@ -116,19 +140,26 @@ impl<'a> PlacedInjections<'a> {
             let apart =
                 answer.is_none_or(|answer| this.find_unit(answer) != this.find_unit(before));
             let mut gap = Gap::new(view, before, answer);
+            let (mut between_digests, mut rounds) = (Vec::new(), 0);
             for record in between {
                 if let InjectionContent::DroppedRound { blocks } = record {
                     gap.between.blocks.extend(blocks);
                     continue;
                 }
+                let round = rounds;
+                rounds += u32::from(matches!(record, InjectionContent::Round(_)));
+                gap.drops_reasoning = view.leaves_out(Epoch { place, round }, epoch);
                 let added = apart && gap.add_content(record);
                 gap.between.left_out += usize::from(!added);
+                between_digests.extend(added.then(|| record.digest()));
             }
             this.places.push(PlacedRecords {
                 place,
                 before,
                 answer,
                 between: gap.between,
+                between_digests,
+                rounds,
                 into,
             });
         }
@@ -160,7 +191,7 @@ impl<'a> PlacedInjections<'a> {
         let pinned = self.view.count_pinned();
         let is_removable = |at: &usize| *at >= pinned && units[*at].is_removable();
         for records in &self.places {
-            let echo = self.edit_echoed_answer(records, true);
+            let echo = self.edit_echoed_answer(records, true, false);
             let between = i64::from(records.between.tokens) - i64::from(echo.spared);
             let answer = records.answer.map(|answer| self.find_unit(answer));
             let before = Some(self.find_unit(records.before)).filter(is_removable);
@@ -211,6 +242,22 @@ impl<'a> PlacedInjections<'a> {
             .map_or(0, |it| it.count_tokens(&weights))
     }
 
+    /// The records that stand where these messages are `kept`.
+    pub(super) fn list_sent_records(&self, kept: &[bool]) -> Vec<SentRecord> {
+        let mut sent = Vec::new();
+        for records in &self.places {
+            let place = records.place;
+            let mut add = |digest| sent.push(SentRecord { place, digest });
+            if kept[records.before] && records.answer.is_none_or(|answer| kept[answer]) {
+                records.between_digests.iter().copied().for_each(&mut add);
+            }
+            if records.answer.is_some_and(|answer| kept[answer]) {
+                records.into.iter().map(|it| it.digest()).for_each(add);
+            }
+        }
+        sent
+    }
+
     /// Puts back the schemas, and the records among the messages that are `kept`, with the bound messages that stand
     /// elsewhere between prompts and turns. Returns the outline with all of them, and how many records were left out.
     pub(super) fn insert_records(
@@ -218,6 +265,7 @@ impl<'a> PlacedInjections<'a> {
         kept: &[bool],
         is_cut: bool,
         order: MessageOrder,
+        epoch: Epoch,
         edits: &mut Edits,
     ) -> (Vec<OutlineItem>, usize) {
         if let Some(schemas) = self.sent_schemas(is_cut) {
@@ -255,7 +303,13 @@ impl<'a> PlacedInjections<'a> {
             {
                 removed.insert(answer);
             } else if kept[answer] {
-                let echo = self.edit_echoed_answer(records, stands);
+                let place = records.place;
+                let made = Epoch {
+                    place,
+                    round: records.rounds,
+                };
+                let drops_reasoning = self.view.leaves_out(made, epoch);
+                let echo = self.edit_echoed_answer(records, stands, drops_reasoning);
                 edits.merge(echo.edits);
                 left_out += echo.left_out;
                 *calls.entry(answer).or_default() += echo.calls;
@@ -263,6 +317,7 @@ impl<'a> PlacedInjections<'a> {
                 after.entry(answer).or_default().direct.extend(results);
             }
         }
+        self.leave_out_reasoning(kept, &removed, epoch, edits);
         // Edits at one place keep this order.
         order.insert_moved(self.view.conversation, edits);
         edits.merge(turns);
@@ -297,17 +352,52 @@ impl<'a> PlacedInjections<'a> {
         (with_records, left_out)
     }
 
+    /// Leaves stale reasoning out of the answers that are `kept` and not `removed`, but for those whose records are put
+    /// into them.
+    fn leave_out_reasoning(
+        &self,
+        kept: &[bool],
+        removed: &BTreeSet<usize>,
+        epoch: Epoch,
+        edits: &mut Edits,
+    ) {
+        let conversation = self.view.conversation;
+        let places = count_places(conversation);
+        let with_records = self.places.iter().filter_map(|it| Some((it.answer?, it)));
+        let with_records: BTreeMap<usize, &PlacedRecords<'_>> = with_records.collect();
+        let stale = conversation.items.iter().enumerate().filter(|&(at, _)| {
+            let records = with_records.get(&at);
+            let made = Epoch {
+                place: places[at],
+                round: records.map_or(0, |records| records.rounds),
+            };
+            kept[at]
+                && self.view.leaves_out(made, epoch)
+                && !removed.contains(&at)
+                && !records.is_some_and(|records| records.has_echo())
+        });
+        for (_, message) in stale {
+            conversation.leave_out_reasoning(message, edits);
+        }
+    }
+
     /// The edits of the echoed answer at a place. `stands`: the rounds before the answer go out.
-    fn edit_echoed_answer(&self, records: &PlacedRecords<'_>, stands: bool) -> Echo {
+    fn edit_echoed_answer(
+        &self,
+        records: &PlacedRecords<'_>,
+        stands: bool,
+        drops_reasoning: bool,
+    ) -> Echo {
         let PlacedRecords { into, between, .. } = records;
         let blocks = &*between.blocks;
         let is_answer = |at: &usize| self.view.item(*at).author == Author::Model;
         match records.answer.filter(is_answer) {
-            Some(answer) if !(into.is_empty() && blocks.is_empty()) => echo::edit_echo(
+            Some(answer) if records.has_echo() => echo::edit_echo(
                 self.view.conversation,
                 answer,
                 into,
                 (between.round && stands || !blocks.is_empty()).then_some(blocks),
+                drops_reasoning,
                 &self.view.token_weights(),
             ),
             _ => Echo {

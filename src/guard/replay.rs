@@ -7,6 +7,7 @@
 
 mod cut;
 mod kept_units;
+mod reasoning;
 mod request_tokens;
 mod worth;
 
@@ -37,6 +38,13 @@ pub(super) struct Replay<'a> {
     /// Raw tokens of what stays where a unit goes.
     pub(super) bound_tokens: Vec<u32>,
     pub(super) injected: Vec<i64>,
+    /// Of each unit, raw tokens of the reasoning that is bound to what stood before it; none where the model reads it
+    /// whatever was changed.
+    pub(super) reasoning: Vec<u32>,
+    /// Units before this one are sent without it.
+    pub(super) reasoned: usize,
+    /// The newest request leaves all of it out.
+    pub(super) leaves_out_reasoning: bool,
     /// What stands between two units, and goes with either.
     pub(super) gaps: Vec<InjectedGap>,
     /// Raw tokens that stand beside the messages.
@@ -108,8 +116,10 @@ impl Replay<'_> {
     /// Finds what results and media become where they are masked, where anything may be.
     pub(super) fn prepare_masks(&mut self, is_cut: bool) {
         let lowest = self.high.iter().min().copied().unwrap_or(0);
-        let may_mask =
-            is_cut || self.is_cold || self.early.is_some() || self.uncut_tokens() > lowest;
+        let may_mask = is_cut
+            || self.is_cold
+            || self.early.is_some()
+            || self.uncut_tokens() > self.find_least_mark(lowest);
         self.masked_tokens.clone_from(&self.tokens);
         if may_mask && self.view.policy.settings.clear.enabled {
             self.masks = Clearing::new(self.view, &self.cuts.first_line_tokens);
@@ -119,6 +129,9 @@ impl Replay<'_> {
             self.masked_tokens = units
                 .map(|(unit, &more)| with_injected(self.masks.weigh(unit, results), more))
                 .collect();
+            for at in 0..self.reasoned {
+                self.masked_tokens[at] = self.masked_tokens[at].saturating_sub(self.reasoning[at]);
+            }
         }
     }
 
@@ -139,7 +152,7 @@ impl Replay<'_> {
         }
         let lowest = self.high.iter().min().copied().unwrap_or(0);
         let is_quiet = self.early.is_none() && self.spares.is_empty() && !self.is_cold;
-        if is_quiet && self.uncut_tokens() <= lowest {
+        if is_quiet && self.uncut_tokens() <= self.find_least_mark(lowest) {
             // No request of it was ever too large, so that nothing was due.
             return state;
         }
@@ -179,7 +192,10 @@ impl Replay<'_> {
             }
             self.mask_early(at, newest, &mut now);
             self.leave_out_texts(at, &mut now);
-            if self.over(at, &now) > 0 || last && self.is_due_cold(at, &now) {
+            if self.over(at, &now) > 0
+                || self.is_due_where_turn_begins(at, &now)
+                || last && self.is_due_cold(at, &now)
+            {
                 self.cut(at, newest, &mut now);
             }
             self.drop_ledger(at, &mut now);
@@ -237,13 +253,16 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether a request whose cache is gone is cut though it fits: midway between the goal of a cut and the
-    /// budget.
+    /// Whether a request whose cache is gone is cut though it fits.
     fn is_due_cold(&self, at: usize, now: &Moment) -> bool {
+        self.is_cold && !self.meets(self.find_middle(at), now)
+    }
+
+    /// Raw tokens midway between the goal of a cut and the budget.
+    fn find_middle(&self, at: usize) -> u32 {
         let high = self.high[at];
         let free = f64::from(high.saturating_sub(self.fixed[at]));
-        let mark = f64::from(high) - free * (1.0 - self.low_water) / 2.0;
-        self.is_cold && !self.meets(mark as u32, now)
+        (f64::from(high) - free * (1.0 - self.low_water) / 2.0) as u32
     }
 
     /// Makes a step smaller by `excess` raw tokens.
@@ -255,6 +274,9 @@ impl Replay<'_> {
         let taken = taken.min(self.tokens[at]);
         self.tokens[at] -= taken;
         self.masked_tokens[at] = with_injected(self.masks.weigh(unit, results), self.injected[at]);
+        if at < self.reasoned {
+            self.masked_tokens[at] = self.masked_tokens[at].saturating_sub(self.reasoning[at]);
+        }
         if at < now.visible.counted() {
             self.count_words(at, false, 1, &mut now.visible);
         }
@@ -311,6 +333,7 @@ impl Replay<'_> {
             .map(|&unit| self.tokens[unit] - self.masked_tokens[unit]);
         let freed = freed.fold(0, u32::saturating_add);
         if freed >= early.least_freed.max(1) {
+            self.drop_reasoning(at + 1, now);
             // The words that the cut before took out of sight are told of it alone.
             self.settle_ledger(now);
             open.into_iter().for_each(|unit| self.mask_unit(unit, now));

@@ -4,10 +4,12 @@ use super::{
     Policy,
     estimate::{self, Weights},
     recall_id::RecallId,
+    sent_history::Epoch,
 };
 use crate::{
+    config::profile::PastReasoning,
     conversation::{
-        Conversation, Item,
+        Conversation, Format, Item,
         units::{self, Unit},
     },
     json::text::TextSizes,
@@ -34,6 +36,13 @@ impl<'a> RequestView<'a> {
             .get(units::find_unit_of_message(self.units, at))?;
         let before = unit.messages_before + at.saturating_sub(unit.messages.start);
         self.names_ids.then(|| RecallId::of_message(before))
+    }
+
+    /// Whether the reasoning of an answer made at `made` is left out, where it is stale before `epoch`.
+    pub(super) fn leaves_out(self, made: Epoch, epoch: Epoch) -> bool {
+        made < epoch
+            && self.policy.profile.past_reasoning == PastReasoning::Refused
+            && self.conversation.format != Format::Responses
     }
 
     pub(super) fn token_weights(self) -> Weights {

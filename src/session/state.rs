@@ -12,7 +12,7 @@ use crate::{
     compaction,
     conversation::Format,
     guard::{
-        AnswerHistory, GuardMemory, Recall, StoredCuts, dropped_rounds,
+        AnswerHistory, GuardMemory, Recall, SentHistory, StoredCuts, dropped_rounds,
         estimate::Calibration,
         injections::{InjectionContent, InjectionRecord, Injections},
     },
@@ -26,10 +26,12 @@ use crate::{
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the encoding.
-const VERSION: u8 = 8;
+const VERSION: u8 = 9;
 
-/// Earlier versions that are still read: they lack [`StoredCuts`], and 5 lacks [`StateExtension`].
-const VERSIONS_BEFORE: RangeInclusive<u8> = 5..=7;
+/// Earlier versions that are still read: they lack [`ReasoningFields`], up to 7 also [`LaterFields`], and 5 lacks
+/// [`StateExtension`].
+const VERSIONS_BEFORE: RangeInclusive<u8> = 5..=8;
+const FIRST_WITH_CUTS: u8 = 8;
 /// Calibrations before this version are of another estimate.
 const FIRST_BY_WORDS: u8 = 7;
 
@@ -138,6 +140,12 @@ struct LaterFields {
     asked_ms: u64,
 }
 
+/// Fields stored since version 9, behind those.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+struct ReasoningFields {
+    sent: SentHistory,
+}
+
 /// Calibrated estimate of the tokens of one request as it was sent, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptBreakdown {
@@ -204,6 +212,7 @@ impl SessionState {
             counted: false,
             was_refused: false,
             is_cold: false,
+            leaves_out_reasoning: false,
             messages: self.messages as usize,
             injections: Injections {
                 course: self.recovery.course.clone(),
@@ -232,6 +241,7 @@ impl SessionState {
             }
         }
         recovery.records.retain(|record| record.place <= answer_at);
+        self.guard.realign_epoch(self.messages, answer_at);
         if let Some(course) = &mut recovery.course {
             course.boundary = course.boundary.min(answer_at);
         }
@@ -298,7 +308,12 @@ impl SessionState {
             cuts: self.guard.to_stored_cuts(),
             asked_ms: self.asked_ms,
         };
-        let (has_later, is_chat) = (later != LaterFields::default(), format == Format::default());
+        let reasoning = ReasoningFields {
+            sent: self.guard.sent_history(),
+        };
+        let has_reasoning = reasoning != ReasoningFields::default();
+        let has_later = has_reasoning || later != LaterFields::default();
+        let is_chat = format == Format::default();
         if extension == StateExtension::default() && !has_later && is_chat {
             return Ok(bytes);
         }
@@ -307,6 +322,7 @@ impl SessionState {
             return Ok(bytes);
         }
         let bytes = postcard::to_extend(&later, bytes)?;
+        let bytes = postcard::to_extend(&reasoning, bytes)?;
         if is_chat {
             return Ok(bytes);
         }
@@ -333,11 +349,16 @@ impl SessionState {
             let extension: StateExtension;
             (extension, rest) = postcard::take_from_bytes(rest)?;
             extension.restore_into(&mut state);
-            if version == VERSION && !rest.is_empty() {
+            if version >= FIRST_WITH_CUTS && !rest.is_empty() {
                 let later: LaterFields;
                 (later, rest) = postcard::take_from_bytes(rest)?;
                 state.guard.restore_cuts(later.cuts);
                 state.asked_ms = later.asked_ms;
+                if version == VERSION {
+                    let reasoning: ReasoningFields;
+                    (reasoning, rest) = postcard::take_from_bytes(rest)?;
+                    state.guard.restore_sent_history(reasoning.sent);
+                }
             }
             // The format is stored for formats other than chat completions only.
             if !rest.is_empty() {

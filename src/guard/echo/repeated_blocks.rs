@@ -65,6 +65,17 @@ impl<'a> RepeatedBlocks<'a> {
         self
     }
 
+    /// The same with all reasoning of the answer.
+    pub(super) fn with_all_reasoning(mut self) -> Self {
+        let blocks = self.blocks.iter().enumerate();
+        let reasoning = blocks.filter(|(_, block)| self.conversation.is_reasoning(block));
+        let reasoning: Vec<usize> = reasoning.map(|(at, _)| at).collect();
+        self.repeated.extend(reasoning);
+        self.repeated.sort_unstable();
+        self.repeated.dedup();
+        self
+    }
+
     pub(super) fn len(&self) -> usize {
         self.repeated.len()
     }

@@ -18,10 +18,12 @@ impl Replay<'_> {
         let high = self.high[at];
         let fixed = self.fixed[at].min(high);
         self.free_tokens = high - fixed;
-        let goal = fixed + (f64::from(self.free_tokens) * self.low_water) as u32;
         if now.kept.list_open(newest).is_empty() {
             return;
         }
+        self.drop_reasoning(at + 1, now);
+        let low_water = self.find_low_water(at);
+        let goal = fixed + (f64::from(self.free_tokens) * low_water) as u32;
         self.settle_alternation(at);
         self.read_words(at, now);
         now.state.bare = false;

@@ -1,0 +1,215 @@
+//! Reasoning that a client sends back in its model's answers: what it weighs, and how it is left out.
+//!
+//! It is left out of an answer as a whole: providers refuse one of which a part of the thinking is missing.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use super::values::{find_member, has_type};
+use crate::{
+    conversation::{
+        Author, Block, BlockKind, Content, Conversation, Field, Format, Item, edit::Edits,
+    },
+    json::{
+        scan::{JsonKind, JsonScanner, MalformedJson, Span},
+        text::{self, TextSizes},
+    },
+};
+
+/// The member of a chat message whose text the index counts.
+const COUNTED_MEMBER: &[u8] = b"reasoning_content";
+/// All members of a chat message that hold reasoning. Gateways make signed thinking again of `reasoning_details`
+/// (OpenRouter) and of `thinking_blocks` (LiteLLM).
+const CHAT_MEMBERS: [&[u8]; 4] = [
+    COUNTED_MEMBER,
+    b"reasoning",
+    b"reasoning_details",
+    b"thinking_blocks",
+];
+
+/// Stands in an answer that had nothing but reasoning, since an answer needs a block.
+const NO_TEXT: &str = "[no text]";
+
+impl Conversation {
+    /// Sizes of the reasoning in a message, as far as they are among [`Item::sizes`]; `None` where it has none.
+    pub(crate) fn measure_reasoning(&self, message: &Item) -> Option<TextSizes> {
+        let mut sizes = TextSizes::default();
+        let mut has_any = false;
+        if message.author != Author::Model {
+            return None;
+        }
+        if self.format == Format::Chat {
+            for member in self.list_members(message) {
+                has_any |= self.holds_reasoning(&member);
+                let mut scan = JsonScanner::new(&self.body, member.value.start as usize);
+                if self.raw_bytes(member.key) == COUNTED_MEMBER
+                    && let Ok(text) = scan.take_string()
+                {
+                    sizes += text::measure_text(self.raw_bytes(text));
+                }
+            }
+            return has_any.then_some(sizes);
+        }
+        for block in self.blocks_of(message) {
+            has_any |= self.is_reasoning(block);
+            match block.kind {
+                BlockKind::Reasoning(Some(text)) => {
+                    sizes += text::measure_text(self.raw_bytes(text));
+                }
+                BlockKind::Reasoning(None) if self.format == Format::Responses => {
+                    let entry = String::from_utf8_lossy(self.span_bytes(block.span));
+                    let read = self.format.index_items(&[&entry]);
+                    let item = read.as_ref().and_then(|read| read.items.first());
+                    sizes += item.map_or_else(TextSizes::default, |item| item.sizes);
+                }
+                _ => {}
+            }
+        }
+        has_any.then_some(sizes)
+    }
+
+    /// Leaves the reasoning of an answer out. Returns whether there was any. Never in Responses: calls that are sent
+    /// with ids are refused there without the reasoning that led to them.
+    pub(crate) fn leave_out_reasoning(&self, message: &Item, edits: &mut Edits) -> bool {
+        if message.author != Author::Model {
+            return false;
+        }
+        match self.format {
+            Format::Chat => {
+                let members = self.list_members(message);
+                let spans: Vec<Span> = members.iter().map(Field::full_span).collect();
+                edits.remove_items(&spans, |at| self.holds_reasoning(&members[at]));
+                members.iter().any(|member| self.holds_reasoning(member))
+            }
+            Format::Messages => {
+                let blocks = self.blocks_of(message);
+                let reasoning = blocks.iter().filter(|block| self.is_reasoning(block));
+                match reasoning.count() {
+                    0 => return false,
+                    all if all == blocks.len() => {
+                        let text = self.format.text_block(NO_TEXT);
+                        if let Content::Blocks(_, list) = message.content {
+                            edits.replace(list, format!("[{text}]"));
+                        }
+                    }
+                    _ => {
+                        let spans: Vec<Span> = blocks.iter().map(|block| block.span).collect();
+                        edits.remove_items(&spans, |at| self.is_reasoning(&blocks[at]));
+                    }
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a block is reasoning that providers check: also a text between calls that is signed like it.
+    pub(crate) fn is_reasoning(&self, block: &Block) -> bool {
+        match block.kind {
+            BlockKind::Reasoning(_) => true,
+            BlockKind::Opaque => {
+                let start = block.span.start;
+                self.format == Format::Messages
+                    && has_type(&self.body, start, "connector_text")
+                    && find_member(&self.body, start, b"signature").is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a member of a chat message holds reasoning.
+    fn holds_reasoning(&self, member: &Field) -> bool {
+        let is_empty = matches!(member.kind, JsonKind::Null | JsonKind::False);
+        CHAT_MEMBERS.contains(&self.raw_bytes(member.key)) && !is_empty
+    }
+
+    fn list_members(&self, message: &Item) -> Vec<Field> {
+        let mut members = Vec::new();
+        let mut scan = JsonScanner::new(&self.body, message.span.start as usize);
+        // The message was read before.
+        let _ = scan.walk_object(|scan, key| {
+            let (value, kind) = scan.take_value()?;
+            members.push(Field { key, value, kind });
+            Ok::<_, MalformedJson>(())
+        });
+        members
+    }
+}
+
+impl Format {
+    /// An answer, as one item of this format, without its reasoning.
+    pub(crate) fn without_reasoning(self, answer: &str) -> Cow<'_, str> {
+        let Some(read) = self.index_items(&[answer]) else {
+            return Cow::Borrowed(answer);
+        };
+        let (first, mut edits) = (read.items.first(), Edits::default());
+        let Some(item) = first.filter(|&item| read.leave_out_reasoning(item, &mut edits)) else {
+            return Cow::Borrowed(answer);
+        };
+        let left: Bytes = edits.apply(&read.body).to_bytes();
+        // Nothing but the answer is edited, so that it ends as far from the end as before.
+        let behind = read.body.len() - item.span.end as usize;
+        let answer = &left[item.span.start as usize..left.len() - behind];
+        Cow::Owned(String::from_utf8_lossy(answer).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leave_out(format: Format, answer: &str) -> String {
+        format.without_reasoning(answer).into_owned()
+    }
+
+    #[test]
+    fn reasoning_is_left_out_of_an_answer_whole() {
+        for (answer, left) in [
+            (
+                r#"{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"} , {"type":"text","text":"a"}]}"#,
+                r#"{"role":"assistant","content":[{"type":"text","text":"a"}]}"#,
+            ),
+            (
+                r#"{"role":"assistant","content":[{"type":"redacted_thinking","data":"d"},{"type":"text","text":"a"},{"type":"thinking","thinking":"t","signature":"s"},{"type":"tool_use","id":"i","name":"n","input":{}}]}"#,
+                r#"{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"tool_use","id":"i","name":"n","input":{}}]}"#,
+            ),
+            (
+                r#"{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"s"}]}"#,
+                r#"{"role":"assistant","content":[{"type":"text","text":"[no text]"}]}"#,
+            ),
+            (
+                r#"{"role":"assistant","content":[{"type":"connector_text","connector_text":"c","signature":"s"},{"type":"text","text":"a"}]}"#,
+                r#"{"role":"assistant","content":[{"type":"text","text":"a"}]}"#,
+            ),
+            (
+                r#"{"role":"assistant","content":[]}"#,
+                r#"{"role":"assistant","content":[]}"#,
+            ),
+            (
+                r#"{"role":"user","content":[{"type":"text","text":"a"}]}"#,
+                r#"{"role":"user","content":[{"type":"text","text":"a"}]}"#,
+            ),
+        ] {
+            assert_eq!(leave_out(Format::Messages, answer), left);
+        }
+        for (answer, left) in [
+            (
+                r#"{"role":"assistant","reasoning":"r","content":"a","reasoning_details":[{"type":"reasoning.text","text":"r","signature":"s"}]}"#,
+                r#"{"role":"assistant","content":"a"}"#,
+            ),
+            (
+                r#"{ "thinking_blocks" : [], "role" : "assistant", "content" : null, "reasoning_content":"r" }"#,
+                r#"{ "role" : "assistant", "content" : null }"#,
+            ),
+            (
+                r#"{"role":"assistant","content":"a"}"#,
+                r#"{"role":"assistant","content":"a"}"#,
+            ),
+        ] {
+            assert_eq!(leave_out(Format::Chat, answer), left);
+        }
+        let reasoning = r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"}"#;
+        assert_eq!(leave_out(Format::Responses, reasoning), reasoning);
+    }
+}
