@@ -45,7 +45,7 @@ pub(super) fn assemble_draft(
     let mut text_report = texts.collect_edits(&kept, sent_before, &mut edits);
     let digest = text_report.digest_counts();
     text_report.new = digest != recall.memory.texts;
-    let mut memory = GuardMemory {
+    let memory = GuardMemory {
         ground: fit.ground,
         cut: Some(fit.state.to_mark(view.conversation, view.units))
             .filter(|mark| *mark != CutMark::default()),
@@ -73,9 +73,9 @@ pub(super) fn assemble_draft(
         recall,
     );
     let resets = recall.leaves_out_reasoning || fit.replay.leaves_out_reasoning;
-    memory.history = changes.continue_history(view, recall, resets);
-    let epoch = memory.history.epoch;
-    let moved = epoch != recall.kept_memory().history.epoch;
+    let history = changes.continue_history(view, recall, resets);
+    let epoch = history.epoch;
+    let moved = epoch != recall.history.epoch;
     let injected = match moved && !recall.injections.records.is_empty() {
         true => &PlacedInjections::find_places(view, &recall.injections, epoch),
         false => injected,
@@ -121,6 +121,7 @@ pub(super) fn assemble_draft(
         edits,
         report,
         memory,
+        history,
     };
     Draft { plan, outline }
 }

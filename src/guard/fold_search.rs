@@ -120,7 +120,7 @@ pub(super) fn find_fold<'a>(
         },
         cuts,
     };
-    replay.begin_reasoning(memory.history.epoch);
+    replay.begin_reasoning(recall.history.epoch);
     replay.prepare_masks(memory.cut.is_some());
     let start = find_replay_start(&mut replay, ground, base.boundary, recall);
     let state = replay.run(start);

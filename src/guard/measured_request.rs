@@ -53,6 +53,7 @@ impl<'a> MeasuredRequest<'a> {
                 ..self.report_untouched(recall)
             },
             memory: recall.memory.clone(),
+            history: recall.history,
             ..Plan::default()
         }
     }

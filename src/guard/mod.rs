@@ -149,8 +149,6 @@ pub struct GuardMemory {
     tight: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     texts: u64,
-    /// What was sent of the conversation, beside the client's own bytes.
-    history: SentHistory,
     /// Whether user and assistant alternated before the first cut or injection; `None` until there is one.
     pub alternates: Option<bool>,
 }
@@ -172,14 +170,6 @@ impl GuardMemory {
     pub fn list_left_out(&self) -> Vec<Range<u32>> {
         let spans = self.cut.as_ref().map_or(&[][..], CutMark::folded_spans);
         spans.iter().map(|&(from, until)| from..until).collect()
-    }
-
-    /// Moves the epoch from the end of the last request to where its answer stands now.
-    pub fn realign_epoch(&mut self, from: u32, to: u32) {
-        let epoch = &mut self.history.epoch;
-        if epoch.place >= from {
-            epoch.place = to;
-        }
     }
 
     /// Whether the cuts of two memories stand on different windows or settings.
@@ -206,6 +196,8 @@ impl GuardMemory {
 #[derive(Clone, Debug, Default)]
 pub struct Recall {
     pub memory: GuardMemory,
+    /// How the last request went out, or the last round of this one.
+    pub history: SentHistory,
     /// How an earlier round of this request went out, whose cuts stay.
     pub sent: Option<GuardMemory>,
     pub calibration: Calibration,
@@ -238,6 +230,7 @@ pub struct Plan {
     pub edits: Edits,
     pub report: Report,
     pub memory: GuardMemory,
+    pub history: SentHistory,
 }
 
 /// Plans the edits of a request. The edits are empty where the guard stands back, but for results that are truncated
@@ -290,7 +283,7 @@ fn plan_request(
         policy: policy.with_profile(&profile),
         names_ids: recall.injections.names_ids,
     };
-    let epoch = recall.kept_memory().history.epoch;
+    let epoch = recall.history.epoch;
     let injected =
         placed_injections::PlacedInjections::find_places(view, &recall.injections, epoch);
     let cuts = cuts::Cuts::from_first_line(view, measured.tokens.clone(), Some(&injected));

@@ -68,6 +68,15 @@ pub(super) struct SentChanges {
     changes_newest_answer: bool,
 }
 
+impl SentHistory {
+    /// Moves the epoch from the end of the last request to where its answer stands now.
+    pub fn realign(&mut self, from: u32, to: u32) {
+        if self.epoch.place >= from {
+            self.epoch.place = to;
+        }
+    }
+}
+
 impl ChangeDigest {
     fn from_changes(changes: &[Change]) -> Self {
         let mut mix = DigestBuilder::default();
@@ -156,7 +165,7 @@ impl SentChanges {
         recall: &Recall,
         resets: bool,
     ) -> SentHistory {
-        let before = recall.kept_memory().history;
+        let before = recall.history;
         let epoch = match resets || self.changes_history(view.conversation, recall) {
             true => find_next_answer(view.conversation, recall),
             false => before.epoch,
@@ -171,7 +180,7 @@ impl SentChanges {
 
     /// Whether anything differs in the part that was sent before.
     fn changes_history(&self, conversation: &Conversation, recall: &Recall) -> bool {
-        let before = recall.kept_memory().history;
+        let before = recall.history;
         if let Some(last) = find_unknown_answer(conversation, recall) {
             // How the newest answers were asked for is not known: any change before them may be new.
             let mut changes = self.edits.iter().chain(&self.records);

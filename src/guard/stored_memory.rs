@@ -6,10 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    GuardMemory, cut_state::CutMark, ground::Ground, result_limits::KeyedLimit,
-    sent_history::SentHistory,
-};
+use super::{GuardMemory, cut_state::CutMark, ground::Ground, result_limits::KeyedLimit};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct StoredMemory {
@@ -70,14 +67,6 @@ pub struct StoredCuts {
 }
 
 impl GuardMemory {
-    pub const fn sent_history(&self) -> SentHistory {
-        self.history
-    }
-
-    pub const fn restore_sent_history(&mut self, history: SentHistory) {
-        self.history = history;
-    }
-
     pub fn to_stored_cuts(&self) -> StoredCuts {
         StoredCuts {
             ground: self.ground,

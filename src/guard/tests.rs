@@ -40,6 +40,7 @@ fn a_plan_that_fails_the_lint_is_not_sent() {
             ..Report::default()
         },
         memory: GuardMemory::default(),
+        ..Plan::default()
     };
     let outline = vec![OutlineItem::Client(0), OutlineItem::Client(2)];
     let recall = Recall::default();

@@ -92,6 +92,9 @@ pub struct SessionState {
     /// requested cap, half of the window at most.
     #[serde(skip)]
     pub cap_was_hit: bool,
+    /// How the last request that the guard planned went out.
+    #[serde(skip)]
+    pub sent_history: SentHistory,
     /// Since when a due caution prompt waits for a summary: milliseconds since 1970.
     #[serde(skip)]
     pub caution_waits_since_ms: Option<u64>,
@@ -207,6 +210,7 @@ impl SessionState {
     pub fn to_recall(&self) -> Recall {
         Recall {
             memory: self.guard.clone(),
+            history: self.sent_history,
             sent: None,
             calibration: self.calibration,
             counted: false,
@@ -241,7 +245,7 @@ impl SessionState {
             }
         }
         recovery.records.retain(|record| record.place <= answer_at);
-        self.guard.realign_epoch(self.messages, answer_at);
+        self.sent_history.realign(self.messages, answer_at);
         if let Some(course) = &mut recovery.course {
             course.boundary = course.boundary.min(answer_at);
         }
@@ -309,7 +313,7 @@ impl SessionState {
             asked_ms: self.asked_ms,
         };
         let reasoning = ReasoningFields {
-            sent: self.guard.sent_history(),
+            sent: self.sent_history,
         };
         let has_reasoning = reasoning != ReasoningFields::default();
         let has_later = has_reasoning || later != LaterFields::default();
@@ -357,7 +361,7 @@ impl SessionState {
                 if version == VERSION {
                     let reasoning: ReasoningFields;
                     (reasoning, rest) = postcard::take_from_bytes(rest)?;
-                    state.guard.restore_sent_history(reasoning.sent);
+                    state.sent_history = reasoning.sent;
                 }
             }
             // The format is stored for formats other than chat completions only.

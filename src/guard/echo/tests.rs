@@ -14,6 +14,7 @@ fn put(answer: &str, records: &[InjectionContent]) -> (Vec<Value>, usize) {
         0,
         &records,
         Some(&[]),
+        false,
         &Weights::for_unknown_model(),
     );
     let body = echo.edits.apply(&conversation.body).to_bytes();
@@ -127,6 +128,7 @@ fn text_is_left_out_where_the_answer_cannot_be_edited() {
             0,
             &[&record],
             Some(&[]),
+            false,
             &Weights::for_unknown_model(),
         );
         assert!(echo.edits.is_empty() && echo.left_out == 1, "{content}");
@@ -187,6 +189,7 @@ fn text_stays_where_it_differs_from_the_round_or_nothing_would_be_left() {
         0,
         &[&record],
         None,
+        false,
         &Weights::for_unknown_model(),
     );
     assert!(echo.edits.is_empty() && echo.left_out == 1);

@@ -98,6 +98,7 @@ pub fn plan_next_turn(
     planned.recall.is_cold = false;
     if planned.plan.report.stood_back.is_none() && planned.mode == GuardMode::Guard {
         planned.recall.sent = Some(planned.plan.memory.clone());
+        planned.recall.history = planned.plan.history;
     }
     let mut planned = replan_request(followed, planned);
     planned.guard_took += begun.elapsed();

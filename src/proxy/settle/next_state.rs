@@ -37,6 +37,7 @@ pub(super) fn next_state(
     }
     if planned.mode == GuardMode::Guard {
         state.guard = planned.plan.memory.clone();
+        state.sent_history = planned.plan.history;
     }
     state.recovery = recovery_memory(planned, level);
     state.compaction = planned.compaction_memory();
