@@ -20,7 +20,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     fail,
     write: |writer, text, calls| {
         let message = writer.write_message(text, calls);
-        let events = writer.message_events(&message);
+        let events = message_events(&message, writer.fragment);
         (message, events)
     },
 };
@@ -128,71 +128,73 @@ impl ReplyWriter<'_> {
             "usage": {"input_tokens": self.tokens - cached, "cache_creation_input_tokens": 0,
                 "cache_read_input_tokens": cached, "output_tokens": ANSWER_TOKENS}})
     }
+}
 
-    fn message_events(&self, message: &Value) -> String {
-        let mut events = String::new();
-        let mut push = |mut data: Value, kind: &str| {
-            data["type"] = kind.into();
-            events.push_str(&format!("event: {kind}\ndata: {data}\n\n"));
+/// The events of a whole answer, in fragments of at least so many bytes.
+pub(crate) fn message_events(message: &Value, fragment: usize) -> String {
+    let mut events = String::new();
+    let mut push = |mut data: Value, kind: &str| {
+        data["type"] = kind.into();
+        events.push_str(&format!("event: {kind}\ndata: {data}\n\n"));
+    };
+    let mut started = message.clone();
+    (started["content"], started["stop_reason"]) = (json!([]), Value::Null);
+    started["usage"]["output_tokens"] = 1.into();
+    push(json!({ "message": started }), "message_start");
+    push(json!({}), "ping");
+    for (index, block) in message["content"].as_array().unwrap().iter().enumerate() {
+        let mut empty = block.clone();
+        let whole = match block["type"].as_str().unwrap() {
+            "tool_use" => {
+                empty["input"] = json!({});
+                (
+                    "input_json_delta",
+                    "partial_json",
+                    block["input"].to_string(),
+                )
+            }
+            "thinking" => {
+                (empty["thinking"], empty["signature"]) = ("".into(), "".into());
+                let thought = block["thinking"].as_str().unwrap();
+                ("thinking_delta", "thinking", thought.to_owned())
+            }
+            "redacted_thinking" => ("", "", String::new()),
+            _ => {
+                empty["text"] = "".into();
+                (
+                    "text_delta",
+                    "text",
+                    block["text"].as_str().unwrap().to_owned(),
+                )
+            }
         };
-        let mut started = message.clone();
-        (started["content"], started["stop_reason"]) = (json!([]), Value::Null);
-        started["usage"]["output_tokens"] = 1.into();
-        push(json!({ "message": started }), "message_start");
-        push(json!({}), "ping");
-        for (index, block) in message["content"].as_array().unwrap().iter().enumerate() {
-            let mut empty = block.clone();
-            let whole = match block["type"].as_str().unwrap() {
-                "tool_use" => {
-                    empty["input"] = json!({});
-                    (
-                        "input_json_delta",
-                        "partial_json",
-                        block["input"].to_string(),
-                    )
-                }
-                "thinking" => {
-                    (empty["thinking"], empty["signature"]) = ("".into(), "".into());
-                    let thought = block["thinking"].as_str().unwrap();
-                    ("thinking_delta", "thinking", thought.to_owned())
-                }
-                _ => {
-                    empty["text"] = "".into();
-                    (
-                        "text_delta",
-                        "text",
-                        block["text"].as_str().unwrap().to_owned(),
-                    )
-                }
-            };
-            push(
-                json!({"index": index, "content_block": empty}),
-                "content_block_start",
-            );
-            let (kind, key, whole) = whole;
-            for piece in split_pieces(&whole, self.fragment) {
-                let mut delta = json!({ "type": kind });
-                delta[key] = piece.into();
-                push(
-                    json!({"index": index, "delta": delta}),
-                    "content_block_delta",
-                );
-            }
-            if let Some(signature) = block.get("signature") {
-                let delta = json!({"type": "signature_delta", "signature": signature});
-                push(
-                    json!({"index": index, "delta": delta}),
-                    "content_block_delta",
-                );
-            }
-            push(json!({ "index": index }), "content_block_stop");
-        }
-        let delta = json!({"stop_reason": message["stop_reason"], "stop_sequence": null});
         push(
-            json!({"delta": delta, "usage": {"output_tokens": ANSWER_TOKENS}}),
-            "message_delta",
+            json!({"index": index, "content_block": empty}),
+            "content_block_start",
         );
-        push(json!({}), "message_stop");
-        events
+        let (kind, key, whole) = whole;
+        for piece in split_pieces(&whole, fragment) {
+            let mut delta = json!({ "type": kind });
+            delta[key] = piece.into();
+            push(
+                json!({"index": index, "delta": delta}),
+                "content_block_delta",
+            );
+        }
+        if let Some(signature) = block.get("signature") {
+            let delta = json!({"type": "signature_delta", "signature": signature});
+            push(
+                json!({"index": index, "delta": delta}),
+                "content_block_delta",
+            );
+        }
+        push(json!({ "index": index }), "content_block_stop");
     }
+    let delta = json!({"stop_reason": message["stop_reason"], "stop_sequence": null});
+    push(
+        json!({"delta": delta, "usage": {"output_tokens": ANSWER_TOKENS}}),
+        "message_delta",
+    );
+    push(json!({}), "message_stop");
+    events
 }

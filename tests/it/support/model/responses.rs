@@ -19,7 +19,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     fail: refuse,
     write: |writer, text, calls| {
         let response = writer.write_response(text, calls);
-        let events = writer.response_events(&response);
+        let events = response_events(&response, writer.fragment);
         (response, events)
     },
 };
@@ -129,78 +129,81 @@ impl ReplyWriter<'_> {
             "error": null, "incomplete_details": null, "model": "m", "store": self.body["store"],
             "output": output, "usage": usage})
     }
+}
 
-    fn response_events(&self, response: &Value) -> String {
-        let mut events = EventWriter::default();
-        let mut begun = response.clone();
-        begun["status"] = "in_progress".into();
-        (begun["output"], begun["usage"]) = (json!([]), Value::Null);
-        events.push("response.created", json!({ "response": begun }));
-        events.push("response.in_progress", json!({ "response": begun }));
-        for (index, item) in response["output"].as_array().unwrap().iter().enumerate() {
-            let item_event = |item: &Value| json!({"output_index": index, "item": item});
-            let mut begun = item.clone();
-            for (key, value) in begun.as_object_mut().unwrap() {
-                match key.as_str() {
-                    "content" | "summary" => *value = json!([]),
-                    "arguments" | "input" | "encrypted_content" => *value = "".into(),
-                    "status" => *value = "in_progress".into(),
-                    _ => {}
-                }
+/// The events of a whole answer, in fragments of at least so many bytes.
+pub(crate) fn response_events(response: &Value, fragment: usize) -> String {
+    let mut events = EventWriter::default();
+    let mut begun = response.clone();
+    begun["status"] = "in_progress".into();
+    (begun["output"], begun["usage"]) = (json!([]), Value::Null);
+    events.push("response.created", json!({ "response": begun }));
+    events.push("response.in_progress", json!({ "response": begun }));
+    for (index, item) in response["output"].as_array().unwrap().iter().enumerate() {
+        let item_event = |item: &Value| json!({"output_index": index, "item": item});
+        let mut begun = item.clone();
+        for (key, value) in begun.as_object_mut().unwrap() {
+            match key.as_str() {
+                "content" | "summary" => *value = json!([]),
+                "arguments" | "input" | "encrypted_content" => *value = "".into(),
+                "status" => *value = "in_progress".into(),
+                _ => {}
             }
-            events.push("response.output_item.added", item_event(&begun));
-            let place = json!({"item_id": item["id"], "output_index": index});
-            self.push_parts(item, &place, &mut events);
-            events.push("response.output_item.done", item_event(item));
         }
-        events.push("response.completed", json!({ "response": response }));
-        events.text
+        events.push("response.output_item.added", item_event(&begun));
+        let place = json!({"item_id": item["id"], "output_index": index});
+        if item["type"] != "reasoning" || !item["summary"][0].is_null() {
+            push_parts(item, &place, &mut events, fragment);
+        }
+        events.push("response.output_item.done", item_event(item));
     }
+    events.push("response.completed", json!({ "response": response }));
+    events.text
+}
 
-    /// The events between the beginning and the end of an item.
-    fn push_parts(&self, item: &Value, place: &Value, events: &mut EventWriter) {
-        let (name, key, whole) = match item["type"].as_str().unwrap() {
-            "message" => ("output_text", "text", &item["content"][0]["text"]),
-            "reasoning" => (
-                "reasoning_summary_text",
-                "text",
-                &item["summary"][0]["text"],
-            ),
-            "function_call" => ("function_call_arguments", "arguments", &item["arguments"]),
-            _ => ("custom_tool_call_input", "input", &item["input"]),
-        };
-        let mut place = place.clone();
-        let part = match name {
-            "output_text" => {
-                place["content_index"] = 0.into();
-                Some(("content_part", &item["content"][0]))
-            }
-            "reasoning_summary_text" => {
-                place["summary_index"] = 0.into();
-                Some(("reasoning_summary_part", &item["summary"][0]))
-            }
-            _ => None,
-        };
-        let with = |key: &str, value: &Value| {
-            let mut data = place.clone();
-            data[key] = value.clone();
-            data
-        };
-        if let Some((name, part)) = part {
-            let mut begun = part.clone();
-            begun["text"] = "".into();
-            events.push(&format!("response.{name}.added"), with("part", &begun));
+/// The events between the beginning and the end of an item.
+fn push_parts(item: &Value, place: &Value, events: &mut EventWriter, fragment: usize) {
+    let (name, key, whole) = match item["type"].as_str().unwrap() {
+        "message" => ("output_text", "text", &item["content"][0]["text"]),
+        "reasoning" => (
+            "reasoning_summary_text",
+            "text",
+            &item["summary"][0]["text"],
+        ),
+        "function_call" => ("function_call_arguments", "arguments", &item["arguments"]),
+        _ => ("custom_tool_call_input", "input", &item["input"]),
+    };
+    let mut place = place.clone();
+    let part = match name {
+        "output_text" => {
+            place["content_index"] = 0.into();
+            Some(("content_part", &item["content"][0]))
         }
-        for piece in split_pieces(whole.as_str().unwrap(), self.fragment) {
-            events.push(
-                &format!("response.{name}.delta"),
-                with("delta", &piece.into()),
-            );
+        "reasoning_summary_text" => {
+            place["summary_index"] = 0.into();
+            Some(("reasoning_summary_part", &item["summary"][0]))
         }
-        events.push(&format!("response.{name}.done"), with(key, whole));
-        if let Some((name, part)) = part {
-            events.push(&format!("response.{name}.done"), with("part", part));
-        }
+        _ => None,
+    };
+    let with = |key: &str, value: &Value| {
+        let mut data = place.clone();
+        data[key] = value.clone();
+        data
+    };
+    if let Some((name, part)) = part {
+        let mut begun = part.clone();
+        begun["text"] = "".into();
+        events.push(&format!("response.{name}.added"), with("part", &begun));
+    }
+    for piece in split_pieces(whole.as_str().unwrap(), fragment) {
+        events.push(
+            &format!("response.{name}.delta"),
+            with("delta", &piece.into()),
+        );
+    }
+    events.push(&format!("response.{name}.done"), with(key, whole));
+    if let Some((name, part)) = part {
+        events.push(&format!("response.{name}.done"), with("part", part));
     }
 }
 

@@ -1,0 +1,580 @@
+//! Each row of what the APIs document, with changes that they accept and that they do not.
+
+mod gateways;
+mod reference_guard;
+mod responses;
+
+use serde_json::{Value, json};
+
+use super::{Account, BoundApi, BoundModel, Host, Verdict, settings::BETA, to_events, to_history};
+
+const MISSING: &str =
+    "The `thinking` block that preceded this one when it was created is missing from this request.";
+
+/// A conversation as a client keeps it.
+#[derive(Clone)]
+struct Talk {
+    model: BoundModel,
+    api: BoundApi,
+    body: Value,
+    betas: &'static str,
+    calls: usize,
+}
+
+impl Talk {
+    fn new(name: &str) -> Self {
+        let tool = |name: &str| json!({"name": name, "input_schema": {"type": "object"}});
+        let body = json!({"model": name, "max_tokens": 100, "system": "You help.",
+            "tools": [tool("read"), tool("write")], "messages": [{"role": "user", "content": "Begin."}]});
+        Self {
+            model: BoundModel::default(),
+            api: BoundApi::Messages,
+            body,
+            betas: "",
+            calls: 0,
+        }
+    }
+
+    /// Three steps of two thinking blocks each: answers 1, 3 and 5.
+    fn of_steps(name: &str) -> Self {
+        let mut talk = Self::new(name);
+        (0..3).for_each(|_| talk.step());
+        talk
+    }
+
+    fn judge(&self) -> Verdict {
+        self.model
+            .judge(self.api, self.body.to_string().as_bytes(), self.betas)
+    }
+
+    #[track_caller]
+    fn ask(&mut self, blocks: &[Value]) -> Value {
+        let verdict = self.judge();
+        assert_eq!(verdict.refusal, None, "{:?}", verdict.failing);
+        let answer = self.model.answer(self.api, &verdict, blocks);
+        let list = if self.api == BoundApi::Responses {
+            "input"
+        } else {
+            "messages"
+        };
+        self.body[list]
+            .as_array_mut()
+            .unwrap()
+            .extend(to_history(self.api, &answer));
+        answer
+    }
+
+    /// Thinks, says something, thinks again, calls a tool, and gets its result.
+    #[track_caller]
+    fn step(&mut self) {
+        let call = self.calls;
+        self.calls += 1;
+        self.ask(&[
+            json!({"type": "thinking", "thinking": format!("first {call}")}),
+            json!({"type": "text", "text": "Looking."}),
+            json!({"type": if call == 1 { "redacted_thinking" } else { "thinking" }, "thinking": ""}),
+            json!({"type": "tool_use", "id": format!("c{call}"), "name": "read", "input": {"a": 1, "b": 2}}),
+        ]);
+        let id = self.messages().last().unwrap()["content"][3]["id"].clone();
+        self.messages().push(json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": id, "content": format!("result {call}")}]}));
+    }
+
+    fn messages(&mut self) -> &mut Vec<Value> {
+        self.body["messages"].as_array_mut().unwrap()
+    }
+
+    /// The blocks of an entry.
+    fn blocks(&mut self, at: usize) -> &mut Vec<Value> {
+        self.messages()[at]["content"].as_array_mut().unwrap()
+    }
+
+    /// Takes the thinking at these places out; places of one entry go from the last on.
+    fn take(&mut self, places: &[(usize, usize)]) -> Vec<Value> {
+        places
+            .iter()
+            .map(|(entry, place)| self.blocks(*entry).remove(*place))
+            .collect()
+    }
+
+    #[track_caller]
+    fn assert_valid(&self) {
+        let verdict = self.judge();
+        assert_eq!((verdict.refusal, verdict.failing), (None, Vec::new()));
+        assert!(verdict.transformations.is_empty());
+    }
+
+    /// The paths of what is stale; the refusal names the first and ends in these words.
+    #[track_caller]
+    fn assert_stale(&self, paths: &[&str], tail: &str) {
+        let verdict = self.judge();
+        let found: Vec<&str> = verdict.failing.iter().map(|it| it.path.as_str()).collect();
+        assert_eq!(found, paths);
+        let message = verdict.message();
+        let start = format!(
+            "{}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\". That setting requires the `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header.",
+            paths[0]
+        );
+        assert_eq!(
+            message.replace("`data` in `redacted_thinking`", "`signature` in `thinking`"),
+            start + tail
+        );
+    }
+}
+
+const ALL: [&str; 6] = [
+    "messages.1.content.0",
+    "messages.1.content.2",
+    "messages.3.content.0",
+    "messages.3.content.2",
+    "messages.5.content.0",
+    "messages.5.content.2",
+];
+const BOUND: &str = "claude-sonnet-5-5";
+
+#[test]
+fn what_is_no_part_of_the_prefix_may_change() {
+    let mut talk = Talk::of_steps(BOUND);
+    talk.assert_valid();
+    talk.body["max_tokens"] = 7.into();
+    talk.body["thinking"] = json!({"type": "between_tools"});
+    talk.body["output_config"] = json!({"effort": "low"});
+    talk.body["tool_choice"] = json!({"type": "none"});
+    talk.body["metadata"] = json!({"user_id": "another"});
+    talk.body["tools"][1]["cache_control"] = json!({"type": "ephemeral"});
+    talk.blocks(2)[0]["cache_control"] = json!({"type": "ephemeral"});
+    talk.assert_valid();
+    let reordered = talk
+        .body
+        .to_string()
+        .replace(r#""a":1,"b":2"#, r#""b": 2, "a":1"#);
+    assert_ne!(reordered, talk.body.to_string());
+    assert!(
+        talk.model
+            .judge(talk.api, reordered.as_bytes(), "")
+            .failing
+            .is_empty()
+    );
+    talk.messages()
+        .push(json!({"role": "user", "content": "And now?"}));
+    talk.step();
+    talk.assert_valid();
+}
+
+#[test]
+fn a_change_makes_stale_what_stands_behind_it() {
+    type Change = fn(&mut Talk);
+    let rows: &[(Change, &[&str], &str)] = &[
+        (
+            |talk| talk.body["system"] = "You help much.".into(),
+            &ALL,
+            " The `system` prompt differs from the one this block was created with.",
+        ),
+        (
+            |talk| drop(talk.body["tools"].as_array_mut().unwrap().pop()),
+            &ALL,
+            " The `tools` differ from the ones this block was created with.",
+        ),
+        (
+            |talk| {
+                talk.body["tools"]
+                    .as_array_mut()
+                    .unwrap()
+                    .push(json!({"name": "recall"}))
+            },
+            &ALL,
+            " The `tools` differ from the ones this block was created with.",
+        ),
+        (
+            |talk| talk.body["tools"][0]["description"] = "Reads.".into(),
+            &ALL,
+            " The `tools` differ from the ones this block was created with.",
+        ),
+        (
+            |talk| talk.messages()[0]["content"] = "Start.".into(),
+            &ALL,
+            " Content before this block differs from when it was created, first at `messages.0.content.0`.",
+        ),
+        (
+            |talk| talk.blocks(2)[0]["content"] = "cleared".into(),
+            &ALL[2..],
+            " Content before this block differs from when it was created, first at `messages.2.content.0`.",
+        ),
+        (
+            |talk| talk.blocks(1)[3]["input"] = json!({"a": "shortened"}),
+            &ALL[2..],
+            " Content before this block differs from when it was created, first at `messages.1.content.3`.",
+        ),
+        (
+            |talk| talk.blocks(3)[1]["text"] = "Changed.".into(),
+            &ALL[3..],
+            " Content before this block differs from when it was created, first at `messages.3.content.1`.",
+        ),
+        (
+            |talk| {
+                talk.blocks(4)
+                    .push(json!({"type": "text", "text": "By the way."}))
+            },
+            &ALL[4..],
+            " Content before this block differs from when it was created, first at `messages.1.content.3`.",
+        ),
+        (
+            |talk| drop(talk.messages().drain(1..3)),
+            &[
+                "messages.1.content.0",
+                "messages.1.content.2",
+                "messages.3.content.0",
+                "messages.3.content.2",
+            ],
+            " A message older than `messages.0.content.0` differs from when this block was created.",
+        ),
+    ];
+    for (change, stale, tail) in rows {
+        let mut talk = Talk::of_steps(BOUND);
+        change(&mut talk);
+        talk.assert_stale(stale, tail);
+    }
+}
+
+#[test]
+fn what_is_made_after_a_change_is_valid() {
+    let mut talk = Talk::of_steps(BOUND);
+    talk.blocks(2)[0]["content"] = "cleared".into();
+    talk.take(&[(5, 2), (5, 0), (3, 2), (3, 0)]);
+    talk.assert_valid();
+    talk.step();
+    talk.step();
+    talk.assert_valid();
+    assert_eq!(talk.judge().read.len(), 6);
+}
+
+#[test]
+fn a_message_moved_or_a_system_entry_moved_or_removed_is_a_change() {
+    let mut talk = Talk::of_steps(BOUND);
+    let system = json!({"role": "system", "content": "Be brief."});
+    talk.messages().push(system.clone());
+    talk.step();
+    talk.assert_valid();
+    let mut moved = talk.clone();
+    let entry = moved.messages().remove(7);
+    moved.messages().insert(5, entry);
+    assert_eq!(moved.judge().failing.len(), 4);
+    talk.messages().remove(7);
+    assert_eq!(talk.judge().failing.len(), 2);
+}
+
+#[test]
+fn thinking_is_left_out_from_either_end_but_not_from_the_middle() {
+    let mut talk = Talk::of_steps(BOUND);
+    let oldest = talk.take(&[(1, 0)]);
+    talk.assert_valid();
+    talk.take(&[(1, 1), (3, 0)]);
+    talk.assert_valid();
+    talk.step();
+    talk.assert_valid();
+    // It was made without what is put back, and so was what came behind it.
+    talk.blocks(1).insert(0, oldest[0].clone());
+    let stale = [
+        "messages.3.content.1",
+        "messages.7.content.0",
+        "messages.7.content.2",
+    ];
+    talk.assert_stale(&stale, &format!(" {MISSING}"));
+    talk.blocks(1).remove(0);
+    talk.take(&[(7, 2), (7, 0), (5, 2), (5, 0), (3, 1)]);
+    talk.assert_valid();
+
+    let mut talk = Talk::of_steps(BOUND);
+    talk.take(&[(5, 2), (5, 0)]);
+    talk.assert_valid();
+
+    let mut talk = Talk::of_steps(BOUND);
+    talk.take(&[(3, 0)]);
+    talk.assert_stale(&["messages.3.content.1"], &format!(" {MISSING}"));
+}
+
+#[test]
+fn what_was_left_out_is_not_put_back() {
+    let mut talk = Talk::of_steps(BOUND);
+    let before = talk.body["messages"].clone();
+    talk.take(&[(1, 2), (1, 0)]);
+    talk.step();
+    let newest = talk.messages()[7..].to_vec();
+    let mut messages = before.as_array().unwrap().clone();
+    messages.extend(newest);
+    talk.body["messages"] = messages.into();
+    talk.assert_stale(&["messages.7.content.0", "messages.7.content.2"], "");
+}
+
+#[test]
+fn a_string_is_a_block_only_where_that_is_said() {
+    let mut talk = Talk::of_steps(BOUND);
+    talk.messages()[0]["content"] = json!([{"type": "text", "text": "Begin."}]);
+    assert_eq!(talk.judge().failing.len(), 6);
+    let mut talk = Talk::new(BOUND);
+    talk.model.equates_strings = true;
+    talk.step();
+    talk.messages()[0]["content"] =
+        json!([{"type": "text", "text": "Begin.", "cache_control": {"type": "ephemeral"}}]);
+    talk.body["system"] = json!([{"type": "text", "text": "You help."}]);
+    talk.assert_valid();
+}
+
+#[test]
+fn a_deferred_tool_counts_once_it_is_named() {
+    let mut talk = Talk::of_steps(BOUND);
+    let tools = talk.body["tools"].as_array_mut().unwrap();
+    tools.push(json!({"name": "recall", "defer_loading": true}));
+    talk.assert_valid();
+    talk.messages().push(
+        json!({"role": "system", "content": [{"type": "tool_addition",
+        "tool": {"type": "tool_reference", "tool_name": "recall"}}]}),
+    );
+    talk.assert_valid();
+    talk.step();
+    talk.assert_valid();
+    talk.body["tools"][2]["description"] = "Changed.".into();
+    assert_eq!(talk.judge().failing.len(), 2);
+    talk.body["tools"].as_array_mut().unwrap().pop();
+    assert_eq!(talk.judge().failing.len(), 2);
+}
+
+#[test]
+fn what_stands_before_a_compaction_of_the_server_does_not_count() {
+    let mut talk = Talk::of_steps(BOUND);
+    talk.ask(&[
+        json!({"type": "compaction", "content": "So far."}),
+        json!({"type": "thinking", "thinking": "on"}),
+        json!({"type": "text", "text": "Done."}),
+    ]);
+    talk.messages()
+        .push(json!({"role": "user", "content": "More."}));
+    talk.step();
+    talk.assert_valid();
+    talk.messages().drain(1..5);
+    let verdict = talk.judge();
+    let stale: Vec<_> = verdict.failing.iter().map(|it| it.path.as_str()).collect();
+    assert_eq!(stale, ["messages.1.content.0", "messages.1.content.2"]);
+}
+
+#[test]
+fn which_models_check_is_told_by_their_names() {
+    for name in [
+        "claude-opus-5-5",
+        "anthropic.claude-opus-5-5",
+        "us.anthropic.claude-sonnet-5-5-v1:0",
+        "claude-haiku-5-5@20260921",
+        "anthropic/claude-opus-5.5",
+        "claude-sonnet-5-5[1m]",
+        "claude-fable-5-1",
+        "claude-mythos-5-2",
+        "claude-opus-6",
+    ] {
+        let mut talk = Talk::of_steps(name);
+        talk.body["system"] = "Another.".into();
+        assert_eq!(talk.judge().failing.len(), 6, "{name}");
+    }
+    for name in [
+        "claude-opus-5",
+        "claude-opus-5-20260901",
+        "claude-sonnet-5",
+        "claude-haiku-4-5",
+        "claude-fable-5",
+        "claude-mythos-5-1",
+        "m",
+    ] {
+        let mut talk = Talk::of_steps(name);
+        talk.body["system"] = "Another.".into();
+        talk.assert_valid();
+    }
+    let mut talk = Talk::new("my-deployment");
+    talk.model.serves = Some(BOUND.to_owned());
+    talk.step();
+    talk.body["system"] = "Another.".into();
+    assert_eq!(talk.judge().failing.len(), 2);
+}
+
+/// A request whose second answer is stale.
+fn stale_talk(model: BoundModel) -> Talk {
+    let mut talk = Talk::new(BOUND);
+    talk.model = model;
+    (0..3).for_each(|_| talk.step());
+    talk.blocks(2)[0]["content"] = "cleared".into();
+    talk
+}
+
+#[test]
+fn an_old_account_is_checked_where_it_asks_for_it() {
+    let mut talk = stale_talk(BoundModel::old());
+    assert_eq!(
+        (talk.judge().refusal, talk.judge().failing.len()),
+        (None, 4)
+    );
+    talk.betas = BETA;
+    let answer = talk.clone().ask(&[json!({"type": "text", "text": "Yes."})]);
+    let told = answer["input_transformations"].as_array().unwrap();
+    assert_eq!(
+        told[0],
+        json!({"type": "thinking_mismatch_allowed", "path": "messages.3.content.0",
+        "reason": "prefix_binding_mismatch"})
+    );
+    assert_eq!(told.len(), 4);
+    talk.body["thinking"] =
+        json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}});
+    assert!(
+        talk.judge()
+            .message()
+            .contains("bound to a different conversation")
+    );
+}
+
+#[test]
+fn a_failing_block_is_dropped_with_all_behind_it() {
+    let mut talk = stale_talk(BoundModel::default());
+    talk.body["thinking"] =
+        json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}});
+    assert_eq!(
+        talk.judge().message(),
+        "thinking.adaptive.block_binding: Extra inputs are not permitted"
+    );
+    talk.betas = "a-2026-01-01, thinking-binding-controls-2026-08-01";
+    let answer = talk.ask(&[
+        json!({"type": "thinking", "thinking": "again"}),
+        json!({"type": "text", "text": "Yes."}),
+    ]);
+    let told = answer["input_transformations"].clone();
+    let paths: Vec<_> = told
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(paths, &ALL[2..]);
+    assert_eq!(told[0]["type"], "thinking_dropped");
+    let events = to_events(BoundApi::Messages, &answer);
+    let start = events
+        .lines()
+        .find(|line| line.contains("message_start\""))
+        .unwrap();
+    assert!(start.contains(&told.to_string()));
+    // What was made without the dropped blocks stays once they are left out.
+    talk.take(&[(5, 2), (5, 0), (3, 2), (3, 0)]);
+    talk.assert_valid();
+}
+
+#[test]
+fn a_signature_that_was_tampered_with_is_refused_whatever_is_asked() {
+    for name in [BOUND, "claude-opus-4-6"] {
+        let mut talk = Talk::of_steps(name);
+        talk.blocks(1)[0]["thinking"] = "Something else.".into();
+        assert_eq!(
+            talk.judge().message(),
+            "messages.1.content.0: Invalid `signature` in `thinking` block"
+        );
+        talk.blocks(1)[0]["signature"] = "c2ln".into();
+        talk.betas = BETA;
+        assert!(talk.judge().refusal.is_some());
+    }
+}
+
+#[test]
+fn thinking_of_another_model_or_account_is_dropped_without_an_error() {
+    let mut talk = Talk::of_steps("claude-opus-5-5");
+    talk.body["model"] = BOUND.into();
+    let verdict = talk.judge();
+    assert_eq!((verdict.refusal, verdict.transformations.len()), (None, 6));
+    assert_eq!(
+        verdict.transformations[0]["reason"],
+        "model_binding_mismatch"
+    );
+    talk.step();
+    assert_eq!(talk.judge().read.len(), 2);
+
+    for (name, read) in [(BOUND, 0), ("claude-opus-5-5", 6)] {
+        let mut talk = Talk::of_steps(name);
+        talk.model.organization = 2;
+        assert_eq!(talk.judge().read.len(), read);
+    }
+}
+
+#[test]
+fn thinking_settings_are_those_of_the_model() {
+    for (name, kind, is_taken) in [
+        ("claude-opus-5-5", "enabled", false),
+        ("claude-opus-5-5", "disabled", false),
+        ("claude-sonnet-5-5", "between_tools", true),
+        ("claude-sonnet-5-5", "disabled", false),
+        ("claude-haiku-5-5", "disabled", true),
+        ("claude-opus-4-5", "enabled", true),
+    ] {
+        let mut talk = Talk::new(name);
+        talk.body["thinking"] = json!({"type": kind});
+        assert_eq!(talk.judge().refusal.is_none(), is_taken, "{name} {kind}");
+    }
+}
+
+#[test]
+fn bedrock_names_the_field_otherwise_and_binds_the_end_user() {
+    let bedrock = || BoundModel {
+        host: Host::Bedrock,
+        account: Account::Old,
+        ..BoundModel::default()
+    };
+    let mut talk = Talk::new(BOUND);
+    talk.model = bedrock();
+    talk.body["anthropic_beta"] = json!([BETA]);
+    talk.body["metadata"] = json!({"user_id": "a"});
+    talk.step();
+    talk.body["metadata"] = json!({"user_id": "b"});
+    let verdict = talk.judge();
+    assert_eq!(verdict.refusal, None);
+    assert_eq!(
+        verdict.transformations[0]["reason"],
+        "end_user_binding_mismatch"
+    );
+    talk.body["thinking"] =
+        json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}});
+    assert_eq!(
+        talk.judge().message(),
+        "thinking.adaptive.block_binding.prefix_mismatch_behavior: Extra inputs are not permitted"
+    );
+    talk.body["thinking"] =
+        json!({"type": "adaptive", "block_binding": {"mismatch_behavior": "error"}});
+    assert!(
+        talk.judge()
+            .message()
+            .contains("`thinking.block_binding.mismatch_behavior`")
+    );
+}
+
+#[test]
+fn the_running_turn_of_an_older_model_keeps_its_thinking() {
+    let mut talk = Talk::of_steps("claude-opus-4-5");
+    talk.body["thinking"] = json!({"type": "enabled", "budget_tokens": 1024});
+    talk.assert_valid();
+    let mut folded = talk.clone();
+    folded.take(&[(1, 2), (1, 0)]);
+    folded.blocks(1).remove(0);
+    assert!(folded.judge().message().starts_with(
+        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When"));
+    let mut missing = talk.clone();
+    missing.take(&[(3, 2)]);
+    assert!(
+        missing
+            .judge()
+            .message()
+            .contains("in the latest assistant message cannot be modified")
+    );
+    missing
+        .messages()
+        .push(json!({"role": "assistant", "content": "Done."}));
+    missing
+        .messages()
+        .push(json!({"role": "user", "content": "More."}));
+    missing.assert_valid();
+    // Whole steps may go, and without thinking nothing is asked for.
+    talk.messages().drain(1..3);
+    talk.assert_valid();
+    folded.body["thinking"] = Value::Null;
+    folded.assert_valid();
+}
