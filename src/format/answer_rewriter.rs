@@ -112,6 +112,11 @@ impl AnswerRewriter {
         with_rewriter!(self, rewriter => rewriter.begin_answer(summarizer))
     }
 
+    /// Sets the model's name for the client, in quotes, where the provider was sent another one.
+    pub fn set_asked_model(&mut self, asked: Option<Bytes>) {
+        with_rewriter!(self, rewriter => rewriter.set_asked_model(asked))
+    }
+
     /// Sets the tokens left out of the request of the next answer.
     pub fn set_left_out(&mut self, left_out: Option<u32>) {
         with_rewriter!(self, rewriter => rewriter.set_left_out(left_out))

@@ -107,6 +107,11 @@ impl Conversation {
         in_format!(self.format, request::managed_by_provider(self))
     }
 
+    /// Whether the model's turn must begin with thinking while results of its calls are returned.
+    pub fn begins_turns_with_thinking(&self) -> bool {
+        self.format == Format::Messages && messages::request::begins_turns_with_thinking(self)
+    }
+
     /// Whether the client compacts its conversation with this request: by a summary of the model, or by an entry that
     /// asks the provider to do so.
     pub fn asks_to_compact(&self) -> bool {

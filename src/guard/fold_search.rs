@@ -13,6 +13,7 @@ use super::{
     preface::PrefaceBase,
     priority::removable_texts::RemovableTexts,
     replay::{EarlyMasking, Replay, ReplayStart},
+    running_turn,
     view::RequestView,
     vocabulary::Vocabulary,
 };
@@ -114,6 +115,7 @@ pub(super) fn find_fold<'a>(
         profile: *view.policy.profile,
         alternates,
         is_cold: recall.is_cold,
+        thinking: running_turn::find_thinking_units(view),
         tolerance: match is_unsure && view.policy.sends_when_unsure() {
             true => UNCOUNTED_ERROR,
             false => 0.0,
@@ -223,6 +225,7 @@ fn find_replay_start(
         .filter(|_| ground.is_bound_by(&memory.ground));
     let mut state = mark.and_then(|mark| mark.find_cut(replay.view.conversation, units));
     let begun = boundary.map(|boundary| units::find_boundary_unit(units, boundary));
+    let begun = begun.map(|begun| running_turn::begin_with_thinking(replay, begun));
     if let Some(begun) = begun {
         replay.based = begun;
         let state = state.get_or_insert_with(|| CutState::new(units.len()));

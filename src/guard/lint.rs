@@ -8,7 +8,10 @@
 
 use std::collections::HashMap;
 
-use super::profile::{Acceptance, Profile};
+use super::{
+    profile::{Acceptance, Profile},
+    running_turn,
+};
 use crate::{
     conversation::{Author, Conversation},
     json::text,
@@ -68,11 +71,13 @@ pub enum ConversationRule {
     EndsWithAssistant,
     /// A bound system message follows a user message or a tool result, and is the last or before the assistant's.
     BoundSystem,
+    /// The running turn begins with thinking: [`super::running_turn`].
+    TurnThinking,
 }
 
 /// How often each rule is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BrokenRules([u32; 8]);
+pub struct BrokenRules([u32; 9]);
 
 impl BrokenRules {
     fn count_violation(&mut self, rule: ConversationRule) {
@@ -146,6 +151,9 @@ pub fn find_broken_rules(
     }
     if last == Some(Author::Model) && !profile.may_end_with_assistant {
         broken.count_violation(ConversationRule::EndsWithAssistant);
+    }
+    if running_turn::begins_bare(conversation, items, profile) {
+        broken.count_violation(ConversationRule::TurnThinking);
     }
     broken
 }

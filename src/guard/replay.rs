@@ -80,6 +80,8 @@ pub(super) struct Replay<'a> {
     pub(super) alternates: Option<bool>,
     /// The provider's cache of this conversation is gone: a cut costs nothing now.
     pub(super) is_cold: bool,
+    /// Of each unit, whether it begins with thinking; empty where the running turn need not.
+    pub(super) thinking: Vec<bool>,
     /// The part of a budget that may be passed before the first cut: 0 but where nothing was counted. After it a
     /// cut was due for certain, and requests that are refused cost more than one that comes early.
     pub(super) tolerance: f64,

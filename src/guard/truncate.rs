@@ -4,6 +4,9 @@
 //! between characters, never inside an escape, and at the end of a line where one is near. A text with half a
 //! surrogate pair is not edited, and a part with a cache breakpoint is not removed. A cut result is within its
 //! limit, marker included, so that a second pass changes nothing.
+//!
+//! The text of an answer with calls is cut in the same way, but no part of it vanishes: reasoning without what
+//! followed it is refused.
 
 mod marker;
 
@@ -13,7 +16,7 @@ pub(super) use self::marker::MARKER_BYTES;
 pub use self::marker::TruncationMarker;
 use super::recall_id::RecallId;
 use crate::{
-    conversation::{BlockKind, Content, Conversation, Item, edit::Edits},
+    conversation::{Author, BlockKind, Content, Conversation, Item, edit::Edits},
     json::{
         scan::{JsonString, Span},
         text::{self, Character, TextSizes, TextWalk},
@@ -54,6 +57,9 @@ pub struct ResultCut {
 /// How far a cut moves at most to reach the end of a line; characters.
 const NEAR_CHARS: usize = 200;
 
+/// What is left of a text that is cut whole, but cannot vanish: some providers refuse a part with an empty text.
+const ELLIPSIS: &str = "...";
+
 /// Cuts a tool result down to its limit; `None` where it is within the limit or cannot be cut. The marker names the
 /// `id`.
 pub fn cut_result(
@@ -63,7 +69,18 @@ pub fn cut_result(
     marker: TruncationMarker,
     id: Option<RecallId>,
 ) -> Option<ResultCut> {
-    let texts = collect_texts(conversation, message);
+    let mut texts = collect_texts(conversation, message);
+    // The texts of an answer that are as short as what a cut leaves of them stay as they are.
+    let mut kept = TextSizes::default();
+    if message.author == Author::Model && texts.len() > 1 {
+        texts.retain(|piece| {
+            let is_long = piece.text.span.len() > ELLIPSIS.len();
+            if !is_long {
+                kept += text::measure_text(conversation.raw_bytes(piece.text));
+            }
+            is_long
+        });
+    }
     // A character takes a byte at least, so the length in bytes decides for most results.
     let bytes: usize = texts.iter().map(|piece| piece.text.span.len()).sum();
     if bytes <= limit.chars {
@@ -85,7 +102,9 @@ pub fn cut_result(
         marker,
         id,
     };
-    Some(texts.cut_chars(removed))
+    let mut cut = texts.cut_chars(removed);
+    cut.sizes += kept;
+    Some(cut)
 }
 
 /// The characters to remove between head and tail; `None` for a text within the limit.
@@ -109,7 +128,7 @@ fn find_cut_range(
 
 struct ResultText {
     text: JsonString,
-    /// The part around the text, where it may be removed: it has no cache breakpoint.
+    /// The part around the text, where it may be removed: it is one of a result, without a cache breakpoint.
     part: Option<Span>,
 }
 
@@ -119,10 +138,11 @@ fn collect_texts(conversation: &Conversation, message: &Item) -> Vec<ResultText>
         return vec![ResultText { text, part: None }];
     }
     let parts = conversation.blocks_of(message).iter();
+    let is_answer = message.author == Author::Model;
     let texts = parts.filter_map(|part| match part.kind {
         BlockKind::Text(text) => Some(ResultText {
             text,
-            part: (!part.marked).then_some(part.span),
+            part: (!part.marked && !is_answer).then_some(part.span),
         }),
         _ => None,
     });
@@ -168,8 +188,7 @@ impl ResultTexts<'_> {
             }
             let replacement = match marked {
                 false => marker.as_str(),
-                // Some providers refuse a part with an empty text.
-                true if whole => "...",
+                true if whole => ELLIPSIS,
                 true => "",
             };
             marked = true;

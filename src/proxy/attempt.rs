@@ -146,11 +146,9 @@ fn edit_body(request: &ClientRequest, placed: &PlacedRequest, extras: Extras) ->
     let Some(conversation) = &parsed.conversation else {
         return (edits.apply(&parsed.bytes), sent);
     };
-    if parsed.model != placed.target.model
-        && let Some(field) = conversation.find_field("model")
-    {
+    if let Some(named) = parsed.find_renamed_model(&placed.target.model) {
         let model = Value::from(placed.target.model.as_str()).to_string();
-        edits.replace(field.value, model);
+        edits.replace(named, model);
     }
     conversation.take_out_annotations(&mut edits);
     sent.usage = extras.usage && conversation.ask_usage(&mut edits);

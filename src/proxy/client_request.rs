@@ -9,6 +9,7 @@ use super::{App, request_options::RequestOptions};
 use crate::{
     conversation::{Conversation, Format, IndexError},
     error::Failure,
+    json::scan::Span,
     session::InheritedSession,
     telemetry::record::RequestNotes,
     wire::shallow_parse::shallow_parse,
@@ -24,6 +25,20 @@ pub struct ParsedRequest {
     /// Empty if there is none.
     pub model: String,
     pub streams: bool,
+}
+
+impl ParsedRequest {
+    /// Where the client names its model, if the provider is sent another name.
+    pub fn find_renamed_model(&self, sent: &str) -> Option<Span> {
+        let conversation = self.conversation.as_ref().filter(|_| self.model != sent)?;
+        Some(conversation.find_field("model")?.value)
+    }
+
+    /// The model's name as the client spelt it, in quotes, if the provider is sent another name.
+    pub fn copy_renamed_model(&self, sent: &str) -> Option<Bytes> {
+        let span = self.find_renamed_model(sent)?;
+        Some(Bytes::copy_from_slice(&self.bytes[span.range()]))
+    }
 }
 
 /// The session that a request continues. Unlike the body, it is kept to the end of the answer.

@@ -220,11 +220,11 @@ async fn find_session(
 fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -> Response<Body> {
     let AnsweredRequest { mut reply, placed } = answered;
     request.notes.facts().is_stream = true;
+    let asked_model = request.parsed.copy_renamed_model(&placed.target.model);
     let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
-        return relay::stream_answer(
-            reply.answer,
-            Ending::without_effects(request.parsed.format.into()),
-        );
+        let mut ending = Ending::without_effects(request.parsed.format.into());
+        ending.options.asked_model = asked_model;
+        return relay::stream_answer(reply.answer, ending);
     };
     let reads_trailers = answer::accepts_trailers(&request.parts.headers);
     let foot = FooterOptions {
@@ -240,6 +240,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
         filter,
         strip_usage,
         left_out: None,
+        asked_model,
         footer: foot,
     };
     if filter.is_active() {
@@ -309,7 +310,10 @@ async fn relay_whole(
             let is_success = head.status.is_success();
             let left_out = placed.left_out_tokens(&request.app.config.guard);
             let left_out = left_out.filter(|_| is_success);
-            let body = relay::add_left_out_tokens(format, &mut head.headers, body, left_out);
+            let asked = request.parsed.copy_renamed_model(&placed.target.model);
+            let asked = asked.filter(|_| is_success);
+            let headers = &mut head.headers;
+            let body = relay::edit_whole_answer(format, headers, body, left_out, asked);
             let answer = Response::from_parts(head, whole_body(hold.attach_to_bytes(body)));
             (answer, (is_success && !response.error).then_some(response))
         }

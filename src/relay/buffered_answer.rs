@@ -140,20 +140,23 @@ pub fn unpack_answer(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
     }
 }
 
-/// Adds the tokens left out of the request to the prompt tokens of a whole answer. An edited answer
+/// Adds the tokens left out of the request to the prompt tokens of a whole answer, and names its model
+/// as the client asked for it (in quotes), where the provider was sent another name. An edited answer
 /// loses its content encoding; one that cannot be read stays as it is.
-pub fn add_left_out_tokens(
+pub fn edit_whole_answer(
     format: AnswerFormat,
     headers: &mut HeaderMap,
     body: Bytes,
     left_out: Option<u32>,
+    asked_model: Option<Bytes>,
 ) -> Bytes {
-    if left_out.unwrap_or(0) == 0 {
+    if left_out.unwrap_or(0) == 0 && asked_model.is_none() {
         return body;
     }
     let text = unpack_answer(headers, &body).unwrap_or_default();
     let bom = if text.starts_with(BOM) { BOM.len() } else { 0 };
     let mut rewriter = AnswerRewriter::new(format, AnswerFilter::default(), left_out);
+    rewriter.set_asked_model(asked_model);
     let mut summarizer = ResponseSummarizer::default();
     match rewriter.take_whole(&text.slice(bom..), &mut summarizer) {
         Some(RewrittenAnswer::ForClient { json, .. }) if json != text[bom..] => {

@@ -2,8 +2,8 @@
 //!
 //! [`stream_answer`] passes a stream on as it comes. [`buffer_answer`] buffers a whole answer within
 //! a bound, so that headers can depend on it. Neither changes a byte, except the usage chunk that
-//! only the proxy asked for, and prompt tokens if the client wants those of what it sent
-//! ([`add_left_out_tokens`] for whole answers). [`stream_filtered_answer`] and
+//! only the proxy asked for, prompt tokens if the client wants those of what it sent, and the model's
+//! name if the provider was sent another one ([`edit_whole_answer`] for whole answers). [`stream_filtered_answer`] and
 //! [`buffer_filtered_answer`] also remove proxy-executed calls and continuation blocks, and continue
 //! with the next answer after one for the proxy only. Bytes are held back only while they may belong
 //! to the proxy, and at the end until [`Ending`] has stored the state.
@@ -17,11 +17,13 @@ mod stream;
 mod tunnel;
 mod turn_driver;
 
+use bytes::Bytes;
+
 use crate::error::{Failure, TimeoutStage};
 
 pub use self::{
     buffered_answer::{
-        BufferedAnswer, add_left_out_tokens, buffer_answer, buffer_filtered_answer, unpack_answer,
+        BufferedAnswer, buffer_answer, buffer_filtered_answer, edit_whole_answer, unpack_answer,
     },
     ending::{Ending, FooterOptions, StreamFooter},
     peek::{FirstEvent, peek_first_event},
@@ -35,7 +37,7 @@ pub use crate::format::{
 };
 
 /// How a stream is relayed, and what is changed in it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct StreamOptions {
     pub format: AnswerFormat,
     pub filter: AnswerFilter,
@@ -44,6 +46,9 @@ pub struct StreamOptions {
     /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
     /// `None` and 0: no byte changes.
     pub left_out: Option<u32>,
+    /// The model's name as the client asked for it, in quotes, where the provider was sent another one.
+    /// `None`: no byte changes.
+    pub asked_model: Option<Bytes>,
     pub footer: FooterOptions,
 }
 

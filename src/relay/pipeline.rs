@@ -42,7 +42,9 @@ impl StreamOptions {
     }
 
     fn needs_rewriter(&self) -> bool {
-        self.filter.is_active() || self.left_out.is_some_and(|tokens| tokens > 0)
+        self.filter.is_active()
+            || self.left_out.is_some_and(|tokens| tokens > 0)
+            || self.asked_model.is_some()
     }
 }
 
@@ -108,9 +110,13 @@ impl Pipeline {
                 ..StreamOptions::default()
             },
         };
-        let rewriter = || AnswerRewriter::new(format, options.filter, options.left_out);
+        let rewriter = || {
+            let mut rewriter = AnswerRewriter::new(format, options.filter, options.left_out);
+            rewriter.set_asked_model(options.asked_model.clone());
+            Box::new(rewriter)
+        };
         Self {
-            rewriter: options.needs_rewriter().then(|| Box::new(rewriter())),
+            rewriter: options.needs_rewriter().then(rewriter),
             options,
             splitter: SseSplitter::new(MAX_EVENT),
             reader: AnswerReader::new(format),

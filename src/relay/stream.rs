@@ -67,7 +67,7 @@ enum Phase {
 
 /// Relays a streamed answer. Its length is unknown from here on.
 pub fn stream_answer(answer: Response<Body>, ending: Ending) -> Response<Body> {
-    let options = ending.options;
+    let options = ending.options.clone();
     stream_filtered_answer(answer, Box::new(ending), options)
 }
 
@@ -84,7 +84,8 @@ pub fn stream_filtered_answer(
     let mut copy_decoder = Decoder::from_headers(&head.headers);
     let decoder = copy_decoder.take_if(|decoder| options.has_edits() && decoder.can_read());
     head.headers.remove(CONTENT_LENGTH);
-    for name in options.footer.trailers {
+    let footer = options.footer;
+    for name in footer.trailers {
         head.headers.append(TRAILER, HeaderValue::from_static(name));
     }
     if decoder.is_some() {
@@ -97,7 +98,7 @@ pub fn stream_filtered_answer(
         pipeline: Pipeline::new(options, copy_decoder),
         driver: Some(driver),
         out: VecDeque::new(),
-        footer: options.footer,
+        footer,
         trailers: HeaderMap::new(),
         phase: Phase::Streaming,
     };

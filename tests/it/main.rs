@@ -4,6 +4,7 @@
 
 mod alternation;
 mod api;
+mod asked_model;
 mod compaction;
 mod compressed;
 mod connections;

@@ -52,6 +52,9 @@ pub trait BlockAnswer: AnswerEvents + Sized {
     /// The id of a whole answer.
     fn id(&self) -> Option<JsonString>;
 
+    /// The model's name, in an event that has it or in a whole answer.
+    fn model(&self) -> Option<JsonString>;
+
     /// The list of a whole answer, brackets included, and its blocks.
     fn whole_blocks<'a>(&self, _json: &'a [u8]) -> Option<(Span, Vec<WholeBlock<'a>>)> {
         None

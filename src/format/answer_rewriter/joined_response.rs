@@ -18,6 +18,8 @@ pub struct JoinedResponse<A: BlockAnswer> {
     pub(in crate::format) visible: VisibleText,
     /// Tokens left out of the request of the current answer.
     pub(in crate::format) left_out: u32,
+    /// The model's name as the client asked for it, in quotes, where the provider was sent another one.
+    pub(in crate::format) asked_model: Option<Bytes>,
     /// The raw id of the first answer, without quotes.
     pub(in crate::format) first_id: Option<Bytes>,
     /// This is not the first answer.
@@ -36,6 +38,7 @@ impl<A: BlockAnswer> JoinedResponse<A> {
         Self {
             visible: VisibleText::new(A::IS_LIST),
             left_out: left_out.unwrap_or(0),
+            asked_model: None,
             first_id: None,
             continued: false,
             earlier_completion_tokens: 0,
@@ -94,6 +97,16 @@ impl<A: BlockAnswer> JoinedResponse<A> {
             }
         }
         had_text && !has_text
+    }
+
+    /// Names the model as the client did: some clients take their own thinking for another model's if
+    /// the name differs.
+    pub(in crate::format) fn edit_model(&self, json: &[u8], answer: &A, edits: &mut Edits) {
+        if let (Some(asked), Some(named)) = (&self.asked_model, answer.model())
+            && json[named.quoted_span().range()] != asked[..]
+        {
+            edits.replace(named.quoted_span(), asked.clone());
+        }
     }
 
     /// A report with the completion tokens of earlier answers, which the client pays for too.

@@ -103,6 +103,10 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         turn
     }
 
+    pub(super) fn set_asked_model(&mut self, asked: Option<Bytes>) {
+        self.joined.asked_model = asked;
+    }
+
     pub(super) fn set_left_out(&mut self, left_out: Option<u32>) {
         self.joined.left_out = left_out.unwrap_or(0);
     }
@@ -192,6 +196,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         {
             return EventAction::Drop;
         }
+        joined.edit_model(&event.message.data, &event.answer, &mut edits);
         if edits.is_empty() {
             return EventAction::Pass;
         }

@@ -60,6 +60,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
             }
             edits.insert(list.start + 1, earlier);
         }
+        self.joined.edit_model(json, &answer, &mut edits);
         answer.edit_reports(json, &self.joined, &self.current, &mut edits, summarizer);
         Some(RewrittenAnswer::ForClient {
             json: edits.apply(json).to_bytes(),

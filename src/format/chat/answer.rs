@@ -30,6 +30,7 @@ pub struct ChatAnswer {
     pub events: SmallVec<[AnswerEvent; 2]>,
     /// A string that is not empty.
     id: Option<JsonString>,
+    model: Option<JsonString>,
     /// How many choices there are; `None` without a list.
     choices: Option<u32>,
     /// The `delta`, or the `message`, of the choice with index 0, or without one.

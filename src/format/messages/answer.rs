@@ -31,6 +31,8 @@ pub struct MessagesAnswer {
     kind: EventKind,
     /// The id of a whole answer; a string that is not empty.
     id: Option<JsonString>,
+    /// The model of a message that begins, or of a whole answer; a string that is not empty.
+    model: Option<JsonString>,
     index: Option<(u64, Span)>,
     /// The block that begins, or the `delta`.
     part: Option<ObjectSpans>,

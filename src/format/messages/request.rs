@@ -26,6 +26,11 @@ pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<
         .map(|tokens| tokens as u64)
 }
 
+/// Adaptive thinking may be left out by the model, and so is not demanded.
+pub(in crate::format) fn begins_turns_with_thinking(conversation: &Conversation) -> bool {
+    parse_field(conversation, "thinking")["type"] == "enabled"
+}
+
 pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Option<&'static str> {
     let management = parse_field(conversation, "context_management");
     let mut edits = management["edits"].as_array().into_iter().flatten();

@@ -68,6 +68,8 @@ enum EventKind {
 struct ResponseSpans {
     /// A string that is not empty.
     id: Option<JsonString>,
+    /// A string that is not empty.
+    model: Option<JsonString>,
     /// The list, brackets included.
     output: Option<(Span, Vec<OutputItem>)>,
     /// The server does not keep the answer.

@@ -84,13 +84,15 @@ impl Replay<'_> {
     /// The last resort: all oldest units before `newest`, until the request has no more than `most` raw tokens.
     fn fold_oldest(&mut self, newest: usize, most: u32, now: &mut Moment) {
         let units = now.kept.list_open(newest).to_vec();
-        for unit in units {
+        // The first answer of the running turn may go once those behind it have gone.
+        for &unit in units.iter().chain(&units) {
             if self.meets(most, now) {
                 break;
             }
             let is_folded = now.state.folded[unit];
             if is_folded
                 || self.asks_for_newest(unit, now)
+                || self.find_bare_successor(unit, now).is_some()
                 || !self.may_fold_followers(unit, newest, now)
             {
                 continue;
@@ -127,6 +129,15 @@ impl Replay<'_> {
         let next = self.view.item(all[after].messages.start);
         let may_follow = prompt_placement::can_follow(last.author, next.author, &self.profile);
         (!may_follow).then_some((before, after))
+    }
+
+    /// The answer without thinking that would begin the running turn if a unit that begins it with thinking went.
+    pub(super) fn find_bare_successor(&self, unit: usize, now: &Moment) -> Option<usize> {
+        if !self.thinking.get(unit).copied().unwrap_or(false) {
+            return None;
+        }
+        let next = now.kept.find_next_of_turn(unit, self.view.units)?;
+        (!self.thinking[next]).then_some(next)
     }
 
     /// The words that stand nowhere else any more, most worth first, within their part of the budget.

@@ -96,6 +96,14 @@ impl KeptUnits {
         Some((before, self.neighbours[*last].after?))
     }
 
+    /// The unit that would begin the newest turn's answers if this one, which begins them now, went.
+    pub(super) fn find_next_of_turn(&self, unit: usize, units: &[Unit]) -> Option<usize> {
+        let is_user = |at: usize| units[at].kind == UnitKind::User;
+        let Neighbours { before, after } = self.neighbours[unit];
+        let begins = self.is_of_newest_turn(unit) && !is_user(unit) && before.is_none_or(is_user);
+        after.filter(|_| begins)
+    }
+
     /// Takes a unit out of the turns.
     pub(super) fn remove_unit(&mut self, at: usize, kind: UnitKind) {
         let Neighbours { before, after } = self.neighbours[at];

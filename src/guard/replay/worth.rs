@@ -174,6 +174,10 @@ impl Replay<'_> {
                 waiting.entry(after).or_default().push(unit);
                 continue;
             }
+            if let Some(next) = self.find_bare_successor(unit, now) {
+                waiting.entry(next).or_default().push(unit);
+                continue;
+            }
             for part in parts {
                 self.fold_unit(part, now);
                 let freed = waiting.remove(&part).unwrap_or_default();

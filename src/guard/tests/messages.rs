@@ -4,6 +4,7 @@
 mod injected;
 mod markers;
 mod moved;
+mod running_turn;
 mod same_plans;
 mod stages;
 mod thinking;

@@ -61,6 +61,50 @@ proptest! {
     }
 }
 
+/// The texts of an answer are shortened as one, and a provider refuses reasoning without what followed it.
+#[test]
+fn a_message_between_two_thoughts_never_vanishes() {
+    let reasoning =
+        |id: &str| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": "a"});
+    let says = |text: &str| {
+        let part = json!({"type": "output_text", "text": text});
+        json!({"type": "message", "role": "assistant", "content": [part]})
+    };
+    let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "write", "arguments": "{}"});
+    let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "ok"});
+    let long = "a word and a line\n".repeat(9_000);
+    let texts = [&long, "I look at it.", "ok", &long[..900], &long];
+    let mut list = vec![json!({"role": "user", "content": "task"})];
+    for (at, text) in texts.iter().enumerate() {
+        list.extend([reasoning(&format!("rs_{at}")), says(text)]);
+    }
+    list.extend([
+        reasoning("rs_9"),
+        call("c1"),
+        call("c2"),
+        output("c1"),
+        output("c2"),
+    ]);
+    let body = json!({"input": list}).to_string();
+    for window in WINDOWS {
+        RESPONSES.check(body.as_bytes(), window, find_profile("openai").unwrap());
+    }
+    let conversation = RESPONSES.read(body.as_bytes());
+    let settings = settings();
+    let policy = make_policy(find_profile("openai").unwrap(), 8_000, &settings);
+    let plan = guard::plan(&conversation, &policy, &Recall::default());
+    let sent: Value = serde_json::from_slice(&apply_plan(&conversation, &plan)).unwrap();
+    let sent = sent["input"].as_array().unwrap();
+    assert_eq!(sent.len(), list.len(), "{sent:?}");
+    let texts: Vec<_> = sent
+        .iter()
+        .filter_map(|it| it["content"][0]["text"].as_str())
+        .collect();
+    assert!(texts[0].contains("characters truncated"), "{texts:?}");
+    assert_eq!(texts[1..4], ["...", "ok", "..."]);
+    assert!(texts[4].len() < long.len());
+}
+
 /// The proxy's call behind the reasoning went with the course before, and a provider refuses reasoning alone.
 #[test]
 fn an_answer_of_a_round_s_reasoning_goes_where_a_course_begins_with_it() {

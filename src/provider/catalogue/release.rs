@@ -27,6 +27,8 @@ static RELEASE: LazyLock<Regex> = LazyLock::new(|| {
                 )
                 # Amazon Bedrock's: `-20240620-v1:0`.
                 ({by}v[0-9]({by}[0-9])?)?
+                # Without a date, it has both numbers: `-v3` alone is another model.
+                | v[0-9]:[0-9]
                 # The state of a release: `default` is Google Vertex's. Gemini's previews have no year: `-preview-05-06`.
                 | (latest|preview|exp|beta|default)({by}{month}{by}{day})?
             ))+
@@ -75,6 +77,7 @@ mod tests {
             "-1106-preview",
             "-20241022-v2:0",
             "-20241022-v2",
+            "-v1:0",
             ":nitro",
         ] {
             assert!(is_release(end), "{end}");
@@ -115,6 +118,8 @@ mod tests {
             "-10",
             "-05-06",
             "-v3",
+            "-v3:8b",
+            "-v3-0",
             "-2048",
             "-4096",
             "-8192",
@@ -142,7 +147,8 @@ mod tests {
         assert_eq!(found, ["gpt-4-1106-preview", "gpt-4-1106", "gpt-4"]);
         let release = "claude-3-5-sonnet-20241022-v2:0";
         let found: Vec<_> = base_names(release).collect();
-        assert_eq!(found, [release, "claude-3-5-sonnet"]);
+        let dated = "claude-3-5-sonnet-20241022";
+        assert_eq!(found, [release, dated, "claude-3-5-sonnet"]);
     }
 
     proptest! {

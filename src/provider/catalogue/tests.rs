@@ -178,6 +178,60 @@ fn common_models_are_known_with_and_without_a_date() {
 }
 
 #[test]
+fn models_of_2026_are_known_by_the_names_that_users_write() {
+    let window = |tokens, input, source| {
+        Some(Window {
+            tokens,
+            input,
+            source,
+        })
+    };
+    for (provider, model) in [
+        ("anthropic", "claude-fable-5-1"),
+        ("anthropic", "claude-haiku-5-5"),
+        ("anthropic", "claude-haiku-5-5-20260921"),
+        ("anthropic", "claude-opus-5"),
+        ("anthropic", "claude-opus-5-20260724"),
+        ("anthropic", "claude-opus-5-5"),
+        ("anthropic", "claude-sonnet-5-5-latest"),
+        ("amazon-bedrock", "anthropic.claude-opus-5-5"),
+        ("amazon-bedrock", "eu.anthropic.claude-sonnet-5-5"),
+        (
+            "amazon-bedrock",
+            "global.anthropic.claude-haiku-5-5-20260921-v1:0",
+        ),
+        ("amazon-bedrock", "us.anthropic.claude-fable-5-1"),
+        ("amazon-bedrock", "us.anthropic.claude-opus-5-5-v1:0"),
+        ("google-vertex", "claude-fable-5-1@default"),
+        ("google-vertex", "claude-haiku-5-5@20260921"),
+        ("google-vertex", "claude-opus-5"),
+        ("google-vertex", "claude-sonnet-5-5@20260921"),
+        ("openrouter", "anthropic/claude-fable-5.1"),
+        ("openrouter", "anthropic/claude-haiku-5.5:nitro"),
+        ("openrouter", "anthropic/claude-opus-5"),
+        ("openrouter", "anthropic/claude-opus-5.5"),
+        ("openrouter", "anthropic/claude-sonnet-5.5"),
+    ] {
+        let known = window(1_000_000, None, WindowSource::Catalogue);
+        assert_eq!(lookup(provider, model), known, "{provider}/{model}");
+        let by_name = window(1_000_000, None, WindowSource::CatalogueByName);
+        let found = look_up_window_by_name(built_in_table(), model);
+        assert_eq!(found, by_name, "{model}");
+    }
+    for model in [
+        "gpt-5.6-sol",
+        "gpt-6-astra",
+        "gpt-6-sol-2026-09-22",
+        "gpt-6.1-sol",
+        "gpt-6.2-astra",
+        "gpt-6.2-sol",
+    ] {
+        let known = window(1_050_000, Some(922_000), WindowSource::Catalogue);
+        assert_eq!(lookup("openai", model), known, "{model}");
+    }
+}
+
+#[test]
 fn a_model_of_another_size_is_unknown() {
     for (provider, model) in [
         ("openai", "gpt-4-64k"),

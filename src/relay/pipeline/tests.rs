@@ -10,6 +10,7 @@ use crate::{
     relay::{AnswerFilter, AnswerFormat, AssistantTurn, PrecedingText, ResponseSummary},
 };
 
+mod asked_model;
 mod blocks;
 mod calls;
 mod cuts;

@@ -114,10 +114,15 @@ fn is_lax(error: &serde_json::Error) -> bool {
 fn check_added_tokens(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
     let mut headers = HeaderMap::new();
-    let same = relay::add_left_out_tokens(AnswerFormat::Chat, &mut headers, body.clone(), None);
+    let same = relay::edit_whole_answer(AnswerFormat::Chat, &mut headers, body.clone(), None, None);
     assert_eq!(same.as_ptr(), body.as_ptr());
-    let edited =
-        relay::add_left_out_tokens(AnswerFormat::Chat, &mut headers, body.clone(), Some(1_000));
+    let edited = relay::edit_whole_answer(
+        AnswerFormat::Chat,
+        &mut headers,
+        body.clone(),
+        Some(1_000),
+        None,
+    );
     let digits = |bytes: &[u8]| {
         let kept = bytes.iter().copied().filter(|byte| !byte.is_ascii_digit());
         kept.collect::<Vec<_>>()

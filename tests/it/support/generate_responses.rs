@@ -253,6 +253,13 @@ impl EntryWriter {
             self.reason();
             if self.chance(40) {
                 self.add_answer(20);
+                // Notes between several thoughts of one answer.
+                while self.reasons && self.chance(30) {
+                    self.reason();
+                    if self.chance(60) {
+                        self.add_answer(60);
+                    }
+                }
             }
         }
         let count = self.json.random.weighted(&[(70, 1), (20, 2), (10, 3)]);

@@ -16,7 +16,7 @@ use super::{
 use bytes::Bytes;
 use plimsoll::{
     config::{GuardConfig, WhenUnsure},
-    conversation::{Author, Conversation, Format, Item, units},
+    conversation::{Author, BlockKind, Conversation, Format, Item, units},
     guard::{
         self, Plan, Policy, Recall, StandBackReason,
         profile::{PROFILES, Profile},
@@ -346,10 +346,17 @@ fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context
     {
         newest -= 1;
     }
+    // With thinking enabled, the answers of the running turn may have to begin with one of these.
+    let thinks = |unit: &units::Unit| {
+        let blocks = before.blocks_of(&before.items[unit.messages.start]);
+        let first = blocks.first().map(|block| block.kind);
+        before.begins_turns_with_thinking() && matches!(first, Some(BlockKind::Reasoning(_)))
+    };
     let weights = policy.token_weights();
     let mut least = plan.report.shares.tools + 200;
     for (at, unit) in units.iter().enumerate() {
         let stays = !unit.is_removable() || at >= newest || first.is_some_and(|first| at <= first);
+        let stays = stays || thinks(unit);
         let messages = before.items[unit.messages.clone()].iter();
         for message in messages.filter(|message| stays || message.is_bound) {
             let sizes = &message.sizes;

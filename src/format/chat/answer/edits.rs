@@ -39,6 +39,10 @@ impl BlockAnswer for ChatAnswer {
         self.id
     }
 
+    fn model(&self) -> Option<JsonString> {
+        self.model
+    }
+
     fn track_blocks(event: &ParsedEvent<Self>, current: &mut BlockState<Self>) -> TrackedEvent {
         let (json, answer) = (&event.message.data, &event.answer);
         // A tag does not continue after a call or reasoning, so nothing has to wait for it.

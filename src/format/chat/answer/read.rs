@@ -35,6 +35,7 @@ pub fn read_answer(json: &[u8]) -> Result<ChatAnswer, MalformedJson> {
             b"usage" => reader.read_usage(scan)?,
             b"x_groq" => reader.read_groq(scan)?,
             b"id" => reader.answer.id = take_nonempty_text(scan)?,
+            b"model" => reader.answer.model = take_nonempty_text(scan)?,
             b"error" => {
                 if scan.take_value()?.1 != JsonKind::Null {
                     reader.answer.events.push(AnswerEvent::Error);

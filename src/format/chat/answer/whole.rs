@@ -39,6 +39,7 @@ impl FormatRewriter<ChatAnswer> {
         }
         let mut edits = Edits::default();
         joined.edit_chunk(&event, &self.current.blocks, false, &mut edits, summarizer);
+        joined.edit_model(json, &event.answer, &mut edits);
         let earlier = std::mem::take(&mut joined.earlier_content);
         insert_text(json, &event.answer, earlier, &mut edits);
         Some(RewrittenAnswer::ForClient {

@@ -45,6 +45,10 @@ impl BlockAnswer for MessagesAnswer {
         self.id
     }
 
+    fn model(&self) -> Option<JsonString> {
+        self.model
+    }
+
     fn whole_blocks<'a>(&self, json: &'a [u8]) -> Option<(Span, Vec<WholeBlock<'a>>)> {
         let content = self.content.as_ref()?;
         let blocks = content.blocks.iter().map(|block| {

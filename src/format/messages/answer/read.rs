@@ -78,6 +78,7 @@ impl<'a> MessagesAnswerReader<'a> {
             b"type" => self.kind = take_text(scan)?,
             b"index" => self.answer.index = parse_index(self.json, scan.take_value()?.0),
             b"id" => self.answer.id = take_nonempty_text(scan)?,
+            b"model" => self.answer.model = take_nonempty_text(scan)?,
             b"delta" | b"content_block" if scan.peek() == Some(b'{') => {
                 self.answer.part = Some(read_object(scan)?);
             }
@@ -95,10 +96,11 @@ impl<'a> MessagesAnswerReader<'a> {
         Ok(())
     }
 
-    /// Reads the message of a `message_start`: usage matters, and it has no content yet.
+    /// Reads the message of a `message_start`: usage and model matter, and it has no content yet.
     fn read_begun_message(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
         let walked = scan.walk_object(|scan, key| match self.raw_bytes(key) {
             b"usage" => self.read_usage(scan),
+            b"model" => take_nonempty_text(scan).map(|model| self.answer.model = model),
             _ => skip_value(scan),
         });
         walked.map(drop)

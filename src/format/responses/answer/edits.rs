@@ -68,6 +68,10 @@ impl BlockAnswer for ResponsesAnswer {
         self.response.id
     }
 
+    fn model(&self) -> Option<JsonString> {
+        self.response.model
+    }
+
     fn whole_blocks<'a>(&self, json: &'a [u8]) -> Option<(Span, Vec<WholeBlock<'a>>)> {
         let (span, items) = self.response.output.as_ref()?;
         let blocks = items.iter().map(|item| WholeBlock {

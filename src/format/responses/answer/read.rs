@@ -9,7 +9,10 @@ use crate::{
         AnswerEvent, CallFragment, Finish, FinishKind,
         responses::kinds::{CallShape, EntryType},
         usage::read_usage,
-        values::{ReadResult, finish_kind, parse_index, skip_value, take_text, walk_if_object},
+        values::{
+            ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text,
+            walk_if_object,
+        },
     },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
     wire::sse::SseMessage,
@@ -117,10 +120,8 @@ impl<'a> ResponsesReader<'a> {
     /// Reads a member of the answer, which is the whole body, or stands in an event.
     fn read_response_member(&mut self, scan: &mut JsonScanner<'a>, key: JsonString) -> ReadResult {
         match self.raw_bytes(key) {
-            b"id" => {
-                let id = take_text(scan)?;
-                self.answer.response.id = id.filter(|id| !id.span.is_empty());
-            }
+            b"id" => self.answer.response.id = take_nonempty_text(scan)?,
+            b"model" => self.answer.response.model = take_nonempty_text(scan)?,
             b"output" if scan.peek() == Some(b'[') => self.read_output(scan)?,
             b"status" => self.status = take_text(scan)?,
             b"store" => {

@@ -24,7 +24,7 @@ use crate::{
     format::{AnswerFormat, AnswerRewriter, ResponseSummarizer},
     json::text::digest_text,
     relay::{
-        StreamOptions, add_left_out_tokens,
+        StreamOptions, edit_whole_answer,
         pipeline::{Pipeline, PipelineOutput},
     },
 };
@@ -427,6 +427,6 @@ fn whole_answers_without_the_proxys_items_stay_as_they_came() {
     assert_eq!(whole[0].0, spelt);
     assert_eq!(whole[0].1.client_calls, 1);
     let body = Bytes::from(spelt.replace("1e1", "10"));
-    let edited = add_left_out_tokens(FORMAT, &mut HeaderMap::new(), body, Some(5));
+    let edited = edit_whole_answer(FORMAT, &mut HeaderMap::new(), body, Some(5), None);
     assert_eq!(edited, spelt.replace("1e1", "15"));
 }

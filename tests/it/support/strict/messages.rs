@@ -20,6 +20,7 @@ pub(crate) fn find_violations(body: &[u8]) -> Vec<Violation> {
     check_pairs(entries, &mut report);
     check_contents(entries, &mut report);
     check_markers(&body, &mut report);
+    check_running_turn(&body, entries, &mut report);
     report.0
 }
 
@@ -216,6 +217,26 @@ fn check_markers(body: &Value, report: &mut ViolationReport) {
                 report.add(6, at, format!("a marker on {block}"));
             }
         }
+    }
+}
+
+/// Rule 7: with `thinking.type: "enabled"`, the answers behind the last entry of the user's own begin with thinking.
+fn check_running_turn(body: &Value, entries: &[Value], report: &mut ViolationReport) {
+    if body["thinking"]["type"] != "enabled" {
+        return;
+    }
+    let speaks = |entry: &Value| {
+        let is_result = |block: &Value| kind(block) == "tool_result";
+        role(entry) == "user" && (blocks(entry).is_empty() || !blocks(entry).iter().all(is_result))
+    };
+    let begin = entries.iter().rposition(speaks).unwrap_or(0);
+    let mut answers = entries[begin..].iter();
+    let first = answers.find(|entry| role(entry) == "assistant");
+    let block = first.map_or("thinking", |first| {
+        blocks(first).first().map_or("text", kind)
+    });
+    if !block.ends_with("thinking") {
+        report.add(7, begin, format!("expected thinking, found {block}"));
     }
 }
 

@@ -93,6 +93,10 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
     if !is_subsequence(&led_by_reasoning(&after), &known) {
         report.add(15, 0, "an entry lost its reasoning");
     }
+    // Rule 16: reasoning is followed by what it led to.
+    if !is_subsequence(&followers(&after), &followers(&before)) {
+        report.add(16, 0, "reasoning lost what it led to");
+    }
     report.0
 }
 
@@ -225,6 +229,19 @@ fn frames(entries: &[Value]) -> Vec<Value> {
         frame
     });
     frames.collect()
+}
+
+/// The reasoning of the model, each with the kind of the entry behind it.
+fn followers(entries: &[Value]) -> Vec<Value> {
+    let pairs = entries
+        .windows(2)
+        .filter(|pair| kind(&pair[0]) == "reasoning");
+    let pairs = pairs.map(|pair| {
+        let is_call = kind(&pair[1]).ends_with("_call");
+        let follower = if is_call { "call" } else { kind(&pair[1]) };
+        serde_json::json!([pair[0], follower])
+    });
+    pairs.collect()
 }
 
 /// The ids of the model's entries, each with the id of the reasoning that led to it: the newest one, unless another

@@ -1,0 +1,80 @@
+//! The rule of older models that the running turn begins with thinking: Anthropic's Messages with
+//! `thinking.type: "enabled"` refuse a request whose newest turn, all that follows the last entry of the user's own,
+//! begins with an answer without thinking. Thinking of an answer that stays is never touched, so only the first answer
+//! of the turn matters. A turn that the client itself begins without thinking is not judged.
+
+use super::{
+    lint::OutlineItem,
+    profile::{PastReasoning, Profile},
+    replay::Replay,
+    view::RequestView,
+};
+use crate::conversation::{
+    Author, BlockKind, Conversation, Item,
+    units::{Unit, UnitKind},
+};
+
+/// Whether the rule holds for a request. A model that refuses thinking for what was changed before it does not have
+/// this rule.
+fn is_bound(conversation: &Conversation, profile: &Profile) -> bool {
+    profile.past_reasoning == PastReasoning::Read && conversation.begins_turns_with_thinking()
+}
+
+fn begins_with_thinking(conversation: &Conversation, item: &Item) -> bool {
+    let first = conversation.blocks_of(item).first();
+    first.is_some_and(|block| matches!(block.kind, BlockKind::Reasoning(_)))
+}
+
+/// Of each unit, whether it begins with thinking; empty where the rule does not hold.
+pub(super) fn find_thinking_units(view: RequestView<'_>) -> Vec<bool> {
+    if !is_bound(view.conversation, view.policy.profile) {
+        return Vec::new();
+    }
+    let units = view.units.iter();
+    let begins =
+        units.map(|unit| begins_with_thinking(view.conversation, view.item(unit.messages.start)));
+    begins.collect()
+}
+
+/// Where a course begins that leaves out all units before `begun`: earlier where the running turn would begin with an
+/// answer without thinking.
+pub(super) fn begin_with_thinking(replay: &Replay<'_>, begun: usize) -> usize {
+    let (units, thinking) = (replay.view.units, &replay.thinking);
+    let is_user = |unit: &Unit| unit.kind == UnitKind::User;
+    let answers = |unit: &Unit| matches!(unit.kind, UnitKind::Assistant | UnitKind::Step);
+    if thinking.is_empty() || units[begun..].iter().any(is_user) {
+        return begun;
+    }
+    let first = units[begun..].iter().position(answers);
+    if first.is_none_or(|first| thinking[begun + first]) {
+        return begun;
+    }
+    let turn = units[..begun]
+        .iter()
+        .rposition(is_user)
+        .map_or(0, |it| it + 1);
+    let mut earlier = (turn.max(replay.view.count_pinned())..begun).rev();
+    earlier.find(|&unit| thinking[unit]).unwrap_or(begun)
+}
+
+/// Whether the running turn of an outline begins with an answer that has no thinking before it.
+pub(super) fn begins_bare(
+    conversation: &Conversation,
+    items: &[OutlineItem],
+    profile: &Profile,
+) -> bool {
+    if !is_bound(conversation, profile) {
+        return false;
+    }
+    let author = |item: &&OutlineItem| item.role(conversation);
+    let turn = items.iter().rev();
+    let turn = turn.take_while(|item| author(item) != Author::User);
+    let first = turn.filter(|item| author(item) == Author::Model).last();
+    first.is_some_and(|item| match *item {
+        OutlineItem::Client(at) | OutlineItem::ClientWithCalls(at, _) => {
+            !begins_with_thinking(conversation, &conversation.items[at])
+        }
+        // An answer of a round is put back as the model gave it.
+        _ => false,
+    })
+}
