@@ -5,6 +5,7 @@
 mod alternation;
 mod api;
 mod asked_model;
+mod bound_reasoning;
 mod compaction;
 mod compressed;
 mod connections;

@@ -5,6 +5,7 @@
 pub(crate) mod agent;
 pub(crate) mod block_cache;
 pub(crate) mod bound;
+pub(crate) mod bound_provider;
 pub(crate) mod cache;
 pub(crate) mod client;
 pub(crate) mod collector;

@@ -1,0 +1,57 @@
+//! Sessions of an agent whose model binds its reasoning to what stood before it: the provider refuses none of them.
+
+use plimsoll::guard::profile::find_profile;
+
+use crate::support::{
+    bound::{BoundApi, BoundModel},
+    bound_provider::{BoundLog, BoundSettings, start_bound_provider},
+    *,
+};
+
+const WINDOW: u32 = 8_000;
+
+async fn run_session(
+    seed: u64,
+    steps: usize,
+    change: impl Fn(ProxyBuilder) -> ProxyBuilder,
+) -> BoundLog {
+    let settings = BoundSettings {
+        seed,
+        api: BoundApi::Messages,
+        model: BoundModel::default(),
+        window: WINDOW as usize,
+        proxy_calls: 10,
+    };
+    let (provider, log) = start_bound_provider(settings).await;
+    let proxy = change(provider.proxy())
+        .providers(|it| it.profile = find_profile("anthropic").unwrap())
+        .model("*", model_with_window(WINDOW))
+        .set(|config| config.guard.reserve_tokens = None)
+        .start()
+        .await;
+    let mut agent = MessagesAgent::new(&proxy).set("model", "up/claude-sonnet-5-5");
+    agent.fields["stream"] = (seed % 2 == 0).into();
+    agent.result = 120;
+    agent.steps(steps).await;
+    drop(proxy);
+    std::mem::take(&mut *log.lock().unwrap())
+}
+
+#[tokio::test]
+async fn no_request_of_an_agent_is_refused() {
+    for seed in 0..8 {
+        let log = run_session(seed, 60, |proxy| proxy).await;
+        assert_eq!(log.broken, Vec::<String>::new(), "seed {seed}");
+        assert_eq!(log.refused, Vec::<String>::new(), "seed {seed}");
+        assert_eq!(log.stale, 0, "seed {seed}");
+        println!(
+            "{seed}: {} requests, {} too long, open {}/{}, recent {}/{}",
+            log.requests,
+            log.too_long,
+            log.open_with,
+            log.open_without,
+            log.recent_kept,
+            log.recent
+        );
+    }
+}
