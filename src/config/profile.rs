@@ -244,6 +244,8 @@ impl Profile {
     pub fn without_user_after_tool(&self) -> &'static Self {
         Self {
             user_after_tool: Acceptance::No,
+            // A `system` entry is such a message too.
+            system_prompts: false,
             ..*self
         }
         .find_variant()

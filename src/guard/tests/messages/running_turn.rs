@@ -162,7 +162,7 @@ fn with_enabled_thinking(body: &[u8], seed: u64) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn every_plan_begins_the_running_turn_with_thinking(case in any_messages(10), window in any_window(), profile in any_profile(), seed: u64) {
