@@ -9,7 +9,9 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::{Value, json};
 
-use super::{SimulatedApi, scripted_agent::Reply, token_count::TokenPieces};
+use super::{
+    SimulatedApi, bound_reasoning::Thought, scripted_agent::Reply, token_count::TokenPieces,
+};
 
 pub(super) type SimulatedBody = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -24,7 +26,11 @@ pub(super) struct Completion {
     /// The same for one prompt, streamed or not.
     pub(super) prompt_hash: u64,
     pub(super) model: &'static str,
+    /// Its tokens include those of the thought.
     pub(super) reply: Reply,
+    pub(super) thought: Option<Thought>,
+    /// What the API left out of the request, where it says so.
+    pub(super) transformations: Option<Vec<Value>>,
     pub(super) prompt_tokens: u32,
     pub(super) cached_tokens: u32,
     /// The tokens of the prompt that were written to the cache. Only Messages tells them.

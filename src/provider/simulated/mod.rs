@@ -7,6 +7,7 @@
 //!
 //! The same request always gets the same answer, cached tokens apart. No clock, no I/O.
 
+mod bound_reasoning;
 mod completion;
 mod demo_agent;
 mod memory_requests;
@@ -24,6 +25,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use bound_reasoning::BoundReasoning;
 use completion::{Completion, SimulatedBody, json_response};
 pub use demo_agent::DemoAgent;
 use request::{SimulatedRefusal, SimulatedRequest};
@@ -36,6 +38,12 @@ pub const MODELS: &[(&str, u32)] = &[
     ("plimsoll-128k", 128_000),
     ("plimsoll-200k", 200_000),
     ("plimsoll-1m", 1_000_000),
+    // These reason. The reasoning of the first is not bound to what stood before it, that of the others is.
+    ("claude-opus-4-8-32k", 32_768),
+    ("claude-sonnet-5-5-32k", 32_768),
+    ("claude-sonnet-5-5-128k", 128_000),
+    ("gpt-6.2-sol-32k", 32_768),
+    ("gpt-6.2-sol-128k", 128_000),
 ];
 
 const RESPONSES_OVERFLOW: &str =
@@ -137,7 +145,8 @@ fn answer_conversation(
     aim: RequestAim,
     request: &Request<Bytes>,
 ) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
-    let body = serde_json::from_slice(request.body()).unwrap_or_default();
+    let mut body = serde_json::from_slice(request.body()).unwrap_or_default();
+    let reasoning = BoundReasoning::check(api, &mut body, request.headers())?;
     let chat = SimulatedRequest::from_body(api, body)?;
     let prompt = count_prompt(request, &chat);
     if aim == RequestAim::Count {
@@ -155,11 +164,17 @@ fn answer_conversation(
     };
     let id = xxh3_64_with_seed(request.body(), prompt.hash);
     let limit = cap.map_or(room, |cap| cap.min(room));
+    let thought = reasoning.make_thought(limit);
+    let thought_tokens = thought.as_ref().map_or(0, |thought| thought.tokens);
+    let mut reply = scripted_agent::make_reply(&chat, prompt.hash, limit - thought_tokens);
+    reply.tokens += thought_tokens;
     let completion = Completion {
         id,
         prompt_hash: prompt.hash,
         model: chat.model,
-        reply: scripted_agent::make_reply(&chat, prompt.hash, limit),
+        reply,
+        thought,
+        transformations: reasoning.transformations,
         prompt_tokens: prompt.tokens,
         cached_tokens: cached,
         cache_written: cacheable.saturating_sub(cached),

@@ -20,6 +20,13 @@ impl Completion {
             json!({"type": "response.created", "response": begun}),
             json!({"type": "response.in_progress", "response": begun}),
         ];
+        if let Some(item) = self.write_reasoning() {
+            let mut begun = item.clone();
+            begun["encrypted_content"] = "".into();
+            events.extend([("added", begun), ("done", item)].map(|(event, item)| {
+                json!({"type": format!("response.output_item.{event}"), "output_index": 0, "item": item})
+            }));
+        }
         if let Some(item) = self.to_item() {
             events.extend(self.item_events(item));
         }
@@ -38,7 +45,8 @@ impl Completion {
         let content = &self.reply.content;
         let mut begun = item.clone();
         begun["status"] = "in_progress".into();
-        let mut place = json!({"output_index": 0, "item_id": item["id"]});
+        let index = usize::from(self.thought.is_some());
+        let mut place = json!({"output_index": index, "item_id": item["id"]});
         let (kind, member) = match content.tool {
             Some(_) => ("function_call_arguments", "arguments"),
             None => ("output_text", "text"),
@@ -60,8 +68,9 @@ impl Completion {
             let kind = format!("response.content_part.{event}");
             content.tool.is_none().then(|| at_place(kind, "part", part))
         };
-        let mut events =
-            vec![json!({"type": "response.output_item.added", "output_index": 0, "item": begun})];
+        let mut events = vec![
+            json!({"type": "response.output_item.added", "output_index": index, "item": begun}),
+        ];
         let empty = json!({"type": "output_text", "text": "", "annotations": []});
         events.extend(part_event("added", empty));
         let deltas = TokenPieces(&content.text);
@@ -71,11 +80,21 @@ impl Completion {
         let text = content.text.as_str().into();
         events.push(at_place(format!("response.{kind}.done"), member, text));
         events.extend(part_event("done", item["content"][0].clone()));
-        events.push(json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
+        events.push(
+            json!({"type": "response.output_item.done", "output_index": index, "item": item}),
+        );
         events
     }
 
-    /// The only item; none where the answer has no text.
+    fn write_reasoning(&self) -> Option<Value> {
+        let thought = self.thought.as_ref()?;
+        Some(
+            json!({"type": "reasoning", "id": format!("rs_{:016x}", self.id), "summary": [],
+            "encrypted_content": thought.signature}),
+        )
+    }
+
+    /// The item behind the reasoning; none where the answer has no text.
     fn to_item(&self) -> Option<Value> {
         let content = &self.reply.content;
         let status = match self.reply.finish {
@@ -106,12 +125,22 @@ impl Completion {
         let (prompt, output) = (self.prompt_tokens, self.reply.tokens);
         let written = prompt.saturating_sub(self.cached_tokens);
         let id = format!("resp_{:016x}", self.id);
-        json!({"id": id, "object": "response", "created_at": CREATED, "status": status,
-            "model": self.model, "output": self.to_item().into_iter().collect::<Vec<_>>(),
+        let reasoning = self.thought.as_ref().map_or(0, |thought| thought.tokens);
+        let output_items: Vec<Value> = self
+            .write_reasoning()
+            .into_iter()
+            .chain(self.to_item())
+            .collect();
+        let mut response = json!({"id": id, "object": "response", "created_at": CREATED, "status": status,
+            "model": self.model, "output": output_items,
             "error": null, "incomplete_details": details, "instructions": null, "metadata": {},
             "parallel_tool_calls": true, "tool_choice": "auto", "tools": [],
             "usage": {"input_tokens": prompt, "output_tokens": output, "total_tokens": prompt + output,
                 "input_tokens_details": {"cached_tokens": self.cached_tokens, "cache_write_tokens": written},
-                "output_tokens_details": {"reasoning_tokens": 0}}})
+                "output_tokens_details": {"reasoning_tokens": reasoning}}});
+        if let Some(told) = &self.transformations {
+            response["input_transformations"] = told.clone().into();
+        }
+        response
     }
 }

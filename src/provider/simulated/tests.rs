@@ -1,5 +1,6 @@
 //! The simulated provider, through its requests.
 
+mod bound_reasoning;
 mod messages;
 
 use http_body_util::BodyExt as _;

@@ -29,7 +29,7 @@ impl ModelVersion {
         let family = families.into_iter().find(|family| name.contains(family))?;
         let behind = name.split_once(family)?.1.strip_prefix('-')?;
         let is_digit = |it: char| it.is_ascii_digit();
-        let mut parts = behind.split(|it| it == '-' || it == '.');
+        let mut parts = behind.split(['-', '.']);
         let mut number = || {
             let part = parts.next()?;
             let digits: String = part.chars().take_while(|it| is_digit(*it)).collect();
@@ -88,10 +88,10 @@ impl BoundModel {
         let kind = thinking["type"].as_str().unwrap_or("adaptive");
         let checks = model.is_some_and(ModelVersion::checks);
         if let Some(model) = model.filter(|_| checks) {
-            let is_taken = match (kind, model.family) {
-                ("adaptive", _) | ("between_tools", "sonnet") | ("disabled", "haiku") => true,
-                _ => false,
-            };
+            let is_taken = matches!(
+                (kind, model.family),
+                ("adaptive", _) | ("between_tools", "sonnet") | ("disabled", "haiku")
+            );
             if !is_taken {
                 return Err(format!(
                     "thinking.type: `{kind}` is not supported by this model"

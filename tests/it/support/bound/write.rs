@@ -2,11 +2,42 @@
 
 use serde_json::{Value, json};
 
-use super::BoundApi;
-use crate::support::model::{messages::message_events, responses::response_events};
+use super::{BoundApi, BoundModel, Verdict};
+use crate::support::{
+    model::{messages::message_events, responses::response_events},
+    provider::{ProviderStep, ReceivedRequest, answer, stream_of},
+};
 
 /// Bytes of a streamed fragment.
 const FRAGMENT: usize = 7;
+
+impl BoundModel {
+    /// A provider's answer over a socket: the refusal, a count of tokens, or what the script says, whole or streamed.
+    pub(crate) fn serve(
+        &self,
+        api: BoundApi,
+        seen: &ReceivedRequest,
+        script: impl FnOnce(&Verdict) -> Vec<Value>,
+    ) -> Vec<ProviderStep> {
+        let verdict = self.judge(
+            api,
+            &seen.body,
+            seen.header("anthropic-beta").unwrap_or_default(),
+        );
+        if let Some(refusal) = &verdict.refusal {
+            return vec![answer("400 Bad Request", "", refusal.to_string())];
+        }
+        if seen.line.contains("_tokens") {
+            let count = json!({"input_tokens": seen.body.len() / 4});
+            return vec![answer("200 OK", "", count.to_string())];
+        }
+        let whole = self.answer(api, &verdict, &script(&verdict));
+        match verdict.body["stream"] == true {
+            true => stream_of([to_events(api, &whole)]),
+            false => vec![answer("200 OK", "", whole.to_string())],
+        }
+    }
+}
 
 /// The event stream of a whole answer.
 pub(crate) fn to_events(api: BoundApi, answer: &Value) -> String {
