@@ -2,7 +2,7 @@
 //! fit. Prints plain text.
 //!
 //! `cargo bench --bench report`, or `cargo bench --bench report -- cache` for one section
-//! (`estimate`, `cache`, `formats`, `markers`, `fit`, `summary`, `defence`, `needs`).
+//! (`estimate`, `cache`, `formats`, `markers`, `fit`, `summary`, `defence`, `thinking`, `needs`).
 
 use std::io::{self, Write};
 
@@ -20,6 +20,7 @@ mod estimate;
 mod fit;
 mod formats;
 mod needs;
+mod reasoning;
 mod summary;
 
 fn main() -> io::Result<()> {
@@ -49,6 +50,9 @@ fn main() -> io::Result<()> {
     }
     if wanted("defence") {
         defence::report(&mut out)?;
+    }
+    if wanted("thinking") {
+        reasoning::report(&mut out)?;
     }
     if wanted("needs") {
         needs::report(&mut out)?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use self::after_answer::BilledTokens;
 use super::GuardMode;
 use crate::{
-    config::{RecallMode, RecoveryConfig},
+    config::{RecallMode, RecoveryConfig, profile::PastReasoning},
     conversation::{Conversation, Format},
     guard::{
         Policy,
@@ -62,6 +62,8 @@ pub struct RecoveryStep {
     other_model: bool,
     format: Format,
     offer: Offer,
+    /// Prompts may ask for a continuation block although the request lists tools.
+    asks_for_text: bool,
     /// The proxy's tools of all requests so far.
     sent_tools: ToolSet,
     recalls: RecallCount,
@@ -108,6 +110,7 @@ impl RecoveryStep {
             other_model: rules.other_model,
             format: conversation.format,
             offer: Offer::Nothing,
+            asks_for_text: policy.profile.past_reasoning != PastReasoning::Read,
             sent_tools: ToolSet::Nothing,
             recalls: RecallCount::default(),
             injected: None,
@@ -130,6 +133,7 @@ impl RecoveryStep {
             // New reminder tools wait with the prompt, unless a cut brings them.
             may_prompt: may_begin && !rules.caution_waits,
             may_begin,
+            waits_for_cut: policy.profile.past_reasoning != PastReasoning::Read,
         };
         this.offer = tool::decide_offer(conversation, offer_rules, &this.memory);
         if this.offer == Offer::Text && (!may_begin || rules.caution_waits) {

@@ -68,11 +68,15 @@ fn is_any_of(rows: &[FirstVersion], model: &str) -> bool {
     })
 }
 
-/// The number at the beginning of a part of a name; `None` for a date.
+/// The number at the beginning of a part of a name; `None` for a date, and for a size such as `32k`.
 fn read_version(part: &str) -> Option<u32> {
     let end = part.find(|it: char| !it.is_ascii_digit());
-    let digits = &part[..end.unwrap_or(part.len())];
-    digits.parse().ok().filter(|_| digits.len() <= 2)
+    let (digits, rest) = part.split_at(end.unwrap_or(part.len()));
+    let is_size = rest.starts_with(|it: char| it.is_ascii_alphabetic());
+    digits
+        .parse()
+        .ok()
+        .filter(|_| digits.len() <= 2 && !is_size)
 }
 
 #[cfg(test)]
@@ -124,6 +128,7 @@ mod tests {
             ("claude-sonnet-5-5[1m]", PastReasoning::Refused),
             ("claude-opus-6", PastReasoning::Refused),
             ("claude-fable-5-1", PastReasoning::Refused),
+            ("claude-sonnet-5-32k", PastReasoning::Read),
             ("claude-opus-5", PastReasoning::Read),
             ("claude-opus-5-20260901", PastReasoning::Read),
             ("claude-sonnet-5@20260901", PastReasoning::Read),

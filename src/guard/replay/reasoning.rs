@@ -74,7 +74,13 @@ impl Replay<'_> {
     pub(super) fn find_low_water(&self, at: usize) -> f64 {
         match self.reasoning.is_empty() || self.begins_turn(at) {
             true => self.low_water,
-            false => self.low_water * IN_LOOP,
+            false => {
+                self.low_water
+                    * std::env::var("PL_LOOP")
+                        .ok()
+                        .and_then(|v| v.parse().ok())
+                        .unwrap_or(IN_LOOP)
+            }
         }
     }
 

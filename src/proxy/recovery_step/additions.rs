@@ -62,7 +62,8 @@ impl RecoveryStep {
         AnswerFilter {
             tools: tool::list_names(self.sent_tools),
             // A model may answer a prompt late, in a request that could not carry one.
-            package: !self.lists_tools && self.memory.records.iter().any(is_prompt),
+            package: (!self.lists_tools || self.asks_for_text)
+                && self.memory.records.iter().any(is_prompt),
         }
     }
 

@@ -42,7 +42,12 @@ impl RecoveryStep {
             {
                 NoteMethod::Tools
             }
-            Offer::Text => NoteMethod::Text,
+            Offer::Text
+            | Offer::Tools(ToolOffer {
+                callable: true,
+                takes_text: true,
+                ..
+            }) => NoteMethod::Text,
             _ => return,
         };
         let is_urgent = matches!(due, RecoveryAction::Critical { .. });

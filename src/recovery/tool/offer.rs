@@ -29,6 +29,8 @@ pub struct ToolOffer {
     pub when_cut: Option<InjectedTools>,
     /// The model may call them. If not, they are added for the prompt cache only, without a prompt.
     pub callable: bool,
+    /// While the reminder tools wait for a cut, a prompt may ask for a continuation block.
+    pub takes_text: bool,
 }
 
 /// The settings of an offer.
@@ -41,6 +43,9 @@ pub struct OfferRules<'a> {
     pub may_prompt: bool,
     /// Reminder tools may begin with this request.
     pub may_begin: bool,
+    /// The model's reasoning is bound to the list of tools: more of them come with a cut alone, which makes all
+    /// reasoning before it stale anyway.
+    pub waits_for_cut: bool,
 }
 
 /// Decides by the fields of a request and by the state of the session.
@@ -80,8 +85,10 @@ pub fn decide_offer(
         AddTools::WhenDue => callable && is_prompt_due(memory.clock),
         AddTools::Never => false,
     };
-    let begins = may_remind && rules.may_prompt && !had.has_reminders() && is_due;
-    if had.is_empty() && !begins && !rules.recalls {
+    let is_due = may_remind && rules.may_prompt && !had.has_reminders() && is_due;
+    let waits = is_due && rules.waits_for_cut && settings.tools == AddTools::WhenDue;
+    let begins = is_due && !waits;
+    if had.is_empty() && !is_due && !rules.recalls {
         return Offer::Nothing;
     }
     let Some(client) = conversation.read_client_tools(TOOL_NAMES.iter().copied()) else {
@@ -97,7 +104,7 @@ pub fn decide_offer(
     );
     let when_cut = match may_recall {
         true => ToolSet::new(may_remind, true),
-        false => now,
+        false => ToolSet::new(now.has_reminders() || may_remind && waits, false),
     };
     let language = language::choose_language(settings.language, memory.language, conversation);
     let schemas = |set: ToolSet| {
@@ -110,6 +117,7 @@ pub fn decide_offer(
         now: schemas(now),
         when_cut: schemas(when_cut).filter(|_| when_cut != now),
         callable,
+        takes_text: waits && conversation.takes_plain_text(),
     })
 }
 

@@ -58,6 +58,7 @@ fn rules(recovery: &RecoveryConfig, recalls: bool) -> OfferRules<'_> {
         recalls,
         may_prompt: true,
         may_begin: true,
+        waits_for_cut: false,
     }
 }
 
