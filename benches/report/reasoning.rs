@@ -97,6 +97,11 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     ] {
         for window in [32_768, 131_072] {
             for fitter in [Fitter::Plimsoll, Fitter::FortyLines] {
+                if std::env::var("PL_ONLY")
+                    .is_ok_and(|it| it != format!("{name} {window} {fitter:?}"))
+                {
+                    continue;
+                }
                 let setting = Setting {
                     format,
                     past,
@@ -258,6 +263,18 @@ impl<'a> Setting<'a> {
             Some((nth, text.to_owned()))
         };
         let client: Vec<(usize, String)> = entries(all).iter().filter_map(thinking).collect();
+        if made.is_empty() {
+            // What came before the first request was made as it stands there.
+            let mut prefix = 0u64;
+            for entry in entries(all) {
+                if thinking(&entry).is_some() {
+                    made.push(prefix);
+                }
+                if entry["type"] != "reasoning" {
+                    prefix = xxh3_64(format!("{prefix} {}", plain(&entry)).as_bytes());
+                }
+            }
+        }
         let mut valid: HashMap<usize, u64> = HashMap::new();
         let mut prefix = 0u64;
         let mut last = None;
@@ -283,9 +300,9 @@ impl<'a> Setting<'a> {
             }
         }
         let newest = client.len();
-        while made.len() <= newest {
-            made.push(prefix);
-        }
+        // A client may ask once more with more behind the same answers.
+        made.truncate(newest);
+        made.push(prefix);
         let is_result = |entry: &Value| {
             entry["content"][0]["type"] == "tool_result" || entry["type"] == "function_call_output"
         };
@@ -332,8 +349,10 @@ fn add_thinking(body: &[u8], format: Format) -> Bytes {
     let mut body: Value = serde_json::from_slice(body).expect("a translated body is JSON");
     let mut nth = 0;
     if format == Format::Messages {
+        let mut is_answer = false;
         for entry in body["messages"].as_array_mut().into_iter().flatten() {
-            if entry["role"] == "assistant" {
+            let continues = std::mem::replace(&mut is_answer, entry["role"] == "assistant");
+            if is_answer && !continues {
                 let block = json!({"type": "thinking", "thinking": thought(nth), "signature": "s"});
                 if let Some(blocks) = entry["content"].as_array_mut() {
                     blocks.insert(0, block);

@@ -80,8 +80,7 @@ pub(super) fn assemble_draft(
         true => &PlacedInjections::find_places(view, &recall.injections, epoch),
         false => injected,
     };
-    let (outline, records_left_out) =
-        injected.insert_records(&kept, is_cut, folding.order, epoch, &mut edits);
+    let inserted = injected.insert_records(&kept, is_cut, folding.order, epoch, &mut edits);
     let course = recall.injections.course.as_ref();
     let raw_after = fit.replay.sent_tokens(&fit.state, fit.ledger);
     let raw_after = raw_after.saturating_sub(fit.replay.stale_tokens(&fit.state, epoch));
@@ -108,7 +107,8 @@ pub(super) fn assemble_draft(
             .filter(|_| folding.prefaced)
             .map(|course| course.number),
         tools: injected.sent_tools(is_cut),
-        records_left_out,
+        records_left_out: inserted.records_left_out,
+        reasoning_left_out: inserted.reasoning_left_out,
         raw_after,
         expected: recall.calibration.to_expected_tokens(raw_after),
         answer_cap,
@@ -123,6 +123,7 @@ pub(super) fn assemble_draft(
         memory,
         history,
     };
+    let outline = inserted.outline;
     Draft { plan, outline }
 }
 

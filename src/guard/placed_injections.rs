@@ -63,6 +63,16 @@ impl PlacedRecords<'_> {
     }
 }
 
+/// What is sent with all records put back.
+pub(super) struct InsertedRecords {
+    /// With all of them.
+    pub(super) outline: Vec<OutlineItem>,
+    /// Records that cannot stand at their places.
+    pub(super) records_left_out: usize,
+    /// Answers without their reasoning.
+    pub(super) reasoning_left_out: usize,
+}
+
 /// What the outline has after a message.
 #[derive(Default)]
 struct OutlineAfter {
@@ -259,7 +269,7 @@ impl<'a> PlacedInjections<'a> {
     }
 
     /// Puts back the schemas, and the records among the messages that are `kept`, with the bound messages that stand
-    /// elsewhere between prompts and turns. Returns the outline with all of them, and how many records were left out.
+    /// elsewhere between prompts and turns, and leaves out the reasoning before `epoch` where it is refused.
     pub(super) fn insert_records(
         &self,
         kept: &[bool],
@@ -267,11 +277,11 @@ impl<'a> PlacedInjections<'a> {
         order: MessageOrder,
         epoch: Epoch,
         edits: &mut Edits,
-    ) -> (Vec<OutlineItem>, usize) {
+    ) -> InsertedRecords {
         if let Some(schemas) = self.sent_schemas(is_cut) {
             schemas.insert_schemas(edits);
         }
-        let mut left_out = self.unplaced;
+        let (mut left_out, mut reasoning_left_out) = (self.unplaced, 0);
         let mut after: BTreeMap<usize, OutlineAfter> = BTreeMap::new();
         let mut turns = Edits::default();
         let mut calls: BTreeMap<usize, u32> = BTreeMap::new();
@@ -311,18 +321,23 @@ impl<'a> PlacedInjections<'a> {
                 let drops_reasoning = self.view.leaves_out(made, epoch);
                 let echo = self.edit_echoed_answer(records, stands, drops_reasoning);
                 edits.merge(echo.edits);
+                reasoning_left_out += usize::from(drops_reasoning && records.has_echo());
                 left_out += echo.left_out;
                 *calls.entry(answer).or_default() += echo.calls;
                 let results = (0..echo.results).map(|_| OutlineItem::InjectedResult);
                 after.entry(answer).or_default().direct.extend(results);
             }
         }
-        self.leave_out_reasoning(kept, &removed, epoch, edits);
+        reasoning_left_out += self.leave_out_reasoning(kept, &removed, epoch, edits);
         // Edits at one place keep this order.
         order.insert_moved(self.view.conversation, edits);
         edits.merge(turns);
         if after.is_empty() && removed.is_empty() {
-            return (order.outline, left_out);
+            return InsertedRecords {
+                outline: order.outline,
+                records_left_out: left_out,
+                reasoning_left_out,
+            };
         }
         let mut with_records = Vec::with_capacity(order.outline.len() + after.len());
         let mut open = OutlineAfter::default();
@@ -349,18 +364,22 @@ impl<'a> PlacedInjections<'a> {
         }
         with_records.extend(open.direct);
         with_records.extend(open.behind_system);
-        (with_records, left_out)
+        InsertedRecords {
+            outline: with_records,
+            records_left_out: left_out,
+            reasoning_left_out,
+        }
     }
 
     /// Leaves stale reasoning out of the answers that are `kept` and not `removed`, but for those whose records are put
-    /// into them.
+    /// into them. Returns how many.
     fn leave_out_reasoning(
         &self,
         kept: &[bool],
         removed: &BTreeSet<usize>,
         epoch: Epoch,
         edits: &mut Edits,
-    ) {
+    ) -> usize {
         let conversation = self.view.conversation;
         let places = count_places(conversation);
         let with_records = self.places.iter().filter_map(|it| Some((it.answer?, it)));
@@ -376,9 +395,9 @@ impl<'a> PlacedInjections<'a> {
                 && !removed.contains(&at)
                 && !records.is_some_and(|records| records.has_echo())
         });
-        for (_, message) in stale {
-            conversation.leave_out_reasoning(message, edits);
-        }
+        stale
+            .filter(|(_, message)| conversation.leave_out_reasoning(message, edits))
+            .count()
     }
 
     /// The edits of the echoed answer at a place. `stands`: the rounds before the answer go out.

@@ -28,6 +28,8 @@ pub struct Report {
     pub tools: ToolSet,
     /// Records that cannot stand at their places. Records of folded messages do not count.
     pub records_left_out: usize,
+    /// Answers whose reasoning is left out, since something before it was changed after it was made.
+    pub reasoning_left_out: usize,
     /// Raw tokens of the request as it came, and as it goes out.
     pub raw_before: u32,
     pub raw_after: u32,
@@ -80,6 +82,10 @@ impl Report {
             ("truncated", truncated),
             ("cleared", self.cleared.as_ref().map(Cleared::count)),
             ("dropped", self.folded.map(|folded| folded.messages)),
+            (
+                "thinking-left-out",
+                Some(self.reasoning_left_out).filter(|count| *count > 0),
+            ),
             ("clamped", cap.map(|cap| cap.sent as usize)),
         ];
         let numbers = numbers.into_iter();
@@ -152,6 +158,11 @@ mod tests {
         assert_eq!(
             report.format_actions(),
             "truncated=1, cleared=5, dropped=14, clamped=2512"
+        );
+        report.reasoning_left_out = 4;
+        assert_eq!(
+            report.format_actions(),
+            "truncated=1, cleared=5, dropped=14, thinking-left-out=4, clamped=2512"
         );
         let stood_back = Report {
             stood_back: Some(StandBackReason::ProviderManages("truncation")),

@@ -72,15 +72,12 @@ impl Replay<'_> {
 
     /// How full a cut of the request that ended at a unit leaves the room beside what is fixed.
     pub(super) fn find_low_water(&self, at: usize) -> f64 {
-        match self.reasoning.is_empty() || self.begins_turn(at) {
-            true => self.low_water,
-            false => {
-                self.low_water
-                    * std::env::var("PL_LOOP")
-                        .ok()
-                        .and_then(|v| v.parse().ok())
-                        .unwrap_or(IN_LOOP)
-            }
+        if self.reasoning.is_empty() {
+            return self.low_water;
+        }
+        match self.begins_turn(at) {
+            true => self.low_water * knob("PL_TURN", 1.0),
+            false => self.low_water * knob("PL_LOOP", IN_LOOP),
         }
     }
 
@@ -88,7 +85,14 @@ impl Replay<'_> {
     pub(super) fn find_least_mark(&self, lowest: u32) -> u32 {
         match self.reasoning.is_empty() {
             true => lowest,
-            false => (f64::from(lowest) * (1.0 + self.low_water) / 2.0) as u32,
+            false => (f64::from(lowest) * self.low_water / 2.0) as u32,
         }
     }
+}
+
+fn knob(name: &str, default: f64) -> f64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(default)
 }
