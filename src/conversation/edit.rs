@@ -89,6 +89,11 @@ impl Edits {
         self.edits.extend(other.edits);
     }
 
+    /// The spans that are replaced, in any order.
+    pub fn spans(&self) -> impl Iterator<Item = Span> {
+        self.edits.iter().map(|edit| edit.span)
+    }
+
     pub const fn is_empty(&self) -> bool {
         self.edits.is_empty()
     }

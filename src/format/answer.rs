@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::usage::Usage;
+use super::{input_changes::InputChanges, usage::Usage};
 use crate::json::scan::{JsonKind, JsonString, Span};
 
 /// One part of a chunk or of a whole answer. Spans lie in its JSON.
@@ -15,6 +15,8 @@ pub enum AnswerEvent {
     /// A tool call of the first choice, or a fragment of one.
     Call(CallFragment),
     Usage(UsageReport),
+    /// What became of the thinking in the request: all of it, in place of what was said before.
+    InputChanges(InputChanges),
     Finish(Finish),
     /// The provider reports an error inside the answer.
     Error,

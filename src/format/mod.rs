@@ -26,6 +26,7 @@ macro_rules! in_format {
 mod answer;
 mod answer_format;
 mod answer_rewriter;
+pub mod block_binding;
 mod cache_markers;
 pub mod chat;
 mod continuation;
@@ -36,6 +37,7 @@ mod grammar;
 mod guess;
 mod index;
 mod indexing;
+mod input_changes;
 pub mod messages;
 mod overflow_error;
 mod paths;
@@ -59,6 +61,7 @@ pub use self::{
     },
     answer_format::{AnswerFormat, AnswerReader, ParsedAnswer},
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
+    input_changes::InputChanges,
     paths::COMPACT_PATH,
     response_summary::{ResponseSummarizer, ResponseSummary},
     responses::answer::SentEvents,

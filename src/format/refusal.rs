@@ -27,3 +27,20 @@ pub const CHAT_TEMPLATE_WORDS: &[&str] = &["template", "role", "tool"];
 
 /// A member that only answers have.
 pub const ANSWER_MEMBER: &str = "choices";
+
+/// How Anthropic's API begins to refuse a block of thinking, in lower case and without quotes.
+pub const REFUSED_THINKING: &[&str] = &[
+    "invalid signature in thinking block",
+    "invalid signature in redacted_thinking block",
+    "invalid signature in connector_text block",
+];
+
+/// What the same error says where the block itself is as it was made, but not what stands before it.
+pub const CHANGED_BEFORE_THINKING: &[&str] = &[
+    "bound to a different",
+    "mismatch_behavior",
+    "preceded this one when it was created",
+    "differs from when it was created",
+    "differs from when the block was created",
+    "differs from the one this block was created with",
+];

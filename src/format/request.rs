@@ -75,6 +75,15 @@ impl Conversation {
         }
     }
 
+    /// Whether edits change what the model reads, and not answer caps alone.
+    pub fn changes_prompt(&self, edits: &Edits) -> bool {
+        let caps = self.format.answer_caps().iter();
+        let caps: Vec<_> = caps.filter_map(|name| self.find_field(name)).collect();
+        edits
+            .spans()
+            .any(|span| caps.iter().all(|cap| cap.value != span))
+    }
+
     /// The largest thinking budget in the request, in tokens. Thinking is part of the answer, and
     /// providers refuse an answer cap that is not above the budget.
     pub fn thinking_budget(&self) -> Option<u64> {

@@ -2,7 +2,9 @@
 //!
 //! It keeps digests and numbers, never text, and cannot fail.
 
-use super::{AnswerEvent, CallFragment, Finish, FinishKind, usage::Usage};
+use super::{
+    AnswerEvent, CallFragment, Finish, FinishKind, input_changes::InputChanges, usage::Usage,
+};
 use crate::json::text::{TextDigester, digest_text};
 
 /// Calls kept of one answer; any further call is ignored.
@@ -16,6 +18,7 @@ pub struct ResponseSummary {
     pub text: u128,
     /// Digests of the first choice's call ids, in their order.
     pub call_ids: Vec<u128>,
+    pub input_changes: InputChanges,
     /// There was a finish reason.
     pub finished: bool,
     /// The answer reached its cap.
@@ -54,6 +57,7 @@ impl ResponseSummarizer {
             match event {
                 AnswerEvent::Text(text) => self.add_text(&json[text.span.range()]),
                 AnswerEvent::Call(call) => self.add_call(json, call),
+                AnswerEvent::InputChanges(changes) => self.summary.input_changes = *changes,
                 AnswerEvent::Usage(report) => self.add_usage(report.usage),
                 AnswerEvent::Finish(finish) => self.add_finish(json, *finish),
                 AnswerEvent::Error => self.summary.error = true,
@@ -111,9 +115,10 @@ impl ResponseSummarizer {
         self.summary.cut_off |= matches!(reason, "length" | "max_tokens" | "max_output_tokens");
     }
 
-    /// Begins another answer of the same response; only the usage of the last one counts.
+    /// Begins another answer of the same response; usage and changes of the input are those of the last one.
     pub fn begin_answer(&mut self) {
         self.summary.usage = None;
+        self.summary.input_changes = InputChanges::default();
     }
 
     pub fn mark_unreadable(&mut self) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::FinishKind;
 use crate::{
-    conversation::Conversation,
+    conversation::{Conversation, edit::Edits},
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
 };
 
@@ -68,6 +68,18 @@ pub(super) fn parse_field(conversation: &Conversation, name: &str) -> Value {
     let value =
         field.and_then(|field| serde_json::from_slice(conversation.span_bytes(field.value)).ok());
     value.unwrap_or_default()
+}
+
+/// Inserts a member into an object, before its others.
+pub(super) fn insert_first_member(
+    conversation: &Conversation,
+    object: Span,
+    member: &str,
+    edits: &mut Edits,
+) {
+    let inside = conversation.span_bytes(object)[1..].trim_ascii_start();
+    let comma = if inside == b"}" { "" } else { "," };
+    edits.insert(object.start + 1, format!("{member}{comma}"));
 }
 
 /// The value if it is a whole number that is not negative.

@@ -114,6 +114,19 @@ pub fn detect_overflow_in_event(data: &[u8]) -> OverflowVerdict {
     }
 }
 
+/// The sentences of an error, lower case and without quotes, the outermost first. None in a `body` that is an answer.
+pub(super) fn read_error_sentences(body: &[u8]) -> impl Iterator<Item = String> {
+    let error = ParsedError::from_body(body);
+    let texts = if error.choices {
+        Vec::new()
+    } else {
+        error.texts
+    };
+    let sentences = texts.into_iter();
+    let sentences = sentences.filter(|text| text.kind == ErrorTextKind::Sentence);
+    sentences.map(|sentence| sentence.text)
+}
+
 /// A 429 or a 5xx is an overflow only by an unambiguous sentence. Other statuses are about keys, money
 /// and paths.
 fn believed_sentences(status: StatusCode) -> Option<Sentences> {

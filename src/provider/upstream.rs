@@ -64,6 +64,8 @@ pub struct Provider {
     /// Models that refuse `stream_options`. In memory only: after a restart one request for each learns
     /// it again.
     usage_refused: Mutex<LruCache<Box<str>, ()>>,
+    /// Models that refuse to be asked to drop thinking. In memory only, too.
+    drop_refused: Mutex<LruCache<Box<str>, ()>>,
     marker_support: MarkerSupport,
     transport: Transport,
 }
@@ -171,6 +173,7 @@ impl Provider {
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
             unreachable_ms: AtomicU64::new(0),
             usage_refused: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
+            drop_refused: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
             marker_support: MarkerSupport::new(MAX_KNOWN_MODELS),
             transport,
         })
@@ -196,6 +199,16 @@ impl Provider {
             "stream_options refused; streams go on without usage"
         );
         self.usage_refused.lock().put(model.into(), ());
+    }
+
+    /// Whether a model refused to be asked to drop thinking that does not fit any more.
+    pub fn refuses_to_drop_thinking(&self, model: &str) -> bool {
+        self.drop_refused.lock().get(model).is_some()
+    }
+
+    /// A model refused it: it is not asked again.
+    pub fn note_drop_refused(&self, model: &str) {
+        self.drop_refused.lock().put(model.into(), ());
     }
 
     /// Whether the proxy may add cache markers to the requests of a model: as configured, and where it is not known to

@@ -2,7 +2,8 @@
 //!
 //! An attempt may send several requests, each changed: without asking for usage where that is refused; without the
 //! cache markers that the proxy added, then without a prompt after a tool result, and then without all of recovery's
-//! additions, where these are refused; and fitted to a smaller window where the conversation was too long
+//! additions, where these are refused; with the wish that thinking be dropped, or without thinking, where that is refused
+//! ([`super::thinking_remedy`]); and fitted to a smaller window where the conversation was too long
 //! ([`super::overflow_retry`]). Only headers and log show it. Nothing that the proxy adds may fail a request that would
 //! have worked without it.
 
@@ -19,6 +20,7 @@ use super::{
     },
     plan::{plan_without_additions, plan_without_prompt_after_tool},
     provider_reply::Extras,
+    thinking_remedy::ThinkingRemedy,
 };
 use crate::{
     conversation::edit::{Edits, Rope},
@@ -39,11 +41,14 @@ pub(super) async fn attempt_request(
     let mut extras = Extras {
         usage: !provider.refuses_usage(model),
         markers: provider.may_add_markers(model, Instant::now()),
+        drop_by: ThinkingRemedy::remembered_drop(placed),
     };
     let mut guesses = Guesses::default();
+    let mut remedy = ThinkingRemedy::default();
     let mut reply = loop {
         let reply = send_once(request, placed, extras, calls).await?;
-        let (reply, refusal) = find_refusal(request, placed, reply).await?;
+        let tries_drop = remedy.tries_drop();
+        let (reply, refusal) = find_refusal(request, placed, reply, tries_drop).await?;
         let sends_again = match refusal {
             RefusalKind::Nothing => break reply,
             RefusalKind::TooLong { overflow, .. } => {
@@ -65,13 +70,24 @@ pub(super) async fn attempt_request(
                 extras.markers = false;
                 true
             }
+            RefusalKind::RefusesThinking(refused) => {
+                remedy.prepare(request, placed, &mut extras, refused)
+            }
+            RefusalKind::RefusesToDrop { named } => {
+                remedy.prepare_without_drop(request, placed, &mut extras, named)
+            }
         };
         // Only the same request without them tells: another change may be why the next one is answered.
         markers_refused = matches!(refusal, RefusalKind::RefusesMarkers);
         if !sends_again {
             break overflow_answer(request.parsed.format.into(), placed, reply, refusal);
         }
+        if matches!(refusal, RefusalKind::RefusesThinking(_)) {
+            remedy.keep_refusal(reply);
+        }
     };
+    reply = remedy.choose_answer(reply);
+    remedy.conclude(request, placed, &reply);
     let answered = reply.answer.status().is_success();
     let target = &placed.target;
     if answered {
@@ -119,7 +135,9 @@ async fn send_once(
     let (body, sent_extras) = edit_body(request, placed, extras);
     let (trace, target) = (&request.notes.trace, &placed.target);
     let begun = Instant::now();
-    let sent = placed.head.send(trace, target, body).await;
+    let drops_thinking = sent_extras.drop_by.is_some();
+    let sent = placed.head.send(trace, target, body, drops_thinking);
+    let sent = sent.await;
     let took = begun.elapsed();
     calls.took += took;
     calls.calls += 1;
@@ -152,6 +170,8 @@ fn edit_body(request: &ClientRequest, placed: &PlacedRequest, extras: Extras) ->
     }
     conversation.take_out_annotations(&mut edits);
     sent.usage = extras.usage && conversation.ask_usage(&mut edits);
+    let mut asks_to_drop = |by: &_| conversation.ask_to_drop_thinking(*by, &mut edits);
+    sent.drop_by = extras.drop_by.filter(&mut asks_to_drop);
     let body = edits.apply(&parsed.bytes);
     let is_guarded = planned.is_some_and(PlannedRequest::is_guarded);
     if extras.markers

@@ -26,6 +26,7 @@ pub mod session_events;
 pub mod settle;
 mod summary_due;
 pub mod summary_source;
+mod thinking_remedy;
 pub mod tool_loop;
 pub mod wait_for_summary;
 

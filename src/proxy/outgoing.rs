@@ -6,6 +6,7 @@ use super::App;
 use crate::{
     config::Auth,
     conversation::{Format, edit::Rope},
+    format::block_binding::add_binding_beta,
     http::{admission, body},
     provider::{OutgoingRequest, Payload, Provider, Target, UpstreamError, headers},
     telemetry::{Operation, trace::Trace},
@@ -54,7 +55,8 @@ impl RequestHead {
         Self { path, headers }
     }
 
-    /// Sends the request, and waits for the head of its answer.
+    /// Sends the request, and waits for the head of its answer. `drops_thinking`: the body says that thinking is to be
+    /// dropped, which needs a header too.
     ///
     /// # Errors
     /// No answer began.
@@ -63,11 +65,16 @@ impl RequestHead {
         trace: &Trace,
         target: &Target,
         body: Rope,
+        drops_thinking: bool,
     ) -> Result<Response<Body>, UpstreamError> {
+        let mut headers = self.headers.clone();
+        if drops_thinking {
+            add_binding_beta(&mut headers);
+        }
         let outgoing = OutgoingRequest {
             method: Method::POST,
             path: self.path.clone(),
-            headers: self.headers.clone(),
+            headers,
             body: Payload::Whole(body),
             model: Some(target.model.clone()),
         };

@@ -14,6 +14,7 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::StatusCode;
 
 use super::{
@@ -21,13 +22,14 @@ use super::{
     plan::{refit_request, remeasure_for_target},
     provider_reply::{is_stream, read_short, refuses_usage},
     proxy_answers,
-    refusal::refuses_additions,
+    refusal::{is_bad_request, refuses_additions},
 };
 use crate::{
     format::{AnswerFormat, error_body::ErrorBody},
     provider::{
         learnt_windows::RefusedPrompt,
         overflow::{self, Overflow, OverflowVerdict},
+        thinking_refusal::{ThinkingRefusal, detect_thinking_refusal, names_binding},
     },
     relay::{FirstEvent, peek_first_event},
 };
@@ -58,17 +60,23 @@ pub(super) enum RefusalKind {
     RefusesUsage,
     /// Perhaps the cache markers that the proxy added: the model is not known to take them.
     RefusesMarkers,
+    /// Thinking of earlier answers.
+    RefusesThinking(ThinkingRefusal),
+    /// To drop thinking, as the error says (`named`), or perhaps.
+    RefusesToDrop { named: bool },
 }
 
 /// Requests that were refused without a reason, perhaps for their length.
 #[derive(Default)]
 pub(super) struct Guesses(Vec<RefusedPrompt>);
 
-/// Finds a refusal that another request may avoid. The answer is passed on unchanged.
+/// Finds a refusal that another request may avoid. The answer is passed on unchanged. `tries_drop`: the request is the
+/// first of its session that asks for thinking to be dropped.
 pub(super) async fn find_refusal(
     request: &ClientRequest,
     placed: &PlacedRequest,
     reply: ProviderReply,
+    tries_drop: bool,
 ) -> Result<(ProviderReply, RefusalKind), SendError> {
     let status = reply.answer.status();
     if status.is_success() {
@@ -88,6 +96,10 @@ pub(super) async fn find_refusal(
     if reply.sent.usage && refuses_usage(status, &text) {
         return Ok((reply, RefusalKind::RefusesUsage));
     }
+    if let Some(refused) = detect_thinking_refusal(status, &text) {
+        return Ok((reply, RefusalKind::RefusesThinking(refused)));
+    }
+    let named = reply.sent.drop_by.is_some() && names_binding(&text);
     let target = &placed.target;
     let takes_markers = || target.provider.takes_markers(&target.model, Instant::now());
     let may_refuse_markers = reply.sent.markers && !takes_markers();
@@ -96,6 +108,7 @@ pub(super) async fn find_refusal(
             classic: status == StatusCode::BAD_REQUEST && is_classic(format, &text),
             overflow,
         },
+        _ if named || tries_drop && is_bad_request(status) => RefusalKind::RefusesToDrop { named },
         OverflowVerdict::Wordless if may_refuse_markers => RefusalKind::RefusesMarkers,
         OverflowVerdict::Wordless => RefusalKind::Wordless,
         _ if may_refuse_markers && refuses_additions(status, &text) => RefusalKind::RefusesMarkers,
@@ -122,21 +135,22 @@ async fn find_refusal_inside(
     if !is_stream(&reply.answer, request.parsed.streams) {
         let (answer, text) = read_short(format, reply.answer, &provider.name).await?;
         let reply = ProviderReply { answer, ..reply };
-        let verdict = text.map(|text| overflow::detect_overflow(StatusCode::OK, &text));
-        return Ok((
-            reply,
-            verdict.map_or(RefusalKind::Nothing, |verdict| {
-                verdict_to_refusal(verdict, false)
-            }),
-        ));
+        let judge = |text: Bytes| match detect_thinking_refusal(StatusCode::OK, &text) {
+            Some(refused) => RefusalKind::RefusesThinking(refused),
+            None => verdict_to_refusal(overflow::detect_overflow(StatusCode::OK, &text), false),
+        };
+        return Ok((reply, text.map_or(RefusalKind::Nothing, judge)));
     }
     let (answer, first) = peek_first_event(format, reply.answer, FIRST_EVENT_WITHIN).await;
     let reply = ProviderReply { answer, ..reply };
     let refusal = match first {
-        FirstEvent::Event(data) => {
-            let verdict = overflow::detect_overflow_in_event(&data);
-            verdict_to_refusal(verdict, format.tells_overflow_in_stream())
-        }
+        FirstEvent::Event(data) => match detect_thinking_refusal(StatusCode::OK, &data) {
+            Some(refused) => RefusalKind::RefusesThinking(refused),
+            None => {
+                let verdict = overflow::detect_overflow_in_event(&data);
+                verdict_to_refusal(verdict, format.tells_overflow_in_stream())
+            }
+        },
         FirstEvent::Nothing => RefusalKind::Wordless,
         FirstEvent::Unknown => RefusalKind::Nothing,
     };

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     error::Failure,
-    format::{AnswerFormat, error_body::ErrorBody},
+    format::{AnswerFormat, block_binding::MismatchField, error_body::ErrorBody},
     provider::UpstreamError,
     relay::{self, BadAnswer, BufferedAnswer},
     wire::{Body, whole_body},
@@ -43,6 +43,8 @@ pub struct Extras {
     pub usage: bool,
     /// Cache markers where the client sets none.
     pub markers: bool,
+    /// It asks for thinking to be dropped that does not fit what stands before it.
+    pub drop_by: Option<MismatchField>,
 }
 
 /// The calls to providers before an answer began.

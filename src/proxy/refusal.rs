@@ -12,11 +12,19 @@ use crate::{
     provider::overflow::{self, OverflowVerdict},
 };
 
+/// Whether an error says that the request itself cannot be accepted.
+pub(super) fn is_bad_request(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY
+    )
+}
+
 /// Whether an error may be about what the proxy added. Providers refuse with 400 or 422 what their grammar does not
 /// allow; templates of local engines fail with 500.
 pub(super) fn refuses_additions(status: StatusCode, text: &Bytes) -> bool {
     let may_refuse = match status {
-        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => true,
+        _ if is_bad_request(status) => true,
         StatusCode::INTERNAL_SERVER_ERROR => {
             let text = String::from_utf8_lossy(text).to_lowercase();
             CHAT_TEMPLATE_WORDS.iter().any(|word| text.contains(word))

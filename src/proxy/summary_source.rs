@@ -47,7 +47,7 @@ impl SummaryClient for SummarySource {
         let marked = (self.adds_markers && repeats_conversation)
             .then(|| self.conversation.add_cache_markers(&body));
         let body = marked.flatten().unwrap_or(body);
-        self.head.send(trace, &self.target, body).await
+        self.head.send(trace, &self.target, body, false).await
     }
 }
 

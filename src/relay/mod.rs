@@ -32,8 +32,8 @@ pub use self::{
     turn_driver::TurnDriver,
 };
 pub use crate::format::{
-    AnswerFilter, AnswerFormat, AssistantTurn, ContinuationBlock, PrecedingText, ProxyToolCall,
-    ResponseSummary,
+    AnswerFilter, AnswerFormat, AssistantTurn, ContinuationBlock, InputChanges, PrecedingText,
+    ProxyToolCall, ResponseSummary,
 };
 
 /// How a stream is relayed, and what is changed in it.

@@ -18,7 +18,7 @@ use crate::{
     },
     health::{Health, HealthLevel, silent_truncation::UsageSample},
     recovery,
-    session::history::History,
+    session::{ReasoningMemory, history::History},
     store::SessionId,
 };
 
@@ -101,6 +101,8 @@ pub struct SessionState {
     /// When the last request began: milliseconds since 1970, 0 where that is not known.
     #[serde(skip)]
     pub asked_ms: u64,
+    #[serde(skip)]
+    pub reasoning: ReasoningMemory,
 }
 
 /// Fields stored after the others. If all are default, none are stored, which keeps the states of short sessions
@@ -147,6 +149,7 @@ struct LaterFields {
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 struct ReasoningFields {
     sent: SentHistory,
+    memory: ReasoningMemory,
 }
 
 /// Calibrated estimate of the tokens of one request as it was sent, by kind.
@@ -314,6 +317,7 @@ impl SessionState {
         };
         let reasoning = ReasoningFields {
             sent: self.sent_history,
+            memory: self.reasoning,
         };
         let has_reasoning = reasoning != ReasoningFields::default();
         let has_later = has_reasoning || later != LaterFields::default();
@@ -362,6 +366,7 @@ impl SessionState {
                     let reasoning: ReasoningFields;
                     (reasoning, rest) = postcard::take_from_bytes(rest)?;
                     state.sent_history = reasoning.sent;
+                    state.reasoning = reasoning.memory;
                 }
             }
             // The format is stored for formats other than chat completions only.

@@ -22,6 +22,7 @@ const OTHER_MODEL: &str = "other";
 
 pub const ATTEMPT_OUTCOMES: [&str; 5] = ["answer", "busy", "failed", "denied", "unsent"];
 const OVERFLOW_RESULTS: [&str; 2] = ["healed", "unhealed"];
+const THINKING_RESULTS: [&str; 3] = ["dropped", "left_out", "unhealed"];
 
 #[derive(Clone, Copy, Debug)]
 pub enum StoreOperation {
@@ -58,6 +59,10 @@ impl Metrics {
             }
             for result in OVERFLOW_RESULTS {
                 self.overflows.with_label_values(&[provider, result]);
+            }
+            for result in THINKING_RESULTS {
+                self.thinking_refusals
+                    .with_label_values(&[provider, result]);
             }
             for counters in [&self.retries, &self.fallbacks, &self.silent_truncations] {
                 counters.with_label_values(&[provider]);

@@ -50,6 +50,7 @@ mod stored_before;
 mod streaming;
 mod summary;
 mod support;
+mod thinking_remedy;
 mod traces;
 mod upstream;
 mod usage_modes;

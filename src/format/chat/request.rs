@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     conversation::{Conversation, edit::Edits},
-    format::values::{find_member, parse_field},
+    format::values::{find_member, insert_first_member, parse_field},
     json::scan::{JsonKind, Span},
 };
 
@@ -117,10 +117,7 @@ pub(in crate::format) fn ask_usage(conversation: &Conversation, edits: &mut Edit
             if let Some((span, _)) = find_usage_option(conversation) {
                 edits.replace(span, "true");
             } else {
-                let inside = conversation.span_bytes(field.value)[1..].trim_ascii_start();
-                let comma = if inside == b"}" { "" } else { "," };
-                let member = format!("\"include_usage\":true{comma}");
-                edits.insert(field.value.start + 1, member);
+                insert_first_member(conversation, field.value, "\"include_usage\":true", edits);
             }
         }
         Some(_) => return false,

@@ -8,7 +8,7 @@ mod refit;
 
 use std::time::{Duration, Instant, SystemTime};
 
-use self::cache_age::is_cache_cold;
+use self::{cache_age::is_cache_cold, planned_request::session_policy};
 pub use self::{
     plan_log::{log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
@@ -27,7 +27,7 @@ use crate::{
     provider::{Target, learnt_windows::wall_ms},
     recovery::tool::{RecallCount, RecallSource},
     relay::{AssistantTurn, PrecedingText},
-    session::{InheritedSession, SessionState},
+    session::{InheritedSession, ReasoningMemory, SessionState},
 };
 
 /// The guard's span in a trace.
@@ -43,7 +43,8 @@ pub fn plan_request(
     let _child = session.notes.trace.begin_child(GUARD_SPAN);
     let begun = Instant::now();
     let (app, inherited, mode) = (&session.app, &session.inherited, session.options.mode);
-    let policy = guard_policy(app, target);
+    let reasoning = reasoning_for_target(inherited, target);
+    let policy = session_policy(app, target, reasoning);
     let recall = Recall {
         is_cold: is_cache_cold(conversation, inherited, target),
         ..recall_for_target(app, inherited, target)
@@ -58,6 +59,7 @@ pub fn plan_request(
         recovery: begin_recovery(rules),
         compaction,
         caution_waits_since_ms: None,
+        reasoning,
         asked_ms: wall_ms(SystemTime::now()),
         plan: Plan::default(),
         raw_sent: 0,
@@ -94,8 +96,9 @@ pub fn plan_next_turn(
         left_out: &planned.plan.memory.list_left_out(),
     };
     planned.recovery.execute_tool_turn(&source, turn);
-    // The round before has filled the cache, and its cuts stay.
+    // The round before has filled the cache, and its cuts stay. Reasoning that it left out is known to its memory.
     planned.recall.is_cold = false;
+    planned.recall.leaves_out_reasoning = false;
     if planned.plan.report.stood_back.is_none() && planned.mode == GuardMode::Guard {
         planned.recall.sent = Some(planned.plan.memory.clone());
         planned.recall.history = planned.plan.history;
@@ -153,6 +156,17 @@ pub fn plan_without_additions(
     mut planned: PlannedRequest,
 ) -> PlannedRequest {
     planned.recovery.withdraw_all();
+    replan_request(followed, planned)
+}
+
+/// Plans without any reasoning of earlier answers, for a provider that refuses it. What is left out stays out, which
+/// holds for models that bind it only.
+pub fn plan_without_reasoning(
+    followed: FollowedConversation<'_>,
+    mut planned: PlannedRequest,
+) -> PlannedRequest {
+    planned.reasoning.is_bound = true;
+    planned.recall.leaves_out_reasoning = true;
     replan_request(followed, planned)
 }
 
@@ -285,6 +299,13 @@ fn recall_for_target(app: &App, inherited: &InheritedSession, target: &Target) -
         recall.calibration = app.ratios.initial_calibration(provider, model);
     }
     recall
+}
+
+/// What the session knows of the model's reasoning; nothing of another model's.
+fn reasoning_for_target(inherited: &InheritedSession, target: &Target) -> ReasoningMemory {
+    let state = inherited.state.as_ref();
+    let state = state.filter(|_| is_same_model(inherited, target));
+    state.map_or_else(ReasoningMemory::default, |state| state.reasoning)
 }
 
 /// Whether the previous generation was by the same model of the same provider.

@@ -6,11 +6,12 @@ use crate::{
     compaction::{self, CompactionStep},
     config::UsageMode,
     conversation::{Conversation, edit::Edits},
-    guard::{AnswerCap, Plan, Policy, Recall, injections::Injections},
+    guard::{AnswerCap, Plan, Policy, Recall, StandBackReason, injections::Injections},
     health::limits::HealthLimits,
     provider::{Target, learnt_windows::RefusedPrompt, overflow::Overflow},
     proxy::{App, GuardMode, answer_facts::AnswerFacts, recovery_step::RecoveryStep},
     relay::AnswerFilter,
+    session::ReasoningMemory,
 };
 
 /// The result of planning. The functions of [`super`] make another one of it where another request is to be sent.
@@ -26,6 +27,7 @@ pub struct PlannedRequest {
     pub compaction: CompactionStep,
     /// Since when a due caution prompt waits for a summary, in milliseconds since 1970.
     pub caution_waits_since_ms: Option<u64>,
+    pub reasoning: ReasoningMemory,
     /// When it was sent last: milliseconds since 1970.
     pub asked_ms: u64,
     pub plan: Plan,
@@ -58,6 +60,12 @@ impl PlannedRequest {
         self.mode == GuardMode::Guard && self.plan.report.stood_back.is_none()
     }
 
+    /// Whether anything of the request may be changed, be it only beside the conversation.
+    pub fn is_open_to_changes(&self) -> bool {
+        let stood_back = self.plan.report.stood_back;
+        self.mode == GuardMode::Guard && stood_back != Some(StandBackReason::Disabled)
+    }
+
     /// Whether the request goes out with anything that recovery added.
     pub fn has_additions(&self) -> bool {
         self.mode == GuardMode::Guard && self.recovery.adds_anything()
@@ -84,7 +92,7 @@ impl PlannedRequest {
 
     /// The policy for this request, with the placement of prompts that its provider accepts.
     pub fn build_policy<'a>(&'a self, app: &'a App) -> Policy<'a> {
-        let policy = guard_policy(app, &self.target);
+        let policy = session_policy(app, &self.target, self.reasoning);
         Policy {
             profile: self.recovery.prompt_profile(policy.profile),
             ..policy
@@ -152,6 +160,11 @@ impl PlannedRequest {
             words.retain(|word| word != "none");
             words.push("provider-truncated".to_owned());
         }
+        let dropped = answer.map_or(0, |answer| answer.response.input_changes.count_dropped());
+        if dropped > 0 {
+            words.retain(|word| word != "none");
+            words.push(format!("thinking-dropped={dropped}"));
+        }
         if answer.is_some_and(|answer| answer.response.window_exceeded) {
             words.retain(|word| word != "none");
             words.push("window-exceeded".to_owned());
@@ -162,6 +175,20 @@ impl PlannedRequest {
             GuardMode::Off => "guard-off".to_owned(),
         }
     }
+}
+
+/// The guard's policy for a request to `target` of a session that knows this of its model.
+pub(super) fn session_policy<'a>(
+    app: &'a App,
+    target: &'a Target,
+    reasoning: ReasoningMemory,
+) -> Policy<'a> {
+    let policy = guard_policy(app, target);
+    let profile = match reasoning.is_bound {
+        true => policy.profile.with_bound_reasoning(),
+        false => policy.profile,
+    };
+    Policy { profile, ..policy }
 }
 
 /// The guard's policy for a request to `target`.

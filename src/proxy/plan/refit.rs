@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::{
-    GUARD_SPAN, guard_policy, level_limits, plan_log::log_cuts, plan_without_additions,
-    replan_request,
+    GUARD_SPAN, level_limits, plan_log::log_cuts, plan_without_additions,
+    planned_request::session_policy, replan_request,
 };
 use crate::{
     provider::Target,
@@ -58,7 +58,7 @@ pub fn remeasure_for_target(
     target: &Target,
 ) -> PlannedRequest {
     planned.target = target.clone();
-    let policy = guard_policy(&followed.session.app, target);
+    let policy = session_policy(&followed.session.app, target, planned.reasoning);
     planned.limits = level_limits(followed.conversation, &policy, target, &planned.recall);
     planned
 }

@@ -4,7 +4,7 @@ use crate::{
     guard::estimate::Calibration,
     health::Health,
     proxy::{GuardMode, PlannedRequest, SessionContext, answer_facts::reported_tokens},
-    relay::ResponseSummary,
+    relay::{InputChanges, ResponseSummary},
     session::{history::Marks, state::PromptBreakdown},
     telemetry::record::GenerationFacts,
 };
@@ -79,6 +79,24 @@ pub(super) fn note_answer(
     });
     drop(facts);
     count_actions(session, planned);
+    count_input_changes(session, planned, &response.input_changes);
+}
+
+/// Counts what the provider says that it did with the thinking in the request.
+fn count_input_changes(session: &SessionContext, planned: &PlannedRequest, changes: &InputChanges) {
+    let (provider, model) = (&*planned.target.provider.name, &*planned.target.model);
+    let counters = &session.app.metrics.input_changes;
+    for (change, reason, count) in changes.list_counts() {
+        let labels = [provider, change, reason];
+        counters.with_label_values(&labels).inc_by(count.into());
+    }
+    let (dropped, allowed) = (changes.count_dropped(), changes.count_allowed());
+    if dropped + allowed > 0 {
+        tracing::info!(
+            session = %session.inherited.session, provider, model, dropped, allowed,
+            "thinking that does not fit what stands before it: {provider} dropped {dropped} blocks, and passed {allowed}"
+        );
+    }
 }
 
 /// Counts the actions that are new with this request.

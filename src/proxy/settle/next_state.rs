@@ -69,6 +69,7 @@ pub(super) fn next_state(
         completion_tokens: state.completion_tokens,
         marks: collect_marks(planned),
     });
+    state.reasoning = planned.reasoning;
     state.asked_ms = planned.asked_ms;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     state.updated_s = now.map_or(0, |now| now.as_secs());

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::format::block_binding::MismatchField;
 use crate::guard::injections::{
     Course, InjectedAuthor, InjectedMessage, InjectionContent, InjectionRecord,
 };
@@ -41,6 +42,10 @@ fn a_state_of_an_earlier_version_is_read_without_a_calibration_of_another_estima
         largest_answer: 900,
         cap_was_hit: true,
         caution_waits_since_ms: Some(1_795_000_000_000),
+        reasoning: ReasoningMemory {
+            is_bound: true,
+            drop_by: Some(MismatchField::Any),
+        },
         ..state()
     };
     current.guard.alternates = Some(true);

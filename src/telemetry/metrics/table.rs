@@ -136,6 +136,12 @@ metrics! {
     silent_truncations: IntCounterVec("plimsoll_silent_truncations_total",
         "Prompts whose beginning a provider dropped without an error.",
         &["provider"]);
+    thinking_refusals: IntCounterVec("plimsoll_thinking_refusals_total",
+        "Requests in which a provider refused thinking of earlier answers, by what was accepted: dropped (the provider was asked to drop it), left_out (a request without it), or unhealed.",
+        &["provider", "result"]);
+    input_changes: IntCounterVec("plimsoll_input_transformations_total",
+        "Blocks of thinking that do not fit what stands before them, as providers report them with each answer, by what became of them (dropped, allowed) and why.",
+        &["provider", "change", "reason"]);
     breaker_state: IntGaugeVec("plimsoll_breaker_state",
         "State of a provider's circuit breaker: 0 closed, 1 half-open, 2 open (the provider is skipped).",
         &["provider"]);

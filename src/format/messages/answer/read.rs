@@ -7,6 +7,7 @@ use super::{ContentSpans, END, EventKind, Member, MessagesAnswer, ObjectSpans, T
 use crate::{
     format::{
         AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind,
+        input_changes::{INPUT_CHANGES, read_input_changes},
         values::{ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson},
@@ -86,6 +87,7 @@ impl<'a> MessagesAnswerReader<'a> {
             b"content" if scan.peek() == Some(b'[') => self.read_content(scan)?,
             b"stop_reason" => self.stop_reason = take_text(scan)?,
             b"usage" => self.read_usage(scan)?,
+            INPUT_CHANGES => self.read_input_changes(scan)?,
             b"error" => {
                 if scan.take_value()?.1 != JsonKind::Null {
                     self.answer.events.push(AnswerEvent::Error);
@@ -101,9 +103,18 @@ impl<'a> MessagesAnswerReader<'a> {
         let walked = scan.walk_object(|scan, key| match self.raw_bytes(key) {
             b"usage" => self.read_usage(scan),
             b"model" => take_nonempty_text(scan).map(|model| self.answer.model = model),
+            INPUT_CHANGES => self.read_input_changes(scan),
             _ => skip_value(scan),
         });
         walked.map(drop)
+    }
+
+    /// Stands in the first event of a stream, and again in the last `message_delta` where another model took over.
+    fn read_input_changes(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
+        let changes = read_input_changes(self.json, scan)?;
+        let events = &mut self.answer.events;
+        events.extend(changes.map(AnswerEvent::InputChanges));
+        Ok(())
     }
 
     fn read_content(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {

@@ -6,7 +6,8 @@
 use super::{ENDS, EventKind, OutputItem, ResponsesAnswer};
 use crate::{
     format::{
-        AnswerEvent, CallFragment, Finish, FinishKind,
+        AnswerEvent, CallFragment, Finish, FinishKind, InputChanges,
+        input_changes::{INPUT_CHANGES, read_input_changes},
         responses::kinds::{CallShape, EntryType},
         usage::read_usage,
         values::{
@@ -63,6 +64,7 @@ fn read_named(json: &[u8], name: &[u8]) -> Result<ResponsesAnswer, MalformedJson
         status: None,
         cut_reason: None,
         has_error: false,
+        input_changes: None,
     };
     let mut scan = JsonScanner::new(json, 0);
     scan.walk_object(|scan, key| reader.read_member(scan, key))?;
@@ -82,6 +84,7 @@ struct ResponsesReader<'a> {
     /// Why the answer is incomplete.
     cut_reason: Option<JsonString>,
     has_error: bool,
+    input_changes: Option<InputChanges>,
 }
 
 impl<'a> ResponsesReader<'a> {
@@ -136,6 +139,10 @@ impl<'a> ResponsesReader<'a> {
             b"usage" => {
                 let report = read_usage(self.json, scan)?;
                 self.answer.events.extend(report.map(AnswerEvent::Usage));
+            }
+            INPUT_CHANGES => {
+                let changes = read_input_changes(self.json, scan)?;
+                self.input_changes = changes.or(self.input_changes);
             }
             b"error" => self.has_error |= scan.take_value()?.1 != JsonKind::Null,
             _ => skip_value(scan)?,
@@ -284,6 +291,8 @@ impl<'a> ResponsesReader<'a> {
             }
             EventKind::Keepalive | EventKind::Other => {}
         }
+        let changes = self.input_changes.map(AnswerEvent::InputChanges);
+        self.answer.events.extend(changes);
     }
 
     fn add_part(&mut self, kind: &[u8]) {

@@ -1,0 +1,145 @@
+//! Detects that a provider refuses thinking of earlier answers, in any wrapping of the error: gateways quote it, with
+//! escapes or without quotes. Judged by the leading clause, as AWS asks.
+
+use http::StatusCode;
+
+use super::overflow::read_error_sentences;
+use crate::format::{
+    block_binding::{self, MismatchField},
+    refusal::{CHANGED_BEFORE_THINKING, REFUSED_THINKING},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThinkingRefusal {
+    /// The block is as it was made, and what stands before it is not. Else its signature is of no use at all.
+    pub is_about_conversation: bool,
+    /// The member that the error names.
+    pub names: Option<MismatchField>,
+}
+
+/// Judges an error by its status and its decoded body. Some gateways answer with 200 and an error.
+pub fn detect_thinking_refusal(status: StatusCode, body: &[u8]) -> Option<ThinkingRefusal> {
+    if !matches!(status.as_u16(), 200 | 400 | 422) {
+        return None;
+    }
+    let has_any = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
+    let refusal = read_error_sentences(body).find(|text| has_any(text, REFUSED_THINKING))?;
+    Some(ThinkingRefusal {
+        is_about_conversation: has_any(&refusal, CHANGED_BEFORE_THINKING),
+        names: MismatchField::find_in_text(&refusal),
+    })
+}
+
+/// Whether an error is about the member or the header by which the proxy asks for thinking to be dropped.
+pub fn names_binding(body: &[u8]) -> bool {
+    read_error_sentences(body).any(|text| block_binding::names_binding(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const CLAUSE: &str = "messages.1.content.0: Invalid `signature` in `thinking` block";
+    const BOUND: &str = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\". That setting requires the `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header.";
+    const BEDROCK: &str = "messages.3.content.0: Invalid `signature` in `redacted_thinking` block. The block is bound to a different conversation. Remove the block, or set `thinking.block_binding.mismatch_behavior` to \"drop_block\".";
+
+    fn anthropic(message: &str) -> Value {
+        let error = json!({"type": "invalid_request_error", "message": message});
+        json!({"type": "error", "error": error, "request_id": "req_1"})
+    }
+
+    fn detect(body: &Value) -> Option<ThinkingRefusal> {
+        detect_thinking_refusal(StatusCode::BAD_REQUEST, body.to_string().as_bytes())
+    }
+
+    #[test]
+    fn the_refusal_is_seen_in_any_wrapping() {
+        let bound = |names| {
+            Some(ThinkingRefusal {
+                is_about_conversation: true,
+                names,
+            })
+        };
+        for (message, names) in [
+            (BOUND, Some(MismatchField::Prefix)),
+            (BEDROCK, Some(MismatchField::Any)),
+            (
+                "messages.1.content.0: Invalid `signature` in `thinking` block. Content before this block differs from when it was created, first at `messages.0.content.0`.",
+                None,
+            ),
+            (
+                "messages.1.content.0: Invalid `signature` in `thinking` block. The `thinking` block that preceded this one when it was created is missing from this request.",
+                None,
+            ),
+            (
+                "messages.1.content.0: Invalid `signature` in `thinking` block. The `system` prompt differs from the one this block was created with.",
+                None,
+            ),
+        ] {
+            let plain = anthropic(message);
+            let quoted = plain.to_string();
+            for body in [
+                plain.clone(),
+                json!({"message": message}),
+                json!({"error": {"message": "Provider returned error", "code": 400,
+                    "metadata": {"raw": quoted, "provider_name": "Anthropic"}}}),
+                json!({"error": {"message": format!("litellm.BadRequestError: AnthropicException - {quoted}. Received Model Group=m"),
+                    "type": null, "param": null, "code": "400"}}),
+                json!({"error": {"message": format!("litellm.BadRequestError: AnthropicException - b'{}'", quoted.replace('\\', "\\\\"))}}),
+                json!({"error": {"message": message.replace('`', "'")}}),
+                json!({"error": {"message": message.replace('`', "\\\"")}}),
+                json!({"error": {"message": message.replace('`', "")}}),
+            ] {
+                assert_eq!(detect(&body), bound(names), "{body}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_signature_that_is_of_no_use_is_told_apart() {
+        let mere = Some(ThinkingRefusal {
+            is_about_conversation: false,
+            names: None,
+        });
+        assert_eq!(detect(&anthropic(CLAUSE)), mere);
+        assert_eq!(detect(&json!({"message": CLAUSE})), mere);
+    }
+
+    #[test]
+    fn other_errors_are_none_of_it() {
+        for message in [
+            "thinking.adaptive.block_binding: Extra inputs are not permitted",
+            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`",
+            "Invalid request signature",
+            "prompt is too long: 210000 tokens > 200000 maximum",
+        ] {
+            assert_eq!(detect(&anthropic(message)), None, "{message}");
+        }
+        let echoed = json!({"detail": [{"msg": "Field required", "input": BOUND}]});
+        assert_eq!(detect(&echoed), None);
+        let answer = json!({"choices": [{"message": {"content": BOUND}}], "message": BOUND});
+        let answer = answer.to_string();
+        assert_eq!(
+            detect_thinking_refusal(StatusCode::OK, answer.as_bytes()),
+            None
+        );
+        let bound = anthropic(BOUND).to_string();
+        for status in [401, 429, 500] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(detect_thinking_refusal(status, bound.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_the_member_is_known_by_its_name() {
+        for message in [
+            "thinking.adaptive.block_binding: Extra inputs are not permitted",
+            "Unexpected value(s) `thinking-binding-controls-2026-08-01` for the `anthropic-beta` header.",
+        ] {
+            assert!(names_binding(anthropic(message).to_string().as_bytes()));
+        }
+        assert!(!names_binding(anthropic(CLAUSE).to_string().as_bytes()));
+    }
+}

@@ -1,0 +1,187 @@
+//! The remedy where a provider refuses thinking of earlier answers, since something before it was changed, or since its
+//! signature is of no use.
+//!
+//! First the same request asks the provider to drop what does not fit, which keeps all other thinking; it needs a header
+//! and a member that not every host takes. Then a plan without any thinking goes out. Each is tried once. The session
+//! remembers what was accepted: the provider does not store that it was asked to drop thinking, so each later request
+//! asks again, and a plan without thinking begins anew in the guard's memory.
+//!
+//! The client caused some of these refusals, and may want them: see [`BindingWish::Refusal`].
+
+use super::{
+    ClientRequest, PlacedRequest, ProviderReply, plan::plan_without_reasoning,
+    provider_reply::Extras, refusal::is_bad_request,
+};
+use crate::{
+    format::block_binding::{BindingWish, MismatchField},
+    provider::thinking_refusal::ThinkingRefusal,
+    session::ReasoningMemory,
+};
+
+/// What was tried in one attempt.
+#[derive(Default)]
+pub(super) struct ThinkingRemedy {
+    refused: Option<ThinkingRefusal>,
+    /// The answer for the client where nothing helps.
+    first: Option<ProviderReply>,
+    asked_to_drop: bool,
+    /// The provider refused to be asked, and named what it does not take.
+    drop_refused: bool,
+    left_out: bool,
+    /// A refusal of thinking is the last word. It may stand in an answer whose status is a success.
+    gave_up: bool,
+}
+
+impl ThinkingRemedy {
+    /// What a request asks for from the beginning, since the session knows that it must.
+    pub(super) fn remembered_drop(placed: &PlacedRequest) -> Option<MismatchField> {
+        let planned = placed.planned.as_deref()?;
+        planned
+            .reasoning
+            .drop_by
+            .filter(|_| planned.is_open_to_changes())
+    }
+
+    /// After a refusal of thinking. Returns whether another request may be accepted.
+    pub(super) fn prepare(
+        &mut self,
+        request: &ClientRequest,
+        placed: &mut PlacedRequest,
+        extras: &mut Extras,
+        refused: ThinkingRefusal,
+    ) -> bool {
+        self.refused.get_or_insert(refused);
+        self.gave_up = !self.find_next(request, placed, extras, refused);
+        !self.gave_up
+    }
+
+    fn find_next(
+        &mut self,
+        request: &ClientRequest,
+        placed: &mut PlacedRequest,
+        extras: &mut Extras,
+        refused: ThinkingRefusal,
+    ) -> bool {
+        let followed = request.followed_conversation();
+        let Some((followed, planned)) = followed.zip(placed.planned.as_deref()) else {
+            return false;
+        };
+        let conversation = followed.conversation;
+        if !planned.is_open_to_changes() || !conversation.has_past_thinking() {
+            return false;
+        }
+        let wish = conversation.find_binding_wish();
+        if wish == BindingWish::Refusal && !conversation.changes_prompt(&planned.plan.edits) {
+            return false;
+        }
+        let (provider, model) = (&placed.target.provider, &*placed.target.model);
+        let may_ask = refused.is_about_conversation
+            && wish == BindingWish::Open
+            && extras.drop_by.is_none()
+            && !self.asked_to_drop
+            && !self.left_out
+            && !provider.refuses_to_drop_thinking(model);
+        if !may_ask {
+            return self.leave_out(request, placed, extras);
+        }
+        self.asked_to_drop = true;
+        extras.drop_by = Some(refused.names.unwrap_or_default());
+        let provider = &*provider.name;
+        tracing::warn!(
+            session = %followed.session.inherited.session, provider, model,
+            "provider {provider} refused thinking for what was changed before it; sending the request again, with the \
+             wish that it drop that thinking"
+        );
+        true
+    }
+
+    /// After a request that asked to drop thinking was refused, perhaps for that. `named`: the error says so. Returns
+    /// whether another request may be accepted.
+    pub(super) fn prepare_without_drop(
+        &mut self,
+        request: &ClientRequest,
+        placed: &mut PlacedRequest,
+        extras: &mut Extras,
+        named: bool,
+    ) -> bool {
+        self.drop_refused |= named;
+        self.leave_out(request, placed, extras)
+    }
+
+    /// Keeps the first refusal of thinking, which the client gets where nothing helps.
+    pub(super) fn keep_refusal(&mut self, reply: ProviderReply) {
+        self.first.get_or_insert(reply);
+    }
+
+    /// Whether the request that was just refused is the first that asked to drop thinking.
+    pub(super) fn tries_drop(&self) -> bool {
+        self.asked_to_drop && !self.left_out
+    }
+
+    /// The answer for the client: where the changed request was refused too, what it would have got without it.
+    pub(super) fn choose_answer(&mut self, reply: ProviderReply) -> ProviderReply {
+        let is_refused = self.gave_up || is_bad_request(reply.answer.status());
+        match self.first.take() {
+            Some(first) if is_refused && !reply.too_long => first,
+            _ => reply,
+        }
+    }
+
+    /// Counts the refusal, if there was one, and has the session remember what was accepted.
+    pub(super) fn conclude(
+        &self,
+        request: &ClientRequest,
+        placed: &mut PlacedRequest,
+        reply: &ProviderReply,
+    ) {
+        let provider = &placed.target.provider;
+        let accepted = reply.answer.status().is_success() && !self.gave_up;
+        let result = match self.refused {
+            _ if !accepted => "unhealed",
+            _ if self.left_out => "left_out",
+            _ => "dropped",
+        };
+        if self.refused.is_some() {
+            let refusals = &request.app.metrics.thinking_refusals;
+            refusals.with_label_values(&[&*provider.name, result]).inc();
+        }
+        // Only a success proves what was refused: an error may be about something else.
+        if !accepted || !(self.asked_to_drop || self.left_out) {
+            return;
+        }
+        if self.drop_refused {
+            provider.note_drop_refused(&placed.target.model);
+        }
+        if let Some(planned) = &mut placed.planned {
+            planned.reasoning = ReasoningMemory {
+                is_bound: true,
+                drop_by: reply.sent.drop_by,
+            };
+        }
+    }
+
+    fn leave_out(
+        &mut self,
+        request: &ClientRequest,
+        placed: &mut PlacedRequest,
+        extras: &mut Extras,
+    ) -> bool {
+        let planned = placed.planned.as_ref();
+        let is_guarded = planned.is_some_and(|planned| planned.is_guarded());
+        let Some(session) = request.session.as_ref().filter(|_| is_guarded) else {
+            return false;
+        };
+        if self.left_out {
+            return false;
+        }
+        self.left_out = true;
+        extras.drop_by = None;
+        let provider = &*placed.target.provider.name;
+        tracing::warn!(
+            session = %session.inherited.session, provider, model = placed.target.model,
+            "provider {provider} refused thinking of earlier answers; sending the request again without it"
+        );
+        placed.change_plan(request, plan_without_reasoning);
+        true
+    }
+}

@@ -1,0 +1,14 @@
+//! What a session's model taught about the reasoning that clients send back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::format::block_binding::MismatchField;
+
+/// Holds for the model of the state that it stands in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasoningMemory {
+    /// The model refused reasoning, mostly for what was changed before it. Its name may not say so.
+    pub is_bound: bool,
+    /// Each request asks the provider to drop such reasoning, since the provider does not remember it.
+    pub drop_by: Option<MismatchField>,
+}
