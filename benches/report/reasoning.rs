@@ -11,6 +11,7 @@ use plimsoll::{
     config::{
         GuardConfig,
         profile::{PastReasoning, Profile},
+        tokens::find_token_rule,
     },
     conversation::Format,
     guard::{self, Policy, Recall, profile::find_profile},
@@ -33,6 +34,8 @@ use crate::{
 };
 
 const SEEDS: u64 = 3;
+/// As clients of small windows set it, so that no guard keeps more free than another.
+const ANSWER_CAP: u32 = 2_000;
 /// Answers whose thinking is of use.
 const RECENT: usize = 10;
 /// How much more a model thinks where the thinking of the open round is missing (a probe of Opus 5.5).
@@ -97,11 +100,6 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     ] {
         for window in [32_768, 131_072] {
             for fitter in [Fitter::Plimsoll, Fitter::FortyLines] {
-                if std::env::var("PL_ONLY")
-                    .is_ok_and(|it| it != format!("{name} {window} {fitter:?}"))
-                {
-                    continue;
-                }
                 let setting = Setting {
                     format,
                     past,
@@ -164,7 +162,10 @@ impl<'a> Setting<'a> {
             past_reasoning: self.past,
             ..*find_profile(profile).expect("a profile of the table")
         };
-        let policy = make_policy(&profile, self.window, self.settings);
+        let policy = Policy {
+            tokens: find_token_rule("gpt-4o", &profile),
+            ..make_policy(&profile, self.window, self.settings)
+        };
         let mut recall = Recall::default();
         let mut forty = FortyLines::default();
         // What stood before each answer as it was made, by its number.
@@ -234,6 +235,7 @@ impl<'a> Setting<'a> {
                 .calibration
                 .learn_usage(raw, tokens as u32, policy.profile);
             if fits {
+                recall.answers.largest = ANSWER_CAP / 2;
                 recall.memory = plan.memory;
                 recall.history = plan.history;
                 let messages = conversation.items.iter();
@@ -348,6 +350,11 @@ fn thought(nth: usize) -> String {
 fn add_thinking(body: &[u8], format: Format) -> Bytes {
     let mut body: Value = serde_json::from_slice(body).expect("a translated body is JSON");
     let mut nth = 0;
+    let cap = match format {
+        Format::Messages => "max_tokens",
+        _ => "max_output_tokens",
+    };
+    body[cap] = ANSWER_CAP.into();
     if format == Format::Messages {
         let mut is_answer = false;
         for entry in body["messages"].as_array_mut().into_iter().flatten() {
@@ -404,11 +411,18 @@ impl FortyLines {
         let mut sent = self.apply(&body, list, setting.past);
         if cache.count(&setting.read(&sent, made)) > window * 9 / 10 {
             self.epoch = body[list].as_array().map_or(0, Vec::len);
-            while cache.count(&setting.read(&sent, made)) > window / 2 && self.cut + 3 < self.epoch
-            {
-                self.cut += 1;
-                sent = self.apply(&body, list, setting.past);
+            // The first cut that is deep enough.
+            let (mut shallow, mut deep) = (self.cut, self.epoch.saturating_sub(2));
+            while deep > shallow + 1 {
+                self.cut = usize::midpoint(shallow, deep);
+                let sent = self.apply(&body, list, setting.past);
+                match cache.count(&setting.read(&sent, made)) > window / 2 {
+                    true => shallow = self.cut,
+                    false => deep = self.cut,
+                }
             }
+            self.cut = deep;
+            sent = self.apply(&body, list, setting.past);
         }
         sent
     }

@@ -1,18 +1,15 @@
-//! Reasoning that is bound to what stood before it: a cut leaves out all that was made before, and the moments of cuts
-//! are chosen so that little is lost.
+//! Reasoning that is bound to what stood before it: a cut leaves out all that was made before, and goes deep.
 
 use super::{Moment, Replay};
-use crate::{
-    conversation::units::UnitKind,
-    guard::{
-        cut_state::CutState,
-        sent_history::{Epoch, count_places},
-    },
+use crate::guard::{
+    cut_state::CutState,
+    sent_history::{Epoch, count_places},
 };
 
-/// How full a cut in the midst of a tool loop leaves the room beside what is fixed, of what other cuts leave: it costs
-/// the running reasoning, so that the next one shall be far.
-const IN_LOOP: f64 = 0.8;
+/// What a cut leaves of the room beside what is fixed where reasoning is bound, as a part of what other cuts leave. Each
+/// cut costs all reasoning so far, so that the next one shall be far: a quarter keeps more of the ten newest answers'
+/// reasoning than any smaller depth, at less cost (`cargo bench --bench report -- thinking`).
+const BOUND_DEPTH: f64 = 0.25;
 
 impl Replay<'_> {
     /// Leaves out what was stale before this request.
@@ -61,38 +58,11 @@ impl Replay<'_> {
         tokens.fold(0, u32::saturating_add)
     }
 
-    /// Whether a request that fits is cut because a turn begins with it, which needs little of the reasoning so far.
-    pub(super) fn is_due_where_turn_begins(&self, at: usize, now: &Moment) -> bool {
-        !self.reasoning.is_empty() && self.begins_turn(at) && !self.meets(self.find_middle(at), now)
-    }
-
-    fn begins_turn(&self, at: usize) -> bool {
-        self.view.units[at].kind == UnitKind::User && !self.view.units[at].stays
-    }
-
-    /// How full a cut of the request that ended at a unit leaves the room beside what is fixed.
-    pub(super) fn find_low_water(&self, at: usize) -> f64 {
-        if self.reasoning.is_empty() {
-            return self.low_water;
-        }
-        match self.begins_turn(at) {
-            true => self.low_water * knob("PL_TURN", 1.0),
-            false => self.low_water * knob("PL_LOOP", IN_LOOP),
-        }
-    }
-
-    /// The least raw tokens from which on any request may be cut. `lowest`: the least budget.
-    pub(super) fn find_least_mark(&self, lowest: u32) -> u32 {
+    /// How full a cut leaves the room beside what is fixed.
+    pub(super) fn find_low_water(&self) -> f64 {
         match self.reasoning.is_empty() {
-            true => lowest,
-            false => (f64::from(lowest) * self.low_water / 2.0) as u32,
+            true => self.low_water,
+            false => self.low_water * BOUND_DEPTH,
         }
     }
-}
-
-fn knob(name: &str, default: f64) -> f64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|it| it.parse().ok())
-        .unwrap_or(default)
 }
