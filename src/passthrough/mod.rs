@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::{
     inspected_body::InspectedBody,
-    token_count::{answer_estimate, counted_format, is_unsupported, keep_unknown_model},
+    token_count::{answer_estimate, counted_format, keep_error, may_need_estimate},
     upgrade::{UpgradeRequest, find_websocket_upgrade, upgrade_connection},
 };
 use crate::{
@@ -159,11 +159,11 @@ pub async fn forward_request(
     }
     let answer =
         outgoing::send_traced(&record.notes().trace, provider, operation, outgoing).await?;
-    if is_unsupported(answer.status())
+    if may_need_estimate(answer.status())
         && let Some(estimate) = estimate()
     {
-        let unknown_model = keep_unknown_model(format, answer, &provider.name).await;
-        return Ok(unknown_model.map_or(estimate, |answer| pass_answer(answer, parts)));
+        let kept = keep_error(format, answer, &provider.name).await;
+        return Ok(kept.map_or(estimate, |answer| pass_answer(answer, parts)));
     }
     Ok(pass_answer(answer, parts))
 }

@@ -13,7 +13,7 @@ use crate::{
     format::{AnswerFormat, error_body::ErrorBody},
     guard::estimate::{Weights, estimate_request},
     http::answer::json_response,
-    provider::Provider,
+    provider::{Provider, thinking_refusal::detect_thinking_refusal},
     proxy::{App, provider_reply::read_short},
     wire::Body,
 };
@@ -26,27 +26,37 @@ pub(super) fn counted_format(parts: &Parts, path: &str) -> Option<Format> {
     Format::from_count_path(path).filter(|_| parts.method == Method::POST)
 }
 
-/// Whether the status of an answer says that the provider does not count.
-pub(super) fn is_unsupported(status: StatusCode) -> bool {
+/// Whether the status of an answer may say that the provider does not count, or not this conversation.
+pub(super) fn may_need_estimate(status: StatusCode) -> bool {
     matches!(
         status,
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
+        StatusCode::BAD_REQUEST
+            | StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::NOT_IMPLEMENTED
     )
 }
 
-/// The answer of such a status if it is a 404 that says that there is no such model: an estimate would hide that.
-pub(super) async fn keep_unknown_model(
+/// The answer of such a status where an estimate would hide what it says: that there is no such model, or what is wrong
+/// with the request. Not that it refuses thinking for what stands before it: the client sends its conversation as it has
+/// it, and the guard what the thinking was made for.
+pub(super) async fn keep_error(
     format: Format,
     answer: Response<Body>,
     provider: &str,
 ) -> Option<Response<Body>> {
-    if answer.status() != StatusCode::NOT_FOUND {
+    let status = answer.status();
+    if !matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
         return None;
     }
     let short = read_short(AnswerFormat::from(format), answer, provider).await;
     let (answer, text) = short.ok()?;
-    let error = ErrorBody::parse_body(&text?)?;
-    error.is_unknown_model().then_some(answer)
+    let text = text.unwrap_or_default();
+    let keeps = match status {
+        StatusCode::BAD_REQUEST => detect_thinking_refusal(status, &text).is_none(),
+        _ => ErrorBody::parse_body(&text).is_some_and(|error| error.is_unknown_model()),
+    };
+    keeps.then_some(answer)
 }
 
 /// The estimate as an answer; `None` where the body is no conversation. `model` is the provider's name for it.

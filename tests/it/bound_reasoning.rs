@@ -30,7 +30,7 @@ async fn run_session(
         .start()
         .await;
     let mut agent = MessagesAgent::new(&proxy).set("model", "up/claude-sonnet-5-5");
-    agent.fields["stream"] = (seed % 2 == 0).into();
+    agent.fields["stream"] = seed.is_multiple_of(2).into();
     agent.result = 120;
     agent.steps(steps).await;
     drop(proxy);

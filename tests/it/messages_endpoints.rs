@@ -9,6 +9,8 @@ use crate::support::{
     model_with_window,
 };
 
+/// Refuses to count a conversation as the client has it.
+const STALE: &str = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.";
 const MODEL: &str = "simulated/plimsoll-8k";
 
 async fn post(client: &TestClient, path: &str, body: &Value) -> ClientAnswer {
@@ -128,6 +130,7 @@ async fn tokens_are_counted_by_the_provider_or_estimated() {
         ("404 Not Found", r#"{"detail":"model"}"#.to_owned()),
         ("405 Method Not Allowed", missing_model.clone()),
         ("501 Not Implemented", missing_model.clone()),
+        ("400 Bad Request", refusal("invalid_request_error", STALE)),
     ] {
         up.script_next([answer(status, "", error)]);
         let estimated = post(&client, "/v1/messages/count_tokens", &body).await;
@@ -143,9 +146,12 @@ async fn tokens_are_counted_by_the_provider_or_estimated() {
         assert_eq!((refused.status.as_u16(), refused.text()), (404, &*error));
         assert!(!refused.headers.contains_key("x-plimsoll-count"));
     }
-    up.script_next([answer("429 Too Many Requests", "", "{}")]);
-    let refused = post(&client, "/v1/messages/count_tokens", &body).await;
-    assert_eq!(refused.status, 429);
+    for status in ["429 Too Many Requests", "400 Bad Request"] {
+        up.script_next([answer(status, "", "{}")]);
+        let refused = post(&client, "/v1/messages/count_tokens", &body).await;
+        assert_eq!(refused.text(), "{}");
+        assert!(!refused.headers.contains_key("x-plimsoll-count"));
+    }
     up.script_next([answer("404 Not Found", "", "{}")]);
     let odd = json!({"model": "up/m", "messages": "none"});
     let passed = post(&client, "/v1/messages/count_tokens", &odd).await;
