@@ -118,8 +118,10 @@ impl Replay<'_> {
     /// Finds what results and media become where they are masked, where anything may be.
     pub(super) fn prepare_masks(&mut self, is_cut: bool) {
         let lowest = self.high.iter().min().copied().unwrap_or(0);
-        let may_mask =
-            is_cut || self.is_cold || self.early.is_some() || self.uncut_tokens() > lowest;
+        let may_mask = is_cut
+            || self.is_cold
+            || self.early.is_some()
+            || self.uncut_tokens() > self.find_least_mark(lowest);
         self.masked_tokens.clone_from(&self.tokens);
         if may_mask && self.view.policy.settings.clear.enabled {
             self.masks = Clearing::new(self.view, &self.cuts.first_line_tokens);
@@ -152,7 +154,7 @@ impl Replay<'_> {
         }
         let lowest = self.high.iter().min().copied().unwrap_or(0);
         let is_quiet = self.early.is_none() && self.spares.is_empty() && !self.is_cold;
-        if is_quiet && self.uncut_tokens() <= lowest {
+        if is_quiet && self.uncut_tokens() <= self.find_least_mark(lowest) {
             // No request of it was ever too large, so that nothing was due.
             return state;
         }
@@ -192,7 +194,10 @@ impl Replay<'_> {
             }
             self.mask_early(at, newest, &mut now);
             self.leave_out_texts(at, &mut now);
-            if self.over(at, &now) > 0 || last && self.is_due_cold(at, &now) {
+            if self.over(at, &now) > 0
+                || self.is_due_where_turn_begins(at, &now)
+                || last && self.is_due_cold(at, &now)
+            {
                 self.cut(at, newest, &mut now);
             }
             self.drop_ledger(at, &mut now);
@@ -250,13 +255,16 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether a request whose cache is gone is cut though it fits: midway between the goal of a cut and the
-    /// budget.
+    /// Whether a request whose cache is gone is cut though it fits.
     fn is_due_cold(&self, at: usize, now: &Moment) -> bool {
+        self.is_cold && !self.meets(self.find_middle(at), now)
+    }
+
+    /// Raw tokens midway between the budget and what a cut leaves of it in general.
+    fn find_middle(&self, at: usize) -> u32 {
         let high = self.high[at];
         let free = f64::from(high.saturating_sub(self.fixed[at]));
-        let mark = f64::from(high) - free * (1.0 - self.low_water) / 2.0;
-        self.is_cold && !self.meets(mark as u32, now)
+        (f64::from(high) - free * (1.0 - self.low_water) / 2.0) as u32
     }
 
     /// Makes a step smaller by `excess` raw tokens.

@@ -1,15 +1,19 @@
-//! Reasoning that is bound to what stood before it: a cut leaves out all that was made before, and goes deep.
+//! Reasoning that is bound to what stood before it: a cut leaves out all that was made before. So it goes deep, and comes
+//! where a turn begins if one is near.
 
 use super::{Moment, Replay};
-use crate::guard::{
-    cut_state::CutState,
-    sent_history::{Epoch, count_places},
+use crate::{
+    conversation::units::UnitKind,
+    guard::{
+        cut_state::CutState,
+        sent_history::{Epoch, count_places},
+    },
 };
 
 /// What a cut leaves of the room beside what is fixed where reasoning is bound, as a part of what other cuts leave. Each
-/// cut costs all reasoning so far, so that the next one shall be far: a quarter keeps more of the ten newest answers'
-/// reasoning than any smaller depth, at less cost (`cargo bench --bench report -- thinking`).
-const BOUND_DEPTH: f64 = 0.25;
+/// cut costs all reasoning so far, so that the next one shall be far: a fifth keeps more of the ten newest answers'
+/// reasoning than what leaves more, at less cost (`cargo bench --bench report -- thinking`).
+const BOUND_DEPTH: f64 = 0.2;
 
 impl Replay<'_> {
     /// Leaves out what was stale before this request.
@@ -56,6 +60,22 @@ impl Replay<'_> {
             .filter(|&at| !state.folded[at] && places[units[at].messages.start] < epoch.place);
         let tokens = stale.map(|at| self.reasoning[at]);
         tokens.fold(0, u32::saturating_add)
+    }
+
+    /// Whether a request that fits is cut because a turn begins with it, which needs little of the reasoning so far: a cut
+    /// in the midst of a tool loop would soon cost the model the reasoning of the running round.
+    pub(super) fn is_due_where_turn_begins(&self, at: usize, now: &Moment) -> bool {
+        let unit = &self.view.units[at];
+        let begins_turn = unit.kind == UnitKind::User && !unit.stays;
+        begins_turn && !self.reasoning.is_empty() && !self.meets(self.find_middle(at), now)
+    }
+
+    /// The least raw tokens from which on a request may be cut. `lowest`: the least budget.
+    pub(super) fn find_least_mark(&self, lowest: u32) -> u32 {
+        match self.reasoning.is_empty() {
+            true => lowest,
+            false => (f64::from(lowest) * (1.0 + self.low_water) / 2.0) as u32,
+        }
     }
 
     /// How full a cut leaves the room beside what is fixed.
