@@ -6,13 +6,14 @@
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::values::find_member;
 use crate::{
     conversation::{
         Arguments, Author, Block, BlockKind, Content, Conversation, Item, answer_digest,
         digest::DigestBuilder,
     },
     json::{
-        scan::{JsonScanner, JsonString, MalformedJson, Span},
+        scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
         text::{self, TextDigester},
     },
 };
@@ -106,9 +107,17 @@ pub(super) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
 }
 
 impl Conversation {
-    /// The digest of a block, whatever the order and spelling of its keys.
+    /// The digest of a block, whatever the order and spelling of its keys. Sealed reasoning is known by its seal alone:
+    /// Codex writes the rest anew, with `"content": null` and without what is empty.
     pub(crate) fn digest_block(&self, block: &Block) -> u128 {
-        digest_value(self, block.span)
+        let seal = match block.kind {
+            BlockKind::Reasoning(_) => {
+                find_member(&self.body, block.span.start, b"encrypted_content")
+            }
+            _ => None,
+        };
+        let seal = seal.filter(|(_, kind)| *kind == JsonKind::String);
+        digest_value(self, seal.map_or(block.span, |(span, _)| span))
     }
 }
 

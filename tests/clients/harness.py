@@ -431,6 +431,9 @@ critical_max_tokens = 12000
 
 [models."plan-48k"]
 context_length = 48000
+
+[models."claude-sonnet-5-5"]
+context_length = 48000
 """
 
 
@@ -457,6 +460,9 @@ context_length = 32000
 
 [models."gpt-5.6-sol"]
 context_length = 32000
+
+[models."gpt-6.2-sol"]
+context_length = 32000
 """
 
 
@@ -481,8 +487,9 @@ class ScriptedProvider:
 
 
 @contextmanager
-def messages_provider():
-    with scripted_provider("messages_provider.py", MESSAGES) as running:
+def messages_provider(window=200_000):
+    """`window` is that of the models whose names say none."""
+    with scripted_provider("messages_provider.py", MESSAGES, {"WINDOW": str(window)}) as running:
         yield running
 
 

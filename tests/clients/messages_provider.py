@@ -1,21 +1,25 @@
 """A provider that speaks Anthropic's Messages, as one process, for clients in any language. Prints its port, and
 serves until its standard input closes.
 
-The first word of the model's name chooses the behaviour: `plan` follows the plan of the conversation, `status-429` fails
-with this status, `drip` stalls after its first words. `plan-48k` has a window of 48,000 tokens. The plan stands in the
-first user entry: `<plan>{"task": "ab12", "steps": [[["lookup", {"number": 1}], ...], ...]}</plan>`. Each step is a list of
-parallel calls, and the newest call in the conversation names the current step, so that a repeated request gets the same
-answer. The model follows a notice that asks for reminders.
+The first word of the model's name chooses the behaviour: `plan` follows the plan of the conversation, `status-429`
+fails with this status, `drip` stalls after its first words. `plan-48k` has a window of 48,000 tokens; a model of another
+name has that of the environment's `WINDOW`. `claude-sonnet-5-5` follows the plan too, and its thinking is bound to what
+stood before it. The plan stands in the first user entry:
+`<plan>{"task": "ab12", "steps": [[["lookup", {"number": 1}], ...], ...]}</plan>`. Each step is a list of parallel calls,
+and the newest call in the conversation names the current step, so that a repeated request gets the same answer. The
+model follows a notice that asks for reminders.
 `GET /seen?TASK` returns the requests whose body contains the task's name.
 """
 
 import hashlib
 import json
+import os
 import re
 
+from bound import Conversation, is_bound
 from scripted import OWN, WORDS, Handler, Refused, count_words, find_plan, seen, serve, window
 
-WINDOW = 200_000
+WINDOW = int(os.environ.get("WINDOW", 200_000))
 KINDS = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
          413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}
 
@@ -63,6 +67,7 @@ def check(headers, body):
     if ours or "plimsoll" in body:
         raise Refused("plimsoll: Extra inputs are not permitted")
     check_entries(body)
+    check_thinking(body)
     if json.dumps(body).count('"cache_control": {') > 4:
         raise Refused("A maximum of 4 blocks with cache_control may be provided.")
     names = [tool["name"] for tool in body.get("tools") or []]
@@ -92,9 +97,6 @@ def check_entries(body):
         asked = [one["id"] for one in of_kind(entry, "tool_use")] if entry["role"] == "assistant" else []
         if asked and not body.get("tools"):
             raise Refused("Requests which include `tool_use` blocks must define tools")
-        for one in of_kind(entry, "thinking"):
-            if one["signature"] != signature(one["thinking"]):
-                raise Refused(f"messages.{at}: Invalid `signature` in `thinking` block")
     if asked or entries[-1]["role"] == "assistant":
         raise Refused("This model does not support assistant message prefill.")
     answers = [one for one in entries if one["role"] == "assistant"]
@@ -103,8 +105,17 @@ def check_entries(body):
         raise Refused("Expected `thinking` or `redacted_thinking`, but found `tool_use`")
 
 
+def check_thinking(body):
+    if is_bound(body["model"]):
+        Conversation(body)
+        return
+    for at, entry in enumerate(body["messages"]):
+        if any(one["signature"] != signature(one["thinking"]) for one in of_kind(entry, "thinking")):
+            raise Refused(f"messages.{at}: Invalid `signature` in `thinking` block")
+
+
 def thinks(body):
-    return body.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    return is_bound(body["model"]) or body.get("thinking", {}).get("type") in ("enabled", "adaptive")
 
 
 def compose_answer(body):
@@ -116,15 +127,20 @@ def compose_answer(body):
     calls = [one for entry in body["messages"] for one in of_kind(entry, "tool_use")]
     done = [re.fullmatch(rf"toolu_{plan['task']}_(\d+)_\d+", one["id"]) for one in calls]
     at = max((int(one[1]) + 1 for one in done if one), default=0)
-    thought = f"{at} steps of {plan['task']} are done."
-    thinking = [{"type": "thinking", "thinking": thought, "signature": signature(thought)}] if thinks(body) else []
+    thinking = think(f"{at} steps of {plan['task']} are done.") if thinks(body) else []
     if is_asked_for_notes(body):
         note = {"content": f"{at} steps are done; the plan stands in the task"}
         return [*thinking, call(f"toolu_own_{plan['task']}_{at}", "add_reminder", note)]
     if at >= len(plan["steps"]):
         return [*thinking, text_block(f"{WORDS} Done after {at} steps.")]
     step = [call(f"toolu_{plan['task']}_{at}_{nth}", name, given) for nth, (name, given) in enumerate(plan["steps"][at])]
-    return [*thinking, text_block(f"Step {at}."), *step]
+    # Every fifth answer thinks once more.
+    note = think(f"Step {at} comes next.") if is_bound(body["model"]) and at % 5 == 2 else []
+    return [*thinking, text_block(f"Step {at}."), *note, *step]
+
+
+def think(thought):
+    return [{"type": "thinking", "thinking": thought, "signature": signature(thought)}]
 
 
 def is_asked_for_notes(body):
@@ -161,7 +177,7 @@ class Answers(Handler):
             held = threads[thread["previous_message_id"]]
             body = {**held, **body, "messages": held["messages"] + body["messages"]}
         if self.path.partition("?")[0].endswith("/count_tokens"):
-            self.answer(200, {"input_tokens": count(body)})
+            self.count_tokens(body, raw)
             return
         record = {"status": 200, "error": None, "raw": raw.decode(), "headers": dict(self.headers.items()), "closed": False,
                   "entries": len(body["messages"]), "stream": bool(body.get("stream")), "tokens": count(body),
@@ -172,17 +188,18 @@ class Answers(Handler):
             tokens = check(self.headers, body)
             if behaviour == "status":
                 raise Refused(f"scripted {detail}", int(detail))
-            if behaviour not in ("plan", "drip"):
+            if behaviour not in ("plan", "drip") and not is_bound(body["model"]):
                 raise Refused(f"model: {body['model']}", 404)
         except Refused as refused:
             record |= {"status": refused.status, "error": str(refused)}
-            error = {"type": KINDS[refused.status], "message": str(refused)}
-            self.answer(refused.status, {"type": "error", "error": error, "request_id": "req_1"})
+            self.refuse(refused)
             return
         if behaviour == "drip":
             self.drip(record)
             return
         content = compose_answer(body)
+        if is_bound(body["model"]):
+            Conversation(body).think(content)
         stop = "tool_use" if content[-1]["type"] == "tool_use" else "end_turn"
         usage = {"input_tokens": tokens - tokens // 2, "cache_read_input_tokens": tokens // 2,
                  "cache_creation_input_tokens": 0, "output_tokens": 17}
@@ -194,6 +211,18 @@ class Answers(Handler):
             self.stream(message)
         else:
             self.answer(200, message)
+
+    def count_tokens(self, body, raw):
+        try:
+            check_thinking(body)
+            self.answer(200, {"input_tokens": count(body)})
+        except Refused as refused:
+            self.remember({"raw": raw.decode(), "error": str(refused), "tokens": count(body)})
+            self.refuse(refused)
+
+    def refuse(self, refused):
+        error = {"type": KINDS[refused.status], "message": str(refused)}
+        self.answer(refused.status, {"type": "error", "error": error, "request_id": "req_1"})
 
     def begin_stream(self, message):
         self.begin_events()

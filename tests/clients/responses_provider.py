@@ -3,7 +3,8 @@ until its standard input closes.
 
 The first word of the model's name chooses the behaviour: `plan` follows the plan of the conversation, `status-429` fails
 with this status, `drip` stalls after its first words. `plan-32k` has a window of 32,000 tokens; a model of another name
-has that of the environment's `WINDOW`, and follows the plan. The plan stands in a user message:
+has that of the environment's `WINDOW`, and follows the plan. `gpt-6.2-sol` does not read reasoning of which the input
+before it has changed, and says so. The plan stands in a user message:
 `<plan>{"task": "ab12", "steps": [[["lookup", {"number": 1}], ...], ...]}</plan>`. Each step is a list of parallel calls
 (a text as arguments makes a custom call), and the newest call in the conversation names the current step, so that a
 repeated request gets the same answer. A compacted conversation has no calls: there the step after the last one that was
@@ -16,6 +17,7 @@ import json
 import os
 import re
 
+from bound import is_bound, list_dropped, seal_input
 from scripted import OWN, WORDS, Handler, Refused, count_words, find_plan, serve, window
 
 OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
@@ -81,6 +83,9 @@ def check(headers, body):
 def check_items(given):
     """Calls and outputs pair by their ids; reasoning comes back as it was made, before what it led to."""
     calls, answered, before = {}, set(), None
+    ids = [item.get("id") for item in given if kind(item) == "reasoning"]
+    if doubled := [one for one in ids if one and ids.count(one) > 1]:
+        raise Refused(f"Duplicate item found with id {doubled[0]}. Remove duplicate items from your input and try again.")
     for at, item in enumerate(given):
         form = kind(item)
         if form not in KNOWN:
@@ -95,7 +100,7 @@ def check_items(given):
             if calls.get(item["call_id"]) != form:
                 raise Refused(f"No tool call found for function call output with call_id {item['call_id']}.")
             answered.add(item["call_id"])
-        elif form == "reasoning" and item["encrypted_content"] != seal(item["summary"][0]["text"]):
+        elif form == "reasoning" and item["encrypted_content"].partition(".")[0] != seal(item["summary"][0]["text"]):
             raise Refused("The encrypted content could not be verified.", param=f"input[{at}]")
         elif form == "compaction" and item["encrypted_content"] != "scripted":
             raise Refused("The encrypted content could not be verified.", param=f"input[{at}]")
@@ -131,6 +136,8 @@ def compose_output(body):
     mark = f"{plan['task']}_{at}"
     reasoning = {"type": "reasoning", "id": f"rs_{mark}", "summary": [{"type": "summary_text", "text": thought}],
                  "encrypted_content": seal(thought)}
+    if is_bound(body["model"]):
+        reasoning["encrypted_content"] += f".{seal_input(body, given)[-1]}"
     thinking = [reasoning] if body.get("reasoning") else []
     if is_asked_for_notes(body):
         note = {"content": f"{at} steps are done; the plan stands in the task"}
@@ -208,6 +215,10 @@ class Answers(Handler):
         response = {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": body["model"],
                     "output": compose_output(body), "usage": usage, "error": None, "incomplete_details": None,
                     "parallel_tool_calls": True, "tool_choice": "auto", "tools": body.get("tools") or []}
+        if is_bound(body["model"]):
+            record["dropped"] = list_dropped(body, items(body))
+            removed = {"type": "reasoning", "action": "removed", "reason": "prefix_mismatch"}
+            response["input_transformations"] = [{"id": one, **removed} for one in record["dropped"]]
         if path.endswith("/compact"):
             output = [{"type": "compaction", "id": "cmp_1", "encrypted_content": "scripted"}]
             self.answer(200, {"id": "resp_1", "object": "response.compaction", "created_at": 1, "output": output,

@@ -2,6 +2,7 @@
 what they print is together more than the window.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -11,22 +12,27 @@ from pathlib import Path
 
 import pytest
 
+from bound import bare, list_blocks
 from harness import messages_provider
 
 CLAUDE = Path(__file__).resolve().parents[2] / "target/clients/claude-code/node_modules/.bin/claude"
 MODEL = "plan-48k"
+# Its thinking is bound to what stood before it.
+BOUND = "claude-sonnet-5-5"
+ALIAS = "sonnet-alias"
+WINDOW = 48_000
 STEPS = 40
 # Seconds for one run.
 LONG = 240
 
 
-def claude_code(home, url, prompt):
+def claude_code(home, url, prompt, model, *more):
     """Runs Claude Code to its end; its events."""
     environment = {
         "PATH": os.environ["PATH"], "HOME": str(home), "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "scripted",
-        "ANTHROPIC_SMALL_FAST_MODEL": MODEL, "ANTHROPIC_DEFAULT_HAIKU_MODEL": MODEL, "IS_SANDBOX": "1",
+        "ANTHROPIC_SMALL_FAST_MODEL": model, "ANTHROPIC_DEFAULT_HAIKU_MODEL": model, "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1"}
-    flags = ["--model", MODEL, "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"]
+    flags = ["--model", model, "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", *more]
     run = subprocess.run([CLAUDE, "-p", *flags], input=prompt, cwd=home / "work", env=environment,
                          capture_output=True, text=True, timeout=LONG, check=False)
     events = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
@@ -45,7 +51,7 @@ def starts():
 def provider():
     if reason := starts():
         pytest.skip(reason)
-    with messages_provider() as running:
+    with messages_provider(WINDOW) as running:
         yield running
 
 
@@ -75,9 +81,9 @@ class Work:
             case _:
                 return [["Write", {"file_path": f"{path}.new", "content": f"note {number}\n"}]]
 
-    def run(self, url):
+    def run(self, url, model=MODEL):
         plan = json.dumps({"task": self.task, "steps": self.steps})
-        return claude_code(self.home, url, f"Please do this work. <plan>{plan}</plan>")
+        return claude_code(self.home, url, f"Please do this work. <plan>{plan}</plan>", model)
 
     def is_done(self):
         """The results of all steps, and the last command saw every edit before it."""
@@ -105,9 +111,10 @@ def test_it_is_refused_without_the_proxy(provider, work):
 
 
 @pytest.mark.parametrize("recovery", [True, False])
-def test_it_ends_its_work(provider, work, recovery):
+@pytest.mark.parametrize("model", [MODEL, BOUND])
+def test_it_ends_its_work(provider, work, model, recovery):
     with provider.proxy(recovery) as url:
-        events = work.run(url)
+        events = work.run(url, model)
     end, seen = events[-1], provider.seen(work.task)
     assert (end["type"], end["subtype"], end["is_error"]) == ("result", "success", False)
     assert f"Done after {STEPS} steps" in end["result"]
@@ -125,3 +132,44 @@ def test_it_ends_its_work(provider, work, recovery):
     own = [one for one in seen if "toolu_own" in one["raw"]]
     assert bool(own) == recovery
     assert len(seen) > STEPS + 1 if recovery else len(seen) == STEPS + 1
+    if model == BOUND:
+        assert_thinking_stays_between_cuts(seen)
+
+
+def assert_thinking_stays_between_cuts(seen):
+    """Each request has the thinking of the one before it, and newer, unless the proxy changed what stood there."""
+    cuts = 0
+    for before, now in itertools.pairwise(json.loads(one["raw"]) for one in seen):
+        rest, thinking = list_rest(before), list_thinking(before)
+        if list_rest(now)[: len(rest)] != rest or now["tools"] != before["tools"]:
+            cuts += 1
+        else:
+            assert list_thinking(now)[: len(thinking)] == thinking
+            assert len(list_thinking(now)) > len(thinking)
+    assert 2 <= cuts <= 6
+
+
+def list_thinking(body):
+    return [one for one in all_blocks(body) if one["type"] == "thinking"]
+
+
+def list_rest(body):
+    return [one for one in all_blocks(body) if one["type"] != "thinking"]
+
+
+def all_blocks(body):
+    return [block for entry in bare(body["messages"]) for block in list_blocks(entry["content"])]
+
+
+def test_it_keeps_its_thinking_where_the_proxy_changes_the_name_of_the_model(provider, work):
+    """Where an answer names another model than the one that it asked for, it leaves all thinking out of the next turn."""
+    work.steps = work.steps[:4]
+    with provider.proxy(more=f'\n[aliases]\n{ALIAS} = "{BOUND}"\n') as url:
+        work.run(url, ALIAS)
+        claude_code(work.home, url, "And once more, please.", ALIAS, "--continue")
+    seen = provider.seen(work.task)
+    assert [one["error"] for one in seen if one["error"]] == []
+    before, now = (json.loads(one["raw"]) for one in seen[-2:])
+    assert (before["model"], now["model"]) == (BOUND, BOUND)
+    assert "And once more, please." in json.dumps(now["messages"][-1])
+    assert len(list_thinking(now)) == len(list_thinking(before)) + 1 == len(work.steps) + 2

@@ -2,6 +2,7 @@
 together more than the window.
 """
 
+import itertools
 import json
 import os
 import re
@@ -18,6 +19,8 @@ from harness import responses_provider
 CODEX = Path(__file__).resolve().parents[2] / "target/clients/codex/node_modules/.bin/codex"
 # The second has its tools in the input, and one that runs programs.
 MODELS = ["gpt-5.5", "gpt-5.6-sol"]
+# It does not read reasoning of which the input before it has changed. Codex gives it commands alone.
+BOUND = "gpt-6.2-sol"
 STEPS = 40
 WINDOW = 32_000
 # Seconds for one run.
@@ -89,13 +92,15 @@ class Work:
                 return self.command(f"cat {number}.txt; grep -h sun *.txt > found")
 
     def command(self, command):
-        if self.model == MODELS[0]:
+        if self.model != MODELS[1]:
             return ["exec_command", {"cmd": command}]
         return ["exec", f"text(await tools.exec_command({{cmd: {json.dumps(command)}}}));"]
 
     def patch(self, patch):
         if self.model == MODELS[0]:
             return ["apply_patch", patch]
+        if self.model == BOUND:
+            return self.command(f"apply_patch <<'END'\n{patch}END")
         return ["exec", f"text(await tools.apply_patch({json.dumps(patch)}));"]
 
     def run(self, url, **more):
@@ -134,6 +139,7 @@ def test_it_is_refused_without_the_proxy(provider, work):
 
 
 @pytest.mark.parametrize("recovery", [True, False])
+@pytest.mark.parametrize("work", [*MODELS, BOUND], indirect=True)
 def test_it_ends_its_work(provider, work, recovery):
     with provider.proxy(recovery) as url:
         events = work.run(url)
@@ -152,6 +158,18 @@ def test_it_ends_its_work(provider, work, recovery):
     own = [one for one in seen if "call_own" in one["raw"]]
     assert bool(own) == recovery
     assert len(seen) > STEPS + 1 if recovery else len(seen) == STEPS + 1
+    if work.model == BOUND:
+        assert_reasoning_is_read_between_cuts(seen)
+
+
+def assert_reasoning_is_read_between_cuts(seen):
+    """The provider leaves out no reasoning that it did not leave out before, but where the proxy cut."""
+    cuts = 0
+    for before, now in itertools.pairwise(one for one in seen if one["raw"] != "websocket"):
+        is_cut = now["tokens"] < before["tokens"] or now["tools"] != before["tools"]
+        cuts += is_cut
+        assert is_cut or set(now["dropped"]) <= set(before["dropped"]), (before["tokens"], now["tokens"])
+    assert cuts >= 2
 
 
 def test_it_keeps_its_task_in_a_window_smaller_than_configured(tmp_path):

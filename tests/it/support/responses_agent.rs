@@ -116,9 +116,12 @@ impl ResponsesAgent {
                 self.results
             )));
         }
-        if !self.keeps_ids {
-            for item in &mut items {
-                item.as_object_mut().unwrap().remove("id");
+        for item in &mut items {
+            match self.keeps_ids {
+                // As Codex writes it.
+                true if item["type"] == "reasoning" => item["content"] = Value::Null,
+                true => {}
+                false => drop(item.as_object_mut().unwrap().remove("id")),
             }
         }
         self.push(items.into_iter().chain(outputs));
