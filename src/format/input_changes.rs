@@ -8,12 +8,16 @@ use crate::json::scan::{JsonScanner, JsonString, MalformedJson};
 pub(super) const INPUT_CHANGES: &[u8] = b"input_transformations";
 
 /// Why a block does not fit any more; those of Anthropic and Bedrock, then OpenAI's.
-const REASONS: [&str; 5] = [
+const REASONS: [&str; 9] = [
     "prefix_binding_mismatch",
     "model_binding_mismatch",
     "organization_binding_mismatch",
     "end_user_binding_mismatch",
     "prefix_mismatch",
+    "model_mismatch",
+    "organization_mismatch",
+    "end_user_mismatch",
+    "turn_boundary",
 ];
 
 /// The label of all other reasons.
@@ -46,14 +50,14 @@ impl InputChanges {
         dropped.chain(allowed).filter(|(_, _, count)| *count > 0)
     }
 
-    fn add_entry(&mut self, kind: &[u8], reason: &[u8]) {
+    /// `action`: OpenAI's, whose entries are `{"id", "type": "reasoning", "action": "removed", "reason"}` (its SDK's types).
+    fn add_entry(&mut self, kind: &[u8], action: &[u8], reason: &[u8]) {
         let mut reasons = REASONS.iter();
         let known = reasons.position(|known| known.as_bytes() == reason);
         let counts = match kind {
             b"thinking_dropped" => &mut self.dropped,
             b"thinking_mismatch_allowed" => &mut self.allowed,
-            // OpenAI tells by the reason.
-            _ if reason == b"prefix_mismatch" => &mut self.dropped,
+            b"reasoning" if action == b"removed" => &mut self.dropped,
             _ => return,
         };
         let count = &mut counts[known.unwrap_or(REASONS.len())];
@@ -72,16 +76,17 @@ pub(super) fn read_input_changes(
     let text = |text: Option<JsonString>| text.map_or(&b""[..], |text| &json[text.span.range()]);
     let mut changes = InputChanges::default();
     scan.walk_array(|scan| {
-        let (mut kind, mut reason) = (None, None);
+        let (mut kind, mut action, mut reason) = (None, None, None);
         walk_if_object(scan, |scan, key| {
             match &json[key.span.range()] {
                 b"type" => kind = take_text(scan)?,
+                b"action" => action = take_text(scan)?,
                 b"reason" => reason = take_text(scan)?,
                 _ => skip_value(scan)?,
             }
             Ok(())
         })?;
-        changes.add_entry(text(kind), text(reason));
+        changes.add_entry(text(kind), text(action), text(reason));
         Ok::<_, MalformedJson>(())
     })?;
     Ok(Some(changes))
@@ -103,7 +108,8 @@ mod tests {
                 {"reason":"prefix_binding_mismatch","path":[{}],"type":"thinking_dropped"},
                 {"type":"thinking_dropped","reason":"of a later day"},
                 {"type":"thinking_mismatch_allowed","reason":"prefix_binding_mismatch"},
-                {"id":"rs_1","reason":"prefix_mismatch"},
+                {"id":"rs_1","type":"reasoning","action":"removed","reason":"prefix_mismatch"},
+                {"id":"rs_2","type":"reasoning","action":"kept","reason":"prefix_mismatch"},
                 {"type":"of a later day","reason":"x"}, {"type":1}, {}, 7, null]"#,
         );
         let changes = changes.unwrap();

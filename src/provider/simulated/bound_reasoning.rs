@@ -248,7 +248,7 @@ fn check_responses(body: &mut Value) -> BoundReasoning {
             let signature = item["encrypted_content"].as_str().and_then(Signature::read);
             let is_stale = signature.is_some_and(|it| it.prefix != found.prefix);
             if is_stale {
-                told.push(json!({"type": "reasoning_dropped", "reason": "prefix_mismatch", "id": item["id"]}));
+                told.push(json!({"type": "reasoning", "action": "removed", "reason": "prefix_mismatch", "id": item["id"]}));
             }
             !is_stale
         });

@@ -139,7 +139,8 @@ async fn the_session_remembers_it_after_a_restart() {
 #[tokio::test]
 async fn dropped_items_of_responses_are_counted() {
     use crate::support::{ScriptedProvider, answer, stream_of};
-    let changes = json!([{"id": "rs_1", "reason": "prefix_mismatch"}, {"type": "of a later day"}]);
+    let changes = json!([{"id": "rs_1", "type": "reasoning", "action": "removed",
+        "reason": "prefix_mismatch"}, {"type": "of a later day"}]);
     let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
         "content": [{"type": "output_text", "text": "Done.", "annotations": []}]});
     let response = |status: &str, output: Value| {

@@ -137,7 +137,7 @@ async fn stale_reasoning_of_responses_is_left_out_and_told() {
     body["input"][0]["content"] = "Where is the quay?".into();
     body["stream"] = true.into();
     let (_, events) = post("/responses", &[], &body).await;
-    let dropped = json!([{"type": "reasoning_dropped", "reason": "prefix_mismatch", "id": answer["output"][0]["id"]}]);
+    let dropped = json!([{"type": "reasoning", "action": "removed", "reason": "prefix_mismatch", "id": answer["output"][0]["id"]}]);
     assert!(
         events.contains(&format!("\"input_transformations\":{dropped}")),
         "{events}"

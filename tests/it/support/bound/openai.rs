@@ -112,9 +112,9 @@ impl BoundModel {
                 "prefix_mismatch"
             };
             verdict.fail(&path, reason.to_owned());
-            verdict
-                .transformations
-                .push(json!({"type": "reasoning_dropped", "reason": reason, "id": id}));
+            verdict.transformations.push(
+                json!({"type": "reasoning", "action": "removed", "reason": reason, "id": id}),
+            );
         }
         verdict
     }
