@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench million -- [COUNT [SEED [FIRST]]]` (20,000, 1876, 0). Each conversation
 //! depends only on the seed and its number: to repeat a failure, pass a count of one and its number
-//! as `FIRST`.
+//! as `FIRST`. With `reasoning`, sessions through the proxy whose models bind their reasoning.
 
 use std::{
     cell::RefCell,
@@ -31,7 +31,10 @@ mod draw;
 mod tally;
 
 use draw::DrawnCase;
-use support::plans;
+use support::{
+    bound_sessions::{KeptState, run_sessions},
+    plans,
+};
 use tally::PlanTally;
 
 /// Conversations between two lines of progress.
@@ -40,6 +43,9 @@ const TOLD_EVERY: u64 = 50_000;
 fn main() -> io::Result<ExitCode> {
     let numbers: Vec<u64> = std::env::args().filter_map(|it| it.parse().ok()).collect();
     let number = |at: usize, default| numbers.get(at).copied().unwrap_or(default);
+    if std::env::args().any(|it| it == "reasoning") {
+        return run_reasoning(number(0, 1_000), number(1, 0));
+    }
     let (count, seed, first) = (number(0, 20_000), number(1, 1_876), number(2, 0));
     silence_panics();
     let began = Instant::now();
@@ -52,6 +58,38 @@ fn main() -> io::Result<ExitCode> {
     writeln!(out, "\nfailed: {what}\n{:?}", DrawnCase::new(seed, at))?;
     writeln!(out, "repeat: cargo bench --bench million -- 1 {seed} {at}")?;
     Ok(ExitCode::FAILURE)
+}
+
+/// Sessions of agents whose models bind their reasoning, through the proxy: `reasoning [COUNT [FIRST]]`.
+fn run_reasoning(count: u64, first: u64) -> io::Result<ExitCode> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores)
+        .enable_all()
+        .build()?;
+    let began = Instant::now();
+    let sessions = run_sessions(first..first + count, 8 * cores, KeptState::Always);
+    let (figures, failures) = runtime.block_on(sessions);
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "{count} sessions in {:.1} s",
+        began.elapsed().as_secs_f64()
+    )?;
+    for (name, count) in figures {
+        writeln!(out, "{count:>9}  {name}")?;
+    }
+    for (seed, fault) in &failures {
+        writeln!(out, "\nfailed: {fault}")?;
+        writeln!(
+            out,
+            "repeat: cargo bench --bench million -- reasoning 1 {seed}"
+        )?;
+    }
+    Ok(match failures.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// The counts, and the first failure with its number and message.

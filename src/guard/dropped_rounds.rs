@@ -21,7 +21,10 @@ pub fn drop_messages(format: Format, messages: &[&str]) -> Option<InjectionConte
     let indexed = format.index_items(messages)?;
     let mut blocks: Vec<u128> = digest_repeatable_blocks(&indexed).collect();
     blocks.truncate(MAX_BLOCKS);
-    (!blocks.is_empty()).then_some(InjectionContent::DroppedRound { blocks })
+    let mut items = indexed.items.iter();
+    // In chat completions reasoning stands beside the blocks.
+    let has_any = !blocks.is_empty() || items.any(|it| indexed.measure_reasoning(it).is_some());
+    has_any.then_some(InjectionContent::DroppedRound { blocks })
 }
 
 /// What stays of a record whose round is not sent; `None` of every other one.
@@ -29,6 +32,8 @@ pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<Injection
     let what = match &record.what {
         InjectionContent::Round(messages) => drop_round(format, messages),
         InjectionContent::DroppedRound { .. } => Some(record.what.clone()),
+        // Reasoning before such a call is refused where the call does not follow it.
+        InjectionContent::Calls { .. } if format == Format::Responses => Some(record.what.clone()),
         InjectionContent::Prompt(_)
         | InjectionContent::Calls { .. }
         | InjectionContent::Text { .. }

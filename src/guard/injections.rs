@@ -62,6 +62,11 @@ impl InjectionContent {
 }
 
 impl InjectionContent {
+    /// Whether it is a round, sent or not.
+    pub(super) const fn is_round(&self) -> bool {
+        matches!(self, Self::Round(_) | Self::DroppedRound { .. })
+    }
+
     /// Digests what is put back.
     pub(super) fn digest(&self) -> u128 {
         let mut mix = DigestBuilder::default();

@@ -71,7 +71,7 @@ pub enum ConversationRule {
     EndsWithAssistant,
     /// A bound system message follows a user message or a tool result, and is the last or before the assistant's.
     BoundSystem,
-    /// The running turn begins with thinking: [`super::running_turn`].
+    /// The running turn begins with thinking: `guard::running_turn`.
     TurnThinking,
 }
 

@@ -18,7 +18,7 @@ use super::{
     view::RequestView,
 };
 use crate::{
-    conversation::{Author, ItemPlace, edit::Edits, units},
+    conversation::{Author, Format, ItemPlace, edit::Edits, units},
     json::text::TextSizes,
 };
 
@@ -52,6 +52,8 @@ struct PlacedRecords<'a> {
     between_digests: Vec<u128>,
     /// Rounds among them.
     rounds: u32,
+    /// There are rounds before the answer, or were.
+    follows_rounds: bool,
     /// Records that belong into the answer.
     into: Vec<&'a InjectionContent>,
 }
@@ -146,6 +148,7 @@ impl<'a> PlacedInjections<'a> {
             let (between, into): (Vec<_>, _) = records
                 .into_iter()
                 .partition(|it| it.stands_before_answer());
+            let follows_rounds = between.iter().any(|it| it.is_round());
             // Nothing stands in the middle of a step.
             let apart =
                 answer.is_none_or(|answer| this.find_unit(answer) != this.find_unit(before));
@@ -170,6 +173,7 @@ impl<'a> PlacedInjections<'a> {
                 between: gap.between,
                 between_digests,
                 rounds,
+                follows_rounds,
                 into,
             });
         }
@@ -318,8 +322,14 @@ impl<'a> PlacedInjections<'a> {
                     place,
                     round: records.rounds,
                 };
-                let drops_reasoning = self.view.leaves_out(made, epoch);
-                let echo = self.edit_echoed_answer(records, stands, drops_reasoning);
+                let mut drops_reasoning =
+                    self.view.leaves_out(made, epoch) || self.is_rearranged(records);
+                let mut echo = self.edit_echoed_answer(records, stands, drops_reasoning);
+                if echo.left_out > 0 && !drops_reasoning && self.view.refuses_stale_reasoning() {
+                    // The answer is not sent as it was made.
+                    drops_reasoning = true;
+                    echo = self.edit_echoed_answer(records, stands, true);
+                }
                 edits.merge(echo.edits);
                 reasoning_left_out += usize::from(drops_reasoning && records.has_echo());
                 left_out += echo.left_out;
@@ -371,6 +381,28 @@ impl<'a> PlacedInjections<'a> {
         }
     }
 
+    /// Whether the client sends the reasoning of an answer in another place than it was made in, so that it is stale from
+    /// the beginning: that of rounds before it joined with its own, or a call of the proxy that goes back behind it.
+    fn is_rearranged(&self, records: &PlacedRecords<'_>) -> bool {
+        let conversation = self.view.conversation;
+        let Some(answer) = records
+            .answer
+            .filter(|_| self.view.refuses_stale_reasoning())
+        else {
+            return false;
+        };
+        let blocks = conversation.blocks_of(self.view.item(answer));
+        let mut behind = blocks
+            .iter()
+            .skip_while(|block| conversation.is_reasoning(block));
+        let has_calls = records
+            .into
+            .iter()
+            .any(|it| matches!(it, InjectionContent::Calls { .. }));
+        records.follows_rounds && conversation.format == Format::Chat
+            || has_calls && behind.any(|block| conversation.is_reasoning(block))
+    }
+
     /// Leaves stale reasoning out of the answers that are `kept` and not `removed`, but for those whose records are put
     /// into them. Returns how many.
     fn leave_out_reasoning(
@@ -390,8 +422,9 @@ impl<'a> PlacedInjections<'a> {
                 place: places[at],
                 round: records.map_or(0, |records| records.rounds),
             };
+            let is_rearranged = || records.is_some_and(|records| self.is_rearranged(records));
             kept[at]
-                && self.view.leaves_out(made, epoch)
+                && (self.view.leaves_out(made, epoch) || is_rearranged())
                 && !removed.contains(&at)
                 && !records.is_some_and(|records| records.has_echo())
         });

@@ -40,8 +40,12 @@ impl<'a> RequestView<'a> {
 
     /// Whether the reasoning of an answer made at `made` is left out, where it is stale before `epoch`.
     pub(super) fn leaves_out(self, made: Epoch, epoch: Epoch) -> bool {
-        made < epoch
-            && self.policy.profile.past_reasoning == PastReasoning::Refused
+        made < epoch && self.refuses_stale_reasoning()
+    }
+
+    /// Whether a request with stale reasoning is refused, so that it is left out. In Responses calls need it.
+    pub(super) fn refuses_stale_reasoning(self) -> bool {
+        self.policy.profile.past_reasoning == PastReasoning::Refused
             && self.conversation.format != Format::Responses
     }
 

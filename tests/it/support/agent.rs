@@ -365,6 +365,17 @@ fn add_delta(message: &mut Value, delta: &Value) {
         message["role"] = role.into();
     }
     append_text(&mut message["content"], &delta["content"]);
+    for key in ["reasoning", "reasoning_content"] {
+        if delta[key].is_string() {
+            append_text(&mut message[key], &delta[key]);
+        }
+    }
+    for key in ["reasoning_details", "thinking_blocks"] {
+        if let Some(blocks) = delta[key].as_array() {
+            let before = message[key].as_array().cloned().unwrap_or_default();
+            message[key] = [before, blocks.clone()].concat().into();
+        }
+    }
     let legacy = &delta["function_call"];
     if legacy.is_object() {
         append_text(&mut message["function_call"]["name"], &legacy["name"]);

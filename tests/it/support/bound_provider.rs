@@ -99,14 +99,14 @@ impl BoundSettings {
         vec![answer("200 OK", "", message.to_string())]
     }
 
-    fn refuse_length(&self, tokens: usize) -> ProviderStep {
+    pub(super) fn refuse_length(&self, tokens: usize) -> ProviderStep {
         let window = self.window;
         let message = format!("prompt is too long: {tokens} tokens > {window} maximum");
         let body = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
         answer("400 Bad Request", "", body.to_string())
     }
 
-    fn write_answer(&self, verdict: &Verdict, blocks: &[Value], tokens: usize) -> Value {
+    pub(super) fn write_answer(&self, verdict: &Verdict, blocks: &[Value], tokens: usize) -> Value {
         let mut message = self.model.answer(self.api, verdict, blocks);
         let answered = message.to_string().len() / 3;
         message["usage"] = match self.api {
@@ -149,7 +149,7 @@ impl BoundSettings {
     }
 
     /// An answer: thinking, texts, calls of the client's tools and the proxy's.
-    fn write_blocks(&self, body: &Value, random: &mut Random) -> Vec<Value> {
+    pub(super) fn write_blocks(&self, body: &Value, random: &mut Random) -> Vec<Value> {
         let names = tool_names(body);
         let mut blocks = Vec::new();
         let think = |random: &mut Random, blocks: &mut Vec<Value>| {

@@ -6,6 +6,7 @@ pub(crate) mod agent;
 pub(crate) mod block_cache;
 pub(crate) mod bound;
 pub(crate) mod bound_provider;
+pub(crate) mod bound_sessions;
 pub(crate) mod cache;
 pub(crate) mod client;
 pub(crate) mod collector;

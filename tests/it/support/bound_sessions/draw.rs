@@ -1,0 +1,213 @@
+//! What a session is drawn from: its API, its model, the settings of the proxy before it, and what its client does.
+
+use std::{fmt, time::Duration};
+
+use plimsoll::{
+    config::{AddTools, CacheMarkers, Config, GuardConfig, ModelConfig, ProviderConfig},
+    guard::profile::{Profile, find_profile},
+};
+
+use super::super::{
+    any_settings,
+    bound::{BoundApi, BoundModel},
+    generate::Random,
+    proxy::{model_with_courses, model_with_early_levels, model_with_window},
+};
+
+/// A model, and what a client may send it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DrawnModel {
+    pub(crate) name: &'static str,
+    /// Its thinking is bound to what stood before it.
+    pub(crate) checks: bool,
+    /// The running turn begins with thinking.
+    pub(crate) thinks_first: bool,
+    /// `system` entries may stand in the midst.
+    pub(crate) takes_system: bool,
+}
+
+const fn model(name: &'static str, checks: bool) -> DrawnModel {
+    DrawnModel {
+        name,
+        checks,
+        thinks_first: false,
+        takes_system: false,
+    }
+}
+
+const fn takes_system(model: DrawnModel) -> DrawnModel {
+    DrawnModel {
+        takes_system: true,
+        ..model
+    }
+}
+
+const MESSAGES: &[(u32, DrawnModel)] = &[
+    (30, model("claude-sonnet-5-5", true)),
+    (35, takes_system(model("claude-opus-5-5", true))),
+    (8, model("claude-haiku-5-5", true)),
+    (12, takes_system(model("claude-opus-5", false))),
+    (
+        15,
+        DrawnModel {
+            thinks_first: true,
+            ..model("claude-haiku-4-5", false)
+        },
+    ),
+];
+const GATEWAY: &[(u32, DrawnModel)] = &[
+    (80, model("anthropic/claude-opus-5.5", true)),
+    (20, model("anthropic/claude-opus-5", false)),
+];
+const RESPONSES: &[(u32, DrawnModel)] = &[
+    (85, takes_system(model("gpt-6.2-sol", true))),
+    (15, takes_system(model("gpt-6.1-sol", false))),
+];
+
+/// One session.
+#[derive(Clone, Debug)]
+pub(crate) struct DrawnSession {
+    pub(crate) seed: u64,
+    pub(crate) api: BoundApi,
+    pub(crate) model: DrawnModel,
+    pub(crate) account: BoundModel,
+    pub(crate) profile: &'static Profile,
+    pub(crate) requests: usize,
+    pub(crate) streams: bool,
+    /// In tokens.
+    pub(crate) window: u32,
+    /// Whether the settings name the window; else the proxy learns it from the first refusal.
+    pub(crate) names_window: bool,
+    /// Tokens by the provider's count for each by the bytes.
+    pub(crate) factor: f64,
+    /// Tokens of a usual result.
+    pub(crate) result: usize,
+    /// Percent of the answers that call a tool of the proxy, where there is one.
+    pub(crate) proxy_calls: u32,
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) annotates: bool,
+    pub(crate) keeps_ids: bool,
+    markers: CacheMarkers,
+    levels: usize,
+}
+
+impl DrawnSession {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random::for_part(seed, 1);
+        let api = random.weighted(&[
+            (50, BoundApi::Messages),
+            (26, BoundApi::Responses),
+            (12, BoundApi::ReasoningDetails),
+            (12, BoundApi::ThinkingBlocks),
+        ]);
+        let (models, profile) = match api {
+            BoundApi::Messages => (MESSAGES, "anthropic"),
+            BoundApi::Responses => (RESPONSES, "openai"),
+            BoundApi::ReasoningDetails => (GATEWAY, "openrouter"),
+            BoundApi::ThinkingBlocks => (GATEWAY, "anthropic"),
+        };
+        let window = random.weighted(&[(45, 4_096), (40, 8_000), (15, 16_000)]);
+        let (adds_markers, is_old) = (random.chance(25), random.chance(25));
+        let markers = match api == BoundApi::Messages && adds_markers {
+            true => CacheMarkers::Auto,
+            false => CacheMarkers::Off,
+        };
+        let mut account = match is_old {
+            true => BoundModel::old(),
+            false => BoundModel::default(),
+        };
+        // A marker of the proxy makes a block of a string.
+        account.equates_strings = markers == CacheMarkers::Auto;
+        Self {
+            seed,
+            api,
+            model: random.weighted(models),
+            account,
+            profile: find_profile(profile).unwrap(),
+            requests: random.sample_quantiles(&[(0, 20), (700, 35), (1_000, 60)]),
+            streams: random.chance(50),
+            window,
+            names_window: random.chance(85),
+            factor: random.weighted(&[(50, 1.0), (20, 0.9), (20, 1.15), (10, 1.4)]),
+            result: random.weighted(&[(40, 40), (40, 90), (20, 160)]) * window as usize / 8_000,
+            proxy_calls: random.weighted(&[(30, 5), (50, 15), (20, 35)]),
+            max_tokens: random.weighted(&[
+                (40, None),
+                (30, Some(1_000)),
+                (20, Some(window / 2)),
+                (10, Some(2 * window)),
+            ]),
+            annotates: random.chance(30),
+            keeps_ids: random.chance(50),
+            markers,
+            levels: random.below(4),
+        }
+    }
+
+    pub(crate) fn model_settings(&self) -> ModelConfig {
+        let settings = match self.levels {
+            0 => model_with_window(self.window),
+            1 => model_with_early_levels(self.window),
+            _ => model_with_courses(self.window),
+        };
+        ModelConfig {
+            context_length: settings.context_length.filter(|_| self.names_window),
+            ..settings
+        }
+    }
+
+    pub(crate) fn set_provider(&self, provider: &mut ProviderConfig) {
+        provider.profile = self.profile;
+        provider.cache_markers = self.markers;
+    }
+
+    pub(crate) fn set_proxy(&self, config: &mut Config) {
+        let mut random = Random::for_part(self.seed, 2);
+        let tight = random.chance(30);
+        config.guard = GuardConfig {
+            chars_per_token: random.chance(60).then_some(3.0),
+            max_tool_result_chars: if tight { 1_000 } else { 50_000 },
+            truncate_head_chars: if tight { 200 } else { 2_000 },
+            truncate_tail_chars: if tight { 200 } else { 2_000 },
+            ..any_settings(random.next())
+        };
+        config.recovery.enabled = random.chance(85);
+        config.recovery.tools = random.weighted(&[
+            (60, AddTools::WhenDue),
+            (25, AddTools::Always),
+            (15, AddTools::Never),
+        ]);
+        config.recovery.caution_cadence = random.between(1, 5) as u32;
+        config.recovery.critical_countdown = random.between(1, 4) as u32;
+        config.recovery.max_tool_result_chars = random.weighted(&[(50, 1_000), (50, 10_000)]);
+        config.compaction.auto = random.chance(35);
+        config.compaction.threshold = random.weighted(&[(50, 0.4), (50, 0.6)]);
+        config.compaction.max_summary_tokens = 400;
+        config.compaction.wait = match random.chance(50) {
+            true => Duration::from_secs(5),
+            false => Duration::ZERO,
+        };
+    }
+}
+
+/// Printed with a failure.
+impl fmt::Display for DrawnSession {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (api, name, profile) = (self.api, self.model.name, self.profile.name);
+        let (streams, window, factor) = (self.streams, self.window, self.factor);
+        write!(
+            out,
+            "{api:?} {name} ({profile}), streams {streams}, window {window} "
+        )?;
+        write!(
+            out,
+            "(named {}) x {factor}, {} requests, ",
+            self.names_window, self.requests
+        )?;
+        write!(
+            out,
+            "max_tokens {:?}, {:?}",
+            self.max_tokens, self.account.account
+        )
+    }
+}

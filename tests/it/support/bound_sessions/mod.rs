@@ -1,0 +1,213 @@
+//! Generated sessions of agents whose model binds its reasoning to what stood before it, through a proxy with every
+//! mechanism on. The provider refuses none, nothing stale is sent, what was left out stays out, and reasoning goes with
+//! a change alone.
+
+mod client;
+mod draw;
+mod provider;
+mod sent;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use plimsoll::store::Store;
+use tempfile::TempDir;
+use tokio::task::{JoinError, JoinSet};
+
+pub(crate) use self::draw::DrawnSession;
+use self::{
+    client::SessionClient,
+    provider::{SessionLog, start_provider},
+};
+use super::{
+    agent::AgentGeneration, generate::Random, provider::ScriptedProvider, proxy::RunningProxy,
+    store::memory_store,
+};
+
+/// Counts of what happened in sessions, which show that nothing was left out.
+/// The figure of reasoning that went although nothing before it was changed.
+pub(crate) const NEEDLESS: &str = "reasoning that went without a change";
+
+pub(crate) type SessionFigures = BTreeMap<String, usize>;
+
+/// Whether the proxy keeps its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptState {
+    Always,
+    /// It loses it between any two requests.
+    Loses,
+}
+
+/// Runs sessions by their seeds, some at a time. Failures come with their seeds; after some no session begins.
+pub(crate) async fn run_sessions(
+    seeds: impl Iterator<Item = u64>,
+    at_once: usize,
+    kept: KeptState,
+) -> (SessionFigures, Vec<(u64, String)>) {
+    let mut running = JoinSet::new();
+    let mut figures = SessionFigures::new();
+    let mut failures = Vec::new();
+    let mut seeds = seeds.fuse();
+    loop {
+        while running.len() < at_once && failures.len() < 10 {
+            let Some(seed) = seeds.next() else { break };
+            running.spawn(async move { (seed, run_session(seed, kept).await) });
+        }
+        let Some(ran) = running.join_next().await else {
+            return (figures, failures);
+        };
+        match ran.unwrap() {
+            (_, Ok(session)) => {
+                for (name, count) in session {
+                    *figures.entry(name).or_default() += count;
+                }
+            }
+            (seed, Err(fault)) => failures.push((seed, fault)),
+        }
+    }
+}
+
+/// Runs a session.
+///
+/// # Errors
+/// What must not be.
+async fn run_session(seed: u64, kept: KeptState) -> Result<SessionFigures, String> {
+    let session = DrawnSession::new(seed);
+    let (provider, log) = start_provider(&session).await;
+    let drive = SessionDrive {
+        provider,
+        log: Arc::clone(&log),
+        store: memory_store(),
+        folder: tempfile::tempdir().unwrap(),
+        kept,
+        figures: SessionFigures::new(),
+        actions: Vec::new(),
+        session: session.clone(),
+    };
+    let ran = tokio::spawn(drive.run()).await;
+    let log = std::mem::take(&mut *log.lock().unwrap_or_else(|it| it.into_inner()));
+    let mut faults = log.faults.clone();
+    let mut figures = ran.unwrap_or_else(|panic| {
+        faults.push(read_panic(panic));
+        SessionFigures::new()
+    });
+    if !faults.is_empty() {
+        return Err(format!("{session}\n{}", faults.join("\n")));
+    }
+    let counts = [
+        ("requests to the provider", log.requests),
+        ("refused as too long", log.too_long),
+        ("summaries", log.summaries),
+        ("requests whose start changed", log.changes),
+        ("reasoning that was read", log.read),
+        (NEEDLESS, log.needless),
+        ("reasoning that the API left out", log.dropped),
+        ("refused after a loss", log.healed),
+    ];
+    for (name, count) in counts {
+        note(&mut figures, name, count);
+    }
+    note(&mut figures, &format!("sessions of {:?}", session.api), 1);
+    note(
+        &mut figures,
+        &format!("sessions of {}", session.model.name),
+        1,
+    );
+    Ok(figures)
+}
+
+fn note(figures: &mut SessionFigures, name: &str, count: usize) {
+    *figures.entry(name.to_owned()).or_default() += count;
+}
+
+fn read_panic(panic: JoinError) -> String {
+    let said = panic.into_panic();
+    let text = said.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| said.downcast_ref::<&str>().map(|it| (*it).to_owned()));
+    format!("the client: {}", text.unwrap_or_default())
+}
+
+struct SessionDrive {
+    session: DrawnSession,
+    provider: ScriptedProvider,
+    log: Arc<Mutex<SessionLog>>,
+    store: Arc<dyn Store>,
+    /// With the secret of the installation, which seals the states.
+    folder: TempDir,
+    kept: KeptState,
+    figures: SessionFigures,
+    /// What the last answer told of changes.
+    actions: Vec<String>,
+}
+
+impl SessionDrive {
+    async fn run(mut self) -> SessionFigures {
+        let mut random = Random::for_part(self.session.seed, 3);
+        let restarts = random.chance(25);
+        let mut proxy = self.start_proxy().await;
+        let mut client = SessionClient::new(&self.session, proxy.client());
+        for nth in 0..self.session.requests {
+            let loses = self.kept == KeptState::Loses && random.chance(15);
+            if nth > 0 && (loses || restarts && random.chance(10)) {
+                proxy.stop();
+                proxy.wait_until_gone().await;
+                if loses {
+                    self.store = memory_store();
+                    self.log.lock().unwrap().lose_state();
+                    self.note("states lost");
+                }
+                self.note("restarts");
+                proxy = self.start_proxy().await;
+                client.connect_to(proxy.client());
+            }
+            let answer = client.ask().await;
+            self.check_actions(&answer);
+            client.go_on(&self.session, &answer, nth);
+        }
+        self.figures
+    }
+
+    async fn start_proxy(&self) -> RunningProxy {
+        let session = &self.session;
+        let proxy = self.provider.proxy().store(Arc::clone(&self.store));
+        let proxy = proxy
+            .providers(|provider| session.set_provider(provider))
+            .set(|config| {
+                config.server.data_dir = self.folder.path().into();
+                session.set_proxy(config);
+            });
+        proxy.model("*", session.model_settings()).start().await
+    }
+
+    fn note(&mut self, name: &str) {
+        note(&mut self.figures, name, 1);
+    }
+
+    /// Where the API left out reasoning that it read before, the proxy has told a new change.
+    fn check_actions(&mut self, answer: &AgentGeneration) {
+        let actions = answer.header("actions").unwrap_or_default();
+        let mut told: Vec<String> = Vec::new();
+        for word in actions.split(',').map(str::trim) {
+            let name = word.split('=').next().unwrap_or_default();
+            self.note(&format!("requests with {name}"));
+            if !matches!(
+                name,
+                "none" | "clamped" | "injected" | "compacting" | "recalled"
+            ) {
+                told.push(word.to_owned());
+            }
+        }
+        if let Some(course) = answer.header("course") {
+            told.push(format!("course {course}"));
+        }
+        let mut log = self.log.lock().unwrap();
+        if std::mem::take(&mut log.drops_anew) && told == self.actions {
+            let fault = format!("dropped with no change told: {actions}");
+            log.faults.push(fault);
+        }
+        drop(log);
+        self.actions = told;
+    }
+}

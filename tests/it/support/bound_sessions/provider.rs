@@ -1,0 +1,266 @@
+//! The provider of a session: it judges each request strictly, alone and by those before it, counts more than the proxy
+//! expects, and answers as a model that thinks.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        bound::{BoundApi, to_events},
+        bound_provider::BoundSettings,
+        generate::Random,
+        model::refuse_as_openai,
+        parse::parse_value,
+        provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer},
+        strict,
+    },
+    draw::DrawnSession,
+    sent::{SentRequest, SentSession},
+};
+
+/// What a provider saw of a session.
+#[derive(Debug, Default)]
+pub(crate) struct SessionLog {
+    pub(crate) requests: usize,
+    pub(crate) too_long: usize,
+    pub(crate) summaries: usize,
+    /// Requests that do not begin with the one before.
+    pub(crate) changes: usize,
+    /// Reasoning blocks that were read, of all requests together.
+    pub(crate) read: usize,
+    /// Those that went although nothing before them was changed: of answers that cannot be sent as they were made.
+    pub(crate) needless: usize,
+    /// Reasoning that the API left out (Responses).
+    pub(crate) dropped: usize,
+    /// The newest requests left out reasoning that an earlier one had; reset by the client.
+    pub(crate) drops_anew: bool,
+    /// Refusals for stale reasoning after the state was lost.
+    pub(crate) healed: usize,
+    /// What must not be.
+    pub(crate) faults: Vec<String>,
+    may_refuse: bool,
+    last_dropped: usize,
+    sent: SentSession,
+}
+
+impl SessionLog {
+    /// The proxy loses its state.
+    pub(crate) fn lose_state(&mut self) {
+        self.may_refuse = true;
+        self.sent = SentSession::default();
+    }
+
+    fn fault(&mut self, what: String) {
+        self.faults
+            .push(format!("request {}: {what}", self.requests));
+    }
+}
+
+pub(super) async fn start_provider(
+    session: &DrawnSession,
+) -> (ScriptedProvider, Arc<Mutex<SessionLog>>) {
+    let log = Arc::new(Mutex::new(SessionLog::default()));
+    let (kept, session) = (Arc::clone(&log), session.clone());
+    let settings = BoundSettings {
+        seed: session.seed,
+        api: session.api,
+        model: session.account.clone(),
+        window: session.window as usize,
+        proxy_calls: session.proxy_calls,
+    };
+    let provider = ScriptedProvider::start_forgetful(move |request| {
+        let mut log = kept.lock().unwrap_or_else(|it| it.into_inner());
+        Reply {
+            session: &session,
+            settings: &settings,
+            log: &mut log,
+        }
+        .answer(request)
+    });
+    (provider.await, log)
+}
+
+struct Reply<'a> {
+    session: &'a DrawnSession,
+    settings: &'a BoundSettings,
+    log: &'a mut SessionLog,
+}
+
+impl Reply<'_> {
+    fn answer(&mut self, request: &ReceivedRequest) -> Vec<ProviderStep> {
+        let (api, session) = (self.session.api, self.session);
+        self.log.requests += 1;
+        let body = parse_value(&request.body).unwrap();
+        if let Ok(folder) = std::env::var("REASONING_DUMP") {
+            let name = format!("{folder}/{}-{:03}.json", session.seed, self.log.requests);
+            std::fs::write(name, &request.body).unwrap();
+        }
+        let broken = match api {
+            BoundApi::Messages => strict::messages::find_violations(&request.body),
+            BoundApi::Responses => strict::responses::find_violations(&request.body),
+            _ => strict::find_violations(&request.body, session.profile),
+        };
+        for violation in broken {
+            self.log.fault(format!("{violation:?}"));
+        }
+        let betas = request.header("anthropic-beta").unwrap_or_default();
+        let verdict = session.account.judge(api, &request.body, betas);
+        if let Some(refusal) = &verdict.refusal {
+            match std::mem::take(&mut self.log.may_refuse) {
+                true => self.log.healed += 1,
+                false => self.log.fault(format!("refused: {refusal}")),
+            }
+            return vec![answer("400 Bad Request", "", refusal.to_string())];
+        }
+        if api != BoundApi::Responses {
+            for failing in &verdict.failing {
+                self.log.fault(format!("stale: {}", failing.message));
+            }
+            for dropped in &verdict.transformations {
+                self.log.fault(format!("dropped: {dropped}"));
+            }
+        }
+        let tokens = (count_bytes(&body) as f64 / 3.0 * session.factor) as usize;
+        let cap = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
+        let cap = cap.iter().find_map(|name| body[*name].as_u64());
+        let cap = cap.filter(|_| session.profile.checks_answer_cap());
+        if tokens + cap.unwrap_or(0) as usize > session.window as usize {
+            self.log.too_long += 1;
+            return match api {
+                BoundApi::Messages => vec![self.settings.refuse_length(tokens)],
+                _ => refuse_as_openai(session.window, tokens as u64),
+            };
+        }
+        let key = find_summary_key(&request.body);
+        let sent = key.is_none().then(|| self.compare(&body));
+        self.log.read += verdict.read.len();
+        if api == BoundApi::Responses && key.is_none() {
+            let dropped = verdict.transformations.len();
+            self.log.dropped += dropped;
+            self.log.drops_anew |= dropped > self.log.last_dropped;
+            self.log.last_dropped = dropped;
+        }
+        let mut random = Random::for_part(session.seed, 100 + self.log.requests as u64);
+        let blocks = match &key {
+            Some(key) => {
+                vec![json!({"type": "text", "text": write_summary(key, random.below(1_000))})]
+            }
+            None => self.write_blocks(&body, &request.body, &mut random),
+        };
+        let message = self.settings.write_answer(&verdict, &blocks, tokens);
+        match sent {
+            Some(sent) => self.log.sent.keep(api, sent, &message),
+            None => self.log.summaries += 1,
+        }
+        vec![send_answer(api, &body, &message)]
+    }
+
+    /// Looks for reasoning that went without a change of ours, or that came back.
+    fn compare(&mut self, body: &Value) -> SentRequest {
+        let sent = SentRequest::read(self.session.api, body);
+        let change = self.log.sent.compare(&sent);
+        self.log.changes += usize::from(!change.continues);
+        if change.continues {
+            self.log.needless += change.missing;
+        }
+        if change.put_back > 0 && self.session.model.checks {
+            self.log
+                .fault(format!("{} blocks put back", change.put_back));
+        }
+        sent
+    }
+
+    fn write_blocks(&self, body: &Value, bytes: &[u8], random: &mut Random) -> Vec<Value> {
+        let mut blocks = self.settings.write_blocks(body, random);
+        // A call of the proxy is put back directly before the client's next call, behind a text between both: a known
+        // fault, which is not met here.
+        if let Some(call) = blocks.iter().position(|block| block["type"] == "tool_use")
+            && let Some(text) = blocks.iter().position(|block| block["type"] == "text")
+            && call < text
+        {
+            let text = blocks.remove(text);
+            blocks.insert(call, text);
+        }
+        let is_thinking = |block: &Value| {
+            let kind = block["type"].as_str();
+            kind.is_some_and(|kind| kind.ends_with("thinking"))
+        };
+        if self.session.model.thinks_first && !is_thinking(&blocks[0]) {
+            blocks.insert(0, json!({"type": "thinking", "thinking": "Let me see."}));
+        }
+        let tail = &bytes[bytes.len().saturating_sub(2_000)..];
+        let asks = String::from_utf8_lossy(tail).contains("<continuation_package>");
+        if asks && random.chance(60) {
+            let text = "<continuation_package>\nfirst: the bow\nverify: run the tests\n</continuation_package>";
+            let said = blocks.iter_mut().find(|block| block["type"] == "text");
+            match said {
+                Some(said) => {
+                    let before = said["text"].as_str().unwrap_or_default();
+                    said["text"] = format!("{before}\n\n{text}").into();
+                }
+                None => {
+                    let at = blocks.iter().take_while(|it| is_thinking(it)).count();
+                    blocks.insert(at, json!({"type": "text", "text": text}));
+                }
+            }
+        }
+        blocks
+    }
+}
+
+/// A whole answer or a stream, after which the connection is used further.
+fn send_answer(api: BoundApi, body: &Value, message: &Value) -> ProviderStep {
+    if body["stream"] != true {
+        return answer("200 OK", "", message.to_string());
+    }
+    let events = to_events(api, message);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n",
+        events.len()
+    );
+    ProviderStep::Send([head.as_bytes(), events.as_bytes()].concat())
+}
+
+/// Bytes that a model reads. What is sealed is not counted by its length.
+fn count_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|it| count_bytes(it) + 1).sum(),
+        Value::Object(members) => {
+            let sealed = [
+                "signature",
+                "data",
+                "encrypted_content",
+                "id",
+                "cache_control",
+            ];
+            let read = members
+                .iter()
+                .filter(|(key, _)| !sealed.contains(&key.as_str()));
+            read.map(|(key, value)| key.len() + 4 + count_bytes(value))
+                .sum()
+        }
+        _ => 4,
+    }
+}
+
+/// The key that a request for a summary asks for.
+fn find_summary_key(body: &[u8]) -> Option<String> {
+    let tail = &body[body.len().saturating_sub(4_000)..];
+    let tail = String::from_utf8_lossy(tail);
+    let key = tail
+        .rsplit_once("<summary key=\\\"")?
+        .1
+        .split('\\')
+        .next()?;
+    tail.contains("<next_steps>").then(|| key.to_owned())
+}
+
+fn write_summary(key: &str, nth: usize) -> String {
+    format!(
+        "<summary key=\"{key}\">\n<done>Leaks up to {nth} were mended.</done>\n<to_do>The bow.</to_do>\n\
+         <current_state>Afloat, summary {nth}.</current_state>\n<key_context>src/hull.rs, tar</key_context>\n\
+         <next_steps>Look at the keel.</next_steps>\n<cautions>none</cautions>\n</summary>"
+    )
+}
