@@ -57,7 +57,7 @@ impl Format {
     }
 
     /// A text of an answer, beside its calls and its reasoning.
-    pub(super) fn text_in_answer(self, escaped: &str) -> String {
+    pub(crate) fn text_in_answer(self, escaped: &str) -> String {
         match self {
             Self::Responses => self.text_item(Author::Model, escaped),
             _ => self.text_block(escaped),

@@ -16,7 +16,7 @@ use super::{
     injections::{InjectedCall, InjectionContent},
 };
 use crate::{
-    conversation::{Conversation, Format, Item, edit::Edits},
+    conversation::{Content, Conversation, Format, Item, edit::Edits},
     json::text,
 };
 
@@ -95,7 +95,12 @@ pub(super) fn edit_echo(
                 echo.edit_text(&answer, &added, spoken, weights);
                 return echo;
             }
-            None => echo.left_out += added.len() + usize::from(spoken.is_some()),
+            None => {
+                echo.left_out += usize::from(spoken.is_some());
+                if !echo.insert_text_block(conversation, message, &added, weights) {
+                    echo.left_out += added.len();
+                }
+            }
         }
     }
     repeated.remove_with_texts(0, &mut echo.edits);
@@ -135,6 +140,33 @@ impl Echo {
         conversation.insert_results(at, results, &mut self.edits);
         self.calls += calls.len() as u32;
         self.results += results.len() as u32;
+        self.tokens = self.tokens.saturating_add(tokens);
+        true
+    }
+
+    /// Inserts texts into an answer that has none left: behind the reasoning that led to them. Returns false where the
+    /// content is no list.
+    fn insert_text_block(
+        &mut self,
+        conversation: &Conversation,
+        message: &Item,
+        added: &[(usize, &str)],
+        weights: &Weights,
+    ) -> bool {
+        let text: String = added.iter().map(|(_, text)| *text).collect();
+        let blocks = conversation.blocks_of(message);
+        let mut others = blocks
+            .iter()
+            .filter(|block| !conversation.is_reasoning(block));
+        let is_list = matches!(message.content, Content::Blocks(..));
+        let (Some(next), false) = (others.next().filter(|_| is_list), text.trim().is_empty())
+        else {
+            return false;
+        };
+        let escaped = text::escape_text(&text);
+        let block = conversation.format.text_in_answer(&escaped);
+        self.edits.insert(next.span.start, format!("{block},"));
+        let tokens = weights.count_json_tokens(escaped.as_bytes());
         self.tokens = self.tokens.saturating_add(tokens);
         true
     }

@@ -110,7 +110,7 @@ impl RecoveryStep {
             other_model: rules.other_model,
             format: conversation.format,
             offer: Offer::Nothing,
-            asks_for_text: policy.profile.past_reasoning != PastReasoning::Read,
+            asks_for_text: policy.profile.past_reasoning == PastReasoning::Refused,
             sent_tools: ToolSet::Nothing,
             recalls: RecallCount::default(),
             injected: None,
@@ -133,7 +133,7 @@ impl RecoveryStep {
             // New reminder tools wait with the prompt, unless a cut brings them.
             may_prompt: may_begin && !rules.caution_waits,
             may_begin,
-            waits_for_cut: policy.profile.past_reasoning != PastReasoning::Read,
+            waits_for_cut: policy.profile.past_reasoning == PastReasoning::Refused,
         };
         this.offer = tool::decide_offer(conversation, offer_rules, &this.memory);
         if this.offer == Offer::Text && (!may_begin || rules.caution_waits) {

@@ -86,7 +86,10 @@ async fn run_session(seed: u64, kept: KeptState) -> Result<SessionFigures, Strin
         actions: Vec::new(),
         session: session.clone(),
     };
-    let ran = tokio::spawn(drive.run()).await;
+    // A task of its own, whose panic is a fault of this session alone.
+    let mut task = JoinSet::new();
+    task.spawn(drive.run());
+    let ran = task.join_next().await.unwrap();
     let log = std::mem::take(&mut *log.lock().unwrap_or_else(|it| it.into_inner()));
     let mut faults = log.faults.clone();
     let mut figures = ran.unwrap_or_else(|panic| {
