@@ -32,6 +32,7 @@ pub const ANSWER_MEMBER: &str = "choices";
 pub const REFUSED_THINKING: &[&str] = &[
     "invalid signature in thinking block",
     "invalid signature in redacted_thinking block",
+    "invalid data in redacted_thinking block",
     "invalid signature in connector_text block",
 ];
 
@@ -40,6 +41,7 @@ pub const CHANGED_BEFORE_THINKING: &[&str] = &[
     "bound to a different",
     "mismatch_behavior",
     "preceded this one when it was created",
+    "preceded this block when it was created",
     "differs from when it was created",
     "differs from when the block was created",
     "differs from the one this block was created with",

@@ -5,7 +5,7 @@ use plimsoll::guard::profile::find_profile;
 use crate::support::{
     bound::{BoundApi, BoundModel},
     bound_provider::{BoundLog, BoundSettings, start_bound_provider},
-    bound_sessions::{KeptState, run_sessions},
+    bound_sessions::{DrawnSession, KeptState, NEEDLESS, run_sessions},
     *,
 };
 
@@ -57,25 +57,55 @@ async fn no_request_of_an_agent_is_refused() {
     }
 }
 
-/// Fails for sessions such as 6 and 24.
-///
-/// Seeds `REASONING_FIRST` and the `REASONING_COUNT` behind it, to look into a failure.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "finds faults of the guard that are not mended yet"]
-async fn generated_sessions_keep_their_reasoning() {
+/// Sessions by their seeds: `REASONING_FIRST` and the `REASONING_COUNT` behind it, to look into a failure.
+fn seeds(count: u64) -> impl Iterator<Item = u64> {
     let number = |name: &str, default| {
         let set = std::env::var(name).ok();
         set.map_or(default, |it| it.parse().unwrap())
     };
-    let (first, count) = (
-        number("REASONING_FIRST", 0),
-        number("REASONING_COUNT", 2_000),
-    );
-    let seeds = first..first + count;
-    let (figures, failures) = run_sessions(seeds, 16, KeptState::Always).await;
+    let first = number("REASONING_FIRST", 0);
+    first..first + number("REASONING_COUNT", count)
+}
+
+fn is_of_responses(seed: &u64) -> bool {
+    DrawnSession::new(*seed).api == BoundApi::Responses
+}
+
+async fn check_sessions(seeds: impl Iterator<Item = u64>, kept: KeptState) {
+    let (figures, failures) = run_sessions(seeds, 16, kept).await;
     println!("{figures:#?}");
     for (seed, fault) in &failures {
         println!("seed {seed}: {fault}");
     }
     assert_eq!(failures.len(), 0);
+    let figure = |name: &str| figures.get(name).copied().unwrap_or(0);
+    let (read, needless) = (figure("reasoning that was read"), figure(NEEDLESS));
+    assert!(needless * 50 <= read, "{needless} of {read}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn generated_sessions_keep_their_reasoning() {
+    check_sessions(
+        seeds(150).filter(|seed| !is_of_responses(seed)),
+        KeptState::Always,
+    )
+    .await;
+}
+
+/// Fails for seeds 99, 125 and 290: additions are withdrawn, and a call that reasoning led to goes with them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "finds a fault of the guard that is not mended yet"]
+async fn generated_sessions_of_responses_keep_their_reasoning() {
+    check_sessions(seeds(700).filter(is_of_responses), KeptState::Always).await;
+}
+
+/// Fails where a session is lost in the midst of a turn with rounds of the proxy, whose echo cannot be split any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "not mended yet"]
+async fn sessions_that_lose_their_state_are_healed() {
+    check_sessions(
+        seeds(150).filter(|seed| !is_of_responses(seed)),
+        KeptState::Loses,
+    )
+    .await;
 }
