@@ -67,10 +67,6 @@ fn seeds(count: u64) -> impl Iterator<Item = u64> {
     first..first + number("REASONING_COUNT", count)
 }
 
-fn is_of_responses(seed: &u64) -> bool {
-    DrawnSession::new(*seed).api == BoundApi::Responses
-}
-
 async fn check_sessions(seeds: impl Iterator<Item = u64>, kept: KeptState) {
     let (figures, failures) = run_sessions(seeds, 16, kept).await;
     println!("{figures:#?}");
@@ -85,27 +81,12 @@ async fn check_sessions(seeds: impl Iterator<Item = u64>, kept: KeptState) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_sessions_keep_their_reasoning() {
-    check_sessions(
-        seeds(150).filter(|seed| !is_of_responses(seed)),
-        KeptState::Always,
-    )
-    .await;
-}
-
-/// Fails for seeds 99, 125 and 290: additions are withdrawn, and a call that reasoning led to goes with them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "finds a fault of the guard that is not mended yet"]
-async fn generated_sessions_of_responses_keep_their_reasoning() {
-    check_sessions(seeds(700).filter(is_of_responses), KeptState::Always).await;
+    check_sessions(seeds(300), KeptState::Always).await;
 }
 
 /// Fails where a session is lost in the midst of a turn with rounds of the proxy, whose echo cannot be split any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "not mended yet"]
 async fn sessions_that_lose_their_state_are_healed() {
-    check_sessions(
-        seeds(150).filter(|seed| !is_of_responses(seed)),
-        KeptState::Loses,
-    )
-    .await;
+    check_sessions(seeds(150), KeptState::Loses).await;
 }

@@ -32,15 +32,22 @@ impl RecoveryStep {
     /// that the client echoes: that holds whether or not recovery adds anything.
     pub fn collect_injections(&self, conversation: &Conversation) -> Injections {
         if self.adds_nothing {
+            let records = dropped_rounds::end_records(self.format, &self.memory.records, 0);
+            let records = records.iter();
             return Injections {
-                records: dropped_rounds::end_records(self.format, &self.memory.records, 0),
+                records: records
+                    .map(|it| restore_results(it, conversation))
+                    .collect(),
                 ..Injections::default()
             };
         }
         let records = self.memory.records.iter();
-        let records = records.filter_map(|record| match self.is_sendable(record) {
-            true => Some(restore_results(record, conversation)),
-            false => dropped_rounds::drop_record(self.format, record),
+        let records = records.filter_map(|record| {
+            let kept = match self.is_sendable(record) {
+                true => Some(Cow::Borrowed(record)),
+                false => dropped_rounds::drop_record(self.format, record).map(Cow::Owned),
+            };
+            kept.map(|record| restore_results(&record, conversation))
         });
         let (tools, tools_when_cut) = self.offered_tools();
         Injections {
