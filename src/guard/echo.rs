@@ -144,8 +144,8 @@ impl Echo {
         true
     }
 
-    /// Inserts texts into an answer that has none left: behind the reasoning that led to them. Returns false where the
-    /// content is no list.
+    /// Inserts texts into an answer of Messages that has none left: behind the thinking that led to them. Returns false
+    /// where they have no place. Elsewhere what stands behind reasoning stays there.
     fn insert_text_block(
         &mut self,
         conversation: &Conversation,
@@ -158,7 +158,8 @@ impl Echo {
         let mut others = blocks
             .iter()
             .filter(|block| !conversation.is_reasoning(block));
-        let is_list = matches!(message.content, Content::Blocks(..));
+        let is_list = conversation.format == Format::Messages
+            && matches!(message.content, Content::Blocks(..));
         let (Some(next), false) = (others.next().filter(|_| is_list), text.trim().is_empty())
         else {
             return false;
