@@ -80,10 +80,10 @@ async fn rounds_that_are_no_longer_sent_leave_nothing_in_the_answer() {
                 "add_reminder\nclear_mind\nadd_reminder\nread_file",
                 "thought 2 Text 2. add_reminder\nthought 3 Text 3. read_file",
             ),
-            // The course begins with the next request.
+            // The course begins with the next request. A call beside the client's stays: reasoning may have led to it.
             (
                 "add_reminder\nclear_mind read_file",
-                "thought 1 Text 1. read_file",
+                "thought 1 Text 1. clear_mind read_file",
             ),
             // A round fails, and the request is sent without the one before it.
             (
