@@ -27,7 +27,8 @@ pub fn drop_messages(format: Format, messages: &[&str]) -> Option<InjectionConte
     has_any.then_some(InjectionContent::DroppedRound { blocks })
 }
 
-/// What stays of a record whose round is not sent; `None` of every other one.
+/// What stays of a record where its course ended or nothing is added: digests of a round, and in Responses a call beside
+/// the client's.
 pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<InjectionRecord> {
     let what = match &record.what {
         InjectionContent::Round(messages) => drop_round(format, messages),

@@ -412,6 +412,9 @@ impl<'a> PlacedInjections<'a> {
         epoch: Epoch,
         edits: &mut Edits,
     ) -> usize {
+        if !self.view.refuses_stale_reasoning() {
+            return 0;
+        }
         let conversation = self.view.conversation;
         let places = count_places(conversation);
         let with_records = self.places.iter().filter_map(|it| Some((it.answer?, it)));

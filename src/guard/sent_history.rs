@@ -69,6 +69,11 @@ pub(super) struct SentChanges {
 }
 
 impl SentHistory {
+    /// Whether the client's own bytes went out.
+    fn changes_nothing(&self) -> bool {
+        self.head == 0 && self.edits.count == 0 && self.records.count == 0
+    }
+
     /// Moves the epoch from the end of the last request to where its answer stands now.
     pub fn realign(&mut self, from: u32, to: u32) {
         if self.epoch.place >= from {
@@ -113,10 +118,14 @@ impl SentChanges {
         tools: ToolSet,
         recall: &Recall,
     ) -> Self {
+        let mut this = Self::default();
+        if edits.is_empty() && records.is_empty() && tools.is_empty() && order.count_moved() == 0 {
+            // Most requests: nothing of them is changed.
+            return this;
+        }
         let conversation = view.conversation;
         let places = count_places(conversation);
         let sent = count_sent_messages(recall);
-        let mut this = Self::default();
         let mut head = DigestBuilder::default();
         if !tools.is_empty() {
             head.push_digest(b't', tools as u128);
@@ -181,6 +190,10 @@ impl SentChanges {
     /// Whether anything differs in the part that was sent before.
     fn changes_history(&self, conversation: &Conversation, recall: &Recall) -> bool {
         let before = recall.history;
+        let changes_nothing = self.head == 0 && self.edits.is_empty() && self.records.is_empty();
+        if changes_nothing && before.changes_nothing() {
+            return false;
+        }
         if let Some(last) = find_unknown_answer(conversation, recall) {
             // How the newest answers were asked for is not known: any change before them may be new.
             let mut changes = self.edits.iter().chain(&self.records);
