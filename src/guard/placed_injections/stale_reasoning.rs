@@ -1,0 +1,69 @@
+//! Leaves reasoning out of the client's answers that does not stand behind what it was made for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{PlacedInjections, PlacedRecords};
+use crate::{
+    conversation::{Format, edit::Edits},
+    guard::{
+        injections::InjectionContent,
+        sent_history::{Epoch, count_places},
+    },
+};
+
+impl PlacedInjections<'_> {
+    /// Whether the client sends the reasoning of an answer in another place than it was made in, so that it is stale from
+    /// the beginning: that of rounds before it joined with its own, or a call of the proxy that goes back behind it.
+    pub(super) fn is_rearranged(&self, records: &PlacedRecords<'_>) -> bool {
+        let conversation = self.view.conversation;
+        let Some(answer) = records
+            .answer
+            .filter(|_| self.view.refuses_stale_reasoning())
+        else {
+            return false;
+        };
+        let blocks = conversation.blocks_of(self.view.item(answer));
+        let mut behind = blocks
+            .iter()
+            .skip_while(|block| conversation.is_reasoning(block));
+        let has_calls = records
+            .into
+            .iter()
+            .any(|it| matches!(it, InjectionContent::Calls { .. }));
+        records.follows_rounds && conversation.format == Format::Chat
+            || has_calls && behind.any(|block| conversation.is_reasoning(block))
+    }
+
+    /// Leaves stale reasoning out of the answers that are `kept` and not `removed`, but for those whose records are put
+    /// into them. Returns how many.
+    pub(super) fn leave_out_reasoning(
+        &self,
+        kept: &[bool],
+        removed: &BTreeSet<usize>,
+        epoch: Epoch,
+        edits: &mut Edits,
+    ) -> usize {
+        if !self.view.refuses_stale_reasoning() {
+            return 0;
+        }
+        let conversation = self.view.conversation;
+        let places = count_places(conversation);
+        let with_records = self.places.iter().filter_map(|it| Some((it.answer?, it)));
+        let with_records: BTreeMap<usize, &PlacedRecords<'_>> = with_records.collect();
+        let stale = conversation.items.iter().enumerate().filter(|&(at, _)| {
+            let records = with_records.get(&at);
+            let made = Epoch {
+                place: places[at],
+                round: records.map_or(0, |records| records.rounds),
+            };
+            let is_rearranged = || records.is_some_and(|records| self.is_rearranged(records));
+            kept[at]
+                && (self.view.leaves_out(made, epoch) || is_rearranged())
+                && !removed.contains(&at)
+                && !records.is_some_and(|records| records.has_echo())
+        });
+        stale
+            .filter(|(_, message)| conversation.leave_out_reasoning(message, edits))
+            .count()
+    }
+}
