@@ -4,10 +4,12 @@
 //! A record goes with the messages around it: where one of them is folded, the record is left out too. A record that
 //! the profile does not allow at its place is left out alone, and counted.
 
+mod injected_weight;
 mod stale_reasoning;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(super) use self::injected_weight::{InjectedGap, InjectedWeight, with_injected};
 use super::{
     echo::{self, Echo, RepeatedBlocks},
     gap::{Gap, GapContents},
@@ -15,7 +17,7 @@ use super::{
     lint::OutlineItem,
     message_order::MessageOrder,
     prompt_placement,
-    sent_history::Epoch,
+    sent_history::{Epoch, SentRecord},
     tool_schemas::ToolSchemas,
     view::RequestView,
 };
@@ -32,14 +34,6 @@ pub(super) struct PlacedInjections<'a> {
     unplaced: usize,
     schemas: Option<ToolSchemas<'a>>,
     schemas_when_cut: Option<ToolSchemas<'a>>,
-}
-
-/// A record that is put back.
-pub(super) struct SentRecord {
-    /// The client's messages before it, without system messages.
-    pub(super) place: u32,
-    /// Of its content, with the reasoning in it.
-    pub(super) digest: u128,
 }
 
 struct PlacedRecords<'a> {
@@ -84,27 +78,6 @@ struct OutlineAfter {
     direct: Vec<OutlineItem>,
     /// Behind the system messages that follow it.
     behind_system: Vec<OutlineItem>,
-}
-
-/// The raw tokens that injections add to a request.
-pub(super) struct InjectedWeight {
-    /// By unit; negative where an echoed answer is shortened.
-    pub(super) units: Vec<i64>,
-    /// Tokens that no fold removes.
-    pub(super) beside: i64,
-    /// Tokens of records since the last request.
-    pub(super) fresh: i64,
-    /// What stands between units.
-    pub(super) gaps: Vec<InjectedGap>,
-}
-
-/// What stands between two units: it goes with the first of them that goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InjectedGap {
-    pub(super) before: Option<usize>,
-    pub(super) answer: Option<usize>,
-    /// Raw tokens, which are among those of the unit before it.
-    pub(super) tokens: i64,
 }
 
 impl<'a> PlacedInjections<'a> {
@@ -193,46 +166,6 @@ impl<'a> PlacedInjections<'a> {
     /// The answers whose text is edited for a record, so that no cut may touch it.
     pub(super) fn list_echoed_answers(&self) -> BTreeSet<usize> {
         self.places.iter().filter_map(|it| it.answer).collect()
-    }
-
-    /// Weighs all injections; the request before had `known` messages without system messages.
-    pub(super) fn weigh_injections(&self, known: usize) -> InjectedWeight {
-        let units = self.view.units;
-        let mut weight = InjectedWeight {
-            units: vec![0; units.len()],
-            beside: self.weigh_schemas(true).into(),
-            fresh: 0,
-            gaps: Vec::new(),
-        };
-        let pinned = self.view.count_pinned();
-        let is_removable = |at: &usize| *at >= pinned && units[*at].is_removable();
-        for records in &self.places {
-            let echo = self.edit_echoed_answer(records, true, false);
-            let between = i64::from(records.between.tokens) - i64::from(echo.spared);
-            let answer = records.answer.map(|answer| self.find_unit(answer));
-            let before = Some(self.find_unit(records.before)).filter(is_removable);
-            weight.gaps.push(InjectedGap {
-                before,
-                answer,
-                tokens: between,
-            });
-            // A record after a pinned message goes with the answer that follows.
-            match before.or(answer.filter(is_removable)) {
-                Some(at) => weight.units[at] += between,
-                None => weight.beside += between,
-            }
-            if let Some(at) = answer {
-                weight.units[at] += i64::from(echo.tokens);
-            }
-            let place = records.place as usize;
-            if place > known {
-                weight.fresh += between;
-            }
-            if place >= known {
-                weight.fresh += i64::from(echo.tokens);
-            }
-        }
-        weight
     }
 
     /// The proxy's tools that go out. `is_cut`: something of the request is.
@@ -459,10 +392,4 @@ impl<'a> PlacedInjections<'a> {
     fn find_unit(&self, message: usize) -> usize {
         units::find_unit_of_message(self.view.units, message)
     }
-}
-
-/// Raw tokens plus those injected beside them, which may be negative.
-pub(super) fn with_injected(tokens: u32, injected: i64) -> u32 {
-    let sum = i64::from(tokens).saturating_add(injected).max(0);
-    u32::try_from(sum).unwrap_or(u32::MAX)
 }

@@ -10,10 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Recall, injections::ToolSet, message_order::MessageOrder, placed_injections::SentRecord,
-    view::RequestView,
-};
+use super::{Recall, injections::ToolSet, message_order::MessageOrder, view::RequestView};
 use crate::{
     conversation::{
         Author, Conversation, Item, ItemPlace,
@@ -56,6 +53,14 @@ struct Change {
     /// The client's messages before it, without system messages.
     place: u32,
     digest: u128,
+}
+
+/// A record that is put back.
+pub(super) struct SentRecord {
+    /// The client's messages before it, without system messages.
+    pub(super) place: u32,
+    /// Of its content, with the reasoning in it.
+    pub(super) digest: u128,
 }
 
 /// All changes of one request.
