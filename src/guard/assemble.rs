@@ -72,8 +72,7 @@ pub(super) fn assemble_draft(
         injected.sent_tools(is_cut),
         recall,
     );
-    let resets = recall.leaves_out_reasoning || fit.replay.leaves_out_reasoning;
-    let history = changes.continue_history(view, recall, resets);
+    let history = changes.continue_history(view, recall, fit.replay.find_epoch(recall));
     let epoch = history.epoch;
     let moved = epoch != recall.history.epoch;
     let injected = match moved && !recall.injections.records.is_empty() {
@@ -83,7 +82,10 @@ pub(super) fn assemble_draft(
     let inserted = injected.insert_records(&kept, is_cut, folding.order, epoch, &mut edits);
     let course = recall.injections.course.as_ref();
     let raw_after = fit.replay.sent_tokens(&fit.state, fit.ledger);
-    let raw_after = raw_after.saturating_sub(fit.replay.stale_tokens(&fit.state, epoch));
+    let (stale, counted) = fit.replay.stale_tokens(&fit.state, epoch);
+    let raw_after = raw_after.saturating_sub(counted);
+    let mut sent = measure_sent(view, measured, cleared.as_ref(), &kept, &results.tokens);
+    sent.history = sent.history.saturating_sub(stale);
     let raw_after = raw_after.saturating_sub(injected.unsent_tokens(is_cut));
     let answer_cap = measured.budgets.fit_answer_cap(raw_after, fit.added);
     if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {
@@ -113,7 +115,7 @@ pub(super) fn assemble_draft(
         expected: recall.calibration.to_expected_tokens(raw_after),
         answer_cap,
         over_budget: raw_after > fit.high,
-        sent: measure_sent(view, measured, cleared.as_ref(), &kept, &results.tokens),
+        sent,
         cleared,
         ..measured.report_untouched(recall)
     };

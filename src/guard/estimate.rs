@@ -37,6 +37,19 @@ pub fn estimate_message(
         .saturating_add(estimate_media(conversation, message, weights, profile))
 }
 
+/// Raw tokens by which a message is lighter without its reasoning; `None` where it has none.
+pub(super) fn estimate_reasoning(
+    conversation: &Conversation,
+    message: &Item,
+    weights: &Weights,
+) -> Option<u32> {
+    let reasoning = conversation.measure_reasoning(message)?;
+    let mut rest = message.sizes;
+    rest -= reasoning;
+    let all = weights.count_text_tokens(&message.sizes);
+    Some(all.saturating_sub(weights.count_text_tokens(&rest)))
+}
+
 /// Raw tokens of every message of a conversation as it came.
 pub(super) fn estimate_messages(conversation: &Conversation, policy: &Policy<'_>) -> Vec<u32> {
     let (weights, profile) = (policy.token_weights(), policy.profile);

@@ -6,6 +6,7 @@ use super::{
     clear::{self, Clearing},
     cut_state::CutState,
     cuts::{Cuts, sum_tokens},
+    estimate,
     ground::Ground,
     ledger,
     measured_request::MeasuredRequest,
@@ -122,7 +123,6 @@ pub(super) fn find_fold<'a>(
         },
         cuts,
     };
-    replay.begin_reasoning(recall.history.epoch);
     replay.prepare_masks(memory.cut.is_some());
     let start = find_replay_start(&mut replay, ground, base.boundary, recall);
     let state = replay.run(start);
@@ -146,10 +146,11 @@ fn weigh_reasoning(view: RequestView<'_>) -> Vec<u32> {
     let mut has_any = false;
     let mut weigh = |unit: &Unit| {
         let items = view.conversation.items[unit.messages.clone()].iter();
-        let sizes = items.filter_map(|item| view.conversation.measure_reasoning(item));
-        sizes.fold(0u32, |sum, sizes| {
+        let tokens = items
+            .filter_map(|item| estimate::estimate_reasoning(view.conversation, item, &weights));
+        tokens.fold(0u32, |sum, tokens| {
             has_any = true;
-            sum.saturating_add(weights.count_text_tokens(&sizes))
+            sum.saturating_add(tokens)
         })
     };
     let reasoning: Vec<u32> = view.units.iter().map(&mut weigh).collect();
@@ -238,6 +239,9 @@ fn find_replay_start(
         false => 0,
         true => units::find_unit_of_message(units, fresh).min(units.len().saturating_sub(1)),
     };
+    if is_known {
+        replay.begin_reasoning(recall.history.replayed);
+    }
     ReplayStart {
         from: from.max(begun.unwrap_or(0)),
         state,

@@ -57,10 +57,9 @@ pub(super) fn parse_turn(
         let tokens =
             estimate::estimate_message(&indexed, message, &message.sizes, &weights, profile);
         turn.tokens = turn.tokens.saturating_add(tokens);
-        if let Some(sizes) = indexed.measure_reasoning(message) {
-            let reasoning = weights.count_text_tokens(&sizes);
-            turn.reasoning_tokens = turn.reasoning_tokens.saturating_add(reasoning);
-        }
+        let reasoning = estimate::estimate_reasoning(&indexed, message, &weights);
+        let reasoning = reasoning.unwrap_or(0);
+        turn.reasoning_tokens = turn.reasoning_tokens.saturating_add(reasoning);
     }
     (!recorded.is_empty()).then_some(turn)
 }

@@ -131,9 +131,6 @@ impl Replay<'_> {
             self.masked_tokens = units
                 .map(|(unit, &more)| with_injected(self.masks.weigh(unit, results), more))
                 .collect();
-            for at in 0..self.reasoned {
-                self.masked_tokens[at] = self.masked_tokens[at].saturating_sub(self.reasoning[at]);
-            }
         }
     }
 

@@ -39,6 +39,9 @@ pub struct SentHistory {
     records: ChangeDigest,
     /// The first answer that was made under it.
     pub(super) epoch: Epoch,
+    /// The first answer behind the newest cut of the replay, counted like a place. Cuts go by this one, so that every
+    /// process finds the same; the epoch may be later.
+    pub(super) replayed: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,8 +84,10 @@ impl SentHistory {
 
     /// Moves the epoch from the end of the last request to where its answer stands now.
     pub fn realign(&mut self, from: u32, to: u32) {
-        if self.epoch.place >= from {
-            self.epoch.place = to;
+        for place in [&mut self.epoch.place, &mut self.replayed] {
+            if *place >= from {
+                *place = to;
+            }
         }
     }
 }
@@ -172,23 +177,25 @@ impl SentChanges {
         this
     }
 
-    /// The history after this request. `resets`: the reasoning of all answers so far is left out whatever was sent.
+    /// The history after this request. `replayed`: reasoning of answers before this one is left out whatever was sent.
     pub(super) fn continue_history(
         &self,
         view: RequestView<'_>,
         recall: &Recall,
-        resets: bool,
+        replayed: Epoch,
     ) -> SentHistory {
         let before = recall.history;
-        let epoch = match resets || self.changes_history(view.conversation, recall) {
+        let resets = recall.leaves_out_reasoning || self.changes_history(view.conversation, recall);
+        let epoch = match resets {
             true => find_next_answer(view.conversation, recall),
-            false => before.epoch,
+            false => before.epoch.max(replayed),
         };
         SentHistory {
             head: self.head,
             edits: ChangeDigest::from_changes(&self.edits),
             records: ChangeDigest::from_changes(&self.records),
             epoch,
+            replayed: replayed.place,
         }
     }
 
@@ -237,7 +244,7 @@ fn find_unknown_answer(conversation: &Conversation, recall: &Recall) -> Option<u
 }
 
 /// The place of the answer to this request.
-fn find_next_answer(conversation: &Conversation, recall: &Recall) -> Epoch {
+pub(super) fn find_next_answer(conversation: &Conversation, recall: &Recall) -> Epoch {
     let place = count_places(conversation).last().copied().unwrap_or(0);
     Epoch {
         place,

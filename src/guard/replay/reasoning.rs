@@ -3,10 +3,11 @@
 
 use super::{Moment, Replay};
 use crate::{
-    conversation::units::UnitKind,
+    conversation::units::{self, UnitKind},
     guard::{
+        Recall,
         cut_state::CutState,
-        sent_history::{Epoch, count_places},
+        sent_history::{Epoch, count_places, find_next_answer},
     },
 };
 
@@ -16,17 +17,23 @@ use crate::{
 const BOUND_DEPTH: f64 = 0.2;
 
 impl Replay<'_> {
-    /// Leaves out what was stale before this request.
-    pub(in crate::guard) fn begin_reasoning(&mut self, epoch: Epoch) {
+    /// Leaves out what cuts before this request left out: all reasoning before `place`.
+    pub(in crate::guard) fn begin_reasoning(&mut self, place: u32) {
         if self.reasoning.is_empty() {
             return;
         }
         let units = self.view.units;
         let places = count_places(self.view.conversation);
-        let stale = |at: &usize| places[units[*at].messages.start] < epoch.place;
+        let stale = |at: &usize| places[units[*at].messages.start] < place;
         self.reasoned = (0..units.len()).take_while(stale).count();
         for at in 0..self.reasoned {
-            self.tokens[at] = self.tokens[at].saturating_sub(self.reasoning[at]);
+            self.take_reasoning(at);
+        }
+    }
+
+    fn take_reasoning(&mut self, at: usize) {
+        for tokens in [&mut self.tokens[at], &mut self.masked_tokens[at]] {
+            *tokens = tokens.saturating_sub(self.reasoning[at]);
         }
     }
 
@@ -37,9 +44,7 @@ impl Replay<'_> {
         }
         for at in self.reasoned..until {
             let before = self.unit_tokens(at, &now.state);
-            for tokens in [&mut self.tokens[at], &mut self.masked_tokens[at]] {
-                *tokens = tokens.saturating_sub(self.reasoning[at]);
-            }
+            self.take_reasoning(at);
             if !now.state.folded[at] {
                 let freed = before.saturating_sub(self.unit_tokens(at, &now.state));
                 now.live = now.live.saturating_sub(freed);
@@ -49,17 +54,33 @@ impl Replay<'_> {
         self.leaves_out_reasoning |= until == self.view.units.len();
     }
 
-    /// Raw tokens of the reasoning before `epoch` that the replay counts among what is sent.
-    pub(in crate::guard) fn stale_tokens(&self, state: &CutState, epoch: Epoch) -> u32 {
+    /// The first answer whose reasoning is sent, by the cuts of the replay.
+    pub(in crate::guard) fn find_epoch(&self, recall: &Recall) -> Epoch {
+        if self.leaves_out_reasoning {
+            return find_next_answer(self.view.conversation, recall);
+        }
+        let place = units::count_messages_before(self.view.units, self.reasoned);
+        Epoch {
+            place: if self.reasoned == 0 { 0 } else { place },
+            round: 0,
+        }
+    }
+
+    /// Raw tokens of the reasoning before `epoch` in units that stay: all, and those that the replay counts among what is
+    /// sent.
+    pub(in crate::guard) fn stale_tokens(&self, state: &CutState, epoch: Epoch) -> (u32, u32) {
         if self.reasoning.is_empty() {
-            return 0;
+            return (0, 0);
         }
         let units = self.view.units;
         let places = count_places(self.view.conversation);
-        let stale = (self.reasoned..units.len())
-            .filter(|&at| !state.folded[at] && places[units[at].messages.start] < epoch.place);
-        let tokens = stale.map(|at| self.reasoning[at]);
-        tokens.fold(0, u32::saturating_add)
+        let is_stale = |at: usize| places[units[at].messages.start] < epoch.place;
+        let sum_from = |first: usize| {
+            let stale = (first..units.len()).filter(|&at| !state.folded[at] && is_stale(at));
+            let tokens = stale.map(|at| self.reasoning[at]);
+            tokens.fold(0, u32::saturating_add)
+        };
+        (sum_from(0), sum_from(self.reasoned))
     }
 
     /// Whether a request that fits is cut because a turn begins with it, which needs little of the reasoning so far: a cut

@@ -32,6 +32,11 @@ pub(super) fn any_profile() -> impl Strategy<Value = &'static Profile> {
         .prop_map(|(name, model)| find_profile(name).unwrap().for_model(model))
 }
 
+/// Of models that refuse thinking for what was changed before it.
+fn any_binding_profile() -> impl Strategy<Value = &'static Profile> {
+    any_profile().prop_map(|profile| profile.for_model("claude-sonnet-5-5"))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -54,6 +59,20 @@ proptest! {
     #[test]
     fn growing_changes_the_prefix_only_at_cuts(case in any_messages(8), window in any_window(), profile in any_profile()) {
         MESSAGES.grow(&case.session(), window, profile, &settings(), None);
+    }
+
+    #[test]
+    fn every_plan_keeps_the_invariants_where_thinking_is_bound(case in any_messages(12), window in any_window(), profile in any_binding_profile(), seed in any::<u64>()) {
+        MESSAGES.check(&case.body, window, profile);
+        let body = annotate_randomly(&MESSAGES.read(&case.body), seed);
+        MESSAGES.check_with(&body, window, profile, &any_settings(seed));
+    }
+
+    #[test]
+    fn growing_changes_the_prefix_only_at_cuts_where_thinking_is_bound(case in any_messages(8), window in any_window(), profile in any_binding_profile(), seed in any::<u64>()) {
+        MESSAGES.grow(&case.session(), window, profile, &settings(), None);
+        let session = case.with_short_answers().session();
+        MESSAGES.grow(&session, window, profile, &any_settings(seed), Some(seed));
     }
 
     #[test]

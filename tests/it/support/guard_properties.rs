@@ -228,7 +228,12 @@ fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, con
         .collect();
     let folds = usize::from(plan.report.folded.is_some());
     assert!(
-        odd.len() <= truncated.len() + cleared.len() + folds + shortened(plan).len(),
+        odd.len()
+            <= truncated.len()
+                + cleared.len()
+                + folds
+                + shortened(plan).len()
+                + plan.report.reasoning_left_out,
         "{context}: {}",
         odd.len()
     );

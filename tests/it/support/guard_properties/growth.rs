@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::{WireFormat, messages};
 use crate::support::{
     annotate_randomly,
@@ -9,10 +11,25 @@ use crate::support::{
     made::non_system_indices,
     plans::{apply_plan, make_policy},
 };
+use bytes::Bytes;
 use plimsoll::{
-    config::GuardConfig,
+    config::{GuardConfig, profile::PastReasoning},
     guard::{self, Plan, Recall, profile::Profile},
 };
+
+/// A request of Messages without thinking, and without its answer cap, which depends on the room that this leaves.
+fn without_thinking(body: &Bytes) -> Bytes {
+    let mut body: Value = serde_json::from_slice(body).unwrap();
+    for entry in body["messages"].as_array_mut().into_iter().flatten() {
+        if let Some(blocks) = entry["content"].as_array_mut() {
+            blocks.retain(|block| {
+                block["type"] != "thinking" && block["type"] != "redacted_thinking"
+            });
+        }
+    }
+    body["max_tokens"] = Value::Null;
+    body.to_string().into()
+}
 
 impl WireFormat {
     /// Drives a session step by step: with and without state the same bytes are sent, and the
@@ -50,9 +67,15 @@ impl WireFormat {
                 "{:?} {:?}",
                 with.report, without.report
             );
+            let other = apply_plan(&conversation, &without);
+            let (sent_with, sent_without) = match profile.past_reasoning {
+                // Without state it is not known what thinking was made for.
+                PastReasoning::Refused => (without_thinking(&out), without_thinking(&other)),
+                _ => (out.clone(), other),
+            };
             assert_eq!(
-                String::from_utf8_lossy(&out),
-                String::from_utf8_lossy(&apply_plan(&conversation, &without)),
+                String::from_utf8_lossy(&sent_with),
+                String::from_utf8_lossy(&sent_without),
                 "state and no state differ at window {window} for {}",
                 profile.name
             );
@@ -67,10 +90,15 @@ impl WireFormat {
             let more: Vec<_> = more.iter().filter(|at| known.insert(**at)).collect();
             assert_eq!(clears, !more.is_empty(), "a clear is told when it is made");
             let left_out = with.report.texts.cut;
+            // Thinking may be all that a cut leaves out.
+            let thinking = last_plan
+                .as_ref()
+                .map(|plan| plan.report.reasoning_left_out);
+            let forgets = with.report.reasoning_left_out > thinking.unwrap_or(0);
             cuts += usize::from(cut || clears || left_out);
             let after = self.index(out);
             let now: Vec<Vec<u8>> = messages(&after).into_iter().map(<[u8]>::to_vec).collect();
-            if !cut && !clears && !left_out {
+            if !cut && !clears && !left_out && !forgets {
                 let held = now.starts_with(&last);
                 assert!(held, "the prefix changed without a cut at window {window}");
             }
@@ -87,6 +115,7 @@ impl WireFormat {
             }
             recall = Recall {
                 memory: with.memory.clone(),
+                history: with.history,
                 messages: non_system_indices(&conversation).len(),
                 ..Recall::default()
             };
