@@ -137,10 +137,10 @@ impl Conversation {
         true
     }
 
-    /// Whether the request has thinking of earlier answers that may be left out. In Responses it never is.
+    /// Whether the request has thinking of earlier answers.
     pub fn has_past_thinking(&self) -> bool {
         let mut items = self.items.iter();
-        self.format != Format::Responses && items.any(|item| self.measure_reasoning(item).is_some())
+        items.any(|item| self.measure_reasoning(item).is_some())
     }
 }
 

@@ -28,6 +28,9 @@ const CHAT_MEMBERS: [&[u8]; 4] = [
     b"thinking_blocks",
 ];
 
+/// Entries of an answer of Responses that may be sent without their ids.
+const KINDS_WITHOUT_ID: [&str; 3] = ["message", "function_call", "custom_tool_call"];
+
 /// Stands in an answer that had nothing but reasoning, since an answer needs a block.
 const NO_TEXT: &str = "[no text]";
 
@@ -40,7 +43,7 @@ impl Conversation {
             return None;
         }
         if self.format == Format::Chat {
-            for member in self.list_members(message) {
+            for member in self.list_members(message.span.start) {
                 has_any |= self.holds_reasoning(&member);
                 let mut scan = JsonScanner::new(&self.body, member.value.start as usize);
                 if self.raw_bytes(member.key) == COUNTED_MEMBER
@@ -69,15 +72,15 @@ impl Conversation {
         has_any.then_some(sizes)
     }
 
-    /// Leaves the reasoning of an answer out. Returns whether there was any. Never in Responses: calls that are sent
-    /// with ids are refused there without the reasoning that led to them.
+    /// Leaves the reasoning of an answer out. Returns whether there was any. In Responses with the ids of its texts and
+    /// calls, which are refused without the reasoning that led to them.
     pub(crate) fn leave_out_reasoning(&self, message: &Item, edits: &mut Edits) -> bool {
         if message.author != Author::Model {
             return false;
         }
         match self.format {
             Format::Chat => {
-                let members = self.list_members(message);
+                let members = self.list_members(message.span.start);
                 let spans: Vec<Span> = members.iter().map(Field::full_span).collect();
                 edits.remove_items(&spans, |at| self.holds_reasoning(&members[at]));
                 members.iter().any(|member| self.holds_reasoning(member))
@@ -100,7 +103,41 @@ impl Conversation {
                 }
                 true
             }
-            _ => false,
+            Format::Responses => {
+                let blocks = self.blocks_of(message);
+                let reasoning = blocks.iter().filter(|block| self.is_reasoning(block));
+                let count = reasoning.count();
+                if count > 0 && count == blocks.len() {
+                    edits.replace(message.span, self.format.text_in_answer(NO_TEXT));
+                    return true;
+                }
+                let spans: Vec<Span> = blocks.iter().map(|block| block.span).collect();
+                edits.remove_items(&spans, |at| self.is_reasoning(&blocks[at]));
+                self.remove_ids(message, edits);
+                count > 0
+            }
+            #[cfg(test)]
+            Format::Toy => false,
+        }
+    }
+
+    /// Takes the ids of texts and calls out of an answer of Responses, by which the provider knows what reasoning led to
+    /// them. What the provider executed itself keeps its id.
+    pub(crate) fn remove_ids(&self, message: &Item, edits: &mut Edits) {
+        let mut at = message.span.start;
+        while at < message.span.end {
+            let members = self.list_members(at);
+            let Some(last) = members.last() else {
+                return;
+            };
+            let has_kind = |kind: &&str| has_type(&self.body, at, kind);
+            if KINDS_WITHOUT_ID.iter().any(has_kind) {
+                let spans: Vec<Span> = members.iter().map(Field::full_span).collect();
+                edits.remove_items(&spans, |it| self.raw_bytes(members[it].key) == b"id");
+            }
+            let behind = &self.body[last.value.end as usize..message.span.end as usize];
+            let next = behind.iter().position(|byte| *byte == b'{');
+            at = next.map_or(message.span.end, |next| last.value.end + next as u32);
         }
     }
 
@@ -124,10 +161,11 @@ impl Conversation {
         CHAT_MEMBERS.contains(&self.raw_bytes(member.key)) && !is_empty
     }
 
-    fn list_members(&self, message: &Item) -> Vec<Field> {
+    /// The members of the object that begins at `start`.
+    fn list_members(&self, start: u32) -> Vec<Field> {
         let mut members = Vec::new();
-        let mut scan = JsonScanner::new(&self.body, message.span.start as usize);
-        // The message was read before.
+        let mut scan = JsonScanner::new(&self.body, start as usize);
+        // The object was read before.
         let _ = scan.walk_object(|scan, key| {
             let (value, kind) = scan.take_value()?;
             members.push(Field { key, value, kind });
@@ -138,15 +176,16 @@ impl Conversation {
 }
 
 impl Format {
-    /// An answer, as one item of this format, without its reasoning.
+    /// An answer or its calls, as one item of this format, as [`Conversation::leave_out_reasoning`] leaves it.
     pub(crate) fn without_reasoning(self, answer: &str) -> Cow<'_, str> {
         let Some(read) = self.index_items(&[answer]) else {
             return Cow::Borrowed(answer);
         };
         let (first, mut edits) = (read.items.first(), Edits::default());
-        let Some(item) = first.filter(|&item| read.leave_out_reasoning(item, &mut edits)) else {
+        let Some(item) = first else {
             return Cow::Borrowed(answer);
         };
+        read.leave_out_reasoning(item, &mut edits);
         let left: Bytes = edits.apply(&read.body).to_bytes();
         // Nothing but the answer is edited, so that it ends as far from the end as before.
         let behind = read.body.len() - item.span.end as usize;
@@ -210,6 +249,25 @@ mod tests {
             assert_eq!(leave_out(Format::Chat, answer), left);
         }
         let reasoning = r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"}"#;
-        assert_eq!(leave_out(Format::Responses, reasoning), reasoning);
+        let call = |id| {
+            format!(
+                r#"{{ {id}"type":"function_call", "call_id":"c","name":"n","arguments":"{{}}" }}"#
+            )
+        };
+        let search =
+            r#"{"type":"web_search_call","id":"ws_1","action":{"type":"search","query":"id"}}"#;
+        for (answer, left) in [
+            (
+                reasoning.to_owned(),
+                r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"[no text]"}]}"#.to_owned(),
+            ),
+            (
+                [reasoning, &call(r#""id" : "fc_1", "#), reasoning, search].join(","),
+                [&call(""), search].join(","),
+            ),
+            (call(r#""id":null,"#), call("")),
+        ] {
+            assert_eq!(leave_out(Format::Responses, &answer), left);
+        }
     }
 }

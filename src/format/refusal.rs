@@ -28,12 +28,14 @@ pub const CHAT_TEMPLATE_WORDS: &[&str] = &["template", "role", "tool"];
 /// A member that only answers have.
 pub const ANSWER_MEMBER: &str = "choices";
 
-/// How Anthropic's API begins to refuse a block of thinking, in lower case and without quotes.
+/// How Anthropic's API begins to refuse a block of thinking, and OpenAI's an item of reasoning, in lower case and without
+/// quotes.
 pub const REFUSED_THINKING: &[&str] = &[
     "invalid signature in thinking block",
     "invalid signature in redacted_thinking block",
     "invalid data in redacted_thinking block",
     "invalid signature in connector_text block",
+    "the encrypted content for item",
 ];
 
 /// What the same error says where the block itself is as it was made, but not what stands before it.
@@ -45,4 +47,17 @@ pub const CHANGED_BEFORE_THINKING: &[&str] = &[
     "differs from when it was created",
     "differs from when the block was created",
     "differs from the one this block was created with",
+];
+
+/// How Anthropic's API refuses a running turn whose thinking is not as it was made, in lower case and without quotes.
+/// With `thinking.type: "enabled"` the turn begins with thinking; a sequence of thinking may not be altered.
+pub const BROKEN_TURN: &[&str] = &[
+    "expected thinking or redacted_thinking, but found",
+    "blocks in the latest assistant message cannot be modified",
+];
+
+/// How OpenAI refuses reasoning behind which an item of its answer is missing, and an item whose reasoning is.
+pub const UNPAIRED_REASONING: &[&str] = &[
+    "of type reasoning was provided without its required following item",
+    "was provided without its required reasoning item",
 ];

@@ -121,6 +121,16 @@ impl Conversation {
         self.format == Format::Messages && messages::request::begins_turns_with_thinking(self)
     }
 
+    /// Has the model not think, where its turn must begin with thinking and does not. Returns whether it does.
+    pub fn switch_thinking_off(&self, edits: &mut Edits) -> bool {
+        let field = self.find_field("thinking");
+        let field = field.filter(|_| self.begins_turns_with_thinking());
+        if let Some(field) = &field {
+            edits.replace(field.value, r#"{"type":"disabled"}"#);
+        }
+        field.is_some()
+    }
+
     /// Whether the client compacts its conversation with this request: by a summary of the model, or by an entry that
     /// asks the provider to do so.
     pub fn asks_to_compact(&self) -> bool {

@@ -8,6 +8,8 @@
 mod echoed_answer;
 mod repeated_blocks;
 
+use std::borrow::Cow;
+
 use self::echoed_answer::{EchoCut, EchoedAnswer, SpokenBefore};
 pub(super) use self::repeated_blocks::{RepeatedBlocks, may_repeat};
 use super::{
@@ -63,6 +65,10 @@ pub(super) fn edit_echo(
             return echo;
         }
     }
+    let drops_ids = drops_reasoning && conversation.format == Format::Responses;
+    if drops_ids {
+        conversation.remove_ids(message, &mut echo.edits);
+    }
     let mut added = Vec::new();
     let mut spoken = None;
     for record in records {
@@ -73,7 +79,7 @@ pub(super) fn edit_echo(
                 results,
             } => {
                 let fits = lists_calls(conversation, message, *client_calls)
-                    && echo.add_calls(conversation, at, calls, results, weights);
+                    && echo.add_calls(conversation, at, calls, drops_ids, results, weights);
                 echo.left_out += usize::from(!fits);
             }
             InjectionContent::Text { before_chars, text } => {
@@ -115,13 +121,14 @@ fn lists_calls(conversation: &Conversation, message: &Item, client_calls: u32) -
 }
 
 impl Echo {
-    /// Puts calls between the client's of message `at`, and their results after it. Returns false where calls and results do
-    /// not pair.
+    /// Puts calls between the client's of message `at`, and their results after it. `drops_ids`: without the ids by which
+    /// the provider knows their reasoning. Returns false where calls and results do not pair.
     fn add_calls(
         &mut self,
         conversation: &Conversation,
         at: usize,
         calls: &[InjectedCall],
+        drops_ids: bool,
         results: &[Box<str>],
         weights: &Weights,
     ) -> bool {
@@ -131,6 +138,10 @@ impl Echo {
         };
         let client_calls = conversation.calls_of(&conversation.items[at]);
         for InjectedCall { before, json } in calls {
+            let json = match drops_ids {
+                true => conversation.format.without_reasoning(json),
+                false => Cow::Borrowed(&**json),
+            };
             match (client_calls.get(*before as usize), client_calls.last()) {
                 (Some(next), _) => self.edits.insert(next.span.start, format!("{json},")),
                 (None, Some(last)) => self.edits.insert(last.span.end, format!(",{json}")),

@@ -50,7 +50,7 @@ mod report;
 mod result_limits;
 mod results;
 mod role_alternation;
-mod running_turn;
+pub mod running_turn;
 mod sent_history;
 mod stored_memory;
 mod tool_schemas;

@@ -7,6 +7,7 @@ use super::{
     lint::OutlineItem,
     profile::{PastReasoning, Profile},
     replay::Replay,
+    sent_history::count_places,
     view::RequestView,
 };
 use crate::conversation::{
@@ -18,6 +19,14 @@ use crate::conversation::{
 /// this rule.
 fn is_bound(conversation: &Conversation, profile: &Profile) -> bool {
     profile.past_reasoning == PastReasoning::Read && conversation.begins_turns_with_thinking()
+}
+
+/// The number of the client's messages, without system messages, before the running turn.
+pub fn find_running_turn(conversation: &Conversation) -> u32 {
+    let places = count_places(conversation);
+    let mut items = conversation.items.iter().zip(&places).rev();
+    let own = items.find(|(item, _)| item.author == Author::User);
+    own.map_or(0, |(_, place)| place + 1)
 }
 
 fn begins_with_thinking(conversation: &Conversation, item: &Item) -> bool {

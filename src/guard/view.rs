@@ -9,7 +9,7 @@ use super::{
 use crate::{
     config::profile::PastReasoning,
     conversation::{
-        Conversation, Format, Item,
+        Conversation, Item,
         units::{self, Unit},
     },
     json::text::TextSizes,
@@ -43,10 +43,9 @@ impl<'a> RequestView<'a> {
         made < epoch && self.refuses_stale_reasoning()
     }
 
-    /// Whether a request with stale reasoning is refused, so that it is left out. In Responses calls need it.
+    /// Whether a request with stale reasoning is refused, so that it is left out.
     pub(super) fn refuses_stale_reasoning(self) -> bool {
         self.policy.profile.past_reasoning == PastReasoning::Refused
-            && self.conversation.format != Format::Responses
     }
 
     pub(super) fn token_weights(self) -> Weights {

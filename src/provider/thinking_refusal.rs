@@ -6,15 +6,20 @@ use http::StatusCode;
 use super::overflow::read_error_sentences;
 use crate::format::{
     block_binding::{self, MismatchField},
-    refusal::{CHANGED_BEFORE_THINKING, REFUSED_THINKING},
+    refusal::{BROKEN_TURN, CHANGED_BEFORE_THINKING, REFUSED_THINKING, UNPAIRED_REASONING},
 };
 
+/// What a provider refuses of the thinking of earlier answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThinkingRefusal {
-    /// The block is as it was made, and what stands before it is not. Else its signature is of no use at all.
-    pub is_about_conversation: bool,
-    /// The member that the error names.
-    pub names: Option<MismatchField>,
+pub enum ThinkingRefusal {
+    /// The block is as it was made, and what stands before it is not. `names`: the member that the error names.
+    Conversation { names: Option<MismatchField> },
+    /// Its signature is of no use at all.
+    Signature,
+    /// The running turn does not begin with thinking, or has it in another order than it was made in.
+    Turn,
+    /// An item of an answer is missing that belongs to its reasoning, or the reasoning that belongs to an item (Responses).
+    Unpaired,
 }
 
 /// Judges an error by its status and its decoded body. Some gateways answer with 200 and an error.
@@ -23,10 +28,18 @@ pub fn detect_thinking_refusal(status: StatusCode, body: &[u8]) -> Option<Thinki
         return None;
     }
     let has_any = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
-    let refusal = read_error_sentences(body).find(|text| has_any(text, REFUSED_THINKING))?;
-    Some(ThinkingRefusal {
-        is_about_conversation: has_any(&refusal, CHANGED_BEFORE_THINKING),
-        names: MismatchField::find_in_text(&refusal),
+    read_error_sentences(body).find_map(|text| {
+        if has_any(&text, REFUSED_THINKING) {
+            let names = MismatchField::find_in_text(&text);
+            return Some(match has_any(&text, CHANGED_BEFORE_THINKING) {
+                true => ThinkingRefusal::Conversation { names },
+                false => ThinkingRefusal::Signature,
+            });
+        }
+        if has_any(&text, BROKEN_TURN) {
+            return Some(ThinkingRefusal::Turn);
+        }
+        has_any(&text, UNPAIRED_REASONING).then_some(ThinkingRefusal::Unpaired)
     })
 }
 
@@ -56,12 +69,7 @@ mod tests {
 
     #[test]
     fn the_refusal_is_seen_in_any_wrapping() {
-        let bound = |names| {
-            Some(ThinkingRefusal {
-                is_about_conversation: true,
-                names,
-            })
-        };
+        let bound = |names| Some(ThinkingRefusal::Conversation { names });
         for (message, names) in [
             (BOUND, Some(MismatchField::Prefix)),
             (BEDROCK, Some(MismatchField::Any)),
@@ -99,19 +107,36 @@ mod tests {
 
     #[test]
     fn a_signature_that_is_of_no_use_is_told_apart() {
-        let mere = Some(ThinkingRefusal {
-            is_about_conversation: false,
-            names: None,
-        });
+        let mere = Some(ThinkingRefusal::Signature);
         assert_eq!(detect(&anthropic(CLAUSE)), mere);
         assert_eq!(detect(&json!({"message": CLAUSE})), mere);
+    }
+
+    #[test]
+    fn a_broken_turn_and_unpaired_reasoning_are_told_apart() {
+        for message in [
+            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a final `assistant` message must start with a thinking block",
+            "messages.5.content.137: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must remain as they were in the original response.",
+        ] {
+            assert_eq!(detect(&anthropic(message)), Some(ThinkingRefusal::Turn));
+        }
+        let openai = |message, code| json!({"error": {"message": message, "type": "invalid_request_error", "param": "input", "code": code}});
+        for message in [
+            "Item 'rs_06a20bd006d58dde' of type 'reasoning' was provided without its required following item.",
+            "Item 'msg_07ddda73bf133ab6' of type 'message' was provided without its required 'reasoning' item: 'rs_1'.",
+        ] {
+            let unpaired = openai(message, Value::Null);
+            assert_eq!(detect(&unpaired), Some(ThinkingRefusal::Unpaired));
+        }
+        let message = "The encrypted content for item rs_1 could not be verified. Reason: Encrypted content could not be decrypted or parsed.";
+        let sealed = openai(message, "invalid_encrypted_content".into());
+        assert_eq!(detect(&sealed), Some(ThinkingRefusal::Signature));
     }
 
     #[test]
     fn other_errors_are_none_of_it() {
         for message in [
             "thinking.adaptive.block_binding: Extra inputs are not permitted",
-            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`",
             "Invalid request signature",
             "prompt is too long: 210000 tokens > 200000 maximum",
         ] {

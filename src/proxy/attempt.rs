@@ -42,6 +42,7 @@ pub(super) async fn attempt_request(
         usage: !provider.refuses_usage(model),
         markers: provider.may_add_markers(model, Instant::now()),
         drop_by: ThinkingRemedy::remembered_drop(placed),
+        thinking_off: ThinkingRemedy::remembers_thinking_off(request, placed),
     };
     let mut guesses = Guesses::default();
     let mut remedy = ThinkingRemedy::default();
@@ -172,6 +173,7 @@ fn edit_body(request: &ClientRequest, placed: &PlacedRequest, extras: Extras) ->
     sent.usage = extras.usage && conversation.ask_usage(&mut edits);
     let mut asks_to_drop = |by: &_| conversation.ask_to_drop_thinking(*by, &mut edits);
     sent.drop_by = extras.drop_by.filter(&mut asks_to_drop);
+    sent.thinking_off = extras.thinking_off && conversation.switch_thinking_off(&mut edits);
     let body = edits.apply(&parsed.bytes);
     let is_guarded = planned.is_some_and(PlannedRequest::is_guarded);
     if extras.markers

@@ -45,6 +45,8 @@ pub struct Extras {
     pub markers: bool,
     /// It asks for thinking to be dropped that does not fit what stands before it.
     pub drop_by: Option<MismatchField>,
+    /// The model does not think, although the client asks for it.
+    pub thinking_off: bool,
 }
 
 /// The calls to providers before an answer began.

@@ -6,14 +6,21 @@
 //! remembers what was accepted: the provider does not store that it was asked to drop thinking, so each later request
 //! asks again, and a plan without thinking begins anew in the guard's memory.
 //!
+//! Two refusals are about the shape of an answer, as of one whose rounds of the proxy are not known any more. Where the
+//! running turn must begin with thinking, the model does not think until the turn ends. In Responses, where an item of an
+//! answer is missing, all reasoning so far is left out.
+//!
 //! The client caused some of these refusals, and may want them: see [`BindingWish::Refusal`].
 
 use super::{
-    ClientRequest, PlacedRequest, ProviderReply, plan::plan_without_reasoning,
-    provider_reply::Extras, refusal::is_bad_request,
+    ClientRequest, PlacedRequest, ProviderReply,
+    plan::{PlannedRequest, plan_without_reasoning},
+    provider_reply::Extras,
+    refusal::is_bad_request,
 };
 use crate::{
     format::block_binding::{BindingWish, MismatchField},
+    guard::running_turn::find_running_turn,
     provider::thinking_refusal::ThinkingRefusal,
     session::ReasoningMemory,
 };
@@ -42,6 +49,16 @@ impl ThinkingRemedy {
             .filter(|_| planned.is_open_to_changes())
     }
 
+    /// Whether the model does not think, since the session knows that its turn has lost thinking.
+    pub(super) fn remembers_thinking_off(request: &ClientRequest, placed: &PlacedRequest) -> bool {
+        let planned = placed.planned.as_deref();
+        let turn = planned
+            .filter(|planned| planned.is_open_to_changes())
+            .and_then(|planned| planned.reasoning.turn_without_thinking);
+        let conversation = request.parsed.conversation.as_deref();
+        turn.is_some() && turn == conversation.map(find_running_turn)
+    }
+
     /// After a refusal of thinking. Returns whether another request may be accepted.
     pub(super) fn prepare(
         &mut self,
@@ -67,7 +84,18 @@ impl ThinkingRemedy {
             return false;
         };
         let conversation = followed.conversation;
-        if !planned.is_open_to_changes() || !conversation.has_past_thinking() {
+        if !planned.is_open_to_changes() {
+            return false;
+        }
+        let names = match refused {
+            ThinkingRefusal::Unpaired => return self.leave_out(request, placed, extras),
+            ThinkingRefusal::Turn if conversation.begins_turns_with_thinking() => {
+                return Self::switch_thinking_off(request, placed, extras);
+            }
+            ThinkingRefusal::Turn | ThinkingRefusal::Signature => None,
+            ThinkingRefusal::Conversation { names } => Some(names.unwrap_or_default()),
+        };
+        if !conversation.has_past_thinking() {
             return false;
         }
         let wish = conversation.find_binding_wish();
@@ -75,8 +103,8 @@ impl ThinkingRemedy {
             return false;
         }
         let (provider, model) = (&placed.target.provider, &*placed.target.model);
-        let may_ask = refused.is_about_conversation
-            && wish == BindingWish::Open
+        let names = names.filter(|_| wish == BindingWish::Open);
+        let may_ask = names.is_some()
             && extras.drop_by.is_none()
             && !self.asked_to_drop
             && !self.left_out
@@ -85,12 +113,11 @@ impl ThinkingRemedy {
             return self.leave_out(request, placed, extras);
         }
         self.asked_to_drop = true;
-        extras.drop_by = Some(refused.names.unwrap_or_default());
-        let provider = &*provider.name;
-        tracing::warn!(
-            session = %followed.session.inherited.session, provider, model,
-            "provider {provider} refused thinking for what was changed before it; sending the request again, with the \
-             wish that it drop that thinking"
+        extras.drop_by = names;
+        warn_of_refusal(
+            request,
+            placed,
+            "with the wish that it drop what was changed before it",
         );
         true
     }
@@ -139,6 +166,7 @@ impl ThinkingRemedy {
         let result = match self.refused {
             _ if !accepted => "unhealed",
             _ if self.left_out => "left_out",
+            _ if reply.sent.thinking_off => "switched_off",
             _ => "dropped",
         };
         if self.refused.is_some() {
@@ -146,18 +174,38 @@ impl ThinkingRemedy {
             refusals.with_label_values(&[&*provider.name, result]).inc();
         }
         // Only a success proves what was refused: an error may be about something else.
-        if !accepted || !(self.asked_to_drop || self.left_out) {
+        if !accepted {
             return;
         }
         if self.drop_refused {
             provider.note_drop_refused(&placed.target.model);
         }
-        if let Some(planned) = &mut placed.planned {
+        let conversation = request.parsed.conversation.as_deref();
+        let turn = conversation.filter(|_| reply.sent.thinking_off);
+        let Some(planned) = &mut placed.planned else {
+            return;
+        };
+        planned.reasoning.turn_without_thinking = turn.map(find_running_turn);
+        if self.asked_to_drop || self.left_out {
             planned.reasoning = ReasoningMemory {
                 is_bound: true,
                 drop_by: reply.sent.drop_by,
+                ..planned.reasoning
             };
         }
+    }
+
+    fn switch_thinking_off(
+        request: &ClientRequest,
+        placed: &PlacedRequest,
+        extras: &mut Extras,
+    ) -> bool {
+        if extras.thinking_off {
+            return false;
+        }
+        extras.thinking_off = true;
+        warn_of_refusal(request, placed, "with thinking off until this turn ends");
+        true
     }
 
     fn leave_out(
@@ -166,22 +214,28 @@ impl ThinkingRemedy {
         placed: &mut PlacedRequest,
         extras: &mut Extras,
     ) -> bool {
-        let planned = placed.planned.as_ref();
-        let is_guarded = planned.is_some_and(|planned| planned.is_guarded());
-        let Some(session) = request.session.as_ref().filter(|_| is_guarded) else {
-            return false;
-        };
-        if self.left_out {
+        let planned = placed.planned.as_deref();
+        let is_guarded = planned.is_some_and(PlannedRequest::is_guarded);
+        if self.left_out || !is_guarded {
             return false;
         }
         self.left_out = true;
         extras.drop_by = None;
-        let provider = &*placed.target.provider.name;
-        tracing::warn!(
-            session = %session.inherited.session, provider, model = placed.target.model,
-            "provider {provider} refused thinking of earlier answers; sending the request again without it"
-        );
+        warn_of_refusal(request, placed, "without it");
         placed.change_plan(request, plan_without_reasoning);
         true
     }
+}
+
+/// `how`: how the request is sent again.
+fn warn_of_refusal(request: &ClientRequest, placed: &PlacedRequest, how: &str) {
+    let session = request.session.as_ref();
+    let session = session.map(|session| &session.inherited.session);
+    let provider = &*placed.target.provider.name;
+    tracing::warn!(
+        session = session.map(tracing::field::display),
+        provider,
+        model = placed.target.model,
+        "provider {provider} refused thinking of earlier answers; sending the request again, {how}"
+    );
 }

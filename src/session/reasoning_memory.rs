@@ -11,4 +11,7 @@ pub struct ReasoningMemory {
     pub is_bound: bool,
     /// Each request asks the provider to drop such reasoning, since the provider does not remember it.
     pub drop_by: Option<MismatchField>,
+    /// The running turn, as [`find_running_turn`](crate::guard::running_turn::find_running_turn) counts it, whose
+    /// thinking was refused where the client asks for a turn that begins with it: the model does not think in it.
+    pub turn_without_thinking: Option<u32>,
 }

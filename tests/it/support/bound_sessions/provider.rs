@@ -40,6 +40,7 @@ pub(crate) struct SessionLog {
     /// What must not be.
     pub(crate) faults: Vec<String>,
     may_refuse: bool,
+    has_lost_state: bool,
     last_dropped: usize,
     sent: SentSession,
 }
@@ -47,7 +48,7 @@ pub(crate) struct SessionLog {
 impl SessionLog {
     /// The proxy loses its state.
     pub(crate) fn lose_state(&mut self) {
-        self.may_refuse = true;
+        (self.may_refuse, self.has_lost_state) = (true, true);
         self.sent = SentSession::default();
     }
 
@@ -108,12 +109,18 @@ impl Reply<'_> {
         let verdict = session.account.judge(api, &request.body, betas);
         if let Some(refusal) = &verdict.refusal {
             match std::mem::take(&mut self.log.may_refuse) {
-                true => self.log.healed += 1,
+                true => {
+                    self.log.healed += 1;
+                    if std::env::var_os("REASONING_DUMP").is_some() {
+                        eprintln!("{}: request {}: {refusal}", session.seed, self.log.requests);
+                    }
+                }
                 false => self.log.fault(format!("refused: {refusal}")),
             }
             return vec![answer("400 Bad Request", "", refusal.to_string())];
         }
-        if api != BoundApi::Responses {
+        // What was sent before a loss is not known to the proxy, so that only a refusal tells what is stale.
+        if api != BoundApi::Responses && !self.log.has_lost_state {
             for failing in &verdict.failing {
                 self.log.fault(format!("stale: {}", failing.message));
             }
