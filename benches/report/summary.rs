@@ -136,7 +136,7 @@ fn summarise_at(
 ) -> Option<DueSummary> {
     let begin = |own: bool, window: u32| {
         let asked = Summariser {
-            is_conversation_model: own,
+            may_repeat_conversation: own,
             model: "m".into(),
             profile: &profile::PROFILES[0],
             room: window - asked.max_summary_tokens,

@@ -41,11 +41,11 @@ pub fn choose_summary_model(
 }
 
 impl Summariser {
-    /// The limits of a model. `is_conversation_model` says that this target answered the
-    /// conversation; `calibration` is that of this model.
+    /// The limits of a model. `may_repeat_conversation` says that this target answered the conversation, and takes it
+    /// again; `calibration` is that of this model.
     pub fn for_model(
         target: &Target,
-        is_conversation_model: bool,
+        may_repeat_conversation: bool,
         calibration: Calibration,
         language: Language,
         config: &Config,
@@ -61,7 +61,7 @@ impl Summariser {
         let prompt = prompt.min(window.input.unwrap_or(u32::MAX));
         let prompt = prompt - prompt / MARGIN;
         Self {
-            is_conversation_model,
+            may_repeat_conversation,
             model: target.model.as_str().into(),
             profile,
             room: (f64::from(prompt) / calibration.slope().max(1.0)) as u32,

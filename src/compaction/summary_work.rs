@@ -34,8 +34,8 @@ const LEAST_PART: u32 = 256;
 /// The summary model and its limits.
 #[derive(Clone, Debug)]
 pub struct Summariser {
-    /// It answered the conversation, so its prompt cache is warm.
-    pub is_conversation_model: bool,
+    /// It answered the conversation, so that its prompt cache is warm, and refuses nothing of it.
+    pub may_repeat_conversation: bool,
     /// The provider's name of the model.
     pub model: Box<str>,
     pub profile: &'static Profile,
@@ -158,7 +158,7 @@ impl SummaryWork {
 
     /// The request that repeats the conversation, if its model summarises and has room for it.
     fn repeat_conversation(&self, part: &Conversation) -> Option<Bytes> {
-        if !self.summariser.is_conversation_model {
+        if !self.summariser.may_repeat_conversation {
             return None;
         }
         let weights = &self.weights;

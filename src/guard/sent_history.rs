@@ -219,6 +219,13 @@ impl SentChanges {
     }
 }
 
+impl Recall {
+    /// Whether the session knows how the newest answer was asked for, so that reasoning that goes out is not stale.
+    pub fn knows_newest_answer(&self, conversation: &Conversation) -> bool {
+        find_unknown_answer(conversation, self).is_none()
+    }
+}
+
 /// Messages of the last request whose plan is remembered, without system messages.
 fn count_sent_messages(recall: &Recall) -> u32 {
     match &recall.sent {

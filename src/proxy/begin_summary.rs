@@ -164,6 +164,11 @@ fn begin_job(
         true => planned.recall.calibration,
         false => ratios.initial_calibration(&target.provider.name, &target.model),
     };
+    // Reasoning that goes out is not refused where the session knows that it is not stale. What asks the provider to drop
+    // it stands in no summary request.
+    let takes_reasoning =
+        planned.reasoning.drop_by.is_none() && planned.recall.knows_newest_answer(&conversation);
+    let repeats = is_same && takes_reasoning;
     let language = planned.recovery.language();
     // SECURITY: drawn after the conversation was written, and never shown.
     let nonce = ticket.id().to_bytes();
@@ -173,7 +178,7 @@ fn begin_job(
         conversation,
         edits,
         range,
-        summariser: Summariser::for_model(&target, is_same, calibration, language, config, nonce),
+        summariser: Summariser::for_model(&target, repeats, calibration, language, config, nonce),
         target,
         timeout: app.config.compaction.timeout,
         session: inherited.session.to_string(),

@@ -28,7 +28,7 @@ const KEY: &str = "c0dec0de01020304";
 
 fn summariser(profile: &'static Profile, own: bool, room: u32) -> Summariser {
     Summariser {
-        is_conversation_model: own,
+        may_repeat_conversation: own,
         model: "plimsoll-32k".into(),
         profile,
         room,

@@ -14,9 +14,9 @@ use crate::{
 
 const KEY: &str = "0102030405060708";
 
-fn summariser(is_conversation_model: bool, profile: &str, room: u32) -> Summariser {
+fn summariser(may_repeat_conversation: bool, profile: &str, room: u32) -> Summariser {
     Summariser {
-        is_conversation_model,
+        may_repeat_conversation,
         model: "small".into(),
         profile: find_profile(profile).unwrap(),
         room,
@@ -229,9 +229,9 @@ fn the_answer_limit_keeps_the_clients_field_name() {
 #[test]
 fn no_request_without_room_or_with_a_wrong_boundary() {
     let conversation = conversation();
-    let begins = |is_conversation_model, room, boundary| {
+    let begins = |may_repeat_conversation, room, boundary| {
         let range = SummaryRange { boundary, ..RANGE };
-        let summariser = summariser(is_conversation_model, "openai", room);
+        let summariser = summariser(may_repeat_conversation, "openai", room);
         begin(&conversation, range, summariser).is_some()
     };
     assert!(begins(true, 50_000, 7));

@@ -48,7 +48,7 @@ proptest! {
             replaced: 20_000,
         };
         let summariser = Summariser {
-            is_conversation_model: own,
+            may_repeat_conversation: own,
             model: "small".into(),
             profile,
             room: 200_000,

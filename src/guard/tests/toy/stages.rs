@@ -131,7 +131,7 @@ fn ask_for_summary(
         replaced: 20_000,
     };
     let summariser = Summariser {
-        is_conversation_model: own,
+        may_repeat_conversation: own,
         model: "small".into(),
         profile,
         room: window,
