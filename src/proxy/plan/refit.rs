@@ -24,8 +24,8 @@ pub fn refit_request(
     let begun = Instant::now();
     let cap = |planned: &PlannedRequest| planned.plan.report.answer_cap.map(|cap| cap.sent);
     let is_smaller = |planned: &PlannedRequest| {
-        planned.raw_sent < refused.raw_sent
-            || planned.raw_sent == refused.raw_sent && cap(planned) < cap(refused)
+        // A prompt may grow by what the count taught, where its answer's cap makes room.
+        planned.raw_sent < refused.raw_sent || cap(planned) < cap(refused)
     };
     let mut planned = remeasure_for_target(followed, refused.clone(), target);
     planned.recall.was_refused = true;
