@@ -50,7 +50,8 @@ pub enum AnswerRoom {
 pub enum PastReasoning {
     /// The model reads it all the same.
     Read,
-    /// The request is refused, at some accounts. It may be left out: all of it that is not the end of the sequence.
+    /// The request is refused, at some accounts. Reasoning may be left out from the oldest on: what is kept is the newest,
+    /// without a gap.
     Refused,
     /// The provider leaves it out, and says so in its answer alone.
     Dropped,

@@ -1,10 +1,11 @@
-//! What the proxy puts, takes or changes in the part of a conversation that was sent before, as one digest; and the
-//! first answer that was made under it, the *epoch*.
+//! Digests what the proxy puts, takes or changes in the part of a conversation that was sent before, and keeps the first
+//! answer that was made under it, the *epoch*.
 //!
 //! Newer models bind their reasoning to all that stood before it. Reasoning made before the newest change by the proxy
-//! is stale: one provider refuses it, another leaves it out. All that was made since stays, byte for byte. So no
-//! mechanism of the guard need know of reasoning: whatever changes the part already sent moves the digest, and with it
-//! the epoch. What is kept is always the end of the sequence, and nothing is put back, since an epoch never falls.
+//! is stale: one provider refuses it, another leaves it out. All that was made since stays, byte for byte. Whatever
+//! changes the part already sent moves the digest, and with it the epoch, so that a mechanism of the guard need not know of
+//! reasoning to be right; that the replay counts its tokens rightly takes a call of `Replay::drop_reasoning` with each cut.
+//! Edits that are made after [`SentChanges::collect`] are not seen. What is kept is always the end of the sequence, and nothing is put back, since an epoch never falls.
 //!
 //! The client's own bytes are not part of the digest: what the client changes is not for the proxy to judge.
 
@@ -20,15 +21,15 @@ use crate::{
     json::text,
 };
 
-/// The place of an answer: behind so many of the client's messages (without system messages), and so many tool rounds
-/// there.
+/// The place of an answer. `place`: the number of the client's messages before it, without system messages. `round`: the
+/// number of tool rounds of the proxy at that place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Epoch {
     pub place: u32,
     pub round: u32,
 }
 
-/// What was sent of a conversation beside the client's own bytes, and since when.
+/// Digests of what the proxy changed in the last request, and the first answer made under it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentHistory {
     /// Of what stands before the messages: edits of the system text, and the proxy's tools.
@@ -39,8 +40,8 @@ pub struct SentHistory {
     records: ChangeDigest,
     /// The first answer that was made under it.
     pub(super) epoch: Epoch,
-    /// The first answer behind the newest cut of the replay, counted like a place. Cuts go by this one, so that every
-    /// process finds the same; the epoch may be later.
+    /// The place of the first answer behind the newest cut of the replay. The replay begins with it, so that every process
+    /// finds the same cuts; the epoch may be later.
     pub(super) replayed: u32,
 }
 
@@ -72,12 +73,12 @@ pub(super) struct SentChanges {
     head: u64,
     edits: Vec<Change>,
     records: Vec<Change>,
-    /// The answer that no request had so far is changed itself, so that reasoning in the midst of it is stale.
+    /// The newest answer, which goes out for the first time, is changed itself, so that reasoning in it is stale.
     changes_newest_answer: bool,
 }
 
 impl SentHistory {
-    /// Whether the client's own bytes went out.
+    /// Whether nothing but the client's own bytes went out.
     fn changes_nothing(&self) -> bool {
         self.head == 0 && self.edits.count == 0 && self.records.count == 0
     }
@@ -259,8 +260,8 @@ pub(super) fn find_next_answer(conversation: &Conversation, recall: &Recall) -> 
     }
 }
 
-/// Of each message, the client's messages before it, without system messages; of a system message, that before it. The
-/// last is the number of all.
+/// For each message, the number of the client's messages before it, without system messages. A system message has the
+/// place of the message before it. The last number is that of all.
 pub(super) fn count_places(conversation: &Conversation) -> Vec<u32> {
     let mut count = 0;
     let mut places = Vec::with_capacity(conversation.items.len() + 1);
@@ -279,12 +280,12 @@ pub(super) fn count_places(conversation: &Conversation) -> Vec<u32> {
 
 /// The message that an edit changes, or before which it inserts.
 fn find_edited_item(conversation: &Conversation, edit: &Edit) -> usize {
-    // What is removed with the comma before it begins in the message before.
+    // A message is removed with the comma before it, so that the edit begins in the message before it.
     let last = edit.span.end - u32::from(!edit.span.is_empty());
     conversation.find_item_at(last)
 }
 
-/// Digests what an edit makes of a message. Not where it stands to the byte: cache markers before it come and go.
+/// Digests what an edit makes of a message. The byte where it stands is not part of it: cache markers before it come and go.
 fn digest_edit(conversation: &Conversation, item: Option<&Item>, edit: &Edit) -> u128 {
     let blocks = item.map_or(&[][..], |item| conversation.blocks_of(item));
     let before = blocks.partition_point(|block| block.span.start <= edit.span.start);

@@ -37,9 +37,8 @@ pub(super) fn may_need_estimate(status: StatusCode) -> bool {
     )
 }
 
-/// The answer of such a status where an estimate would hide what it says: that there is no such model, or what is wrong
-/// with the request. Not that it refuses thinking for what stands before it: the client sends its conversation as it has
-/// it, and the guard what the thinking was made for.
+/// The provider's error where an estimate would hide what it says: that there is no such model, or what is wrong with the
+/// request. A refusal of thinking is no such error: the client's body has thinking that the guard would leave out.
 pub(super) async fn keep_error(
     format: Format,
     answer: Response<Body>,

@@ -171,9 +171,10 @@ fn edit_body(request: &ClientRequest, placed: &PlacedRequest, extras: Extras) ->
     }
     conversation.take_out_annotations(&mut edits);
     sent.usage = extras.usage && conversation.ask_usage(&mut edits);
-    let mut asks_to_drop = |by: &_| conversation.ask_to_drop_thinking(*by, &mut edits);
-    sent.drop_by = extras.drop_by.filter(&mut asks_to_drop);
     sent.thinking_off = extras.thinking_off && conversation.switch_thinking_off(&mut edits);
+    let mut asks_to_drop = |by: &_| conversation.ask_to_drop_thinking(*by, &mut edits);
+    let drop_by = extras.drop_by.filter(|_| !sent.thinking_off);
+    sent.drop_by = drop_by.filter(&mut asks_to_drop);
     let body = edits.apply(&parsed.bytes);
     let is_guarded = planned.is_some_and(PlannedRequest::is_guarded);
     if extras.markers

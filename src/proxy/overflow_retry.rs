@@ -60,9 +60,9 @@ pub(super) enum RefusalKind {
     RefusesUsage,
     /// Perhaps the cache markers that the proxy added: the model is not known to take them.
     RefusesMarkers,
-    /// Thinking of earlier answers.
+    /// The provider refuses thinking of earlier answers.
     RefusesThinking(ThinkingRefusal),
-    /// To drop thinking, as the error says (`named`), or perhaps.
+    /// The provider refuses the member that asks it to drop thinking. `named`: the error says so; else it is a guess.
     RefusesToDrop { named: bool },
 }
 
@@ -70,8 +70,8 @@ pub(super) enum RefusalKind {
 #[derive(Default)]
 pub(super) struct Guesses(Vec<RefusedPrompt>);
 
-/// Finds a refusal that another request may avoid. The answer is passed on unchanged. `tries_drop`: the request is the
-/// first of its session that asks for thinking to be dropped.
+/// Finds a refusal that another request may avoid. The answer is passed on unchanged. `tries_drop`: this attempt
+/// asks the provider to drop thinking, and the session does not know whether it takes that.
 pub(super) async fn find_refusal(
     request: &ClientRequest,
     placed: &PlacedRequest,

@@ -6,9 +6,9 @@
 //! remembers what was accepted: the provider does not store that it was asked to drop thinking, so each later request
 //! asks again, and a plan without thinking begins anew in the guard's memory.
 //!
-//! Two refusals are about the shape of an answer, as of one whose rounds of the proxy are not known any more. Where the
-//! running turn must begin with thinking, the model does not think until the turn ends. In Responses, where an item of an
-//! answer is missing, all reasoning so far is left out.
+//! Two refusals concern the shape of an answer. They come where the session has lost the proxy's tool rounds, or where the
+//! client changes its answers. If the running turn must begin with thinking and does not, the model does not think until
+//! the turn ends. If an item of an answer is missing (Responses), all reasoning so far is left out.
 //!
 //! The client caused some of these refusals, and may want them: see [`BindingWish::Refusal`].
 
@@ -117,7 +117,7 @@ impl ThinkingRemedy {
         warn_of_refusal(
             request,
             placed,
-            "with the wish that it drop what was changed before it",
+            "asking it to drop thinking that does not fit",
         );
         true
     }

@@ -1,6 +1,7 @@
 //! A provider that refuses thinking for what was changed before it: the request is sent again as it accepts it, the
 //! session remembers that, and the client is told.
 
+mod answer_shape;
 mod host;
 mod in_messages;
 mod left_out;

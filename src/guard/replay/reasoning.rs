@@ -1,5 +1,5 @@
-//! Reasoning that is bound to what stood before it: a cut leaves out all that was made before. So it goes deep, and comes
-//! where a turn begins if one is near.
+//! A cut makes all earlier reasoning stale where a model binds it to what stood before it. So a cut goes deeper there, and
+//! comes where a turn begins if it is near.
 
 use super::{Moment, Replay};
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// What a cut leaves of the room beside what is fixed where reasoning is bound, as a part of what other cuts leave. Each
-/// cut costs all reasoning so far, so that the next one shall be far: a fifth keeps more of the ten newest answers'
-/// reasoning than what leaves more, at less cost (`cargo bench --bench report -- thinking`).
+/// cut costs all reasoning so far, so that the next one shall be far. Measured with `cargo bench --bench report --
+/// thinking`: a fifth keeps more of the ten newest answers' reasoning than larger parts, at less cost.
 const BOUND_DEPTH: f64 = 0.2;
 
 impl Replay<'_> {

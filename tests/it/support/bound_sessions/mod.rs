@@ -26,10 +26,10 @@ use super::{
     store::memory_store,
 };
 
-/// Counts of what happened in sessions, which show that nothing was left out.
 /// The figure of reasoning that went although nothing before it was changed.
 pub(crate) const NEEDLESS: &str = "reasoning that went without a change";
 
+/// Counts of what happened in sessions, which show that nothing was left out.
 pub(crate) type SessionFigures = BTreeMap<String, usize>;
 
 /// Whether the proxy keeps its state.
