@@ -11,7 +11,7 @@ use super::{
     placed_injections::PlacedInjections,
     preface::AppliedFold,
     report::{FoldReport, Report, StandBackReason},
-    sent_history::SentChanges,
+    sent_history::{SentChanges, find_next_answer},
     view::RequestView,
 };
 use crate::conversation::{edit::Edits, units};
@@ -124,6 +124,7 @@ pub(super) fn assemble_draft(
         report,
         memory,
         history,
+        answer: find_next_answer(view.conversation, recall),
     };
     let outline = inserted.outline;
     Draft { plan, outline }

@@ -160,6 +160,11 @@ pub struct Injections {
 }
 
 impl Injections {
+    /// Whether rounds are put back, with the reasoning in them.
+    pub fn has_rounds(&self) -> bool {
+        self.records.iter().any(|record| record.what.is_round())
+    }
+
     /// How many rounds stand at this place.
     pub(super) fn count_rounds(&self, place: u32) -> u32 {
         let at_place = self.records.iter().filter(|record| record.place == place);

@@ -232,6 +232,8 @@ pub struct Plan {
     pub report: Report,
     pub memory: GuardMemory,
     pub history: SentHistory,
+    /// The place of the answer.
+    pub answer: Epoch,
 }
 
 /// Plans the edits of a request. The edits are empty where the guard stands back, but for results that are truncated

@@ -83,6 +83,12 @@ impl SentHistory {
         self.head == 0 && self.edits.count == 0 && self.records.count == 0
     }
 
+    /// Leaves out all reasoning made before `answer`: the provider dropped some of it, and what stands behind that with it,
+    /// as it would in each request that has it.
+    pub fn begin_with(&mut self, answer: Epoch) {
+        self.epoch = self.epoch.max(answer);
+    }
+
     /// Moves the epoch from the end of the last request to where its answer stands now.
     pub fn realign(&mut self, from: u32, to: u32) {
         for place in [&mut self.epoch.place, &mut self.replayed] {

@@ -34,6 +34,8 @@ pub(super) fn may_need_estimate(status: StatusCode) -> bool {
             | StatusCode::NOT_FOUND
             | StatusCode::METHOD_NOT_ALLOWED
             | StatusCode::NOT_IMPLEMENTED
+            | StatusCode::INTERNAL_SERVER_ERROR
+            | StatusCode::BAD_GATEWAY
     )
 }
 
@@ -45,15 +47,21 @@ pub(super) async fn keep_error(
     provider: &str,
 ) -> Option<Response<Body>> {
     let status = answer.status();
-    if !matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
+    if matches!(
+        status,
+        StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
+    ) {
         return None;
     }
     let short = read_short(AnswerFormat::from(format), answer, provider).await;
     let (answer, text) = short.ok()?;
     let text = text.unwrap_or_default();
     let keeps = match status {
-        StatusCode::BAD_REQUEST => detect_thinking_refusal(status, &text).is_none(),
-        _ => ErrorBody::parse_body(&text).is_some_and(|error| error.is_unknown_model()),
+        StatusCode::NOT_FOUND => {
+            ErrorBody::parse_body(&text).is_some_and(|error| error.is_unknown_model())
+        }
+        // Gateways answer with 500 or 502 too.
+        _ => detect_thinking_refusal(status, &text).is_none(),
     };
     keeps.then_some(answer)
 }

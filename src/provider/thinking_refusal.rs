@@ -24,7 +24,8 @@ pub enum ThinkingRefusal {
 
 /// Judges an error by its status and its decoded body. Some gateways answer with 200 and an error.
 pub fn detect_thinking_refusal(status: StatusCode, body: &[u8]) -> Option<ThinkingRefusal> {
-    if !matches!(status.as_u16(), 200 | 400 | 422) {
+    // Some gateways answer with 500 or 502 and quote the provider's error.
+    if !matches!(status.as_u16(), 200 | 400 | 422 | 500 | 502) {
         return None;
     }
     let has_any = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -151,7 +152,11 @@ mod tests {
             None
         );
         let bound = anthropic(BOUND).to_string();
-        for status in [401, 429, 500] {
+        for status in [500, 502] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert!(detect_thinking_refusal(status, bound.as_bytes()).is_some());
+        }
+        for status in [401, 403, 429, 503] {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(detect_thinking_refusal(status, bound.as_bytes()), None);
         }

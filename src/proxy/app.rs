@@ -19,7 +19,8 @@ use crate::{
     },
     provider::Registry,
     session::{
-        Sessions, Tenants, installation_secret::InstallationSecret, token_ratios::TokenRatios,
+        Sessions, Tenants, installation_secret::InstallationSecret,
+        reasoning_lessons::ReasoningLessons, token_ratios::TokenRatios,
     },
     store::Store,
     telemetry::{metrics::Metrics, recent_latencies::RecentLatencies, trace::Tracing},
@@ -35,6 +36,7 @@ pub struct App {
     pub sessions: Sessions,
     /// The calibration that new sessions begin with.
     pub ratios: Arc<TokenRatios>,
+    pub reasoning_lessons: Arc<ReasoningLessons>,
     pub replica_sync: Arc<ReplicaSync>,
     pub inflight_bytes: InflightBytes,
     pub metrics: Arc<Metrics>,
@@ -76,6 +78,7 @@ impl App {
             sessions,
             replica_sync: Arc::new(sync),
             ratios,
+            reasoning_lessons: Arc::default(),
             clients: Clients::new(&config.clients, &client_limits),
             registry: Registry::new(&config)?,
             inflight_bytes: Limit::new(config.server.max_bytes_in_flight),
@@ -103,6 +106,7 @@ impl App {
             clients: Clients::new(&config.clients, &self.client_limits),
             sessions: self.sessions.clone(),
             ratios: Arc::clone(&self.ratios),
+            reasoning_lessons: Arc::clone(&self.reasoning_lessons),
             replica_sync: Arc::clone(&self.replica_sync),
             inflight_bytes: Arc::clone(&self.inflight_bytes),
             metrics: Arc::clone(&self.metrics),

@@ -95,7 +95,8 @@ impl ThinkingRemedy {
             ThinkingRefusal::Turn | ThinkingRefusal::Signature => None,
             ThinkingRefusal::Conversation { names } => Some(names.unwrap_or_default()),
         };
-        if !conversation.has_past_thinking() {
+        let sends_rounds = || planned.collect_injections(conversation).has_rounds();
+        if !conversation.has_past_thinking() && !sends_rounds() {
             return false;
         }
         let wish = conversation.find_binding_wish();
@@ -192,6 +193,12 @@ impl ThinkingRemedy {
                 drop_by: reply.sent.drop_by,
                 ..planned.reasoning
             };
+            if let Some(session) = &request.session {
+                let (session, target) = (session.inherited.session, &placed.target);
+                let lessons = &request.app.reasoning_lessons;
+                let (provider, model) = (&target.provider.name, &target.model);
+                lessons.note_lesson(session, provider, model, planned.reasoning);
+            }
         }
     }
 

@@ -32,6 +32,7 @@ pub mod history;
 mod id_generator;
 pub mod installation_secret;
 pub mod lineage;
+pub mod reasoning_lessons;
 mod reasoning_memory;
 mod report;
 pub mod session_commands;

@@ -14,4 +14,7 @@ pub struct ReasoningMemory {
     /// The running turn, as [`find_running_turn`](crate::guard::running_turn::find_running_turn) counts it, whose
     /// thinking was refused where the client asks for a turn that begins with it: the model does not think in it.
     pub turn_without_thinking: Option<u32>,
+    /// Reasoning was left out again after it had been: the client changes its history in each request, so that no
+    /// reasoning goes out at all.
+    pub leaves_out_all: bool,
 }

@@ -43,10 +43,11 @@ pub fn plan_request(
     let _child = session.notes.trace.begin_child(GUARD_SPAN);
     let begun = Instant::now();
     let (app, inherited, mode) = (&session.app, &session.inherited, session.options.mode);
-    let reasoning = reasoning_for_target(inherited, target);
+    let reasoning = reasoning_for_target(app, inherited, target);
     let policy = session_policy(app, target, reasoning);
     let recall = Recall {
         is_cold: is_cache_cold(conversation, inherited, target),
+        leaves_out_reasoning: reasoning.leaves_out_all,
         ..recall_for_target(app, inherited, target)
     };
     let rules = recovery_rules(session, target);
@@ -160,12 +161,13 @@ pub fn plan_without_additions(
 }
 
 /// Plans without any reasoning of earlier answers, for a provider that refuses it. What is left out stays out, which
-/// holds for models that bind it only.
+/// holds for models that bind it only. Where the session has done so before, it does so in each request.
 pub fn plan_without_reasoning(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
 ) -> PlannedRequest {
-    planned.reasoning.is_bound = true;
+    let before = std::mem::replace(&mut planned.reasoning.is_bound, true);
+    planned.reasoning.leaves_out_all = before && planned.reasoning.drop_by.is_none();
     planned.recall.leaves_out_reasoning = true;
     replan_request(followed, planned)
 }
@@ -302,10 +304,19 @@ fn recall_for_target(app: &App, inherited: &InheritedSession, target: &Target) -
 }
 
 /// What the session knows of the model's reasoning; nothing of another model's.
-fn reasoning_for_target(inherited: &InheritedSession, target: &Target) -> ReasoningMemory {
+fn reasoning_for_target(
+    app: &App,
+    inherited: &InheritedSession,
+    target: &Target,
+) -> ReasoningMemory {
+    let (session, provider) = (inherited.session, &*target.provider.name);
+    let lesson = app
+        .reasoning_lessons
+        .find_lesson(session, provider, &target.model);
     let state = inherited.state.as_ref();
     let state = state.filter(|_| is_same_model(inherited, target));
-    state.map_or_else(ReasoningMemory::default, |state| state.reasoning)
+    let learnt = lesson.or_else(|| state.map(|state| state.reasoning));
+    learnt.unwrap_or_default()
 }
 
 /// Whether the previous generation was by the same model of the same provider.

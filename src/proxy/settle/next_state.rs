@@ -38,6 +38,10 @@ pub(super) fn next_state(
     if planned.mode == GuardMode::Guard {
         state.guard = planned.plan.memory.clone();
         state.sent_history = planned.plan.history;
+        let dropped = response.input_changes.count_dropped() > 0;
+        if dropped && planned.reasoning.drop_by.is_some() && planned.is_guarded() {
+            state.sent_history.begin_with(planned.plan.answer);
+        }
     }
     state.recovery = recovery_memory(planned, level);
     state.compaction = planned.compaction_memory();

@@ -46,6 +46,7 @@ fn a_state_of_an_earlier_version_is_read_without_a_calibration_of_another_estima
             is_bound: true,
             drop_by: Some(MismatchField::Any),
             turn_without_thinking: Some(7),
+            leaves_out_all: true,
         },
         ..state()
     };
