@@ -59,6 +59,7 @@ fn rules(recovery: &RecoveryConfig, recalls: bool) -> OfferRules<'_> {
         may_prompt: true,
         may_begin: true,
         waits_for_cut: false,
+        takes_entry: false,
     }
 }
 
