@@ -204,7 +204,7 @@ impl BoundSettings {
     }
 }
 
-fn tool_names(body: &Value) -> Vec<String> {
+pub(crate) fn tool_names(body: &Value) -> Vec<String> {
     let mut names = offered_names(body);
     let functions = body["tools"].as_array().into_iter().flatten();
     let functions = functions.map(|tool| &tool["function"]);
