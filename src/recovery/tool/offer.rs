@@ -58,7 +58,8 @@ pub struct OfferRules<'a> {
 /// it. So all tools are added at once, at the first moment at which some are due, and stay. From the first request on
 /// would cost no cache, but would change every request with tools, and most sessions are never cut. A fold or
 /// a placeholder loses most of the cache anyway. A truncated result loses none; but such results come early, while
-/// there is little to lose, and are what models look up most.
+/// there is little to lose, and are what models look up most. Where the list is part of what the model's reasoning is
+/// bound to, it changes with a cut alone, if the provider takes the tools as an entry beside the prompt.
 pub fn decide_offer(
     conversation: &Conversation,
     rules: OfferRules<'_>,
