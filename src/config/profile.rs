@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 
 use http::Uri;
 
+use super::Format;
+
 /// What a provider does with a sequence of messages that strict chat templates refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acceptance {
@@ -67,6 +69,8 @@ pub struct Profile {
     /// Prompts may be `system` messages behind the user's, in a format that has them. A fact of the model.
     pub system_prompts: bool,
     pub past_reasoning: PastReasoning,
+    /// The format in which an entry among the messages may bring tools, where the model's reasoning is bound.
+    pub tools_entry: Option<Format>,
     pub begins_with_user: bool,
     pub may_end_with_assistant: bool,
     pub answer_room: AnswerRoom,
@@ -99,6 +103,7 @@ const OPEN: Profile = Profile {
     system_later: Acceptance::Yes,
     system_prompts: false,
     past_reasoning: PastReasoning::Read,
+    tools_entry: None,
     begins_with_user: false,
     may_end_with_assistant: true,
     answer_room: AnswerRoom::Checked,
@@ -134,7 +139,10 @@ const STRICT: Profile = Profile {
 /// Every profile. The facts are from the providers' documentation and from the chat templates of open models.
 /// `template` is the profile of unknown engines.
 pub const PROFILES: &[Profile] = &[
-    OPEN,
+    Profile {
+        tools_entry: Some(Format::Responses),
+        ..OPEN
+    },
     Profile {
         name: "azure",
         ..OPEN
@@ -176,6 +184,7 @@ pub const PROFILES: &[Profile] = &[
         user_after_tool: Acceptance::Yes,
         adjacent_users: Acceptance::Merged,
         system_later: Acceptance::Merged,
+        tools_entry: Some(Format::Messages),
         answer_room: AnswerRoom::Shared,
         overflow_is_free: true,
         errors_inside: false,

@@ -3,20 +3,17 @@
 //!
 //! The API stores none of it, so each request says it anew.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::values::{find_member, insert_first_member, parse_field};
+use super::{
+    beta_header::Beta,
+    values::{find_member, insert_first_member, parse_field},
+};
 use crate::{
     conversation::{Conversation, Format, edit::Edits},
     json::scan::JsonKind,
 };
-
-const BETA_HEADER: HeaderName = HeaderName::from_static("anthropic-beta");
-
-/// Without it, the API refuses the member.
-const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
 const THINKING: &str = "thinking";
 const BINDING: &str = "block_binding";
@@ -64,22 +61,9 @@ impl MismatchField {
 
 /// Whether an error, in lower case, is about the member or its header.
 pub fn names_binding(text: &str) -> bool {
-    [BINDING, BINDING_BETA]
+    [BINDING, Beta::Binding.value()]
         .iter()
         .any(|name| text.contains(name))
-}
-
-/// Adds the header value without which the API refuses the member, behind those of the client.
-pub fn add_binding_beta(headers: &mut HeaderMap) {
-    let given = headers.get_all(BETA_HEADER).iter();
-    let mut values: Vec<_> = given.filter_map(|value| value.to_str().ok()).collect();
-    if values.iter().any(|value| value.contains(BINDING_BETA)) {
-        return;
-    }
-    values.push(BINDING_BETA);
-    if let Ok(value) = HeaderValue::try_from(values.join(",")) {
-        headers.insert(BETA_HEADER, value);
-    }
 }
 
 impl Conversation {
@@ -230,26 +214,5 @@ mod tests {
             assert!(!conversation.ask_to_drop_thinking(MismatchField::Prefix, &mut edits));
             assert!(edits.is_empty());
         }
-    }
-
-    #[test]
-    fn the_header_value_stands_behind_the_clients() {
-        let beta = |given: &[&'static str]| {
-            let mut headers = HeaderMap::new();
-            for value in given {
-                headers.append(BETA_HEADER, HeaderValue::from_static(value));
-            }
-            add_binding_beta(&mut headers);
-            let values = headers.get_all(BETA_HEADER).iter();
-            let values: Vec<_> = values
-                .map(|value| value.to_str().unwrap().to_owned())
-                .collect();
-            values.join("|")
-        };
-        assert_eq!(beta(&[]), BINDING_BETA);
-        assert_eq!(beta(&["a,b"]), format!("a,b,{BINDING_BETA}"));
-        assert_eq!(beta(&["a", "b"]), format!("a,b,{BINDING_BETA}"));
-        let own = "a, thinking-binding-controls-2026-08-01";
-        assert_eq!(beta(&[own]), own);
     }
 }

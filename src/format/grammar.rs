@@ -1,7 +1,7 @@
 //! What a format fixes for every provider that speaks it.
 
 use crate::{
-    config::profile::{Acceptance, Profile},
+    config::profile::{Acceptance, PastReasoning, Profile},
     conversation::Format,
 };
 
@@ -23,6 +23,12 @@ impl Format {
 
     /// A profile is written for chat completions. This is what it becomes in the grammar of the format.
     pub fn refine_profile(self, profile: Profile) -> Profile {
+        let profile = Profile {
+            tools_entry: profile
+                .tools_entry
+                .filter(|it| self.takes_tools_entry(*it, &profile)),
+            ..profile
+        };
         match self {
             Self::Messages => Profile {
                 user_after_tool: Acceptance::Merged,
@@ -44,5 +50,15 @@ impl Format {
                 ..profile
             },
         }
+    }
+
+    /// Whether a request of this format may have an entry that brings tools, where the provider takes it in requests of
+    /// format `taken`. A provider that refused a prompt of its own behind a result refuses that too.
+    fn takes_tools_entry(self, taken: Self, profile: &Profile) -> bool {
+        self == taken
+            && profile.past_reasoning != PastReasoning::Read
+            && profile.user_after_tool != Acceptance::No
+            // In Messages the entry is the system's.
+            && (profile.system_prompts || self != Self::Messages)
     }
 }

@@ -26,6 +26,7 @@ macro_rules! in_format {
 mod answer;
 mod answer_format;
 mod answer_rewriter;
+pub mod beta_header;
 pub mod block_binding;
 mod cache_markers;
 pub mod chat;

@@ -3,7 +3,10 @@
 use serde::Deserialize;
 
 use super::{chat, messages, responses};
-use crate::{conversation::Conversation, json::scan::JsonKind};
+use crate::{
+    conversation::{Conversation, Format},
+    json::scan::JsonKind,
+};
 
 /// A proxy-executed tool. Its name and texts need no escapes in JSON, which a test asserts.
 pub struct ToolSchema<'a> {
@@ -25,6 +28,8 @@ pub struct ClientTools {
     pub form: ToolForm,
     /// The reserved names that the client has tools of.
     pub taken: Vec<&'static str>,
+    /// The model sees none of them in the beginning.
+    pub defers_all: bool,
 }
 
 /// A tool of the client, as far as it is read. Schemas may be most of a body, so they are skipped. A list with a member
@@ -34,6 +39,8 @@ pub(super) struct ListedTool {
     name: Option<String>,
     pub(super) function: Option<ListedFunction>,
     custom: Option<ListedFunction>,
+    /// The model does not see it before something names it.
+    defer_loading: Option<bool>,
     /// Of a tool that holds others.
     pub(super) tools: Option<Vec<Self>>,
 }
@@ -75,6 +82,7 @@ impl ClientTools {
         (!tools.is_empty()).then(|| Self {
             form,
             taken: taken.collect(),
+            defers_all: tools.iter().all(|tool| tool.defer_loading == Some(true)),
         })
     }
 }
@@ -119,6 +127,16 @@ impl ToolForm {
             }
             Self::MessagesTools => messages::tools::write_tool(tool),
             Self::ResponsesTools => responses::tools::write_tool(tool),
+        }
+    }
+}
+
+impl Format {
+    /// An entry among the messages that brings tools. `schemas`: elements of a list of tools, with commas between them.
+    pub fn write_tools_entry(self, schemas: &str) -> String {
+        match self {
+            Self::Messages => messages::tools::write_entry(schemas),
+            _ => responses::tools::write_entry(schemas),
         }
     }
 }

@@ -64,12 +64,13 @@ pub(super) fn assemble_draft(
     let truncated = results.collect_edits(sent, fresh, &mut edits);
     let is_cut =
         !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;
+    let tools = injected.sent_tools(&kept, is_cut);
     let changes = SentChanges::collect(
         view,
         &edits,
         &folding.order,
         &injected.list_sent_records(&kept),
-        injected.sent_tools(is_cut),
+        tools.in_list,
         recall,
     );
     let history = changes.continue_history(view, recall, fit.replay.find_epoch(recall));
@@ -86,7 +87,7 @@ pub(super) fn assemble_draft(
     let raw_after = raw_after.saturating_sub(counted);
     let mut sent = measure_sent(view, measured, cleared.as_ref(), &kept, &results.tokens);
     sent.history = sent.history.saturating_sub(stale);
-    let raw_after = raw_after.saturating_sub(injected.unsent_tokens(is_cut));
+    let raw_after = raw_after.saturating_sub(injected.unsent_tokens(&kept, is_cut));
     let answer_cap = measured.budgets.fit_answer_cap(raw_after, fit.added);
     if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {
         view.conversation.lower_answer_caps(cap.sent, &mut edits);
@@ -108,7 +109,8 @@ pub(super) fn assemble_draft(
         course: course
             .filter(|_| folding.prefaced)
             .map(|course| course.number),
-        tools: injected.sent_tools(is_cut),
+        tools: tools.in_list.union(tools.in_entry),
+        has_tools_entry: !tools.in_entry.is_empty(),
         records_left_out: inserted.records_left_out,
         reasoning_left_out: inserted.reasoning_left_out,
         raw_after,

@@ -36,6 +36,7 @@ pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<Injection
         // Reasoning before such a call is refused where the call does not follow it.
         InjectionContent::Calls { .. } if format == Format::Responses => Some(record.what.clone()),
         InjectionContent::Prompt(_)
+        | InjectionContent::Tools { .. }
         | InjectionContent::Calls { .. }
         | InjectionContent::Text { .. }
         | InjectionContent::Spoken { .. } => None,

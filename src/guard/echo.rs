@@ -91,6 +91,7 @@ pub(super) fn edit_echo(
             }
             InjectionContent::Spoken { .. } => echo.left_out += 1,
             InjectionContent::Prompt(_)
+            | InjectionContent::Tools { .. }
             | InjectionContent::Round(_)
             | InjectionContent::DroppedRound { .. } => {}
         }

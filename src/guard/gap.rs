@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use super::{
     injected_turns,
-    injections::{InjectedMessage, InjectionContent},
+    injections::{InjectedMessage, InjectionContent, ToolSet},
     lint::OutlineItem,
     prompt_placement::{self, LABEL, PromptPlacement},
     view::RequestView,
 };
 use crate::{
-    conversation::{Author, NewItems, edit::Edits},
+    conversation::{Author, Format, NewItems, edit::Edits},
     json::text::{self, TextSizes},
 };
 
@@ -31,6 +31,8 @@ pub(super) struct GapContents {
     pub(super) tokens: u32,
     /// Text added at the end of the tool result before the gap.
     pub(super) block: TextSizes,
+    /// The tools that an entry among the messages brings.
+    pub(super) tools: ToolSet,
     /// Whether a round is among the messages.
     pub(super) round: bool,
     /// Of the rounds, see [`injected_turns::InjectedTurn::blocks`]. Those of dropped rounds are among them: they must
@@ -69,7 +71,7 @@ impl<'a> Gap<'a> {
         }
     }
 
-    /// Adds a prompt or a turn. Returns whether it can stand here: only after a user message or a tool result.
+    /// Adds a prompt, tools or a turn. Returns whether it can stand here: only after a user message or a tool result.
     pub(super) fn add_content(&mut self, what: &InjectionContent) -> bool {
         let before = self.view.item(self.before).author;
         let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
@@ -81,8 +83,35 @@ impl<'a> Gap<'a> {
                 prompt_placement::find_prompt_placement(conversation, self.before, profile)
                     .is_some_and(|place| self.add_prompt(text, place))
             }
+            InjectionContent::Tools { set, json } => self.add_tools(*set, json),
             _ => false,
         }
+    }
+
+    /// Their tokens are counted with the list of tools, wherever they stand.
+    fn add_tools(&mut self, set: ToolSet, json: &str) -> bool {
+        let view = self.view;
+        let format = view.conversation.format;
+        let place = prompt_placement::find_prompt_placement(
+            view.conversation,
+            self.before,
+            view.policy.profile,
+        );
+        let is_taken = view.policy.profile.tools_entry == Some(format)
+            && (place == Some(PromptPlacement::System) || format != Format::Messages);
+        let new = NewItems {
+            entries: &format.write_tools_entry(json),
+            blocks: None,
+        };
+        let author = match format {
+            Format::Messages => Author::System,
+            _ => Author::Unknown,
+        };
+        let added = is_taken && self.insert_messages(&[OutlineItem::Injected(author)], &new, 0);
+        if added {
+            self.between.tools = set;
+        }
+        added
     }
 
     fn add_prompt(&mut self, text: &str, place: PromptPlacement) -> bool {

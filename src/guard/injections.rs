@@ -49,6 +49,13 @@ pub enum InjectionContent {
     /// have these digests, in that order. They are removed from the answer, since no call or result of their round
     /// is sent either.
     DroppedRound { blocks: Vec<u128> },
+    /// Tools of the proxy that came with the prompt before it, as an entry beside it. Where the profile allows none
+    /// here, they are in the request's list of tools.
+    Tools {
+        set: ToolSet,
+        /// Their schemas, with commas between them.
+        json: Box<str>,
+    },
 }
 
 impl InjectionContent {
@@ -56,7 +63,7 @@ impl InjectionContent {
     pub(super) const fn stands_before_answer(&self) -> bool {
         matches!(
             self,
-            Self::Prompt(_) | Self::Round(_) | Self::DroppedRound { .. }
+            Self::Prompt(_) | Self::Round(_) | Self::DroppedRound { .. } | Self::Tools { .. }
         )
     }
 }
@@ -80,6 +87,7 @@ impl InjectionContent {
             }
             Self::Spoken { digest, .. } => mix.push_digest(b's', *digest),
             Self::DroppedRound { .. } => {}
+            Self::Tools { json, .. } => push(b'l', json),
         }
         mix.finish()
     }

@@ -5,6 +5,7 @@
 //! the profile does not allow at its place is left out alone, and counted.
 
 mod injected_weight;
+mod sent_tools;
 mod stale_reasoning;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ pub(super) use self::injected_weight::{InjectedGap, InjectedWeight, with_injecte
 use super::{
     echo::{self, Echo, RepeatedBlocks},
     gap::{Gap, GapContents},
-    injections::{InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet},
+    injections::{InjectedTools, InjectionContent, InjectionRecord, Injections},
     lint::OutlineItem,
     message_order::MessageOrder,
     prompt_placement,
@@ -55,6 +56,11 @@ struct PlacedRecords<'a> {
 }
 
 impl PlacedRecords<'_> {
+    /// Whether those before the answer go out, where these messages are `kept`.
+    fn stand_where(&self, kept: &[bool]) -> bool {
+        kept[self.before] && self.answer.is_none_or(|answer| kept[answer])
+    }
+
     /// Whether the answer is edited for them.
     const fn has_echo(&self) -> bool {
         !(self.into.is_empty() && self.between.blocks.is_empty())
@@ -168,36 +174,13 @@ impl<'a> PlacedInjections<'a> {
         self.places.iter().filter_map(|it| it.answer).collect()
     }
 
-    /// The proxy's tools that go out. `is_cut`: something of the request is.
-    pub(super) fn sent_tools(&self, is_cut: bool) -> ToolSet {
-        self.sent_schemas(is_cut)
-            .map_or(ToolSet::Nothing, ToolSchemas::set)
-    }
-
-    /// Raw tokens of the tools that do not go out, and weigh all the same.
-    pub(super) fn unsent_tokens(&self, is_cut: bool) -> u32 {
-        self.weigh_schemas(true)
-            .saturating_sub(self.weigh_schemas(is_cut))
-    }
-
-    fn sent_schemas(&self, is_cut: bool) -> Option<&ToolSchemas<'a>> {
-        let when_cut = self.schemas_when_cut.as_ref().filter(|_| is_cut);
-        when_cut.or(self.schemas.as_ref())
-    }
-
-    fn weigh_schemas(&self, is_cut: bool) -> u32 {
-        let weights = self.view.token_weights();
-        self.sent_schemas(is_cut)
-            .map_or(0, |it| it.count_tokens(&weights))
-    }
-
     /// The records that stand where these messages are `kept`.
     pub(super) fn list_sent_records(&self, kept: &[bool]) -> Vec<SentRecord> {
         let mut sent = Vec::new();
         for records in &self.places {
             let place = records.place;
             let mut add = |digest| sent.push(SentRecord { place, digest });
-            if kept[records.before] && records.answer.is_none_or(|answer| kept[answer]) {
+            if records.stand_where(kept) {
                 records.between_digests.iter().copied().for_each(&mut add);
             }
             if records.answer.is_some_and(|answer| kept[answer]) {
@@ -217,7 +200,7 @@ impl<'a> PlacedInjections<'a> {
         epoch: Epoch,
         edits: &mut Edits,
     ) -> InsertedRecords {
-        if let Some(schemas) = self.sent_schemas(is_cut) {
+        if let Some(schemas) = self.listed_schemas(kept, is_cut) {
             schemas.insert_schemas(edits);
         }
         let (mut left_out, mut reasoning_left_out) = (self.unplaced, 0);
@@ -226,8 +209,7 @@ impl<'a> PlacedInjections<'a> {
         let mut calls: BTreeMap<usize, u32> = BTreeMap::new();
         let mut removed: BTreeSet<usize> = BTreeSet::new();
         for records in &self.places {
-            let answer_kept = records.answer.is_none_or(|answer| kept[answer]);
-            let stands = kept[records.before] && answer_kept;
+            let stands = records.stand_where(kept);
             if stands {
                 let between = &records.between;
                 edits.merge(between.prompts.edits.clone());

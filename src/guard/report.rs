@@ -26,6 +26,8 @@ pub struct Report {
     pub course: Option<u32>,
     /// The proxy's tools that were added to the client's.
     pub tools: ToolSet,
+    /// An entry among the messages brings them, and the list is the client's.
+    pub has_tools_entry: bool,
     /// Records that cannot stand at their places. Records of folded messages do not count.
     pub records_left_out: usize,
     /// Answers whose reasoning is left out, since something before it was changed after it was made.

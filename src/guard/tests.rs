@@ -1,3 +1,4 @@
+mod added_tools;
 mod compaction_requests;
 mod messages;
 mod responses;

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     conversation::edit::{Edits, Rope},
+    format::beta_header::Beta,
     provider::learnt_windows::wall_ms,
 };
 
@@ -136,8 +137,11 @@ async fn send_once(
     let (body, sent_extras) = edit_body(request, placed, extras);
     let (trace, target) = (&request.notes.trace, &placed.target);
     let begun = Instant::now();
-    let drops_thinking = sent_extras.drop_by.is_some();
-    let sent = placed.head.send(trace, target, body, drops_thinking);
+    let planned = placed.planned.as_deref();
+    let tools = planned.and_then(|planned| planned.tools_beta(&planned.plan));
+    let betas = sent_extras.drop_by.map(|_| Beta::Binding);
+    let betas: Vec<Beta> = betas.into_iter().chain(tools).collect();
+    let sent = placed.head.send(trace, target, body, &betas);
     let sent = sent.await;
     let took = begun.elapsed();
     calls.took += took;

@@ -75,7 +75,7 @@ pub(super) fn begin_summary_after(
 pub(super) fn begin_summary_before(
     session: &SessionContext,
     planned: &mut PlannedRequest,
-    source: SummarySource,
+    mut source: SummarySource,
 ) -> Option<SummaryJob<SummarySource>> {
     let recall = Recall {
         calibration: Calibration::from_ratio(*SLOPES.start()),
@@ -84,6 +84,7 @@ pub(super) fn begin_summary_before(
     };
     let policy = planned.build_policy(&session.app);
     let uncut = guard::plan(&source.conversation, &policy, &recall);
+    source.tools_beta = planned.tools_beta(&uncut);
     begin_summary(session, planned, source, uncut.edits, &uncut.memory)
 }
 
@@ -128,11 +129,12 @@ pub(super) fn begin_whole_summary(
 fn begin_job(
     session: &SessionContext,
     planned: &mut PlannedRequest,
-    source: SummarySource,
+    mut source: SummarySource,
     edits: Edits,
     range: SummaryRange,
 ) -> Option<SummaryJob<SummarySource>> {
     let (app, inherited) = (&session.app, &session.inherited);
+    source.tools_beta = source.tools_beta.or(planned.tools_beta(&planned.plan));
     let conversation = Arc::clone(&source.conversation);
     let compaction = &mut planned.compaction;
     let target = source.target.clone();

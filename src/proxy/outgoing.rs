@@ -6,7 +6,7 @@ use super::App;
 use crate::{
     config::Auth,
     conversation::{Format, edit::Rope},
-    format::block_binding::add_binding_beta,
+    format::beta_header::{Beta, add_beta},
     http::{admission, body},
     provider::{OutgoingRequest, Payload, Provider, Target, UpstreamError, headers},
     telemetry::{Operation, trace::Trace},
@@ -55,8 +55,7 @@ impl RequestHead {
         Self { path, headers }
     }
 
-    /// Sends the request, and waits for the head of its answer. `drops_thinking`: the body says that thinking is to be
-    /// dropped, which needs a header too.
+    /// Sends the request, and waits for the head of its answer. `betas`: what the body has that needs a header too.
     ///
     /// # Errors
     /// No answer began.
@@ -65,12 +64,10 @@ impl RequestHead {
         trace: &Trace,
         target: &Target,
         body: Rope,
-        drops_thinking: bool,
+        betas: &[Beta],
     ) -> Result<Response<Body>, UpstreamError> {
         let mut headers = self.headers.clone();
-        if drops_thinking {
-            add_binding_beta(&mut headers);
-        }
+        betas.iter().for_each(|beta| add_beta(&mut headers, *beta));
         let outgoing = OutgoingRequest {
             method: Method::POST,
             path: self.path.clone(),

@@ -127,6 +127,8 @@ impl RecoveryStep {
         // The offer is worded in this language.
         this.memory.language = Some(language);
         let guard = policy.settings;
+        let profile = *this.prompt_profile(policy.profile);
+        let profile = this.format.refine_profile(profile);
         let offer_rules = OfferRules {
             recovery: settings,
             recalls: guard.recall == RecallMode::Auto && guard.enabled && mode != GuardMode::Off,
@@ -134,6 +136,7 @@ impl RecoveryStep {
             may_prompt: may_begin && !rules.caution_waits,
             may_begin,
             waits_for_cut: policy.profile.past_reasoning == PastReasoning::Refused,
+            takes_entry: profile.tools_entry.is_some(),
         };
         this.offer = tool::decide_offer(conversation, offer_rules, &this.memory);
         if this.offer == Offer::Text && (!may_begin || rules.caution_waits) {
@@ -155,6 +158,10 @@ impl RecoveryStep {
     /// Whether no further round may begin: the last one offered no tools.
     pub const fn is_exhausted(&self) -> bool {
         self.rounds > self.max_rounds
+    }
+
+    pub const fn format(&self) -> Format {
+        self.format
     }
 
     pub const fn language(&self) -> Language {
@@ -203,4 +210,8 @@ impl RecoveryStep {
 
 fn is_prompt(record: &InjectionRecord) -> bool {
     matches!(record.what, InjectionContent::Prompt(_))
+}
+
+fn is_tools(record: &InjectionRecord) -> bool {
+    matches!(record.what, InjectionContent::Tools { .. })
 }

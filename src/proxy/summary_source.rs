@@ -14,6 +14,7 @@ use super::{
 use crate::{
     compaction::{SummaryClient, choose_summary_model},
     conversation::{Conversation, edit::Rope},
+    format::beta_header::Beta,
     http::limit::Hold,
     provider::{Target, UpstreamError},
     telemetry::trace::Trace,
@@ -31,6 +32,8 @@ pub struct SummarySource {
     head: RequestHead,
     /// The provider's cache was filled at markers of the proxy, and is read at such only.
     adds_markers: bool,
+    /// What the conversation as it is sent needs in the header.
+    pub tools_beta: Option<Beta>,
     /// The body's share of the bytes in flight.
     _hold: Hold,
 }
@@ -47,7 +50,9 @@ impl SummaryClient for SummarySource {
         let marked = (self.adds_markers && repeats_conversation)
             .then(|| self.conversation.add_cache_markers(&body));
         let body = marked.flatten().unwrap_or(body);
-        self.head.send(trace, &self.target, body, false).await
+        let betas = self.tools_beta.filter(|_| repeats_conversation);
+        let betas = betas.as_slice();
+        self.head.send(trace, &self.target, body, betas).await
     }
 }
 
@@ -99,6 +104,7 @@ pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<S
         target,
         head,
         adds_markers,
+        tools_beta: None,
         _hold: hold,
     })
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod added_tools;
 mod alternation;
 mod api;
 mod asked_model;

@@ -18,10 +18,12 @@ const fn first_version(family: &'static str, major: u32, minor: u32) -> FirstVer
     }
 }
 
-/// Models that take a `system` message in the midst of a conversation in Anthropic's Messages. Claude Sonnet 5 does
-/// not.
+/// Models that take a `system` message in the midst of a conversation in Anthropic's Messages, and tools in it. Claude
+/// Sonnet 5 does not.
 const TAKE_SYSTEM_PROMPTS: &[FirstVersion] = &[
     first_version("claude-opus-", 4, 8),
+    first_version("claude-sonnet-", 5, 5),
+    first_version("claude-haiku-", 5, 5),
     first_version("claude-fable-", 5, 0),
     first_version("claude-mythos-", 5, 0),
 ];
@@ -93,6 +95,8 @@ mod tests {
             "anthropic/claude-opus-4.8",
             "us.anthropic.claude-opus-4-10-v1:0",
             "claude-opus-5@20260901",
+            "claude-sonnet-5-5",
+            "claude-haiku-5-5@20260921",
             "Claude-Fable-5",
             "claude-mythos-5-1",
         ] {

@@ -44,6 +44,11 @@ pub(in crate::format) fn read_client_tools(
     ClientTools::from_list(ToolForm::ResponsesTools, &tools, reserved)
 }
 
+/// Tools from this place on (OpenAI's "Keep the prefix unchanged").
+pub(in crate::format) fn write_entry(schemas: &str) -> String {
+    format!(r#"{{"type":"additional_tools","role":"developer","tools":[{schemas}]}}"#)
+}
+
 /// Functions are strict where nothing else is said.
 pub(in crate::format) fn write_tool(tool: &ToolSchema<'_>) -> String {
     let (name, description) = (tool.name, tool.description);

@@ -203,6 +203,7 @@ fn in_toy(recall: &Recall) -> Recall {
                 }
             }
             InjectionContent::Prompt(_)
+            | InjectionContent::Tools { .. }
             | InjectionContent::Text { .. }
             | InjectionContent::Spoken { .. }
             | InjectionContent::DroppedRound { .. } => {}

@@ -7,9 +7,14 @@ use http::{HeaderMap, header};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::{SimulatedApi, request::SimulatedRefusal, token_count::count_tokens};
+use super::{
+    SimulatedApi, messages_request::adds_tool, request::SimulatedRefusal, token_count::count_tokens,
+};
 
 const BETA: &str = "thinking-binding-controls-2026-08-01";
+/// For tools that an entry of the system adds: with their definitions, or by name alone.
+const INLINE_TOOLS: &str = "inline-tools-2026-09-15";
+const TOOL_CHANGES: &str = "mid-conversation-tool-changes-2026-07-01";
 /// The key of an account that is checked only where a request asks for it.
 const OLD_ACCOUNT: &str = "old-account";
 const THOUGHT: &str =
@@ -118,9 +123,9 @@ fn check_messages(
     checks: bool,
 ) -> Result<BoundReasoning, SimulatedRefusal> {
     let values = headers.get_all("anthropic-beta").iter();
-    let has_beta = values
-        .filter_map(|it| it.to_str().ok())
-        .any(|it| it.contains(BETA));
+    let values: Vec<&str> = values.filter_map(|it| it.to_str().ok()).collect();
+    let has = |beta| values.iter().any(|it| it.contains(beta));
+    let has_beta = has(BETA);
     let behavior = read_behavior(body, headers, has_beta)?;
     let mut found = BoundReasoning {
         is_on: body["thinking"]["type"] != "disabled",
@@ -128,6 +133,8 @@ fn check_messages(
         transformations: has_beta.then(Vec::new),
         ..BoundReasoning::default()
     };
+    let listed = body["tools"].clone();
+    let listed = listed.as_array().map_or(&[][..], Vec::as_slice);
     let mut is_dropping = false;
     for (index, entry) in body["messages"]
         .as_array_mut()
@@ -150,6 +157,14 @@ fn check_messages(
             let place = place.next().unwrap_or(0);
             if block["type"] != "thinking" {
                 found.prefix = digest(found.prefix, block);
+                let tool = &block["tool"];
+                let by_name = tool["type"] == "tool_reference";
+                if adds_tool(block) && !(has(INLINE_TOOLS) || by_name && has(TOOL_CHANGES)) {
+                    refusal = Some(format!("messages.{index}.content.{place}: Input tag 'tool_addition' is not expected"));
+                }
+                // A deferred tool counts once it is named.
+                let named = listed.iter().filter(|it| by_name && it["name"] == tool["name"]);
+                found.prefix = named.fold(found.prefix, digest);
                 return true;
             }
             let clause = format!("messages.{index}.content.{place}: Invalid `signature` in `thinking` block");

@@ -29,8 +29,9 @@ pub(super) fn rewrite_request(body: &Value) -> Result<(Value, bool), SimulatedRe
     rewrite_messages(&body["messages"], &mut messages)?;
     let mut chat = json!({"messages": messages, "max_tokens": body["max_tokens"],
         "stream": body["stream"], "tool_choice": rewrite_tool_choice(&body["tool_choice"])});
-    if let Some(tools) = body["tools"].as_array().filter(|tools| !tools.is_empty()) {
-        chat["tools"] = tools.iter().map(rewrite_tool).collect();
+    let tools = list_offered_tools(body);
+    if !tools.is_empty() {
+        chat["tools"] = tools.into_iter().map(rewrite_tool).collect();
     }
     let format = &body["output_config"]["format"];
     if format["type"] == "json_schema" {
@@ -38,6 +39,27 @@ pub(super) fn rewrite_request(body: &Value) -> Result<(Value, bool), SimulatedRe
             json!({"type": "json_schema", "json_schema": {"schema": format["schema"]}});
     }
     Ok((chat, markers > 0))
+}
+
+/// The listed tools but for deferred ones, and those that entries of the system add by name or with a definition.
+fn list_offered_tools(body: &Value) -> Vec<&Value> {
+    let listed = body["tools"].as_array().into_iter().flatten();
+    let (deferred, mut offered): (Vec<_>, Vec<_>) =
+        listed.partition(|tool| tool["defer_loading"] == true);
+    let entries = body["messages"].as_array().into_iter().flatten();
+    let blocks = entries.flat_map(|entry| entry["content"].as_array().into_iter().flatten());
+    for added in blocks.filter(|block| adds_tool(block)) {
+        let tool = &added["tool"];
+        match tool["type"].as_str() {
+            Some("tool_definition") => offered.push(&tool["definition"]),
+            _ => offered.extend(deferred.iter().filter(|it| it["name"] == tool["name"])),
+        }
+    }
+    offered
+}
+
+pub(super) fn adds_tool(block: &Value) -> bool {
+    block["type"] == "tool_addition"
 }
 
 fn count_markers(value: &Value) -> usize {
@@ -108,6 +130,7 @@ fn rewrite_messages(messages: &Value, out: &mut Vec<Value>) -> Result<(), Simula
             "system" if !is_system_place(messages, index) => {
                 return refuse(": a system message is not allowed here");
             }
+            "system" if blocks.iter().all(adds_tool) => {}
             "user" | "system" => {
                 out.push(json!({"role": "user", "content": rewrite_content(others)}));
             }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::{
     compaction::{self, CompactionStep},
     config::UsageMode,
-    conversation::{Conversation, edit::Edits},
+    conversation::{Conversation, Format, edit::Edits},
+    format::beta_header::Beta,
     guard::{AnswerCap, Plan, Policy, Recall, StandBackReason, injections::Injections},
     health::limits::HealthLimits,
     provider::{Target, learnt_windows::RefusedPrompt, overflow::Overflow},
@@ -45,6 +46,13 @@ impl PlannedRequest {
             GuardMode::Guard => self.plan.edits.clone(),
             GuardMode::DryRun | GuardMode::Off => Edits::default(),
         }
+    }
+
+    /// What a request by this plan needs in its header.
+    pub fn tools_beta(&self, plan: &Plan) -> Option<Beta> {
+        let needs = self.mode == GuardMode::Guard && plan.report.has_tools_entry;
+        let is_messages = self.recovery.format() == Format::Messages;
+        (needs && is_messages).then_some(Beta::InlineTools)
     }
 
     /// What is taken out of the answer, since the proxy asked for it.

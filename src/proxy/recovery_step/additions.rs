@@ -41,7 +41,15 @@ impl RecoveryStep {
                 ..Injections::default()
             };
         }
-        let records = self.memory.records.iter();
+        let (tools, tools_when_cut) = self.offered_tools();
+        let offered = tools_when_cut.as_ref().or(tools.as_ref());
+        let offered = offered.map(|tools| tools.set);
+        // Tools that are not offered now, or others beside them: an entry has all of them, or the list has.
+        let is_offered = |record: &&InjectionRecord| match record.what {
+            InjectionContent::Tools { set, .. } => offered == Some(set),
+            _ => true,
+        };
+        let records = self.memory.records.iter().filter(is_offered);
         let records = records.filter_map(|record| {
             let kept = match self.is_sendable(record) {
                 true => Some(Cow::Borrowed(record)),
@@ -49,7 +57,6 @@ impl RecoveryStep {
             };
             kept.map(|record| restore_results(&record, conversation))
         });
-        let (tools, tools_when_cut) = self.offered_tools();
         Injections {
             course: self.memory.course.clone(),
             summary: None,

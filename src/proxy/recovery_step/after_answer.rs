@@ -156,7 +156,7 @@ impl RecoveryStep {
                 let what = match what {
                     _ if left_out.iter().any(|span| span.contains(&place)) => None,
                     _ if left_out.iter().all(|span| span.end != place) => Some(what),
-                    InjectionContent::Prompt(_) => None,
+                    InjectionContent::Prompt(_) | InjectionContent::Tools { .. } => None,
                     InjectionContent::Round(messages) => {
                         dropped_rounds::drop_round(self.format, &messages)
                     }

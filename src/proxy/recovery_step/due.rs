@@ -36,9 +36,13 @@ impl RecoveryStep {
         }
         let due = due.filter(|due| !(caution_waits && *due == RecoveryAction::Caution));
         let Some(due) = due else { return };
+        let added = match &self.offer {
+            Offer::Tools(offer) => offer.with_prompt.clone(),
+            Offer::Text | Offer::Nothing => None,
+        };
         let method = match self.offer {
             Offer::Tools(ToolOffer { callable: true, .. })
-                if self.offer.sure_tools().has_reminders() =>
+                if self.offer.sure_tools().has_reminders() || added.is_some() =>
             {
                 NoteMethod::Tools
             }
@@ -67,6 +71,11 @@ impl RecoveryStep {
             _ => prompts.caution_prompt(language, method).to_owned(),
         };
         self.push_record(InjectionContent::Prompt(text.into()));
+        if let Some(tools) = added {
+            let json = String::from_utf8_lossy(&tools.json).into();
+            let set = tools.set;
+            self.push_record(InjectionContent::Tools { set, json });
+        }
         self.events.carried_prompt = true;
         self.injected = Some(due);
     }

@@ -1,10 +1,11 @@
 //! What is taken back where a request cannot be sent with recovery's additions.
 
-use super::{RecoveryStep, is_prompt};
+use super::{RecoveryStep, is_prompt, is_tools};
 use crate::{
     conversation::Conversation,
     guard::{
         self, dropped_rounds,
+        injections::ToolSet,
         profile::{Acceptance, Profile},
     },
     recovery::{
@@ -31,6 +32,12 @@ impl RecoveryStep {
         };
         if self.rounds > 0 || self.memory.refused != RefusedAdditions::Nothing {
             return false;
+        }
+        if self.events.carried_prompt && self.memory.records.last().is_some_and(is_tools) {
+            // Without its tools, the prompt would ask for what the model cannot do. The next one is another.
+            self.memory.refused = RefusedAdditions::UserAfterTool;
+            self.withdraw_prompt();
+            return true;
         }
         if self.format.refine_profile(*profile).system_prompts {
             let has_prompt = |memory: &RecoveryMemory| memory.records.iter().any(is_prompt);
@@ -82,8 +89,11 @@ impl RecoveryStep {
     fn withdraw_prompt(&mut self) -> bool {
         let had_prompt = std::mem::take(&mut self.events.carried_prompt);
         if had_prompt {
+            self.memory.records.pop_if(|it| is_tools(it));
             self.memory.records.pop();
             self.injected = None;
+            // The next plan notes those that it sends.
+            (self.memory.tools, self.sent_tools) = (self.inherited.tools, ToolSet::Nothing);
         }
         had_prompt
     }

@@ -27,6 +27,8 @@ pub struct ToolOffer {
     pub now: Option<InjectedTools>,
     /// Those that go out in their place where anything is cut.
     pub when_cut: Option<InjectedTools>,
+    /// The same, where the prompt of this request brings them as an entry beside it.
+    pub with_prompt: Option<InjectedTools>,
     /// The model may call them. If not, they are added for the prompt cache only, without a prompt.
     pub callable: bool,
     /// While the reminder tools wait for a cut, a prompt may ask for a continuation block.
@@ -46,6 +48,8 @@ pub struct OfferRules<'a> {
     /// The model's reasoning is bound to the list of tools: more of them come with a cut alone, which makes all
     /// reasoning before it stale anyway.
     pub waits_for_cut: bool,
+    /// An entry beside a prompt may bring the tools, which leaves the list, and the reasoning, as they are.
+    pub takes_entry: bool,
 }
 
 /// Decides by the fields of a request and by the state of the session.
@@ -54,7 +58,8 @@ pub struct OfferRules<'a> {
 /// it. So all tools are added at once, at the first moment at which some are due, and stay. From the first request on
 /// would cost no cache, but would change every request with tools, and most sessions are never cut. A fold or
 /// a placeholder loses most of the cache anyway. A truncated result loses none; but such results come early, while
-/// there is little to lose, and are what models look up most.
+/// there is little to lose, and are what models look up most. Where the list is part of what the model's reasoning is
+/// bound to, it changes with a cut alone, if the provider takes the tools as an entry beside the prompt.
 pub fn decide_offer(
     conversation: &Conversation,
     rules: OfferRules<'_>,
@@ -86,8 +91,6 @@ pub fn decide_offer(
         AddTools::Never => false,
     };
     let is_due = may_remind && rules.may_prompt && !had.has_reminders() && is_due;
-    let waits = is_due && rules.waits_for_cut && settings.tools == AddTools::WhenDue;
-    let begins = is_due && !waits;
     if had.is_empty() && !is_due && !rules.recalls {
         return Offer::Nothing;
     }
@@ -97,7 +100,11 @@ pub fn decide_offer(
     let is_free = |name: &&str| !client.taken.contains(name);
     let may_remind = may_remind && list_names(ToolSet::Reminders).iter().all(is_free);
     let may_recall = rules.recalls && is_free(&RECALL);
-    let begins = begins && may_remind;
+    // A client's list of which the model sees nothing in the beginning would begin to change with the first entry.
+    let has_entry = rules.takes_entry && had.is_empty() && !client.defers_all;
+    let may_wait = is_due && settings.tools == AddTools::WhenDue;
+    let waits = may_wait && (rules.waits_for_cut || has_entry);
+    let begins = is_due && !waits && may_remind;
     let now = ToolSet::new(
         may_remind && (begins || had.has_reminders()),
         may_recall && (begins || had.has_recall()),
@@ -116,6 +123,7 @@ pub fn decide_offer(
     Offer::Tools(ToolOffer {
         now: schemas(now),
         when_cut: schemas(when_cut).filter(|_| when_cut != now),
+        with_prompt: schemas(when_cut).filter(|_| waits && has_entry && may_remind),
         callable,
         takes_text: waits && conversation.takes_plain_text(),
     })

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::format::block_binding::MismatchField;
 use crate::guard::injections::{
-    Course, InjectedAuthor, InjectedMessage, InjectionContent, InjectionRecord,
+    Course, InjectedAuthor, InjectedMessage, InjectionContent, InjectionRecord, ToolSet,
 };
 
 fn state() -> SessionState {
@@ -139,14 +139,21 @@ fn with_records(records: Vec<InjectionRecord>) -> SessionState {
 }
 
 #[test]
-fn digests_of_dropped_rounds_are_stored() {
+fn digests_of_dropped_rounds_and_tools_are_stored() {
     let record = |place| InjectionRecord {
         place,
         what: InjectionContent::DroppedRound {
             blocks: vec![0, u128::MAX],
         },
     };
-    let state = with_records(vec![record(2), record(4)]);
+    let tools = InjectionRecord {
+        place: 4,
+        what: InjectionContent::Tools {
+            set: ToolSet::All,
+            json: "{}".into(),
+        },
+    };
+    let state = with_records(vec![record(2), record(4), tools]);
     let bytes = state.encode_bounded().unwrap().bytes;
     assert_eq!(SessionState::from_bytes(&bytes).unwrap(), state);
 }

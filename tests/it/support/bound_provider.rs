@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::{
-    bound::{BoundApi, BoundModel, Verdict, to_events},
+    bound::{BoundApi, BoundModel, Verdict, offered_names, to_events},
     generate::Random,
     parse::parse_value,
     provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer, stream_head},
@@ -204,25 +204,15 @@ impl BoundSettings {
     }
 }
 
-fn tool_names(body: &Value) -> Vec<String> {
-    let tools = body["tools"].as_array().into_iter().flatten();
-    let name = |tool: &Value| {
-        tool["name"]
-            .as_str()
-            .or(tool["function"]["name"].as_str())
-            .map(str::to_owned)
-    };
-    let mut names: Vec<String> = tools.filter_map(name).collect();
+pub(crate) fn tool_names(body: &Value) -> Vec<String> {
+    let mut names = offered_names(body);
+    let functions = body["tools"].as_array().into_iter().flatten();
+    let functions = functions.map(|tool| &tool["function"]);
     let items = body["input"].as_array().into_iter().flatten();
-    for item in items.filter(|item| item["type"] == "additional_tools") {
-        names.extend(
-            item["tools"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(name),
-        );
-    }
+    let added = items.filter(|item| item["type"] == "additional_tools");
+    let added = added.flat_map(|item| item["tools"].as_array().into_iter().flatten());
+    let more = functions.chain(added);
+    names.extend(more.filter_map(|tool| tool["name"].as_str().map(str::to_owned)));
     names
 }
 

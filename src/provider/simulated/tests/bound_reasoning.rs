@@ -144,3 +144,27 @@ async fn stale_reasoning_of_responses_is_left_out_and_told() {
     );
     assert!(events.contains("encrypted_content"));
 }
+
+#[tokio::test]
+async fn a_tool_that_an_entry_brings_changes_nothing_before_it() {
+    let mut body = talk("claude-sonnet-5-5-32k").await;
+    let definition = json!({"name": "recall", "input_schema": {"type": "object"}});
+    let added = json!({"type": "tool_addition",
+        "tool": {"type": "tool_definition", "definition": definition}});
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "system", "content": [added]}));
+    let (status, error) = post("/messages", &[], &body).await;
+    assert_eq!(status, 400, "{error}");
+    let betas = [("anthropic-beta", "inline-tools-2026-09-15")];
+    let (status, answer) = post("/messages", &betas, &body).await;
+    assert_eq!(status, 200, "{answer}");
+    body["tools"]
+        .as_array_mut()
+        .unwrap()
+        .push(definition.clone());
+    let (status, error) = post("/messages", &betas, &body).await;
+    assert_eq!(status, 400, "{error}");
+    body["tools"][1]["defer_loading"] = true.into();
+    let (status, answer) = post("/messages", &betas, &body).await;
+    assert_eq!(status, 200, "{answer}");
+}

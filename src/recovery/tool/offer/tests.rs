@@ -59,6 +59,7 @@ fn rules(recovery: &RecoveryConfig, recalls: bool) -> OfferRules<'_> {
         may_prompt: true,
         may_begin: true,
         waits_for_cut: false,
+        takes_entry: false,
     }
 }
 
@@ -314,4 +315,40 @@ proptest! {
             prop_assert!(!added || matches!(name, "tools" | "functions"));
         }
     }
+}
+
+#[test]
+fn tools_of_bound_models_come_with_the_prompt_or_with_a_cut() {
+    let messages = |tools: &str, memory: &RecoveryMemory, takes_entry| {
+        let body = format!(r#"{{"tools":[{tools}],"messages":[{USER}]}}"#);
+        let request = crate::format::messages::index_body(Bytes::from(body)).unwrap();
+        let settings = settings(AddTools::WhenDue);
+        let rules = OfferRules {
+            waits_for_cut: true,
+            takes_entry,
+            ..rules(&settings, true)
+        };
+        match decide_offer(&request, rules, memory) {
+            Offer::Tools(offer) => [offer.now, offer.with_prompt, offer.when_cut]
+                .map(|tools| tools.map_or(ToolSet::Nothing, |tools| tools.set)),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (none, all) = (ToolSet::Nothing, ToolSet::All);
+    let read = r#"{"name":"read"}"#;
+    assert_eq!(messages(read, &due(), true), [none, all, all]);
+    assert_eq!(messages(read, &due(), false), [none, none, all]);
+    // Nothing is due.
+    let fresh = RecoveryMemory::default();
+    assert_eq!(messages(read, &fresh, true), [none, none, all]);
+    // The list has some already.
+    assert_eq!(
+        messages(read, &added(), true),
+        [ToolSet::Reminders, none, all]
+    );
+    // Of a list of which the model sees nothing, the first entry changes the start of the prompt.
+    let deferred = r#"{"name":"read","defer_loading":true}"#;
+    assert_eq!(messages(deferred, &due(), true), [none, none, all]);
+    let both = format!("{read},{deferred}");
+    assert_eq!(messages(&both, &due(), true), [none, all, all]);
 }

@@ -35,6 +35,9 @@ impl BoundModel {
         if let Some(message) = older_rule::find_broken_turn(&body).filter(|_| !checks) {
             verdict.refuse(message);
         }
+        if let Some(message) = self.find_bad_tool_change(version.as_ref(), &body, betas) {
+            verdict.refuse(message);
+        }
         let prefix = Prefix::read(&body, self.equates_strings);
         let mut is_behind_failure = false;
         let mut previous: Option<u64> = None;

@@ -15,6 +15,7 @@ mod settings;
 mod signature;
 #[cfg(test)]
 mod tests;
+mod tool_changes;
 mod write;
 
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 use super::parse;
 use signature::Signature;
 
+pub(super) use tool_changes::offered_names;
 pub(crate) use write::{to_events, to_history};
 
 /// The API that a request is for.

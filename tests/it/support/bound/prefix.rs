@@ -3,6 +3,8 @@
 use serde_json::Value;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
+use super::tool_changes::inline_tools;
+
 /// Blocks whose digests a signature holds one by one, so that a refusal can name the first that differs.
 pub(super) const RECENT: usize = 6;
 
@@ -43,6 +45,9 @@ pub(super) struct Position {
 impl<'a> Prefix<'a> {
     pub(super) fn read(body: &'a Value, equates_strings: bool) -> Self {
         let tools = body["tools"].as_array().map_or(&[][..], Vec::as_slice);
+        let shown = tools.iter().filter(|tool| tool["defer_loading"] != true);
+        // The first definition in an entry then changes the start of the prompt.
+        let begins_anew = shown.clone().next().is_none() && inline_tools(body).next().is_some();
         let is_bound = body["thinking"]["block_binding"]["bind_to_end_user"] != false;
         let mut found = Self {
             end_user: if is_bound {
@@ -51,7 +56,7 @@ impl<'a> Prefix<'a> {
                 0
             },
             system: digest_content(&body["system"], equates_strings),
-            tools: digest(tools.iter().filter(|tool| tool["defer_loading"] != true)),
+            tools: digest(shown) ^ u64::from(begins_anew),
             units: Vec::new(),
             thoughts: Vec::new(),
         };

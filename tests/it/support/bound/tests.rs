@@ -335,12 +335,13 @@ fn a_string_is_a_block_only_where_that_is_said() {
 #[test]
 fn a_deferred_tool_counts_once_it_is_named() {
     let mut talk = Talk::of_steps(BOUND);
+    talk.betas = "mid-conversation-tool-changes-2026-07-01";
     let tools = talk.body["tools"].as_array_mut().unwrap();
     tools.push(json!({"name": "recall", "defer_loading": true}));
     talk.assert_valid();
     talk.messages().push(
         json!({"role": "system", "content": [{"type": "tool_addition",
-        "tool": {"type": "tool_reference", "tool_name": "recall"}}]}),
+        "tool": {"type": "tool_reference", "name": "recall"}}]}),
     );
     talk.assert_valid();
     talk.step();
@@ -349,6 +350,32 @@ fn a_deferred_tool_counts_once_it_is_named() {
     assert_eq!(talk.judge().failing.len(), 2);
     talk.body["tools"].as_array_mut().unwrap().pop();
     assert_eq!(talk.judge().failing.len(), 2);
+}
+
+#[test]
+fn an_entry_of_the_system_brings_a_tool_with_its_definition() {
+    let mut talk = Talk::of_steps(BOUND);
+    let definition = json!({"name": "recall", "input_schema": {"type": "object"}});
+    let added = json!({"type": "tool_addition",
+        "tool": {"type": "tool_definition", "definition": definition}});
+    talk.messages()
+        .push(json!({"role": "system", "content": [added]}));
+    assert!(talk.judge().message().contains("tool_addition"));
+    talk.betas = "a,inline-tools-2026-09-15";
+    talk.assert_valid();
+    talk.step();
+    talk.assert_valid();
+    // Where the client's list shows nothing, it changes the start of the prompt.
+    let mut bare = talk.clone();
+    for tool in bare.body["tools"].as_array_mut().unwrap() {
+        tool["defer_loading"] = true.into();
+    }
+    assert_eq!(bare.judge().failing.len(), 8);
+    let at = talk.messages().len() - 3;
+    talk.messages()[at]["content"][0]["tool"]["definition"]["description"] = "Changed.".into();
+    assert_eq!(talk.judge().failing.len(), 2);
+    talk.body["model"] = "claude-sonnet-5".into();
+    assert!(talk.judge().message().contains("tool_addition"));
 }
 
 #[test]

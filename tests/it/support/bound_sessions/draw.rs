@@ -43,9 +43,9 @@ const fn takes_system(model: DrawnModel) -> DrawnModel {
 }
 
 const MESSAGES: &[(u32, DrawnModel)] = &[
-    (30, model("claude-sonnet-5-5", true)),
+    (30, takes_system(model("claude-sonnet-5-5", true))),
     (35, takes_system(model("claude-opus-5-5", true))),
-    (8, model("claude-haiku-5-5", true)),
+    (8, takes_system(model("claude-haiku-5-5", true))),
     (12, takes_system(model("claude-opus-5", false))),
     (
         15,

@@ -53,6 +53,7 @@ impl WireFormat {
                     }
                 }
                 InjectionContent::Prompt(_)
+                | InjectionContent::Tools { .. }
                 | InjectionContent::Text { .. }
                 | InjectionContent::Spoken { .. }
                 | InjectionContent::DroppedRound { .. } => {}

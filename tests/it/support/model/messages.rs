@@ -27,16 +27,20 @@ pub(crate) const DIALECT: Dialect = Dialect {
 
 /// What a model reads of a request, in the shape of chat completions.
 fn view_as_chat(body: &Value) -> Value {
-    let mut view = json!({"stream": body["stream"], "tools": body["tools"]});
-    for tool in view["tools"].as_array_mut().into_iter().flatten() {
-        *tool = json!({"type": "function", "function": {"name": tool["name"],
-            "description": tool["description"], "parameters": tool["input_schema"]}});
-    }
-    if body.get("tools").is_none() {
-        view.as_object_mut().unwrap().remove("tools");
+    let entries = || body["messages"].as_array().into_iter().flatten();
+    let mut view = json!({"stream": body["stream"]});
+    let added = entries().flat_map(|entry| entry["content"].as_array().into_iter().flatten());
+    let added = added.filter(|block| block["type"] == "tool_addition");
+    let added = added.map(|block| &block["tool"]["definition"]);
+    if let Some(tools) = body["tools"].as_array() {
+        let tools = tools.iter().chain(added).map(|tool| {
+            json!({"type": "function", "function": {"name": tool["name"],
+                "description": tool["description"], "parameters": tool["input_schema"]}})
+        });
+        view["tools"] = tools.collect();
     }
     let mut messages = vec![json!({"role": "system", "content": text_of(&body["system"])})];
-    for entry in body["messages"].as_array().into_iter().flatten() {
+    for entry in entries() {
         let blocks = || entry["content"].as_array().into_iter().flatten();
         let of_kind = |kind: &'static str| blocks().filter(move |block| block["type"] == kind);
         for result in of_kind("tool_result") {
