@@ -7,6 +7,7 @@
 pub mod annotation;
 pub(crate) mod digest;
 pub mod edit;
+mod hidden_places;
 mod item;
 mod list_edits;
 pub mod texts;
@@ -20,6 +21,7 @@ use thiserror::Error;
 pub use self::{
     annotation::{Annotation, Priority},
     digest::answer_digest,
+    hidden_places::HiddenPlaces,
     item::{Arguments, Author, Block, BlockKind, Call, Content, Item, ItemPlace, SharedEntry},
     list_edits::NewItems,
 };

@@ -11,6 +11,15 @@ use crate::json::text::TextWalk;
 const OPENING: &str = "<continuation_package>";
 const CLOSING: &str = "</continuation_package>";
 
+/// Whether a text has nothing beside a continuation block.
+pub(super) fn is_block_alone(text: &str) -> bool {
+    let inside = text.trim().strip_prefix(OPENING);
+    inside.is_some_and(|inside| {
+        let closing = inside.find(CLOSING);
+        closing.is_none_or(|at| at + CLOSING.len() == inside.len())
+    })
+}
+
 /// Bytes of text kept of all blocks of an answer.
 const MAX_KEPT: usize = 64 << 10;
 

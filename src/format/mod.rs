@@ -36,6 +36,7 @@ pub mod error_body;
 mod event_hold;
 mod grammar;
 mod guess;
+mod hidden_places;
 mod index;
 mod indexing;
 mod input_changes;

@@ -34,10 +34,15 @@ pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<Injection
         InjectionContent::Round(messages) => drop_round(format, messages),
         InjectionContent::DroppedRound { .. } => Some(record.what.clone()),
         // Reasoning before such a call is refused where the call does not follow it.
-        InjectionContent::Calls { .. } if format == Format::Responses => Some(record.what.clone()),
+        InjectionContent::Calls { .. } | InjectionContent::HiddenPlaces(_)
+            if format == Format::Responses =>
+        {
+            Some(record.what.clone())
+        }
         InjectionContent::Prompt(_)
         | InjectionContent::Tools { .. }
         | InjectionContent::Calls { .. }
+        | InjectionContent::HiddenPlaces(_)
         | InjectionContent::Text { .. }
         | InjectionContent::Spoken { .. } => None,
     };

@@ -18,7 +18,9 @@ use super::{
     injections::{InjectedCall, InjectionContent},
 };
 use crate::{
-    conversation::{Content, Conversation, Format, Item, edit::Edits},
+    conversation::{
+        Block, BlockKind, Content, Conversation, Format, HiddenPlaces, Item, edit::Edits,
+    },
     json::text,
 };
 
@@ -36,6 +38,8 @@ pub(super) struct Echo {
     pub(super) spared: u32,
     /// Records that could not be put in.
     pub(super) left_out: usize,
+    /// A call or a text stands elsewhere than the model wrote it.
+    pub(super) moved: bool,
 }
 
 /// Puts the records of an answer into message `at`. `before`: where rounds stand before the answer, the digests of
@@ -71,19 +75,30 @@ pub(super) fn edit_echo(
     }
     let mut added = Vec::new();
     let mut spoken = None;
+    let mut places = &HiddenPlaces::default();
     for record in records {
         match record {
+            InjectionContent::HiddenPlaces(hidden) => places = hidden,
             InjectionContent::Calls {
                 client_calls,
                 calls,
                 results,
             } => {
                 let fits = lists_calls(conversation, message, *client_calls)
-                    && echo.add_calls(conversation, at, calls, drops_ids, results, weights);
+                    && echo.add_calls(conversation, at, calls, places, drops_ids, results, weights);
                 echo.left_out += usize::from(!fits);
             }
             InjectionContent::Text { before_chars, text } => {
-                added.push((*before_chars as usize, &**text))
+                let block = || {
+                    let text = text::escape_text(text);
+                    Some((places.text?, text))
+                };
+                match block() {
+                    Some((behind, text)) => {
+                        echo.add_text_block(conversation, message, behind, &text, weights);
+                    }
+                    None => added.push((*before_chars as usize, &**text)),
+                }
             }
             &&InjectionContent::Spoken { chars, digest } if before.is_some() => {
                 let chars = chars as usize;
@@ -129,6 +144,7 @@ impl Echo {
         conversation: &Conversation,
         at: usize,
         calls: &[InjectedCall],
+        places: &HiddenPlaces,
         drops_ids: bool,
         results: &[Box<str>],
         weights: &Weights,
@@ -137,12 +153,19 @@ impl Echo {
         else {
             return false;
         };
-        let client_calls = conversation.calls_of(&conversation.items[at]);
-        for InjectedCall { before, json } in calls {
+        let message = &conversation.items[at];
+        let client_calls = conversation.calls_of(message);
+        for (nth, InjectedCall { before, json }) in calls.iter().enumerate() {
             let json = match drops_ids {
                 true => conversation.format.without_reasoning(json),
                 false => Cow::Borrowed(&**json),
             };
+            if let Some(&behind) = places.calls.get(nth) {
+                let behind_calls = client_calls.len() - (*before as usize).min(client_calls.len());
+                if self.insert_block(conversation, message, behind, behind_calls, &json) {
+                    continue;
+                }
+            }
             match (client_calls.get(*before as usize), client_calls.last()) {
                 (Some(next), _) => self.edits.insert(next.span.start, format!("{json},")),
                 (None, Some(last)) => self.edits.insert(last.span.end, format!(",{json}")),
@@ -154,6 +177,58 @@ impl Echo {
         self.results += results.len() as u32;
         self.tokens = self.tokens.saturating_add(tokens);
         true
+    }
+
+    /// Inserts a block with `behind` blocks of the client behind it, `behind_calls` of them calls. Returns false, and notes
+    /// that it stands elsewhere, where the client sends other blocks.
+    fn insert_block(
+        &mut self,
+        conversation: &Conversation,
+        message: &Item,
+        behind: u32,
+        behind_calls: usize,
+        json: &str,
+    ) -> bool {
+        let blocks = conversation.blocks_of(message);
+        // Parts of one text of Responses are no entries.
+        let has_parts =
+            conversation.format == Format::Responses && blocks.iter().any(|it| it.marked);
+        let place = blocks.len().checked_sub(behind as usize);
+        let place = place.filter(|_| !has_parts);
+        let is_call = |block: &&Block| matches!(block.kind, BlockKind::Call);
+        let place = place.filter(|&at| blocks[at..].iter().filter(is_call).count() == behind_calls);
+        match place.map(|at| (blocks.get(at), blocks.last())) {
+            Some((Some(next), _)) => self.edits.insert(next.span.start, format!("{json},")),
+            Some((None, Some(last))) => self.edits.insert(last.span.end, format!(",{json}")),
+            _ => {
+                self.moved = true;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Puts a text back as a block of its own, or leaves it out.
+    fn add_text_block(
+        &mut self,
+        conversation: &Conversation,
+        message: &Item,
+        behind: u32,
+        escaped: &str,
+        weights: &Weights,
+    ) {
+        let blocks = conversation.blocks_of(message);
+        let first = blocks.len().saturating_sub(behind as usize);
+        let is_call = |block: &&Block| matches!(block.kind, BlockKind::Call);
+        let calls = blocks[first..].iter().filter(is_call).count();
+        let block = conversation.format.text_in_answer(escaped);
+        match self.insert_block(conversation, message, behind, calls, &block) {
+            true => {
+                let tokens = weights.count_json_tokens(escaped.as_bytes());
+                self.tokens = self.tokens.saturating_add(tokens);
+            }
+            false => self.left_out += 1,
+        }
     }
 
     /// Inserts texts into an answer of Messages that has none left: behind the thinking that led to them. Returns false

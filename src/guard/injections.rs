@@ -11,7 +11,10 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{conversation::digest::DigestBuilder, json::text};
+use crate::{
+    conversation::{HiddenPlaces, digest::DigestBuilder},
+    json::text,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectionRecord {
@@ -56,6 +59,9 @@ pub enum InjectionContent {
         /// Their schemas, with commas between them.
         json: Box<str>,
     },
+    /// Where calls and a text that the client never saw stood in the answer at this place, as far as their own records do
+    /// not say so. Reasoning behind them is valid only there.
+    HiddenPlaces(HiddenPlaces),
 }
 
 impl InjectionContent {
@@ -86,7 +92,7 @@ impl InjectionContent {
                 results.iter().for_each(|it| push(b'r', it));
             }
             Self::Spoken { digest, .. } => mix.push_digest(b's', *digest),
-            Self::DroppedRound { .. } => {}
+            Self::DroppedRound { .. } | Self::HiddenPlaces(_) => {}
             Self::Tools { json, .. } => push(b'l', json),
         }
         mix.finish()

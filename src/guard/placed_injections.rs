@@ -242,7 +242,10 @@ impl<'a> PlacedInjections<'a> {
                 let mut drops_reasoning =
                     self.view.leaves_out(made, epoch) || self.is_rearranged(records);
                 let mut echo = self.edit_echoed_answer(records, stands, drops_reasoning);
-                if echo.left_out > 0 && !drops_reasoning && self.view.refuses_stale_reasoning() {
+                if (echo.left_out > 0 || echo.moved)
+                    && !drops_reasoning
+                    && self.view.refuses_stale_reasoning()
+                {
                     // The answer is not sent as it was made.
                     drops_reasoning = true;
                     echo = self.edit_echoed_answer(records, stands, true);

@@ -5,33 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{PlacedInjections, PlacedRecords};
 use crate::{
     conversation::{Format, edit::Edits},
-    guard::{
-        injections::InjectionContent,
-        sent_history::{Epoch, count_places},
-    },
+    guard::sent_history::{Epoch, count_places},
 };
 
 impl PlacedInjections<'_> {
     /// Whether the client sends the reasoning of an answer in another place than it was made in, so that it is stale from
-    /// the beginning: that of rounds before it joined with its own, or a call of the proxy that goes back behind it.
+    /// the beginning: that of rounds before it joined with its own.
     pub(super) fn is_rearranged(&self, records: &PlacedRecords<'_>) -> bool {
-        let conversation = self.view.conversation;
-        let Some(answer) = records
-            .answer
-            .filter(|_| self.view.refuses_stale_reasoning())
-        else {
-            return false;
-        };
-        let blocks = conversation.blocks_of(self.view.item(answer));
-        let mut behind = blocks
-            .iter()
-            .skip_while(|block| conversation.is_reasoning(block));
-        let has_calls = records
-            .into
-            .iter()
-            .any(|it| matches!(it, InjectionContent::Calls { .. }));
-        records.follows_rounds && conversation.format == Format::Chat
-            || has_calls && behind.any(|block| conversation.is_reasoning(block))
+        let is_joined = records.follows_rounds && self.view.conversation.format == Format::Chat;
+        is_joined && self.view.refuses_stale_reasoning()
     }
 
     /// Leaves stale reasoning out of the answers that are `kept` and not `removed`, but for those whose records are put

@@ -206,7 +206,8 @@ fn in_toy(recall: &Recall) -> Recall {
             | InjectionContent::Tools { .. }
             | InjectionContent::Text { .. }
             | InjectionContent::Spoken { .. }
-            | InjectionContent::DroppedRound { .. } => {}
+            | InjectionContent::DroppedRound { .. }
+            | InjectionContent::HiddenPlaces(_) => {}
         }
     }
     injections.tools = injections.tools.map(|tools| InjectedTools {

@@ -103,7 +103,9 @@ impl RecoveryStep {
     fn is_addition(&self, record: &InjectionRecord) -> bool {
         let takes_out = matches!(
             record.what,
-            InjectionContent::DroppedRound { .. } | InjectionContent::Spoken { .. }
+            InjectionContent::DroppedRound { .. }
+                | InjectionContent::Spoken { .. }
+                | InjectionContent::HiddenPlaces(_)
         );
         !takes_out && self.is_sendable(record)
     }

@@ -121,6 +121,9 @@ impl RecoveryStep {
         if self.adds_nothing {
             return;
         }
+        if let Some(places) = last.find_hidden_places(self.format) {
+            self.push_record(InjectionContent::HiddenPlaces(places));
+        }
         if let Some(package) = &last.package {
             self.memory.reminders.keep_package(&package.text);
             self.push_record(InjectionContent::Text {

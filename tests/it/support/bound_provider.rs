@@ -174,12 +174,18 @@ impl BoundSettings {
                 json!({"type": "tool_use", "id": format!("c{id}"), "name": name, "input": input}),
             );
         };
+        let mut thinks_again = false;
         let uses_proxy = !proxy.is_empty() && random.chance(self.proxy_calls);
         if uses_proxy {
             let name = proxy[random.between(0, proxy.len() - 1)];
             call(name, proxy_input(name), &mut blocks);
             if random.chance(50) {
                 return blocks;
+            }
+            // Something is led to by it.
+            thinks_again = random.chance(30);
+            if thinks_again {
+                think(random, &mut blocks);
             }
         }
         if random.chance(30) {
@@ -188,7 +194,7 @@ impl BoundSettings {
             );
         }
         if let Some(client) = names.iter().find(|it| !is_of_proxy(it))
-            && random.chance(85)
+            && (thinks_again || random.chance(85))
         {
             for at in 0..random.between(1, 4) {
                 if at > 0 && random.chance(20) {

@@ -180,15 +180,6 @@ impl Reply<'_> {
 
     fn write_blocks(&self, body: &Value, bytes: &[u8], random: &mut Random) -> Vec<Value> {
         let mut blocks = self.settings.write_blocks(body, random);
-        // A call of the proxy is put back directly before the client's next call, behind a text between both: a known
-        // fault, which is not met here.
-        if let Some(call) = blocks.iter().position(|block| block["type"] == "tool_use")
-            && let Some(text) = blocks.iter().position(|block| block["type"] == "text")
-            && call < text
-        {
-            let text = blocks.remove(text);
-            blocks.insert(call, text);
-        }
         let is_thinking = |block: &Value| {
             let kind = block["type"].as_str();
             kind.is_some_and(|kind| kind.ends_with("thinking"))

@@ -56,7 +56,8 @@ impl WireFormat {
                 | InjectionContent::Tools { .. }
                 | InjectionContent::Text { .. }
                 | InjectionContent::Spoken { .. }
-                | InjectionContent::DroppedRound { .. } => {}
+                | InjectionContent::DroppedRound { .. }
+                | InjectionContent::HiddenPlaces(_) => {}
             }
         }
     }
