@@ -163,7 +163,7 @@ impl Exchanges {
     fn check(&self, printed: usize) {
         if std::env::var_os("REASONING_EXCHANGES").is_some() {
             let newest = &self.told[self.told.len() - printed..];
-            println!("{}", newest.join("\n"));
+            eprintln!("{}", newest.join("\n"));
         }
         let log = self.log.lock().unwrap();
         assert_eq!(log.broken, Vec::<String>::new());
