@@ -61,33 +61,27 @@ fn think(nth: usize, about: &str) -> Value {
 }
 
 fn call(name: &str, input: Value) -> Value {
-    json!({"type": "tool_use", "id": "c", "name": name, "input": input})
+    json!({"type": "tool_use", "id": name, "name": name, "input": input})
 }
 
-/// Answers with thinking and a call of the client's tool; the fourth ends a turn. Where the newest message asks for a
-/// package, the answer has one between two thoughts.
+/// Answers with thinking and a call of the client's tool; the fourth ends a turn. Where the newest entries ask for
+/// reminders, a call for one stands before that.
 fn work(body: &Value) -> Vec<Value> {
     let nth = count_answers(body);
-    let newest = body["messages"]
-        .as_array()
-        .unwrap()
-        .last()
-        .unwrap()
-        .to_string();
+    let entries = body["messages"].as_array().unwrap();
+    let answered = entries.iter().rposition(|it| it["role"] == "assistant");
+    let newest = Value::from(&entries[answered.map_or(0, |at| at + 1)..]).to_string();
     if nth == TURN_END && newest.contains("tool_result") {
         let text = json!({"type": "text", "text": "The first leak is mended."});
         return vec![think(nth, "the turn is done"), text];
     }
     let path = format!("deck_{nth}.rs");
     let mut blocks = vec![think(nth, &format!("next is {path}"))];
-    if newest.contains("<continuation_package>") {
-        let text = format!(
-            "I read on.\n\n<continuation_package>\n{PACKAGE} {nth}\n</continuation_package>"
-        );
-        blocks.push(json!({"type": "text", "text": text}));
-        blocks.push(
-            json!({"type": "thinking", "thinking": format!("Afterthought {nth}: {path} it is.")}),
-        );
+    if newest.contains("Context notice") {
+        blocks.push(call(
+            "add_reminder",
+            json!({"text": format!("{PACKAGE} {nth}")}),
+        ));
     }
     blocks.push(call("read_file", json!({"path": path})));
     blocks
@@ -213,12 +207,28 @@ async fn a_caution_prompt_in_a_loop() {
     assert!(ends_in_loop(&asked.0) && says(&next.0, TURN) && says(&next.0, PACKAGE));
     let mut thoughts = list_thoughts(&asked.0);
     assert_eq!(thoughts.len(), newest);
-    thoughts.extend([
-        format!("Thought {newest}"),
-        format!("Afterthought {newest}"),
-    ]);
+    thoughts.push(format!("Thought {newest}"));
     assert_eq!(list_thoughts(&next.0), thoughts);
     assert_eq!(asked.0["tools"], next.0["tools"]);
+}
+
+/// The proxy's call is put back directly before the client's, so that the thinking between both has another block before
+/// it than when it was made.
+#[tokio::test]
+#[ignore = "not mended yet"]
+async fn thinking_between_a_call_of_the_proxy_and_one_of_the_client() {
+    let model = model_with_early_levels(WINDOW);
+    let script = |body: &Value, _| {
+        let mut blocks = work(body);
+        if blocks.len() > 2 {
+            blocks.insert(2, think(0, "it is saved"));
+        }
+        blocks
+    };
+    let mut it = Exchanges::start("between", model, |_| {}, script).await;
+    it.until(|it| it.injected() == Some("caution")).await;
+    it.step().await;
+    it.check(2);
 }
 
 #[tokio::test]
@@ -242,7 +252,7 @@ async fn a_course_in_a_loop() {
 async fn a_recall_in_a_loop() {
     let script = |body: &Value, _| {
         let text = body["messages"].to_string();
-        match text.contains("recall id earlier") && !text.contains("\"recall\"") {
+        match text.contains("recall id earlier") && !text.contains("{\"id\":\"earlier\"}") {
             true => vec![
                 think(0, "what was it"),
                 call("recall", json!({"id": "earlier"})),
@@ -268,7 +278,7 @@ async fn a_recall_in_a_loop() {
         list_thoughts(&next.0),
         ["Thought 0".to_owned(), format!("Thought {newest}")]
     );
-    let result = "earlier (25 messages left out)";
+    let result = "messages left out)";
     assert!(says(&round.0, result) && says(&next.0, result));
 }
 
