@@ -31,11 +31,16 @@ mod draw;
 mod tally;
 
 use draw::DrawnCase;
+use mimalloc::MiMalloc;
 use support::{
     bound_sessions::{KeptState, run_sessions},
     plans,
 };
 use tally::PlanTally;
+
+/// As the binary has it.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Conversations between two lines of progress.
 const TOLD_EVERY: u64 = 50_000;

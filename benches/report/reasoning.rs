@@ -1,6 +1,10 @@
 //! An agent whose model thinks before each answer, in small windows: how much of its thinking the model still has, and
 //! what that costs, beside a guard of a few lines.
 
+mod forty_lines;
+mod judge;
+mod thoughts;
+
 use std::{
     collections::HashMap,
     io::{self, Write},
@@ -16,19 +20,22 @@ use plimsoll::{
     conversation::Format,
     guard::{self, Policy, Recall, profile::find_profile},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::{
+    forty_lines::FortyLines,
+    judge::Judge,
+    thoughts::{UNSIGNED, add_thinking, thought},
+};
 use crate::{
     cache::steps,
     support::{
         block_cache::{BlockCache, CacheRule},
+        bound::BoundModel,
         count::TokenCounter,
         drive::make_policy,
-        generate::{
-            Random, Session, Shape,
-            prose::{self, Tongue},
-        },
+        generate::{Session, Shape},
         translate_chat::translate_chat,
     },
 };
@@ -64,6 +71,9 @@ struct Tally {
     cached: u64,
     output: u64,
     lost: u64,
+    /// By the provider's check, where there is one.
+    refused: u64,
+    stale: usize,
 }
 
 /// A model's provider.
@@ -71,6 +81,8 @@ struct Tally {
 struct Setting<'a> {
     format: Format,
     past: PastReasoning,
+    /// Whose thinking is judged.
+    account: Option<&'a BoundModel>,
     window: u32,
     counter: &'a TokenCounter,
     settings: &'a GuardConfig,
@@ -81,28 +93,32 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
         out,
         "\nthinking: 300 steps of an agent that thinks before each answer, tokens by o200k, state kept. open: requests that return\n\
          results whose calls have their thinking; recent: thinking of the ten newest answers that the model reads, and its\n\
-         tokens; between: answers from one change of the prefix to the next; cost: a step, uncached + 0.1 x cached + 5 x output\n"
+         tokens; between: answers from one change of the prefix to the next; cost: a step, uncached + 0.1 x cached + 5 x output;\n\
+         refused: requests that the provider's check refuses (a new account); stale: blocks of thinking that do not fit what is\n\
+         sent before them (an old account reads them)\n"
     )?;
     writeln!(
         out,
-        "  model                    window  guard        open  recent  tokens  between  cached  output    cost  lost"
+        "  model                    window  guard        open  recent  tokens  between  cached  output    cost  lost  refused  stale"
     )?;
     let counter = TokenCounter::o200k();
     let settings = GuardConfig::default();
-    for (name, format, past) in [
-        ("Messages, bound", Format::Messages, PastReasoning::Refused),
-        ("Messages, not bound", Format::Messages, PastReasoning::Read),
-        (
-            "Responses, gpt-6.2",
-            Format::Responses,
-            PastReasoning::Dropped,
-        ),
+    let (new, old) = (BoundModel::default(), BoundModel::old());
+    let bound = (Format::Messages, PastReasoning::Refused);
+    let free = (Format::Messages, PastReasoning::Read);
+    let dropped = (Format::Responses, PastReasoning::Dropped);
+    for (name, (format, past), account) in [
+        ("Messages, new account", bound, Some(&new)),
+        ("Messages, old account", bound, Some(&old)),
+        ("Messages, not bound", free, None),
+        ("Responses, gpt-6.2", dropped, None),
     ] {
         for window in [32_768, 131_072] {
             for fitter in [Fitter::Plimsoll, Fitter::FortyLines] {
                 let setting = Setting {
                     format,
                     past,
+                    account,
                     window,
                     counter: &counter,
                     settings: &settings,
@@ -113,7 +129,8 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
                         setting.run(&steps(seed, shape), fitter, &mut tally);
                     }
                 }
-                tally.write_row(out, name, window, fitter)?;
+                let row = format!("{name:<22} {window:>8}  {:<10}", format!("{fitter:?}"));
+                tally.write_row(out, &row, account.is_some())?;
             }
         }
     }
@@ -121,20 +138,17 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
 }
 
 impl Tally {
-    fn write_row(
-        &self,
-        out: &mut impl Write,
-        name: &str,
-        window: u32,
-        fitter: Fitter,
-    ) -> io::Result<()> {
+    fn write_row(&self, out: &mut impl Write, row: &str, is_judged: bool) -> io::Result<()> {
         let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
+        let judged = |count: u64| match is_judged {
+            true => count.to_string(),
+            false => "-".to_owned(),
+        };
         let uncached = self.prompt - self.cached;
         let cost = uncached as f64 + 0.1 * self.cached as f64 + (OUTPUT_PRICE * self.output) as f64;
         writeln!(
             out,
-            "  {name:<22} {window:>8}  {:<10} {:>6.3} {:>7.3} {:>7.0} {:>8.1} {:>7.3} {:>7.0} {:>7.0} {:>5}",
-            format!("{fitter:?}"),
+            "  {row} {:>6.3} {:>7.3} {:>7.0} {:>8.1} {:>7.3} {:>7.0} {:>7.0} {:>5} {:>8} {:>6}",
             share(self.open_kept, self.open),
             share(self.recent_kept, self.recent),
             share(self.kept_tokens, self.requests),
@@ -143,6 +157,8 @@ impl Tally {
             share(self.output, self.requests),
             cost / self.requests.max(1) as f64,
             self.lost,
+            judged(self.refused),
+            judged(self.stale as u64),
         )
     }
 }
@@ -170,8 +186,18 @@ impl<'a> Setting<'a> {
         let mut forty = FortyLines::default();
         // What stood before each answer as it was made, by its number.
         let mut made: Vec<u64> = Vec::new();
+        let mut judge: Option<Judge> = None;
         for body in session.steps() {
-            let body = add_thinking(&translate_chat(&body, self.format, true), self.format);
+            let body = translate_chat(&body, self.format, true);
+            let body: Value = serde_json::from_slice(&body).expect("a translated body is JSON");
+            if let Some(account) = self.account {
+                judge.get_or_insert_with(|| Judge::new(account.clone(), &body));
+            }
+            let body = match &judge {
+                Some(judge) => judge.sign(body),
+                None => add_thinking(body, &[]),
+            };
+            let body = Bytes::from(body.to_string());
             let sent = match fitter {
                 Fitter::Plimsoll => self.fit(&body, &policy, &mut recall, &mut cache, &made),
                 Fitter::FortyLines => forty.fit(&body, self, &mut cache, &made),
@@ -185,15 +211,28 @@ impl<'a> Setting<'a> {
             let sent: Value = serde_json::from_slice(&sent).expect("what is sent is JSON");
             let all: Value = serde_json::from_slice(&body).expect("what the client has is JSON");
             self.note_thinking(&all, &sent, &mut made, tally);
+            if let Some(judge) = &mut judge {
+                let judgement = judge.check(&sent, made.len() - 1);
+                tally.refused += u64::from(judgement.is_refused);
+                tally.stale += judgement.stale;
+            }
         }
     }
 
-    /// What the model reads of a request: stale reasoning is withheld from it.
+    /// What the model reads of a request: no signature, and stale reasoning is withheld from it.
     fn read(&self, sent: &Bytes, made: &[u64]) -> Bytes {
-        if self.past != PastReasoning::Dropped {
+        if self.past != PastReasoning::Dropped && self.account.is_none() {
             return sent.clone();
         }
         let mut body: Value = serde_json::from_slice(sent).expect("what is sent is JSON");
+        if self.format == Format::Messages {
+            let entries = body["messages"].as_array_mut().into_iter().flatten();
+            let blocks = entries.filter_map(|entry| entry["content"].as_array_mut());
+            for block in blocks.flatten().filter(|it| it["type"] == "thinking") {
+                block["signature"] = UNSIGNED.into();
+            }
+            return Bytes::from(body.to_string());
+        }
         let mut prefix = 0u64;
         body["input"]
             .as_array_mut()
@@ -284,10 +323,6 @@ impl<'a> Setting<'a> {
             let found = thinking(&entry);
             if let Some((nth, text)) = &found {
                 let reads = self.past == PastReasoning::Read || made.get(*nth) == Some(&prefix);
-                assert!(
-                    reads || self.past == PastReasoning::Dropped,
-                    "stale thinking is sent"
-                );
                 if reads {
                     valid.insert(*nth, count(text));
                 }
@@ -337,118 +372,4 @@ fn plain(entry: &Value) -> String {
         }
     }
     entry.to_string()
-}
-
-/// The thinking before an answer, which begins with its number.
-fn thought(nth: usize) -> String {
-    let mut random = Random::for_part(nth as u64, 77);
-    let chars = 300 + random.below(1_000) + random.below(1_000);
-    format!("{nth} {}", prose::text(&mut random, Tongue::Prose, chars))
-}
-
-/// The same request, with thinking before each answer.
-fn add_thinking(body: &[u8], format: Format) -> Bytes {
-    let mut body: Value = serde_json::from_slice(body).expect("a translated body is JSON");
-    let mut nth = 0;
-    let cap = match format {
-        Format::Messages => "max_tokens",
-        _ => "max_output_tokens",
-    };
-    body[cap] = ANSWER_CAP.into();
-    if format == Format::Messages {
-        let mut is_answer = false;
-        for entry in body["messages"].as_array_mut().into_iter().flatten() {
-            let continues = std::mem::replace(&mut is_answer, entry["role"] == "assistant");
-            if is_answer && !continues {
-                let block = json!({"type": "thinking", "thinking": thought(nth), "signature": "s"});
-                if let Some(blocks) = entry["content"].as_array_mut() {
-                    blocks.insert(0, block);
-                }
-                nth += 1;
-            }
-        }
-        return Bytes::from(body.to_string());
-    }
-    let mut entries: Vec<Value> = Vec::new();
-    let mut is_answer = false;
-    for entry in body["input"].as_array().into_iter().flatten() {
-        let begins = entry["role"] == "assistant" || entry["type"] == "function_call";
-        if begins && !is_answer {
-            entries.push(json!({"type": "reasoning", "id": format!("rs_{nth}"),
-                "summary": [{"type": "summary_text", "text": thought(nth)}]}));
-            nth += 1;
-        }
-        is_answer = begins;
-        entries.push(entry.clone());
-    }
-    body["input"] = entries.into();
-    Bytes::from(body.to_string())
-}
-
-/// The guard of a few lines, which counts as the provider does.
-#[derive(Default)]
-struct FortyLines {
-    /// Entries left out behind the task.
-    cut: usize,
-    /// The first entry made since.
-    epoch: usize,
-}
-
-impl FortyLines {
-    fn fit(
-        &mut self,
-        body: &Bytes,
-        setting: &Setting<'_>,
-        cache: &mut BlockCache<'_>,
-        made: &[u64],
-    ) -> Bytes {
-        let body: Value = serde_json::from_slice(body).expect("a body is JSON");
-        let list = match setting.format {
-            Format::Messages => "messages",
-            _ => "input",
-        };
-        let window = u64::from(setting.window);
-        let mut sent = self.apply(&body, list, setting.past);
-        if cache.count(&setting.read(&sent, made)) > window * 9 / 10 {
-            self.epoch = body[list].as_array().map_or(0, Vec::len);
-            // The first cut that is deep enough.
-            let (mut shallow, mut deep) = (self.cut, self.epoch.saturating_sub(2));
-            while deep > shallow + 1 {
-                self.cut = usize::midpoint(shallow, deep);
-                let sent = self.apply(&body, list, setting.past);
-                match cache.count(&setting.read(&sent, made)) > window / 2 {
-                    true => shallow = self.cut,
-                    false => deep = self.cut,
-                }
-            }
-            self.cut = deep;
-            sent = self.apply(&body, list, setting.past);
-        }
-        sent
-    }
-
-    fn apply(&self, body: &Value, list: &str, past: PastReasoning) -> Bytes {
-        let mut body = body.clone();
-        let entries = body[list].as_array_mut().expect("a list");
-        let stale = self.epoch.min(entries.len());
-        if past == PastReasoning::Refused {
-            for entry in &mut entries[..stale] {
-                if let Some(blocks) = entry["content"].as_array_mut() {
-                    blocks.retain(|block| block["type"] != "thinking");
-                }
-            }
-        }
-        // Whole steps: what follows begins with an answer or the user's own words.
-        let begins = |entry: &Value| {
-            entry["type"] == "reasoning"
-                || entry["role"] == "assistant"
-                || entry["role"] == "user" && entry["content"][0]["type"] != "tool_result"
-        };
-        let mut end = 1 + self.cut;
-        while end < entries.len() && !begins(&entries[end]) {
-            end += 1;
-        }
-        entries.drain(1..end);
-        Bytes::from(body.to_string())
-    }
 }

@@ -1,5 +1,7 @@
 //! Sessions of an agent whose model binds its reasoning to what stood before it: the provider refuses none of them.
 
+mod exchanges;
+
 use plimsoll::guard::profile::find_profile;
 
 use crate::support::{

@@ -169,7 +169,7 @@ impl Agent {
     pub(crate) fn body(&self) -> String {
         let mut body = self.fields.clone();
         body["messages"] = self.messages.clone().into();
-        body.to_string()
+        serde_json::to_string(&body).unwrap()
     }
 
     /// Sends the conversation, and keeps nothing of the answer.

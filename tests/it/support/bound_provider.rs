@@ -32,6 +32,8 @@ pub(crate) struct BoundLog {
     pub(crate) recent: usize,
     /// Every answer's number of thinking blocks.
     pub(crate) answers: Vec<usize>,
+    /// Each request, and the blocks of its answer: none where it was refused.
+    pub(crate) exchanges: Vec<(Value, Vec<Value>)>,
 }
 
 /// How a provider behaves.
@@ -49,18 +51,37 @@ pub(crate) struct BoundSettings {
 pub(crate) async fn start_bound_provider(
     settings: BoundSettings,
 ) -> (ScriptedProvider, Arc<Mutex<BoundLog>>) {
+    let generating = settings.clone();
+    start_scripted_bound_provider(settings, move |body, nth| {
+        let mut random = Random::for_part(generating.seed, 100 + nth as u64);
+        generating.write_blocks(body, &mut random)
+    })
+    .await
+}
+
+/// The same, whose answers are the blocks that `script` makes of a request and its number, from 1.
+pub(crate) async fn start_scripted_bound_provider(
+    settings: BoundSettings,
+    script: impl Fn(&Value, usize) -> Vec<Value> + Send + Sync + 'static,
+) -> (ScriptedProvider, Arc<Mutex<BoundLog>>) {
     let log = Arc::new(Mutex::new(BoundLog::default()));
     let kept = Arc::clone(&log);
     let provider = ScriptedProvider::start_forgetful(move |request| {
-        settings.reply(request, &mut kept.lock().unwrap())
+        settings.reply(request, &script, &mut kept.lock().unwrap())
     });
     (provider.await, log)
 }
 
 impl BoundSettings {
-    fn reply(&self, request: &ReceivedRequest, log: &mut BoundLog) -> Vec<ProviderStep> {
+    fn reply(
+        &self,
+        request: &ReceivedRequest,
+        script: impl Fn(&Value, usize) -> Vec<Value>,
+        log: &mut BoundLog,
+    ) -> Vec<ProviderStep> {
         log.requests += 1;
         let body = parse_value(&request.body).unwrap();
+        log.exchanges.push((body.clone(), Vec::new()));
         let betas = request.header("anthropic-beta").unwrap_or_default();
         let broken = match self.api {
             BoundApi::Messages => strict::messages::find_violations(&request.body),
@@ -80,14 +101,16 @@ impl BoundSettings {
             return vec![self.refuse_length(tokens)];
         }
         self.note_thinking(&body, log);
-        let mut random = Random::for_part(self.seed, 100 + log.requests as u64);
-        let blocks = self.write_blocks(&body, &mut random);
+        let blocks = script(&body, log.requests);
         let thinking = |block: &&Value| {
             let kind = block["type"].as_str().unwrap_or_default();
             kind.ends_with("thinking")
         };
         log.answers.push(blocks.iter().filter(thinking).count());
         let message = self.write_answer(&verdict, &blocks, tokens);
+        if let Some(exchange) = log.exchanges.last_mut() {
+            exchange.1 = blocks;
+        }
         if body["stream"] == true {
             let events = to_events(self.api, &message);
             return vec![
@@ -108,7 +131,7 @@ impl BoundSettings {
 
     pub(super) fn write_answer(&self, verdict: &Verdict, blocks: &[Value], tokens: usize) -> Value {
         let mut message = self.model.answer(self.api, verdict, blocks);
-        let answered = message.to_string().len() / 3;
+        let answered = serde_json::to_vec(&message).unwrap().len() / 3;
         message["usage"] = match self.api {
             BoundApi::Messages => json!({"input_tokens": tokens, "output_tokens": answered}),
             BoundApi::Responses => json!({"input_tokens": tokens, "output_tokens": answered,

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// serde_json's error for a body that is not JSON, or is nested deeper than 128.
 pub(crate) fn parse_value(body: &[u8]) -> Result<Value, serde_json::Error> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    serde_json::from_slice(&without_lone_surrogates(body))
+    serde_json::from_slice(body).or_else(|_| serde_json::from_slice(&without_lone_surrogates(body)))
 }
 
 /// The same JSON with `\ufffd` for each unpaired surrogate escape.

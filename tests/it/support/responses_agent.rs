@@ -71,7 +71,9 @@ impl ResponsesAgent {
         if self.fields["stream"] == true {
             request = request.header("x-plimsoll-stream-health", "comment");
         }
-        let mut request = request.body(full_body(self.fields.to_string())).unwrap();
+        let mut request = request
+            .body(full_body(serde_json::to_vec(&self.fields).unwrap()))
+            .unwrap();
         request.headers_mut().extend(self.headers.clone());
         self.client.send(request).await
     }

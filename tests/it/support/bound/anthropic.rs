@@ -21,28 +21,34 @@ struct Mismatch {
 
 impl BoundModel {
     pub(super) fn judge_messages(&self, body: Value, model: String, betas: &str) -> Verdict {
-        let version = ModelVersion::read(&model);
-        let mut verdict = Verdict::new(body.clone(), model);
-        verdict.tells = self.has_beta(&body, betas);
-        let behavior = match self.read_behavior(version.as_ref(), &body, betas) {
+        let mut verdict = Verdict::new(Value::Null, model);
+        self.judge_thinking(&body, betas, &mut verdict);
+        verdict.body = body;
+        verdict
+    }
+
+    fn judge_thinking(&self, body: &Value, betas: &str, verdict: &mut Verdict) {
+        let version = ModelVersion::read(&verdict.model);
+        verdict.tells = self.has_beta(body, betas);
+        let behavior = match self.read_behavior(version.as_ref(), body, betas) {
             Ok(behavior) => behavior,
             Err(message) => {
                 verdict.refuse(message);
-                return verdict;
+                return;
             }
         };
         let checks = version.as_ref().is_some_and(ModelVersion::checks);
-        if let Some(message) = older_rule::find_broken_turn(&body).filter(|_| !checks) {
+        if let Some(message) = older_rule::find_broken_turn(body).filter(|_| !checks) {
             verdict.refuse(message);
         }
-        if let Some(message) = self.find_bad_tool_change(version.as_ref(), &body, betas) {
+        if let Some(message) = self.find_bad_tool_change(version.as_ref(), body, betas) {
             verdict.refuse(message);
         }
-        let prefix = Prefix::read(&body, self.equates_strings);
+        let prefix = Prefix::read(body, self.equates_strings);
         let mut is_behind_failure = false;
         let mut previous: Option<u64> = None;
         for thought in &prefix.thoughts {
-            let (path, block) = (&thought.path, thought.block);
+            let (path, block) = (&thought.path(), thought.block);
             let kind = block["type"].as_str().unwrap_or_default();
             let clause = format!(
                 "{path}: Invalid `{}` in `{kind}` block",
@@ -93,7 +99,7 @@ impl BoundModel {
                 _ => verdict.keep(path, &signature),
             }
         }
-        verdict
+        verdict.digests = prefix.digests;
     }
 
     /// Why the model cannot read a block of another; such a block is left out without an error.
@@ -134,12 +140,12 @@ impl BoundModel {
                 tail: String::new(),
             });
         }
-        if signature.system != prefix.system {
+        if signature.system != prefix.digests.system {
             return is_changed(
                 " The `system` prompt differs from the one this block was created with.",
             );
         }
-        if signature.tools != prefix.tools {
+        if signature.tools != prefix.digests.tools {
             return is_changed(" The `tools` differ from the ones this block was created with.");
         }
         let now = prefix.position(thought);
@@ -163,14 +169,13 @@ impl BoundModel {
                 block["data"] = "".into();
             }
         }
-        let mut body = verdict.body.clone();
-        let entries = body["messages"].as_array_mut().unwrap();
-        entries.push(json!({"role": "assistant", "content": content}));
-        let answer = entries.len() - 1;
-        let prefix = Prefix::read(&body, self.equates_strings);
+        let entry = json!({"role": "assistant", "content": content});
+        let digests = verdict.digests.clone();
+        let mut prefix = Prefix::go_on(digests, &verdict.body, self.equates_strings);
+        prefix.add(verdict.body["messages"].as_array().unwrap().len(), &entry);
         let version = ModelVersion::read(&verdict.model);
         let mut ids = verdict.ids.clone();
-        for thought in prefix.thoughts.iter().filter(|it| it.entry == answer) {
+        for thought in &prefix.thoughts {
             let position = prefix.position(thought);
             let signature = Signature {
                 model: version
@@ -180,8 +185,8 @@ impl BoundModel {
                 organization: self.organization,
                 end_user: self.end_user(&prefix),
                 content: digest_thinking(thought.block),
-                system: prefix.system,
-                tools: prefix.tools,
+                system: prefix.digests.system,
+                tools: prefix.digests.tools,
                 older: position.older,
                 recent: position.recent,
                 previous: ids.last().copied(),
@@ -210,7 +215,7 @@ impl BoundModel {
     fn end_user(&self, prefix: &Prefix<'_>) -> u64 {
         match self.host {
             Host::Anthropic => 0,
-            Host::Bedrock => prefix.end_user,
+            Host::Bedrock => prefix.digests.end_user,
         }
     }
 }
@@ -237,7 +242,7 @@ fn tell_difference(
     now: &[u32],
 ) -> String {
     let shared = now.len().min(signature.recent.len());
-    let units = &prefix.units[thought.before - shared..thought.before];
+    let units = &prefix.digests.units[thought.before - shared..thought.before];
     let pairs = now[now.len() - shared..]
         .iter()
         .zip(&signature.recent[signature.recent.len() - shared..]);
@@ -245,12 +250,12 @@ fn tell_difference(
     match (differing, units.first()) {
         (Some((_, unit)), _) => format!(
             " Content before this block differs from when it was created, first at `{}`.",
-            unit.path
+            unit.path()
         ),
         (None, Some(unit)) => {
             format!(
                 " A message older than `{}` differs from when this block was created.",
-                unit.path
+                unit.path()
             )
         }
         (None, None) => String::new(),

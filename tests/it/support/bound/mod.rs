@@ -21,6 +21,7 @@ mod write;
 use serde_json::{Value, json};
 
 use super::parse;
+use prefix::Digests;
 use signature::Signature;
 
 pub(super) use tool_changes::offered_names;
@@ -104,6 +105,8 @@ pub(crate) struct Verdict {
     model: String,
     /// The ids of what the model reads.
     ids: Vec<u64>,
+    /// What stands before an answer, in Messages.
+    digests: Digests,
 }
 
 impl Verdict {
@@ -117,6 +120,7 @@ impl Verdict {
             body,
             model,
             ids: Vec::new(),
+            digests: Digests::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The digests of what stands before each thinking block of a Messages request.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use super::tool_changes::inline_tools;
@@ -9,15 +9,16 @@ use super::tool_changes::inline_tools;
 pub(super) const RECENT: usize = 6;
 
 /// A block that is no thinking, or the string of an entry.
+#[derive(Clone, Debug)]
 pub(super) struct Unit {
-    pub(super) path: String,
+    entry: usize,
+    place: usize,
     pub(super) digest: u64,
     /// Of this unit and all before it, back to a compaction of the server.
     pub(super) folded: u64,
 }
 
 pub(super) struct Thought<'a> {
-    pub(super) path: String,
     pub(super) entry: usize,
     pub(super) place: usize,
     pub(super) block: &'a Value,
@@ -27,13 +28,23 @@ pub(super) struct Thought<'a> {
     pub(super) start: usize,
 }
 
-pub(super) struct Prefix<'a> {
+/// What stands before the thinking of a request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Digests {
     pub(super) system: u64,
     pub(super) tools: u64,
     /// What Bedrock binds beside it.
     pub(super) end_user: u64,
     pub(super) units: Vec<Unit>,
+    /// The unit where what is compared begins: the last compaction of the server.
+    start: usize,
+}
+
+pub(super) struct Prefix<'a> {
+    pub(super) digests: Digests,
     pub(super) thoughts: Vec<Thought<'a>>,
+    tools: &'a [Value],
+    equates_strings: bool,
 }
 
 /// Digests of the units before a place: those before the recent ones together, the recent ones each.
@@ -42,14 +53,30 @@ pub(super) struct Position {
     pub(super) recent: Vec<u32>,
 }
 
+impl Unit {
+    pub(super) fn path(&self) -> String {
+        to_path(self.entry, self.place)
+    }
+}
+
+impl Thought<'_> {
+    pub(super) fn path(&self) -> String {
+        to_path(self.entry, self.place)
+    }
+}
+
+fn to_path(entry: usize, place: usize) -> String {
+    format!("messages.{entry}.content.{place}")
+}
+
 impl<'a> Prefix<'a> {
     pub(super) fn read(body: &'a Value, equates_strings: bool) -> Self {
-        let tools = body["tools"].as_array().map_or(&[][..], Vec::as_slice);
+        let tools = read_list(&body["tools"]);
         let shown = tools.iter().filter(|tool| tool["defer_loading"] != true);
         // The first definition in an entry then changes the start of the prompt.
         let begins_anew = shown.clone().next().is_none() && inline_tools(body).next().is_some();
         let is_bound = body["thinking"]["block_binding"]["bind_to_end_user"] != false;
-        let mut found = Self {
+        let digests = Digests {
             end_user: if is_bound {
                 digest([&body["metadata"]["user_id"]])
             } else {
@@ -57,64 +84,78 @@ impl<'a> Prefix<'a> {
             },
             system: digest_content(&body["system"], equates_strings),
             tools: digest(shown) ^ u64::from(begins_anew),
-            units: Vec::new(),
-            thoughts: Vec::new(),
+            ..Digests::default()
         };
-        let mut start = 0;
-        for (entry, message) in body["messages"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .enumerate()
-        {
-            let frame = digest_frame(message);
-            let string = std::slice::from_ref(&message["content"]);
-            let blocks = message["content"].as_array().map_or(string, Vec::as_slice);
-            let mut is_first = true;
-            for (place, block) in blocks.iter().enumerate() {
-                let path = format!("messages.{entry}.content.{place}");
-                let before = found.units.len();
-                if is_thinking(block) {
-                    found.thoughts.push(Thought {
-                        path,
-                        entry,
-                        place,
-                        block,
-                        before,
-                        start,
-                    });
-                    continue;
-                }
-                let seed = if is_first { frame } else { 0 };
-                is_first = false;
-                let own = digest_content(block, equates_strings && blocks.len() == 1);
-                let named = digest(named_tools(block, tools));
-                let digest = xxh3_64_with_seed(&[own, named].map(u64::to_le_bytes).concat(), seed);
-                if block["type"] == "compaction" {
-                    start = before;
-                }
-                let earlier = found.units.last().filter(|_| before > start);
-                let seed = earlier.map_or(0, |unit| unit.folded);
-                let folded = xxh3_64_with_seed(&digest.to_le_bytes(), seed);
-                found.units.push(Unit {
-                    path,
-                    digest,
-                    folded,
-                });
-            }
+        let mut prefix = Self::go_on(digests, body, equates_strings);
+        for (entry, message) in read_list(&body["messages"]).iter().enumerate() {
+            prefix.add(entry, message);
         }
-        found
+        prefix
+    }
+
+    /// The prefix of a request that was read already.
+    pub(super) fn go_on(digests: Digests, body: &'a Value, equates_strings: bool) -> Self {
+        Self {
+            digests,
+            thoughts: Vec::new(),
+            tools: read_list(&body["tools"]),
+            equates_strings,
+        }
+    }
+
+    /// Adds an entry at the end.
+    pub(super) fn add(&mut self, entry: usize, message: &'a Value) {
+        let frame = digest_without(message, "content") | 1;
+        let string = std::slice::from_ref(&message["content"]);
+        let blocks = message["content"].as_array().map_or(string, Vec::as_slice);
+        let mut is_first = true;
+        for (place, block) in blocks.iter().enumerate() {
+            let before = self.digests.units.len();
+            if is_thinking(block) {
+                self.thoughts.push(Thought {
+                    entry,
+                    place,
+                    block,
+                    before,
+                    start: self.digests.start,
+                });
+                continue;
+            }
+            let seed = if is_first { frame } else { 0 };
+            is_first = false;
+            let own = digest_content(block, self.equates_strings && blocks.len() == 1);
+            let named = digest(named_tools(block, self.tools));
+            let digest = xxh3_64_with_seed(&[own, named].map(u64::to_le_bytes).concat(), seed);
+            if block["type"] == "compaction" {
+                self.digests.start = before;
+            }
+            let units = &mut self.digests.units;
+            let earlier = units.last().filter(|_| before > self.digests.start);
+            let seed = earlier.map_or(0, |unit| unit.folded);
+            let folded = xxh3_64_with_seed(&digest.to_le_bytes(), seed);
+            units.push(Unit {
+                entry,
+                place,
+                digest,
+                folded,
+            });
+        }
     }
 
     pub(super) fn position(&self, thought: &Thought<'_>) -> Position {
+        let units = &self.digests.units;
         let from = thought.before.saturating_sub(RECENT).max(thought.start);
-        let recent = self.units[from..thought.before].iter();
+        let recent = units[from..thought.before].iter();
         let older = from.checked_sub(1).filter(|at| *at >= thought.start);
         Position {
-            older: older.map_or(0, |at| self.units[at].folded),
+            older: older.map_or(0, |at| units[at].folded),
             recent: recent.map(|unit| unit.digest as u32).collect(),
         }
     }
+}
+
+fn read_list(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// A signed `connector_text` counts as thinking.
@@ -136,10 +177,7 @@ pub(super) fn signature_key(block: &Value) -> &'static str {
 
 /// Of a thinking block without its signature.
 pub(super) fn digest_thinking(block: &Value) -> u64 {
-    let mut block = block.clone();
-    let key = signature_key(&block);
-    block.as_object_mut().unwrap().remove(key);
-    digest([&block])
+    digest_without(block, signature_key(block))
 }
 
 /// The deferred tools that a `tool_addition` names.
@@ -153,15 +191,6 @@ fn named_tools<'a>(block: &'a Value, tools: &'a [Value]) -> impl Iterator<Item =
         tool["defer_loading"] == true
             && words.contains(&format!("\"{}\"", tool["name"].as_str().unwrap_or("?")))
     })
-}
-
-/// An entry without its content.
-fn digest_frame(message: &Value) -> u64 {
-    let mut frame = message.clone();
-    if let Some(members) = frame.as_object_mut() {
-        members.remove("content");
-    }
-    digest([&frame]) | 1
 }
 
 /// A text as a string is the same as a block of it where `equates_strings`.
@@ -184,6 +213,13 @@ pub(super) fn digest<'a>(values: impl IntoIterator<Item = &'a Value>) -> u64 {
     hasher.digest()
 }
 
+/// The same of an object without a member.
+fn digest_without(object: &Value, member: &str) -> u64 {
+    let mut hasher = Xxh3::new();
+    feed_members(&mut hasher, object.as_object(), member);
+    hasher.digest()
+}
+
 fn feed(hasher: &mut Xxh3, value: &Value) {
     match value {
         Value::Array(values) => {
@@ -191,19 +227,26 @@ fn feed(hasher: &mut Xxh3, value: &Value) {
             values.iter().for_each(|value| feed(hasher, value));
             hasher.update(b"]");
         }
-        Value::Object(members) => {
-            let mut members: Vec<_> = members
-                .iter()
-                .filter(|(key, _)| *key != "cache_control")
-                .collect();
-            members.sort_unstable_by_key(|(key, _)| *key);
-            hasher.update(b"{");
-            for (key, value) in members {
-                feed(hasher, &key.as_str().into());
-                feed(hasher, value);
-            }
-            hasher.update(b"}");
-        }
+        Value::Object(members) => feed_members(hasher, Some(members), ""),
+        Value::String(text) => feed_text(hasher, text),
         plain => hasher.update(plain.to_string().as_bytes()),
     }
+}
+
+/// The members are in the order of their keys.
+fn feed_members(hasher: &mut Xxh3, members: Option<&Map<String, Value>>, without: &str) {
+    hasher.update(b"{");
+    for (key, value) in members.into_iter().flatten() {
+        if key != "cache_control" && key != without {
+            feed_text(hasher, key);
+            feed(hasher, value);
+        }
+    }
+    hasher.update(b"}");
+}
+
+fn feed_text(hasher: &mut Xxh3, text: &str) {
+    hasher.update(b"\"");
+    hasher.update(&text.len().to_le_bytes());
+    hasher.update(text.as_bytes());
 }

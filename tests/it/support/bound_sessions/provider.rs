@@ -210,7 +210,7 @@ impl Reply<'_> {
 /// A whole answer or a stream, after which the connection is used further.
 fn send_answer(api: BoundApi, body: &Value, message: &Value) -> ProviderStep {
     if body["stream"] != true {
-        return answer("200 OK", "", message.to_string());
+        return answer("200 OK", "", serde_json::to_vec(message).unwrap());
     }
     let events = to_events(api, message);
     let head = format!(

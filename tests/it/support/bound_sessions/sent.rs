@@ -3,10 +3,11 @@
 
 use std::{
     collections::HashSet,
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{Hash, Hasher},
 };
 
 use serde_json::Value;
+use xxhash_rust::xxh3::Xxh3Default;
 
 use super::super::bound::{BoundApi, to_history};
 
@@ -69,13 +70,13 @@ impl SentRequest {
                 self.reasoning.insert(sealed.to_owned());
                 continue;
             }
-            let mut hasher = DefaultHasher::new();
+            let mut hasher = Xxh3Default::new();
             self.read_entry(entry, &mut hasher);
             self.entries.push(hasher.finish());
         }
     }
 
-    fn read_entry(&mut self, entry: &Value, hasher: &mut DefaultHasher) {
+    fn read_entry(&mut self, entry: &Value, hasher: &mut Xxh3Default) {
         for (key, value) in entry.as_object().into_iter().flatten() {
             match (key.as_str(), value) {
                 (key, _) if REASONING.contains(&key) => {
@@ -151,17 +152,17 @@ fn is_text(block: &Value) -> bool {
     )
 }
 
-fn hash_text(text: &str, hasher: &mut DefaultHasher) {
+fn hash_text(text: &str, hasher: &mut Xxh3Default) {
     ("text", text).hash(hasher);
 }
 
 fn digest(values: &[&Value]) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Xxh3Default::new();
     values.iter().for_each(|it| hash_value(it, &mut hasher));
     hasher.finish()
 }
 
-fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
+fn hash_value(value: &Value, hasher: &mut Xxh3Default) {
     match value {
         Value::Array(items) => {
             items.len().hash(hasher);
@@ -176,6 +177,7 @@ fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
                 hash_value(value, hasher);
             }
         }
+        Value::String(text) => text.hash(hasher),
         _ => value.to_string().hash(hasher),
     }
 }
