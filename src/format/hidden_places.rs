@@ -26,7 +26,7 @@ impl AssistantTurn {
             id.is_some_and(|id| hidden.any(|call| call.id.as_bytes() == id))
         };
         let mut places = HiddenPlaces::default();
-        let (mut seen, mut texts, mut says_all) = (0, 0, true);
+        let (mut seen, mut says_all) = (0, true);
         let mut found = Vec::new();
         for block in read.blocks_of(item) {
             let is_call = matches!(block.kind, BlockKind::Call);
@@ -36,11 +36,10 @@ impl AssistantTurn {
             }
             if format == Format::Messages && is_block_alone_in(&read, block) {
                 found.push((seen, false));
-                says_all &= texts == 0;
+                says_all = false;
                 continue;
             }
             seen += 1;
-            texts += u32::from(matches!(block.kind, BlockKind::Text(_)));
             says_all &= is_call || found.is_empty();
         }
         for (before, is_call) in found {

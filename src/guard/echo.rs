@@ -18,9 +18,7 @@ use super::{
     injections::{InjectedCall, InjectionContent},
 };
 use crate::{
-    conversation::{
-        Block, BlockKind, Content, Conversation, Format, HiddenPlaces, Item, edit::Edits,
-    },
+    conversation::{Block, BlockKind, Conversation, Format, HiddenPlaces, Item, edit::Edits},
     json::text,
 };
 
@@ -40,6 +38,8 @@ pub(super) struct Echo {
     pub(super) left_out: usize,
     /// A call or a text stands elsewhere than the model wrote it.
     pub(super) moved: bool,
+    /// Calls go back without the ids by which the provider knows their reasoning.
+    pub(super) drops_ids: bool,
 }
 
 /// Puts the records of an answer into message `at`. `before`: where rounds stand before the answer, the digests of
@@ -69,8 +69,8 @@ pub(super) fn edit_echo(
             return echo;
         }
     }
-    let drops_ids = drops_reasoning && conversation.format == Format::Responses;
-    if drops_ids {
+    echo.drops_ids = drops_reasoning && conversation.format == Format::Responses;
+    if echo.drops_ids {
         conversation.remove_ids(message, &mut echo.edits);
     }
     let mut added = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn edit_echo(
                 results,
             } => {
                 let fits = lists_calls(conversation, message, *client_calls)
-                    && echo.add_calls(conversation, at, calls, places, drops_ids, results, weights);
+                    && echo.add_calls(conversation, at, calls, places, results, weights);
                 echo.left_out += usize::from(!fits);
             }
             InjectionContent::Text { before_chars, text } => {
@@ -117,12 +117,7 @@ pub(super) fn edit_echo(
                 echo.edit_text(&answer, &added, spoken, weights);
                 return echo;
             }
-            None => {
-                echo.left_out += usize::from(spoken.is_some());
-                if !echo.insert_text_block(conversation, message, &added, weights) {
-                    echo.left_out += added.len();
-                }
-            }
+            None => echo.left_out += usize::from(spoken.is_some()) + added.len(),
         }
     }
     repeated.remove_with_texts(0, &mut echo.edits);
@@ -137,15 +132,14 @@ fn lists_calls(conversation: &Conversation, message: &Item, client_calls: u32) -
 }
 
 impl Echo {
-    /// Puts calls between the client's of message `at`, and their results after it. `drops_ids`: without the ids by which
-    /// the provider knows their reasoning. Returns false where calls and results do not pair.
+    /// Puts calls between the client's of message `at`, and their results after it. Returns false where calls and results do
+    /// not pair.
     fn add_calls(
         &mut self,
         conversation: &Conversation,
         at: usize,
         calls: &[InjectedCall],
         places: &HiddenPlaces,
-        drops_ids: bool,
         results: &[Box<str>],
         weights: &Weights,
     ) -> bool {
@@ -156,7 +150,7 @@ impl Echo {
         let message = &conversation.items[at];
         let client_calls = conversation.calls_of(message);
         for (nth, InjectedCall { before, json }) in calls.iter().enumerate() {
-            let json = match drops_ids {
+            let json = match self.drops_ids {
                 true => conversation.format.without_reasoning(json),
                 false => Cow::Borrowed(&**json),
             };
@@ -229,34 +223,6 @@ impl Echo {
             }
             false => self.left_out += 1,
         }
-    }
-
-    /// Inserts texts into an answer of Messages that has none left: behind the thinking that led to them. Returns false
-    /// where they have no place. Elsewhere what stands behind reasoning stays there.
-    fn insert_text_block(
-        &mut self,
-        conversation: &Conversation,
-        message: &Item,
-        added: &[(usize, &str)],
-        weights: &Weights,
-    ) -> bool {
-        let text: String = added.iter().map(|(_, text)| *text).collect();
-        let blocks = conversation.blocks_of(message);
-        let mut others = blocks
-            .iter()
-            .filter(|block| !conversation.is_reasoning(block));
-        let is_list = conversation.format == Format::Messages
-            && matches!(message.content, Content::Blocks(..));
-        let (Some(next), false) = (others.next().filter(|_| is_list), text.trim().is_empty())
-        else {
-            return false;
-        };
-        let escaped = text::escape_text(&text);
-        let block = conversation.format.text_in_answer(&escaped);
-        self.edits.insert(next.span.start, format!("{block},"));
-        let tokens = weights.count_json_tokens(escaped.as_bytes());
-        self.tokens = self.tokens.saturating_add(tokens);
-        true
     }
 
     /// Removes the text of the round, and inserts texts after their numbers of characters.

@@ -240,7 +240,7 @@ impl<'a> PlacedInjections<'a> {
                     round: records.rounds,
                 };
                 let mut drops_reasoning =
-                    self.view.leaves_out(made, epoch) || self.is_rearranged(records);
+                    self.view.leaves_out(made, epoch) || self.is_joined(records);
                 let mut echo = self.edit_echoed_answer(records, stands, drops_reasoning);
                 if (echo.left_out > 0 || echo.moved)
                     && !drops_reasoning

@@ -9,11 +9,12 @@ use crate::{
 };
 
 impl PlacedInjections<'_> {
-    /// Whether the client sends the reasoning of an answer in another place than it was made in, so that it is stale from
-    /// the beginning: that of rounds before it joined with its own.
-    pub(super) fn is_rearranged(&self, records: &PlacedRecords<'_>) -> bool {
-        let is_joined = records.follows_rounds && self.view.conversation.format == Format::Chat;
-        is_joined && self.view.refuses_stale_reasoning()
+    /// Whether the client sends the reasoning of an answer joined with that of rounds before it, so that it is stale from
+    /// the beginning.
+    pub(super) fn is_joined(&self, records: &PlacedRecords<'_>) -> bool {
+        records.follows_rounds
+            && self.view.conversation.format == Format::Chat
+            && self.view.refuses_stale_reasoning()
     }
 
     /// Leaves stale reasoning out of the answers that are `kept` and not `removed`, but for those whose records are put
@@ -38,9 +39,9 @@ impl PlacedInjections<'_> {
                 place: places[at],
                 round: records.map_or(0, |records| records.rounds),
             };
-            let is_rearranged = || records.is_some_and(|records| self.is_rearranged(records));
+            let is_joined = || records.is_some_and(|records| self.is_joined(records));
             kept[at]
-                && (self.view.leaves_out(made, epoch) || is_rearranged())
+                && (self.view.leaves_out(made, epoch) || is_joined())
                 && !removed.contains(&at)
                 && !records.is_some_and(|records| records.has_echo())
         });

@@ -212,10 +212,8 @@ async fn a_caution_prompt_in_a_loop() {
     assert_eq!(asked.0["tools"], next.0["tools"]);
 }
 
-/// The proxy's call is put back directly before the client's, so that the thinking between both has another block before
-/// it than when it was made.
+/// The proxy's call is put back exactly where it was, before the thinking between it and the client's.
 #[tokio::test]
-#[ignore = "not mended yet"]
 async fn thinking_between_a_call_of_the_proxy_and_one_of_the_client() {
     let model = model_with_early_levels(WINDOW);
     let script = |body: &Value, _| {
