@@ -73,7 +73,8 @@ pub(super) struct SentChanges {
     head: u64,
     edits: Vec<Change>,
     records: Vec<Change>,
-    /// The newest answer, which goes out for the first time, is changed itself, so that reasoning in it is stale.
+    /// The newest answer, which goes out for the first time, is changed, or something stands directly before it that was
+    /// not sent with its request, so that reasoning in it is stale.
     changes_newest_answer: bool,
 }
 
@@ -154,10 +155,11 @@ impl SentChanges {
             if is_in(conversation.list.start, conversation.list.end) {
                 let at = find_edited_item(conversation, &edit);
                 let item = conversation.items.get(at);
-                let item = item.filter(|item| item.span.start <= edit.span.start);
                 let place = places[at];
+                // Also where something is inserted directly before it.
                 let is_answer = item.is_some_and(|item| item.author == Author::Model);
                 this.changes_newest_answer |= is_answer && place >= sent;
+                let item = item.filter(|item| item.span.start <= edit.span.start);
                 let digest = digest_edit(conversation, item, &edit);
                 this.edits.push(Change { place, digest });
             } else if system.is_some_and(|item| is_in(item.span.start, item.span.end)) {
