@@ -168,9 +168,9 @@ fn begin_job(
     };
     // Reasoning that goes out is not refused where the session knows that it is not stale. What asks the provider to drop
     // it stands in no summary request.
-    let takes_reasoning =
+    let is_valid =
         planned.reasoning.drop_by.is_none() && planned.recall.knows_newest_answer(&conversation);
-    let repeats = is_same && takes_reasoning;
+    let repeats = is_same && (is_valid || !conversation.has_past_thinking());
     let language = planned.recovery.language();
     // SECURITY: drawn after the conversation was written, and never shown.
     let nonce = ticket.id().to_bytes();
