@@ -34,7 +34,10 @@ impl AssistantTurn {
                 found.push((seen, true));
                 continue;
             }
-            if format == Format::Messages && is_block_alone_in(&read, block) {
+            if format == Format::Messages
+                && self.package.is_some()
+                && is_block_alone_in(&read, block)
+            {
                 found.push((seen, false));
                 says_all = false;
                 continue;

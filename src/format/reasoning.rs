@@ -111,8 +111,11 @@ impl Conversation {
                     edits.replace(message.span, self.format.text_in_answer(NO_TEXT));
                     return true;
                 }
-                let spans: Vec<Span> = blocks.iter().map(|block| block.span).collect();
-                edits.remove_items(&spans, |at| self.is_reasoning(&blocks[at]));
+                // Not by blocks: a message of several parts has a block for each.
+                let entries = self.list_answer_entries(message);
+                edits.remove_items(&entries, |at| {
+                    has_type(&self.body, entries[at].start, "reasoning")
+                });
                 self.remove_ids(message, edits);
                 count > 0
             }
@@ -124,20 +127,31 @@ impl Conversation {
     /// Takes the ids of texts and calls out of an answer of Responses, by which the provider knows what reasoning led to
     /// them. What the provider executed itself keeps its id.
     pub(crate) fn remove_ids(&self, message: &Item, edits: &mut Edits) {
-        let mut at = message.span.start;
-        while at < message.span.end {
-            let members = self.list_members(at);
-            let Some(last) = members.last() else {
-                return;
-            };
-            let has_kind = |kind: &&str| has_type(&self.body, at, kind);
+        for entry in self.list_answer_entries(message) {
+            let has_kind = |kind: &&str| has_type(&self.body, entry.start, kind);
             if KINDS_WITHOUT_ID.iter().any(has_kind) {
+                let members = self.list_members(entry.start);
                 let spans: Vec<Span> = members.iter().map(Field::full_span).collect();
                 edits.remove_items(&spans, |it| self.raw_bytes(members[it].key) == b"id");
             }
-            let behind = &self.body[last.value.end as usize..message.span.end as usize];
-            let next = behind.iter().position(|byte| *byte == b'{');
-            at = next.map_or(message.span.end, |next| last.value.end + next as u32);
+        }
+    }
+
+    /// The entries of an answer of Responses.
+    fn list_answer_entries(&self, message: &Item) -> Vec<Span> {
+        let mut entries = Vec::new();
+        let mut at = message.span.start;
+        loop {
+            let mut scan = JsonScanner::new(&self.body, at as usize);
+            // They were read before.
+            let Ok((entry, _)) = scan.take_value() else {
+                return entries;
+            };
+            entries.push(entry);
+            let behind = self.body.get(entry.end as usize..message.span.end as usize);
+            let next = behind.and_then(|it| it.iter().position(|byte| *byte == b'{'));
+            let Some(next) = next else { return entries };
+            at = entry.end + next as u32;
         }
     }
 
@@ -254,6 +268,7 @@ mod tests {
                 r#"{{ {id}"type":"function_call", "call_id":"c","name":"n","arguments":"{{}}" }}"#
             )
         };
+        let parts = r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"},{"type":"output_text","text":"b"}]}"#;
         let search =
             r#"{"type":"web_search_call","id":"ws_1","action":{"type":"search","query":"id"}}"#;
         for (answer, left) in [
@@ -266,6 +281,10 @@ mod tests {
                 [&call(""), search].join(","),
             ),
             (call(r#""id":null,"#), call("")),
+            (
+                [parts, reasoning, &call("")].join(" , "),
+                [parts, &call("")].join(" , "),
+            ),
         ] {
             assert_eq!(leave_out(Format::Responses, &answer), left);
         }

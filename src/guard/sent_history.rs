@@ -5,7 +5,8 @@
 //! is stale: one provider refuses it, another leaves it out. All that was made since stays, byte for byte. Whatever
 //! changes the part already sent moves the digest, and with it the epoch, so that a mechanism of the guard need not know of
 //! reasoning to be right; that the replay counts its tokens rightly takes a call of `Replay::drop_reasoning` with each cut.
-//! Edits that are made after [`SentChanges::collect`] are not seen. What is kept is always the end of the sequence, and nothing is put back, since an epoch never falls.
+//! Edits that are made after [`SentChanges::collect`] are not seen. What is kept is always the end of the sequence, and
+//! nothing is put back, since an epoch never falls.
 //!
 //! The client's own bytes are not part of the digest: what the client changes is not for the proxy to judge.
 

@@ -315,8 +315,11 @@ fn reasoning_for_target(
         .find_lesson(session, provider, &target.model);
     let state = inherited.state.as_ref();
     let state = state.filter(|_| is_same_model(inherited, target));
-    let learnt = lesson.or_else(|| state.map(|state| state.reasoning));
-    learnt.unwrap_or_default()
+    let known = state.map_or_else(ReasoningMemory::default, |state| state.reasoning);
+    lesson.map_or(known, |lesson| ReasoningMemory {
+        turn_without_thinking: known.turn_without_thinking,
+        ..lesson
+    })
 }
 
 /// Whether the previous generation was by the same model of the same provider.
