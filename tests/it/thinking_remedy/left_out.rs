@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use plimsoll::config::AddTools;
 use serde_json::json;
 
 use super::{
     BoundHost, agent_with_thinking, drop_wish, host::error_body, proxy_before, read_metric,
 };
-use crate::support::{Agent, COMPLETION, ScriptedProvider, answer};
+use crate::support::{Agent, COMPLETION, MessagesAgent, ScriptedProvider, answer};
 
 const LEFT_OUT: &str = r#"plimsoll_thinking_refusals_total{provider="up",result="left_out"}"#;
 
@@ -77,6 +78,35 @@ async fn a_signature_that_is_of_no_use_is_left_out_at_once() {
     let sent = up.requests(2).await;
     assert!(sent.iter().all(|request| drop_wish(request).is_none()));
     assert_eq!(read_metric(&proxy, LEFT_OUT).await, 1);
+}
+
+/// A round of the proxy is sent with its thinking, also where the client leaves out its own.
+#[tokio::test]
+async fn thinking_of_a_round_alone_is_left_out_too() {
+    let up = ScriptedProvider::start().await;
+    let proxy = proxy_before(&up).set(|config| config.recovery.tools = AddTools::Always);
+    let proxy = proxy.start().await;
+    let thinking = json!({"type": "thinking", "thinking": "so", "signature": "round-1"});
+    let call = json!({"type": "tool_use", "id": "toolu_1", "name": "add_reminder", "input": {"text": "Tar."}});
+    let round = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [thinking, call], "stop_reason": "tool_use", "stop_sequence": null,
+        "usage": {"input_tokens": 90, "output_tokens": 3}});
+    up.script_next([answer("200 OK", "", round.to_string())]);
+    up.script_next(super::host::write_message(false, None));
+    let mut agent = MessagesAgent::new(&proxy).set("model", "claude-sonnet-5-5");
+    agent.ask().await;
+    assert_eq!(up.count_requests(), 2);
+    agent.push("assistant", json!([{"type": "text", "text": "Done."}]));
+    agent.push("user", "Go on.");
+    let bound = BoundHost::default().bound_message("messages.1.content.0");
+    for _ in 0..2 {
+        up.script_next([answer("400 Bad Request", "", error_body(&bound))]);
+    }
+    up.script_next(super::host::write_message(false, None));
+    agent.ask().await;
+    let sent = up.requests(5).await;
+    let has_thinking = |at: usize| String::from_utf8_lossy(&sent[at].body).contains("round-1");
+    assert!(has_thinking(2) && has_thinking(3) && !has_thinking(4));
 }
 
 #[tokio::test]
