@@ -3,6 +3,7 @@
 
 mod forty_lines;
 mod judge;
+mod native_clearing;
 mod thoughts;
 
 use std::{
@@ -26,6 +27,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use self::{
     forty_lines::FortyLines,
     judge::Judge,
+    native_clearing::NativeClearing,
     thoughts::{UNSIGNED, add_thinking, thought},
 };
 use crate::{
@@ -56,6 +58,8 @@ enum Fitter {
     Plimsoll,
     /// Whole steps go, oldest first, from 90 % of the window to 50 %; thinking made before the newest cut is left out.
     FortyLines,
+    /// The provider clears tool results itself, and keeps thinking valid; the forty lines where that frees too little.
+    NativeClearing,
 }
 
 #[derive(Default)]
@@ -99,7 +103,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "  model                    window  guard        open  recent  tokens  between  cached  output    cost  lost  refused  stale"
+        "  model                    window  guard            open  recent  tokens  between  cached  output    cost  lost  refused  stale"
     )?;
     let counter = TokenCounter::o200k();
     let settings = GuardConfig::default();
@@ -114,7 +118,10 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
         ("Responses, gpt-6.2", dropped, None),
     ] {
         for window in [32_768, 131_072] {
-            for fitter in [Fitter::Plimsoll, Fitter::FortyLines] {
+            for fitter in [Fitter::Plimsoll, Fitter::FortyLines, Fitter::NativeClearing] {
+                if fitter == Fitter::NativeClearing && past != PastReasoning::Refused {
+                    continue;
+                }
                 let setting = Setting {
                     format,
                     past,
@@ -129,7 +136,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
                         setting.run(&steps(seed, shape), fitter, &mut tally);
                     }
                 }
-                let row = format!("{name:<22} {window:>8}  {:<10}", format!("{fitter:?}"));
+                let row = format!("{name:<22} {window:>8}  {:<14}", format!("{fitter:?}"));
                 tally.write_row(out, &row, account.is_some())?;
             }
         }
@@ -184,6 +191,7 @@ impl<'a> Setting<'a> {
         };
         let mut recall = Recall::default();
         let mut forty = FortyLines::default();
+        let mut native = NativeClearing::default();
         // What stood before each answer as it was made, by its number.
         let mut made: Vec<u64> = Vec::new();
         let mut judge: Option<Judge> = None;
@@ -198,11 +206,18 @@ impl<'a> Setting<'a> {
                 None => add_thinking(body, &[]),
             };
             let body = Bytes::from(body.to_string());
-            let sent = match fitter {
-                Fitter::Plimsoll => self.fit(&body, &policy, &mut recall, &mut cache, &made),
-                Fitter::FortyLines => forty.fit(&body, self, &mut cache, &made),
+            let (sent, left) = match fitter {
+                Fitter::Plimsoll => {
+                    let sent = self.fit(&body, &policy, &mut recall, &mut cache, &made);
+                    (sent.clone(), sent)
+                }
+                Fitter::FortyLines => {
+                    let sent = forty.fit(&body, self, &mut cache, &made);
+                    (sent.clone(), sent)
+                }
+                Fitter::NativeClearing => native.fit(&body, self, &mut cache, &made),
             };
-            let hit = cache.request(&self.read(&sent, &made));
+            let hit = cache.request(&self.read(&left, &made));
             tally.lost += u64::from(hit.prompt > u64::from(self.window));
             tally.requests += 1;
             tally.cuts += u64::from(hit.changed);

@@ -64,6 +64,8 @@ pub struct RecoveryStep {
     offer: Offer,
     /// Prompts may ask for a continuation block although the request lists tools.
     asks_for_text: bool,
+    /// The model's reasoning is bound to what stood before it: what is left out once stays out.
+    binds_reasoning: bool,
     /// The proxy's tools of all requests so far.
     sent_tools: ToolSet,
     recalls: RecallCount,
@@ -111,6 +113,7 @@ impl RecoveryStep {
             format: conversation.format,
             offer: Offer::Nothing,
             asks_for_text: policy.profile.past_reasoning == PastReasoning::Refused,
+            binds_reasoning: policy.profile.past_reasoning != PastReasoning::Read,
             sent_tools: ToolSet::Nothing,
             recalls: RecallCount::default(),
             injected: None,

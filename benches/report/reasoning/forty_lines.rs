@@ -25,31 +25,40 @@ impl FortyLines {
         made: &[u64],
     ) -> Bytes {
         let body: Value = serde_json::from_slice(body).expect("a body is JSON");
-        let list = match setting.format {
-            Format::Messages => "messages",
-            _ => "input",
-        };
+        let list = find_list(setting);
         let window = u64::from(setting.window);
         let mut sent = self.apply(&body, list, setting.past);
         if cache.count(&setting.read(&sent, made)) > window * 9 / 10 {
-            self.epoch = body[list].as_array().map_or(0, Vec::len);
-            // The first cut that is deep enough.
-            let (mut shallow, mut deep) = (self.cut, self.epoch.saturating_sub(2));
-            while deep > shallow + 1 {
-                self.cut = usize::midpoint(shallow, deep);
-                let sent = self.apply(&body, list, setting.past);
-                match cache.count(&setting.read(&sent, made)) > window / 2 {
-                    true => shallow = self.cut,
-                    false => deep = self.cut,
-                }
-            }
-            self.cut = deep;
+            self.cut(&body, setting, cache, made);
             sent = self.apply(&body, list, setting.past);
         }
         sent
     }
 
-    fn apply(&self, body: &Value, list: &str, past: PastReasoning) -> Bytes {
+    /// The first cut that is deep enough.
+    pub(super) fn cut(
+        &mut self,
+        body: &Value,
+        setting: &Setting<'_>,
+        cache: &mut BlockCache<'_>,
+        made: &[u64],
+    ) {
+        let list = find_list(setting);
+        let window = u64::from(setting.window);
+        self.epoch = body[list].as_array().map_or(0, Vec::len);
+        let (mut shallow, mut deep) = (self.cut, self.epoch.saturating_sub(2));
+        while deep > shallow + 1 {
+            self.cut = usize::midpoint(shallow, deep);
+            let sent = self.apply(body, list, setting.past);
+            match cache.count(&setting.read(&sent, made)) > window / 2 {
+                true => shallow = self.cut,
+                false => deep = self.cut,
+            }
+        }
+        self.cut = deep;
+    }
+
+    pub(super) fn apply(&self, body: &Value, list: &str, past: PastReasoning) -> Bytes {
         let mut body = body.clone();
         let entries = body[list].as_array_mut().expect("a list");
         let stale = self.epoch.min(entries.len());
@@ -72,5 +81,12 @@ impl FortyLines {
         }
         entries.drain(1..end);
         Bytes::from(body.to_string())
+    }
+}
+
+fn find_list(setting: &Setting<'_>) -> &'static str {
+    match setting.format {
+        Format::Messages => "messages",
+        _ => "input",
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::RecoveryStep;
 use crate::{
-    conversation::Author,
+    conversation::{Author, Format},
     format::{AssistantTurn, PrecedingText, ProxyToolCall, usage::Usage},
     guard::{
         dropped_rounds,
@@ -24,6 +24,9 @@ use crate::{
 const MAX_ANSWER_BYTES: usize = 48 << 10;
 /// Bytes of a call's arguments that are kept to be sent again: a reminder holds far less.
 const MAX_ARGUMENT_BYTES: usize = 24 << 10;
+
+/// The newest records, among which some are kept of what is left out.
+const MAX_RETURNING: usize = 64;
 
 /// Tokens of all calls to the provider for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,12 +155,24 @@ impl RecoveryStep {
     /// The memory after a generation of that level; `left_out`: messages, counted without system messages.
     pub fn memory_after(&self, level: HealthLevel, left_out: &[Range<u32>]) -> RecoveryMemory {
         let mut memory = self.memory.clone();
-        // Records of what is left out, and between it and what is kept, are put back no more.
+        // Records of what is left out, and between it and what is kept, are put back no more. In Responses, reasoning before
+        // a call of the proxy needs that call, should its messages come back with a larger window.
+        let may_return = |what: &InjectionContent| {
+            self.format == Format::Responses
+                && matches!(
+                    what,
+                    InjectionContent::Calls { .. } | InjectionContent::HiddenPlaces(_)
+                )
+        };
+        let count = memory.records.len();
         memory.records = std::mem::take(&mut memory.records)
             .into_iter()
-            .filter_map(|InjectionRecord { place, what }| {
+            .enumerate()
+            .filter_map(|(at, InjectionRecord { place, what })| {
                 let what = match what {
-                    _ if left_out.iter().any(|span| span.contains(&place)) => None,
+                    _ if left_out.iter().any(|span| span.contains(&place)) => {
+                        Some(what).filter(|it| at + MAX_RETURNING >= count && may_return(it))
+                    }
                     _ if left_out.iter().all(|span| span.end != place) => Some(what),
                     InjectionContent::Prompt(_) | InjectionContent::Tools { .. } => None,
                     InjectionContent::Round(messages) => {

@@ -63,16 +63,21 @@ impl RecoveryStep {
         avoids
     }
 
-    /// Withdraws all decisions, since they cannot be carried out. Reminders stay, and digests of the rounds so far.
+    /// Withdraws all decisions, since they cannot be carried out. Reminders stay, and digests of the rounds so far. Rounds
+    /// of earlier requests come back with the next one, but not where reasoning is bound to them.
     pub fn withdraw_all(&mut self) {
         self.adds_nothing = true;
-        let dropped = dropped_rounds::end_records(self.format, &self.memory.records, self.place);
+        let ended_from = if self.binds_reasoning { 0 } else { self.place };
+        let ended = dropped_rounds::end_records(self.format, &self.memory.records, ended_from);
         let reminders = std::mem::take(&mut self.memory.reminders);
         self.memory = RecoveryMemory {
             reminders,
             ..self.inherited.clone()
         };
-        self.memory.records.extend(dropped);
+        if self.binds_reasoning {
+            self.memory.records.clear();
+        }
+        self.memory.records.extend(ended);
         self.events = GenerationEvents::default();
         self.injected = None;
         self.tight_chars = None;

@@ -171,7 +171,9 @@ impl Reply<'_> {
         if change.continues {
             self.log.needless += change.missing;
         }
-        if change.put_back > 0 && self.session.model.checks {
+        // In Responses, a changed beginning makes the same stale as reasoning that came back.
+        let is_cause = self.session.api != BoundApi::Responses || change.continues;
+        if change.put_back > 0 && is_cause && self.session.model.checks {
             self.log
                 .fault(format!("{} blocks put back", change.put_back));
         }

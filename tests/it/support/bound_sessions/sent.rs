@@ -2,7 +2,7 @@
 //! again. It shares no code with the proxy: bodies are compared as trees.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     hash::{Hash, Hasher},
 };
 
@@ -34,8 +34,11 @@ pub(super) struct SentRequest {
 #[derive(Debug, Default)]
 pub(super) struct SentSession {
     last: Option<SentRequest>,
-    /// Reasoning that a request left out.
-    gone: HashSet<String>,
+    answers: usize,
+    /// Reasoning, and the number of answers before its own.
+    made: HashMap<String, usize>,
+    /// Reasoning that a request left out, and the number of answers before that of this request.
+    gone: HashMap<String, usize>,
 }
 
 /// What differs from the request before.
@@ -43,7 +46,7 @@ pub(super) struct SentSession {
 pub(super) struct SentChange {
     /// Of reasoning that was there before, or made since, so much is missing.
     pub(super) missing: usize,
-    /// Reasoning that was left out before, and is there again.
+    /// Reasoning that was left out before, and is there again before some that was made meanwhile.
     pub(super) put_back: usize,
     /// Whether it begins with the request before, reasoning apart.
     pub(super) continues: bool,
@@ -108,7 +111,10 @@ impl SentRequest {
 impl SentSession {
     /// Compares a request with the one before.
     pub(super) fn compare(&self, now: &SentRequest) -> SentChange {
-        let put_back = now.reasoning.intersection(&self.gone).count();
+        let made = now.reasoning.iter().filter_map(|it| self.made.get(it));
+        let newest = made.max();
+        let left_out = now.reasoning.iter().filter_map(|it| self.gone.get(it));
+        let put_back = left_out.filter(|gone| newest >= Some(gone)).count();
         let Some(last) = &self.last else {
             return SentChange {
                 put_back,
@@ -124,11 +130,19 @@ impl SentSession {
 
     /// Keeps an answered request and its answer.
     pub(super) fn keep(&mut self, api: BoundApi, mut sent: SentRequest, answer: &Value) {
+        self.gone.retain(|it, _| !sent.reasoning.contains(it));
         if let Some(last) = &self.last {
             let left_out = last.reasoning.difference(&sent.reasoning);
-            self.gone.extend(left_out.cloned());
+            let left_out = left_out.map(|it| (it.clone(), self.answers));
+            self.gone.extend(left_out);
         }
-        sent.add(to_history(api, answer).iter());
+        let mut now = SentRequest::default();
+        now.add(to_history(api, answer).iter());
+        let made = now.reasoning.iter().map(|it| (it.clone(), self.answers));
+        self.made.extend(made);
+        self.answers += 1;
+        sent.reasoning.extend(now.reasoning);
+        sent.entries.extend(now.entries);
         self.last = Some(sent);
     }
 }
