@@ -161,7 +161,7 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
             return Some([name.clone(), never.to_owned()]);
         };
         let budget = default_budget(&Policy {
-            profile: target.provider.config.profile,
+            profile: target.profile(),
             window,
             input_limit: target.window.input,
             tokens: target.token_rule(),

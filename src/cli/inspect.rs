@@ -138,13 +138,16 @@ fn resolve_aim(
             });
         }
     };
-    let provider = resolved.ok().map(|target| target.provider);
-    let profile = provider.as_ref().map(|provider| provider.config.profile);
+    let target = resolved.ok();
+    let profile = target.as_ref().map(|target| target.provider.config.profile);
     let profile = args.profile.or(profile).or_else(|| find_profile(STRICTEST));
+    let profile = profile.unwrap_or(&PROFILES[0]);
+    let named = target.as_ref().map(|target| &*target.model);
+    let profile = profile.for_model(named.or(model.as_deref()).unwrap_or_default());
     Ok(Aim {
         model,
-        provider: provider.map(|provider| provider.name.to_string()),
-        profile: profile.unwrap_or(&PROFILES[0]),
+        profile,
+        provider: target.map(|target| target.provider.name.to_string()),
         window,
         calibration: Calibration::default(),
     })

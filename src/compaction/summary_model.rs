@@ -11,6 +11,9 @@ use crate::{
 
 /// One part in this many of the window stays free, since sizes are estimates.
 const MARGIN: u32 = 32;
+/// Room for the thinking before a summary, in tokens. Without it, the cap of a short summary is spent on thinking, and the
+/// answer is empty.
+const THINKING_TOKENS: u32 = 16_384;
 
 /// The configured summary model, else the target that answered the conversation. The session's
 /// `seed` orders the candidates.
@@ -51,10 +54,15 @@ impl Summariser {
         config: &Config,
         nonce: [u8; 8],
     ) -> Self {
-        let (window, profile) = (&target.window, target.provider.config.profile);
+        let window = &target.window;
+        let profile = target.profile();
         let most = config.compaction.max_summary_tokens;
+        let thinking_tokens = match profile.thinks_by_default {
+            true => THINKING_TOKENS.min(window.tokens / 8),
+            false => 0,
+        };
         let answer = match profile.answer_room {
-            AnswerRoom::Checked | AnswerRoom::Shared => most,
+            AnswerRoom::Checked | AnswerRoom::Shared => most.saturating_add(thinking_tokens),
             AnswerRoom::Apart => 0,
         };
         let prompt = window.tokens.saturating_sub(answer);
@@ -67,6 +75,7 @@ impl Summariser {
             room: (f64::from(prompt) / calibration.slope().max(1.0)) as u32,
             // An answer of more than half of a small window would leave no room for the record.
             max_tokens: most.min(window.tokens / 2),
+            thinking_tokens,
             language,
             weights: Weights::new(target.token_rule(), config.guard.chars_per_token),
             nonce,

@@ -41,8 +41,10 @@ pub struct Summariser {
     pub profile: &'static Profile,
     /// Raw tokens of a request without its answer.
     pub room: u32,
-    /// Largest answer, in tokens.
+    /// Largest summary, in tokens.
     pub max_tokens: u32,
+    /// What an answer may have beside it, in tokens: the thinking of a model that thinks by default.
+    pub thinking_tokens: u32,
     pub language: Language,
     /// Counts the texts of the conversation and of the summary.
     pub weights: Weights,
@@ -53,8 +55,8 @@ pub struct Summariser {
 impl Summariser {
     pub(super) fn answer_limit(&self) -> AnswerLimit {
         AnswerLimit {
-            tokens: self.max_tokens,
-            is_openai: matches!(self.profile.name, "openai" | "azure"),
+            tokens: self.max_tokens + self.thinking_tokens,
+            names_completion_cap: self.profile.names_completion_cap,
         }
     }
 }

@@ -2,11 +2,10 @@
 //!
 //! A new provider is a row of this table. No other module branches on a provider's name.
 
-mod model_versions;
-
-use std::sync::LazyLock;
+mod model_rules;
 
 use http::Uri;
+use parking_lot::Mutex;
 
 use super::Format;
 
@@ -59,6 +58,16 @@ pub enum PastReasoning {
     Dropped,
 }
 
+/// Which answers that a client sends back must have the member `reasoning_content`, be it empty. A fact of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReasoningMember {
+    /// None.
+    Free,
+    /// Those with calls, unless the request switches thinking off.
+    OnCalls,
+    OnEvery,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub name: &'static str,
@@ -69,6 +78,13 @@ pub struct Profile {
     /// Prompts may be `system` messages behind the user's, in a format that has them. A fact of the model.
     pub system_prompts: bool,
     pub past_reasoning: PastReasoning,
+    pub reasoning_member: ReasoningMember,
+    /// The first call of each answer in the running turn must have a signature. A fact of the model, in chat completions.
+    pub signs_calls: bool,
+    /// The model thinks where a request says nothing of it. An answer's cap holds thinking and text.
+    pub thinks_by_default: bool,
+    /// Chat completions take `max_completion_tokens`, and may refuse `max_tokens`.
+    pub names_completion_cap: bool,
     /// The format in which an entry among the messages may bring tools, where the model's reasoning is bound.
     pub tools_entry: Option<Format>,
     pub begins_with_user: bool,
@@ -103,6 +119,10 @@ const OPEN: Profile = Profile {
     system_later: Acceptance::Yes,
     system_prompts: false,
     past_reasoning: PastReasoning::Read,
+    reasoning_member: ReasoningMember::Free,
+    signs_calls: false,
+    thinks_by_default: false,
+    names_completion_cap: false,
     tools_entry: None,
     begins_with_user: false,
     may_end_with_assistant: true,
@@ -141,15 +161,18 @@ const STRICT: Profile = Profile {
 pub const PROFILES: &[Profile] = &[
     Profile {
         tools_entry: Some(Format::Responses),
+        names_completion_cap: true,
         ..OPEN
     },
     Profile {
         name: "azure",
+        names_completion_cap: true,
         ..OPEN
     },
     Profile {
         name: "deepseek",
         may_end_with_assistant: false,
+        reasoning_member: ReasoningMember::OnCalls,
         ..OPEN
     },
     Profile {
@@ -213,26 +236,9 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-/// Every profile with each fact that a model or an error may change.
-static VARIANTS: LazyLock<Vec<Profile>> = LazyLock::new(|| {
-    let mut variants = PROFILES.to_vec();
-    vary(&mut variants, |it| it.system_prompts = true);
-    vary(&mut variants, |it| it.user_after_tool = Acceptance::No);
-    let read = variants.clone();
-    for past_reasoning in [PastReasoning::Refused, PastReasoning::Dropped] {
-        variants.extend(read.iter().map(|profile| Profile {
-            past_reasoning,
-            ..*profile
-        }));
-    }
-    variants
-});
-
-fn vary(profiles: &mut Vec<Profile>, change: fn(&mut Profile)) {
-    let mut changed = profiles.clone();
-    changed.iter_mut().for_each(change);
-    profiles.extend(changed);
-}
+/// Each profile that differs from those of the table by facts of a model, or by what an error taught. They are few: each
+/// combination of facts is one.
+static CHANGED: Mutex<Vec<&'static Profile>> = Mutex::new(Vec::new());
 
 impl Profile {
     /// Whether a request is refused whose prompt and answer cap together pass the window.
@@ -242,42 +248,34 @@ impl Profile {
 
     /// This profile for a model of the provider.
     pub fn for_model(&self, model: &str) -> &'static Self {
-        Self {
-            system_prompts: model_versions::takes_system_prompts(model),
-            past_reasoning: model_versions::find_past_reasoning(model),
-            ..*self
-        }
-        .find_variant()
+        self.change(|it| model_rules::apply_model_rules(it, model))
     }
 
     /// This profile for a provider that has refused a prompt as a message of its own after a tool result.
     pub fn without_user_after_tool(&self) -> &'static Self {
-        Self {
-            user_after_tool: Acceptance::No,
+        self.change(|it| {
+            it.user_after_tool = Acceptance::No;
             // A `system` entry is such a message too.
-            system_prompts: false,
-            ..*self
-        }
-        .find_variant()
+            it.system_prompts = false;
+        })
     }
 
     /// This profile for a model that has refused reasoning for what was changed before it, whatever its name says.
     pub fn with_bound_reasoning(&self) -> &'static Self {
-        Self {
-            past_reasoning: PastReasoning::Refused,
-            ..*self
-        }
-        .find_variant()
+        self.change(|it| it.past_reasoning = PastReasoning::Refused)
     }
 
-    fn find_variant(self) -> &'static Self {
-        let facts = |it: &Self| {
-            let strict = it.user_after_tool == Acceptance::No;
-            (it.name, it.system_prompts, it.past_reasoning, strict)
-        };
-        let mut rows = VARIANTS.iter();
-        rows.find(|row| facts(row) == facts(&self))
-            .unwrap_or(&STRICT)
+    fn change(&self, change: impl FnOnce(&mut Self)) -> &'static Self {
+        let mut changed = *self;
+        change(&mut changed);
+        let mut known = CHANGED.lock();
+        let mut rows = PROFILES.iter().chain(known.iter().copied());
+        if let Some(row) = rows.find(|row| **row == changed) {
+            return row;
+        }
+        let row: &'static Self = Box::leak(Box::new(changed));
+        known.push(row);
+        row
     }
 }
 

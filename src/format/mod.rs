@@ -46,8 +46,10 @@ mod paths;
 mod reasoning;
 pub mod refusal;
 mod request;
+mod required_members;
 mod response_summary;
 pub mod responses;
+mod sealed;
 #[cfg(test)]
 mod tests;
 mod tools;

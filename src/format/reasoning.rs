@@ -6,7 +6,10 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::values::{find_member, has_type};
+use super::{
+    chat::reasoning_sizes::measure_reasoning,
+    values::{find_member, has_type},
+};
 use crate::{
     conversation::{
         Author, Block, BlockKind, Content, Conversation, Field, Format, Item, edit::Edits,
@@ -17,16 +20,19 @@ use crate::{
     },
 };
 
-/// The member of a chat message whose text the index counts.
-const COUNTED_MEMBER: &[u8] = b"reasoning_content";
+/// The member of a chat message that some models demand.
+pub(super) const COUNTED_MEMBER: &[u8] = b"reasoning_content";
 /// All members of a chat message that hold reasoning. Gateways make signed thinking again of `reasoning_details`
 /// (OpenRouter) and of `thinking_blocks` (LiteLLM).
-const CHAT_MEMBERS: [&[u8]; 4] = [
+pub(super) const CHAT_MEMBERS: [&[u8]; 4] = [
     COUNTED_MEMBER,
     b"reasoning",
     b"reasoning_details",
     b"thinking_blocks",
 ];
+
+/// The member of a chat message, and of its calls, in which Gemini signs them.
+pub(super) const SIGNED_MEMBER: &[u8] = b"extra_content";
 
 /// Entries of an answer of Responses that may be sent without their ids.
 const KINDS_WITHOUT_ID: [&str; 3] = ["message", "function_call", "custom_tool_call"];
@@ -43,16 +49,12 @@ impl Conversation {
             return None;
         }
         if self.format == Format::Chat {
-            for member in self.list_members(message.span.start) {
-                has_any |= self.holds_reasoning(&member);
-                let mut scan = JsonScanner::new(&self.body, member.value.start as usize);
-                if self.raw_bytes(member.key) == COUNTED_MEMBER
-                    && let Ok(text) = scan.take_string()
-                {
-                    sizes += text::measure_text(self.raw_bytes(text));
-                }
-            }
-            return has_any.then_some(sizes);
+            let members = self.list_members(message.span.start);
+            let calls = self.calls_of(message).iter();
+            let of_calls = calls.flat_map(|call| self.list_members(call.span.start));
+            let mut members = members.into_iter().chain(of_calls);
+            let has_any = members.any(|member| self.holds_reasoning(&member));
+            return has_any.then(|| measure_reasoning(&self.body, message.span.start));
         }
         for block in self.blocks_of(message) {
             has_any |= self.is_reasoning(block);
@@ -80,10 +82,16 @@ impl Conversation {
         }
         match self.format {
             Format::Chat => {
-                let members = self.list_members(message.span.start);
-                let spans: Vec<Span> = members.iter().map(Field::full_span).collect();
-                edits.remove_items(&spans, |at| self.holds_reasoning(&members[at]));
-                members.iter().any(|member| self.holds_reasoning(member))
+                let calls = self.calls_of(message).iter().map(|call| call.span.start);
+                let objects = std::iter::once(message.span.start).chain(calls);
+                let mut has_any = false;
+                for object in objects {
+                    let members = self.list_members(object);
+                    let spans: Vec<Span> = members.iter().map(Field::full_span).collect();
+                    edits.remove_items(&spans, |at| self.holds_reasoning(&members[at]));
+                    has_any |= members.iter().any(|member| self.holds_reasoning(member));
+                }
+                has_any
             }
             Format::Messages => {
                 let blocks = self.blocks_of(message);
@@ -172,11 +180,12 @@ impl Conversation {
     /// Whether a member of a chat message holds reasoning.
     fn holds_reasoning(&self, member: &Field) -> bool {
         let is_empty = matches!(member.kind, JsonKind::Null | JsonKind::False);
-        CHAT_MEMBERS.contains(&self.raw_bytes(member.key)) && !is_empty
+        let key = self.raw_bytes(member.key);
+        (CHAT_MEMBERS.contains(&key) || key == SIGNED_MEMBER) && !is_empty
     }
 
     /// The members of the object that begins at `start`.
-    fn list_members(&self, start: u32) -> Vec<Field> {
+    pub(super) fn list_members(&self, start: u32) -> Vec<Field> {
         let mut members = Vec::new();
         let mut scan = JsonScanner::new(&self.body, start as usize);
         // The object was read before.

@@ -56,6 +56,13 @@ pub const BROKEN_TURN: &[&str] = &[
     "blocks in the latest assistant message cannot be modified",
 ];
 
+/// How DeepSeek and Kimi refuse an answer that lacks its reasoning, in lower case and without quotes.
+pub const MISSING_REASONING: &[&str] = &[
+    "in the thinking mode must be passed back",
+    "requires reasoning_content on every assistant message",
+    "reasoning_content is missing in assistant",
+];
+
 /// How OpenAI refuses reasoning behind which an item of its answer is missing, and an item whose reasoning is.
 pub const UNPAIRED_REASONING: &[&str] = &[
     "of type reasoning was provided without its required following item",

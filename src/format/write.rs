@@ -27,9 +27,9 @@ pub struct TextRequest<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerLimit {
     pub tokens: u32,
-    /// The provider is OpenAI or Azure, where reasoning models refuse `max_tokens`. Other engines know
-    /// no other name.
-    pub is_openai: bool,
+    /// Chat completions take `max_completion_tokens`, and reasoning models refuse `max_tokens`. Many engines know no other
+    /// name than that.
+    pub names_completion_cap: bool,
 }
 
 impl Format {

@@ -33,7 +33,7 @@ use super::{
 use crate::{
     config::{
         Auth, Config, GuardConfig, ModelConfig,
-        profile::AnswerRoom,
+        profile::{AnswerRoom, Profile},
         tokens::{TokenRule, find_token_rule},
     },
     health::limits::{HealthLimits, choose_health_limits, usual_budget},
@@ -358,6 +358,11 @@ impl Target {
     /// The full name: `provider/model`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.provider.name, self.model)
+    }
+
+    /// The provider's profile, as this model has it.
+    pub fn profile(&self) -> &'static Profile {
+        self.provider.config.profile.for_model(&self.model)
     }
 
     /// How the model counts tokens. The provider's name for it decides, whatever alias the client used.

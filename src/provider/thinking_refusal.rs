@@ -6,7 +6,10 @@ use http::StatusCode;
 use super::overflow::read_error_sentences;
 use crate::format::{
     block_binding::{self, MismatchField},
-    refusal::{BROKEN_TURN, CHANGED_BEFORE_THINKING, REFUSED_THINKING, UNPAIRED_REASONING},
+    refusal::{
+        BROKEN_TURN, CHANGED_BEFORE_THINKING, MISSING_REASONING, REFUSED_THINKING,
+        UNPAIRED_REASONING,
+    },
 };
 
 /// What a provider refuses of the thinking of earlier answers.
@@ -20,6 +23,8 @@ pub enum ThinkingRefusal {
     Turn,
     /// An item of an answer is missing that belongs to its reasoning, or the reasoning that belongs to an item (Responses).
     Unpaired,
+    /// An answer lacks the member that holds its reasoning.
+    Missing,
 }
 
 /// Judges an error by its status and its decoded body. Some gateways answer with 200 and an error.
@@ -39,6 +44,9 @@ pub fn detect_thinking_refusal(status: StatusCode, body: &[u8]) -> Option<Thinki
         }
         if has_any(&text, BROKEN_TURN) {
             return Some(ThinkingRefusal::Turn);
+        }
+        if has_any(&text, MISSING_REASONING) {
+            return Some(ThinkingRefusal::Missing);
         }
         has_any(&text, UNPAIRED_REASONING).then_some(ThinkingRefusal::Unpaired)
     })
@@ -132,6 +140,25 @@ mod tests {
         let message = "The encrypted content for item rs_1 could not be verified. Reason: Encrypted content could not be decrypted or parsed.";
         let sealed = openai(message, "invalid_encrypted_content".into());
         assert_eq!(detect(&sealed), Some(ThinkingRefusal::Signature));
+    }
+
+    #[test]
+    fn a_missing_member_is_told_apart() {
+        for message in [
+            "The `reasoning_content` in the thinking mode must be passed back to the API.",
+            "The `content[].thinking` in the thinking mode must be passed back to the API.",
+            "preserved thinking (thinking.keep=all) requires reasoning_content on every assistant message, but assistant message at index 6 is missing reasoning_content",
+            "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+        ] {
+            assert_eq!(detect(&anthropic(message)), Some(ThinkingRefusal::Missing));
+            let wrapped = json!({"error": {"message": "Provider returned error", "code": 400,
+                "metadata": {"raw": json!({"error": {"message": message}}).to_string()}}});
+            assert_eq!(
+                detect(&wrapped),
+                Some(ThinkingRefusal::Missing),
+                "{wrapped}"
+            );
+        }
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub struct Provider {
     usage_refused: Mutex<LruCache<Box<str>, ()>>,
     /// Models that refuse to be asked to drop thinking. In memory only, too.
     drop_refused: Mutex<LruCache<Box<str>, ()>>,
+    /// Models that refuse answers without their reasoning, whatever their names say. In memory only, too.
+    bare_refused: Mutex<LruCache<Box<str>, ()>>,
     marker_support: MarkerSupport,
     transport: Transport,
 }
@@ -174,6 +176,7 @@ impl Provider {
             unreachable_ms: AtomicU64::new(0),
             usage_refused: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
             drop_refused: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
+            bare_refused: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
             marker_support: MarkerSupport::new(MAX_KNOWN_MODELS),
             transport,
         })
@@ -209,6 +212,16 @@ impl Provider {
     /// A model refused it: it is not asked again.
     pub fn note_drop_refused(&self, model: &str) {
         self.drop_refused.lock().put(model.into(), ());
+    }
+
+    /// Whether a model refused an answer that lacks the member of its reasoning.
+    pub fn refuses_bare_answers(&self, model: &str) -> bool {
+        self.bare_refused.lock().get(model).is_some()
+    }
+
+    /// A model refused it: what its answers lack is added from now on.
+    pub fn note_bare_refused(&self, model: &str) {
+        self.bare_refused.lock().put(model.into(), ());
     }
 
     /// Whether the proxy may add cache markers to the requests of a model: as configured, and where it is not known to

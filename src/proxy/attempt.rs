@@ -44,6 +44,7 @@ pub(super) async fn attempt_request(
         markers: provider.may_add_markers(model, Instant::now()),
         drop_by: ThinkingRemedy::remembered_drop(placed),
         thinking_off: ThinkingRemedy::remembers_thinking_off(request, placed),
+        fills_answers: provider.refuses_bare_answers(model),
     };
     let mut guesses = Guesses::default();
     let mut remedy = ThinkingRemedy::default();
@@ -179,7 +180,13 @@ fn edit_body(request: &ClientRequest, placed: &PlacedRequest, extras: Extras) ->
     let mut asks_to_drop = |by: &_| conversation.ask_to_drop_thinking(*by, &mut edits);
     let drop_by = extras.drop_by.filter(|_| !sent.thinking_off);
     sent.drop_by = drop_by.filter(&mut asks_to_drop);
-    let body = edits.apply(&parsed.bytes);
+    let mut body = edits.apply(&parsed.bytes);
+    if planned.is_some_and(PlannedRequest::is_open_to_changes) {
+        sent.fills_answers = extras.fills_answers;
+        let profile = placed.target.profile();
+        let filled = conversation.add_required_members(&body, profile, extras.fills_answers);
+        body = filled.unwrap_or(body);
+    }
     let is_guarded = planned.is_some_and(PlannedRequest::is_guarded);
     if extras.markers
         && is_guarded

@@ -47,6 +47,8 @@ pub struct Extras {
     pub drop_by: Option<MismatchField>,
     /// The model does not think, although the client asks for it.
     pub thinking_off: bool,
+    /// Answers have all members that hold reasoning, since the model refused one without.
+    pub fills_answers: bool,
 }
 
 /// The calls to providers before an answer began.

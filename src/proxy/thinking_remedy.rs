@@ -6,8 +6,9 @@
 //! remembers what was accepted: the provider does not store that it was asked to drop thinking, so each later request
 //! asks again, and a plan without thinking begins anew in the guard's memory.
 //!
-//! Two refusals concern the shape of an answer. They come where the session has lost the proxy's tool rounds, or where the
-//! client changes its answers. If the running turn must begin with thinking and does not, the model does not think until
+//! Three refusals concern the shape of an answer. If an answer lacks the member that holds its reasoning, it is added, and
+//! the provider's entry remembers it for the model. The other two come where the session has lost the proxy's tool rounds,
+//! or where the client changes its answers. If the running turn must begin with thinking and does not, the model does not think until
 //! the turn ends. If an item of an answer is missing (Responses), all reasoning so far is left out.
 //!
 //! The client caused some of these refusals, and may want them: see [`BindingWish::Refusal`].
@@ -88,6 +89,7 @@ impl ThinkingRemedy {
             return false;
         }
         let names = match refused {
+            ThinkingRefusal::Missing => return Self::fill_answers(request, placed, extras),
             ThinkingRefusal::Unpaired => return self.leave_out(request, placed, extras),
             ThinkingRefusal::Turn if conversation.begins_turns_with_thinking() => {
                 return Self::switch_thinking_off(request, placed, extras);
@@ -167,6 +169,7 @@ impl ThinkingRemedy {
         let result = match self.refused {
             _ if !accepted => "unhealed",
             _ if self.left_out => "left_out",
+            Some(ThinkingRefusal::Missing) => "filled",
             _ if reply.sent.thinking_off => "switched_off",
             _ => "dropped",
         };
@@ -177,6 +180,9 @@ impl ThinkingRemedy {
         // Only a success proves what was refused: an error may be about something else.
         if !accepted {
             return;
+        }
+        if self.refused == Some(ThinkingRefusal::Missing) && reply.sent.fills_answers {
+            provider.note_bare_refused(&placed.target.model);
         }
         if self.drop_refused {
             provider.note_drop_refused(&placed.target.model);
@@ -212,6 +218,14 @@ impl ThinkingRemedy {
         }
         extras.thinking_off = true;
         warn_of_refusal(request, placed, "with thinking off until this turn ends");
+        true
+    }
+
+    fn fill_answers(request: &ClientRequest, placed: &PlacedRequest, extras: &mut Extras) -> bool {
+        if std::mem::replace(&mut extras.fills_answers, true) {
+            return false;
+        }
+        warn_of_refusal(request, placed, "with the members that its answers lack");
         true
     }
 

@@ -22,7 +22,7 @@ const OTHER_MODEL: &str = "other";
 
 pub const ATTEMPT_OUTCOMES: [&str; 5] = ["answer", "busy", "failed", "denied", "unsent"];
 const OVERFLOW_RESULTS: [&str; 2] = ["healed", "unhealed"];
-const THINKING_RESULTS: [&str; 4] = ["dropped", "left_out", "switched_off", "unhealed"];
+const THINKING_RESULTS: [&str; 5] = ["dropped", "left_out", "switched_off", "filled", "unhealed"];
 
 #[derive(Clone, Copy, Debug)]
 pub enum StoreOperation {

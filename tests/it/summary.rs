@@ -33,6 +33,7 @@ fn summariser(profile: &'static Profile, own: bool, room: u32) -> Summariser {
         profile,
         room,
         max_tokens: 1_000,
+        thinking_tokens: 0,
         language: Language::English,
         weights: guard::estimate::Weights::for_unknown_model(),
         nonce: NONCE,

@@ -124,7 +124,7 @@ fn describe_target(app: &App, model: String, target: &Target) -> Aim {
     Aim {
         model: (!model.is_empty()).then_some(model),
         provider: Some(provider.name.to_string()),
-        profile: provider.config.profile,
+        profile: target.profile(),
         window: WindowFound {
             tokens: target.window.tokens,
             input_limit: target.window.input,

@@ -21,6 +21,7 @@ fn summariser(may_repeat_conversation: bool, profile: &str, room: u32) -> Summar
         profile: find_profile(profile).unwrap(),
         room,
         max_tokens: 400,
+        thinking_tokens: 0,
         language: Language::English,
         weights: Weights::for_unknown_model(),
         nonce: [1, 2, 3, 4, 5, 6, 7, 8],

@@ -12,6 +12,7 @@
 
 use bytes::Bytes;
 
+use super::reasoning_sizes::measure_reasoning;
 use crate::{
     conversation::{
         Annotation, Arguments, Block, BlockKind, Call, Content, Conversation, Field, Format,
@@ -20,12 +21,10 @@ use crate::{
     format::{
         describe::describe_item,
         indexing::{self, IndexFailure, Role, SeenKeys, check_item_count, check_plain_key},
+        reasoning::{CHAT_MEMBERS, SIGNED_MEMBER},
         values::{skip_value, take_text},
     },
-    json::{
-        scan::{JsonKind, JsonScanner, JsonString, Span},
-        text,
-    },
+    json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
 
 /// The keys of a message, and of a part, that may stand in it only once.
@@ -44,6 +43,7 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
     let mut indexer = ChatIndexer {
         body: &body,
         found: Conversation::new_empty(Format::Chat, body.clone()),
+        signs_call: false,
     };
     match indexer.run() {
         Ok(()) => Ok(indexer.found),
@@ -54,6 +54,8 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
 struct ChatIndexer<'a> {
     body: &'a [u8],
     found: Conversation,
+    /// A call of the message that is being read has a signature.
+    signs_call: bool,
 }
 
 impl<'a> ChatIndexer<'a> {
@@ -100,7 +102,7 @@ impl<'a> ChatIndexer<'a> {
         let mut role = Role::UNKNOWN;
         let first_call = self.found.calls.len() as u32;
         let first_annotation = self.found.annotations.len();
-        let mut annotated = false;
+        let (mut annotated, mut reasons) = (false, false);
         let mut message = Item::new_empty();
         message.span = scan.walk_object(|scan, key| {
             check_plain_key(key)?;
@@ -113,18 +115,18 @@ impl<'a> ChatIndexer<'a> {
                 b"function_call" => self.read_function_call(scan)?,
                 b"tool_call_id" => message.call_id = take_text(scan)?,
                 b"name" => message.name = take_text(scan)?,
-                b"reasoning_content" => {
-                    if let Some(text) = take_text(scan)? {
-                        message.sizes += text::measure_and_digest(self.body, text).0;
-                    }
-                }
                 key => {
                     annotated |= key == annotation::ANNOTATION_KEY;
+                    reasons |= CHAT_MEMBERS.contains(&key) || key == SIGNED_MEMBER;
                     skip_value(scan)?;
                 }
             }
             Ok::<_, IndexFailure>(())
         })?;
+        if reasons || self.signs_call {
+            self.signs_call = false;
+            message.sizes += measure_reasoning(self.body, message.span.start);
+        }
         message.author = role.author;
         message.calls = first_call..self.found.calls.len() as u32;
         if annotated {
@@ -275,7 +277,7 @@ impl<'a> ChatIndexer<'a> {
         walked.map(drop)
     }
 
-    fn read_tool_call(&self, scan: &mut JsonScanner<'a>) -> Result<Call, IndexFailure> {
+    fn read_tool_call(&mut self, scan: &mut JsonScanner<'a>) -> Result<Call, IndexFailure> {
         let mut call = Call {
             listed: true,
             ..Call::default()
@@ -289,7 +291,10 @@ impl<'a> ChatIndexer<'a> {
                     (call.name, call.arguments) = (None, None);
                     self.read_function(scan, &mut call)?;
                 }
-                _ => skip_value(scan)?,
+                key => {
+                    self.signs_call |= key == SIGNED_MEMBER;
+                    skip_value(scan)?;
+                }
             }
             Ok::<_, IndexFailure>(())
         })?;

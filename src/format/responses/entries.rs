@@ -8,6 +8,7 @@ use crate::{
     conversation::{Arguments, Call, Content, annotation},
     format::{
         indexing::{IndexFailure, SeenKeys, check_plain_key},
+        sealed::measure_sealed,
         values::{skip_value, take_text},
     },
     json::{
@@ -35,9 +36,6 @@ const ENTRY_KEYS: &[&str] = &[
     "execution",
     "result",
 ];
-
-/// Of encrypted reasoning, the bytes of base64 that hold no text of it.
-const ENCRYPTION_BYTES: usize = 650;
 
 pub(super) struct Entry<'a> {
     pub(super) span: Span,
@@ -139,8 +137,7 @@ impl<'a> Entry<'a> {
     /// The sizes of reasoning: of its text, or of what was encrypted, taken for prose.
     pub(super) fn measure_reasoning(&self, body: &[u8]) -> TextSizes {
         if let Some(encrypted) = self.encrypted {
-            let bytes = encrypted.span.len() * 3 / 4;
-            return prose_sizes(bytes.saturating_sub(ENCRYPTION_BYTES));
+            return measure_sealed(encrypted);
         }
         let texts = |value: &TextValue<'_>| match value {
             TextValue::Parts(_, parts) => {
@@ -166,16 +163,4 @@ fn read_arguments(scan: &mut JsonScanner<'_>) -> Result<Arguments, IndexFailure>
         Some(b'"') => Arguments::Text(scan.take_string()?),
         _ => Arguments::Json(scan.take_value()?.0),
     })
-}
-
-/// The sizes of this many characters of prose: words of five letters, and a blank behind each.
-fn prose_sizes(chars: usize) -> TextSizes {
-    let chars = u32::try_from(chars).unwrap_or(u32::MAX);
-    let words = chars / 6;
-    TextSizes {
-        ascii: chars,
-        words,
-        letters: words * 5,
-        ..TextSizes::default()
-    }
 }

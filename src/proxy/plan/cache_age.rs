@@ -28,7 +28,7 @@ pub(super) fn is_cache_cold(
         return true;
     }
     let now = wall_ms(SystemTime::now());
-    let profile = provider.config.profile;
+    let profile = target.profile();
     let marked = profile
         .marked_cache_life_s
         .filter(|_| conversation.asks_for_hour_of_cache());

@@ -180,7 +180,7 @@ pub fn plan_without_prompt_after_tool(
 ) -> Option<PlannedRequest> {
     let mut planned = planned.clone();
     let (target, conversation) = (&planned.target, followed.conversation);
-    let profile = target.provider.config.profile.for_model(&target.model);
+    let profile = target.profile();
     let recovery = &mut planned.recovery;
     if !recovery.avoid_prompt_after_tool(conversation, profile) {
         return None;

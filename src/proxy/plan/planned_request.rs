@@ -202,7 +202,7 @@ pub(super) fn session_policy<'a>(
 /// The guard's policy for a request to `target`.
 pub fn guard_policy<'a>(app: &'a App, target: &'a Target) -> Policy<'a> {
     Policy {
-        profile: target.provider.config.profile.for_model(&target.model),
+        profile: target.profile(),
         window: target.window.tokens,
         input_limit: target.window.input,
         tokens: target.token_rule(),

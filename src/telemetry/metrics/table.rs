@@ -137,7 +137,7 @@ metrics! {
         "Prompts whose beginning a provider dropped without an error.",
         &["provider"]);
     thinking_refusals: IntCounterVec("plimsoll_thinking_refusals_total",
-        "Requests in which a provider refused thinking of earlier answers, by what was accepted: dropped (the provider was asked to drop it), left_out (a request without it), switched_off (the model did not think for the rest of the turn), or unhealed.",
+        "Requests in which a provider refused thinking of earlier answers, by what was accepted: dropped (the provider was asked to drop it), left_out (a request without it), switched_off (the model did not think for the rest of the turn), filled (answers got the member that they lacked), or unhealed.",
         &["provider", "result"]);
     input_changes: IntCounterVec("plimsoll_input_transformations_total",
         "Blocks of thinking that do not fit what stands before them, as providers report them with each answer, by what became of them (dropped, allowed) and why.",

@@ -161,7 +161,7 @@ fn written_items_are_read_back() {
     assert_eq!(written(&lost, 1 << 20, 1 << 20), None);
     let limit = AnswerLimit {
         tokens: 90,
-        is_openai: false,
+        names_completion_cap: false,
     };
     let asked = TextRequest {
         model: "m",

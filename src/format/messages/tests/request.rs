@@ -110,7 +110,7 @@ fn a_summary_is_asked_for_with_the_tools_that_the_calls_need() {
     let found = request(&[TASK], members);
     let limit = AnswerLimit {
         tokens: 900,
-        is_openai: false,
+        names_completion_cap: false,
     };
     let body = applied(&found, |edits| found.ask_for_text("b", limit, edits));
     let expected = json!({"messages": [{"role": "user", "content": "Do it."}], "model": "b",

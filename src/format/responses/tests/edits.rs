@@ -85,7 +85,7 @@ fn an_answer_that_is_too_long_keeps_its_reasoning_and_its_calls() {
 fn a_summary_is_asked_for_without_the_shape_of_the_answer() {
     let limit = AnswerLimit {
         tokens: 400,
-        is_openai: true,
+        names_completion_cap: true,
     };
     let ask = |members: Value| {
         let conversation = index(&members);

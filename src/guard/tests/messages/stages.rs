@@ -53,6 +53,7 @@ proptest! {
             profile,
             room: 200_000,
             max_tokens: 400,
+            thinking_tokens: 0,
             language: Language::English,
             weights: Weights::for_unknown_model(),
             nonce: [1, 2, 3, 4, 5, 6, 7, 8],

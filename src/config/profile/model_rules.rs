@@ -1,0 +1,285 @@
+//! The table of models' rules: what an API does by the model's family and version, whatever its vendor or region before
+//! the name and its date behind it.
+//!
+//! The rules hold at every host, in every format; a provider's own row says what else holds there. A version that is not
+//! known yet has the rules of the newest one before it.
+
+use super::{MINUTE, PastReasoning, Profile, ReasoningMember};
+
+/// A family of models, and its first version that does something. Later versions do it too.
+struct FirstVersion {
+    family: &'static str,
+    major: u32,
+    minor: u32,
+}
+
+const fn first_version(family: &'static str, major: u32, minor: u32) -> FirstVersion {
+    FirstVersion {
+        family,
+        major,
+        minor,
+    }
+}
+
+/// A rule, and the models that have it.
+struct ModelRule {
+    models: &'static [FirstVersion],
+    apply: fn(&mut Profile),
+}
+
+/// Of two rules for one model, the later one holds.
+const RULES: &[ModelRule] = &[
+    // They take a `system` message in the midst of a conversation in Anthropic's Messages, and tools in it. Claude Sonnet 5
+    // does not.
+    ModelRule {
+        models: &[
+            first_version("claude-opus-", 4, 8),
+            first_version("claude-sonnet-", 5, 5),
+            first_version("claude-haiku-", 5, 5),
+            first_version("claude-fable-", 5, 0),
+            first_version("claude-mythos-", 5, 0),
+        ],
+        apply: |it| it.system_prompts = true,
+    },
+    // Their thinking is bound to what stood before it (Anthropic's "Preserved thinking", since 31 August 2026). Opus 5,
+    // Sonnet 5, Fable 5 and all of version 4 are not.
+    ModelRule {
+        models: &[
+            first_version("claude-opus-", 5, 5),
+            first_version("claude-sonnet-", 5, 5),
+            first_version("claude-haiku-", 5, 5),
+            first_version("claude-fable-", 5, 1),
+            first_version("claude-mythos-", 5, 1),
+        ],
+        apply: |it| it.past_reasoning = PastReasoning::Refused,
+    },
+    // The API leaves out reasoning behind a changed place (OpenAI's "Preserved reasoning", since 17 November 2026).
+    ModelRule {
+        models: &[first_version("gpt-", 6, 2)],
+        apply: |it| it.past_reasoning = PastReasoning::Dropped,
+    },
+    // They think where a request does not say otherwise, or whatever it says, within the answer's cap: it holds thinking and
+    // text (the vendors' guides to thinking).
+    ModelRule {
+        models: &[
+            first_version("claude-opus-", 5, 5),
+            first_version("claude-sonnet-", 5, 5),
+            first_version("claude-haiku-", 5, 5),
+            first_version("claude-fable-", 5, 0),
+            first_version("claude-mythos-", 5, 0),
+            first_version("gpt-", 5, 0),
+            first_version("o", 1, 0),
+            first_version("gemini-", 3, 0),
+            first_version("deepseek-v", 4, 0),
+            first_version("kimi-k", 2, 5),
+            first_version("minimax-m", 2, 0),
+        ],
+        apply: |it| it.thinks_by_default = true,
+    },
+    // An answer with calls must have its `reasoning_content`, be it empty: "The `reasoning_content` in the thinking mode must
+    // be passed back to the API." (DeepSeek's guide to its thinking mode, the same of MiMo and Kimi K2.5).
+    ModelRule {
+        models: &[
+            first_version("deepseek-v", 4, 0),
+            first_version("deepseek-flash", 0, 0),
+            first_version("mimo-v", 2, 0),
+            first_version("kimi-k", 2, 5),
+            first_version("kimi-k2-thinking", 0, 0),
+        ],
+        apply: |it| it.reasoning_member = ReasoningMember::OnCalls,
+    },
+    // Each answer must have it: "preserved thinking (thinking.keep=all) requires reasoning_content on every assistant
+    // message" (kimi-cli 2498 and 2446).
+    ModelRule {
+        models: &[first_version("kimi-k", 3, 0)],
+        apply: |it| it.reasoning_member = ReasoningMember::OnEvery,
+    },
+    // The first call of each answer in the running turn must have a signature: "Function call is missing a
+    // thought_signature" (Google's guide to thought signatures).
+    ModelRule {
+        models: &[first_version("gemini-", 3, 0)],
+        apply: |it| it.signs_calls = true,
+    },
+    // They refuse `max_tokens`, at whatever host they are.
+    ModelRule {
+        models: &[
+            first_version("gpt-", 5, 0),
+            first_version("o", 1, 0),
+            first_version("kimi-k", 3, 0),
+        ],
+        apply: |it| it.names_completion_cap = true,
+    },
+    // OpenAI's caches live for half an hour at least, and `prompt_cache_retention` is refused (from GPT-5.6 on).
+    ModelRule {
+        models: &[first_version("gpt-", 5, 6)],
+        apply: |it| it.cache_life_s = it.cache_life_s.map(|life| life.min(30 * MINUTE)),
+    },
+];
+
+/// Changes a provider's row by the rules of a model.
+pub(super) fn apply_model_rules(profile: &mut Profile, model: &str) {
+    let model = model.to_ascii_lowercase();
+    for rule in RULES {
+        if rule.models.iter().any(|first| first.has(&model)) {
+            (rule.apply)(profile);
+        }
+    }
+}
+
+impl FirstVersion {
+    /// Whether a model, in lower case, is of this family, and not older than this version.
+    fn has(&self, model: &str) -> bool {
+        let mut found = model.match_indices(self.family);
+        found.any(|(at, _)| {
+            let begins = !model[..at].ends_with(|it: char| it.is_ascii_alphanumeric());
+            let rest = &model[at + self.family.len()..];
+            let mut numbers = rest.split(['-', '.']).map(read_version);
+            let major = numbers.next().flatten();
+            let minor = numbers.next().flatten().unwrap_or(0);
+            let is_named = (self.major, self.minor) == (0, 0);
+            begins && (is_named || major.is_some_and(|it| (it, minor) >= (self.major, self.minor)))
+        })
+    }
+}
+
+/// The number at the beginning of a part of a name; `None` for a date, and for a size such as `32k`.
+fn read_version(part: &str) -> Option<u32> {
+    let end = part.find(|it: char| !it.is_ascii_digit());
+    let (digits, rest) = part.split_at(end.unwrap_or(part.len()));
+    let is_size = rest.starts_with(|it: char| it.is_ascii_alphabetic());
+    digits
+        .parse()
+        .ok()
+        .filter(|_| digits.len() <= 2 && !is_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{PastReasoning, Profile, ReasoningMember, find_profile},
+        MINUTE,
+    };
+
+    fn rules_of(model: &str) -> &'static Profile {
+        find_profile("openai").unwrap().for_model(model)
+    }
+
+    #[test]
+    fn the_version_decides() {
+        for model in [
+            "claude-opus-4-8",
+            "claude-opus-4-8-20260514",
+            "claude-opus-5",
+            "claude-opus-5-20260901",
+            "anthropic/claude-opus-4.8",
+            "us.anthropic.claude-opus-4-10-v1:0",
+            "claude-opus-5@20260901",
+            "claude-sonnet-5-5",
+            "claude-haiku-5-5@20260921",
+            "Claude-Fable-5",
+            "claude-mythos-5-1",
+        ] {
+            assert!(rules_of(model).system_prompts, "{model}");
+        }
+        for model in [
+            "claude-opus-4-7",
+            "claude-opus-4-20250514",
+            "claude-opus-4-1-20250805",
+            "claude-sonnet-5",
+            "claude-haiku-4-5",
+            "claude-opus-latest",
+            "claude-opus-",
+            "claude-3-opus-20240229",
+            "gpt-5",
+            "",
+        ] {
+            assert!(!rules_of(model).system_prompts, "{model}");
+        }
+    }
+
+    #[test]
+    fn bound_reasoning_begins_with_a_version() {
+        for (model, past) in [
+            ("claude-opus-5-5", PastReasoning::Refused),
+            ("anthropic.claude-opus-5-5", PastReasoning::Refused),
+            (
+                "us.anthropic.claude-sonnet-5-5-v1:0",
+                PastReasoning::Refused,
+            ),
+            ("claude-haiku-5-5@20260921", PastReasoning::Refused),
+            ("anthropic/claude-opus-5.5", PastReasoning::Refused),
+            ("claude-sonnet-5-5[1m]", PastReasoning::Refused),
+            ("claude-opus-6", PastReasoning::Refused),
+            ("claude-fable-5-1", PastReasoning::Refused),
+            ("claude-sonnet-5-32k", PastReasoning::Read),
+            ("claude-opus-5", PastReasoning::Read),
+            ("claude-opus-5-20260901", PastReasoning::Read),
+            ("claude-sonnet-5@20260901", PastReasoning::Read),
+            ("claude-haiku-4-5", PastReasoning::Read),
+            ("claude-fable-5", PastReasoning::Read),
+            ("gpt-6.2-sol", PastReasoning::Dropped),
+            ("openai/gpt-6.2-astra", PastReasoning::Dropped),
+            ("gpt-7", PastReasoning::Dropped),
+            ("gpt-6.1-sol", PastReasoning::Read),
+            ("gpt-6-astra", PastReasoning::Read),
+            ("gpt-5.6-sol", PastReasoning::Read),
+            ("gpt-4o", PastReasoning::Read),
+            ("", PastReasoning::Read),
+        ] {
+            assert_eq!(rules_of(model).past_reasoning, past, "{model}");
+        }
+    }
+
+    #[test]
+    fn answers_must_have_their_reasoning_by_the_model() {
+        for (model, member) in [
+            ("kimi-k3", ReasoningMember::OnEvery),
+            ("moonshotai/kimi-k3.1-turbo", ReasoningMember::OnEvery),
+            ("kimi-k2.7-code", ReasoningMember::OnCalls),
+            ("kimi-k2-thinking", ReasoningMember::OnCalls),
+            ("kimi-k2-0905-preview", ReasoningMember::Free),
+            ("deepseek-v4-pro", ReasoningMember::OnCalls),
+            ("deepseek/deepseek-v4-flash", ReasoningMember::OnCalls),
+            ("xiaomi/mimo-v2.5-pro", ReasoningMember::OnCalls),
+            ("deepseek-v3.2", ReasoningMember::Free),
+            ("gpt-6.2-sol", ReasoningMember::Free),
+            ("glm-5.3", ReasoningMember::Free),
+        ] {
+            assert_eq!(rules_of(model).reasoning_member, member, "{model}");
+        }
+        // The host knows: its names say nothing.
+        let deepseek = find_profile("deepseek").unwrap();
+        let member = deepseek.for_model("deepseek-chat").reasoning_member;
+        assert_eq!(member, ReasoningMember::OnCalls);
+    }
+
+    #[test]
+    fn the_other_rules_begin_with_their_versions() {
+        for (model, thinks, signs_calls, completion_cap, cache_life_s) in [
+            ("gpt-4o", false, false, false, 24 * 60 * MINUTE),
+            ("gpt-5.4", true, false, true, 24 * 60 * MINUTE),
+            ("gpt-5.6-sol", true, false, true, 30 * MINUTE),
+            ("openai/gpt-6.2-sol", true, false, true, 30 * MINUTE),
+            ("o3-mini", true, false, true, 24 * 60 * MINUTE),
+            ("openai/o4-mini", true, false, true, 24 * 60 * MINUTE),
+            ("foo1-large", false, false, false, 24 * 60 * MINUTE),
+            ("kimi-k3", true, false, true, 24 * 60 * MINUTE),
+            ("claude-sonnet-5-5", true, false, false, 24 * 60 * MINUTE),
+            ("claude-haiku-5-5", true, false, false, 24 * 60 * MINUTE),
+            ("gemini-3.8-pro", true, true, false, 24 * 60 * MINUTE),
+            ("gemini-2.5-pro", false, false, false, 24 * 60 * MINUTE),
+        ] {
+            let rules = rules_of(model);
+            let elsewhere = find_profile("template").unwrap().for_model(model);
+            let found = (
+                rules.thinks_by_default,
+                rules.signs_calls,
+                elsewhere.names_completion_cap,
+            );
+            assert_eq!(found, (thinks, signs_calls, completion_cap), "{model}");
+            assert_eq!(rules.cache_life_s, Some(cache_life_s), "{model}");
+        }
+        let unknown = find_profile("template").unwrap().for_model("gpt-5.6-sol");
+        assert_eq!(unknown.cache_life_s, None, "nothing is documented there");
+    }
+}
