@@ -7,6 +7,7 @@ mod model_rules;
 use http::Uri;
 use parking_lot::Mutex;
 
+pub use self::model_rules::is_other_family;
 use super::Format;
 
 /// What a provider does with a sequence of messages that strict chat templates refuse.

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     CallCount, ClientRequest, PlacedRequest, ProviderReply, SendError, attempt::attempt_request,
-    fallbacks::Fallbacks, plan::log_plan,
+    fallbacks::Fallbacks, plan::log_plan, refusal::is_bad_request,
 };
 use crate::{
     config::Auth,
@@ -49,6 +49,7 @@ pub async fn send_with_fallbacks(
     mut fallbacks: Fallbacks,
 ) -> Result<AnsweredRequest, Failure> {
     let mut calls = CallCount::default();
+    let mut first: Option<Result<AnsweredRequest, Failure>> = None;
     loop {
         note_candidate(request, &placed);
         // Boxed, so that the future that waits for an answer stays small.
@@ -62,10 +63,11 @@ pub async fn send_with_fallbacks(
         };
         let Some(next) = next else {
             let reply = result?;
-            return Ok(AnsweredRequest { reply, placed });
+            let answered = AnsweredRequest { reply, placed };
+            return choose_answer(request, answered, first);
         };
-        let failed = std::mem::replace(&mut placed, next).target.provider;
-        let (from, to) = (&*failed.name, &*placed.target.provider.name);
+        let failed = std::mem::replace(&mut placed, next);
+        let (from, to) = (&*failed.target.provider.name, &*placed.target.provider.name);
         let fallbacks = &request.app.metrics.fallbacks;
         fallbacks.with_label_values(&[from]).inc();
         tracing::warn!(
@@ -75,7 +77,38 @@ pub async fn send_with_fallbacks(
             "falling back to provider {to}: {from} {}",
             describe_failure(&result)
         );
+        let answered = result.map(|reply| AnsweredRequest {
+            reply,
+            placed: failed,
+        });
+        first.get_or_insert(answered.map_err(Failure::from));
     }
+}
+
+/// The answer for the client: where a fallback refuses the request itself, which it may not take in the shape that another
+/// provider does, the first error. It says when to try again.
+fn choose_answer(
+    request: &ClientRequest,
+    answered: AnsweredRequest,
+    first: Option<Result<AnsweredRequest, Failure>>,
+) -> Result<AnsweredRequest, Failure> {
+    let status = answered.reply.answer.status();
+    let is_refused = is_bad_request(status) && !answered.reply.too_long;
+    let is_other = |first: &Result<AnsweredRequest, Failure>| {
+        !first.as_ref().is_ok_and(|first| first.reply.too_long)
+    };
+    let Some(first) = first.filter(|first| is_refused && is_other(first)) else {
+        return Ok(answered);
+    };
+    let refused_by = &*answered.placed.target.provider.name;
+    tracing::warn!(
+        provider = refused_by,
+        "fallback {refused_by} refused the request with {status}; the client gets the first error"
+    );
+    if let Ok(first) = &first {
+        note_candidate(request, &first.placed);
+    }
+    first
 }
 
 /// Why a candidate is left or asked again, after its name.

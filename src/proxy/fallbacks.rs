@@ -78,6 +78,8 @@ impl PlacedRequest {
 /// The candidates that may still be asked, and the budget for retries.
 pub struct Fallbacks {
     candidates: Candidates,
+    /// The first candidate.
+    home: Option<Target>,
     /// The request went to a larger model once.
     widened: bool,
     pub budget: RetryBudget,
@@ -88,6 +90,7 @@ impl Fallbacks {
     pub fn new(request: &ClientRequest, targets: Vec<Target>) -> Self {
         let retry = request.app.config.retry;
         Self {
+            home: targets.first().cloned(),
             candidates: Candidates::new(targets),
             widened: false,
             budget: RetryBudget::new(retry, &request.parts.headers, Instant::now()),
@@ -138,9 +141,11 @@ impl Fallbacks {
         mut target: Target,
         compaction: Option<CompactionStep>,
     ) -> PlacedRequest {
+        let home = self.home.clone();
         let plan = |target: &Target, compaction: Option<CompactionStep>| {
             let (followed, compaction) = request.followed_conversation().zip(compaction)?;
-            Some(plan_request(followed, target, compaction))
+            let home = home.as_ref().unwrap_or(target);
+            Some(plan_request(followed, target, home, compaction))
         };
         let mut planned = plan(&target, compaction);
         let larger = self.find_larger_model(request, &target);

@@ -1,6 +1,6 @@
 //! Overflows: detects that a conversation was too long for its provider, and fits it anew.
 //!
-//! The numbers of a refusal are learnt, and the conversation is fitted anew and sent again, twice at most. A refusal
+//! The numbers of a refusal are learnt, and the conversation is fitted anew and sent again, three times at most. A refusal
 //! without words teaches nothing by itself: half of the conversation is tried, and only where that is answered the
 //! first one was too long. An overflow that stays is answered in the words that
 //! the clients of the format look for.
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Times that one request is fitted anew at one candidate.
-const MAX_REFITS: u32 = 2;
+const MAX_REFITS: u32 = 3;
 
 /// Expected tokens from which on a refusal without words may be an overflow.
 const LEAST_GUESSED: u32 = 4_000;

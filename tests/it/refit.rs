@@ -402,7 +402,7 @@ async fn an_unguarded_request_gets_the_overflow_unchanged() {
 }
 
 #[tokio::test]
-async fn at_most_two_refits_and_the_learnt_window_is_kept() {
+async fn an_overflow_is_fitted_once_and_the_learnt_window_is_kept() {
     let (up, proxy) = proxy_before(8_192, "openai", refuse_as_openai, &[]).await;
     let client = proxy.client();
     let got = client.chat(long_conversation()).await;

@@ -116,6 +116,21 @@ const RULES: &[ModelRule] = &[
     },
 ];
 
+/// Families whose reasoning no other family reads.
+const FAMILIES: &[&str] = &[
+    "claude", "gpt", "gemini", "kimi", "deepseek", "grok", "glm", "minimax", "mimo", "qwen",
+    "mistral", "llama",
+];
+
+/// Whether two models are of different families, as far as their names tell.
+pub fn is_other_family(one: &str, other: &str) -> bool {
+    let find = |model: &str| {
+        let model = model.to_ascii_lowercase();
+        FAMILIES.iter().position(|family| model.contains(family))
+    };
+    matches!((find(one), find(other)), (Some(one), Some(other)) if one != other)
+}
+
 /// Changes a provider's row by the rules of a model.
 pub(super) fn apply_model_rules(profile: &mut Profile, model: &str) {
     let model = model.to_ascii_lowercase();
@@ -157,7 +172,7 @@ fn read_version(part: &str) -> Option<u32> {
 mod tests {
     use super::{
         super::{PastReasoning, Profile, ReasoningMember, find_profile},
-        MINUTE,
+        MINUTE, is_other_family,
     };
 
     fn rules_of(model: &str) -> &'static Profile {
@@ -251,6 +266,20 @@ mod tests {
         let deepseek = find_profile("deepseek").unwrap();
         let member = deepseek.for_model("deepseek-chat").reasoning_member;
         assert_eq!(member, ReasoningMember::OnCalls);
+    }
+
+    #[test]
+    fn families_are_told_apart_by_their_names() {
+        assert!(is_other_family("claude-opus-5-5", "openai/gpt-6.2-sol"));
+        assert!(is_other_family(
+            "us.anthropic.claude-opus-5-5-v1:0",
+            "kimi-k3"
+        ));
+        assert!(!is_other_family(
+            "claude-opus-5-5",
+            "anthropic/claude-haiku-5.5"
+        ));
+        assert!(!is_other_family("my-deployment", "gpt-6"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     compaction::{CompactionStep, JobOutcome},
+    config::profile::is_other_family,
     conversation::Conversation,
     guard::{self, Plan, Policy, Recall, StandBackReason, injections::Injections},
     health::{HealthLevel, limits::HealthLimits},
@@ -33,21 +34,25 @@ use crate::{
 /// The guard's span in a trace.
 const GUARD_SPAN: &str = "plimsoll.guard";
 
-/// Plans a request for `target`.
+/// Plans a request for `target`. `home`: the candidate that the session belongs to where it has no state.
 pub fn plan_request(
     followed: FollowedConversation<'_>,
     target: &Target,
+    home: &Target,
     compaction: CompactionStep,
 ) -> PlannedRequest {
     let (session, conversation) = (followed.session, followed.conversation);
     let _child = session.notes.trace.begin_child(GUARD_SPAN);
     let begun = Instant::now();
     let (app, inherited, mode) = (&session.app, &session.inherited, session.options.mode);
-    let reasoning = reasoning_for_target(app, inherited, target);
+    let mut reasoning = reasoning_for_target(app, inherited, target);
+    let is_foreign = is_made_elsewhere(inherited, home, target) && conversation.has_past_thinking();
+    // What is left out here stays out, so that what this model makes meanwhile is not behind it.
+    reasoning.is_bound |= is_foreign;
     let policy = session_policy(app, target, reasoning);
     let recall = Recall {
         is_cold: is_cache_cold(conversation, inherited, target),
-        leaves_out_reasoning: reasoning.leaves_out_all,
+        leaves_out_reasoning: reasoning.leaves_out_all || is_foreign,
         ..recall_for_target(app, inherited, target)
     };
     let rules = recovery_rules(session, target);
@@ -320,6 +325,16 @@ fn reasoning_for_target(
         turn_without_thinking: known.turn_without_thinking,
         ..lesson
     })
+}
+
+/// Whether the reasoning so far is of another provider or another family of models: signatures and encrypted content are
+/// of no use there, and may be refused.
+fn is_made_elsewhere(inherited: &InheritedSession, home: &Target, target: &Target) -> bool {
+    let state = inherited.state.as_ref();
+    let (provider, model) = state.map_or((&*home.provider.name, &*home.model), |state| {
+        (&*state.provider, &*state.model)
+    });
+    *target.provider.name != *provider || is_other_family(model, &target.model)
 }
 
 /// Whether the previous generation was by the same model of the same provider.

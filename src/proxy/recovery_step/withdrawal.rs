@@ -67,15 +67,16 @@ impl RecoveryStep {
     /// of earlier requests come back with the next one, but not where reasoning is bound to them.
     pub fn withdraw_all(&mut self) {
         self.adds_nothing = true;
-        let ended_from = if self.binds_reasoning { 0 } else { self.place };
-        let ended = dropped_rounds::end_records(self.format, &self.memory.records, ended_from);
+        let ended = dropped_rounds::end_records(self.format, &self.memory.records, self.place);
         let reminders = std::mem::take(&mut self.memory.reminders);
         self.memory = RecoveryMemory {
             reminders,
             ..self.inherited.clone()
         };
         if self.binds_reasoning {
-            self.memory.records.clear();
+            // Those before the request, since a new course may have ended them.
+            let before = &self.inherited.records;
+            self.memory.records = dropped_rounds::end_records(self.format, before, 0);
         }
         self.memory.records.extend(ended);
         self.events = GenerationEvents::default();
