@@ -28,6 +28,7 @@ mod kill;
 mod layers;
 mod messages_endpoints;
 mod messages_exchange;
+mod model_rules;
 mod overflow;
 mod pages;
 mod passthrough;
