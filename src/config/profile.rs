@@ -93,6 +93,8 @@ pub struct Profile {
     pub answer_room: AnswerRoom,
     /// Whether a prompt that is too long is an error; Ollama silently drops its beginning.
     pub refuses_overflow: bool,
+    /// The path, from the base URL, that lists loaded models with the windows that they were loaded with.
+    pub loaded_models: Option<&'static str>,
     /// Whether that error comes at once and is not billed.
     pub overflow_is_free: bool,
     /// Whether a stream with status 200 may have an error as its first event.
@@ -130,6 +132,7 @@ const OPEN: Profile = Profile {
     answer_room: AnswerRoom::Checked,
     refuses_overflow: true,
     overflow_is_free: true,
+    loaded_models: None,
     errors_inside: false,
     counts_missed_only: false,
     // `prompt_cache_retention` is "24h" by default since May 2026.
@@ -226,7 +229,14 @@ pub const PROFILES: &[Profile] = &[
         ..STRICT
     },
     Profile {
+        name: "lmstudio",
+        loaded_models: Some("/../api/v0/models"),
+        ..STRICT
+    },
+    Profile {
         name: "ollama",
+        // By default a model is loaded with 4,096 to 262,144 tokens, by the memory of the machine.
+        loaded_models: Some("/../api/ps"),
         refuses_overflow: false,
         overflow_is_free: false,
         counts_missed_only: true,
@@ -300,6 +310,7 @@ pub(super) fn guess_by_host(base_url: Option<&str>) -> &'static str {
         host if host.ends_with(".openai.azure.com") => "azure",
         host if host.starts_with("api.moonshot.") => "kimi",
         _ if base_url.port_u16() == Some(11434) => "ollama",
+        _ if base_url.port_u16() == Some(1234) => "lmstudio",
         _ => "template",
     }
 }
@@ -325,6 +336,7 @@ mod tests {
             ("https://api.anthropic.com/v1", "anthropic"),
             ("https://openrouter.ai/api/v1", "openrouter"),
             ("http://127.0.0.1:11434/v1", "ollama"),
+            ("http://127.0.0.1:1234/v1", "lmstudio"),
             ("http://127.0.0.1:8080/v1", "template"),
             ("https://api.openai.com.example/v1", "template"),
         ] {

@@ -47,6 +47,8 @@ pub struct Conversation {
     pub blocks: Vec<Block>,
     /// The annotations of all items and blocks, in the order of the items.
     pub annotations: Vec<Annotation>,
+    /// Reasoning before this byte is not read by the model, and not among the sizes of its items.
+    pub(crate) unread_reasoning: u32,
 }
 
 /// Why a body has no index.
@@ -91,6 +93,7 @@ impl Conversation {
             calls: Vec::new(),
             blocks: Vec::new(),
             annotations: Vec::new(),
+            unread_reasoning: 0,
         }
     }
 

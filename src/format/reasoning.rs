@@ -71,7 +71,10 @@ impl Conversation {
                 _ => {}
             }
         }
-        has_any.then_some(sizes)
+        match message.span.start < self.unread_reasoning {
+            true => has_any.then(TextSizes::default),
+            false => has_any.then_some(sizes),
+        }
     }
 
     /// Leaves the reasoning of an answer out. Returns whether there was any. In Responses with the ids of its texts and

@@ -5,6 +5,8 @@
 //! list, a second at most. A list belongs to a provider's name and address, and survives other changes
 //! of the settings.
 //!
+//! Engines that load models with windows of their own say so under another path, which is asked too, once a minute.
+//!
 //! Ids are matched exactly. But a server that lists a single model, such as llama.cpp's, serves it under
 //! any name, so its window also holds for names without a window in the settings, where the catalogue
 //! does not have the provider.
@@ -115,7 +117,11 @@ impl ModelLists {
         let listed = listed.unwrap_or(Err(ModelListError::TooMuch));
         let mut lists = self.lists.lock();
         let list = lists.entry(Arc::clone(&provider.endpoint)).or_default();
-        let models = list.record_answer(listed, Instant::now());
+        let fresh_for = match provider.config.profile.loaded_models {
+            Some(_) => PAUSE,
+            None => FRESH_FOR,
+        };
+        let models = list.record_answer(listed, Instant::now(), fresh_for);
         self.settled.notify_waiters();
         models
     }
@@ -154,9 +160,10 @@ impl ModelList {
         &mut self,
         listed: Result<BTreeMap<String, Bounds>, ModelListError>,
         now: Instant,
+        fresh_for: Duration,
     ) -> Result<usize, ModelListError> {
         self.asking = false;
-        self.due = Some(now + if listed.is_ok() { FRESH_FOR } else { PAUSE });
+        self.due = Some(now + if listed.is_ok() { fresh_for } else { PAUSE });
         self.models = listed?;
         Ok(self.models.len())
     }
@@ -173,10 +180,32 @@ async fn fetch_model_list(
     if let Some(reason) = provider.why_list_not_asked() {
         return Err(ModelListError::NotAsked(reason));
     }
+    let mut models = fetch_models(provider, "/models", client_keys).await?;
+    if let Some(path) = provider.config.profile.loaded_models {
+        // A server that has no such path has no loaded windows to tell.
+        let loaded = fetch_models(provider, path, client_keys).await;
+        for (id, bounds) in loaded.into_iter().flatten() {
+            if bounds.window.is_none() {
+                continue;
+            }
+            if let Some(name) = id.strip_suffix(":latest") {
+                models.insert(name.to_owned(), bounds);
+            }
+            models.insert(id, bounds);
+        }
+    }
+    Ok(models)
+}
+
+async fn fetch_models(
+    provider: &Provider,
+    path: &str,
+    client_keys: bool,
+) -> Result<BTreeMap<String, Bounds>, ModelListError> {
     let none = HeaderMap::new();
     let outgoing = OutgoingRequest {
         method: Method::GET,
-        path: "/models".to_owned(),
+        path: path.to_owned(),
         headers: headers::filter_for_provider(&none, &provider.config, client_keys, true),
         body: Payload::Empty,
         model: None,

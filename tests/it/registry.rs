@@ -9,6 +9,7 @@ use std::{
 use http::Method;
 use plimsoll::{
     config::{Auth, Config, Deployment, ModelConfig},
+    guard::profile::find_profile,
     provider::{Registry, WindowSource, model_lists::ModelListError},
 };
 use serde_json::Value;
@@ -59,6 +60,43 @@ async fn a_provider_is_asked_for_its_windows_once() {
     assert_eq!(one["context_length"], 4_096);
     assert_eq!(up.count_requests(), 1);
     assert_eq!(up.last_request().line, "GET /v1/models HTTP/1.1");
+}
+
+#[tokio::test]
+async fn the_window_of_a_loaded_model_is_asked_for() {
+    const OLLAMA: (&str, &str, &str) = (
+        "ollama",
+        "/api/ps",
+        r#"{"models":[{"name":"llama3.1:latest","model":"llama3.1:latest","context_length":32768}]}"#,
+    );
+    const LM_STUDIO: (&str, &str, &str) = (
+        "lmstudio",
+        "/api/v0/models",
+        r#"{"object":"list","data":[{"id":"llama3.1","state":"loaded","max_context_length":131072,"loaded_context_length":32768},{"id":"other","state":"not-loaded","max_context_length":131072}]}"#,
+    );
+    for (profile, path, loaded) in [OLLAMA, LM_STUDIO] {
+        let up = ScriptedProvider::start_answering(move |request| {
+            let list = r#"{"object":"list","data":[{"id":"llama3.1:latest"},{"id":"llama3.1"},{"id":"other"}]}"#;
+            vec![match request.line.split(' ').nth(1) == Some(path) {
+                true => answer("200 OK", "", loaded),
+                false if request.line.contains(" /v1/models ") => answer("200 OK", "", list),
+                false => answer("404 Not Found", "", "{}"),
+            }]
+        })
+        .await;
+        let proxy = asking_proxy(&up).providers(|it| it.profile = find_profile(profile).unwrap());
+        let models = models(&proxy.start().await).await;
+        assert_eq!(
+            find_model(&models, "up/llama3.1")["context_length"],
+            32_768,
+            "{profile}"
+        );
+        assert!(
+            find_model(&models, "up/other")["context_length"].is_null(),
+            "{profile}"
+        );
+        assert_eq!(up.count_requests(), 2);
+    }
 }
 
 #[tokio::test]
@@ -245,7 +283,7 @@ async fn no_window_by_name_where_overflows_are_cut_silently() {
             .source
     };
     assert_eq!(window(&config), WindowSource::CatalogueByName);
-    let ollama = plimsoll::guard::profile::find_profile("ollama").unwrap();
+    let ollama = find_profile("ollama").unwrap();
     config.providers.get_mut("up").unwrap().profile = ollama;
     assert_eq!(window(&config), WindowSource::Assumed);
 }

@@ -13,7 +13,7 @@ use super::{
     entries::Entry,
     kinds::{AnswerPart, CallShape, EntryKind, MessageRole, OutputShape},
     open_item::{AnnotatedObject, OpenItem, make_outside, note_frames, shell_texts},
-    unfold_body,
+    request, unfold_body,
     values::{TextValue, ValuePart, ValueReader},
 };
 use crate::{
@@ -112,7 +112,23 @@ impl<'a> ResponsesIndexer<'a> {
         if let Some(text) = instructions {
             self.add_instructions(text)?;
         }
+        if request::reads_current_turn_alone(&self.found) {
+            self.leave_earlier_turns_unread();
+        }
         Ok(())
+    }
+
+    /// Takes reasoning before the user's newest message out of the sizes.
+    fn leave_earlier_turns_unread(&mut self) {
+        let is_user = |item: &Item| item.author == Author::User;
+        let Some(turn) = self.found.items.iter().rposition(is_user) else {
+            return;
+        };
+        for at in 0..turn {
+            let reasoning = self.found.measure_reasoning(&self.found.items[at]);
+            self.found.items[at].sizes -= reasoning.unwrap_or_default();
+        }
+        self.found.unread_reasoning = self.found.items[turn].span.start;
     }
 
     /// Makes the instructions the first item.

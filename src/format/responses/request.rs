@@ -16,6 +16,11 @@ pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools"];
 /// Members by which the provider holds the history.
 const HELD_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
 
+/// Whether the model reads reasoning of the running turn alone (`reasoning.context`, from GPT-5.6 on).
+pub(super) fn reads_current_turn_alone(conversation: &Conversation) -> bool {
+    parse_field(conversation, "reasoning")["context"] == "current_turn"
+}
+
 /// Whether the request is no turn of a conversation: it compacts, or Codex says that it fills the cache, or notes what
 /// to remember.
 pub(in crate::format) fn is_beside_turns(conversation: &Conversation) -> bool {

@@ -253,6 +253,33 @@ fn what_follows_a_reasoning_keeps_it() {
 }
 
 #[test]
+fn reasoning_of_earlier_turns_weighs_nothing_where_the_model_does_not_read_it() {
+    let list = json!([
+        user("u"),
+        reasoning("rs_1"),
+        call("a"),
+        output("a"),
+        user("v"),
+        reasoning("rs_2"),
+        call("b")
+    ]);
+    let index = |context: &str| {
+        let body = json!({"input": list, "reasoning": {"context": context}});
+        Format::Responses
+            .index_body(body.to_string().into())
+            .unwrap()
+    };
+    let (all, current) = (index("all_turns"), index("current_turn"));
+    let chars = |found: &Conversation, at: usize| found.items[at].sizes.total_chars();
+    assert!(chars(&all, 1) > 2_000);
+    assert!(chars(&current, 1) < 200);
+    assert_eq!(chars(&all, 4), chars(&current, 4));
+    let reasoning = current.measure_reasoning(&current.items[1]).unwrap();
+    assert_eq!(reasoning.total_chars(), 0);
+    assert_eq!(all.items[1].digest, current.items[1].digest);
+}
+
+#[test]
 fn what_is_not_known_stays() {
     let fixed = [
         json!({"type": "compaction", "id": "cmp_1", "encrypted_content": "ZW5j"}),

@@ -107,7 +107,7 @@ fn a_provider_is_asked_once_an_hour_and_a_minute_after_a_failure() {
     let is_due_after = |answer, waited: Duration| {
         let mut lists = listed.lists.lock();
         let list = lists.get_mut(&name).unwrap();
-        let _ = list.record_answer(answer, now);
+        let _ = list.record_answer(answer, now, FRESH_FOR);
         list.is_due(now + waited)
     };
     let moment = Duration::from_millis(1);

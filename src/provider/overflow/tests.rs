@@ -16,6 +16,43 @@ fn is_overflow(status: u16, body: &str) -> bool {
 const OVERFLOW: &str = "This model's maximum context length is 8000 tokens.";
 
 #[test]
+fn wordings_of_this_autumn_are_read() {
+    for (message, expected) in [
+        (
+            "The input token count is 32825 but model only supports up to 32768",
+            Overflow {
+                prompt_tokens: Some(32_825),
+                prompt_limit: Some(32_768),
+                ..Overflow::default()
+            },
+        ),
+        (
+            "max_completion_tokens=99002 cannot be greater than max_model_len=max_total_tokens=65536. Please request fewer output tokens.",
+            Overflow {
+                answer: Some(99_002),
+                window: Some(65_536),
+                ..Overflow::default()
+            },
+        ),
+        (
+            "prompt_too_long: the prompt has 41000 tokens, max prompt/context tokens is 32768",
+            Overflow {
+                prompt_tokens: Some(41_000),
+                window: Some(32_768),
+                ..Overflow::default()
+            },
+        ),
+    ] {
+        let body = json!({"error": {"message": message, "code": 400}}).to_string();
+        assert_eq!(
+            judged(400, &body),
+            OverflowVerdict::Overflow(expected),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn a_repeated_request_is_never_read() {
     // An overflow, in every field where validators and proxies repeat a request.
     for body in [

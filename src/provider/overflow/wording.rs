@@ -14,6 +14,7 @@ pub(super) const CODES: &[&str] = &[
     "exceed_context_size_error",
     "model_context_window_exceeded",
     "model_max_prompt_tokens_exceeded",
+    "prompt_too_long",
     "tokens_limit_reached",
     "too_many_prompt_tokens",
     "too_many_tokens",
@@ -69,12 +70,18 @@ pub(super) const SURE: &[&str] = &[
     // Gemini and Vertex.
     "input token count ({prompt}) exceeds the maximum number of tokens allowed ({limit})",
     "input token count is {prompt} but the model only supports up to {limit}",
+    "input token count is {prompt} but model only supports up to {limit}",
     "input token count exceeds the maximum",
     // Ollama.
     "prompt too long; exceeded max context length by {excess} tokens",
     // LM Studio.
     "cannot truncate prompt with n_keep ({_}) >= n_ctx ({window})",
     "(n_keep: {_} >= n_ctx: {window})",
+    // vLLM, of an answer cap beyond the window.
+    "max_completion_tokens={answer} cannot be greater than max_model_len=max_total_tokens={window}",
+    "max_tokens={answer} cannot be greater than max_model_len=max_total_tokens={window}",
+    // vMLX.
+    "max prompt/context tokens is {window}",
     // TGI, Together, SageMaker.
     "inputs tokens + max_new_tokens must be <= {window}",
     "inputs must have less than {limit} tokens",
@@ -154,6 +161,7 @@ pub(super) const FIGURES: &[&str] = &[
     "prompt contains {prompt} tokens",
     "prompt has {prompt} tokens",
     "request has {prompt} input tokens",
+    "has {prompt} tokens, max prompt/context",
     "request ({prompt} tokens) exceeds",
     "you passed {prompt} input tokens",
     "the input ({prompt} tokens) is longer",
