@@ -127,7 +127,9 @@ impl PlanExplanation {
         let plan = super::plan(conversation, policy, &recall);
         let mut edits = plan.edits.clone();
         conversation.take_out_annotations(&mut edits);
-        let fitted = edits.apply(&conversation.body).to_bytes();
+        let fitted = edits.apply(&conversation.body);
+        let filled = conversation.add_required_members(&fitted, policy.profile, false);
+        let fitted = filled.unwrap_or(fitted).to_bytes();
         let found = Self::new(conversation, fitted.clone(), policy, &plan, aim);
         (fitted, found)
     }
