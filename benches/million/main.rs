@@ -33,7 +33,7 @@ mod tally;
 use draw::DrawnCase;
 use mimalloc::MiMalloc;
 use support::{
-    bound_sessions::{KeptState, run_sessions},
+    bound_sessions::{DrawnSession, KeptState, run_sessions},
     plans,
 };
 use tally::PlanTally;
@@ -73,7 +73,11 @@ fn run_reasoning(count: u64, first: u64) -> io::Result<ExitCode> {
         .enable_all()
         .build()?;
     let began = Instant::now();
-    let sessions = run_sessions(first..first + count, 8 * cores, KeptState::Always);
+    let sessions = run_sessions(
+        (first..first + count).map(DrawnSession::new),
+        8 * cores,
+        KeptState::Always,
+    );
     let (figures, failures) = runtime.block_on(sessions);
     let mut out = io::stdout().lock();
     writeln!(

@@ -7,7 +7,7 @@ use plimsoll::guard::profile::find_profile;
 use crate::support::{
     bound::{BoundApi, BoundModel},
     bound_provider::{BoundLog, BoundSettings, start_bound_provider},
-    bound_sessions::{KeptState, NEEDLESS, run_sessions},
+    bound_sessions::{DrawnSession, KeptState, NEEDLESS, run_sessions},
     *,
 };
 
@@ -111,8 +111,8 @@ fn seeds(count: u64) -> impl Iterator<Item = u64> {
     first..first + number("REASONING_COUNT", count)
 }
 
-async fn check_sessions(seeds: impl Iterator<Item = u64>, kept: KeptState) {
-    let (figures, failures) = run_sessions(seeds, 16, kept).await;
+async fn check_sessions(sessions: impl Iterator<Item = DrawnSession>, kept: KeptState) {
+    let (figures, failures) = run_sessions(sessions, 16, kept).await;
     assert!(
         failures.is_empty(),
         "{failures:#?} {figures:#?}\nOne alone: REASONING_FIRST=seed REASONING_COUNT=1 cargo test --test it -- \
@@ -125,11 +125,22 @@ async fn check_sessions(seeds: impl Iterator<Item = u64>, kept: KeptState) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_sessions_keep_their_reasoning() {
-    check_sessions(seeds(300), KeptState::Always).await;
+    check_sessions(seeds(2_000).map(DrawnSession::new), KeptState::Always).await;
 }
 
 /// Also in the midst of a turn with rounds of the proxy, whose echo cannot be split any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_lose_their_state_are_healed() {
-    check_sessions(seeds(150), KeptState::Loses).await;
+    check_sessions(seeds(150).map(DrawnSession::new), KeptState::Loses).await;
+}
+
+/// At accounts with the check, and at older ones, where it only tells what is stale.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_of_300_steps_are_not_refused() {
+    let accounts = [BoundModel::default(), BoundModel::old()];
+    let sessions = accounts.into_iter().flat_map(|account| {
+        let windows = [32_768, 131_072].into_iter().enumerate();
+        windows.map(move |(nth, window)| DrawnSession::long(nth as u64, window, account.clone()))
+    });
+    check_sessions(sessions, KeptState::Always).await;
 }

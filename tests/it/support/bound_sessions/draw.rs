@@ -144,6 +144,24 @@ impl DrawnSession {
         }
     }
 
+    /// A session of 300 requests in Messages, for a model that binds its thinking.
+    pub(crate) fn long(seed: u64, window: u32, account: BoundModel) -> Self {
+        Self {
+            api: BoundApi::Messages,
+            model: MESSAGES[seed as usize % 2].1,
+            profile: find_profile("anthropic").unwrap(),
+            account,
+            requests: 300,
+            window,
+            names_window: true,
+            factor: 1.0,
+            result: 300 + window as usize / 200,
+            max_tokens: None,
+            markers: CacheMarkers::Off,
+            ..Self::new(seed)
+        }
+    }
+
     pub(crate) fn model_settings(&self) -> ModelConfig {
         let settings = match self.levels {
             0 => model_with_window(self.window),

@@ -40,20 +40,22 @@ pub(crate) enum KeptState {
     Loses,
 }
 
-/// Runs sessions by their seeds, some at a time. Failures come with their seeds; after some no session begins.
+/// Runs sessions, some at a time. Failures come with their seeds; after some no session begins.
 pub(crate) async fn run_sessions(
-    seeds: impl Iterator<Item = u64>,
+    sessions: impl Iterator<Item = DrawnSession>,
     at_once: usize,
     kept: KeptState,
 ) -> (SessionFigures, Vec<(u64, String)>) {
     let mut running = JoinSet::new();
     let mut figures = SessionFigures::new();
     let mut failures = Vec::new();
-    let mut seeds = seeds.fuse();
+    let mut sessions = sessions.fuse();
     loop {
         while running.len() < at_once && failures.len() < 10 {
-            let Some(seed) = seeds.next() else { break };
-            running.spawn(async move { (seed, run_session(seed, kept).await) });
+            let Some(session) = sessions.next() else {
+                break;
+            };
+            running.spawn(async move { (session.seed, run_session(session, kept).await) });
         }
         let Some(ran) = running.join_next().await else {
             return (figures, failures);
@@ -73,8 +75,7 @@ pub(crate) async fn run_sessions(
 ///
 /// # Errors
 /// What must not be.
-async fn run_session(seed: u64, kept: KeptState) -> Result<SessionFigures, String> {
-    let session = DrawnSession::new(seed);
+async fn run_session(session: DrawnSession, kept: KeptState) -> Result<SessionFigures, String> {
     let (provider, log) = start_provider(&session).await;
     let drive = SessionDrive {
         provider,
