@@ -11,9 +11,10 @@ use crate::{
 
 /// One part in this many of the window stays free, since sizes are estimates.
 const MARGIN: u32 = 32;
-/// Room for the thinking before a summary, in tokens. Without it, the cap of a short summary is spent on thinking, and the
+/// Room for the thinking before a summary, in tokens. With a summary of the usual size, it stays below the least output
+/// limit of such models (16,000). Without it, the cap of a short summary is spent on thinking, and the
 /// answer is empty.
-const THINKING_TOKENS: u32 = 16_384;
+const THINKING_TOKENS: u32 = 8_192;
 
 /// The configured summary model, else the target that answered the conversation. The session's
 /// `seed` orders the candidates.
@@ -76,6 +77,7 @@ impl Summariser {
             // An answer of more than half of a small window would leave no room for the record.
             max_tokens: most.min(window.tokens / 2),
             thinking_tokens,
+            filling: target.provider.answer_filling(&target.model),
             language,
             weights: Weights::new(target.token_rule(), config.guard.chars_per_token),
             nonce,

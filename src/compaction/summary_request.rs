@@ -56,7 +56,9 @@ pub(super) fn build_summary_request(
     let mut edits = Edits::default();
     edits.insert(part.list.end - 1, appended);
     part.ask_for_text(&summariser.model, summariser.answer_limit(), &mut edits);
-    Some(edits.apply(&part.body).to_bytes())
+    let body = edits.apply(&part.body);
+    let filled = part.add_required_members(&body, summariser.profile, summariser.filling);
+    Some(filled.unwrap_or(body).to_bytes())
 }
 
 /// The messages after the last one of the conversation.

@@ -14,6 +14,7 @@ use super::{
     summary_request, transcript,
 };
 use crate::{
+    config::profile::AnswerFilling,
     conversation::{Conversation, Format, Item, edit::Edits, units},
     format::{AnswerLimit, TextRequest},
     guard::{
@@ -48,6 +49,8 @@ pub struct Summariser {
     pub language: Language,
     /// Counts the texts of the conversation and of the summary.
     pub weights: Weights,
+    /// Which answers in a conversation that is repeated get members that they lack.
+    pub filling: AnswerFilling,
     /// Random, drawn after the conversation was written, so nothing in it can repeat the key.
     pub nonce: [u8; 8],
 }

@@ -69,6 +69,18 @@ pub enum ReasoningMember {
     OnEvery,
 }
 
+/// Which answers get what they lack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerFilling {
+    /// None: the model has refused what was added.
+    Nothing,
+    /// Those that the model's name is known to demand it of.
+    #[default]
+    ByName,
+    /// All: the model has refused an answer without.
+    All,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub name: &'static str,

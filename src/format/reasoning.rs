@@ -33,6 +33,8 @@ pub(super) const CHAT_MEMBERS: [&[u8]; 4] = [
 
 /// The member of a chat message, and of its calls, in which Gemini signs them.
 pub(super) const SIGNED_MEMBER: &[u8] = b"extra_content";
+/// Those of all with signatures, or encrypted.
+const SEALED_MEMBERS: [&[u8]; 3] = [b"reasoning_details", b"thinking_blocks", SIGNED_MEMBER];
 
 /// Entries of an answer of Responses that may be sent without their ids.
 const KINDS_WITHOUT_ID: [&str; 3] = ["message", "function_call", "custom_tool_call"];
@@ -75,6 +77,22 @@ impl Conversation {
             true => has_any.then(TextSizes::default),
             false => has_any.then_some(sizes),
         }
+    }
+
+    /// Whether any answer has reasoning that its provider has signed or encrypted. Plain texts are read anywhere.
+    pub(crate) fn has_sealed_reasoning(&self) -> bool {
+        let is_sealed = |member: &Field| {
+            let key = self.raw_bytes(member.key);
+            SEALED_MEMBERS.contains(&key) && self.holds_reasoning(member)
+        };
+        self.items.iter().any(|item| match self.format {
+            Format::Chat if item.author == Author::Model => {
+                let calls = self.calls_of(item).iter().map(|call| call.span.start);
+                let mut objects = std::iter::once(item.span.start).chain(calls);
+                objects.any(|object| self.list_members(object).iter().any(is_sealed))
+            }
+            _ => self.measure_reasoning(item).is_some(),
+        })
     }
 
     /// Leaves the reasoning of an answer out. Returns whether there was any. In Responses with the ids of its texts and

@@ -4,13 +4,13 @@
 //! The answers may be the client's, which its program or another model made without them, or the proxy's own.
 
 use super::{
-    reasoning::{CHAT_MEMBERS, COUNTED_MEMBER},
-    values::parse_field,
+    reasoning::{CHAT_MEMBERS, COUNTED_MEMBER, SIGNED_MEMBER},
+    values::{insert_first_member, parse_field},
 };
 use crate::{
-    config::profile::{Profile, ReasoningMember},
+    config::profile::{AnswerFilling, Profile, ReasoningMember},
     conversation::{
-        Author, BlockKind, Call, Content, Conversation, Format, Item,
+        Author, Block, BlockKind, Call, Content, Conversation, Field, Format, Item,
         edit::{Edits, Rope},
     },
     json::scan::JsonKind,
@@ -18,43 +18,46 @@ use crate::{
 
 /// By Google's guide, a signature that is not checked, for calls that another model made.
 const ANY_SIGNATURE: &str =
-    r#""extra_content":{"google":{"thought_signature":"skip_thought_signature_validator"}},"#;
+    r#"{"google":{"thought_signature":"skip_thought_signature_validator"}}"#;
 
 /// Thinking of nothing in Messages, as DeepSeek gives it.
 const NO_THINKING: &str = r#"{"type":"thinking","thinking":"","signature":""}"#;
 
 impl Conversation {
     /// Adds what the answers in `body`, the request as it goes out, lack for this model; `None` where nothing is lacking.
-    /// `was_refused`: the model has refused an answer for that, whatever its name says.
     pub fn add_required_members(
         &self,
         body: &Rope,
         profile: &Profile,
-        was_refused: bool,
+        filling: AnswerFilling,
     ) -> Option<Rope> {
-        let demanded = match self.format {
-            _ if was_refused => ReasoningMember::OnEvery,
-            Format::Chat if !switches_thinking_off(self) => profile.reasoning_member,
-            _ => ReasoningMember::Free,
+        let is_chat = self.format == Format::Chat;
+        let demanded = match filling {
+            AnswerFilling::Nothing => return None,
+            AnswerFilling::All => ReasoningMember::OnEvery,
+            AnswerFilling::ByName if !is_chat => return None,
+            AnswerFilling::ByName => match profile.reasoning_member {
+                ReasoningMember::OnCalls if switches_thinking_off(self) => ReasoningMember::Free,
+                demanded => demanded,
+            },
         };
-        let signs_calls = profile.signs_calls && self.format == Format::Chat;
+        let signs_calls = profile.signs_calls && is_chat;
         if demanded == ReasoningMember::Free && !signs_calls {
             return None;
         }
         let sent = self.format.index_body(body.to_bytes()).ok()?;
         let mut edits = Edits::default();
-        if demanded != ReasoningMember::Free {
-            let needs = |it: &Item| demanded == ReasoningMember::OnEvery || !it.calls.is_empty();
-            for answer in sent
-                .items
-                .iter()
-                .filter(|it| it.author == Author::Model && needs(it))
-            {
-                match self.format {
-                    Format::Chat => add_reasoning(&sent, answer, was_refused, &mut edits),
-                    Format::Messages => add_thinking(&sent, answer, &mut edits),
-                    _ => {}
-                }
+        let needs = |it: &Item| match demanded {
+            ReasoningMember::Free => false,
+            ReasoningMember::OnCalls => !it.calls.is_empty(),
+            ReasoningMember::OnEvery => true,
+        };
+        let answers = sent.items.iter().filter(|it| it.author == Author::Model);
+        for answer in answers.filter(|it| needs(it)) {
+            match self.format {
+                Format::Chat => add_reasoning(&sent, answer, filling, &mut edits),
+                Format::Messages => add_thinking(&sent, answer, &mut edits),
+                _ => {}
             }
         }
         if signs_calls {
@@ -71,63 +74,91 @@ fn switches_thinking_off(sent: &Conversation) -> bool {
         || parse_field(sent, "reasoning_effort") == "none"
 }
 
-/// Adds `reasoning_content` to an answer of chat completions. `alone`: reasoning under another name does not do.
-fn add_reasoning(sent: &Conversation, answer: &Item, alone: bool, edits: &mut Edits) {
+/// Adds `reasoning_content` to an answer of chat completions. Where the model has refused an answer, reasoning under another
+/// name does not do.
+fn add_reasoning(sent: &Conversation, answer: &Item, filling: AnswerFilling, edits: &mut Edits) {
     let members = sent.list_members(answer.span.start);
-    let mut found = members.iter();
-    let same = found.find(|it| sent.raw_bytes(it.key) == COUNTED_MEMBER);
-    if let Some(member) = same {
-        if member.kind == JsonKind::Null {
-            edits.replace(member.value, r#""""#);
-        }
+    let find = |name: &[u8]| members.iter().find(|it| sent.raw_bytes(it.key) == name);
+    let same = find(COUNTED_MEMBER);
+    if same.is_some_and(|it| it.kind != JsonKind::Null) {
         return;
     }
-    let is_named = |it: &[u8]| CHAT_MEMBERS.contains(&it);
-    if !alone && members.iter().any(|it| is_named(sent.raw_bytes(it.key))) {
+    if filling == AnswerFilling::ByName && names_reasoning(sent, &members) {
         return;
     }
     // What vLLM and OpenRouter call `reasoning` is the same text.
-    let other = members
-        .iter()
-        .find(|it| sent.raw_bytes(it.key) == b"reasoning" && it.kind == JsonKind::String);
+    let other = find(b"reasoning").filter(|it| it.kind == JsonKind::String);
     let text = other.map_or("\"\"".into(), |it| {
         String::from_utf8_lossy(sent.span_bytes(it.value))
     });
-    let member = format!(r#""reasoning_content":{text},"#);
-    edits.insert(answer.span.start + 1, member);
+    match same {
+        Some(null) => edits.replace(null.value, text.into_owned()),
+        None => {
+            let member = format!(r#""reasoning_content":{text}"#);
+            insert_first_member(sent, answer.span, &member, edits);
+        }
+    }
+}
+
+/// Whether any member holds reasoning: not an empty one, as SDKs echo it.
+fn names_reasoning(sent: &Conversation, members: &[Field]) -> bool {
+    members.iter().any(|member| {
+        let value = sent.span_bytes(member.value);
+        let is_empty = member.kind == JsonKind::Null || matches!(value, b"[]" | b"\"\"");
+        CHAT_MEMBERS.contains(&sent.raw_bytes(member.key)) && !is_empty
+    })
 }
 
 /// Adds a block of thinking to an answer of Messages.
 fn add_thinking(sent: &Conversation, answer: &Item, edits: &mut Edits) {
     let blocks = sent.blocks_of(answer);
-    let has_any = blocks
-        .iter()
-        .any(|it| matches!(it.kind, BlockKind::Reasoning(_)));
-    if let (Content::Blocks(_, list), false, false) = (&answer.content, has_any, blocks.is_empty())
-    {
-        edits.insert(list.start + 1, format!("{NO_THINKING},"));
+    let has_any = |it: &Block| matches!(it.kind, BlockKind::Reasoning(_));
+    match &answer.content {
+        Content::Text(text) => {
+            let raw = String::from_utf8_lossy(sent.raw_bytes(*text));
+            let block = sent.format.text_block(&raw);
+            edits.replace(text.quoted_span(), format!("[{NO_THINKING},{block}]"));
+        }
+        Content::Blocks(_, list) if !blocks.is_empty() && !blocks.iter().any(has_any) => {
+            edits.insert(list.start + 1, format!("{NO_THINKING},"));
+        }
+        _ => {}
     }
 }
 
-/// Signs the first call of each answer since the user's newest message.
+/// Signs the first call of each answer since the user's newest message, where nothing signs it.
 fn sign_calls(sent: &Conversation, edits: &mut Edits) {
     let is_user = |it: &Item| it.author == Author::User;
     let turn = sent.items.iter().rposition(is_user).unwrap_or(0);
-    let answers = sent.items[turn..]
-        .iter()
-        .filter(|it| it.author == Author::Model);
-    for call in answers.filter_map(|it| sent.calls_of(it).first()) {
-        sign_call(sent, call, edits);
+    let answers = sent.items[turn..].iter();
+    for answer in answers.filter(|it| it.author == Author::Model) {
+        // OpenRouter has the signature there.
+        let is_signed = || names_reasoning(sent, &sent.list_members(answer.span.start));
+        if let Some(call) = sent.calls_of(answer).first()
+            && !is_signed()
+        {
+            sign_call(sent, call, edits);
+        }
     }
 }
 
 fn sign_call(sent: &Conversation, call: &Call, edits: &mut Edits) {
     let members = sent.list_members(call.span.start);
-    let has_any = members
+    let signed = members
         .iter()
-        .any(|it| sent.raw_bytes(it.key) == b"extra_content");
-    if call.listed && !has_any {
-        edits.insert(call.span.start + 1, ANY_SIGNATURE);
+        .find(|it| sent.raw_bytes(it.key) == SIGNED_MEMBER);
+    match signed {
+        _ if !call.listed => {}
+        None => {
+            let member = format!(r#""extra_content":{ANY_SIGNATURE}"#);
+            insert_first_member(sent, call.span, &member, edits);
+        }
+        Some(member) => {
+            let value = sent.span_bytes(member.value);
+            if memchr::memmem::find(value, b"thought_signature").is_none() {
+                edits.replace(member.value, ANY_SIGNATURE);
+            }
+        }
     }
 }
 
@@ -139,12 +170,16 @@ mod tests {
     use crate::config::profile::find_profile;
 
     fn add(model: &str, body: &str, was_refused: bool) -> String {
+        let filling = match was_refused {
+            true => AnswerFilling::All,
+            false => AnswerFilling::ByName,
+        };
         let conversation = Format::Chat
             .index_body(Bytes::from(body.to_owned()))
             .unwrap();
         let profile = find_profile("template").unwrap().for_model(model);
         let sent = Edits::default().apply(&conversation.body);
-        let added = conversation.add_required_members(&sent, profile, was_refused);
+        let added = conversation.add_required_members(&sent, profile, filling);
         let body = added.map_or(conversation.body, |it| it.to_bytes());
         String::from_utf8(body.to_vec()).unwrap()
     }
@@ -192,7 +227,10 @@ mod tests {
     #[test]
     fn the_first_call_of_the_running_turn_has_a_signature() {
         let bare = body("", "", "");
-        let signed = bare.replace(r#"[{"id""#, &format!(r#"[{{{ANY_SIGNATURE}"id""#));
+        let signed = bare.replace(
+            r#"[{"id""#,
+            &format!(r#"[{{"extra_content":{ANY_SIGNATURE},"id""#),
+        );
         assert_eq!(add("gemini-3.8-pro", &bare, false), signed);
         assert_eq!(add("gemini-3.8-pro", &signed, false), signed);
         assert_eq!(add("gemini-2.5-pro", &bare, false), bare);
@@ -202,5 +240,62 @@ mod tests {
             r#""content":"r"},{"role":"user","content":"u"}]"#,
         );
         assert_eq!(add("gemini-3.8-pro", &later, false), later);
+    }
+
+    #[test]
+    fn empty_members_are_none_and_odd_calls_stay_json() {
+        for empty in [r#""reasoning":null,"#, r#""reasoning_details":[],"#] {
+            let sent = body("", empty, "");
+            let filled = add("deepseek-v4-pro", &sent, false);
+            assert_eq!(
+                filled,
+                body("", &format!(r#""reasoning_content":"",{empty}"#), "")
+            );
+        }
+        let text = body("", r#""reasoning_content":null,"reasoning":"deep","#, "");
+        assert_eq!(
+            add("kimi-k3", &text, true)
+                .matches(r#""reasoning_content":"deep""#)
+                .count(),
+            1
+        );
+        let turn = |call: &str| {
+            format!(
+                r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{call}]}}]}}"#
+            )
+        };
+        let signature = format!(r#""extra_content":{ANY_SIGNATURE}"#);
+        let signed = |call: &str| add("gemini-3.8-pro", &turn(call), false);
+        assert_eq!(signed("{}"), turn(&format!("{{{signature}}}")));
+        assert_eq!(
+            signed(r#"{"extra_content":null}"#),
+            turn(&format!("{{{signature}}}"))
+        );
+        let own = r#"{"extra_content":{"google":{"thought_signature":"s"}}}"#;
+        assert_eq!(signed(own), turn(own));
+        let details = turn("{}").replace(
+            r#""role":"assistant""#,
+            r#""reasoning_details":[{"type":"reasoning.encrypted","data":"d"}],"role":"assistant""#,
+        );
+        assert_eq!(add("gemini-3.8-pro", &details, false), details);
+    }
+
+    #[test]
+    fn thinking_of_nothing_stands_first_in_messages() {
+        let fill = |content: &str| {
+            let body = format!(
+                r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","content":{content}}}]}}"#
+            );
+            let conversation = Format::Messages.index_body(Bytes::from(body)).unwrap();
+            let profile = find_profile("template").unwrap();
+            let sent = Edits::default().apply(&conversation.body);
+            let added = conversation.add_required_members(&sent, profile, AnswerFilling::All);
+            added.map(|it| String::from_utf8(it.to_bytes().to_vec()).unwrap())
+        };
+        let text = r#"{"type":"text","text":"a \"b\""}"#;
+        let filled = format!(r#""content":[{NO_THINKING},{text}]"#);
+        assert!(fill(r#""a \"b\"""#).unwrap().contains(&filled));
+        assert!(fill(&format!("[{text}]")).unwrap().contains(&filled));
+        assert_eq!(fill(&format!("[{NO_THINKING},{text}]")), None);
     }
 }

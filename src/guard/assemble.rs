@@ -77,7 +77,7 @@ pub(super) fn assemble_draft(
     let epoch = history.epoch;
     let moved = epoch != recall.history.epoch;
     let injected = match moved && !recall.injections.records.is_empty() {
-        true => &PlacedInjections::find_places(view, &recall.injections, epoch),
+        true => &PlacedInjections::find_places(view, recall, epoch),
         false => injected,
     };
     let inserted = injected.insert_records(&kept, is_cut, folding.order, epoch, &mut edits);

@@ -17,6 +17,7 @@ use super::{
     profile::Profile,
     report::{FoldReport, INVALID},
 };
+use crate::config::profile::AnswerFilling;
 use crate::conversation::{
     Conversation,
     units::{self, Unit},
@@ -128,7 +129,11 @@ impl PlanExplanation {
         let mut edits = plan.edits.clone();
         conversation.take_out_annotations(&mut edits);
         let fitted = edits.apply(&conversation.body);
-        let filled = conversation.add_required_members(&fitted, policy.profile, false);
+        let filling = match plan.report.stood_back {
+            None => AnswerFilling::ByName,
+            Some(_) => AnswerFilling::Nothing,
+        };
+        let filled = conversation.add_required_members(&fitted, policy.profile, filling);
         let fitted = filled.unwrap_or(fitted).to_bytes();
         let found = Self::new(conversation, fitted.clone(), policy, &plan, aim);
         (fitted, found)

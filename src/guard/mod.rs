@@ -216,6 +216,8 @@ pub struct Recall {
     pub is_cold: bool,
     /// All reasoning made before this answer is left out, whatever the session knows: the provider refused it.
     pub leaves_out_reasoning: bool,
+    /// Places of answers whose reasoning another provider has sealed: it is left out. Places as in [`sent_history::Epoch`].
+    pub foreign: Vec<Range<u32>>,
 }
 
 impl Recall {
@@ -287,8 +289,7 @@ fn plan_request(
         names_ids: recall.injections.names_ids,
     };
     let epoch = recall.history.epoch;
-    let injected =
-        placed_injections::PlacedInjections::find_places(view, &recall.injections, epoch);
+    let injected = placed_injections::PlacedInjections::find_places(view, recall, epoch);
     let cuts = cuts::Cuts::from_first_line(view, measured.tokens.clone(), Some(&injected));
     let mut cuts = cuts.apply_limits(view, recall);
     let weight = injected.weigh_injections(recall.messages);

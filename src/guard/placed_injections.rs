@@ -8,13 +8,17 @@ mod injected_weight;
 mod sent_tools;
 mod stale_reasoning;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 pub(super) use self::injected_weight::{InjectedGap, InjectedWeight, with_injected};
 use super::{
+    Recall,
     echo::{self, Echo, RepeatedBlocks},
     gap::{Gap, GapContents},
-    injections::{InjectedTools, InjectionContent, InjectionRecord, Injections},
+    injections::{InjectedTools, InjectionContent, InjectionRecord},
     lint::OutlineItem,
     message_order::MessageOrder,
     prompt_placement,
@@ -30,6 +34,8 @@ use crate::{
 /// Everything injected into a request: records at their places, and the schemas of the proxy's tools.
 pub(super) struct PlacedInjections<'a> {
     view: RequestView<'a>,
+    /// Places of answers whose reasoning is left out.
+    foreign: &'a [Range<u32>],
     places: Vec<PlacedRecords<'a>>,
     /// Records without a place in this conversation.
     unplaced: usize,
@@ -88,17 +94,15 @@ struct OutlineAfter {
 
 impl<'a> PlacedInjections<'a> {
     /// Finds the place of each record of the current course. Rounds before `epoch` are put back without their reasoning.
-    pub(super) fn find_places(
-        view: RequestView<'a>,
-        injections: &'a Injections,
-        epoch: Epoch,
-    ) -> Self {
+    pub(super) fn find_places(view: RequestView<'a>, recall: &'a Recall, epoch: Epoch) -> Self {
+        let injections = &recall.injections;
         let find_schemas = |tools: &'a Option<InjectedTools>| {
             let tools = tools.as_ref()?;
             ToolSchemas::from_conversation(view.conversation, tools)
         };
         let mut this = Self {
             view,
+            foreign: &recall.foreign,
             places: Vec::new(),
             unplaced: 0,
             schemas: find_schemas(&injections.tools),
@@ -239,8 +243,7 @@ impl<'a> PlacedInjections<'a> {
                     place,
                     round: records.rounds,
                 };
-                let mut drops_reasoning =
-                    self.view.leaves_out(made, epoch) || self.is_joined(records);
+                let mut drops_reasoning = self.is_stale(made, epoch) || self.is_joined(records);
                 let mut echo = self.edit_echoed_answer(records, stands, drops_reasoning);
                 if (echo.left_out > 0 || echo.moved)
                     && !drops_reasoning

@@ -68,19 +68,34 @@ struct ModelList {
     /// When to ask again; `None` before the first answer or failure.
     due: Option<Instant>,
     models: BTreeMap<String, Bounds>,
+    /// The windows with which models were loaded last. One that is unloaded meanwhile is loaded so again.
+    loaded: BTreeMap<String, Bounds>,
+}
+
+/// What a provider lists.
+#[derive(Debug, Default)]
+struct Listed {
+    models: BTreeMap<String, Bounds>,
+    loaded: BTreeMap<String, Bounds>,
 }
 
 impl ModelLists {
     /// The listed bounds of a model; `None`: the list does not have it.
     pub(super) fn find_bounds(&self, endpoint: &str, model: &str) -> Option<Bounds> {
-        self.lists.lock().get(endpoint)?.models.get(model).copied()
+        let lists = self.lists.lock();
+        let list = lists.get(endpoint)?;
+        list.find_loaded(model)
+            .or_else(|| list.models.get(model))
+            .copied()
     }
 
     /// The bounds of the only listed model; `None`: there are several, or none.
     pub(super) fn find_only_bounds(&self, endpoint: &str) -> Option<Bounds> {
         let lists = self.lists.lock();
-        let mut models = lists.get(endpoint)?.models.values();
-        let only = models.next()?;
+        let list = lists.get(endpoint)?;
+        let mut models = list.models.iter();
+        let (name, only) = models.next()?;
+        let only = list.find_loaded(name).unwrap_or(only);
         models.next().is_none().then_some(*only)
     }
 
@@ -156,15 +171,25 @@ impl ModelList {
         self.asking && self.due.is_none()
     }
 
+    /// The window of a loaded model. Ollama calls it by its tag, also where the client does not.
+    fn find_loaded(&self, model: &str) -> Option<&Bounds> {
+        let latest = || self.loaded.get(&format!("{model}:latest"));
+        self.loaded.get(model).or_else(latest)
+    }
+
     fn record_answer(
         &mut self,
-        listed: Result<BTreeMap<String, Bounds>, ModelListError>,
+        listed: Result<Listed, ModelListError>,
         now: Instant,
         fresh_for: Duration,
     ) -> Result<usize, ModelListError> {
         self.asking = false;
         self.due = Some(now + if listed.is_ok() { fresh_for } else { PAUSE });
-        self.models = listed?;
+        let Listed { models, loaded } = listed?;
+        self.models = models;
+        let loaded = loaded.into_iter().filter(|(_, it)| it.window.is_some());
+        self.loaded.extend(loaded);
+        self.loaded.retain(|id, _| self.models.contains_key(id));
         Ok(self.models.len())
     }
 
@@ -176,25 +201,19 @@ impl ModelList {
 async fn fetch_model_list(
     provider: &Provider,
     client_keys: bool,
-) -> Result<BTreeMap<String, Bounds>, ModelListError> {
+) -> Result<Listed, ModelListError> {
     if let Some(reason) = provider.why_list_not_asked() {
         return Err(ModelListError::NotAsked(reason));
     }
-    let mut models = fetch_models(provider, "/models", client_keys).await?;
-    if let Some(path) = provider.config.profile.loaded_models {
+    let models = fetch_models(provider, "/models", client_keys).await?;
+    let loaded = match provider.config.profile.loaded_models {
         // A server that has no such path has no loaded windows to tell.
-        let loaded = fetch_models(provider, path, client_keys).await;
-        for (id, bounds) in loaded.into_iter().flatten() {
-            if bounds.window.is_none() {
-                continue;
-            }
-            if let Some(name) = id.strip_suffix(":latest") {
-                models.insert(name.to_owned(), bounds);
-            }
-            models.insert(id, bounds);
-        }
-    }
-    Ok(models)
+        Some(path) => fetch_models(provider, path, client_keys)
+            .await
+            .unwrap_or_default(),
+        None => BTreeMap::new(),
+    };
+    Ok(Listed { models, loaded })
 }
 
 async fn fetch_models(

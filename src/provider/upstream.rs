@@ -27,7 +27,7 @@ use super::{
     warnings,
 };
 use crate::{
-    config::{Auth, CacheMarkers, ProviderConfig},
+    config::{Auth, CacheMarkers, ProviderConfig, profile::AnswerFilling},
     conversation::edit::Rope,
     error::{Failure, TimeoutStage},
     wire::Body,
@@ -66,8 +66,8 @@ pub struct Provider {
     usage_refused: Mutex<LruCache<Box<str>, ()>>,
     /// Models that refuse to be asked to drop thinking. In memory only, too.
     drop_refused: Mutex<LruCache<Box<str>, ()>>,
-    /// Models that refuse answers without their reasoning, whatever their names say. In memory only, too.
-    bare_refused: Mutex<LruCache<Box<str>, ()>>,
+    /// What models taught of the members that are added to answers, whatever their names say. In memory only, too.
+    answer_filling: Mutex<LruCache<Box<str>, AnswerFilling>>,
     marker_support: MarkerSupport,
     transport: Transport,
 }
@@ -176,7 +176,7 @@ impl Provider {
             unreachable_ms: AtomicU64::new(0),
             usage_refused: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
             drop_refused: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
-            bare_refused: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
+            answer_filling: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
             marker_support: MarkerSupport::new(MAX_KNOWN_MODELS),
             transport,
         })
@@ -214,14 +214,15 @@ impl Provider {
         self.drop_refused.lock().put(model.into(), ());
     }
 
-    /// Whether a model refused an answer that lacks the member of its reasoning.
-    pub fn refuses_bare_answers(&self, model: &str) -> bool {
-        self.bare_refused.lock().get(model).is_some()
+    /// Which answers of a request get members that they lack: a model may have refused an answer without, or with them.
+    pub fn answer_filling(&self, model: &str) -> AnswerFilling {
+        let known = self.answer_filling.lock().get(model).copied();
+        known.unwrap_or_default()
     }
 
-    /// A model refused it: what its answers lack is added from now on.
-    pub fn note_bare_refused(&self, model: &str) {
-        self.bare_refused.lock().put(model.into(), ());
+    /// A model took a request only so.
+    pub fn note_answer_filling(&self, model: &str, filling: AnswerFilling) {
+        self.answer_filling.lock().put(model.into(), filling);
     }
 
     /// Whether the proxy may add cache markers to the requests of a model: as configured, and where it is not known to

@@ -20,7 +20,8 @@ use crate::{
     provider::Registry,
     session::{
         Sessions, Tenants, installation_secret::InstallationSecret,
-        reasoning_lessons::ReasoningLessons, token_ratios::TokenRatios,
+        reasoning_lessons::ReasoningLessons, reasoning_makers::ReasoningMakers,
+        token_ratios::TokenRatios,
     },
     store::Store,
     telemetry::{metrics::Metrics, recent_latencies::RecentLatencies, trace::Tracing},
@@ -37,6 +38,7 @@ pub struct App {
     /// The calibration that new sessions begin with.
     pub ratios: Arc<TokenRatios>,
     pub reasoning_lessons: Arc<ReasoningLessons>,
+    pub reasoning_makers: Arc<ReasoningMakers>,
     pub replica_sync: Arc<ReplicaSync>,
     pub inflight_bytes: InflightBytes,
     pub metrics: Arc<Metrics>,
@@ -79,6 +81,7 @@ impl App {
             replica_sync: Arc::new(sync),
             ratios,
             reasoning_lessons: Arc::default(),
+            reasoning_makers: Arc::default(),
             clients: Clients::new(&config.clients, &client_limits),
             registry: Registry::new(&config)?,
             inflight_bytes: Limit::new(config.server.max_bytes_in_flight),
@@ -107,6 +110,7 @@ impl App {
             sessions: self.sessions.clone(),
             ratios: Arc::clone(&self.ratios),
             reasoning_lessons: Arc::clone(&self.reasoning_lessons),
+            reasoning_makers: Arc::clone(&self.reasoning_makers),
             replica_sync: Arc::clone(&self.replica_sync),
             inflight_bytes: Arc::clone(&self.inflight_bytes),
             metrics: Arc::clone(&self.metrics),

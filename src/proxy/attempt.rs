@@ -23,6 +23,7 @@ use super::{
     thinking_remedy::ThinkingRemedy,
 };
 use crate::{
+    config::profile::AnswerFilling,
     conversation::edit::{Edits, Rope},
     format::beta_header::Beta,
     provider::learnt_windows::wall_ms,
@@ -38,13 +39,14 @@ pub(super) async fn attempt_request(
     calls: &mut CallCount,
 ) -> Result<ProviderReply, SendError> {
     let (mut additions_refused, mut usage_refused, mut markers_refused) = (false, false, false);
+    let mut filling_refused = false;
     let (provider, model) = (&placed.target.provider, &placed.target.model);
     let mut extras = Extras {
         usage: !provider.refuses_usage(model),
         markers: provider.may_add_markers(model, Instant::now()),
         drop_by: ThinkingRemedy::remembered_drop(placed),
         thinking_off: ThinkingRemedy::remembers_thinking_off(request, placed),
-        fills_answers: provider.refuses_bare_answers(model),
+        filling: provider.answer_filling(model),
     };
     let mut guesses = Guesses::default();
     let mut remedy = ThinkingRemedy::default();
@@ -71,6 +73,10 @@ pub(super) async fn attempt_request(
             }
             RefusalKind::RefusesMarkers => {
                 extras.markers = false;
+                true
+            }
+            RefusalKind::RefusesFilling => {
+                (extras.filling, filling_refused) = (AnswerFilling::Nothing, true);
                 true
             }
             RefusalKind::RefusesThinking(refused) => {
@@ -101,6 +107,11 @@ pub(super) async fn attempt_request(
         if markers_refused || reply.sent.markers {
             let (provider, taken) = (&target.provider, !markers_refused);
             provider.note_markers(&target.model, taken, Instant::now());
+        }
+        if filling_refused {
+            target
+                .provider
+                .note_answer_filling(&target.model, AnswerFilling::Nothing);
         }
         if additions_refused {
             remember_refusal(request, placed);
@@ -162,7 +173,11 @@ async fn send_once(
 }
 
 /// The body for the provider, and what of the extras it has.
-fn edit_body(request: &ClientRequest, placed: &PlacedRequest, extras: Extras) -> (Rope, Extras) {
+pub(super) fn edit_body(
+    request: &ClientRequest,
+    placed: &PlacedRequest,
+    extras: Extras,
+) -> (Rope, Extras) {
     let planned = placed.planned.as_deref();
     let mut edits = planned.map_or_else(Edits::default, PlannedRequest::request_edits);
     let parsed = &request.parsed;
@@ -181,13 +196,14 @@ fn edit_body(request: &ClientRequest, placed: &PlacedRequest, extras: Extras) ->
     let drop_by = extras.drop_by.filter(|_| !sent.thinking_off);
     sent.drop_by = drop_by.filter(&mut asks_to_drop);
     let mut body = edits.apply(&parsed.bytes);
-    if planned.is_some_and(PlannedRequest::is_open_to_changes) {
-        sent.fills_answers = extras.fills_answers;
-        let profile = placed.target.profile();
-        let filled = conversation.add_required_members(&body, profile, extras.fills_answers);
-        body = filled.unwrap_or(body);
-    }
     let is_guarded = planned.is_some_and(PlannedRequest::is_guarded);
+    sent.filling = AnswerFilling::Nothing;
+    if is_guarded {
+        let profile = placed.target.profile();
+        if let Some(filled) = conversation.add_required_members(&body, profile, extras.filling) {
+            (body, sent.filling) = (filled, extras.filling);
+        }
+    }
     if extras.markers
         && is_guarded
         && let Some(marked) = conversation.add_cache_markers(&body)

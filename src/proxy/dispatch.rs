@@ -68,8 +68,8 @@ pub async fn send_with_fallbacks(
         };
         let failed = std::mem::replace(&mut placed, next);
         let (from, to) = (&*failed.target.provider.name, &*placed.target.provider.name);
-        let fallbacks = &request.app.metrics.fallbacks;
-        fallbacks.with_label_values(&[from]).inc();
+        let metrics = &request.app.metrics;
+        metrics.fallbacks.with_label_values(&[from]).inc();
         tracing::warn!(
             from,
             to,
@@ -77,6 +77,9 @@ pub async fn send_with_fallbacks(
             "falling back to provider {to}: {from} {}",
             describe_failure(&result)
         );
+        if fallbacks.is_larger(&failed.target) {
+            continue;
+        }
         let answered = result.map(|reply| AnsweredRequest {
             reply,
             placed: failed,
@@ -97,7 +100,7 @@ fn choose_answer(
     let is_other = |first: &Result<AnsweredRequest, Failure>| {
         !first.as_ref().is_ok_and(|first| first.reply.too_long)
     };
-    let Some(first) = first.filter(|first| is_refused && is_other(first)) else {
+    let Some(mut first) = first.filter(|first| is_refused && is_other(first)) else {
         return Ok(answered);
     };
     let refused_by = &*answered.placed.target.provider.name;
@@ -105,8 +108,9 @@ fn choose_answer(
         provider = refused_by,
         "fallback {refused_by} refused the request with {status}; the client gets the first error"
     );
-    if let Ok(first) = &first {
+    if let Ok(first) = &mut first {
         note_candidate(request, &first.placed);
+        (first.reply.attempts, first.reply.took) = (answered.reply.attempts, answered.reply.took);
     }
     first
 }

@@ -80,8 +80,8 @@ pub struct Fallbacks {
     candidates: Candidates,
     /// The first candidate.
     home: Option<Target>,
-    /// The request went to a larger model once.
-    widened: bool,
+    /// The larger model that the request went to in place of a cut.
+    larger: Option<String>,
     pub budget: RetryBudget,
 }
 
@@ -92,7 +92,7 @@ impl Fallbacks {
         Self {
             home: targets.first().cloned(),
             candidates: Candidates::new(targets),
-            widened: false,
+            larger: None,
             budget: RetryBudget::new(retry, &request.parts.headers, Instant::now()),
         }
     }
@@ -129,6 +129,13 @@ impl Fallbacks {
         Some(self.plan_for_candidate(request, target, compaction))
     }
 
+    /// Whether this is the larger model that was asked in place of a cut, so that its error is not the client's.
+    pub fn is_larger(&self, target: &Target) -> bool {
+        self.larger
+            .as_ref()
+            .is_some_and(|larger| *larger == target.id())
+    }
+
     /// Whether the breaker of any other candidate admits a request.
     pub fn any_admits(&self) -> bool {
         self.candidates.any_admits()
@@ -149,7 +156,7 @@ impl Fallbacks {
         };
         let mut planned = plan(&target, compaction);
         let larger = self.find_larger_model(request, &target);
-        let larger = larger.filter(|_| !self.widened);
+        let larger = larger.filter(|_| self.larger.is_none());
         if let (Some(smaller_plan), Some(larger), Some(session)) =
             (&planned, larger, &request.session)
             && wants_larger_model(&session.inherited, smaller_plan, &larger)
@@ -162,7 +169,7 @@ impl Fallbacks {
                 "using larger model {to} instead of cutting the conversation for {from}"
             );
             // If that fails, the conversation is cut after all.
-            self.widened = true;
+            self.larger = Some(larger.id());
             let smaller = std::mem::replace(&mut target, larger);
             self.candidates.put_first(smaller);
             planned = plan(&target, Some(smaller_plan.compaction.clone()));

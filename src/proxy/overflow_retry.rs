@@ -25,6 +25,7 @@ use super::{
     refusal::{is_bad_request, refuses_additions},
 };
 use crate::{
+    config::profile::AnswerFilling,
     format::{AnswerFormat, error_body::ErrorBody},
     provider::{
         learnt_windows::RefusedPrompt,
@@ -58,6 +59,8 @@ pub(super) enum RefusalKind {
     RefusesAdditions,
     /// To report the usage of a stream.
     RefusesUsage,
+    /// Perhaps the members that were added to answers by the model's name.
+    RefusesFilling,
     /// Perhaps the cache markers that the proxy added: the model is not known to take them.
     RefusesMarkers,
     /// The provider refuses thinking of earlier answers.
@@ -112,6 +115,9 @@ pub(super) async fn find_refusal(
         OverflowVerdict::Wordless if may_refuse_markers => RefusalKind::RefusesMarkers,
         OverflowVerdict::Wordless => RefusalKind::Wordless,
         _ if may_refuse_markers && refuses_additions(status, &text) => RefusalKind::RefusesMarkers,
+        _ if reply.sent.filling == AnswerFilling::ByName && refuses_additions(status, &text) => {
+            RefusalKind::RefusesFilling
+        }
         _ if placed.has_additions() && refuses_additions(status, &text) => {
             RefusalKind::RefusesAdditions
         }

@@ -12,6 +12,7 @@ use http::{Response, StatusCode, header::CONTENT_TYPE};
 use serde_json::Value;
 
 use crate::{
+    config::profile::AnswerFilling,
     error::Failure,
     format::{AnswerFormat, block_binding::MismatchField, error_body::ErrorBody},
     provider::UpstreamError,
@@ -47,8 +48,8 @@ pub struct Extras {
     pub drop_by: Option<MismatchField>,
     /// The model does not think, although the client asks for it.
     pub thinking_off: bool,
-    /// Answers have all members that hold reasoning, since the model refused one without.
-    pub fills_answers: bool,
+    /// Which answers get members that they lack; in what was sent, [`AnswerFilling::Nothing`] where none did.
+    pub filling: AnswerFilling,
 }
 
 /// The calls to providers before an answer began.

@@ -15,11 +15,13 @@
 
 use super::{
     ClientRequest, PlacedRequest, ProviderReply,
+    attempt::edit_body,
     plan::{PlannedRequest, plan_without_reasoning},
     provider_reply::Extras,
     refusal::is_bad_request,
 };
 use crate::{
+    config::profile::AnswerFilling,
     format::block_binding::{BindingWish, MismatchField},
     guard::running_turn::find_running_turn,
     provider::thinking_refusal::ThinkingRefusal,
@@ -181,8 +183,10 @@ impl ThinkingRemedy {
         if !accepted {
             return;
         }
-        if self.refused == Some(ThinkingRefusal::Missing) && reply.sent.fills_answers {
-            provider.note_bare_refused(&placed.target.model);
+        if self.refused == Some(ThinkingRefusal::Missing)
+            && reply.sent.filling == AnswerFilling::All
+        {
+            provider.note_answer_filling(&placed.target.model, AnswerFilling::All);
         }
         if self.drop_refused {
             provider.note_drop_refused(&placed.target.model);
@@ -222,7 +226,10 @@ impl ThinkingRemedy {
     }
 
     fn fill_answers(request: &ClientRequest, placed: &PlacedRequest, extras: &mut Extras) -> bool {
-        if std::mem::replace(&mut extras.fills_answers, true) {
+        let is_new = extras.filling != AnswerFilling::All;
+        extras.filling = AnswerFilling::All;
+        // Where nothing is lacking, the same request would be refused again.
+        if !is_new || edit_body(request, placed, *extras).1.filling != AnswerFilling::All {
             return false;
         }
         warn_of_refusal(request, placed, "with the members that its answers lack");

@@ -33,6 +33,7 @@ mod id_generator;
 pub mod installation_secret;
 pub mod lineage;
 pub mod reasoning_lessons;
+pub mod reasoning_makers;
 mod reasoning_memory;
 mod report;
 pub mod session_commands;

@@ -220,6 +220,7 @@ impl SessionState {
             was_refused: false,
             is_cold: false,
             leaves_out_reasoning: false,
+            foreign: Vec::new(),
             messages: self.messages as usize,
             injections: Injections {
                 course: self.recovery.course.clone(),

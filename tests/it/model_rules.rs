@@ -325,3 +325,73 @@ async fn a_fallback_that_refuses_the_request_does_not_hide_the_first_error() {
     assert!(got.text().contains("busy"));
     assert_eq!(down.count_requests(), 1);
 }
+
+/// Hosts that serve the same models and know no such member.
+#[tokio::test]
+async fn a_member_that_the_name_suggests_is_taken_back_where_it_is_refused() {
+    let up = ScriptedProvider::start_answering(|request: &ReceivedRequest| {
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        let error = r#"{"error":{"message":"property 'messages.1.assistant.reasoning_content' is unsupported"}}"#;
+        vec![match body.contains("reasoning_content") {
+            true => answer("400 Bad Request", "", error),
+            false => answer("200 OK", "", crate::support::COMPLETION),
+        }]
+    })
+    .await;
+    let proxy = start_proxy(&up, ("template", "kimi-k3"), None).await;
+    let body = r#"{"model":"kimi-k3","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}"#;
+    for requests in [2, 3] {
+        assert_eq!(proxy.chat(body).await.status, 200);
+        assert_eq!(up.count_requests(), requests, "it is remembered");
+    }
+    let last = up.last_request();
+    assert_eq!(String::from_utf8_lossy(&last.body), body);
+}
+
+/// Where a conversation would be cut, a larger model is asked first; its error is not that of the model asked for.
+#[tokio::test]
+async fn the_error_of_the_model_asked_for_comes_before_that_of_a_larger_one() {
+    let up = ScriptedProvider::start_answering(|_: &ReceivedRequest| {
+        vec![answer(
+            "400 Bad Request",
+            "",
+            r#"{"error":{"message":"no such tool"}}"#,
+        )]
+    })
+    .await;
+    let down = ScriptedProvider::start_answering(|_: &ReceivedRequest| {
+        vec![answer(
+            "503 Service Unavailable",
+            "",
+            r#"{"error":{"message":"busy"}}"#,
+        )]
+    })
+    .await;
+    let proxy = up.proxy().provider("other", &down).set(|config| {
+        config.default_provider = Some("up".into());
+        let settings = ModelConfig {
+            provider: Some("up".into()),
+            larger: Some("other/big".into()),
+            ..model_with_window(4_096)
+        };
+        config.models.insert("m".into(), settings);
+        config
+            .models
+            .insert("big".into(), model_with_window(131_072));
+    });
+    let proxy = proxy.providers(|provider| provider.auth = Auth::None);
+    let proxy = proxy.start().await;
+    let mut agent = Agent::bare(&proxy).set("model", "m");
+    for nth in 0..20 {
+        let role = if nth % 2 == 0 { "user" } else { "assistant" };
+        agent
+            .messages
+            .push(json!({"role": role, "content": words(400, nth)}));
+    }
+    agent
+        .messages
+        .push(json!({"role": "user", "content": "Go on."}));
+    let got = agent.send().await;
+    assert_eq!(down.count_requests(), 1);
+    assert_eq!(got.status, 400, "{}", got.text());
+}

@@ -22,6 +22,7 @@ fn summariser(may_repeat_conversation: bool, profile: &str, room: u32) -> Summar
         room,
         max_tokens: 400,
         thinking_tokens: 0,
+        filling: crate::config::profile::AnswerFilling::ByName,
         language: Language::English,
         weights: Weights::for_unknown_model(),
         nonce: [1, 2, 3, 4, 5, 6, 7, 8],

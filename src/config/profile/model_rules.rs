@@ -97,7 +97,12 @@ const RULES: &[ModelRule] = &[
     // The first call of each answer in the running turn must have a signature: "Function call is missing a
     // thought_signature" (Google's guide to thought signatures).
     ModelRule {
-        models: &[first_version("gemini-", 3, 0)],
+        models: &[
+            first_version("gemini-", 3, 0),
+            first_version("gemini-pro-latest", 0, 0),
+            first_version("gemini-flash-latest", 0, 0),
+            first_version("gemini-flash-lite-latest", 0, 0),
+        ],
         apply: |it| it.signs_calls = true,
     },
     // They refuse `max_tokens`, at whatever host they are.
@@ -157,7 +162,8 @@ impl FirstVersion {
     }
 }
 
-/// The number at the beginning of a part of a name; `None` for a date, and for a size such as `32k`.
+/// The number at the beginning of a part of a name; `None` for a date, for a size such as `32k`, and for a version without
+/// its point, such as `gpt-35`.
 fn read_version(part: &str) -> Option<u32> {
     let end = part.find(|it: char| !it.is_ascii_digit());
     let (digits, rest) = part.split_at(end.unwrap_or(part.len()));
@@ -165,7 +171,7 @@ fn read_version(part: &str) -> Option<u32> {
     digits
         .parse()
         .ok()
-        .filter(|_| digits.len() <= 2 && !is_size)
+        .filter(|version| *version < 20 && !is_size)
 }
 
 #[cfg(test)]
@@ -291,6 +297,8 @@ mod tests {
             ("openai/gpt-6.2-sol", true, false, true, 30 * MINUTE),
             ("o3-mini", true, false, true, 24 * 60 * MINUTE),
             ("openai/o4-mini", true, false, true, 24 * 60 * MINUTE),
+            ("gpt-35-turbo", false, false, false, 24 * 60 * MINUTE),
+            ("gemini-flash-latest", false, true, false, 24 * 60 * MINUTE),
             ("foo1-large", false, false, false, 24 * 60 * MINUTE),
             ("kimi-k3", true, false, true, 24 * 60 * MINUTE),
             ("claude-sonnet-5-5", true, false, false, 24 * 60 * MINUTE),

@@ -9,6 +9,16 @@ use crate::{
 };
 
 impl PlacedInjections<'_> {
+    /// Whether the reasoning of an answer is left out: it is stale, or another provider's.
+    pub(super) fn is_stale(&self, made: Epoch, epoch: Epoch) -> bool {
+        let is_foreign = || {
+            self.foreign
+                .iter()
+                .any(|places| places.contains(&made.place))
+        };
+        self.view.leaves_out(made, epoch) || is_foreign()
+    }
+
     /// Whether the client sends the reasoning of an answer joined with that of rounds before it, so that it is stale from
     /// the beginning.
     pub(super) fn is_joined(&self, records: &PlacedRecords<'_>) -> bool {
@@ -26,7 +36,7 @@ impl PlacedInjections<'_> {
         epoch: Epoch,
         edits: &mut Edits,
     ) -> usize {
-        if !self.view.refuses_stale_reasoning() {
+        if !self.view.refuses_stale_reasoning() && self.foreign.is_empty() {
             return 0;
         }
         let conversation = self.view.conversation;
@@ -41,7 +51,7 @@ impl PlacedInjections<'_> {
             };
             let is_joined = || records.is_some_and(|records| self.is_joined(records));
             kept[at]
-                && (self.view.leaves_out(made, epoch) || is_joined())
+                && (self.is_stale(made, epoch) || is_joined())
                 && !removed.contains(&at)
                 && !records.is_some_and(|records| records.has_echo())
         });

@@ -1,12 +1,11 @@
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use proptest::prelude::*;
 
-use super::{Bounds, FRESH_FOR, ModelListError, ModelLists, PAUSE, parse_model_list};
+use super::{Bounds, FRESH_FOR, Listed, ModelListError, ModelLists, PAUSE, parse_model_list};
 
 fn check(model: &str, context: u32, input: u32) {
     let some = |tokens: u32| (tokens > 0).then_some(tokens);
@@ -111,8 +110,8 @@ fn a_provider_is_asked_once_an_hour_and_a_minute_after_a_failure() {
         list.is_due(now + waited)
     };
     let moment = Duration::from_millis(1);
-    assert!(!is_due_after(Ok(BTreeMap::new()), FRESH_FOR - moment));
-    assert!(is_due_after(Ok(BTreeMap::new()), FRESH_FOR));
+    assert!(!is_due_after(Ok(Listed::default()), FRESH_FOR - moment));
+    assert!(is_due_after(Ok(Listed::default()), FRESH_FOR));
     assert!(!is_due_after(Err(ModelListError::TooMuch), PAUSE - moment));
     assert!(is_due_after(Err(ModelListError::TooMuch), PAUSE));
 }

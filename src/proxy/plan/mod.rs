@@ -6,7 +6,10 @@ mod plan_log;
 mod planned_request;
 mod refit;
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    ops::Range,
+    time::{Duration, Instant, SystemTime},
+};
 
 use self::{cache_age::is_cache_cold, planned_request::session_policy};
 pub use self::{
@@ -21,14 +24,14 @@ use super::{
 };
 use crate::{
     compaction::{CompactionStep, JobOutcome},
-    config::profile::is_other_family,
+    config::profile::PastReasoning,
     conversation::Conversation,
     guard::{self, Plan, Policy, Recall, StandBackReason, injections::Injections},
     health::{HealthLevel, limits::HealthLimits},
     provider::{Target, learnt_windows::wall_ms},
     recovery::tool::{RecallCount, RecallSource},
     relay::{AssistantTurn, PrecedingText},
-    session::{InheritedSession, ReasoningMemory, SessionState},
+    session::{InheritedSession, ReasoningMemory, SessionState, reasoning_makers::Maker},
 };
 
 /// The guard's span in a trace.
@@ -45,14 +48,16 @@ pub fn plan_request(
     let _child = session.notes.trace.begin_child(GUARD_SPAN);
     let begun = Instant::now();
     let (app, inherited, mode) = (&session.app, &session.inherited, session.options.mode);
-    let mut reasoning = reasoning_for_target(app, inherited, target);
-    let is_foreign = is_made_elsewhere(inherited, home, target) && conversation.has_past_thinking();
-    // What is left out here stays out, so that what this model makes meanwhile is not behind it.
-    reasoning.is_bound |= is_foreign;
+    let reasoning = reasoning_for_target(app, inherited, target);
     let policy = session_policy(app, target, reasoning);
+    let foreign = find_foreign_reasoning(followed, home, target);
+    // Where reasoning is bound, only the newest may stay, without a gap.
+    let is_bound = policy.profile.past_reasoning == PastReasoning::Refused;
+    let begins_anew = is_bound && foreign.last().is_some_and(|last| last.end == u32::MAX);
     let recall = Recall {
         is_cold: is_cache_cold(conversation, inherited, target),
-        leaves_out_reasoning: reasoning.leaves_out_all || is_foreign,
+        leaves_out_reasoning: reasoning.leaves_out_all || begins_anew,
+        foreign: if is_bound { Vec::new() } else { foreign },
         ..recall_for_target(app, inherited, target)
     };
     let rules = recovery_rules(session, target);
@@ -327,14 +332,36 @@ fn reasoning_for_target(
     })
 }
 
-/// Whether the reasoning so far is of another provider or another family of models: signatures and encrypted content are
-/// of no use there, and may be refused.
-fn is_made_elsewhere(inherited: &InheritedSession, home: &Target, target: &Target) -> bool {
-    let state = inherited.state.as_ref();
-    let (provider, model) = state.map_or((&*home.provider.name, &*home.model), |state| {
-        (&*state.provider, &*state.model)
-    });
-    *target.provider.name != *provider || is_other_family(model, &target.model)
+/// The places of answers whose reasoning is of no use to the target, and may be refused: another provider, or a model of
+/// another family, has signed or encrypted it.
+fn find_foreign_reasoning(
+    followed: FollowedConversation<'_>,
+    home: &Target,
+    target: &Target,
+) -> Vec<Range<u32>> {
+    let session = followed.session;
+    let last = find_last_maker(&session.inherited).unwrap_or_else(|| target_maker(home));
+    let makers = &session.app.reasoning_makers;
+    let foreign = makers.list_foreign(session.inherited.session, &last, &target_maker(target));
+    match foreign.is_empty() || !followed.conversation.has_sealed_reasoning() {
+        true => Vec::new(),
+        false => foreign,
+    }
+}
+
+/// Who gave the session's last answer.
+pub fn find_last_maker(inherited: &InheritedSession) -> Option<Maker> {
+    inherited.state.as_ref().map(|state| Maker {
+        provider: state.provider.clone(),
+        model: state.model.clone(),
+    })
+}
+
+pub fn target_maker(target: &Target) -> Maker {
+    Maker {
+        provider: (&*target.provider.name).into(),
+        model: target.model.as_str().into(),
+    }
 }
 
 /// Whether the previous generation was by the same model of the same provider.

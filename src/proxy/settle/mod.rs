@@ -14,6 +14,7 @@ use super::{
     AnswerFacts, PlannedRequest, SessionContext,
     answer_facts::reported_tokens,
     begin_summary::{begin_summary_after, run_summary},
+    plan::{find_last_maker, target_maker},
     response_headers::{build_end_headers, stream_comment},
     summary_source::SummarySource,
 };
@@ -44,6 +45,10 @@ pub async fn settle_answer(
     let begin_summary = |source| begin_summary_after(session, &mut planned, answer, source);
     let job = end.source.and_then(begin_summary);
     let state = next_state(session, &planned, answer);
+    let (before, by) = (find_last_maker(inherited), target_maker(&planned.target));
+    let place = planned.plan.answer.place;
+    app.reasoning_makers
+        .note_answer(inherited.session, place, before, by);
     if reported_tokens(response).is_some() {
         let (provider, model) = (&planned.target.provider.name, &planned.target.model);
         app.replica_sync.mark_changed(provider, model);

@@ -54,6 +54,7 @@ proptest! {
             room: 200_000,
             max_tokens: 400,
             thinking_tokens: 0,
+            filling: crate::config::profile::AnswerFilling::ByName,
             language: Language::English,
             weights: Weights::for_unknown_model(),
             nonce: [1, 2, 3, 4, 5, 6, 7, 8],

@@ -137,6 +137,7 @@ fn ask_for_summary(
         room: window,
         max_tokens: 400,
         thinking_tokens: 0,
+        filling: crate::config::profile::AnswerFilling::ByName,
         language: Language::English,
         weights: Weights::for_unknown_model(),
         nonce: [1, 2, 3, 4, 5, 6, 7, 8],

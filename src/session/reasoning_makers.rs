@@ -1,0 +1,123 @@
+//! Which provider answered which part of a session, where more than one did: what one has signed or encrypted is of no use
+//! at another.
+//!
+//! Kept in memory. After a restart the provider of the session's last answer counts for all of it.
+
+use std::{num::NonZeroUsize, ops::Range};
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use crate::{config::profile::is_other_family, store::SessionId};
+
+/// Beyond this the least recently used session is forgotten.
+const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::new(4_096).expect("not zero");
+/// Changes of the provider in one session. Of more, the newest are kept.
+const MAX_CHANGES: usize = 32;
+
+/// A model of a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maker {
+    pub provider: Box<str>,
+    pub model: Box<str>,
+}
+
+impl Maker {
+    /// Whether it reads no reasoning that the other one has sealed.
+    pub fn is_foreign_to(&self, other: &Self) -> bool {
+        self.provider != other.provider || is_other_family(&self.model, &other.model)
+    }
+}
+
+#[derive(Debug)]
+pub struct ReasoningMakers(Mutex<LruCache<SessionId, Vec<Answered>>>);
+
+/// Answers from a place on, which is the number of the client's messages before, without system messages.
+#[derive(Clone, Debug)]
+struct Answered {
+    from: u32,
+    by: Maker,
+}
+
+impl Default for ReasoningMakers {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(MAX_SESSIONS)))
+    }
+}
+
+impl ReasoningMakers {
+    /// Notes who gave the answer at `place`. `before`: who gave the one before it.
+    pub fn note_answer(&self, session: SessionId, place: u32, before: Option<Maker>, by: Maker) {
+        let mut sessions = self.0.lock();
+        let is_same = before
+            .as_ref()
+            .is_none_or(|before| !by.is_foreign_to(before));
+        if is_same && !sessions.contains(&session) {
+            return;
+        }
+        let parts = sessions.get_or_insert_mut(session, Vec::new);
+        parts.retain(|part| part.from < place);
+        if parts.is_empty() {
+            parts.extend(before.map(|by| Answered { from: 0, by }));
+        }
+        if parts.last().is_none_or(|last| by.is_foreign_to(&last.by)) {
+            parts.push(Answered { from: place, by });
+        }
+        if parts.len() > MAX_CHANGES {
+            parts.remove(0);
+        }
+    }
+
+    /// The places of answers that are foreign to a reader. `last`: who gave the session's last answer, or is to give the
+    /// first.
+    pub fn list_foreign(
+        &self,
+        session: SessionId,
+        last: &Maker,
+        reader: &Maker,
+    ) -> Vec<Range<u32>> {
+        let mut sessions = self.0.lock();
+        let Some(parts) = sessions.get(&session).filter(|parts| !parts.is_empty()) else {
+            let all = 0..u32::MAX;
+            return Vec::from_iter(reader.is_foreign_to(last).then_some(all));
+        };
+        let ends = parts[1..].iter().map(|part| part.from).chain([u32::MAX]);
+        let parts = parts.iter().zip(ends);
+        let foreign = parts.filter(|(part, _)| reader.is_foreign_to(&part.by));
+        foreign.map(|(part, end)| part.from..end).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn maker(provider: &str, model: &str) -> Maker {
+        Maker {
+            provider: provider.into(),
+            model: model.into(),
+        }
+    }
+
+    #[test]
+    fn each_part_is_foreign_to_the_others() {
+        let (makers, session) = (ReasoningMakers::default(), SessionId::default());
+        let (home, away) = (maker("a", "gpt-6"), maker("b", "gpt-6"));
+        let list = |last: &Maker, reader: &Maker| makers.list_foreign(session, last, reader);
+        assert_eq!(list(&home, &home), []);
+        assert_eq!(list(&home, &away), [0..u32::MAX]);
+        makers.note_answer(session, 1, None, home.clone());
+        makers.note_answer(session, 3, Some(home.clone()), home.clone());
+        assert_eq!(list(&home, &home), []);
+        makers.note_answer(session, 5, Some(home.clone()), away.clone());
+        assert_eq!(list(&away, &home), [5..u32::MAX]);
+        assert_eq!(list(&away, &away), [0..5]);
+        makers.note_answer(session, 7, Some(away.clone()), home.clone());
+        assert_eq!(list(&home, &home), [5..7]);
+        // Another branch from before the change.
+        makers.note_answer(session, 5, Some(home.clone()), home.clone());
+        assert_eq!(list(&home, &home), []);
+        // A model of another family at the same provider.
+        assert_eq!(list(&home, &maker("a", "claude-opus-5-5")), [0..u32::MAX]);
+    }
+}
