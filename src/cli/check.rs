@@ -29,6 +29,7 @@ pub(super) fn run(flags: &Flags, environment: &Environment, out: &mut impl Write
     write_table(out, &setting_rows(config, &registry))?;
     writeln!(out, "\nmodels")?;
     write_table(out, &models::model_rows(config, &registry))?;
+    writeln!(out, "\n{}", registry.describe_catalogue())?;
     write_thresholds(out, config, &registry)?;
     let mut warnings = loaded.warnings;
     warnings.extend(collect_warnings(config, &registry));

@@ -33,7 +33,11 @@ pub(super) fn run(
     table::write_table(out, &model_rows(&config, &registry))?;
     let note = "A provider serves its other models too, as provider/model; their windows are looked up \
                 in the catalogue.\nAll figures are tokens.";
-    Ok(writeln!(out, "\n{note}")?)
+    Ok(writeln!(
+        out,
+        "\n{}\n{note}",
+        registry.describe_catalogue()
+    )?)
 }
 
 /// The results of the requests to the catalogue and to each provider, one line each.
@@ -181,6 +185,8 @@ mod tests {
         ] {
             assert_eq!(row(&shown, model), expected, "{shown}");
         }
+        let catalogue = "\ncatalogue: built in, of 2026-11-24, ";
+        assert!(shown.contains(catalogue), "{shown}");
         let both = row(&shown, "both");
         assert!(both.ends_with("a/m 75%, b/x 25%; else b/l"), "{both}");
         let at = |line: &str| line.find("leads to").or_else(|| line.find("else b/x, b/y"));

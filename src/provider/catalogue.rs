@@ -5,6 +5,7 @@
 //! only where all providers with that name agree, marked as a source of its own, and not for providers
 //! that drop the front of a prompt in silence. The first refusal corrects a window that is too large.
 
+mod family;
 pub(crate) mod fetched_catalogue;
 mod release;
 pub(crate) mod table;
@@ -83,6 +84,22 @@ pub(super) fn look_up_window_by_name(table: &WindowTable, model: &str) -> Option
         input: known.iter().filter_map(|(_, window)| window.input).min(),
         source: WindowSource::CatalogueByName,
     })
+}
+
+/// The window of the newest known model of the model's family, where the model is newer: at the provider, else the
+/// least at any other. A later model may hold more, and a provider that holds less says so in its refusal.
+pub(super) fn look_up_family_floor(
+    table: &WindowTable,
+    provider: &str,
+    model: &str,
+) -> Option<Window> {
+    let is_name = model.len() <= MAX_NAME_BYTES;
+    let floor = || {
+        table
+            .families()
+            .find_floor(provider, &model.to_ascii_lowercase())
+    };
+    is_name.then(floor)?
 }
 
 /// The first result for the model's own name and then for ever shorter names of which it is a release.
