@@ -372,6 +372,11 @@ impl Target {
         find_token_rule(&self.model, self.provider.config.profile)
     }
 
+    /// Whether caution says that a window fills up: of an unknown one it only says that the prompt is long.
+    pub fn has_meaningful_caution(&self) -> bool {
+        self.window.known_tokens().is_some() || self.settings.optimal_max_tokens.is_some()
+    }
+
     /// The prompt sizes at which the health level changes; `budget` is that of one request, in tokens.
     pub fn compute_limits(&self, guard: &GuardConfig, budget: Option<u32>) -> HealthLimits {
         let (window, settings) = (self.window.known_tokens(), &self.settings);

@@ -6,7 +6,7 @@
 
 use crate::config::ModelConfig;
 
-/// Tokens of an unknown window: the guard cuts by it, health is not judged by it.
+/// Tokens of an unknown window: the guard cuts by it only where no refusal would come, health is not judged by it.
 pub const ASSUMED_WINDOW: u32 = 96_000;
 
 /// The size of a model's window, in tokens.
