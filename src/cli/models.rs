@@ -133,7 +133,8 @@ mod tests {
     fn listed(text: &str, ask: bool) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
-        fs::write(&path, text).unwrap();
+        // Tests ask nobody outside.
+        fs::write(&path, format!("catalogue.url = \"\"\n{text}")).unwrap();
         let flags = Flags {
             config: Some(path),
             listen: None,

@@ -70,12 +70,13 @@ pub(super) fn look_up_window(table: &WindowTable, provider: &str, model: &str) -
 }
 
 /// The window on which all providers of the model agree, with the least of their prompt limits.
-/// `None`: no provider has the name, or they disagree.
+/// `None`: no provider has the name, or they disagree. Of a fetched list, providers that the built-in
+/// table does not have count only where no other has the name: some resell with windows of their own.
 pub(super) fn look_up_window_by_name(table: &WindowTable, model: &str) -> Option<Window> {
     // Only the longest known name counts: a shorter one is another model.
     let known = find_by_base_name(model, |name| match table.entries_of_model(name) {
         [] => None,
-        entries => Some(entries),
+        entries => Some(keep_built_in(entries, |(provider, _)| provider)),
     })?;
     let tokens = known.first()?.1.tokens;
     let agree = known.iter().all(|(_, window)| window.tokens == tokens);
@@ -100,6 +101,19 @@ pub(super) fn look_up_family_floor(
             .find_floor(provider, &model.to_ascii_lowercase())
     };
     is_name.then(floor)?
+}
+
+/// The rows of providers that the built-in table has, else all.
+fn keep_built_in<'a, T>(rows: &'a [T], provider: impl Fn(&T) -> &str) -> Vec<&'a T> {
+    let built_in = built_in_table();
+    let kept: Vec<&T> = rows
+        .iter()
+        .filter(|row| built_in.has_provider(provider(row)))
+        .collect();
+    match kept.is_empty() {
+        true => rows.iter().collect(),
+        false => kept,
+    }
 }
 
 /// The first result for the model's own name and then for ever shorter names of which it is a release.

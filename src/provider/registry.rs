@@ -259,9 +259,13 @@ impl Registry {
 
     /// Which catalogue is used, and how old it is, for a person.
     pub fn describe_catalogue(&self) -> String {
-        let models = self.current_catalogue().len();
-        let date = built_in_date();
-        format!("catalogue: built in, of {date}, {models} models")
+        let (models, date) = (self.current_catalogue().len(), built_in_date());
+        let fetched = self.fetched.as_ref();
+        let age = fetched.and_then(|fetched| fetched.describe_age(SystemTime::now()));
+        match age {
+            Some(age) => format!("catalogue: {age}, {models} models; the rest built in, of {date}"),
+            None => format!("catalogue: built in, of {date}, {models} models"),
+        }
     }
 
     /// The fetched table of windows, else the built-in one.

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::release;
+use super::{keep_built_in, release};
 use crate::provider::{Window, WindowSource};
 
 /// Kinds that makers give a smaller window than the model they are made from.
@@ -54,7 +54,7 @@ impl Families {
             .filter(|member| member.provider == provider)
             .collect();
         let known = match own.is_empty() {
-            true => members.iter().collect(),
+            true => keep_built_in(members, |member| &member.provider),
             false => own,
         };
         let newest = known.iter().map(|member| member.version).max()?;

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, OnceLock},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde::Deserialize;
@@ -108,6 +109,29 @@ pub(crate) fn built_in_date() -> &'static str {
     let head = BUILT_IN[0].lines().take_while(|line| line.starts_with('#'));
     let mut dates = head.filter_map(|line| line.strip_prefix("# date: "));
     dates.next().unwrap_or("unknown")
+}
+
+/// The same as a time.
+pub(crate) fn built_in_since() -> SystemTime {
+    let numbers: Vec<u64> = built_in_date()
+        .split('-')
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let days = match numbers[..] {
+        [year, month @ 1..=12, day @ 1..=31] if year >= 1970 => days_since_1970(year, month, day),
+        _ => 0,
+    };
+    UNIX_EPOCH + Duration::from_secs(days * 86_400)
+}
+
+/// By the Gregorian calendar. Years begin with March here, so that the leap day is the last one.
+const fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
+    let (year, month) = match month {
+        1 | 2 => (year - 1, month + 9),
+        _ => (year, month - 3),
+    };
+    let days = year * 365 + year / 4 - year / 100 + year / 400;
+    days + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
 
 /// The built-in table, parsed once.
