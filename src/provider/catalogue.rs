@@ -104,7 +104,7 @@ pub(super) fn look_up_family_floor(
 }
 
 /// The rows of providers that the built-in table has, else all.
-fn keep_built_in<'a, T>(rows: &'a [T], provider: impl Fn(&T) -> &str) -> Vec<&'a T> {
+fn keep_built_in<T>(rows: &[T], provider: impl Fn(&T) -> &str) -> Vec<&T> {
     let built_in = built_in_table();
     let kept: Vec<&T> = rows
         .iter()
