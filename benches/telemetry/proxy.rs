@@ -56,6 +56,7 @@ impl MeasuredProxy {
             .arg("--config")
             .arg(&file)
             .env("PLIMSOLL_LOG", if watched { "info" } else { "off" })
+            .env("PLIMSOLL_CATALOGUE__URL", "")
             .env_remove("RUST_LOG")
             .stderr(out)
             .spawn()?;

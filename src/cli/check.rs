@@ -29,6 +29,7 @@ pub(super) fn run(flags: &Flags, environment: &Environment, out: &mut impl Write
     write_table(out, &setting_rows(config, &registry))?;
     writeln!(out, "\nmodels")?;
     write_table(out, &models::model_rows(config, &registry))?;
+    writeln!(out, "\n{}", registry.describe_catalogue())?;
     write_thresholds(out, config, &registry)?;
     let mut warnings = loaded.warnings;
     warnings.extend(collect_warnings(config, &registry));
@@ -163,6 +164,7 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
         let budget = default_budget(&Policy {
             profile: target.profile(),
             window,
+            window_is_assumed: false,
             input_limit: target.window.input,
             tokens: target.token_rule(),
             settings: &config.guard,

@@ -89,6 +89,7 @@ pub(super) fn run(
     let policy = Policy {
         profile: aim.profile,
         window: aim.window.tokens,
+        window_is_assumed: aim.window.is_assumed,
         input_limit: aim.window.input_limit,
         tokens: find_tokens(&aim, &registry),
         settings: &config.guard,
@@ -123,11 +124,13 @@ fn resolve_aim(
             tokens,
             input_limit: None,
             source: "--window",
+            is_assumed: false,
         },
         (Ok(target), None) => WindowFound {
             tokens: target.window.tokens,
             input_limit: target.window.input,
             source: target.window.source.display_name(),
+            is_assumed: target.window.known_tokens().is_none(),
         },
         (Err(reason), None) => {
             return Err(match model {

@@ -33,7 +33,11 @@ pub(super) fn run(
     table::write_table(out, &model_rows(&config, &registry))?;
     let note = "A provider serves its other models too, as provider/model; their windows are looked up \
                 in the catalogue.\nAll figures are tokens.";
-    Ok(writeln!(out, "\n{note}")?)
+    Ok(writeln!(
+        out,
+        "\n{}\n{note}",
+        registry.describe_catalogue()
+    )?)
 }
 
 /// The results of the requests to the catalogue and to each provider, one line each.
@@ -129,7 +133,8 @@ mod tests {
     fn listed(text: &str, ask: bool) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
-        fs::write(&path, text).unwrap();
+        // Tests ask nobody outside.
+        fs::write(&path, format!("catalogue.url = \"\"\n{text}")).unwrap();
         let flags = Flags {
             config: Some(path),
             listen: None,
@@ -181,6 +186,8 @@ mod tests {
         ] {
             assert_eq!(row(&shown, model), expected, "{shown}");
         }
+        let catalogue = "\ncatalogue: built in, of 2026-11-24, ";
+        assert!(shown.contains(catalogue), "{shown}");
         let both = row(&shown, "both");
         assert!(both.ends_with("a/m 75%, b/x 25%; else b/l"), "{both}");
         let at = |line: &str| line.find("leads to").or_else(|| line.find("else b/x, b/y"));

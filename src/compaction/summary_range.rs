@@ -109,6 +109,7 @@ mod tests {
         Policy {
             profile: find_profile("openai").unwrap(),
             window,
+            window_is_assumed: false,
             input_limit: None,
             tokens: crate::config::tokens::unknown_model(),
             settings,
@@ -147,6 +148,7 @@ mod tests {
             window: 128_000,
             reserve: 8_000,
             tokens: 118_125,
+            is_open: false,
         };
         for (threshold, expected) in [(0.4, 48_000), (0.6, 72_000), (0.9, 108_000)] {
             let settings = CompactionConfig {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Uri;
 
-use super::section::{Section, Visibility, settings};
+use super::section::{Section, settings};
 
 /// A year.
 const MAX_AGE_S: u64 = 31_536_000;
@@ -30,10 +30,10 @@ settings! {
 settings! {
     /// Sources of windows besides the built-in catalogue.
     pub struct CatalogueConfig read from s {
-        /// A list in the format of models.dev; unset: none is fetched.
+        /// A list in the format of models.dev; `None`: nothing is fetched.
         pub url: Option<String> = read_url(s);
         /// The age of the list at which it is fetched again.
-        pub max_age: Duration = Duration::from_secs(s.read_number("max_age_s", 604_800, 60..=MAX_AGE_S,
+        pub max_age: Duration = Duration::from_secs(s.read_number("max_age_s", 86_400, 60..=MAX_AGE_S,
             "it is how old the fetched list may be, in seconds"));
         /// How long a window from a provider's error message is used.
         pub learnt_max_age: Duration = Duration::from_secs(s.read_number("learnt_max_age_s", 86_400, 60..=MAX_AGE_S,
@@ -42,12 +42,15 @@ settings! {
 }
 
 fn read_url(s: &mut Section) -> Option<String> {
-    let url: String = s.read_option("url", Visibility::Address)?;
+    let url = s.read_address("url", "https://models.dev/api.json");
+    if url.is_empty() {
+        return None;
+    }
     let is_valid = url.parse::<Uri>().is_ok_and(|uri| {
         uri.host().is_some() && matches!(uri.scheme_str(), Some("http" | "https"))
     });
     if !is_valid {
-        let message = "must be an absolute URL, such as https://models.dev/api.json";
+        let message = "must be an absolute URL, such as https://models.dev/api.json, or empty";
         s.refuse_value("url", None, message);
     }
     Some(url)

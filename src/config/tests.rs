@@ -463,7 +463,8 @@ fn health_levels_that_cannot_occur_are_warned_of() {
          caution cannot occur",
         "models.\"simulated/d\".input_length: 9000 is above the window of 8192 and has no effect",
         "models.NAME.context_length: is not set for simulated/zzz, and no other source names it: \
-         96000 tokens are assumed, and their health never becomes critical",
+         96000 tokens are assumed. Nothing is cut by that where the provider refuses what is too \
+         long, and health never becomes critical",
     ];
     assert_eq!(found, expected.join("\n"));
 }
@@ -526,7 +527,8 @@ fn settings_of_models_without_effect_are_warned_of() {
         &format!("models.two.fallback: b/m {left_out}"),
         &format!("models.two.larger: b/l {left_out}"),
         "models.NAME.context_length: is not set for c/listed, and no other source names it: 96000 \
-         tokens are assumed, and their health never becomes critical",
+         tokens are assumed. Nothing is cut by that where the provider refuses what is too long, and \
+         health never becomes critical",
     ];
     assert_eq!(found, expected.join("\n"));
 }

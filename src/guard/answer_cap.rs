@@ -3,7 +3,8 @@
 //! Clients ask for the longest answer that a model can give, but most answers are short. Engines refuse a request
 //! whose prompt and cap together pass the window. So the guard lowers the cap first, down to the answer length
 //! that the answers so far make plausible, and to half of the window at most. After an answer that was cut off at
-//! a lowered cap, that length is the cap as asked. A cap is never raised, and none is added.
+//! a lowered cap, that length is the cap as asked. A cap is never raised, and none is added. Beside a window that is only
+//! assumed it is lowered once the provider has refused the request.
 //!
 //! The expected length grows with the answers. The replay therefore computes the budget of each earlier request
 //! from the assistant messages before it. The cap that goes out is computed last, from the edited prompt.
@@ -61,6 +62,7 @@ pub(super) struct SessionBudgets<'a> {
     is_asked: bool,
     /// Completion tokens of the largest answer so far, as reported.
     largest_reported: u32,
+    was_refused: bool,
     cap: Option<LowerableCap>,
     /// Raw tokens of the largest assistant message up to each message.
     largest_answers: Vec<u32>,
@@ -103,6 +105,7 @@ impl<'a> SessionBudgets<'a> {
                 AnswerRoom::Apart => true,
             },
             largest_reported: recall.answers.largest,
+            was_refused: recall.was_refused,
             largest_answers: largest_so_far.collect(),
             cap,
         }
@@ -166,6 +169,9 @@ impl<'a> SessionBudgets<'a> {
     /// `None` without a lowerable cap.
     pub(super) fn fit_answer_cap(&self, raw: u32, added: u32) -> Option<AnswerCap> {
         let LowerableCap { asked, least, .. } = self.cap?;
+        if !self.policy.cuts_by_window() && !self.was_refused {
+            return Some(AnswerCap { asked, sent: asked });
+        }
         let fits = |cap: u32, margin: u32| {
             let room = self.policy.window.saturating_sub(cap);
             raw <= self.calibration.to_raw_tokens(room - room / margin, added)
@@ -250,6 +256,7 @@ mod tests {
         let policy = Policy {
             profile: find_profile("openai").unwrap(),
             window: 65_536,
+            window_is_assumed: false,
             input_limit: None,
             tokens: crate::config::tokens::unknown_model(),
             settings: &settings,

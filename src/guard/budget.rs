@@ -20,6 +20,18 @@ pub struct Budget {
     pub reserve: u32,
     /// The largest prompt.
     pub tokens: u32,
+    /// The window is only assumed, and nothing else limits the prompt: shares go by `tokens`, but no cut does.
+    pub is_open: bool,
+}
+
+impl Budget {
+    /// The largest prompt that is not cut.
+    pub const fn uncut_tokens(&self) -> u32 {
+        match self.is_open {
+            true => u32::MAX,
+            false => self.tokens,
+        }
+    }
 }
 
 /// The budget of a request whose answer cap goes out as asked.
@@ -46,13 +58,18 @@ pub(super) fn budget_with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
     let window = policy.window;
     // A request that asks for more goes out all the same: the provider decides.
     let reserve = reserve.min(window / 2);
-    let most = (window - reserve)
-        .min(policy.input_limit.unwrap_or(u32::MAX))
-        .min(policy.settings.max_prompt_tokens.unwrap_or(u32::MAX));
+    let limits = [policy.input_limit, policy.settings.max_prompt_tokens];
+    let limit = limits.into_iter().flatten().min();
+    let is_open = !policy.cuts_by_window() && limit.is_none();
+    let most = match policy.cuts_by_window() {
+        true => (window - reserve).min(limit.unwrap_or(u32::MAX)),
+        false => limit.unwrap_or(window - reserve),
+    };
     Budget {
         window,
         reserve,
         tokens: most - most / MARGIN,
+        is_open,
     }
 }
 
@@ -100,4 +117,60 @@ pub(super) fn measure_shares(
         *share = share.saturating_add(tokens - media);
     }
     shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Budget, budget_with_reserve};
+    use crate::{
+        config::{GuardConfig, tokens::unknown_model},
+        guard::{Policy, profile::find_profile},
+    };
+
+    fn budget(profile: &str, assumed: bool, input: Option<u32>, cap: Option<u32>) -> Budget {
+        let settings = GuardConfig {
+            max_prompt_tokens: cap,
+            ..GuardConfig::default()
+        };
+        let policy = Policy {
+            profile: find_profile(profile).unwrap(),
+            window: 96_000,
+            window_is_assumed: assumed,
+            input_limit: input,
+            tokens: unknown_model(),
+            settings: &settings,
+        };
+        budget_with_reserve(0, &policy)
+    }
+
+    #[track_caller]
+    fn check(found: Budget, tokens: u32, uncut: u32) {
+        assert_eq!((found.tokens, found.uncut_tokens()), (tokens, uncut));
+    }
+
+    #[test]
+    fn an_assumed_window_cuts_only_where_the_front_is_dropped_in_silence() {
+        for profile in ["openai", "anthropic", "template"] {
+            check(budget(profile, true, None, None), 94_500, u32::MAX);
+            check(budget(profile, false, None, None), 94_500, 94_500);
+        }
+        check(budget("ollama", true, None, None), 94_500, 94_500);
+    }
+
+    #[test]
+    fn what_is_known_of_the_prompt_alone_limits_it_beyond_an_assumed_window() {
+        check(
+            budget("openai", true, Some(200_000), None),
+            196_875,
+            196_875,
+        );
+        check(
+            budget("openai", true, Some(200_000), Some(64_000)),
+            63_000,
+            63_000,
+        );
+        check(budget("openai", true, None, Some(6_400)), 6_300, 6_300);
+        check(budget("ollama", true, Some(200_000), None), 94_500, 94_500);
+        check(budget("openai", false, Some(200_000), None), 94_500, 94_500);
+    }
 }

@@ -50,7 +50,7 @@ pub(super) fn fit_results(
     recall: &Recall,
 ) {
     let added = fold_search::count_added_tokens(view, cuts, weight, recall);
-    let budget = measured.budgets.current_budget().tokens;
+    let budget = measured.budgets.current_budget().uncut_tokens();
     let most = recall.calibration.to_raw_tokens(budget, added);
     let results = &mut cuts.results;
     let sent = sum_tokens(&results.tokens).saturating_add(measured.shares.tools);

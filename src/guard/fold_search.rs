@@ -71,7 +71,7 @@ pub(super) fn find_fold<'a>(
     let weights = view.token_weights();
     let base = PrefaceBase::from_injections(&recall.injections);
     let words_room = words_room(&view.policy);
-    let steady = raw(measured.budgets.clearing_budget().tokens);
+    let steady = raw(measured.budgets.clearing_budget().uncut_tokens());
     let high = compute_high_marks(view, measured, raw);
     let mut replay = Replay {
         view,
@@ -128,7 +128,7 @@ pub(super) fn find_fold<'a>(
     let state = replay.run(start);
     FoldDecision {
         ledger: replay.ledger_tokens(&state),
-        high: replay.add_tolerance(raw(measured.budgets.current_budget().tokens)),
+        high: replay.add_tolerance(raw(measured.budgets.current_budget().uncut_tokens())),
         replay,
         state,
         ground,
@@ -185,7 +185,7 @@ fn compute_high_marks(
     let mut before = None;
     let ends = view.units.iter().map(|unit| unit.messages.end);
     ends.map(|end| {
-        let budget = measured.budgets.budget_at(end).tokens;
+        let budget = measured.budgets.budget_at(end).uncut_tokens();
         let high = match before {
             Some((same, high)) if same == budget => high,
             _ => raw(budget),

@@ -43,8 +43,10 @@ pub struct PlanExplanation {
     pub window: WindowFound,
     /// Kept free for the answer.
     pub reserve_tokens: u32,
-    /// What the prompt may use.
-    pub budget_tokens: u32,
+    /// What the prompt may use; nothing where it is open, and only a refusal tells.
+    pub budget_tokens: Option<u32>,
+    /// Why nothing is cut by the window.
+    pub uncut_because: Option<&'static str>,
     /// Nothing where the request names no cap, or none that may be lowered.
     pub answer_cap: Option<AnswerCap>,
     pub as_it_came: RequestMakeup,
@@ -67,6 +69,8 @@ pub struct WindowFound {
     /// The largest prompt, where lower than the window.
     pub input_limit: Option<u32>,
     pub source: &'static str,
+    #[serde(skip)]
+    pub is_assumed: bool,
 }
 
 /// What a request is made of; tokens, but for the first two.
@@ -78,11 +82,15 @@ pub struct RequestMakeup {
     pub shares: TokenShares,
     /// All shares.
     pub prompt: u32,
-    /// Under the budget.
+    /// Under the budget; 0 where there is none.
     pub free: u32,
     /// Beyond the budget.
     pub over: u32,
 }
+
+/// Why an open budget cuts nothing.
+const OPEN_BUDGET: &str = "the window is only assumed, and the provider refuses what is too long: its refusal tells \
+    how much fits, and the request is fitted to that and sent again";
 
 /// Why the guard does nothing.
 #[derive(Debug, Serialize)]
@@ -148,7 +156,7 @@ impl PlanExplanation {
     ) -> Self {
         let report = &plan.report;
         let calibration = aim.calibration;
-        let budget = report.budget.tokens;
+        let budget = report.budget;
         let came = RequestMakeup::from_report(conversation, report, budget, calibration);
         let bytes = fitted.len();
         // What was edited is measured as it is, as the next proxy on the way would.
@@ -192,7 +200,7 @@ impl PlanExplanation {
         let budget = budget::default_budget(policy);
         let made = RequestMakeup {
             bytes,
-            free: budget.tokens,
+            free: if budget.is_open { 0 } else { budget.tokens },
             ..RequestMakeup::default()
         };
         Self {
@@ -213,7 +221,8 @@ impl PlanExplanation {
             profile: aim.profile.name,
             window: aim.window,
             reserve_tokens: budget.reserve,
-            budget_tokens: budget.tokens,
+            budget_tokens: (!budget.is_open).then_some(budget.tokens),
+            uncut_because: budget.is_open.then_some(OPEN_BUDGET),
             answer_cap: None,
             as_it_came: made,
             as_it_goes: made,
@@ -242,17 +251,18 @@ impl PlanExplanation {
 
     /// What neither the prompt nor the answer may use: the margin, and what lies beyond the input
     /// limit or the cap on prompts.
-    pub const fn held_back(&self) -> u32 {
-        self.window.tokens - self.reserve_tokens - self.budget_tokens
+    pub fn held_back(&self) -> u32 {
+        let room = self.window.tokens - self.reserve_tokens;
+        room.saturating_sub(self.budget_tokens.unwrap_or(room))
     }
 }
 
 impl RequestMakeup {
-    /// `budget`: tokens that the prompt may use.
+    /// `budget`: that of the request as it came.
     fn from_report(
         conversation: &Conversation,
         report: &Report,
-        budget: u32,
+        budget: Budget,
         calibration: Calibration,
     ) -> Self {
         let tokens = |raw| scaled(raw, calibration);
@@ -269,8 +279,12 @@ impl RequestMakeup {
             messages: conversation.items.len(),
             shares,
             prompt,
-            free: budget.saturating_sub(prompt),
-            over: prompt.saturating_sub(budget),
+            free: if budget.is_open {
+                0
+            } else {
+                budget.tokens.saturating_sub(prompt)
+            },
+            over: prompt.saturating_sub(budget.uncut_tokens()),
         }
     }
 }

@@ -13,7 +13,8 @@ pub(super) const MEDIUM_WINDOW: u32 = 65_536;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ground {
     window: u32,
-    /// The largest prompt, whatever answer is asked for.
+    /// The largest prompt, whatever answer is asked for. Of an open budget, what is assumed: cuts that were made by that
+    /// stay.
     most: u32,
     /// In thousandths.
     low_water: u32,

@@ -105,6 +105,8 @@ pub struct Policy<'a> {
     pub profile: &'a Profile,
     /// Tokens that the model can hold.
     pub window: u32,
+    /// No source names the window.
+    pub window_is_assumed: bool,
     /// The largest prompt in tokens, where the provider sets a limit below the window.
     pub input_limit: Option<u32>,
     /// How the model counts tokens.
@@ -123,6 +125,20 @@ impl<'a> Policy<'a> {
         let profile = self.profile;
         let wish = self.settings.when_unsure.map(|it| it == WhenUnsure::Send);
         profile.refuses_overflow && wish.unwrap_or(profile.overflow_is_free)
+    }
+
+    /// Whether a request is cut before it passes the window. A provider that refuses what is too long says how much
+    /// fits, so an assumed window cuts nothing there.
+    pub const fn cuts_by_window(&self) -> bool {
+        !self.window_is_assumed || !self.profile.refuses_overflow
+    }
+
+    /// Tokens of a share of the window; without end where the window cuts nothing.
+    fn window_share(&self, share: f64) -> f64 {
+        match self.cuts_by_window() {
+            true => share * f64::from(self.window),
+            false => f64::INFINITY,
+        }
     }
 
     const fn with_profile(self, profile: &'a Profile) -> Self {

@@ -103,7 +103,7 @@ pub(super) fn max_chars_for_rule(
     rule: &TruncationRule,
     policy: &Policy<'_>,
 ) -> usize {
-    let share = rule.share * f64::from(policy.window);
+    let share = policy.window_share(rule.share);
     let tokens = policy.token_weights().text_weight(sizes);
     let chars = (sizes.total_chars() as f64 * share / tokens) as usize;
     if tokens <= share {

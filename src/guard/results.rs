@@ -244,7 +244,7 @@ impl<'a> ToolResults<'a> {
 
     /// Characters of the heaviest kind of text that a share of the window holds.
     fn min_chars_of(&self, share: f64) -> usize {
-        let share = share * f64::from(self.view.policy.window);
+        let share = self.view.policy.window_share(share);
         (share / self.view.token_weights().max_char_weight()) as usize
     }
 

@@ -5,6 +5,7 @@
 //! only where all providers with that name agree, marked as a source of its own, and not for providers
 //! that drop the front of a prompt in silence. The first refusal corrects a window that is too large.
 
+mod family;
 pub(crate) mod fetched_catalogue;
 mod release;
 pub(crate) mod table;
@@ -69,12 +70,13 @@ pub(super) fn look_up_window(table: &WindowTable, provider: &str, model: &str) -
 }
 
 /// The window on which all providers of the model agree, with the least of their prompt limits.
-/// `None`: no provider has the name, or they disagree.
+/// `None`: no provider has the name, or they disagree. Of a fetched list, providers that the built-in
+/// table does not have count only where no other has the name: some resell with windows of their own.
 pub(super) fn look_up_window_by_name(table: &WindowTable, model: &str) -> Option<Window> {
     // Only the longest known name counts: a shorter one is another model.
     let known = find_by_base_name(model, |name| match table.entries_of_model(name) {
         [] => None,
-        entries => Some(entries),
+        entries => Some(keep_built_in(entries, |(provider, _)| provider)),
     })?;
     let tokens = known.first()?.1.tokens;
     let agree = known.iter().all(|(_, window)| window.tokens == tokens);
@@ -83,6 +85,35 @@ pub(super) fn look_up_window_by_name(table: &WindowTable, model: &str) -> Option
         input: known.iter().filter_map(|(_, window)| window.input).min(),
         source: WindowSource::CatalogueByName,
     })
+}
+
+/// The window of the newest known model of the model's family, where the model is newer: at the provider, else the
+/// least at any other. A later model may hold more, and a provider that holds less says so in its refusal.
+pub(super) fn look_up_family_floor(
+    table: &WindowTable,
+    provider: &str,
+    model: &str,
+) -> Option<Window> {
+    let is_name = model.len() <= MAX_NAME_BYTES;
+    let floor = || {
+        table
+            .families()
+            .find_floor(provider, &model.to_ascii_lowercase())
+    };
+    is_name.then(floor)?
+}
+
+/// The rows of providers that the built-in table has, else all.
+fn keep_built_in<T>(rows: &[T], provider: impl Fn(&T) -> &str) -> Vec<&T> {
+    let built_in = built_in_table();
+    let kept: Vec<&T> = rows
+        .iter()
+        .filter(|row| built_in.has_provider(provider(row)))
+        .collect();
+    match kept.is_empty() {
+        true => rows.iter().collect(),
+        false => kept,
+    }
 }
 
 /// The first result for the model's own name and then for ever shorter names of which it is a release.

@@ -23,7 +23,7 @@ use super::{
     background::BackgroundTasks,
     catalogue::{
         fetched_catalogue::{CatalogueFetchError, FetchedCatalogue},
-        table::{WindowTable, built_in_table},
+        table::{WindowTable, built_in_date, built_in_table},
     },
     learnt_windows::{LearntWindows, Lesson, RefusedPrompt},
     model_lists::{ModelListError, ModelLists},
@@ -257,6 +257,17 @@ impl Registry {
         Some(self.fetched.as_ref()?.refresh_now().await)
     }
 
+    /// Which catalogue is used, and how old it is, for a person.
+    pub fn describe_catalogue(&self) -> String {
+        let (models, date) = (self.current_catalogue().len(), built_in_date());
+        let fetched = self.fetched.as_ref();
+        let age = fetched.and_then(|fetched| fetched.describe_age(SystemTime::now()));
+        match age {
+            Some(age) => format!("catalogue: {age}, {models} models; the rest built in, of {date}"),
+            None => format!("catalogue: built in, of {date}, {models} models"),
+        }
+    }
+
     /// The fetched table of windows, else the built-in one.
     fn current_catalogue(&self) -> Arc<WindowTable> {
         let fetched = self.fetched.as_ref().and_then(|fetched| fetched.table());
@@ -304,11 +315,11 @@ impl Registry {
         let only = || self.listed.find_only_bounds(endpoint).filter(|_| any_name);
         let listed = self.listed.find_bounds(endpoint, model).or_else(only);
         let listed = listed.unwrap_or_default();
-        let by_name = || match settings.context_length.or(listed.window) {
+        let guessed = || match settings.context_length.or(listed.window) {
             Some(_) => None,
-            None => provider.find_window_by_name(model, &catalogue),
+            None => provider.guess_window(model, &catalogue),
         };
-        window::combine_sources(learnt, listed, settings, catalogued.or_else(by_name))
+        window::combine_sources(learnt, listed, settings, catalogued.or_else(guessed))
     }
 
     /// Asks a provider for its list where that is due; `known`: the catalogue has the model.
@@ -368,6 +379,11 @@ impl Target {
     /// How the model counts tokens. The provider's name for it decides, whatever alias the client used.
     pub fn token_rule(&self) -> &'static TokenRule {
         find_token_rule(&self.model, self.provider.config.profile)
+    }
+
+    /// Whether caution says that a window fills up: of an unknown one it only says that the prompt is long.
+    pub fn has_meaningful_caution(&self) -> bool {
+        self.window.known_tokens().is_some() || self.settings.optimal_max_tokens.is_some()
     }
 
     /// The prompt sizes at which the health level changes; `budget` is that of one request, in tokens.

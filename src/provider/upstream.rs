@@ -297,18 +297,15 @@ impl Provider {
         }
     }
 
-    /// The window on which all providers in the catalogue agree. `None` for servers that drop the front
-    /// of a long prompt in silence: their window depends on how they were started, and no error would
-    /// correct a wrong one.
-    pub(super) fn find_window_by_name(
-        &self,
-        model: &str,
-        catalogue: &WindowTable,
-    ) -> Option<Window> {
-        match self.is_remote() && self.config.profile.refuses_overflow {
-            true => catalogue::look_up_window_by_name(catalogue, model),
-            false => None,
+    /// The window on which all providers in the catalogue agree, else that of the newest known model of
+    /// the family. `None` for servers that drop the front of a long prompt in silence: their window
+    /// depends on how they were started, and no error would correct a wrong one.
+    pub(super) fn guess_window(&self, model: &str, catalogue: &WindowTable) -> Option<Window> {
+        if !self.is_remote() || !self.config.profile.refuses_overflow {
+            return None;
         }
+        catalogue::look_up_window_by_name(catalogue, model)
+            .or_else(|| catalogue::look_up_family_floor(catalogue, &self.catalogue_name, model))
     }
 
     /// Whether the built-in list or the catalogue has a model of exactly that name.

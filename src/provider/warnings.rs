@@ -237,8 +237,8 @@ pub fn find_unknown_windows(registry: &Registry) -> Option<Problem> {
         names.push(format!("{more} more"));
     }
     let message = format!(
-        "is not set for {}, and no other source names it: {ASSUMED_WINDOW} tokens are assumed, and \
-         their health never becomes critical",
+        "is not set for {}, and no other source names it: {ASSUMED_WINDOW} tokens are assumed. \
+         Nothing is cut by that where the provider refuses what is too long, and health never becomes critical",
         names.join(", ")
     );
     (!names.is_empty()).then(|| Problem::for_key(&["models", "NAME", "context_length"], message))

@@ -1,12 +1,12 @@
 //! The window of a model, and its source.
 //!
 //! The sources, best first: an error, the provider's list, the settings, the catalogue, the catalogue
-//! by name. Settings win where they are below the provider's list. A window without a source is
+//! by name, the newest known model of the family. Settings win where they are below the provider's list. A window without a source is
 //! assumed, and marked so.
 
 use crate::config::ModelConfig;
 
-/// Tokens of an unknown window: the guard cuts by it, health is not judged by it.
+/// Tokens of an unknown window: the guard cuts by it only where no refusal would come, health is not judged by it.
 pub const ASSUMED_WINDOW: u32 = 96_000;
 
 /// The size of a model's window, in tokens.
@@ -29,6 +29,8 @@ pub enum WindowSource {
     Catalogue,
     /// The catalogue, for other providers, which all agree on that model's window.
     CatalogueByName,
+    /// The catalogue, for the newest older model of the family.
+    Family,
     Assumed,
 }
 
@@ -57,6 +59,7 @@ impl WindowSource {
             Self::Config => "settings",
             Self::Catalogue => "catalogue",
             Self::CatalogueByName => "catalogue by name",
+            Self::Family => "family",
             Self::Assumed => "assumed",
         }
     }
@@ -67,7 +70,9 @@ impl WindowSource {
             Self::Learnt => "learnt",
             Self::Provider => "provider",
             Self::Config => "configured",
-            Self::Catalogue | Self::CatalogueByName | Self::Assumed => self.display_name(),
+            Self::Catalogue | Self::CatalogueByName | Self::Family | Self::Assumed => {
+                self.display_name()
+            }
         }
     }
 }

@@ -8,6 +8,8 @@
 //! Every 4xx and 5xx is read for it (`provider/overflow.rs`). Where the profile says that errors come inside a
 //! success, a whole answer is read too, and the first event of a stream, whose head is held for it 2 s at most.
 //!
+//! Of a model whose window is only assumed, the first refusal is expected: nothing was cut before it.
+//!
 //! The lesson (`provider/learnt_windows.rs`) holds for all sessions of the model until it expires, so the next
 //! request fits at once. A prompt that the provider counted becomes the calibration's anchor. A request that cannot
 //! get smaller may fall back to a larger window. An overflow opens no circuit, and is never sent again unchanged.

@@ -41,6 +41,8 @@ pub struct RecoveryRules<'a> {
     pub other_model: bool,
     /// A due caution prompt waits, and so do the tools that would come with it.
     pub caution_waits: bool,
+    /// Caution says that the window fills up.
+    pub heeds_caution: bool,
 }
 
 /// Recovery in one request.
@@ -146,7 +148,11 @@ impl RecoveryStep {
             this.offer = Offer::Nothing;
         }
         if may_begin {
-            let is_unwell = |health| matches!(health, HealthLevel::Caution | HealthLevel::Critical);
+            let is_unwell = |health| match health {
+                HealthLevel::Caution => rules.heeds_caution,
+                HealthLevel::Critical => true,
+                HealthLevel::Healthy | HealthLevel::Unknown => false,
+            };
             let is_tight = state.is_some_and(|state| is_unwell(state.health));
             this.tight_chars = is_tight.then_some(settings.max_tool_result_chars);
             this.decide_due(conversation, inherited, policy, rules.caution_waits);

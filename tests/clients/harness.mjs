@@ -365,8 +365,8 @@ export async function serve(text, environment = {}) {
     const log = openSync(join(folder, "log"), "w");
     const child = spawn(binary(), ["serve", "--config", "config.toml", "--listen", `127.0.0.1:${port}`], {
       cwd: folder,
-      // Storing a session may be slow on a busy machine, and the next request must find it.
-      env: { PLIMSOLL_STORE__TIMEOUT_MS: "5000", ...process.env, ...environment },
+      // Storing a session may be slow on a busy machine, and the next request must find it. Nobody outside is asked.
+      env: { PLIMSOLL_STORE__TIMEOUT_MS: "5000", PLIMSOLL_CATALOGUE__URL: "", ...process.env, ...environment },
       stdio: ["ignore", log, log],
     });
     closeSync(log);

@@ -515,9 +515,9 @@ def serving(config, environment=None):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         (folder / "config.toml").write_text(config)
-        # Storing a session may be slow on a busy machine, and the next request must find it.
-        patient = {"PLIMSOLL_STORE__TIMEOUT_MS": "5000"}
-        process, port = start(folder, {**patient, **os.environ, **(environment or {})})
+        # Storing a session may be slow on a busy machine, and the next request must find it. Nobody outside is asked.
+        usual = {"PLIMSOLL_STORE__TIMEOUT_MS": "5000", "PLIMSOLL_CATALOGUE__URL": ""}
+        process, port = start(folder, {**usual, **os.environ, **(environment or {})})
         try:
             yield f"http://127.0.0.1:{port}"
         finally:

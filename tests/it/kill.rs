@@ -27,8 +27,8 @@ use tokio::{
 };
 
 use crate::support::{
-    DONE, FINISH, ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes, stream_head,
-    within_time,
+    DONE, FINISH, NO_CATALOGUE, ProviderStep, ReceivedRequest, ScriptedProvider, answer,
+    send_bytes, stream_head, within_time,
 };
 
 const SESSIONS: usize = 200;
@@ -179,6 +179,7 @@ impl Proxy {
         let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
             .arg("--config")
             .arg(&settings)
+            .envs(NO_CATALOGUE)
             .stderr(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
@@ -333,6 +334,7 @@ async fn a_second_process_on_one_data_folder_is_refused() {
     let second = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .arg("--config")
         .arg(folder.path().join("config.toml"))
+        .envs(NO_CATALOGUE)
         .output()
         .unwrap();
     let said = String::from_utf8(second.stderr).unwrap();

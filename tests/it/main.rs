@@ -54,6 +54,7 @@ mod summary;
 mod support;
 mod thinking_remedy;
 mod traces;
+mod unknown_window;
 mod upstream;
 mod usage_modes;
 mod watch;

@@ -272,6 +272,7 @@ fn every_source_of_a_window_is_described() {
         WindowSource::Config,
         WindowSource::Catalogue,
         WindowSource::CatalogueByName,
+        WindowSource::Family,
         WindowSource::Assumed,
     ] {
         let cells = [source.display_name(), source.api_name()].map(|word| format!("`{word}`"));

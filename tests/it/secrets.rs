@@ -22,9 +22,9 @@ use tokio::{
 };
 
 use crate::support::{
-    COMPLETION, DONE, FINISH, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, TestClient,
-    TestCollector, TestUpload, USAGE, answer, full_body, send_bytes, stream_head, stream_of,
-    within_time,
+    COMPLETION, DONE, FINISH, NO_CATALOGUE, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT,
+    TestClient, TestCollector, TestUpload, USAGE, answer, full_body, send_bytes, stream_head,
+    stream_of, within_time,
 };
 
 /// Secrets by name; none may be found.
@@ -131,6 +131,7 @@ fn plimsoll(folder: &Path, markers: &Markers) -> Command {
         .arg("--config")
         .arg(folder.join("config.toml"))
         .current_dir(folder)
+        .envs(NO_CATALOGUE)
         .env("PLIMSOLL_LOG", "trace")
         .env("RUST_LOG", "trace")
         .env("UP_KEY", &markers.provider_key);

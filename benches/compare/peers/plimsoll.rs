@@ -48,6 +48,7 @@ pub(super) fn setup(name: &str, place: &PeerFolder) -> io::Result<Setup> {
         .arg("--config")
         .arg(file)
         .env("PLIMSOLL_LOG", "off")
+        .env("PLIMSOLL_CATALOGUE__URL", "")
         .env_remove("RUST_LOG");
     Ok(Setup {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -70,6 +70,7 @@ fn check_shows_values_and_sources_and_no_key() {
     for part in [
         "simulated/plimsoll-8k",
         "a key of the settings",
+        "catalogue: built in, of 2026-",
         "https://otlp.example ",
         "set, not shown",
         "clients.alice.max_in_flight",

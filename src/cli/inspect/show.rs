@@ -17,7 +17,15 @@ const TOOL_CHARS: usize = 20;
 
 pub(super) fn write_report(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()> {
     write_table(out, &describe_aim(found))?;
-    writeln!(out, "\nestimated tokens, and per cent of the window")?;
+    let assumed = if found.window.is_assumed {
+        "assumed "
+    } else {
+        ""
+    };
+    writeln!(
+        out,
+        "\nestimated tokens, and per cent of the {assumed}window"
+    )?;
     write_shares(out, found)?;
     writeln!(out, "\nwhat would be done (messages count from 0)")?;
     for line in describe_edits(found) {
@@ -41,7 +49,10 @@ fn describe_aim(found: &PlanExplanation) -> [[String; 2]; 4] {
         format!(", of the prompt alone {}", group_digits(tokens))
     });
     let (tokens, source) = (group_digits(window.tokens), window.source);
-    let budget = group_digits(found.budget_tokens);
+    let budget = match found.budget_tokens {
+        Some(budget) => format!("{} tokens for the prompt", group_digits(budget)),
+        None => "open: nothing is cut before the provider refuses it".to_owned(),
+    };
     let rows = [
         ("model", model),
         (
@@ -49,7 +60,7 @@ fn describe_aim(found: &PlanExplanation) -> [[String; 2]; 4] {
             format!("{provider}, profile {}", found.profile),
         ),
         ("window", format!("{tokens} tokens ({source}){limit}")),
-        ("budget", format!("{budget} tokens for the prompt")),
+        ("budget", budget),
     ];
     rows.map(|(name, value)| [name.to_owned(), value])
 }
@@ -79,7 +90,10 @@ fn write_shares(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()>
         ("free", came.free, goes.free),
         ("over", came.over, goes.over),
     ] {
-        if name == "over" && before == 0 && after == 0 {
+        let is_of_budget = ["held back", "free"].contains(&name);
+        if name == "over" && before == 0 && after == 0
+            || is_of_budget && found.budget_tokens.is_none()
+        {
             continue;
         }
         let goes = if edited { cell(after) } else { String::new() };
@@ -100,6 +114,14 @@ fn describe_edits(found: &PlanExplanation) -> Vec<String> {
         lines.push(format!("{}.", reason.why));
     } else if !found.is_edited() {
         lines.push("Nothing: it goes on byte for byte.".to_owned());
+    }
+    if found.uncut_because.is_some() {
+        let why = [
+            "The window is only assumed, so nothing is cut by it: the provider refuses what",
+            "is too long, and the request is fitted to what its refusal says.",
+            "models.NAME.context_length sets the window.",
+        ];
+        lines.extend(why.map(str::to_owned));
     }
     for text in &found.shortened {
         let (how, message) = (text.how, text.message);

@@ -90,10 +90,34 @@ fn options_override_the_window_and_profile_of_the_model() {
     let other = report(&["--model", "simulated/plimsoll-32k"]);
     assert_eq!(other["model"], "simulated/plimsoll-32k");
     assert_eq!(other["window"]["source"], "catalogue");
-    assert_eq!(
-        report(&["--model", "garden/x"])["window"]["source"],
-        "assumed"
-    );
+    let unknown = report(&["--model", "garden/x"]);
+    assert_eq!(unknown["window"]["source"], "assumed");
+    assert!(unknown["budget_tokens"].is_null(), "{unknown}");
+    assert!(unknown["uncut_because"].is_string(), "{unknown}");
+    let ollama = report(&["--model", "garden/x", "--profile", "ollama"]);
+    assert!(ollama["budget_tokens"].is_u64(), "{ollama}");
+    assert!(ollama["uncut_because"].is_null(), "{ollama}");
+}
+
+#[test]
+fn an_assumed_window_is_said_to_cut_nothing() {
+    let settings = "[providers.garden]\nbase_url = \"http://127.0.0.1:9/v1\"\nauth = \"none\"\n";
+    let said = "word ".repeat(400_000);
+    let body = serde_json::json!({"model": "garden/x", "messages": [
+        {"role": "user", "content": "Go on."}, {"role": "assistant", "content": said},
+        {"role": "user", "content": "And now?"}]});
+    let text = inspect(&["-"], settings, body.to_string().as_bytes()).unwrap();
+    for part in [
+        "96,000 tokens (assumed)",
+        "open: nothing is cut before the provider refuses it",
+        "The window is only assumed, so nothing is cut by it",
+        "Nothing: it goes on byte for byte.",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    assert!(!text.contains("Still over"), "{text}");
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(82), "{text}");
 }
 
 #[test]

@@ -176,9 +176,16 @@ impl<'a> GuardedRequest<'a> {
         (clear, going)
     }
 
-    /// The plan of the same request as if it had been counted as one token more than its budget.
+    /// The plan of the same request as if it had been counted as one token more than its budget; where that is open,
+    /// as if the provider had refused it for that.
     fn plan_over_budget(&self, plan: &Plan) -> Plan {
-        let (raw, budget) = (plan.report.raw_after, plan.report.budget.tokens);
+        let (raw, budget) = (plan.report.raw_after, plan.report.budget);
+        let refused = budget.is_open.then_some(raw);
+        let policy = Policy {
+            input_limit: self.policy.input_limit.or(refused),
+            ..*self.policy
+        };
+        let budget = refused.unwrap_or(budget.tokens);
         let full =
             Calibration::default().learn_usage(raw, budget.max(raw) + 1, self.policy.profile);
         let recall = Recall {
@@ -187,7 +194,7 @@ impl<'a> GuardedRequest<'a> {
             messages: self.units.last().map_or(0, Unit::messages_through),
             ..Recall::default()
         };
-        guard::plan(self.conversation, self.policy, &recall)
+        guard::plan(self.conversation, &policy, &recall)
     }
 
     /// The units that are sent now, and are not by that plan.

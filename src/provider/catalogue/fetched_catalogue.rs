@@ -1,8 +1,16 @@
-//! A newer catalogue, fetched in the background and kept in memory.
+//! A newer catalogue, fetched in the background and kept in the data directory.
 //!
-//! Off unless an address is configured. Until a list is fetched, the built-in catalogue is used.
+//! Nothing waits for it: until a list is fetched, and where none can be, the one that was kept is used, else the
+//! built-in catalogue. All that is sent is a GET. Nothing is fetched where `catalogue.url` is empty, or where all
+//! providers are built in.
 
-use std::{sync::Arc, time::Duration};
+mod stored_list;
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use parking_lot::Mutex;
 
@@ -10,7 +18,8 @@ use reqwest::{StatusCode, Url, redirect};
 use thiserror::Error;
 use tokio::time::sleep;
 
-use super::table::{WindowTable, parse_table};
+use self::stored_list::StoredList;
+use super::table::{WindowTable, built_in_since, parse_table};
 use crate::{config::CatalogueConfig, error::format_error_chain, provider::begin_http_client};
 
 const MAX_BYTES: usize = 32 << 20;
@@ -18,8 +27,11 @@ const MAX_REDIRECTS: usize = 5;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_TIME: Duration = Duration::from_secs(120);
 
-/// The wait after a failure.
+/// The wait after a failure; doubled for each further one, up to the age at which a list is fetched again.
 const PAUSE: Duration = Duration::from_secs(10 * 60);
+/// A list that is older is said to be old.
+const OLD: Duration = Duration::from_secs(7 * DAY_S);
+const DAY_S: u64 = 86_400;
 
 #[derive(Debug, Error)]
 pub enum CatalogueFetchError {
@@ -37,17 +49,28 @@ pub enum CatalogueFetchError {
 pub(crate) struct FetchedCatalogue {
     url: Url,
     max_age: Duration,
+    stored: StoredList,
+    current: Mutex<Option<FetchedTable>>,
+}
+
+#[derive(Clone, Debug)]
+struct FetchedTable {
     /// Includes the built-in rows.
-    table: Mutex<Option<Arc<WindowTable>>>,
+    table: Arc<WindowTable>,
+    fetched: SystemTime,
 }
 
 impl FetchedCatalogue {
-    /// `None`: no address is configured.
-    pub(crate) fn new(config: &CatalogueConfig) -> Option<Arc<Self>> {
+    /// Reads what an earlier process has kept. `None`: no address is configured.
+    pub(crate) fn open(config: &CatalogueConfig, data_dir: &Path) -> Option<Arc<Self>> {
+        let url = Url::parse(config.url.as_deref()?).ok()?;
+        let stored = StoredList::new(data_dir, &url);
+        let current = read_kept(&stored, built_in_since());
         Some(Arc::new(Self {
-            url: Url::parse(config.url.as_deref()?).ok()?,
+            url,
             max_age: config.max_age,
-            table: Mutex::default(),
+            stored,
+            current: Mutex::new(current),
         }))
     }
 
@@ -59,43 +82,109 @@ impl FetchedCatalogue {
 
     /// The fetched rows with the built-in ones.
     pub(crate) fn table(&self) -> Option<Arc<WindowTable>> {
-        self.table.lock().clone()
+        let current = self.current.lock();
+        current.as_ref().map(|current| Arc::clone(&current.table))
     }
 
-    /// Fetches now and whenever the list is stale, and never ends. Of failures in a row the first is a warning.
+    /// How old the list is, for a person; `None` where there is none.
+    pub(crate) fn describe_age(&self, now: SystemTime) -> Option<String> {
+        let age = self.age_at(now)?;
+        let hours = age.as_secs() / 3_600;
+        let (number, unit) = if hours < 48 {
+            (hours, "hour")
+        } else {
+            (hours / 24, "day")
+        };
+        let plural = if number == 1 { "" } else { "s" };
+        let old = if age > OLD { ", which is old" } else { "" };
+        Some(format!("fetched {number} {unit}{plural} ago{old}"))
+    }
+
+    /// Fetches whenever the list is due, and never ends. Of failures in a row one is logged, and one more where the list
+    /// in use is old.
     pub(crate) async fn refresh_forever(self: Arc<Self>) {
-        let mut failures = 0u64;
+        let (mut failures, mut is_told_old) = (0, false);
         loop {
-            match self.refresh_now().await {
+            sleep(self.time_until_due(failures, SystemTime::now())).await;
+            let error = match self.refresh_now().await {
                 Ok(models) => {
-                    failures = 0;
+                    (failures, is_told_old) = (0, false);
                     tracing::info!(models, "catalogue fetched");
-                    sleep(self.max_age).await;
                     continue;
                 }
-                Err(error) => {
-                    let error = format_error_chain(&error);
-                    failures += 1;
-                    if failures == 1 {
-                        tracing::warn!(error, "fetching the catalogue failed; it is retried");
-                    } else {
-                        tracing::debug!(error, failures, "fetching the catalogue failed");
-                    }
-                }
+                Err(error) => format_error_chain(&error),
+            };
+            failures += 1;
+            let age = self.age_at(SystemTime::now());
+            let days = age
+                .filter(|age| *age > OLD)
+                .map(|age| age.as_secs() / DAY_S);
+            if let Some(days) = days.filter(|_| !is_told_old) {
+                is_told_old = true;
+                tracing::warn!(
+                    error,
+                    days,
+                    "the fetched catalogue is old, and fetching it fails"
+                );
+            } else if failures == 1 {
+                tracing::info!(error, "fetching the catalogue failed; it is retried");
+            } else {
+                tracing::debug!(error, failures, "fetching the catalogue failed");
             }
-            sleep(PAUSE).await;
         }
     }
 
-    /// Fetches the list now, and uses it from then on: its number of models.
-    pub(crate) async fn refresh_now(&self) -> Result<usize, CatalogueFetchError> {
+    /// Fetches the list now, uses it from then on, and keeps it: its number of models.
+    pub(crate) async fn refresh_now(self: &Arc<Self>) -> Result<usize, CatalogueFetchError> {
         let list = download_list(self.url.clone()).await?;
-        let parsed = tokio::task::spawn_blocking(move || parse_table(&list)).await;
-        let table = parsed.ok().flatten().ok_or(CatalogueFetchError::NotAList)?;
-        let models = table.len();
-        *self.table.lock() = Some(Arc::new(table));
-        Ok(models)
+        let this = Arc::clone(self);
+        let taken = tokio::task::spawn_blocking(move || this.take_list(&list, SystemTime::now()));
+        taken
+            .await
+            .ok()
+            .flatten()
+            .ok_or(CatalogueFetchError::NotAList)
     }
+
+    /// Uses a list from now on, and keeps it: its number of models. `None`: it is no list.
+    fn take_list(&self, list: &[u8], fetched: SystemTime) -> Option<usize> {
+        let table = Arc::new(parse_table(list)?);
+        let models = table.len();
+        *self.current.lock() = Some(FetchedTable { table, fetched });
+        if let Err(error) = self.stored.write(list, fetched) {
+            tracing::debug!(%error, "the fetched catalogue is not kept");
+        }
+        Some(models)
+    }
+
+    /// A list from the future has any age: a clock was wrong.
+    fn age_at(&self, now: SystemTime) -> Option<Duration> {
+        let current = self.current.lock();
+        let fetched = current.as_ref()?.fetched;
+        Some(now.duration_since(fetched).unwrap_or(Duration::MAX))
+    }
+
+    /// After so many failures in a row.
+    fn time_until_due(&self, failures: u32, now: SystemTime) -> Duration {
+        match failures.checked_sub(1) {
+            None => self
+                .max_age
+                .saturating_sub(self.age_at(now).unwrap_or(Duration::MAX)),
+            Some(doublings) => PAUSE
+                .saturating_mul(2u32.saturating_pow(doublings))
+                .min(self.max_age.max(PAUSE)),
+        }
+    }
+}
+
+/// What was kept, unless the binary is newer.
+fn read_kept(stored: &StoredList, built_in_since: SystemTime) -> Option<FetchedTable> {
+    let (list, fetched) = stored.read(MAX_BYTES)?;
+    let table = (fetched >= built_in_since).then(|| parse_table(&list))??;
+    Some(FetchedTable {
+        table: Arc::new(table),
+        fetched,
+    })
 }
 
 async fn download_list(url: Url) -> Result<Vec<u8>, CatalogueFetchError> {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-const SEPARATORS: [char; 4] = ['-', ':', '@', '_'];
+pub(super) const SEPARATORS: [char; 4] = ['-', ':', '@', '_'];
 
 /// Dates in one word have eight digits, six, or four: month and day (`0613`) or year and month (`2407`).
 static RELEASE: LazyLock<Regex> = LazyLock::new(|| {
@@ -42,6 +42,11 @@ pub(super) fn base_names(model: &str) -> impl Iterator<Item = &str> {
     let ends = model.rmatch_indices(SEPARATORS).map(|(end, _)| end);
     let shorter = ends.filter(|&end| is_release(&model[end..]));
     std::iter::once(model).chain(shorter.map(|end| &model[..end]))
+}
+
+/// The name without anything that only marks a release.
+pub(super) fn shortest_base_name(model: &str) -> &str {
+    base_names(model).last().unwrap_or(model)
 }
 
 /// Whether `rest`, which begins with a separator, only marks a release.

@@ -4,18 +4,23 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, OnceLock},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{MAX_NAME_BYTES, SANE_WINDOWS};
+use super::{MAX_NAME_BYTES, SANE_WINDOWS, family::Families};
 use crate::provider::{Window, WindowSource};
 
 const MAX_ROWS: usize = 200_000;
 
 /// Lines of provider, model, window, largest prompt; the largest answer is not read. `#` begins a comment.
-pub(super) const BUILT_IN: &str = include_str!("../catalogue.tsv");
+/// `tools/catalogue.py` writes the first part, and says how; the second is kept by hand.
+pub(super) const BUILT_IN: [&str; 2] = [
+    include_str!("../catalogue.tsv"),
+    include_str!("../catalogue_more.tsv"),
+];
 
 /// Windows of models; all names in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +30,7 @@ pub(crate) struct WindowTable {
     providers: BTreeSet<String>,
     /// The providers of each model, with their windows.
     models: HashMap<String, Vec<(String, Window)>>,
+    families: Families,
 }
 
 /// A provider in the form of models.dev.
@@ -55,8 +61,12 @@ impl WindowTable {
         self.providers.contains(name)
     }
 
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.rows
+    }
+
+    pub(super) const fn families(&self) -> &Families {
+        &self.families
     }
 
     /// Adds or replaces a row; ignores an impossible one, and all above the bound.
@@ -82,6 +92,46 @@ impl WindowTable {
         entries.push((provider, window));
         self.rows += 1;
     }
+
+    /// Called after the last row.
+    fn index_families(&mut self) {
+        self.families = Families::default();
+        for (model, entries) in &self.models {
+            for (provider, window) in entries {
+                self.families.add_row(provider, model, *window);
+            }
+        }
+    }
+}
+
+/// The day of the newest list behind the built-in table, as `2026-11-24`.
+pub(crate) fn built_in_date() -> &'static str {
+    let head = BUILT_IN[0].lines().take_while(|line| line.starts_with('#'));
+    let mut dates = head.filter_map(|line| line.strip_prefix("# date: "));
+    dates.next().unwrap_or("unknown")
+}
+
+/// The same as a time.
+pub(crate) fn built_in_since() -> SystemTime {
+    let numbers: Vec<u64> = built_in_date()
+        .split('-')
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let days = match numbers[..] {
+        [year, month @ 1..=12, day @ 1..=31] if year >= 1970 => days_since_1970(year, month, day),
+        _ => 0,
+    };
+    UNIX_EPOCH + Duration::from_secs(days * 86_400)
+}
+
+/// By the Gregorian calendar. Years begin with March here, so that the leap day is the last one.
+const fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
+    let (year, month) = match month {
+        1 | 2 => (year - 1, month + 9),
+        _ => (year, month - 3),
+    };
+    let days = year * 365 + year / 4 - year / 100 + year / 400;
+    days + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
 
 /// The built-in table, parsed once.
@@ -89,13 +139,15 @@ pub(crate) fn built_in_table() -> &'static Arc<WindowTable> {
     static TABLE: OnceLock<Arc<WindowTable>> = OnceLock::new();
     TABLE.get_or_init(|| {
         let mut table = WindowTable::default();
-        for line in BUILT_IN.lines().filter(|line| !line.starts_with('#')) {
+        let lines = BUILT_IN.iter().flat_map(|part| part.lines());
+        for line in lines.filter(|line| !line.starts_with('#')) {
             let fields: Vec<&str> = line.split('\t').collect();
             let number = |at: usize| fields.get(at).and_then(|field| field.parse().ok());
             if let (&[provider, model, ..], Some(context)) = (&fields[..], number(2)) {
                 table.add_row(provider, model, context, number(3));
             }
         }
+        table.index_families();
         Arc::new(table)
     })
 }
@@ -114,5 +166,6 @@ pub(super) fn parse_table(bytes: &[u8]) -> Option<WindowTable> {
             }
         }
     }
+    table.index_families();
     (table.rows > 0).then_some(table)
 }

@@ -3,13 +3,14 @@ use serde_json::Value;
 
 use super::{
     HOSTS, PROVIDER_ALIASES, find_provider_name, look_up_window_by_name,
-    table::{BUILT_IN, WindowTable, built_in_table, parse_table},
+    table::{BUILT_IN, WindowTable, built_in_date, built_in_table, parse_table},
 };
 use crate::provider::{Window, WindowSource};
 
 /// Provider and model of each line of the table.
 fn rows() -> Vec<(&'static str, &'static str)> {
-    let lines = BUILT_IN.lines().filter(|line| !line.starts_with('#'));
+    let lines = BUILT_IN.iter().flat_map(|part| part.lines());
+    let lines = lines.filter(|line| !line.starts_with('#'));
     let names = lines.filter_map(|line| {
         let (provider, rest) = line.split_once('\t')?;
         Some((provider, rest.split_once('\t')?.0))
@@ -41,7 +42,8 @@ fn the_table_has_every_line_of_its_file_once() {
     }
     for (provider, model) in rows {
         let line = BUILT_IN
-            .lines()
+            .iter()
+            .flat_map(|part| part.lines())
             .find(|line| line.starts_with(&format!("{provider}\t{model}\t")));
         let numbers = line.unwrap().split('\t').skip(2).take(2);
         let numbers: Vec<Option<u32>> = numbers.map(|number| number.parse().ok()).collect();
@@ -62,9 +64,15 @@ fn no_known_model_is_missing() {
     let facts: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let mut models = 0;
     for (provider, listed) in facts["providers"].as_object().unwrap() {
-        for (model, facts) in listed.as_object().unwrap() {
+        let listed = listed.as_object().unwrap();
+        for (model, facts) in listed {
+            // Of names that differ by case only, that in lower case counts.
+            let lower = model.to_ascii_lowercase();
+            let facts = listed.get(&lower).unwrap_or(facts);
             let tokens = |key: &str| u32::try_from(facts.get(key)?.as_u64()?).ok();
             let context = tokens("context").unwrap();
+            // litellm's prefix is no part of the name that the provider takes.
+            let model = model.strip_prefix("vertex_ai/").unwrap_or(model);
             // A window under 1,024 tokens is no chat model's.
             let expected = (context >= 1_024).then_some(Window {
                 tokens: context,
@@ -218,17 +226,65 @@ fn models_of_2026_are_known_by_the_names_that_users_write() {
         let found = look_up_window_by_name(built_in_table(), model);
         assert_eq!(found, by_name, "{model}");
     }
+    let gpt = window(1_050_000, Some(922_000), WindowSource::Catalogue);
     for model in [
+        "gpt-5.6-luna",
         "gpt-5.6-sol",
+        "gpt-5.6-terra",
         "gpt-6-astra",
+        "gpt-6-luna",
+        "gpt-6-sol",
         "gpt-6-sol-2026-09-22",
         "gpt-6.1-sol",
+        "gpt-6.1-terra",
         "gpt-6.2-astra",
         "gpt-6.2-sol",
     ] {
-        let known = window(1_050_000, Some(922_000), WindowSource::Catalogue);
-        assert_eq!(lookup("openai", model), known, "{model}");
+        assert_eq!(lookup("openai", model), gpt, "{model}");
+        assert_eq!(lookup("azure", model), gpt, "{model}");
     }
+    for (provider, model) in [
+        ("amazon-bedrock", "openai.gpt-6-sol"),
+        ("openrouter", "openai/gpt-5.6-sol"),
+        ("openrouter", "openai/gpt-6-astra"),
+        ("openrouter", "openai/gpt-6.2-astra"),
+        ("openrouter", "openai/gpt-6.2-sol:nitro"),
+        ("vercel", "openai/gpt-6.2-sol"),
+    ] {
+        assert_eq!(lookup(provider, model), gpt, "{provider}/{model}");
+    }
+    for (provider, model, tokens) in [
+        ("deepseek", "deepseek-v4-flash", 1_000_000),
+        ("deepseek", "deepseek-v4-pro", 1_000_000),
+        ("google", "gemini-3.8-flash", 1_048_576),
+        ("google", "gemini-4-argon", 1_048_576),
+        ("google-vertex", "gemini-3.8-flash", 1_048_576),
+        ("moonshotai", "kimi-k3", 1_048_576),
+        ("openrouter", "google/gemini-3.8-flash", 1_048_576),
+        ("openrouter", "google/gemini-4-argon", 1_048_576),
+        ("openrouter", "moonshotai/kimi-k3", 1_048_576),
+        ("openrouter", "x-ai/grok-4.7", 500_000),
+        ("openrouter", "z-ai/glm-5.3", 1_048_576),
+        ("xai", "grok-4.5", 500_000),
+        ("xai", "grok-4.6", 500_000),
+        ("xai", "grok-4.7", 500_000),
+        ("zai", "glm-5.3", 1_000_000),
+    ] {
+        let known = window(tokens, None, WindowSource::Catalogue);
+        assert_eq!(lookup(provider, model), known, "{provider}/{model}");
+    }
+}
+
+#[test]
+fn the_head_of_the_table_tells_its_date_and_sources() {
+    let date = built_in_date();
+    assert!(date >= "2026-11-24" && date.len() == 10, "{date}");
+    let head = BUILT_IN[0].lines().take_while(|line| line.starts_with('#'));
+    let sources = head.filter(|line| line.starts_with("# from: "));
+    for source in sources.clone() {
+        assert!(source.ends_with("(MIT)"), "{source}");
+    }
+    assert!(sources.count() > 0);
 }
 
 #[test]
@@ -260,7 +316,7 @@ fn a_window_on_which_all_providers_agree_is_known_by_name() {
     assert_eq!(context(""), None);
     // Azure's window differs, and a shorter name would be another model.
     assert_eq!(context("gpt-5"), None);
-    assert_eq!(context("gpt-5-2025-08-07"), None);
+    assert_eq!(context("gpt-5-2031-08-07"), None);
     assert_eq!(context("gpt-3.5-turbo-0613"), None);
     // The least of the largest prompts: Azure names none for this one.
     let codex = look_up_window_by_name(built_in_table(), "gpt-5-codex").unwrap();

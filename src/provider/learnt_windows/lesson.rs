@@ -6,7 +6,7 @@ use super::{
     Lesson, Lessons, RefusedPrompt,
     dated_lessons::{DatedTokens, believed_tokens},
 };
-use crate::provider::{Bounds, window::lesser_bound};
+use crate::provider::{Bounds, Window, window::lesser_bound};
 
 /// No provider has a smaller window; vLLM has been seen to print 3 for one.
 pub(super) const LEAST_WINDOW: u32 = 1_024;
@@ -87,8 +87,7 @@ impl Lessons {
     /// The prompt fits beside the lowered answer cap, but not beside the one that was refused: that does
     /// not limit prompts.
     fn is_due_to_answer(&self, refused: &RefusedPrompt, sent: u32, now: SystemTime) -> bool {
-        let known = self.bounds_at(now).window.unwrap_or(u32::MAX);
-        let window = known.min(refused.claimed.tokens);
+        let window = least_window(self.bounds_at(now).window, &refused.claimed);
         let room = |answer: u32| window.saturating_sub(answer);
         sent <= room(refused.reserve) && sent > room(refused.answer)
     }
@@ -112,11 +111,13 @@ impl Lessons {
     ) -> Option<Lesson> {
         let accepted = believed_tokens(self.accepted, now).unwrap_or(0);
         let claimed = refused.claimed;
-        let most_input = claimed.input.unwrap_or(u32::MAX).min(claimed.tokens);
+        // An assumed window claims nothing.
+        let most = claimed.known_tokens().unwrap_or(u32::MAX);
+        let most_input = claimed.input.unwrap_or(u32::MAX).min(most);
         let believable = |named: Option<u32>, most: u32| {
             named.filter(|named| (accepted.max(LEAST_WINDOW)..most).contains(named))
         };
-        let window = believable(refused.overflow.window, claimed.tokens);
+        let window = believable(refused.overflow.window, most);
         let limit = believable(refused.overflow.prompt_limit, most_input);
         let dated = |tokens| DatedTokens::new(tokens, now, max_age);
         self.window = window.map(dated).or(self.window);
@@ -135,7 +136,7 @@ impl Lessons {
         // The error counts the answer: the limit is the rest of the named or the claimed window.
         if let Some(answer) = overflow.asked_answer() {
             let named = overflow.window.filter(|&window| window >= LEAST_WINDOW);
-            let window = named.unwrap_or(u32::MAX).min(refused.claimed.tokens);
+            let window = least_window(named, &refused.claimed);
             let room = window.saturating_sub(answer);
             if (LEAST_INPUT..sent).contains(&room) {
                 return (room, ANSWER_MAX_AGE);
@@ -143,12 +144,13 @@ impl Lessons {
         }
         // The error confirms the window that the request was planned for, so the estimate was too low.
         let named = overflow.prompt_limit.or(overflow.window);
+        let known = refused.claimed.known_tokens();
         let claimed = Bounds {
             window: Some(refused.claimed.tokens),
             input: refused.claimed.input,
         };
         let claimed = room_for_prompt(claimed, refused.reserve);
-        if named >= Some(refused.claimed.tokens)
+        if known.is_some_and(|known| named >= Some(known))
             && refused.count_prompt_tokens().is_some()
             && (LEAST_INPUT..sent).contains(&claimed)
         {
@@ -159,6 +161,8 @@ impl Lessons {
                 let left = sent.saturating_sub(excess).max(percent_of(sent, 10));
                 percent_of(left - refused.reserve.min(left / 4), ESTIMATE_PERCENT)
             }
+            // Without any number, what was assumed is the better guess where it is less.
+            _ if known.is_none() && named.is_none() => percent_of(sent, NEXT_PERCENT).min(claimed),
             _ => percent_of(sent, NEXT_PERCENT),
         };
         let accepted = believed_tokens(self.accepted, now).unwrap_or(0);
@@ -178,6 +182,12 @@ fn count_refused_tokens(refused: &RefusedPrompt) -> u32 {
     let counted = refused.count_prompt_tokens().unwrap_or(0);
     let counts = [counted, refused.expected, most];
     counts.into_iter().find(|&tokens| tokens > 0).unwrap_or(1)
+}
+
+/// The named window, the claimed one where it is less, or what is assumed where nothing else is known.
+fn least_window(named: Option<u32>, claimed: &Window) -> u32 {
+    let known = lesser_bound(named, claimed.known_tokens());
+    known.unwrap_or(claimed.tokens)
 }
 
 /// The largest prompt within these bounds beside an answer of `reserve` tokens.

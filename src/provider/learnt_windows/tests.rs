@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 use proptest::prelude::*;
 
 use super::{Bounds, LearntWindows, Lesson, MAX_MODELS, RefusedPrompt};
-use crate::provider::{Window, WindowSource, overflow::Overflow};
+use crate::provider::{ASSUMED_WINDOW, Window, WindowSource, overflow::Overflow};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -263,6 +263,61 @@ fn without_any_count_the_limit_is_above_zero() {
     assert!(model.input().is_some_and(|tokens| tokens > 0));
 }
 
+/// A refusal of a request that was planned without a known window.
+fn refused_unknown(overflow: Overflow, expected: u32) -> RefusedPrompt {
+    RefusedPrompt {
+        claimed: Window {
+            tokens: ASSUMED_WINDOW,
+            input: None,
+            source: WindowSource::Assumed,
+        },
+        reserve: 4_000,
+        ..refused(overflow, 0, expected)
+    }
+}
+
+#[test]
+fn a_named_window_beyond_the_assumed_one_is_believed() {
+    let model = Model::new();
+    let lesson = model.refused(refused_unknown(named(200_000), 300_000));
+    assert_eq!(lesson, Lesson::Window(200_000));
+    assert_eq!((model.window(), model.input()), (Some(200_000), None));
+    let limit = Overflow {
+        prompt_limit: Some(180_000),
+        ..Overflow::default()
+    };
+    let model = Model::new();
+    let lesson = model.refused(refused_unknown(limit, 300_000));
+    assert_eq!(lesson, Lesson::Input(180_000));
+    assert_eq!((model.window(), model.input()), (None, Some(180_000)));
+}
+
+#[test]
+fn without_a_number_the_assumed_window_is_tried_next() {
+    let model = Model::new();
+    model.refused(refused_unknown(Overflow::default(), 300_000));
+    assert_eq!(model.input(), Some(92_000));
+    let lesson = model.refused(refused_unknown(Overflow::default(), 92_000));
+    assert_eq!(lesson, Lesson::Input(64_400));
+    // What was accepted before says more.
+    let model = Model::new();
+    model.accepted(190_000);
+    model.refused(refused_unknown(Overflow::default(), 200_000));
+    assert_eq!(model.input(), Some(180_000));
+}
+
+/// The prompt fits beside an answer of the usual size, so the asked answer is what was too long.
+#[test]
+fn a_cap_beyond_an_assumed_window_does_not_limit_prompts() {
+    let model = Model::new();
+    let asked = RefusedPrompt {
+        answer: 120_000,
+        ..refused_unknown(Overflow::default(), 20_000)
+    };
+    model.refused(asked);
+    assert_eq!(model.known(), Bounds::default());
+}
+
 #[test]
 fn models_are_bounded() {
     let learnt = LearntWindows::new(DAY);
@@ -292,13 +347,15 @@ fn number() -> impl Strategy<Value = u32> {
 fn any_refusal() -> impl Strategy<Value = RefusedPrompt> {
     let some = || prop::option::of(number());
     let overflow = (some(), some(), some(), some(), some(), some());
-    (overflow, number(), some(), number(), number()).prop_map(
+    let source = prop_oneof![Just(WindowSource::Catalogue), Just(WindowSource::Assumed)];
+    (overflow, number(), some(), number(), number(), source).prop_map(
         |(
             (window, prompt_limit, prompt_tokens, answer, requested, excess),
             tokens,
             input,
             expected,
             reserve,
+            source,
         )| {
             RefusedPrompt {
                 overflow: Overflow {
@@ -312,7 +369,7 @@ fn any_refusal() -> impl Strategy<Value = RefusedPrompt> {
                 claimed: Window {
                     tokens,
                     input,
-                    source: WindowSource::Catalogue,
+                    source,
                 },
                 expected,
                 answer: reserve,
@@ -374,7 +431,8 @@ proptest! {
         prop_assert!(known.input != Some(0));
         if let Lesson::Window(window) = lesson {
             prop_assert_eq!(known.window, Some(window));
-            prop_assert!((1_024..refusal.claimed.tokens).contains(&window));
+            let most = refusal.claimed.known_tokens().unwrap_or(u32::MAX);
+            prop_assert!((1_024..most).contains(&window));
         }
         let overflow = refusal.overflow;
         let sent = refusal.count_prompt_tokens().unwrap_or(refusal.expected);

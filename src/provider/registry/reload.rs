@@ -33,7 +33,11 @@ impl Registry {
             Some(fetched) if fetched.matches_settings(&config.catalogue) => {
                 Some(Arc::clone(fetched))
             }
-            _ => FetchedCatalogue::new(&config.catalogue),
+            // Nothing has to be known of models that are built in.
+            _ => (config.providers.values())
+                .any(|provider| provider.base_url.is_some())
+                .then(|| FetchedCatalogue::open(&config.catalogue, &config.server.data_dir))
+                .flatten(),
         };
         Ok(Self {
             providers,

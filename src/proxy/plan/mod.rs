@@ -287,6 +287,7 @@ fn recovery_rules<'a>(session: &'a SessionContext, target: &Target) -> RecoveryR
         settings,
         other_model: !is_same_model(&session.inherited, target),
         pace: settings.pace_for_model(&target.settings),
+        heeds_caution: target.has_meaningful_caution(),
         wanted: settings.is_enabled_for(&target.settings, None) && session.options.recovers,
         caution_waits: false,
     }

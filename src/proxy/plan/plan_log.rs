@@ -14,12 +14,12 @@ const LOGGED_CUTS: usize = 20;
 pub fn note_plan(session: &SessionContext, planned: &PlannedRequest) {
     let actions = planned.describe_actions(None);
     // 0 where the guard did not read the request.
-    let budget = planned.plan.report.budget.tokens;
+    let budget = planned.plan.report.budget;
     let mut facts = session.notes.facts();
     facts.session = Some(session.inherited.session.to_string());
     facts.actions = Some(actions);
     facts.guard_took = Some(planned.guard_took);
-    facts.budget_tokens = (budget > 0).then_some(budget);
+    facts.budget_tokens = (budget.tokens > 0 && !budget.is_open).then_some(budget.tokens);
 }
 
 /// Logs what a plan begins. For the plan that is sent.

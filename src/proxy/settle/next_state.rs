@@ -99,6 +99,10 @@ fn recovery_memory(planned: &PlannedRequest, level: HealthLevel) -> recovery::Re
     if planned.mode != GuardMode::Guard {
         return planned.recovery.inherited_memory().clone();
     }
+    let level = match level {
+        HealthLevel::Caution if !planned.target.has_meaningful_caution() => HealthLevel::Unknown,
+        level => level,
+    };
     let left_out = planned.plan.memory.list_left_out();
     planned.recovery.memory_after(level, &left_out)
 }

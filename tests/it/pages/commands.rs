@@ -9,7 +9,7 @@ use std::{
 use serde_json::json;
 
 use super::{Page, documents, page, root};
-use crate::support::process::Process;
+use crate::support::process::{NO_CATALOGUE, Process};
 
 /// What the pages call the address of the proxy.
 const ADDRESS: &str = "127.0.0.1:1876";
@@ -66,6 +66,7 @@ fn run(script: &str, folder: &Path) -> Result<(), String> {
         .current_dir(folder)
         .env("BIN", env!("CARGO_BIN_EXE_plimsoll"))
         .env("KEY", KEY)
+        .envs(NO_CATALOGUE)
         .env_remove("PLIMSOLL_LOG")
         .stdin(Stdio::null())
         .output()

@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use tempfile::TempDir;
 
 use super::story::{STORIES, Story};
-use crate::support::{Redis, RunningModel, TestClient, within_time};
+use crate::support::{NO_CATALOGUE, Redis, RunningModel, TestClient, within_time};
 
 /// How often to try other ports when free ones are taken in the meantime.
 const ATTEMPTS: usize = 20;
@@ -69,6 +69,7 @@ impl Replica {
             .arg(&file)
             .env("REPLICAS_KEY", "7e".repeat(32))
             .env("PLIMSOLL_LOG", "info")
+            .envs(NO_CATALOGUE)
             .stderr(Stdio::piped())
             .spawn();
         let mut process = Killed(child.unwrap());

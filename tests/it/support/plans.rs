@@ -25,6 +25,7 @@ pub(crate) fn make_policy<'a>(
     Policy {
         profile,
         window,
+        window_is_assumed: false,
         input_limit: None,
         tokens: find_token_rule("", profile),
         settings,

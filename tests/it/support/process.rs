@@ -62,6 +62,9 @@ impl Settings {
     }
 }
 
+/// Tests ask nobody outside.
+pub(crate) const NO_CATALOGUE: [(&str, &str); 1] = [("PLIMSOLL_CATALOGUE__URL", "")];
+
 impl Process {
     /// With the settings of that file.
     pub(crate) async fn start(settings: &Path) -> Self {
@@ -72,6 +75,7 @@ impl Process {
     pub(crate) async fn run(with: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         let mut child = with(&mut command)
+            .envs(NO_CATALOGUE)
             .env_remove("PLIMSOLL_LOG")
             .env_remove("RUST_LOG")
             .stderr(Stdio::piped())

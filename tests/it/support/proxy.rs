@@ -202,6 +202,8 @@ impl RunningProxy {
 fn base_config(data: &TempDir) -> Config {
     let mut config = Config::default();
     config.server.data_dir = data.path().into();
+    // Tests ask nobody outside.
+    config.catalogue.url = None;
     // A slow machine must not look like a store that is down.
     config.store.timeout = Duration::from_secs(10);
     // As the engines of the tests count.

@@ -159,7 +159,7 @@ function models(provider) {
   ].filter(Boolean);
 }
 
-const SOURCES = ["configured", "catalogue", "catalogue by name", "learnt", "provider", "assumed"];
+const SOURCES = ["configured", "catalogue", "catalogue by name", "family", "learnt", "provider", "assumed"];
 const from = (source) =>
   SOURCES.includes(source) ? t(`from_${source.replaceAll(" ", "_")}`) : (source ?? t("unknown"));
 

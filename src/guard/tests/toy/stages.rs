@@ -157,6 +157,7 @@ fn describe_plan(conversation: &Conversation, profile: &'static Profile, window:
             tokens: window,
             input_limit: None,
             source: "test",
+            is_assumed: false,
         },
         calibration: Calibration::default(),
     };

@@ -1,0 +1,306 @@
+//! The floor of a family: a model that is newer than all that are known of its family has at least the window of the
+//! newest one.
+//!
+//! A family is a name with its version taken out: `gpt-6.2-sol` is version 6.2 of `gpt-*-sol`. So another kind
+//! (`gpt-6.4`) is another family. A name that states a size, or a smaller kind, has none.
+
+use std::collections::HashMap;
+
+use super::{keep_built_in, release};
+use crate::provider::{Window, WindowSource};
+
+/// Kinds that makers give a smaller window than the model they are made from.
+const SMALLER_KINDS: [&str; 8] = [
+    "air", "distill", "lite", "micro", "mini", "nano", "small", "tiny",
+];
+
+/// The models of each family, by the providers that have them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Families(HashMap<String, Vec<Member>>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Member {
+    provider: String,
+    version: Version,
+    /// The row is of a dated release, or of a preview.
+    is_release: bool,
+    window: Window,
+}
+
+/// A major version and hundredths: vendors count in decimals, and 4.20 came before 4.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Version(u8, u8);
+
+impl Families {
+    pub(super) fn add_row(&mut self, provider: &str, model: &str, window: Window) {
+        let base = release::shortest_base_name(model);
+        if let Some((family, version)) = split_version(base) {
+            self.0.entry(family).or_default().push(Member {
+                provider: provider.to_owned(),
+                version,
+                is_release: base.len() < model.len(),
+                window,
+            });
+        }
+    }
+
+    /// The window of the newest known model of the family, where `model` is newer: at this provider, else the least at
+    /// any provider. `model` is in lower case.
+    pub(super) fn find_floor(&self, provider: &str, model: &str) -> Option<Window> {
+        let (family, version) = split_version(release::shortest_base_name(model))?;
+        let members = self.0.get(&family)?;
+        let own: Vec<&Member> = members
+            .iter()
+            .filter(|member| member.provider == provider)
+            .collect();
+        let known = match own.is_empty() {
+            true => keep_built_in(members, |member| &member.provider),
+            false => own,
+        };
+        let newest = known.iter().map(|member| member.version).max()?;
+        let newest_ones = || known.iter().filter(|member| member.version == newest);
+        let has_undated = newest_ones().any(|member| !member.is_release);
+        let counted = newest_ones().filter(|member| !(has_undated && member.is_release));
+        let least = counted.min_by_key(|member| member.window.tokens)?;
+        (version > newest).then_some(Window {
+            source: WindowSource::Family,
+            ..least.window
+        })
+    }
+}
+
+/// A version in a name.
+#[derive(Clone, Copy)]
+struct FoundVersion {
+    from: usize,
+    until: usize,
+    version: Version,
+    /// A part of digits may follow: `5-7` is 5.7.
+    takes_minor: bool,
+}
+
+/// The family and the version of a name without dates; `None` without a version, or where the name states a size or a
+/// smaller kind.
+fn split_version(name: &str) -> Option<(String, Version)> {
+    let mut at = name.rfind('/').map_or(0, |slash| slash + 1);
+    let mut found: Option<FoundVersion> = None;
+    for part in name[at..].split(release::SEPARATORS) {
+        if states_size(part) || SMALLER_KINDS.contains(&part) {
+            return None;
+        }
+        match &mut found {
+            None => found = find_version(part, at),
+            Some(found) => {
+                let minor = parse_hundredths(part).filter(|_| found.takes_minor);
+                if let Some(minor) = minor {
+                    found.version.1 = minor;
+                    found.until = at + part.len();
+                }
+                found.takes_minor = false;
+            }
+        }
+        at += part.len() + 1;
+    }
+    let found = found?;
+    let family = format!("{}*{}", &name[..found.from], &name[found.until..]);
+    Some((family, found.version))
+}
+
+/// The version that a part of a name ends with, such as `k3.1`; the part begins at `at` in the name.
+fn find_version(part: &str, at: usize) -> Option<FoundVersion> {
+    let letters = part.bytes().take_while(u8::is_ascii_lowercase).count();
+    Some(FoundVersion {
+        from: at + letters,
+        until: at + part.len(),
+        version: parse_version(&part[letters..])?,
+        takes_minor: parse_number(part).is_some(),
+    })
+}
+
+/// `6`, `6.2`, or as Fireworks writes it, `6p2`.
+fn parse_version(digits: &str) -> Option<Version> {
+    let (major, minor) = match digits.split_once(['.', 'p']) {
+        Some((major, minor)) => (major, parse_hundredths(minor)?),
+        None => (digits, 0),
+    };
+    Some(Version(parse_number(major)?, minor))
+}
+
+fn parse_hundredths(minor: &str) -> Option<u8> {
+    let tens = if minor.len() == 1 { 10 } else { 1 };
+    Some(parse_number(minor)? * tens)
+}
+
+/// A number of one or two digits.
+fn parse_number(digits: &str) -> Option<u8> {
+    let is_short = (1..=2).contains(&digits.len());
+    let is_number = is_short && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number)
+}
+
+/// `32k`, `8b`, `a22b`, `1m`, and a number of three digits or more.
+fn states_size(part: &str) -> bool {
+    let bytes = part.as_bytes();
+    match bytes {
+        [.., digit, b'k' | b'm' | b'b' | b't'] if digit.is_ascii_digit() => true,
+        _ => bytes.len() > 2 && bytes.iter().all(u8::is_ascii_digit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Families, Version, split_version};
+    use crate::provider::{
+        Window, WindowSource,
+        catalogue::{look_up_family_floor, table::built_in_table},
+    };
+
+    #[track_caller]
+    fn check(name: &str, family: &str, major: u8, hundredths: u8) {
+        let expected = Some((family.to_owned(), Version(major, hundredths)));
+        assert_eq!(split_version(name), expected, "{name}");
+    }
+
+    #[test]
+    fn a_name_has_a_family_and_a_version() {
+        check("claude-opus-5", "claude-opus-*", 5, 0);
+        check("claude-opus-5-7", "claude-opus-*", 5, 70);
+        check(
+            "anthropic/claude-opus-5.7",
+            "anthropic/claude-opus-*",
+            5,
+            70,
+        );
+        check("claude-3-5-sonnet", "claude-*-sonnet", 3, 50);
+        check("gpt-6.4-sol", "gpt-*-sol", 6, 40);
+        check("openai.gpt-6-luna", "openai.gpt-*-luna", 6, 0);
+        check("kimi-k3.1", "kimi-k*", 3, 10);
+        check(
+            "accounts/fireworks/models/glm-5p4",
+            "accounts/fireworks/models/glm-*",
+            5,
+            40,
+        );
+        check("qwen3.8-max", "qwen*-max", 3, 80);
+        check("grok-4.20", "grok-*", 4, 20);
+        check("o3", "o*", 3, 0);
+        check("hermes-4-llama-3.1", "hermes-*-llama-3.1", 4, 0);
+        check("gpt-6-x-2", "gpt-*-x-2", 6, 0);
+    }
+
+    #[test]
+    fn sizes_and_smaller_kinds_have_no_family() {
+        for name in [
+            "gpt-6.4-mini",
+            "gpt-7-nano",
+            "gpt-4-32k",
+            "gemini-4.1-flash-lite",
+            "glm-6-air",
+            "llama-5:8b",
+            "qwen4-235b-a22b",
+            "claude-opus-6-1m",
+            "llama-4-8192",
+            "gpt-4o",
+            "claude-opus-latest",
+            "gpt-123",
+            "opus",
+            "",
+            "-",
+            "/",
+        ] {
+            assert_eq!(split_version(name), None, "{name}");
+        }
+    }
+
+    #[track_caller]
+    fn floor(provider: &str, model: &str, tokens: u32) {
+        let found = look_up_family_floor(built_in_table(), provider, model);
+        let found = found.map(|window| (window.tokens, window.source));
+        assert_eq!(
+            found,
+            Some((tokens, WindowSource::Family)),
+            "{provider}/{model}"
+        );
+    }
+
+    #[test]
+    fn a_newer_version_has_the_window_of_the_newest_known_one() {
+        floor("anthropic", "claude-opus-5-7", 1_000_000);
+        floor("anthropic", "claude-opus-6", 1_000_000);
+        floor("anthropic", "claude-haiku-6-20270301", 1_000_000);
+        floor(
+            "amazon-bedrock",
+            "us.anthropic.claude-opus-5-7-v1:0",
+            1_000_000,
+        );
+        floor("openai", "gpt-6.4-sol", 1_050_000);
+        floor("openai", "GPT-6.4-Sol-2027-01-01", 1_050_000);
+        floor("openrouter", "openai/gpt-6.4-sol:nitro", 1_050_000);
+        floor("google", "gemini-4.1-pro", 1_048_576);
+        floor("google", "gemini-4.1-pro-preview", 1_048_576);
+        floor("google", "gemini-4.1-argon", 1_048_576);
+        floor("zai", "glm-5.4", 1_000_000);
+        floor("moonshotai", "kimi-k3.1", 1_048_576);
+        floor("xai", "grok-4.8", 500_000);
+        floor("deepseek", "deepseek-v5-flash", 1_000_000);
+        // At a gateway that nobody knows.
+        floor("mine", "claude-opus-5-7", 1_000_000);
+        floor("mine", "openai/gpt-6.4-sol", 1_050_000);
+        floor("mine", "grok-4.8", 500_000);
+        let openai = look_up_family_floor(built_in_table(), "openai", "gpt-6.4-sol");
+        assert_eq!(openai.unwrap().input, Some(922_000));
+    }
+
+    #[test]
+    fn other_kinds_and_older_versions_have_no_floor() {
+        for (provider, model) in [
+            ("openai", "gpt-6.15-sol"),
+            ("openai", "gpt-5.9-sol"),
+            ("openai", "gpt-6.2-sol"),
+            ("openai", "gpt-7-mini"),
+            ("openai", "gpt-7-sol-mini"),
+            ("openai", "gpt-7-sol-32k"),
+            ("openai", "gpt-7-sol:8b"),
+            ("openai", "gpt-7-comet"),
+            ("anthropic", "claude-opus-4-2"),
+            ("anthropic", "claude-opus-5-7-lite"),
+            ("xai", "grok-4.25"),
+            ("xai", "grok-4.6-fast"),
+            ("zai", "glm-4.8"),
+            ("mine", "mine-2"),
+            ("mine", ""),
+        ] {
+            let found = look_up_family_floor(built_in_table(), provider, model);
+            assert_eq!(found, None, "{provider}/{model}");
+        }
+    }
+
+    #[test]
+    fn a_row_without_a_date_counts_before_one_with_it() {
+        let mut families = Families::default();
+        for (model, tokens) in [("x-2", 8_000), ("x-2-2031-01-01", 4_000), ("x-1", 2_000)] {
+            let source = WindowSource::Catalogue;
+            let window = Window {
+                tokens,
+                input: None,
+                source,
+            };
+            families.add_row("p", model, window);
+        }
+        let found = families.find_floor("p", "x-3").unwrap();
+        assert_eq!(found.tokens, 8_000);
+        assert_eq!(families.find_floor("other", "x-3"), Some(found));
+        assert_eq!(families.find_floor("p", "x-2"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_is_split_without_a_panic(name in "\\PC*|[a-z0-9.p/:@_-]{0,24}") {
+            if let Some((family, _)) = split_version(&name) {
+                prop_assert!(family.contains('*'));
+            }
+        }
+    }
+}

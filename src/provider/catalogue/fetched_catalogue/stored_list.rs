@@ -1,0 +1,126 @@
+//! The list as it was fetched last, in the data directory, so that a restart needs no network.
+//!
+//! A line with the form of the file, the digest of the list's address and the time, and then the list as it came. The
+//! file is replaced at once. A damaged one, or one of another address, is ignored.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use reqwest::Url;
+use sha2::{Digest, Sha256};
+
+const FILE: &str = "catalogue";
+/// Begins the file; its number changes with its form.
+const FORM: &str = "plimsoll-catalogue-3";
+/// The first line, at most.
+const MAX_HEAD_BYTES: u64 = 256;
+
+#[derive(Debug)]
+pub(super) struct StoredList {
+    path: PathBuf,
+    /// SECURITY: a digest, since the address may contain a key.
+    source: String,
+}
+
+impl StoredList {
+    pub(super) fn new(data_dir: &Path, url: &Url) -> Self {
+        Self {
+            path: data_dir.join(FILE),
+            source: hex::encode(Sha256::digest(url.as_str())),
+        }
+    }
+
+    /// The list, and when it was fetched. `None`: there is none, or it is of no use.
+    pub(super) fn read(&self, max_bytes: usize) -> Option<(Vec<u8>, SystemTime)> {
+        let most = max_bytes as u64 + MAX_HEAD_BYTES;
+        if fs::metadata(&self.path).ok()?.len() > most {
+            return None;
+        }
+        let mut bytes = fs::read(&self.path).ok()?;
+        let end = bytes.iter().position(|&byte| byte == b'\n')?;
+        let list = bytes.split_off(end + 1);
+        let head = std::str::from_utf8(&bytes[..end]).ok()?;
+        let seconds = head.strip_prefix(&format!("{FORM} {} ", self.source))?;
+        let since = Duration::from_secs(seconds.parse().ok()?);
+        Some((list, UNIX_EPOCH.checked_add(since)?))
+    }
+
+    /// Replaces the file, in a directory that is made where it is absent.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn write(&self, list: &[u8], fetched: SystemTime) -> io::Result<()> {
+        let since = fetched.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let head = format!("{FORM} {} {}\n", self.source, since.as_secs());
+        // Unlike the process id, this differs in every container that shares the directory.
+        let mut suffix = [0; 8];
+        getrandom::fill(&mut suffix)?;
+        let draft = format!(".{FILE}.{}", hex::encode(suffix));
+        let draft = self.path.with_file_name(draft);
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let write = || {
+            let mut file = fs::File::create(&draft)?;
+            file.write_all(head.as_bytes())?;
+            file.write_all(list)?;
+            file.sync_all()?;
+            fs::rename(&draft, &self.path)
+        };
+        write().inspect_err(|_| {
+            // The first error is the one to report.
+            let _ = fs::remove_file(&draft);
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        time::{Duration, UNIX_EPOCH},
+    };
+
+    use reqwest::Url;
+
+    use super::{FILE, StoredList};
+
+    #[test]
+    fn a_list_is_read_as_it_was_written_and_nothing_else_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |url: &str| StoredList::new(folder.path(), &Url::parse(url).unwrap());
+        let (here, there) = (at("http://a/?key=sk-secret"), at("http://b/"));
+        assert_eq!(here.read(100), None);
+        let fetched = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        here.write(b"old", UNIX_EPOCH).unwrap();
+        here.write(b"{\"a\":\n1}", fetched).unwrap();
+        assert_eq!(here.read(100), Some((b"{\"a\":\n1}".to_vec(), fetched)));
+        assert_eq!(there.read(100), None, "of another address");
+        let path = folder.path().join(FILE);
+        let whole = fs::read(&path).unwrap();
+        assert!(!String::from_utf8_lossy(&whole).contains("secret"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        for damaged in [&b""[..], b"\n", b"plimsoll", &whole[..60], &[0xff; 99]] {
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(here.read(100), None, "{damaged:?}");
+        }
+        fs::write(&path, [&whole[..], &[b' '; 400]].concat()).unwrap();
+        assert_eq!(here.read(100), None, "too large");
+    }
+
+    #[test]
+    fn a_directory_is_made_where_that_is_possible() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = Url::parse("http://a/").unwrap();
+        let new = StoredList::new(&folder.path().join("deep/data"), &url);
+        new.write(b"{}", UNIX_EPOCH).unwrap();
+        assert!(new.read(100).is_some());
+        // A file stands in the way.
+        let impossible = StoredList::new(&folder.path().join("deep/data").join(FILE), &url);
+        assert!(impossible.write(b"{}", UNIX_EPOCH).is_err());
+    }
+}

@@ -1,0 +1,481 @@
+//! Models of which nobody knows the window: nothing is cut by an assumed one where the provider refuses what is too
+//! long.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+};
+
+use http::Method;
+use plimsoll::{config::Config, guard::profile::find_profile};
+use serde_json::{Value, json};
+
+use crate::support::{
+    ClientAnswer, DONE, FINISH, ProviderStep, ProxyBuilder, ReceivedRequest, RunningProxy,
+    ScriptedProvider, TEXT, answer, model_with_window, refuse, refuse_as_openai, stream_of,
+};
+
+/// A provider that counts a token for four bytes.
+struct Counting {
+    up: ScriptedProvider,
+    refused: Arc<AtomicUsize>,
+    /// Tokens of the largest request that was answered.
+    largest: Arc<AtomicU64>,
+}
+
+/// `refusal` is written for a prompt beyond the window.
+async fn counting(window: u32, refusal: fn(u32, u64) -> Vec<ProviderStep>) -> Counting {
+    let (refused, largest) = (Arc::default(), Arc::default());
+    let (refusals, most): (Arc<AtomicUsize>, Arc<AtomicU64>) =
+        (Arc::clone(&refused), Arc::clone(&largest));
+    let up = ScriptedProvider::start_answering(move |seen: &ReceivedRequest| {
+        let tokens = seen.body.len() as u64 / 4;
+        let asked: Value = serde_json::from_slice(&seen.body).unwrap();
+        if tokens > u64::from(window) {
+            refusals.fetch_add(1, SeqCst);
+            return refusal(window, tokens);
+        }
+        most.fetch_max(tokens, SeqCst);
+        let usage = json!({"prompt_tokens": tokens, "completion_tokens": 3});
+        if asked["stream"] == true {
+            let usage = format!("data: {}\n\n", json!({"choices": [], "usage": usage}));
+            return stream_of([TEXT, FINISH, &usage, DONE]);
+        }
+        let message = json!({"role": "assistant", "content": "Well."});
+        let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+        let body = json!({"object": "chat.completion", "choices": [choice], "usage": usage});
+        vec![answer("200 OK", "", body.to_string())]
+    })
+    .await;
+    Counting {
+        up,
+        refused,
+        largest,
+    }
+}
+
+fn refuse_without_numbers(_: u32, _: u64) -> Vec<ProviderStep> {
+    refuse(400, "invalid_request", "context window exceeds limit")
+}
+
+fn refuse_in_stream(window: u32, tokens: u64) -> Vec<ProviderStep> {
+    let message = format!(
+        "The input ({tokens} tokens) is longer than the model's context length ({window} tokens)."
+    );
+    let error = json!({"error": {"message": message, "type": "BadRequestError", "code": 400}});
+    stream_of([format!("data: {error}\n\n{DONE}")])
+}
+
+/// A conversation that grows by a question and a result of about 5,000 tokens with each step.
+struct Talk {
+    model: &'static str,
+    streams: bool,
+    messages: Vec<Value>,
+}
+
+impl Talk {
+    fn new(model: &'static str, streams: bool) -> Self {
+        let messages = vec![json!({"role": "user", "content": "Read all files of the ship."})];
+        Self {
+            model,
+            streams,
+            messages,
+        }
+    }
+
+    fn grow(&mut self) {
+        let nth = self.messages.len();
+        let (id, arguments) = (format!("c{nth}"), format!("{{\"file\":\"deck-{nth}\"}}"));
+        let function = json!({"name": "read_file", "arguments": arguments});
+        let call = json!({"id": id, "type": "function", "function": function});
+        let said = format!("deck {nth} has planks of oak and a rope; ").repeat(500);
+        self.messages
+            .push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+        self.messages
+            .push(json!({"role": "tool", "tool_call_id": id, "content": said}));
+    }
+
+    fn body(&self) -> String {
+        let tool = json!({"type": "function", "function": {"name": "read_file"}});
+        let options = json!({"include_usage": true});
+        let mut body = json!({"model": self.model, "messages": self.messages, "tools": [tool],
+            "stream": self.streams});
+        if self.streams {
+            body["stream_options"] = options;
+        }
+        body.to_string()
+    }
+
+    async fn ask(&self, proxy: &RunningProxy, recovery: &str) -> ClientAnswer {
+        let client = proxy.client();
+        let request = client
+            .request(Method::POST, "/v1/chat/completions")
+            .header("content-type", "application/json")
+            .header("x-plimsoll-recovery", recovery);
+        client.send_with(request, self.body()).await
+    }
+}
+
+fn header<'a>(came: &'a ClientAnswer, name: &str) -> &'a str {
+    let value = came.headers.get(format!("x-plimsoll-{name}"));
+    value.map_or("", |value| value.to_str().unwrap())
+}
+
+/// Whether anything was left out, shortened or sent again.
+fn is_cut(came: &ClientAnswer) -> bool {
+    let words = ["truncated", "cleared", "dropped", "clamped", "refitted"];
+    let actions = header(came, "actions");
+    words.iter().any(|word| actions.contains(word))
+}
+
+#[tokio::test]
+async fn a_long_conversation_with_an_unknown_model_is_never_cut_where_it_fits() {
+    for (streams, profile) in [(false, "openai"), (true, "template")] {
+        let provider = counting(1_000_000, refuse_as_openai).await;
+        let proxy = provider.up.proxy().providers(|provider| {
+            provider.profile = find_profile(profile).unwrap();
+        });
+        let proxy = proxy.start().await;
+        let mut talk = Talk::new("nobody-knows-me", streams);
+        for nth in 0..66 {
+            talk.grow();
+            // Every third time, so that it takes less long.
+            if nth % 3 == 0 || nth > 62 {
+                let came = talk.ask(&proxy, "off").await;
+                assert_eq!(came.status, 200, "{}", came.text());
+                assert_eq!(header(&came, "actions"), "none");
+                assert_eq!(header(&came, "attempts"), "1");
+                assert_eq!(header(&came, "context-limit"), "unknown");
+                let sent = provider.up.last_request().body;
+                assert!(sent == talk.body().as_bytes(), "request {nth}");
+            }
+        }
+        assert!(provider.largest.load(SeqCst) > 300_000);
+        // Recovery does nothing either: caution says that the prompt is long, and not that the window fills up.
+        for _ in 0..3 {
+            talk.grow();
+            let came = talk.ask(&proxy, "on").await;
+            assert_eq!(header(&came, "actions"), "none");
+            assert_eq!(header(&came, "health"), "caution");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_refusal_teaches_the_window_of_an_unknown_model() {
+    for (streams, profile, refusal) in [
+        (
+            false,
+            "openai",
+            refuse_as_openai as fn(u32, u64) -> Vec<ProviderStep>,
+        ),
+        (true, "openai", refuse_as_openai),
+        (true, "template", refuse_in_stream),
+        (false, "openai", refuse_without_numbers),
+    ] {
+        let provider = counting(32_768, refusal).await;
+        let proxy = provider.up.proxy().providers(|provider| {
+            provider.profile = find_profile(profile).unwrap();
+        });
+        let proxy = proxy.start().await;
+        let mut talk = Talk::new("nobody-knows-me", streams);
+        let (mut attempts, mut cut) = (Vec::new(), 0);
+        for _ in 0..20 {
+            talk.grow();
+            let came = talk.ask(&proxy, "off").await;
+            assert_eq!(came.status, 200, "{}", came.text());
+            attempts.push(header(&came, "attempts").to_owned());
+            cut += usize::from(is_cut(&came));
+        }
+        assert_eq!(provider.refused.load(SeqCst), 1, "{attempts:?}");
+        let refitted = attempts.iter().filter(|attempts| *attempts == "2").count();
+        assert_eq!((refitted, attempts.len()), (1, 20), "{attempts:?}");
+        assert!(cut > 10, "{cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_first_request_heals_without_numbers() {
+    let provider = counting(32_768, refuse_without_numbers).await;
+    let proxy = provider.up.proxy().start().await;
+    let mut talk = Talk::new("nobody-knows-me", false);
+    for _ in 0..50 {
+        talk.grow();
+    }
+    let came = talk.ask(&proxy, "off").await;
+    // What is assumed is tried next, and then less.
+    assert_eq!(came.status, 200, "{}", came.text());
+    assert!(
+        header(&came, "actions").ends_with("refitted=2"),
+        "{}",
+        header(&came, "actions")
+    );
+    talk.grow();
+    let came = talk.ask(&proxy, "off").await;
+    assert_eq!(header(&came, "attempts"), "1");
+}
+
+#[tokio::test]
+async fn what_drops_the_front_in_silence_is_cut_by_the_assumed_window() {
+    let provider = counting(1_000_000, refuse_as_openai).await;
+    let proxy = provider.up.proxy().providers(|provider| {
+        provider.profile = find_profile("ollama").unwrap();
+    });
+    let proxy = proxy.start().await;
+    let mut talk = Talk::new("nobody-knows-me", false);
+    let mut cut = 0;
+    for _ in 0..40 {
+        talk.grow();
+        let came = talk.ask(&proxy, "off").await;
+        assert_eq!(came.status, 200, "{}", came.text());
+        cut += usize::from(is_cut(&came));
+    }
+    assert!(cut > 10, "{cut}");
+    let largest = provider.largest.load(SeqCst);
+    assert!((60_000..96_000).contains(&largest), "{largest}");
+}
+
+#[tokio::test]
+async fn an_answer_cap_is_not_lowered_by_an_assumed_window() {
+    let provider = counting(1_000_000, refuse_as_openai).await;
+    let proxy = provider.up.proxy().start().await;
+    let body = r#"{"model":"nobody-knows-me","max_tokens":200000,"messages":[{"role":"user","content":"hi"}]}"#;
+    let came = proxy.chat(body).await;
+    assert_eq!(header(&came, "actions"), "none");
+    assert_eq!(provider.up.last_request().body, body.as_bytes());
+}
+
+#[tokio::test]
+async fn a_cap_on_prompts_and_limits_of_results_hold_all_the_same() {
+    let provider = counting(1_000_000, refuse_as_openai).await;
+    let proxy = provider.up.proxy().set(|config| {
+        config.guard.max_prompt_tokens = Some(120_000);
+        config.guard.max_tool_result_chars = 10_000;
+    });
+    let proxy = proxy.start().await;
+    let mut talk = Talk::new("nobody-knows-me", false);
+    talk.grow();
+    let came = talk.ask(&proxy, "off").await;
+    assert_eq!(header(&came, "actions"), "truncated=1");
+    drop(proxy);
+    let proxy = provider
+        .up
+        .proxy()
+        .set(|config| config.guard.max_prompt_tokens = Some(120_000));
+    let proxy = proxy.start().await;
+    let mut cut = 0;
+    for _ in 0..40 {
+        talk.grow();
+        cut += usize::from(is_cut(&talk.ask(&proxy, "off").await));
+    }
+    let largest = provider.largest.load(SeqCst);
+    // More than is assumed, and not more than the cap.
+    assert!(
+        cut > 5 && (96_000..120_000).contains(&largest),
+        "{cut}, {largest}"
+    );
+}
+
+/// A family's floor is cut by, and a refusal below it teaches.
+#[tokio::test]
+async fn a_refusal_corrects_the_floor_of_a_family() {
+    let provider = counting(32_768, refuse_as_openai).await;
+    let proxy = provider.up.proxy().start().await;
+    let mut talk = Talk::new("gpt-6.4-sol", false);
+    let mut limits = Vec::new();
+    for _ in 0..12 {
+        talk.grow();
+        let came = talk.ask(&proxy, "off").await;
+        assert_eq!(came.status, 200, "{}", came.text());
+        limits.push(header(&came, "context-limit").to_owned());
+    }
+    limits.dedup();
+    assert_eq!(limits, ["1050000", "32768"]);
+    assert_eq!(provider.refused.load(SeqCst), 1);
+    let listed = proxy
+        .client()
+        .get("/v1/models/up%2Fclaude-opus-5-7")
+        .await
+        .json();
+    assert_eq!(listed["context_length"], 1_000_000);
+    assert_eq!(listed["window_from"], "family");
+}
+
+/// A session that was cut by an assumed window keeps these cuts, and gets no more.
+#[tokio::test]
+async fn earlier_cuts_by_an_assumed_window_stay() {
+    let provider = counting(1_000_000, refuse_as_openai).await;
+    let proxy = provider.up.proxy().providers(|provider| {
+        provider.profile = find_profile("ollama").unwrap();
+    });
+    let proxy = proxy.start().await;
+    let mut talk = Talk::new("nobody-knows-me", false);
+    let mut dropped = String::new();
+    while !dropped.contains("cleared=") && !dropped.contains("dropped=") {
+        talk.grow();
+        dropped = header(&talk.ask(&proxy, "off").await, "actions").to_owned();
+    }
+    let before = provider.up.last_request().body;
+    proxy.reload(|config| {
+        for provider in config.providers.values_mut() {
+            provider.profile = find_profile("openai").unwrap();
+        }
+    });
+    for _ in 0..30 {
+        talk.grow();
+        let came = talk.ask(&proxy, "off").await;
+        assert_eq!(header(&came, "actions"), dropped);
+    }
+    let after = provider.up.last_request().body;
+    let messages = |body: &[u8]| {
+        let body: Value = serde_json::from_slice(body).unwrap();
+        body["messages"].as_array().unwrap().clone()
+    };
+    let (before, after) = (messages(&before), messages(&after));
+    assert_eq!(after[..before.len()], before);
+    assert_eq!(after.len(), before.len() + 60);
+}
+
+#[tokio::test]
+async fn the_dry_run_says_that_an_assumed_window_cuts_nothing() {
+    let up = ScriptedProvider::start().await;
+    let proxy = up.proxy().start().await;
+    let mut talk = Talk::new("nobody-knows-me", false);
+    for _ in 0..40 {
+        talk.grow();
+    }
+    let fit = async |proxy: &RunningProxy, body: String| {
+        let client = proxy.client();
+        let request = client.request(Method::POST, "/plimsoll/api/fit");
+        let got = client.send_with(request, body).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        got.json()["report"].clone()
+    };
+    let report = fit(&proxy, talk.body()).await;
+    assert_eq!(
+        report["window"],
+        json!({"tokens": 96_000, "input_limit": null, "source": "assumed"})
+    );
+    assert_eq!(report["budget_tokens"], Value::Null);
+    let why = report["uncut_because"].as_str().unwrap();
+    assert!(
+        why.contains("only assumed") && why.contains("refuses"),
+        "{why}"
+    );
+    assert_eq!(report["actions"], "none");
+    assert_eq!(report["as_it_goes"]["over"], 0);
+    assert!(
+        report["next"]["clear"]["tokens"].as_u64() > Some(1_000),
+        "{report}"
+    );
+    // Where the front is dropped in silence, it is cut.
+    let proxy = up.proxy().providers(|provider| {
+        provider.profile = find_profile("ollama").unwrap();
+    });
+    let report = fit(&proxy.start().await, talk.body()).await;
+    assert!(report["budget_tokens"].as_u64() < Some(96_000));
+    assert_eq!(report["uncut_because"], Value::Null);
+    assert_ne!(report["actions"], "none");
+    assert_eq!(up.count_requests(), 0);
+}
+
+/// Without any setting of a model, and without a network.
+#[tokio::test]
+async fn the_dry_run_knows_the_windows_of_the_models_of_today() {
+    let up = ScriptedProvider::start().await;
+    let providers = [
+        "amazon-bedrock",
+        "anthropic",
+        "azure",
+        "deepseek",
+        "gemini",
+        "google-vertex",
+        "moonshot",
+        "openai",
+        "openrouter",
+        "xai",
+        "zai",
+    ];
+    let builder = providers.iter().fold(ProxyBuilder::new(), |builder, name| {
+        builder.provider(name, &up)
+    });
+    let proxy = builder.start().await;
+    let client = proxy.client();
+    let openai = [
+        "gpt-5.6-sol",
+        "gpt-5.6-terra",
+        "gpt-5.6-luna",
+        "gpt-6-astra",
+        "gpt-6-sol",
+        "gpt-6-luna",
+        "gpt-6.1-sol",
+        "gpt-6.1-terra",
+        "gpt-6.2-astra",
+        "gpt-6.2-sol",
+    ];
+    let openai = openai.map(|model| (format!("openai/{model}"), 1_050_000, "catalogue"));
+    let claude = [
+        "claude-opus-5",
+        "claude-opus-5-5",
+        "claude-sonnet-5-5",
+        "claude-haiku-5-5",
+        "claude-fable-5-1",
+    ];
+    let claude = claude.iter().flat_map(|model| {
+        [
+            format!("anthropic/{model}"),
+            format!("google-vertex/{model}"),
+            format!("amazon-bedrock/us.anthropic.{model}"),
+            format!("azure/{model}"),
+        ]
+        .map(|model| (model, 1_000_000, "catalogue"))
+    });
+    let others = [
+        (
+            "openrouter/anthropic/claude-opus-5.5",
+            1_000_000,
+            "catalogue",
+        ),
+        ("openrouter/openai/gpt-6.2-sol", 1_050_000, "catalogue"),
+        ("azure/gpt-6.1-sol", 1_050_000, "catalogue"),
+        ("moonshot/kimi-k3", 1_048_576, "catalogue"),
+        ("zai/glm-5.3", 1_000_000, "catalogue"),
+        ("gemini/gemini-3.8-flash", 1_048_576, "catalogue"),
+        ("gemini/gemini-4-argon", 1_048_576, "catalogue"),
+        ("xai/grok-4.5", 500_000, "catalogue"),
+        ("xai/grok-4.7", 500_000, "catalogue"),
+        ("deepseek/deepseek-v4-pro", 1_000_000, "catalogue"),
+        ("anthropic/claude-opus-5-7", 1_000_000, "family"),
+        ("openai/gpt-6.4-sol", 1_050_000, "family"),
+        ("gemini/gemini-4.1-pro", 1_048_576, "family"),
+        ("zai/glm-5.4", 1_000_000, "family"),
+        ("moonshot/kimi-k3.1", 1_048_576, "family"),
+        ("xai/grok-4.8", 500_000, "family"),
+        ("openai/gpt-6.4-sol-mini", 96_000, "assumed"),
+    ];
+    let others = others.map(|(model, tokens, source)| (model.to_owned(), tokens, source));
+    for (model, tokens, source) in openai.into_iter().chain(claude).chain(others) {
+        let body = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]});
+        let request = client.request(Method::POST, "/plimsoll/api/fit");
+        let got = client.send_with(request, body.to_string()).await;
+        let report = &got.json()["report"];
+        assert_eq!(report["window"]["tokens"], tokens, "{model}: {report}");
+        assert_eq!(report["window"]["source"], source, "{model}");
+    }
+    assert_eq!(up.count_requests(), 0);
+}
+
+/// A configured window is cut by before anything is refused.
+#[tokio::test]
+async fn a_configured_window_is_no_assumption() {
+    let provider = counting(1_000_000, refuse_as_openai).await;
+    let set =
+        |config: &mut Config| drop(config.models.insert("m".into(), model_with_window(96_000)));
+    let proxy = provider.up.proxy().set(set).start().await;
+    let mut talk = Talk::new("m", false);
+    for _ in 0..24 {
+        talk.grow();
+        let _ = talk.ask(&proxy, "off").await;
+    }
+    assert!(provider.largest.load(SeqCst) < 96_000);
+}
