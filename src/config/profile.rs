@@ -71,6 +71,8 @@ pub struct Profile {
     pub past_reasoning: PastReasoning,
     /// The format in which an entry among the messages may bring tools, where the model's reasoning is bound.
     pub tools_entry: Option<Format>,
+    /// In Responses, an output may stand apart from its call.
+    pub pairs_apart: bool,
     pub begins_with_user: bool,
     pub may_end_with_assistant: bool,
     pub answer_room: AnswerRoom,
@@ -104,6 +106,7 @@ const OPEN: Profile = Profile {
     system_prompts: false,
     past_reasoning: PastReasoning::Read,
     tools_entry: None,
+    pairs_apart: true,
     begins_with_user: false,
     may_end_with_assistant: true,
     answer_room: AnswerRoom::Checked,
@@ -149,6 +152,7 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "deepseek",
+        pairs_apart: false,
         may_end_with_assistant: false,
         ..OPEN
     },

@@ -3,17 +3,17 @@
 //! The lint reads an outline: the kept messages in order, with the injected ones between them. It shares no code with
 //! the edits, so that it finds their faults.
 //!
-//! A rule that the conversation broke when it came in is not applied. A profile is a guess about a provider: the
-//! provider accepts that conversation all the same, or refuses it with and without the proxy.
+//! What the conversation broke when it came in does not count. A profile is a guess about a provider: the provider
+//! accepts that conversation all the same, or refuses it with and without the proxy.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     profile::{Acceptance, Profile},
     running_turn,
 };
 use crate::{
-    conversation::{Author, Conversation},
+    conversation::{Author, Conversation, LinkKind},
     json::text,
 };
 
@@ -55,7 +55,7 @@ impl OutlineItem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ConversationRule {
-    /// Each call has its results directly after its message.
+    /// Each call has its results, each result its call, and what an answer refers to is there.
     Pairing,
     /// System messages precede all other messages.
     SystemLater,
@@ -107,9 +107,8 @@ pub fn find_broken_rules(
     profile: &Profile,
 ) -> BrokenRules {
     let mut broken = BrokenRules::default();
-    if !has_paired_calls(conversation, items) {
-        broken.count_violation(ConversationRule::Pairing);
-    }
+    let pairing = pair_calls(conversation, items, profile);
+    broken.0[ConversationRule::Pairing as usize] = pairing.unpaired.len() as u32;
     let strict_turns = profile.adjacent_users == Acceptance::No;
     let mut last: Option<Author> = None;
     // Whether the last message is bound to the one before it.
@@ -158,48 +157,152 @@ pub fn find_broken_rules(
     broken
 }
 
-/// Whether every result directly follows its call, and every call has a result.
-fn has_paired_calls(conversation: &Conversation, items: &[OutlineItem]) -> bool {
-    let digest = |id| text::digest_text(conversation.raw_bytes(id));
-    // The client's calls in the last assistant message: how many are still open, by id and in all.
-    let mut open_by_id: HashMap<Option<u128>, usize> = HashMap::new();
-    let mut open = 0;
-    let mut open_injected = 0;
-    for item in items {
-        let (message, calls) = match *item {
-            OutlineItem::Injected(_) => (None, 0),
-            OutlineItem::InjectedAssistant(calls) => (None, calls),
-            OutlineItem::Client(at) => (Some(&conversation.items[at]), 0),
-            OutlineItem::ClientWithCalls(at, calls) => (Some(&conversation.items[at]), calls),
-            OutlineItem::InjectedResult if open_injected > 0 => {
-                open_injected -= 1;
-                continue;
-            }
-            OutlineItem::InjectedResult => return false,
-        };
-        if item.role(conversation).is_tool() {
-            let id = message.and_then(|message| message.call_id).map(digest);
-            match open_by_id.get_mut(&id) {
-                None => return false,
-                Some(0) => {}
-                Some(calls) => {
-                    *calls -= 1;
-                    open -= 1;
-                }
-            }
-            continue;
-        }
-        if open > 0 || open_injected > 0 {
-            return false;
-        }
-        open_injected = calls;
-        open_by_id.clear();
-        for call in message.map_or(&[][..], |message| conversation.calls_of(message)) {
-            *open_by_id.entry(call.id.map(digest)).or_default() += 1;
-            open += 1;
+/// The place of an injected message among those that do not pair.
+const INJECTED: usize = usize::MAX;
+
+/// Pairs calls and results along an outline.
+#[derive(Default)]
+struct Pairing {
+    /// Messages with open calls, by id. Where a result directly follows its call, those of the last answer.
+    calls: HashMap<Option<u128>, Vec<usize>>,
+    /// Calls of the injected answer before.
+    injected: u32,
+    /// Ids of calls and of what the server ran, so far.
+    named: HashSet<u128>,
+    /// Messages with what the server has no result for so far, by id.
+    served: HashMap<u128, usize>,
+    /// Messages whose calls have no result, whose result has no call, or that refer to what is not there.
+    unpaired: Vec<usize>,
+}
+
+impl Pairing {
+    fn add_result(&mut self, at: usize, id: Option<u128>) {
+        match self.calls.get_mut(&id) {
+            Some(calls) => drop(calls.pop()),
+            None => self.unpaired.push(at),
         }
     }
-    open == 0 && open_injected == 0
+
+    fn end_injected(&mut self) {
+        let open = std::mem::take(&mut self.injected) > 0;
+        self.unpaired.extend(open.then_some(INJECTED));
+    }
+
+    fn end_answer(&mut self) {
+        let open = self.calls.drain().flat_map(|(_, calls)| calls);
+        self.unpaired.extend(open);
+    }
+
+    /// In order, with what the server has no result for.
+    fn list_faults(mut self) -> Vec<usize> {
+        self.unpaired.extend(self.served.into_values());
+        self.unpaired.sort_unstable();
+        self.unpaired
+    }
+
+    fn add_answer(&mut self, conversation: &Conversation, at: usize) {
+        let item = &conversation.items[at];
+        let digest = |id| text::digest_text(conversation.raw_bytes(id));
+        for call in conversation.calls_of(item) {
+            let id = call.id.map(digest);
+            self.named.extend(id);
+            self.calls.entry(id).or_default().push(at);
+        }
+        let mut refers: Vec<u128> = Vec::new();
+        for link in conversation.links_of(item) {
+            let id = digest(link.id);
+            if link.kind == LinkKind::Use {
+                self.named.insert(id);
+                self.served.insert(id, at);
+                continue;
+            }
+            refers.push(id);
+            if link.kind == LinkKind::Result {
+                self.served.remove(&id);
+            }
+        }
+        let callers = conversation.calls_of(item).iter();
+        refers.extend(callers.filter_map(|call| call.caller).map(digest));
+        let unknown = refers.iter().any(|id| !self.named.contains(id));
+        self.unpaired.extend(unknown.then_some(at));
+    }
+}
+
+/// Pairs the calls and results of an outline. A result directly follows its call, but where format and provider take it
+/// elsewhere.
+fn pair_calls(conversation: &Conversation, items: &[OutlineItem], profile: &Profile) -> Pairing {
+    let pairs_apart = conversation.format.pairs_apart() && profile.pairs_apart;
+    let mut pairing = Pairing::default();
+    for item in items {
+        let (at, calls) = match *item {
+            OutlineItem::Injected(_) => (None, 0),
+            OutlineItem::InjectedAssistant(calls) => (None, calls),
+            OutlineItem::Client(at) => (Some(at), 0),
+            OutlineItem::ClientWithCalls(at, calls) => (Some(at), calls),
+            OutlineItem::InjectedResult if pairing.injected > 0 => {
+                pairing.injected -= 1;
+                continue;
+            }
+            OutlineItem::InjectedResult => {
+                pairing.unpaired.push(INJECTED);
+                continue;
+            }
+        };
+        if let Some(at) = at.filter(|_| item.role(conversation).is_tool()) {
+            let id = conversation.items[at].call_id;
+            let id = id.map(|id| text::digest_text(conversation.raw_bytes(id)));
+            pairing.add_result(at, id);
+            continue;
+        }
+        pairing.end_injected();
+        if !pairs_apart {
+            pairing.end_answer();
+        }
+        pairing.injected = calls;
+        if let Some(at) = at {
+            pairing.add_answer(conversation, at);
+        }
+    }
+    pairing.end_injected();
+    pairing.end_answer();
+    pairing
+}
+
+fn list_client_items(conversation: &Conversation) -> Vec<OutlineItem> {
+    let items = 0..conversation.items.len();
+    items.map(OutlineItem::Client).collect()
+}
+
+/// Whether each call of a conversation has its result, and each result its call.
+pub(super) fn has_paired_calls(conversation: &Conversation, profile: &Profile) -> bool {
+    let pairing = pair_calls(conversation, &list_client_items(conversation), profile);
+    pairing.unpaired.is_empty()
+}
+
+/// Whether nothing in a conversation waits for a result.
+pub fn awaits_nothing(conversation: &Conversation, profile: &Profile) -> bool {
+    let pairing = pair_calls(conversation, &list_client_items(conversation), profile);
+    pairing.list_faults().is_empty()
+}
+
+/// The rules that an outline breaks, and the client's conversation does not.
+pub fn find_new_faults(
+    conversation: &Conversation,
+    items: &[OutlineItem],
+    profile: &Profile,
+) -> BrokenRules {
+    let before = list_client_items(conversation);
+    let faults = |items: &[OutlineItem]| pair_calls(conversation, items, profile).list_faults();
+    let mut known = faults(&before).into_iter().peekable();
+    let is_new = |at: &usize| {
+        while known.next_if(|known| known < at).is_some() {}
+        known.next_if_eq(at).is_none()
+    };
+    let unpaired = faults(items).into_iter().filter(is_new).count();
+    let before = find_broken_rules(conversation, &before, profile);
+    let mut broken = find_broken_rules(conversation, items, profile).excess_over(before);
+    broken.0[ConversationRule::Pairing as usize] = unpaired as u32;
+    broken
 }
 
 #[cfg(test)]

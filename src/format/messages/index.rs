@@ -192,6 +192,7 @@ impl<'a> MessagesIndexer<'a> {
     /// Adds an entry that is one item.
     fn add_whole(&mut self, entry: Entry, made: &mut EntryItems) {
         let (first_call, at) = (self.found.calls.len() as u32, self.found.items.len());
+        let first_link = self.found.links.len() as u32;
         let is_answer = entry.role == Role::ASSISTANT;
         let content = match entry.content {
             ReadContent::Plain(content) => content,
@@ -202,6 +203,8 @@ impl<'a> MessagesIndexer<'a> {
                         self.found.calls.push(call);
                         self.found.blocks.push(read.block);
                     } else {
+                        let links = read.links.into_iter().flatten().filter(|_| is_answer);
+                        self.found.links.extend(links);
                         self.add_block(read, at, made);
                     }
                 }
@@ -222,6 +225,7 @@ impl<'a> MessagesIndexer<'a> {
             is_bound: entry.role == Role::SYSTEM && self.found.items.last().is_some_and(in_list),
             content,
             calls: first_call..self.found.calls.len() as u32,
+            links: first_link..self.found.links.len() as u32,
             ..Item::new_empty()
         });
     }
@@ -236,6 +240,10 @@ impl<'a> MessagesIndexer<'a> {
             blocks: list,
         });
         let first = self.found.items.len();
+        let read_by_program = self.found.items.last().is_some_and(|last| {
+            let mut calls = self.found.calls_of(last).iter();
+            last.read_by_program || calls.any(|call| call.caller.is_some())
+        });
         for mut read in blocks {
             let (span, at) = (read.block.span, first + made.items.len());
             if let Some(result) = read.result.take() {
@@ -255,6 +263,7 @@ impl<'a> MessagesIndexer<'a> {
                     author: Author::Tool,
                     content: result.content,
                     call_id: result.call_id,
+                    read_by_program,
                     ..Item::new_empty()
                 });
                 continue;

@@ -8,7 +8,7 @@ use crate::{
     conversation::{Arguments, Call, Content, annotation},
     format::{
         indexing::{IndexFailure, SeenKeys, check_plain_key},
-        values::{skip_value, take_text},
+        values::{skip_value, take_caller, take_text},
     },
     json::{
         scan::{JsonScanner, JsonString, Span},
@@ -50,6 +50,8 @@ pub(super) struct Entry<'a> {
     pub(super) id: Option<JsonString>,
     pub(super) name: Option<JsonString>,
     pub(super) approval_request_id: Option<JsonString>,
+    /// The `call_id` of the program that made the call, or reads the output.
+    pub(super) caller: Option<JsonString>,
     /// `result`: an image in base64.
     pub(super) result: Option<JsonString>,
     arguments: Option<Arguments>,
@@ -78,6 +80,7 @@ impl<'a> Entry<'a> {
             id: None,
             name: None,
             approval_request_id: None,
+            caller: None,
             result: None,
             arguments: None,
             summary: None,
@@ -98,6 +101,7 @@ impl<'a> Entry<'a> {
                 b"id" => entry.id = take_text(scan)?,
                 b"name" => entry.name = take_text(scan)?,
                 b"approval_request_id" => entry.approval_request_id = take_text(scan)?,
+                b"caller" => entry.caller = take_caller(reader.body, scan)?,
                 b"execution" => kind.execution = raw(take_text(scan)?),
                 b"result" => entry.result = take_text(scan)?,
                 b"encrypted_content" => entry.encrypted = take_text(scan)?,
@@ -127,6 +131,7 @@ impl<'a> Entry<'a> {
             },
             name: self.name.or(self.type_name),
             arguments: self.arguments,
+            caller: self.caller,
             listed: true,
             fixed: shape != CallShape::Function,
         }

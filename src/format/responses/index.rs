@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     conversation::{
-        Author, Block, BlockKind, Content, Conversation, Field, Format, IndexError, Item,
-        annotation,
+        Author, Block, BlockKind, Content, Conversation, Field, Format, IndexError, Item, Link,
+        LinkKind, annotation,
     },
     format::{
         describe::describe_item,
@@ -160,6 +160,7 @@ impl<'a> ResponsesIndexer<'a> {
         self.finish_answer()?;
         let mut open = self.begin_item(entry.span, Author::Tool, OUTPUT);
         open.item.name = entry.name;
+        open.item.read_by_program = entry.caller.is_some();
         open.item.call_id = match shape {
             OutputShape::LocalShell => entry.call_id.or_else(|| {
                 let id = entry.id?;
@@ -209,6 +210,13 @@ impl<'a> ResponsesIndexer<'a> {
             None => self.begin_answer(&entry),
         };
         open.item.span.end = entry.span.end;
+        if let Some(id) = entry
+            .caller
+            .filter(|_| !matches!(part, Some(AnswerPart::Call(_))))
+        {
+            let kind = LinkKind::Caller;
+            self.found.links.push(Link { id, kind });
+        }
         let block = |kind| Block {
             span: entry.span,
             kind,
@@ -336,11 +344,13 @@ impl<'a> ResponsesIndexer<'a> {
             self.followers_left = 0;
         }
         let first_call = self.found.calls.len() as u32;
+        let first_link = self.found.links.len() as u32;
         OpenItem {
             item: Item {
                 span,
                 author,
                 calls: first_call..first_call,
+                links: first_link..first_link,
                 ..Item::new_empty()
             },
             tag,
@@ -356,6 +366,7 @@ impl<'a> ResponsesIndexer<'a> {
         let blocks = open.first_block..self.found.blocks.len() as u32;
         open.item.content = Content::Blocks(blocks, open.item.span);
         open.item.calls.end = self.found.calls.len() as u32;
+        open.item.links.end = self.found.links.len() as u32;
         self.finish_item(open, None)
     }
 
