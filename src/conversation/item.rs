@@ -153,15 +153,13 @@ pub struct Call {
     pub id: Option<JsonString>,
     pub name: Option<JsonString>,
     pub arguments: Option<Arguments>,
-    /// The id of the program that made it.
-    pub caller: Option<JsonString>,
     /// It is an element of a list, to which other calls can be added.
     pub listed: bool,
     /// Its arguments are never edited.
     pub fixed: bool,
 }
 
-/// An id by which an answer refers to something of another one, beside its calls.
+/// An id by which an item refers to another one, beside its calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub id: JsonString,
@@ -174,7 +172,7 @@ pub enum LinkKind {
     Use,
     /// The result of that.
     Result,
-    /// The program that made the server run something.
+    /// The program that made a call, or reads its result.
     Caller,
 }
 

@@ -6,16 +6,16 @@
 //! What the conversation broke when it came in does not count. A profile is a guess about a provider: the provider
 //! accepts that conversation all the same, or refuses it with and without the proxy.
 
-use std::collections::{HashMap, HashSet};
+mod pairing;
 
+use self::pairing::Pairing;
+pub use self::pairing::awaits_nothing;
+pub(super) use self::pairing::has_paired_calls;
 use super::{
     profile::{Acceptance, Profile},
     running_turn,
 };
-use crate::{
-    conversation::{Author, Conversation, LinkKind},
-    json::text,
-};
+use crate::conversation::{Author, Conversation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutlineItem {
@@ -106,8 +106,16 @@ pub fn find_broken_rules(
     items: &[OutlineItem],
     profile: &Profile,
 ) -> BrokenRules {
+    check_outline(conversation, items, profile).0
+}
+
+fn check_outline(
+    conversation: &Conversation,
+    items: &[OutlineItem],
+    profile: &Profile,
+) -> (BrokenRules, Pairing) {
     let mut broken = BrokenRules::default();
-    let pairing = pair_calls(conversation, items, profile);
+    let pairing = Pairing::of_outline(conversation, items, profile);
     broken.0[ConversationRule::Pairing as usize] = pairing.unpaired.len() as u32;
     let strict_turns = profile.adjacent_users == Acceptance::No;
     let mut last: Option<Author> = None;
@@ -154,154 +162,20 @@ pub fn find_broken_rules(
     if running_turn::begins_bare(conversation, items, profile) {
         broken.count_violation(ConversationRule::TurnThinking);
     }
-    broken
-}
-
-/// The place of an injected message among those that do not pair.
-const INJECTED: usize = usize::MAX;
-
-/// Pairs calls and results along an outline.
-#[derive(Default)]
-struct Pairing {
-    /// Messages with open calls, by id. Where a result directly follows its call, those of the last answer.
-    calls: HashMap<Option<u128>, Vec<usize>>,
-    /// Calls of the injected answer before.
-    injected: u32,
-    /// Ids of calls and of what the server ran, so far.
-    named: HashSet<u128>,
-    /// Messages with what the server has no result for so far, by id.
-    served: HashMap<u128, usize>,
-    /// Messages whose calls have no result, whose result has no call, or that refer to what is not there.
-    unpaired: Vec<usize>,
-}
-
-impl Pairing {
-    fn add_result(&mut self, at: usize, id: Option<u128>) {
-        match self.calls.get_mut(&id) {
-            Some(calls) => drop(calls.pop()),
-            None => self.unpaired.push(at),
-        }
-    }
-
-    fn end_injected(&mut self) {
-        let open = std::mem::take(&mut self.injected) > 0;
-        self.unpaired.extend(open.then_some(INJECTED));
-    }
-
-    fn end_answer(&mut self) {
-        let open = self.calls.drain().flat_map(|(_, calls)| calls);
-        self.unpaired.extend(open);
-    }
-
-    /// In order, with what the server has no result for.
-    fn list_faults(mut self) -> Vec<usize> {
-        self.unpaired.extend(self.served.into_values());
-        self.unpaired.sort_unstable();
-        self.unpaired
-    }
-
-    fn add_answer(&mut self, conversation: &Conversation, at: usize) {
-        let item = &conversation.items[at];
-        let digest = |id| text::digest_text(conversation.raw_bytes(id));
-        for call in conversation.calls_of(item) {
-            let id = call.id.map(digest);
-            self.named.extend(id);
-            self.calls.entry(id).or_default().push(at);
-        }
-        let mut refers: Vec<u128> = Vec::new();
-        for link in conversation.links_of(item) {
-            let id = digest(link.id);
-            if link.kind == LinkKind::Use {
-                self.named.insert(id);
-                self.served.insert(id, at);
-                continue;
-            }
-            refers.push(id);
-            if link.kind == LinkKind::Result {
-                self.served.remove(&id);
-            }
-        }
-        let callers = conversation.calls_of(item).iter();
-        refers.extend(callers.filter_map(|call| call.caller).map(digest));
-        let unknown = refers.iter().any(|id| !self.named.contains(id));
-        self.unpaired.extend(unknown.then_some(at));
-    }
-}
-
-/// Pairs the calls and results of an outline. A result directly follows its call, but where format and provider take it
-/// elsewhere.
-fn pair_calls(conversation: &Conversation, items: &[OutlineItem], profile: &Profile) -> Pairing {
-    let pairs_apart = conversation.format.pairs_apart() && profile.pairs_apart;
-    let mut pairing = Pairing::default();
-    for item in items {
-        let (at, calls) = match *item {
-            OutlineItem::Injected(_) => (None, 0),
-            OutlineItem::InjectedAssistant(calls) => (None, calls),
-            OutlineItem::Client(at) => (Some(at), 0),
-            OutlineItem::ClientWithCalls(at, calls) => (Some(at), calls),
-            OutlineItem::InjectedResult if pairing.injected > 0 => {
-                pairing.injected -= 1;
-                continue;
-            }
-            OutlineItem::InjectedResult => {
-                pairing.unpaired.push(INJECTED);
-                continue;
-            }
-        };
-        if let Some(at) = at.filter(|_| item.role(conversation).is_tool()) {
-            let id = conversation.items[at].call_id;
-            let id = id.map(|id| text::digest_text(conversation.raw_bytes(id)));
-            pairing.add_result(at, id);
-            continue;
-        }
-        pairing.end_injected();
-        if !pairs_apart {
-            pairing.end_answer();
-        }
-        pairing.injected = calls;
-        if let Some(at) = at {
-            pairing.add_answer(conversation, at);
-        }
-    }
-    pairing.end_injected();
-    pairing.end_answer();
-    pairing
-}
-
-fn list_client_items(conversation: &Conversation) -> Vec<OutlineItem> {
-    let items = 0..conversation.items.len();
-    items.map(OutlineItem::Client).collect()
-}
-
-/// Whether each call of a conversation has its result, and each result its call.
-pub(super) fn has_paired_calls(conversation: &Conversation, profile: &Profile) -> bool {
-    let pairing = pair_calls(conversation, &list_client_items(conversation), profile);
-    pairing.unpaired.is_empty()
-}
-
-/// Whether nothing in a conversation waits for a result.
-pub fn awaits_nothing(conversation: &Conversation, profile: &Profile) -> bool {
-    let pairing = pair_calls(conversation, &list_client_items(conversation), profile);
-    pairing.list_faults().is_empty()
+    (broken, pairing)
 }
 
 /// The rules that an outline breaks, and the client's conversation does not.
-pub fn find_new_faults(
+pub(super) fn find_new_faults(
     conversation: &Conversation,
     items: &[OutlineItem],
     profile: &Profile,
 ) -> BrokenRules {
-    let before = list_client_items(conversation);
-    let faults = |items: &[OutlineItem]| pair_calls(conversation, items, profile).list_faults();
-    let mut known = faults(&before).into_iter().peekable();
-    let is_new = |at: &usize| {
-        while known.next_if(|known| known < at).is_some() {}
-        known.next_if_eq(at).is_none()
-    };
-    let unpaired = faults(items).into_iter().filter(is_new).count();
-    let before = find_broken_rules(conversation, &before, profile);
-    let mut broken = find_broken_rules(conversation, items, profile).excess_over(before);
-    broken.0[ConversationRule::Pairing as usize] = unpaired as u32;
+    let before = pairing::list_client_items(conversation);
+    let (before, known) = check_outline(conversation, &before, profile);
+    let (now, found) = check_outline(conversation, items, profile);
+    let mut broken = now.excess_over(before);
+    broken.0[ConversationRule::Pairing as usize] = found.count_beyond(known);
     broken
 }
 
@@ -344,6 +218,38 @@ mod tests {
         };
         assert!(!is_broken(&[0, 1, 2, 3]) && !is_broken(&[0, 1]) && !is_broken(&[0, 1, 1, 2]));
         assert!(is_broken(&[0, 1, 3]) && is_broken(&[1, 2, 3]) && is_broken(&[0, 2, 1]));
+    }
+
+    #[test]
+    fn a_fault_of_the_client_hides_no_other_one() {
+        let call = r#"{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]}"#;
+        let result = r#"{"role":"tool","tool_call_id":"x","content":"t"}"#;
+        let user = r#"{"role":"user","content":"u"}"#;
+        let body = format!(r#"{{"messages":[{user},{call},{result},{user},{result}]}}"#);
+        let conversation = index_body(Bytes::from(body)).unwrap();
+        let finds = |items: &[usize]| {
+            let items: Vec<_> = items.iter().map(|&at| OutlineItem::Client(at)).collect();
+            let profile = find_profile("openai").unwrap();
+            find_new_faults(&conversation, &items, profile).has_broken(ConversationRule::Pairing)
+        };
+        assert!(!finds(&[0, 1, 2, 3, 4]) && !finds(&[0, 3, 4]) && !finds(&[0, 1, 2, 3]));
+        assert!(finds(&[0, 1, 3]) && finds(&[0, 1, 3, 4]) && finds(&[0, 2, 3]));
+    }
+
+    #[test]
+    fn what_refers_to_a_run_of_the_server_needs_it() {
+        let used = r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"code_execution","input":{}},{"type":"tool_use","id":"a","name":"f","input":{},"caller":{"type":"code_execution_20260120","tool_id":"s"}}]}"#;
+        let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"}]}"#;
+        let done = r#"{"role":"assistant","content":[{"type":"code_execution_tool_result","tool_use_id":"s","content":{}},{"type":"tool_use","id":"a","name":"f","input":{},"caller":{"type":"direct"}}]}"#;
+        let body = format!(r#"{{"messages":[{used},{result},{done},{result}]}}"#);
+        let conversation = crate::format::messages::index_body(Bytes::from(body)).unwrap();
+        let finds = |items: &[usize]| {
+            let items: Vec<_> = items.iter().map(|&at| OutlineItem::Client(at)).collect();
+            let profile = find_profile("anthropic").unwrap();
+            find_new_faults(&conversation, &items, profile).has_broken(ConversationRule::Pairing)
+        };
+        assert!(!finds(&[0, 1, 2, 3]) && !finds(&[]));
+        assert!(finds(&[0, 1]) && finds(&[2, 3]));
     }
 
     #[test]

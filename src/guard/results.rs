@@ -254,7 +254,10 @@ impl<'a> ToolResults<'a> {
         };
         let items = messages.map(|at| (at, self.view.item(at)));
         let results = items.filter(|(_, item)| item.author.is_tool() && !item.read_by_program);
-        results.map(|(at, _)| at).filter(|&at| !is_kept(at)).collect()
+        results
+            .map(|(at, _)| at)
+            .filter(|&at| !is_kept(at))
+            .collect()
     }
 
     /// Characters of the heaviest kind of text that a share of the window holds.

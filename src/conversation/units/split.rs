@@ -3,7 +3,7 @@
 //! In most formats they pair by position, never by a map of ids: clients reuse an id in later turns, even for another
 //! call. Where a result may stand apart from its call, it answers the nearest call before it that has its id.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use super::{Bond, Unit, UnitKind, find_pinned_end, keep_needed, pin_task};
 use crate::{
@@ -20,7 +20,7 @@ pub fn split_units(conversation: &Conversation) -> Vec<Unit> {
         conversation,
         pairs_apart: conversation.format.pairs_apart(),
         units: Vec::with_capacity(conversation.items.len()),
-        sources: HashMap::new(),
+        sources: BTreeMap::new(),
         open: 0,
         answered: 0,
         served: HashSet::new(),
@@ -42,7 +42,7 @@ struct Splitter<'a> {
     conversation: &'a Conversation,
     pairs_apart: bool,
     units: Vec<Unit>,
-    sources: HashMap<CallId, Source>,
+    sources: BTreeMap<CallId, Source>,
     /// Open calls of the last unit.
     open: usize,
     /// The unit that the last one answers, where that has results alone.
@@ -62,7 +62,8 @@ impl Splitter<'_> {
             return;
         }
         if item.author.is_tool() {
-            return self.add_result(at);
+            self.add_result(at);
+            return self.add_links(at);
         }
         self.end_step();
         let kind = match item.author {
@@ -93,18 +94,26 @@ impl Splitter<'_> {
         });
     }
 
-    /// Notes what an answer calls, and what it refers to.
+    /// Notes what an answer calls.
     fn add_answer(&mut self, at: usize) {
         let (conversation, unit) = (self.conversation, self.units.len() - 1);
-        let digest = |id: JsonString| Some(text::digest_text(conversation.raw_bytes(id)));
-        let item = &conversation.items[at];
-        let calls = conversation.calls_of(item);
+        let calls = conversation.calls_of(&conversation.items[at]);
+        if !self.pairs_apart && conversation.links.is_empty() {
+            self.sources.clear();
+        }
         self.open = calls.len();
         for call in calls {
-            self.add_source(call.id.and_then(digest), unit);
+            let digest = |id| text::digest_text(conversation.raw_bytes(id));
+            self.add_source(call.id.map(digest), unit);
         }
-        for link in conversation.links_of(item) {
-            let id = digest(link.id);
+        self.add_links(at);
+    }
+
+    /// Notes what an item of the last unit refers to.
+    fn add_links(&mut self, at: usize) {
+        let (conversation, unit) = (self.conversation, self.units.len() - 1);
+        for link in conversation.links_of(&conversation.items[at]) {
+            let id = Some(text::digest_text(conversation.raw_bytes(link.id)));
             match link.kind {
                 LinkKind::Use => {
                     self.add_source(id, unit);
@@ -113,9 +122,6 @@ impl Splitter<'_> {
                 LinkKind::Result => self.add_reference(id, unit, 1),
                 LinkKind::Caller => self.add_reference(id, unit, 0),
             }
-        }
-        for caller in calls.iter().filter_map(|call| call.caller) {
-            self.add_reference(digest(caller), unit, 0);
         }
     }
 

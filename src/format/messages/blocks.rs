@@ -30,7 +30,7 @@ pub(super) struct ReadBlock {
     /// The call of a `tool_use` block.
     pub(super) call: Option<Call>,
     pub(super) result: Option<ToolResult>,
-    /// What it links an answer to.
+    /// What an answer refers to with it.
     pub(super) links: [Option<Link>; 2],
     pub(super) annotated: bool,
 }
@@ -185,7 +185,6 @@ impl<'a> ContentBlockReader<'a, '_> {
             id: members.id,
             name: members.name,
             arguments: members.input.map(Arguments::Json),
-            caller: members.caller,
             listed: true,
             fixed: false,
         });

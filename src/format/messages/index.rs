@@ -32,6 +32,7 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
     let mut indexer = MessagesIndexer {
         body: &body,
         found: Conversation::new_empty(Format::Messages, body.clone()),
+        calls_by_program: false,
     };
     match indexer.run() {
         Ok(()) => Ok(indexer.found),
@@ -42,6 +43,8 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
 struct MessagesIndexer<'a> {
     body: &'a [u8],
     found: Conversation,
+    /// A program made calls of the last answer.
+    calls_by_program: bool,
 }
 
 /// An entry of `messages`.
@@ -198,13 +201,15 @@ impl<'a> MessagesIndexer<'a> {
             ReadContent::Plain(content) => content,
             ReadContent::Blocks(list, blocks) => {
                 let first = self.found.blocks.len() as u32;
+                self.calls_by_program = false;
                 for mut read in blocks {
+                    let links = read.links.into_iter().flatten().filter(|_| is_answer);
+                    self.found.links.extend(links);
                     if let Some(call) = read.call.take_if(|_| is_answer) {
+                        self.calls_by_program |= read.links[1].is_some();
                         self.found.calls.push(call);
                         self.found.blocks.push(read.block);
                     } else {
-                        let links = read.links.into_iter().flatten().filter(|_| is_answer);
-                        self.found.links.extend(links);
                         self.add_block(read, at, made);
                     }
                 }
@@ -240,10 +245,6 @@ impl<'a> MessagesIndexer<'a> {
             blocks: list,
         });
         let first = self.found.items.len();
-        let read_by_program = self.found.items.last().is_some_and(|last| {
-            let mut calls = self.found.calls_of(last).iter();
-            last.read_by_program || calls.any(|call| call.caller.is_some())
-        });
         for mut read in blocks {
             let (span, at) = (read.block.span, first + made.items.len());
             if let Some(result) = read.result.take() {
@@ -263,7 +264,7 @@ impl<'a> MessagesIndexer<'a> {
                     author: Author::Tool,
                     content: result.content,
                     call_id: result.call_id,
-                    read_by_program,
+                    read_by_program: self.calls_by_program,
                     ..Item::new_empty()
                 });
                 continue;

@@ -5,7 +5,7 @@ use super::{
     values::{TextValue, ValueReader},
 };
 use crate::{
-    conversation::{Arguments, Call, Content, annotation},
+    conversation::{Arguments, Call, Content, Link, LinkKind, annotation},
     format::{
         indexing::{IndexFailure, SeenKeys, check_plain_key},
         values::{skip_value, take_caller, take_text},
@@ -50,8 +50,8 @@ pub(super) struct Entry<'a> {
     pub(super) id: Option<JsonString>,
     pub(super) name: Option<JsonString>,
     pub(super) approval_request_id: Option<JsonString>,
-    /// The `call_id` of the program that made the call, or reads the output.
-    pub(super) caller: Option<JsonString>,
+    /// The `call_id` of a program.
+    caller: Option<JsonString>,
     /// `result`: an image in base64.
     pub(super) result: Option<JsonString>,
     arguments: Option<Arguments>,
@@ -131,10 +131,15 @@ impl<'a> Entry<'a> {
             },
             name: self.name.or(self.type_name),
             arguments: self.arguments,
-            caller: self.caller,
             listed: true,
             fixed: shape != CallShape::Function,
         }
+    }
+
+    /// The program that made the call, or reads the output.
+    pub(super) fn caller(&self) -> Option<Link> {
+        let kind = LinkKind::Caller;
+        self.caller.map(|id| Link { id, kind })
     }
 
     pub(super) fn is_reasoning(&self) -> bool {

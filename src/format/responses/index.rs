@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     conversation::{
-        Author, Block, BlockKind, Content, Conversation, Field, Format, IndexError, Item, Link,
-        LinkKind, annotation,
+        Author, Block, BlockKind, Content, Conversation, Field, Format, IndexError, Item,
+        annotation,
     },
     format::{
         describe::describe_item,
@@ -160,7 +160,8 @@ impl<'a> ResponsesIndexer<'a> {
         self.finish_answer()?;
         let mut open = self.begin_item(entry.span, Author::Tool, OUTPUT);
         open.item.name = entry.name;
-        open.item.read_by_program = entry.caller.is_some();
+        open.item.read_by_program = entry.caller().is_some();
+        self.found.links.extend(entry.caller());
         open.item.call_id = match shape {
             OutputShape::LocalShell => entry.call_id.or_else(|| {
                 let id = entry.id?;
@@ -210,13 +211,7 @@ impl<'a> ResponsesIndexer<'a> {
             None => self.begin_answer(&entry),
         };
         open.item.span.end = entry.span.end;
-        if let Some(id) = entry
-            .caller
-            .filter(|_| !matches!(part, Some(AnswerPart::Call(_))))
-        {
-            let kind = LinkKind::Caller;
-            self.found.links.push(Link { id, kind });
-        }
+        self.found.links.extend(entry.caller());
         let block = |kind| Block {
             span: entry.span,
             kind,
@@ -366,7 +361,6 @@ impl<'a> ResponsesIndexer<'a> {
         let blocks = open.first_block..self.found.blocks.len() as u32;
         open.item.content = Content::Blocks(blocks, open.item.span);
         open.item.calls.end = self.found.calls.len() as u32;
-        open.item.links.end = self.found.links.len() as u32;
         self.finish_item(open, None)
     }
 
@@ -376,6 +370,7 @@ impl<'a> ResponsesIndexer<'a> {
         mut open: OpenItem,
         annotated: Option<Span>,
     ) -> Result<(), IndexFailure> {
+        open.item.links.end = self.found.links.len() as u32;
         let entry = annotated.map(|span| AnnotatedObject { span, block: None });
         open.annotated.extend(entry);
         if !open.annotated.is_empty() {

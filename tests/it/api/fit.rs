@@ -1,5 +1,7 @@
 //! `POST fit`: it returns what a provider would get, and asks no provider.
 
+mod apart;
+
 use std::{fs, process::Command};
 
 use http::Method;

@@ -3,6 +3,7 @@
 //! A format is checked with generated chat completions, which are translated to it before the guard and back for the
 //! strict checker, or with conversations and a checker of its own.
 
+mod damaged;
 mod growth;
 mod injected;
 
