@@ -21,6 +21,7 @@ use crate::{
         estimate::{self, Weights},
         fence,
         injections::Summary,
+        lint,
         profile::Profile,
     },
     json::text::TextWalk,
@@ -95,9 +96,10 @@ impl SummaryWork {
         range: SummaryRange,
         summariser: Summariser,
     ) -> Option<(Self, Bytes)> {
+        units::find_unit_after(&units::split_units(conversation), range.boundary)?;
         let cut = |edits| summary_request::cut_at_boundary(conversation, edits, range.boundary);
         let part = cut(edits)?;
-        let units = units::split_units(&part).ok()?;
+        let units = units::split_units(&part);
         // Without the proxy's preface, which may hold the block of the earlier summary.
         let as_received = cut(&Edits::default())?;
         let weights = summariser.weights;
@@ -163,7 +165,8 @@ impl SummaryWork {
 
     /// The request that repeats the conversation, if its model summarises and has room for it.
     fn repeat_conversation(&self, part: &Conversation) -> Option<Bytes> {
-        if !self.summariser.may_repeat_conversation {
+        let profile = self.summariser.profile;
+        if !self.summariser.may_repeat_conversation || !lint::awaits_nothing(part, profile) {
             return None;
         }
         let weights = &self.weights;

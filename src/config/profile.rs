@@ -100,6 +100,8 @@ pub struct Profile {
     pub names_completion_cap: bool,
     /// The format in which an entry among the messages may bring tools, where the model's reasoning is bound.
     pub tools_entry: Option<Format>,
+    /// In Responses, an output may stand apart from its call.
+    pub pairs_apart: bool,
     pub begins_with_user: bool,
     pub may_end_with_assistant: bool,
     pub answer_room: AnswerRoom,
@@ -139,6 +141,7 @@ const OPEN: Profile = Profile {
     thinks_by_default: false,
     names_completion_cap: false,
     tools_entry: None,
+    pairs_apart: true,
     begins_with_user: false,
     may_end_with_assistant: true,
     answer_room: AnswerRoom::Checked,
@@ -187,6 +190,7 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "deepseek",
+        pairs_apart: false,
         may_end_with_assistant: false,
         reasoning_member: ReasoningMember::OnCalls,
         ..OPEN

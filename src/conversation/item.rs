@@ -52,6 +52,10 @@ pub struct Item {
     pub calls: Range<u32>,
     /// The id of the call that a result answers; without meaning on other items.
     pub call_id: Option<JsonString>,
+    /// A result that a program reads, whose call it made. It is never cut, and may become a placeholder.
+    pub read_by_program: bool,
+    /// Indices into [`Conversation::links`](super::Conversation::links).
+    pub links: Range<u32>,
     /// The author's name; of a result, the tool's.
     pub name: Option<JsonString>,
     /// Characters of all text the model reads in this item (content, names, arguments,
@@ -82,6 +86,8 @@ impl Item {
             content: Content::Absent,
             calls: 0..0,
             call_id: None,
+            read_by_program: false,
+            links: 0..0,
             name: None,
             sizes: TextSizes::default(),
             digest: 0,
@@ -151,6 +157,23 @@ pub struct Call {
     pub listed: bool,
     /// Its arguments are never edited.
     pub fixed: bool,
+}
+
+/// An id by which an item refers to another one, beside its calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    pub id: JsonString,
+    pub kind: LinkKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// What the server runs under this id.
+    Use,
+    /// The result of that.
+    Result,
+    /// The program that made a call, or reads its result.
+    Caller,
 }
 
 impl Call {

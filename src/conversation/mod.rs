@@ -22,7 +22,10 @@ pub use self::{
     annotation::{Annotation, Priority},
     digest::answer_digest,
     hidden_places::HiddenPlaces,
-    item::{Arguments, Author, Block, BlockKind, Call, Content, Item, ItemPlace, SharedEntry},
+    item::{
+        Arguments, Author, Block, BlockKind, Call, Content, Item, ItemPlace, Link, LinkKind,
+        SharedEntry,
+    },
     list_edits::NewItems,
 };
 pub use crate::config::{FORMATS, Format};
@@ -45,6 +48,8 @@ pub struct Conversation {
     pub calls: Vec<Call>,
     /// The content blocks of all items; an item names its range.
     pub blocks: Vec<Block>,
+    /// The links of all items; an item names its range.
+    pub links: Vec<Link>,
     /// The annotations of all items and blocks, in the order of the items.
     pub annotations: Vec<Annotation>,
     /// Reasoning before this byte is not read by the model, and not among the sizes of its items.
@@ -92,6 +97,7 @@ impl Conversation {
             items: Vec::new(),
             calls: Vec::new(),
             blocks: Vec::new(),
+            links: Vec::new(),
             annotations: Vec::new(),
             unread_reasoning: 0,
         }
@@ -176,6 +182,10 @@ impl Conversation {
 
     pub fn calls_of(&self, item: &Item) -> &[Call] {
         &self.calls[item.calls.start as usize..item.calls.end as usize]
+    }
+
+    pub(crate) fn links_of(&self, item: &Item) -> &[Link] {
+        &self.links[item.links.start as usize..item.links.end as usize]
     }
 
     /// The item of the list that holds this position of the body, or the one that follows it.

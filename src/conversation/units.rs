@@ -1,29 +1,42 @@
 //! Units of a conversation: steps and single messages. Only whole units are ever removed.
 //!
-//! Calls and results are paired by position, never by a map of ids: clients reuse an id in later
-//! turns, even for another call.
+//! What stands apart and belongs together (a call and its late result, what a program called) is several units with a
+//! [`Bond`]: they go together, or stay.
 
-use std::ops::Range;
+mod split;
 
-use thiserror::Error;
+use std::{collections::BTreeSet, ops::Range};
 
-use super::{Author, Conversation};
-use crate::json::{scan::JsonString, text};
+pub use self::split::split_units;
+use super::Conversation;
 
 /// Most bytes of a pinned message that follows the first one of the user. A longer one is material rather than the task.
 pub const MAX_TASK_BYTES: usize = 16 << 10;
+
+/// Most units that are left out together with one; with more, it is not.
+pub(crate) const MAX_DEPENDENTS: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitKind {
     /// A `system` or `developer` message.
     System,
     User,
-    /// An assistant message without calls.
+    /// An assistant message without results directly after it.
     Assistant,
-    /// An assistant message with calls, and all the results directly after it.
+    /// An assistant message with calls, and their results directly after it.
     Step,
-    /// A message of an unknown role.
+    /// Results of one message that stand apart from it, in a row.
+    Results,
+    /// A message of an unknown role, or one whose calls or results do not pair, with the results directly after it.
     Other,
+}
+
+/// Units that go and stay together form a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bond {
+    /// The next one of them; the first for the last one.
+    pub next: usize,
+    pub last: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +52,12 @@ pub struct Unit {
     /// Pinned as a whole: a system message that is not bound, a message of an unknown role, the task, or a unit with a
     /// message that stays. Of any other unit, only the bound messages stay.
     pub stays: bool,
-    /// The reasoning of the unit before led to it: where that goes, this goes.
+    /// The reasoning of the answer before led to it: where that goes, this goes.
     pub follows_reasoning: bool,
-    /// A unit that stays follows its reasoning. Its results may be masked all the same.
-    pub leads_to_kept: bool,
+    /// Something is still to come for it, or a unit that stays cannot do without it. Its results may be masked all the
+    /// same.
+    pub is_needed: bool,
+    pub bond: Option<Bond>,
 }
 
 impl Unit {
@@ -53,7 +68,15 @@ impl Unit {
 
     /// Whether it may be left out, bound messages apart.
     pub const fn is_removable(&self) -> bool {
-        !self.stays && !self.leads_to_kept
+        !self.stays && !self.is_needed
+    }
+
+    pub(crate) const fn is_user(&self) -> bool {
+        matches!(self.kind, UnitKind::User)
+    }
+
+    pub(crate) const fn has_results(&self) -> bool {
+        matches!(self.kind, UnitKind::Step | UnitKind::Results)
     }
 
     /// Whether a request may end with it: what is pinned is asked with again and again, but for the user's.
@@ -73,61 +96,6 @@ impl Unit {
     pub(crate) fn bound_messages(&self) -> Range<usize> {
         self.unbound_messages().end..self.messages.end
     }
-}
-
-/// Why a conversation cannot be divided. It is forwarded as it came, so that the client reads the
-/// provider's error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum UnitError {
-    #[error("message {0} is a tool result that answers no call before it")]
-    Orphan(usize),
-    #[error("message {0} makes a call that is not answered directly after it")]
-    Unanswered(usize),
-}
-
-/// Divides a conversation into its units.
-pub fn split_units(conversation: &Conversation) -> Result<Vec<Unit>, UnitError> {
-    let messages = &conversation.items;
-    let mut units: Vec<Unit> = Vec::with_capacity(messages.len());
-    let mut at = 0;
-    while let Some(message) = messages.get(at) {
-        let mut end = at + 1;
-        let kind = match message.author {
-            Author::System => UnitKind::System,
-            Author::User => UnitKind::User,
-            Author::Model if message.calls.is_empty() => UnitKind::Assistant,
-            Author::Model => {
-                end += count_results(conversation, at)?;
-                UnitKind::Step
-            }
-            Author::Tool => return Err(UnitError::Orphan(at)),
-            Author::Unknown => UnitKind::Other,
-        };
-        let counted = if kind == UnitKind::System {
-            0
-        } else {
-            end - at
-        };
-        let rest = messages[end..].iter();
-        end += rest.take_while(|item| item.is_bound).count();
-        let stays = messages[at..end].iter().any(|item| item.stays);
-        let stays = stays || matches!(kind, UnitKind::System | UnitKind::Other);
-        if stays && message.follows_reasoning {
-            mark_leaders(&mut units);
-        }
-        units.push(Unit {
-            kind,
-            messages: at..end,
-            counted,
-            messages_before: units.last().map_or(0, Unit::messages_through),
-            follows_reasoning: message.follows_reasoning,
-            stays,
-            leads_to_kept: false,
-        });
-        at = end;
-    }
-    pin_task(conversation, &mut units);
-    Ok(units)
 }
 
 /// Pins the task: the first user message, and the last one that follows it directly where the format's clients, such as
@@ -151,14 +119,72 @@ fn pin_task(conversation: &Conversation, units: &mut [Unit]) {
     }
 }
 
-/// Marks the units whose reasoning led to the one that comes next.
-fn mark_leaders(units: &mut [Unit]) {
-    for unit in units.iter_mut().rev() {
-        unit.leads_to_kept = true;
-        if !unit.follows_reasoning {
-            break;
+/// The answer whose reasoning led to a unit.
+fn find_leader(units: &[Unit], at: usize) -> Option<usize> {
+    let before = units[..at].iter().rev();
+    let between = before.take_while(|unit| unit.kind == UnitKind::Results);
+    let leader = || at.checked_sub(between.count() + 1);
+    units[at].follows_reasoning.then(leader).flatten()
+}
+
+/// Keeps of the `removed` units those that the others need.
+pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
+    let is_tied = |unit: &Unit| unit.bond.is_some() || unit.follows_reasoning;
+    let mut kept: Vec<usize> = (0..units.len())
+        .filter(|&at| !removed[at] && is_tied(&units[at]))
+        .collect();
+    while let Some(at) = kept.pop() {
+        let next = units[at].bond.map(|bond| bond.next);
+        for needed in find_leader(units, at).into_iter().chain(next) {
+            if std::mem::take(&mut removed[needed]) {
+                kept.push(needed);
+            }
         }
     }
+}
+
+/// Of each unit, whether it is left out where all goes between the pinned start and unit `end`.
+pub(crate) fn list_removed_before(units: &[Unit], end: usize) -> Vec<bool> {
+    let gone = find_pinned_end(units)..end;
+    let units_with_place = units.iter().enumerate();
+    let mut removed: Vec<bool> = units_with_place
+        .map(|(at, unit)| gone.contains(&at) && unit.is_removable())
+        .collect();
+    keep_needed(units, &mut removed);
+    removed
+}
+
+/// The units that are bonded with unit `at`, without that one.
+pub(crate) fn list_bonded(units: &[Unit], at: usize) -> impl Iterator<Item = usize> {
+    let next = move |&unit: &usize| units[unit].bond.map(|bond| bond.next);
+    let ring = std::iter::successors(next(&at), next);
+    ring.take_while(move |&unit| unit != at)
+}
+
+/// The answers that the reasoning of unit `at` led to.
+pub(crate) fn list_followers(units: &[Unit], at: usize) -> impl Iterator<Item = usize> {
+    let is_answer = units[at].kind != UnitKind::Results;
+    let behind = (at + 1..units.len()).take_while(move |&at| {
+        is_answer && (units[at].follows_reasoning || units[at].kind == UnitKind::Results)
+    });
+    behind.filter(|&at| units[at].follows_reasoning)
+}
+
+/// The units that cannot stay without unit `at`, without that one; no more than one beyond [`MAX_DEPENDENTS`].
+pub(crate) fn list_dependents(units: &[Unit], at: usize) -> BTreeSet<usize> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![at]);
+    while let Some(unit) = open.pop() {
+        let next = units[unit].bond.map(|bond| bond.next);
+        for dependent in list_followers(units, unit).chain(next) {
+            if found.len() > MAX_DEPENDENTS {
+                return found;
+            }
+            if dependent != at && found.insert(dependent) {
+                open.push(dependent);
+            }
+        }
+    }
+    found
 }
 
 /// The end of the pinned start, in units: all up to the first user message, which may follow a
@@ -177,10 +203,12 @@ pub(crate) fn find_unit_of_message(units: &[Unit], message: usize) -> usize {
     units.partition_point(|unit| unit.messages.end <= message)
 }
 
-/// The first of the units that cannot stay without one another.
-fn find_leading_unit(units: &[Unit], at: usize) -> usize {
-    let until = units.iter().take(at + 1).rev();
-    at - until.take_while(|unit| unit.follows_reasoning).count()
+/// The first of the answers in a row of which one led to the next.
+fn find_leading_unit(units: &[Unit], mut at: usize) -> usize {
+    while let Some(leader) = units.get(at).and_then(|_| find_leader(units, at)) {
+        at = leader;
+    }
+    at
 }
 
 /// The unit that begins after `count` messages, not counting system messages.
@@ -220,7 +248,8 @@ pub(crate) fn find_first_required_unit(units: &[Unit], at: usize) -> usize {
     };
     let mut first = last_before(at + 1).unwrap_or(at);
     // An answer may have been begun in several messages, or before the results of its first calls.
-    while (units[first].kind == UnitKind::Assistant || units[first].follows_reasoning)
+    while (matches!(units[first].kind, UnitKind::Assistant | UnitKind::Results)
+        || units[first].follows_reasoning)
         && let Some(before) = last_before(first)
     {
         first = before;
@@ -239,43 +268,6 @@ pub(crate) fn find_boundary_unit(units: &[Unit], count: u32) -> usize {
     let holder = units.iter().position(holds).unwrap_or(units.len());
     let first = holder.min(find_first_required_unit(units, last));
     find_leading_unit(units, first).max(find_pinned_end(units))
-}
-
-/// How many results follow the calls of message `at`; they must answer all of its calls.
-fn count_results(conversation: &Conversation, at: usize) -> Result<usize, UnitError> {
-    let digest_id = |id: JsonString| text::digest_text(conversation.raw_bytes(id));
-    let calls = conversation.calls_of(&conversation.items[at]);
-    // Each id with the number of its open calls, sorted, since one message may make very many calls.
-    let mut open_by_id: Vec<(Option<u128>, usize)> = calls
-        .iter()
-        .map(|call| (call.id.map(digest_id), 1))
-        .collect();
-    open_by_id.sort_unstable();
-    open_by_id.dedup_by(|next, first| {
-        let same = next.0 == first.0;
-        first.1 += if same { next.1 } else { 0 };
-        same
-    });
-    let mut open = calls.len();
-    let mut count = 0;
-    let results = conversation.items[at + 1..].iter();
-    for result in results.take_while(|item| item.author.is_tool()) {
-        // A result without an id answers a call without one.
-        let id = result.call_id.map(digest_id);
-        let Ok(found) = open_by_id.binary_search_by_key(&id, |call| call.0) else {
-            return Err(UnitError::Orphan(at + 1 + count));
-        };
-        // The same id twice in one message: each result answers one of the calls.
-        if open_by_id[found].1 > 0 {
-            open_by_id[found].1 -= 1;
-            open -= 1;
-        }
-        count += 1;
-    }
-    match open {
-        0 => Ok(count),
-        _ => Err(UnitError::Unanswered(at)),
-    }
 }
 
 #[cfg(test)]

@@ -21,6 +21,16 @@ impl Format {
         matches!(self, Self::Responses)
     }
 
+    /// Whether a result may stand apart from its call.
+    pub(crate) const fn pairs_apart(self) -> bool {
+        matches!(self, Self::Responses)
+    }
+
+    /// Whether the server runs a program anew with the results of its calls, until the program's own output is there.
+    pub(crate) const fn replays_programs(self) -> bool {
+        matches!(self, Self::Responses)
+    }
+
     /// A profile is written for chat completions. This is what it becomes in the grammar of the format.
     pub fn refine_profile(self, profile: Profile) -> Profile {
         let profile = Profile {

@@ -40,6 +40,19 @@ pub(super) fn walk_if_object<'a>(
     }
 }
 
+/// Takes a `caller`: gives the id of the program that it names.
+pub(super) fn take_caller(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+) -> Result<Option<JsonString>, MalformedJson> {
+    let mut caller = None;
+    walk_if_object(scan, |scan, key| match &json[key.span.range()] {
+        b"caller_id" | b"tool_id" => take_text(scan).map(|id| caller = id),
+        _ => skip_value(scan),
+    })?;
+    Ok(caller)
+}
+
 /// The last value of the member `name` in the object that begins at `start`; `None` if there is no
 /// such member, or no object.
 pub(super) fn find_member(json: &[u8], start: u32, name: &[u8]) -> Option<(Span, JsonKind)> {

@@ -210,9 +210,6 @@ fn is_new_cut(now: Option<&CutMark>, before: Option<&CutMark>) -> bool {
 
 impl Draft {
     /// Lints the plan. The guard stands back where the plan breaks a rule that the conversation kept.
-    ///
-    /// A rule that the conversation broke when it came in does not count: the provider accepts that, or refuses it
-    /// with and without the proxy.
     pub(super) fn into_linted_plan(
         self,
         view: RequestView<'_>,
@@ -226,11 +223,7 @@ impl Draft {
             return plan;
         }
         let (conversation, profile) = (view.conversation, view.policy.profile);
-        let before: Vec<_> = (0..conversation.items.len())
-            .map(OutlineItem::Client)
-            .collect();
-        let before = lint::find_broken_rules(conversation, &before, profile);
-        let broken = lint::find_broken_rules(conversation, &outline, profile).excess_over(before);
+        let broken = lint::find_new_faults(conversation, &outline, profile);
         if broken.is_empty() {
             return plan;
         }

@@ -24,11 +24,7 @@ use super::{
 };
 use crate::{
     config::ClearConfig,
-    conversation::{
-        Author,
-        edit::Edits,
-        units::{Unit, UnitKind},
-    },
+    conversation::{Author, edit::Edits, units::Unit},
 };
 
 /// What stands in the place of a result.
@@ -268,7 +264,7 @@ fn is_large_step(view: RequestView<'_>, unit: &Unit, first: &[u32]) -> bool {
         true => first[at] >= least_clearable(&view.policy),
         false => inputs && inputs::has_long_arguments(view.conversation, view.item(at)),
     };
-    unit.kind == UnitKind::Step && unit.messages.clone().any(says)
+    unit.has_results() && unit.messages.clone().any(says)
 }
 
 #[cfg(test)]

@@ -79,8 +79,8 @@ pub fn weigh_before(
     let from = base.boundary.map_or(view.count_pinned(), |begun| {
         units::find_boundary_unit(units, begun)
     });
-    let part = (from..units::find_boundary_unit(units, boundary))
-        .filter(|&at| units[at].is_removable() && !is_cut(|cut| &cut.folded, at));
+    let removed = units::list_removed_before(units, units::find_boundary_unit(units, boundary));
+    let part = (from..units.len()).filter(|&at| removed[at] && !is_cut(|cut| &cut.folded, at));
     let preface = memory.boundary().max(base.boundary);
     let preface = preface.map_or(0, |_| view.token_weights().count_plain_tokens(&base.text));
     let weigh = |at: usize| match is_cut(|cut| &cut.masked, at) {
@@ -97,7 +97,7 @@ pub fn preface_fit_check<'a>(
     policy: &Policy<'a>,
 ) -> impl Fn(&str) -> bool + use<'a> {
     let weights = policy.token_weights();
-    let units = &units::split_units(conversation).unwrap_or_default();
+    let units = &units::split_units(conversation);
     let (_, cuts) = view_with_cuts(conversation, policy, units);
     let pinned = units.iter().map(|unit| match unit.is_removable() {
         true => unit.bound_messages(),
@@ -112,12 +112,13 @@ pub fn preface_fit_check<'a>(
     move |text| weights.count_plain_tokens(text) <= most
 }
 
-/// The messages that a course with this boundary leaves out, in order; none in an invalid conversation.
+/// The messages that a course with this boundary leaves out, in order.
 pub fn list_removed_messages(conversation: &Conversation, boundary: u32) -> Vec<usize> {
-    let Ok(units) = units::split_units(conversation) else {
-        return Vec::new();
-    };
-    let removed = units::find_pinned_end(&units)..units::find_boundary_unit(&units, boundary);
-    let removed = units[removed].iter().filter(|unit| unit.is_removable());
-    removed.flat_map(Unit::unbound_messages).collect()
+    let units = units::split_units(conversation);
+    let begun = units::find_boundary_unit(&units, boundary);
+    let removed = units::list_removed_before(&units, begun);
+    let removed = units.iter().zip(removed).filter(|(_, removed)| *removed);
+    removed
+        .flat_map(|(unit, _)| unit.unbound_messages())
+        .collect()
 }

@@ -44,8 +44,9 @@ impl CutState {
     /// Leaves out all that may go between the pinned start and unit `begun`, of which the preface of a course or a
     /// summary speaks. Where nothing is cut behind it, nothing survived a cut, and no words are told.
     pub(super) fn fold_before(&mut self, begun: usize, view: RequestView<'_>) {
-        for unit in (view.count_pinned()..begun).filter(|&unit| view.units[unit].is_removable()) {
-            self.folded[unit] = true;
+        let removed = units::list_removed_before(view.units, begun);
+        for (folded, removed) in self.folded.iter_mut().zip(removed) {
+            *folded |= removed;
         }
         let cut_behind = self.folded.iter().zip(&self.masked).skip(begun);
         if !cut_behind
@@ -189,6 +190,8 @@ impl CutMark {
                 }
             }
         }
+        // What is still there may need more than it did.
+        units::keep_needed(units, &mut state.folded);
         state.survived = find_unit(units, self.survived).unwrap_or(units.len());
         state.bare = self.bare;
         Some(state)
@@ -252,7 +255,7 @@ mod tests {
         let unknown = r#"{"type":"newer","id":"n"}"#;
         let body = format!(r#"{{"input":[{user},{user},{user},{unknown},{user},{user}]}}"#);
         let conversation = Format::Responses.index_body(Bytes::from(body)).unwrap();
-        let units = units::split_units(&conversation).unwrap();
+        let units = units::split_units(&conversation);
         let stays: Vec<bool> = units.iter().map(|unit| unit.stays).collect();
         assert_eq!(stays, [true, false, true, true, false, false]);
         let marks = [false, true, false, false, true, true];
@@ -265,7 +268,7 @@ mod tests {
         let user = r#"{"role":"user","content":"u"},"#.repeat(120_000);
         let body = format!(r#"{{"input":[{user}{{"role":"user","content":"u"}}]}}"#);
         let conversation = Format::Responses.index_body(Bytes::from(body)).unwrap();
-        let units = units::split_units(&conversation).unwrap();
+        let units = units::split_units(&conversation);
         let mut state = CutState::new(units.len());
         for at in (1..units.len()).step_by(3) {
             (state.folded[at], state.masked[at + 1]) = (true, true);

@@ -165,7 +165,7 @@ impl PlanExplanation {
             let again = super::plan(fitted, policy, &Recall::default());
             RequestMakeup::from_report(fitted, &again.report, budget, calibration)
         });
-        let units = units::split_units(conversation).unwrap_or_default();
+        let units = units::split_units(conversation);
         let folded = plan.memory.find_folded(&units);
         let fitted = fitted.filter(|_| report.stood_back.is_none());
         let next = fitted.map(|fitted| {
@@ -295,7 +295,6 @@ fn reason(stood_back: StandBackReason) -> StandBackExplanation {
         StandBackReason::ProviderManages(member) => {
             format!("the request's member `{member}` leaves the context to the provider")
         }
-        StandBackReason::Invalid(invalid) => invalid.to_string(),
         StandBackReason::Unsound(broken) => {
             format!("the plan did not pass its own check, a fault of the guard ({broken:?})")
         }

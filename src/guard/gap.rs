@@ -77,7 +77,8 @@ impl<'a> Gap<'a> {
         let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
         match what {
             InjectionContent::Round(messages) if before == Author::User || before.is_tool() => {
-                self.add_turn(messages)
+                !prompt_placement::is_server_at_work(conversation, self.before)
+                    && self.add_turn(messages)
             }
             InjectionContent::Prompt(text) => {
                 prompt_placement::find_prompt_placement(conversation, self.before, profile)

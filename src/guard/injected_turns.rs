@@ -5,7 +5,7 @@ use super::{
     echo,
     estimate::{self, Weights},
     injections::{InjectedAuthor, InjectedCall, InjectedMessage},
-    lint::OutlineItem,
+    lint::{self, OutlineItem},
     profile::PROFILES,
     view::RequestView,
 };
@@ -34,7 +34,7 @@ pub(super) fn parse_turn(
     let (weights, profile) = (view.token_weights(), view.policy.profile);
     let items: Vec<&str> = recorded.iter().map(|message| &*message.json).collect();
     let indexed = view.conversation.format.index_items(&items)?;
-    units::split_units(&indexed).ok()?;
+    let indexed = Some(indexed).filter(|it| lint::has_paired_calls(it, profile))?;
     let mut turn = InjectedTurn {
         items: Vec::with_capacity(recorded.len()),
         tokens: 0,
@@ -85,8 +85,9 @@ pub(super) fn weigh_step(
     let mut items = vec![&*call_item];
     items.extend(results.iter().map(|result| &**result));
     let indexed = format.index_items(&items)?;
-    let units = units::split_units(&indexed).ok()?;
-    let is_step = matches!(&units[..], [unit] if unit.kind == UnitKind::Step);
+    let units = units::split_units(&indexed);
+    let is_step =
+        matches!(&units[..], [unit] if unit.kind == UnitKind::Step && unit.is_removable());
     if !is_step || indexed.calls.len() != calls.len() || results.len() != calls.len() {
         return None;
     }

@@ -3,19 +3,19 @@
 //! The lint reads an outline: the kept messages in order, with the injected ones between them. It shares no code with
 //! the edits, so that it finds their faults.
 //!
-//! A rule that the conversation broke when it came in is not applied. A profile is a guess about a provider: the
-//! provider accepts that conversation all the same, or refuses it with and without the proxy.
+//! What the conversation broke when it came in does not count. A profile is a guess about a provider: the provider
+//! accepts that conversation all the same, or refuses it with and without the proxy.
 
-use std::collections::HashMap;
+mod pairing;
 
+use self::pairing::Pairing;
+pub use self::pairing::awaits_nothing;
+pub(super) use self::pairing::has_paired_calls;
 use super::{
     profile::{Acceptance, Profile},
     running_turn,
 };
-use crate::{
-    conversation::{Author, Conversation},
-    json::text,
-};
+use crate::conversation::{Author, Conversation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutlineItem {
@@ -55,7 +55,7 @@ impl OutlineItem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ConversationRule {
-    /// Each call has its results directly after its message.
+    /// Each call has its results, each result its call, and what an answer refers to is there.
     Pairing,
     /// System messages precede all other messages.
     SystemLater,
@@ -106,10 +106,17 @@ pub fn find_broken_rules(
     items: &[OutlineItem],
     profile: &Profile,
 ) -> BrokenRules {
+    check_outline(conversation, items, profile).0
+}
+
+fn check_outline(
+    conversation: &Conversation,
+    items: &[OutlineItem],
+    profile: &Profile,
+) -> (BrokenRules, Pairing) {
     let mut broken = BrokenRules::default();
-    if !has_paired_calls(conversation, items) {
-        broken.count_violation(ConversationRule::Pairing);
-    }
+    let pairing = Pairing::of_outline(conversation, items, profile);
+    broken.0[ConversationRule::Pairing as usize] = pairing.unpaired.len() as u32;
     let strict_turns = profile.adjacent_users == Acceptance::No;
     let mut last: Option<Author> = None;
     // Whether the last message is bound to the one before it.
@@ -155,51 +162,21 @@ pub fn find_broken_rules(
     if running_turn::begins_bare(conversation, items, profile) {
         broken.count_violation(ConversationRule::TurnThinking);
     }
-    broken
+    (broken, pairing)
 }
 
-/// Whether every result directly follows its call, and every call has a result.
-fn has_paired_calls(conversation: &Conversation, items: &[OutlineItem]) -> bool {
-    let digest = |id| text::digest_text(conversation.raw_bytes(id));
-    // The client's calls in the last assistant message: how many are still open, by id and in all.
-    let mut open_by_id: HashMap<Option<u128>, usize> = HashMap::new();
-    let mut open = 0;
-    let mut open_injected = 0;
-    for item in items {
-        let (message, calls) = match *item {
-            OutlineItem::Injected(_) => (None, 0),
-            OutlineItem::InjectedAssistant(calls) => (None, calls),
-            OutlineItem::Client(at) => (Some(&conversation.items[at]), 0),
-            OutlineItem::ClientWithCalls(at, calls) => (Some(&conversation.items[at]), calls),
-            OutlineItem::InjectedResult if open_injected > 0 => {
-                open_injected -= 1;
-                continue;
-            }
-            OutlineItem::InjectedResult => return false,
-        };
-        if item.role(conversation).is_tool() {
-            let id = message.and_then(|message| message.call_id).map(digest);
-            match open_by_id.get_mut(&id) {
-                None => return false,
-                Some(0) => {}
-                Some(calls) => {
-                    *calls -= 1;
-                    open -= 1;
-                }
-            }
-            continue;
-        }
-        if open > 0 || open_injected > 0 {
-            return false;
-        }
-        open_injected = calls;
-        open_by_id.clear();
-        for call in message.map_or(&[][..], |message| conversation.calls_of(message)) {
-            *open_by_id.entry(call.id.map(digest)).or_default() += 1;
-            open += 1;
-        }
-    }
-    open == 0 && open_injected == 0
+/// The rules that an outline breaks, and the client's conversation does not.
+pub(super) fn find_new_faults(
+    conversation: &Conversation,
+    items: &[OutlineItem],
+    profile: &Profile,
+) -> BrokenRules {
+    let before = pairing::list_client_items(conversation);
+    let (before, known) = check_outline(conversation, &before, profile);
+    let (now, found) = check_outline(conversation, items, profile);
+    let mut broken = now.excess_over(before);
+    broken.0[ConversationRule::Pairing as usize] = found.count_beyond(known);
+    broken
 }
 
 #[cfg(test)]
@@ -241,6 +218,38 @@ mod tests {
         };
         assert!(!is_broken(&[0, 1, 2, 3]) && !is_broken(&[0, 1]) && !is_broken(&[0, 1, 1, 2]));
         assert!(is_broken(&[0, 1, 3]) && is_broken(&[1, 2, 3]) && is_broken(&[0, 2, 1]));
+    }
+
+    #[test]
+    fn a_fault_of_the_client_hides_no_other_one() {
+        let call = r#"{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]}"#;
+        let result = r#"{"role":"tool","tool_call_id":"x","content":"t"}"#;
+        let user = r#"{"role":"user","content":"u"}"#;
+        let body = format!(r#"{{"messages":[{user},{call},{result},{user},{result}]}}"#);
+        let conversation = index_body(Bytes::from(body)).unwrap();
+        let finds = |items: &[usize]| {
+            let items: Vec<_> = items.iter().map(|&at| OutlineItem::Client(at)).collect();
+            let profile = find_profile("openai").unwrap();
+            find_new_faults(&conversation, &items, profile).has_broken(ConversationRule::Pairing)
+        };
+        assert!(!finds(&[0, 1, 2, 3, 4]) && !finds(&[0, 3, 4]) && !finds(&[0, 1, 2, 3]));
+        assert!(finds(&[0, 1, 3]) && finds(&[0, 1, 3, 4]) && finds(&[0, 2, 3]));
+    }
+
+    #[test]
+    fn what_refers_to_a_run_of_the_server_needs_it() {
+        let used = r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"code_execution","input":{}},{"type":"tool_use","id":"a","name":"f","input":{},"caller":{"type":"code_execution_20260120","tool_id":"s"}}]}"#;
+        let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"}]}"#;
+        let done = r#"{"role":"assistant","content":[{"type":"code_execution_tool_result","tool_use_id":"s","content":{}},{"type":"tool_use","id":"a","name":"f","input":{},"caller":{"type":"direct"}}]}"#;
+        let body = format!(r#"{{"messages":[{used},{result},{done},{result}]}}"#);
+        let conversation = crate::format::messages::index_body(Bytes::from(body)).unwrap();
+        let finds = |items: &[usize]| {
+            let items: Vec<_> = items.iter().map(|&at| OutlineItem::Client(at)).collect();
+            let profile = find_profile("anthropic").unwrap();
+            find_new_faults(&conversation, &items, profile).has_broken(ConversationRule::Pairing)
+        };
+        assert!(!finds(&[0, 1, 2, 3]) && !finds(&[]));
+        assert!(finds(&[0, 1]) && finds(&[2, 3]));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //!
 //! Every plan is linted. A plan that fails is dropped: the original goes out, and a guard fault is counted.
 //!
-//! The guard does no I/O and reads no clock. It never changes a conversation that came in invalid.
+//! The guard does no I/O and reads no clock. Of a conversation that came in invalid, it keeps what makes it so.
 
 mod answer_cap;
 mod arguments;
@@ -286,7 +286,7 @@ fn plan_request(
             let view = RequestView {
                 conversation,
                 // The provider may hold the calls of these results.
-                units: &units::split_units(conversation).unwrap_or_default(),
+                units: &units::split_units(conversation),
                 policy: *policy,
                 names_ids: false,
             };
@@ -337,7 +337,7 @@ fn split_guarded_units(
     if let Some(name) = conversation.managed_by_provider() {
         return Err(StandBackReason::ProviderManages(name));
     }
-    units::split_units(conversation).map_err(StandBackReason::Invalid)
+    Ok(units::split_units(conversation))
 }
 
 #[cfg(test)]

@@ -3,13 +3,18 @@
 //! A prompt never stands in a system message of the client or in an answer. It is added to a client's message only where the
 //! message's own text stays untouched.
 
+use std::collections::HashSet;
+
 use super::{
     profile::{Acceptance, Profile},
     role_alternation::resolve_profile_at_end,
 };
 use crate::{
-    conversation::{Author, Content, Conversation, ItemPlace, units},
-    json::text::TextWalk,
+    conversation::{
+        Author, Content, Conversation, ItemPlace, LinkKind,
+        units::{self, UnitKind},
+    },
+    json::text::{self, TextWalk},
 };
 
 /// Precedes a prompt at the end of a tool result, and tells it from the tool's output.
@@ -29,8 +34,8 @@ pub(super) enum PromptPlacement {
     System,
 }
 
-/// Whether a prompt can be added at the end of a conversation: not after a prefilled answer, and not in an invalid
-/// conversation.
+/// Whether a prompt can be added at the end of a conversation: not after a prefilled answer, nor after a step that is
+/// not answered whole, or with which the server is not done.
 ///
 /// Where the profile allows no user message after a tool result, a prompt waits for the next user message unless it
 /// is `urgent`. `alternates` is [`super::GuardMemory::alternates`].
@@ -44,8 +49,11 @@ pub fn may_prompt(
     let mut messages = conversation.items.iter();
     let last = messages.rposition(|message| !message.author.is_system());
     let place = last.and_then(|last| find_prompt_placement(conversation, last, &profile));
+    let units = units::split_units(conversation);
+    let mut units = units.iter().rev();
+    let step = units.find(|unit| unit.kind != UnitKind::System);
     place.is_some_and(|place| urgent || place != PromptPlacement::Block)
-        && units::split_units(conversation).is_ok()
+        && step.is_some_and(|step| step.kind != UnitKind::Other && !step.is_needed)
 }
 
 /// How a prompt is put after message `at`; `None` where it cannot be put there.
@@ -54,6 +62,9 @@ pub(super) fn find_prompt_placement(
     at: usize,
     profile: &Profile,
 ) -> Option<PromptPlacement> {
+    if is_server_at_work(conversation, at) {
+        return None;
+    }
     let place = match conversation.items[at].author {
         Author::User | Author::Tool
             if profile.system_prompts && accepts_system(conversation, at) =>
@@ -72,6 +83,19 @@ pub(super) fn find_prompt_placement(
     };
     let is_separate = matches!(place, PromptPlacement::Message | PromptPlacement::System);
     (is_separate || accepts_text(conversation, at)).then_some(place)
+}
+
+/// Whether the server still runs something in the turn of message `at`: then it takes results alone.
+pub(super) fn is_server_at_work(conversation: &Conversation, at: usize) -> bool {
+    let turn = conversation.items[..=at].iter().rev();
+    let turn = turn.take_while(|item| item.author != Author::User);
+    let links = turn.flat_map(|item| conversation.links_of(item));
+    let ids = |kind| {
+        let links = links.clone().filter(move |link| link.kind == kind);
+        links.map(|link| text::digest_text(conversation.raw_bytes(link.id)))
+    };
+    let done: HashSet<u128> = ids(LinkKind::Result).collect();
+    ids(LinkKind::Use).any(|id| !done.contains(&id))
 }
 
 /// Whether a system message may stand behind message `at`, the user's or a result: as the last, or before an answer.

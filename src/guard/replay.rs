@@ -24,7 +24,7 @@ use super::{
     view::RequestView,
     vocabulary::Vocabulary,
 };
-use crate::conversation::units::UnitKind;
+use crate::conversation::units::{Unit, UnitKind};
 
 /// A conversation on its way through its requests.
 pub(super) struct Replay<'a> {
@@ -173,7 +173,7 @@ impl Replay<'_> {
         for (at, unit) in units.iter().enumerate() {
             if at >= pinned && unit.may_be_newest() {
                 newest = match unit.kind {
-                    UnitKind::Assistant => newest.or(Some(at)),
+                    UnitKind::Assistant | UnitKind::Results => newest.or(Some(at)),
                     _ => Some(at),
                 };
             }
@@ -199,7 +199,7 @@ impl Replay<'_> {
             }
             self.drop_ledger(at, &mut now);
             let excess = self.over(at, &now);
-            if excess > 0 && unit.kind == UnitKind::Step {
+            if excess > 0 && unit.has_results() {
                 self.tighten(at, excess, &mut now);
             }
             if self.over(at, &now) > 0 {
@@ -324,8 +324,8 @@ impl Replay<'_> {
         let recent = self.recent.as_ref().map(|recent| recent[at]);
         let open = now.kept.list_open(newest).iter().copied();
         let open: Vec<usize> = open
-            .filter(|&unit| self.view.units[unit].kind == UnitKind::Step)
-            .filter(|&unit| self.may_mask(unit, recent, &now.state))
+            .filter(|&unit| self.view.units[unit].has_results())
+            .filter(|&unit| self.may_mask(unit, newest, recent, &now.state))
             .collect();
         let freed = open
             .iter()
@@ -365,9 +365,28 @@ impl Replay<'_> {
         freed
     }
 
-    /// Whether a unit becomes smaller as it is masked, and is none of the `recent`.
-    fn may_mask(&self, unit: usize, recent: Option<RecentUnits>, state: &CutState) -> bool {
-        let is_old = recent.is_none_or(|recent| recent.is_old(unit, self.view.units[unit].kind));
-        is_old && !state.masked[unit] && self.masked_tokens[unit] < self.tokens[unit]
+    /// Whether a unit before `limit` becomes smaller as it is masked, and is none of the `recent`.
+    fn may_mask(
+        &self,
+        at: usize,
+        limit: usize,
+        recent: Option<RecentUnits>,
+        state: &CutState,
+    ) -> bool {
+        let unit = &self.view.units[at];
+        let is_old = recent.is_none_or(|recent| recent.is_old(at, unit.kind));
+        is_old
+            && !state.masked[at]
+            && self.masked_tokens[at] < self.tokens[at]
+            && !self.is_replayed(unit, limit)
+    }
+
+    /// Whether a program that is still at work before unit `limit` reads the results of a unit again.
+    fn is_replayed(&self, unit: &Unit, limit: usize) -> bool {
+        let conversation = self.view.conversation;
+        let mut items = conversation.items[unit.messages.clone()].iter();
+        conversation.format.replays_programs()
+            && (unit.is_needed || unit.bond.is_some_and(|bond| bond.last >= limit))
+            && items.any(|item| item.read_by_program)
     }
 }

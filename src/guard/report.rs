@@ -9,8 +9,6 @@ use super::{
     priority::PriorityReport,
     results::TruncationReport,
 };
-use crate::conversation::units::UnitError;
-
 /// What the guard found in a request, and what it did.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -48,7 +46,7 @@ pub struct Report {
     pub sent: TokenShares,
 }
 
-/// The header word of a conversation that came in invalid, and goes out unchanged.
+/// The header word of JSON that is no conversation, and goes out unchanged.
 pub(super) const INVALID: &str = "invalid-as-sent";
 
 /// Why the guard did nothing.
@@ -57,7 +55,6 @@ pub enum StandBackReason {
     Disabled,
     /// A member of the request, named here, asks the provider to manage the context.
     ProviderManages(&'static str),
-    Invalid(UnitError),
     /// The plan did not pass the lint: a fault of the guard.
     Unsound(BrokenRules),
 }
@@ -112,7 +109,6 @@ impl StandBackReason {
         match self {
             Self::Disabled => "guard-off",
             Self::ProviderManages(_) => "left-to-provider",
-            Self::Invalid(_) => INVALID,
             Self::Unsound(_) => "guard-fault",
         }
     }

@@ -24,7 +24,13 @@ use super::{
     truncate::{self, ResultCut, TruncationLimit, TruncationMarker},
     view::RequestView,
 };
-use crate::{conversation::edit::Edits, json::text::TextSizes};
+use crate::{
+    conversation::{
+        edit::Edits,
+        units::{self, UnitKind},
+    },
+    json::text::TextSizes,
+};
 
 /// Attempts to find a cut by the kinds of the text that is left. After these, every character counts as the heaviest.
 const FIRST_ROUNDS: usize = 4;
@@ -52,6 +58,8 @@ pub struct TruncationReport {
 /// The cuts of a conversation's tool results, and of calls as the last resort.
 pub(super) struct ToolResults<'a> {
     view: RequestView<'a>,
+    /// What does not pair stays as it came: its other half is not with the provider.
+    keeps_unpaired: bool,
     /// Raw tokens of every message as it goes out.
     pub(super) tokens: Vec<u32>,
     cuts: BTreeMap<usize, ResultCut>,
@@ -66,9 +74,10 @@ pub(super) struct ToolResults<'a> {
 
 impl<'a> ToolResults<'a> {
     /// `tokens`: raw tokens of every message.
-    pub(super) const fn new(view: RequestView<'a>, tokens: Vec<u32>) -> Self {
+    pub(super) fn new(view: RequestView<'a>, tokens: Vec<u32>) -> Self {
         Self {
             view,
+            keeps_unpaired: view.conversation.managed_by_provider().is_none(),
             tokens,
             cuts: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -238,8 +247,17 @@ impl<'a> ToolResults<'a> {
     }
 
     fn list_results(&self, messages: Range<usize>) -> Vec<usize> {
-        let results = messages.filter(|&at| self.view.item(at).author.is_tool());
-        results.collect()
+        let units = self.view.units;
+        let is_kept = |at: usize| {
+            let unit = units.get(units::find_unit_of_message(units, at));
+            self.keeps_unpaired && unit.is_some_and(|unit| unit.kind == UnitKind::Other)
+        };
+        let items = messages.map(|at| (at, self.view.item(at)));
+        let results = items.filter(|(_, item)| item.author.is_tool() && !item.read_by_program);
+        results
+            .map(|(at, _)| at)
+            .filter(|&at| !is_kept(at))
+            .collect()
     }
 
     /// Characters of the heaviest kind of text that a share of the window holds.

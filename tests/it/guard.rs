@@ -45,6 +45,12 @@ proptest! {
     }
 
     #[test]
+    fn what_does_not_pair_stays_and_the_rest_is_guarded(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..3]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
+        let profiles = profiles_of(&case);
+        CHAT.check_damaged(&case.body(), window, profiles[profile.index(profiles.len())], seed);
+    }
+
+    #[test]
     fn every_plan_keeps_the_invariants_for_any_answer_cap(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..]), asked in any_answer_share()) {
         let asked = (f64::from(window) * asked) as u32;
         let body = case.session.asking_for(asked).whole();

@@ -53,7 +53,7 @@ async fn annotations_reach_no_provider_whatever_the_guard_does() {
             false,
             "left-to-provider",
         ),
-        ("on", json!({}), true, false, "invalid-as-sent"),
+        ("on", json!({}), true, false, "none"),
         ("on", json!({}), false, true, "guard-off"),
         // A title request, which has no session.
         (

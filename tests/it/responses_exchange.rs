@@ -1,5 +1,6 @@
 //! OpenAI's Responses over real sockets: guarded, followed and recovered as chat completions are.
 
+mod apart;
 mod compaction;
 mod compaction_requests;
 mod endpoints;

@@ -54,7 +54,7 @@ fn plan_of(conversation: &Conversation, profile: &'static Profile, window: u32) 
 
 /// Every boundary between two units after the pinned start and the fold.
 fn boundaries(conversation: &Conversation, plan: &Plan) -> Vec<u32> {
-    let units = units::split_units(conversation).unwrap();
+    let units = units::split_units(conversation);
     let mut said = 0;
     let mut found = Vec::new();
     for (at, unit) in units.iter().enumerate() {

@@ -3,13 +3,11 @@ use bytes::Bytes;
 use super::*;
 use crate::{conversation::Format, format::chat::index_body};
 
-fn kinds(messages: &str) -> Result<Vec<(UnitKind, Range<usize>)>, UnitError> {
+fn kinds(messages: &str) -> Vec<(UnitKind, Range<usize>)> {
     let body = format!(r#"{{"messages":[{messages}]}}"#);
     let conversation = index_body(Bytes::from(body)).unwrap();
-    Ok(split_units(&conversation)?
-        .into_iter()
-        .map(|unit| (unit.kind, unit.messages))
-        .collect())
+    let units = split_units(&conversation).into_iter();
+    units.map(|unit| (unit.kind, unit.messages)).collect()
 }
 
 const USER: &str = r#"{"role":"user","content":"u"}"#;
@@ -44,7 +42,7 @@ fn a_step_holds_all_results_directly_after_its_calls() {
     .join(",");
     use UnitKind::{Assistant, Step, User};
     assert_eq!(
-        kinds(&text).unwrap(),
+        kinds(&text),
         [
             (User, 0..1),
             (Step, 1..4),
@@ -56,20 +54,32 @@ fn a_step_holds_all_results_directly_after_its_calls() {
 }
 
 #[test]
-fn errors_name_the_message_of_a_broken_pair() {
-    let check = |parts: &[String], expected| {
-        assert_eq!(kinds(&parts.join(",")), Err(expected), "{parts:?}");
+fn what_does_not_pair_stays_with_the_results_directly_behind_it() {
+    use UnitKind::{Other, Step, User};
+    let check = |parts: &[String], expected: &[(UnitKind, Range<usize>)]| {
+        let body = format!(r#"{{"messages":[{}]}}"#, parts.join(","));
+        let conversation = index_body(Bytes::from(body)).unwrap();
+        let units = split_units(&conversation);
+        let found = units.iter().map(|it| (it.kind, it.messages.clone()));
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{parts:?}");
+        let mut others = units.iter().filter(|it| it.kind == Other);
+        assert!(others.all(|it| it.stays));
     };
-    check(&[USER.into(), result("a")], UnitError::Orphan(1));
-    check(&[calls(&["a"]), result("b")], UnitError::Orphan(1));
-    check(&[calls(&["a"])], UnitError::Unanswered(0));
+    let user = || USER.to_owned();
+    check(&[user(), result("a")], &[(User, 0..1), (Other, 1..2)]);
+    check(&[calls(&["a"]), result("b"), result("a")], &[(Other, 0..3)]);
+    check(&[calls(&["a"])], &[(Other, 0..1)]);
     check(
-        &[calls(&["a", "b"]), result("a"), USER.into()],
-        UnitError::Unanswered(0),
+        &[calls(&["a", "b"]), result("a"), user()],
+        &[(Other, 0..2), (User, 2..3)],
     );
     check(
-        &[calls(&["a"]), result("a"), USER.into(), result("a")],
-        UnitError::Orphan(3),
+        &[calls(&["a"]), result("a"), user(), result("a")],
+        &[(Step, 0..2), (User, 2..3), (Other, 3..4)],
+    );
+    check(
+        &[calls(&["a"]), user(), result("a")],
+        &[(Other, 0..1), (User, 1..2), (Other, 2..3)],
     );
 }
 
@@ -79,17 +89,14 @@ fn legacy_calls_pair_without_ids() {
         r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}"#;
     let answer = r#"{"role":"function","name":"f","content":"r"}"#;
     assert_eq!(
-        kinds(&format!("{USER},{call},{answer}")).unwrap()[1],
+        kinds(&format!("{USER},{call},{answer}"))[1],
         (UnitKind::Step, 1..3)
     );
     assert_eq!(
-        kinds(&format!("{USER},{answer}")),
-        Err(UnitError::Orphan(1))
+        kinds(&format!("{USER},{answer}"))[1],
+        (UnitKind::Other, 1..2)
     );
-    assert_eq!(
-        kinds(&format!("{call},{USER}")),
-        Err(UnitError::Unanswered(0))
-    );
+    assert_eq!(kinds(&format!("{call},{USER}"))[0], (UnitKind::Other, 0..1));
 }
 
 #[test]
@@ -107,7 +114,7 @@ fn the_task_is_the_first_user_message_and_the_last_that_follows_it_directly() {
         let messages = messages.join(",");
         let body = format!(r#"{{"messages":[{messages}],"input":[{messages}]}}"#);
         let conversation = format.index_body(Bytes::from(body)).unwrap();
-        let units = split_units(&conversation).unwrap();
+        let units = split_units(&conversation);
         let mark = |unit: &Unit| if unit.stays { '!' } else { '.' };
         units.iter().map(mark).collect()
     };

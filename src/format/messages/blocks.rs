@@ -1,10 +1,12 @@
 //! Reads the blocks of a message. To which item a block belongs is known once the message is read.
 
 use crate::{
-    conversation::{Arguments, Block, BlockKind, Call, Content, Conversation, annotation},
+    conversation::{
+        Arguments, Block, BlockKind, Call, Content, Conversation, Link, LinkKind, annotation,
+    },
     format::{
         indexing::{IndexFailure, SeenKeys, check_item_count, check_plain_key},
-        values::{skip_value, take_text},
+        values::{skip_value, take_caller, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
@@ -28,6 +30,8 @@ pub(super) struct ReadBlock {
     /// The call of a `tool_use` block.
     pub(super) call: Option<Call>,
     pub(super) result: Option<ToolResult>,
+    /// What an answer refers to with it.
+    pub(super) links: [Option<Link>; 2],
     pub(super) annotated: bool,
 }
 
@@ -64,6 +68,7 @@ struct Members<'a> {
     name: Option<JsonString>,
     input: Option<Span>,
     call_id: Option<JsonString>,
+    caller: Option<JsonString>,
     /// Where a list begins that is the content of a block of a kind not known yet.
     list: Option<usize>,
     content: Option<Content>,
@@ -94,6 +99,17 @@ impl Members<'_> {
             (b"tool_use", _) => BlockKind::Call,
             _ => BlockKind::Opaque,
         }
+    }
+
+    /// What the server runs, or its result; and the program that made it run.
+    fn links(&self) -> [Option<Link>; 2] {
+        let link = |id: Option<JsonString>, kind| id.map(|id| Link { id, kind });
+        let served = match self.kind {
+            kind if kind.ends_with(b"_tool_use") => link(self.id, LinkKind::Use),
+            kind if kind.ends_with(b"_tool_result") => link(self.call_id, LinkKind::Result),
+            _ => None,
+        };
+        [served, link(self.caller, LinkKind::Caller)]
     }
 }
 
@@ -152,6 +168,7 @@ impl<'a> ContentBlockReader<'a, '_> {
                 b"tool_use_id" => members.call_id = take_text(scan)?,
                 b"id" => members.id = take_text(scan)?,
                 b"name" => members.name = take_text(scan)?,
+                b"caller" => members.caller = take_caller(self.body, scan)?,
                 b"input" => members.input = Some(scan.take_value()?.0),
                 b"cache_control" => marked |= scan.take_value()?.1 != JsonKind::Null,
                 key => {
@@ -176,6 +193,7 @@ impl<'a> ContentBlockReader<'a, '_> {
             block: Block { span, kind, marked },
             call,
             result: result.transpose()?,
+            links: members.links(),
             annotated,
         })
     }

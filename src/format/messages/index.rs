@@ -32,6 +32,7 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
     let mut indexer = MessagesIndexer {
         body: &body,
         found: Conversation::new_empty(Format::Messages, body.clone()),
+        calls_by_program: false,
     };
     match indexer.run() {
         Ok(()) => Ok(indexer.found),
@@ -42,6 +43,8 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
 struct MessagesIndexer<'a> {
     body: &'a [u8],
     found: Conversation,
+    /// A program made calls of the last answer.
+    calls_by_program: bool,
 }
 
 /// An entry of `messages`.
@@ -192,13 +195,18 @@ impl<'a> MessagesIndexer<'a> {
     /// Adds an entry that is one item.
     fn add_whole(&mut self, entry: Entry, made: &mut EntryItems) {
         let (first_call, at) = (self.found.calls.len() as u32, self.found.items.len());
+        let first_link = self.found.links.len() as u32;
         let is_answer = entry.role == Role::ASSISTANT;
         let content = match entry.content {
             ReadContent::Plain(content) => content,
             ReadContent::Blocks(list, blocks) => {
                 let first = self.found.blocks.len() as u32;
+                self.calls_by_program = false;
                 for mut read in blocks {
+                    let links = read.links.into_iter().flatten().filter(|_| is_answer);
+                    self.found.links.extend(links);
                     if let Some(call) = read.call.take_if(|_| is_answer) {
+                        self.calls_by_program |= read.links[1].is_some();
                         self.found.calls.push(call);
                         self.found.blocks.push(read.block);
                     } else {
@@ -222,6 +230,7 @@ impl<'a> MessagesIndexer<'a> {
             is_bound: entry.role == Role::SYSTEM && self.found.items.last().is_some_and(in_list),
             content,
             calls: first_call..self.found.calls.len() as u32,
+            links: first_link..self.found.links.len() as u32,
             ..Item::new_empty()
         });
     }
@@ -255,6 +264,7 @@ impl<'a> MessagesIndexer<'a> {
                     author: Author::Tool,
                     content: result.content,
                     call_id: result.call_id,
+                    read_by_program: self.calls_by_program,
                     ..Item::new_empty()
                 });
                 continue;

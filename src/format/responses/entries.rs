@@ -5,11 +5,11 @@ use super::{
     values::{TextValue, ValueReader},
 };
 use crate::{
-    conversation::{Arguments, Call, Content, annotation},
+    conversation::{Arguments, Call, Content, Link, LinkKind, annotation},
     format::{
         indexing::{IndexFailure, SeenKeys, check_plain_key},
         sealed::measure_sealed,
-        values::{skip_value, take_text},
+        values::{skip_value, take_caller, take_text},
     },
     json::{
         scan::{JsonScanner, JsonString, Span},
@@ -48,6 +48,8 @@ pub(super) struct Entry<'a> {
     pub(super) id: Option<JsonString>,
     pub(super) name: Option<JsonString>,
     pub(super) approval_request_id: Option<JsonString>,
+    /// The `call_id` of a program.
+    caller: Option<JsonString>,
     /// `result`: an image in base64.
     pub(super) result: Option<JsonString>,
     arguments: Option<Arguments>,
@@ -76,6 +78,7 @@ impl<'a> Entry<'a> {
             id: None,
             name: None,
             approval_request_id: None,
+            caller: None,
             result: None,
             arguments: None,
             summary: None,
@@ -96,6 +99,7 @@ impl<'a> Entry<'a> {
                 b"id" => entry.id = take_text(scan)?,
                 b"name" => entry.name = take_text(scan)?,
                 b"approval_request_id" => entry.approval_request_id = take_text(scan)?,
+                b"caller" => entry.caller = take_caller(reader.body, scan)?,
                 b"execution" => kind.execution = raw(take_text(scan)?),
                 b"result" => entry.result = take_text(scan)?,
                 b"encrypted_content" => entry.encrypted = take_text(scan)?,
@@ -128,6 +132,12 @@ impl<'a> Entry<'a> {
             listed: true,
             fixed: shape != CallShape::Function,
         }
+    }
+
+    /// The program that made the call, or reads the output.
+    pub(super) fn caller(&self) -> Option<Link> {
+        let kind = LinkKind::Caller;
+        self.caller.map(|id| Link { id, kind })
     }
 
     pub(super) fn is_reasoning(&self) -> bool {

@@ -176,6 +176,8 @@ impl<'a> ResponsesIndexer<'a> {
         self.finish_answer()?;
         let mut open = self.begin_item(entry.span, Author::Tool, OUTPUT);
         open.item.name = entry.name;
+        open.item.read_by_program = entry.caller().is_some();
+        self.found.links.extend(entry.caller());
         open.item.call_id = match shape {
             OutputShape::LocalShell => entry.call_id.or_else(|| {
                 let id = entry.id?;
@@ -225,6 +227,7 @@ impl<'a> ResponsesIndexer<'a> {
             None => self.begin_answer(&entry),
         };
         open.item.span.end = entry.span.end;
+        self.found.links.extend(entry.caller());
         let block = |kind| Block {
             span: entry.span,
             kind,
@@ -352,11 +355,13 @@ impl<'a> ResponsesIndexer<'a> {
             self.followers_left = 0;
         }
         let first_call = self.found.calls.len() as u32;
+        let first_link = self.found.links.len() as u32;
         OpenItem {
             item: Item {
                 span,
                 author,
                 calls: first_call..first_call,
+                links: first_link..first_link,
                 ..Item::new_empty()
             },
             tag,
@@ -381,6 +386,7 @@ impl<'a> ResponsesIndexer<'a> {
         mut open: OpenItem,
         annotated: Option<Span>,
     ) -> Result<(), IndexFailure> {
+        open.item.links.end = self.found.links.len() as u32;
         let entry = annotated.map(|span| AnnotatedObject { span, block: None });
         open.annotated.extend(entry);
         if !open.annotated.is_empty() {

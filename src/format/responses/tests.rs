@@ -52,7 +52,7 @@ fn authors(conversation: &Conversation) -> Vec<Author> {
 
 /// The lengths of the units, in items; a unit that stays is negative.
 fn unit_lengths(conversation: &Conversation) -> Vec<i64> {
-    let units = units::split_units(conversation).unwrap();
+    let units = units::split_units(conversation);
     let lengths = units.iter().map(|unit| {
         let length = unit.messages.len() as i64;
         if unit.stays { -length } else { length }
@@ -179,7 +179,7 @@ fn every_kind_of_call_is_paired_with_its_output() {
 fn an_answer_without_reasoning_follows_that_of_the_step_before() {
     let identified = |id: &str| with(call(id), "id", json!(format!("fc_{id}")));
     let follows = |entries: &[Value]| -> Vec<bool> {
-        let units = units::split_units(&index_list(entries)).unwrap();
+        let units = units::split_units(&index_list(entries));
         units.iter().map(|unit| unit.follows_reasoning).collect()
     };
     let (a, b) = (identified("a"), identified("b"));
@@ -239,11 +239,11 @@ fn what_follows_a_reasoning_keeps_it() {
         user("w"),
     ];
     // The search stays.
-    let all = units::split_units(&index_list(&list)).unwrap();
+    let all = units::split_units(&index_list(&list));
     let removable: Vec<_> = all.iter().map(units::Unit::is_removable).collect();
     assert_eq!(removable, [false, false, false, false, true, true, true]);
     // Nothing stays without it; no course begins between them.
-    let all = units::split_units(&index_list(&[&list[..6], &list[7..]].concat())).unwrap();
+    let all = units::split_units(&index_list(&[&list[..6], &list[7..]].concat()));
     let removable: Vec<_> = all.iter().map(units::Unit::is_removable).collect();
     assert_eq!(removable, [false, true, true, true, true, true]);
     let begins: Vec<_> = (1..=6)
@@ -339,15 +339,122 @@ fn an_answer_that_begins_with_a_new_type_is_one_item() {
     }
 }
 
+/// The units of a list: `.` may go, `!` stays, `?` stays for what needs it; those of a ring have its letter.
+fn shown_units(list: &[Value]) -> String {
+    let all = units::split_units(&index_list(list));
+    let shown = all.iter().enumerate().map(|(at, unit)| {
+        let ring = all[..=at].iter().position(|it| {
+            it.bond.is_some() && it.bond.map(|it| it.last) == unit.bond.map(|it| it.last)
+        });
+        let ring = ring.map_or(String::new(), |first| {
+            ((b'a' + first as u8) as char).to_string()
+        });
+        let state = match (unit.stays, unit.is_needed) {
+            (true, _) => '!',
+            (false, true) => '?',
+            (false, false) => '.',
+        };
+        format!("{}{state}{ring}", unit.messages.len())
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
 #[test]
-fn what_is_not_paired_is_no_valid_conversation() {
-    for entries in [
-        vec![user("u"), output("a")],
-        vec![user("u"), call("a"), user("v")],
-        vec![user("u"), call("a"), user("v"), output("a")],
-    ] {
-        assert!(units::split_units(&index_list(&entries)).is_err());
-    }
+fn outputs_pair_with_their_calls_at_any_distance() {
+    let (u, v) = (user("u"), user("v"));
+    let note = || json!({"role": "developer", "content": "n"});
+    let list = |entries: &[Value]| shown_units(&[&[u.clone()], entries].concat());
+    // Pending, late, interrupted.
+    assert_eq!(list(&[call("a"), v.clone()]), "1! 1? 1.");
+    assert_eq!(
+        list(&[call("a"), v.clone(), output("a"), v.clone()]),
+        "1! 1.b 1. 1.b 1."
+    );
+    assert_eq!(
+        list(&[call("a"), note(), output("a"), v.clone()]),
+        "1! 1.b 1! 1.b 1."
+    );
+    // Some at once, some later; the rest of a row belongs to another answer.
+    let some = [
+        call("a"),
+        call("b"),
+        output("b"),
+        call("c"),
+        output("c"),
+        output("a"),
+        v.clone(),
+    ];
+    assert_eq!(list(&some), "1! 2.b 2. 1.b 1.");
+    // One is still to come.
+    assert_eq!(list(&[&some[..5], &some[6..]].concat()), "1! 2? 2. 1.");
+    let two = [call("a"), call("b"), v.clone(), output("a"), v.clone()];
+    assert_eq!(list(&two), "1! 1?b 1. 1?b 1.");
+    // The nearest call before has it; an output without a call stays.
+    let again = [
+        call("a"),
+        output("a"),
+        call("a"),
+        v.clone(),
+        output("a"),
+        output("x"),
+        v,
+    ];
+    assert_eq!(list(&again), "1! 2. 1.c 1. 1.c 1! 1.");
+}
+
+#[test]
+fn a_program_is_one_with_its_calls() {
+    let program =
+        json!({"type": "program", "id": "p_1", "call_id": "p", "code": "x", "fingerprint": "f"});
+    let done =
+        json!({"type": "program_output", "call_id": "p", "result": "r", "status": "completed"});
+    let by = |entry: Value| {
+        with(
+            entry,
+            "caller",
+            json!({"type": "program", "caller_id": "p"}),
+        )
+    };
+    let list = [
+        user("u"),
+        program,
+        by(call("a")),
+        by(output("a")),
+        by(call("b")),
+        by(output("b")),
+        done,
+        answer("Done."),
+        user("v"),
+    ];
+    assert_eq!(shown_units(&list), "1! 2.b 2.b 1.b 1. 1.");
+    // At work, and without the program.
+    assert_eq!(
+        shown_units(&[&list[..6], &list[8..]].concat()),
+        "1! 2?b 2?b 1."
+    );
+    assert_eq!(
+        shown_units(&[&list[..1], &list[4..6], &list[8..]].concat()),
+        "1! 2! 1."
+    );
+    // What led to one of them is none of them.
+    let thought = [
+        &list[..4],
+        &[reasoning("rs_1"), answer("I see."), call("c"), output("c")],
+    ]
+    .concat();
+    let thought = [
+        &thought[..],
+        &[with(by(call("b")), "id", json!("fc_9")), by(output("b"))],
+        &list[6..],
+    ]
+    .concat();
+    assert_eq!(shown_units(&thought), "1! 2.b 2. 2.b 1.b 1. 1.");
+    let found = index_list(&list);
+    let read = found.items.iter().map(|item| item.read_by_program);
+    assert_eq!(
+        read.collect::<Vec<_>>(),
+        [false, false, true, false, true, false, false, false]
+    );
 }
 
 #[test]

@@ -47,18 +47,19 @@ pub(in crate::guard) fn find_recent_units(
     let mut steps = NewestPlaces::new(settings.keep_steps.unwrap_or(STEPS));
     let mut turn = Turn::begin(0);
     let (mut before, mut newest) = (None, usize::MAX);
+    use UnitKind::{Assistant, Results, Step, User};
     let recent = units.iter().enumerate().map(|(at, unit)| {
         match unit.kind {
-            UnitKind::User if !matches!(before, Some(UnitKind::User | UnitKind::Step)) => {
+            User if !matches!(before, Some(User | Step | Results)) => {
                 turn = Turn::begin(at);
                 turns.push(at);
             }
-            UnitKind::Step if counts(unit) => {
+            Step | Results if counts(unit) => {
                 steps.push(at);
                 newest = at;
                 turn.worked = true;
             }
-            UnitKind::Assistant => turn.answer(&mut rounds),
+            Assistant => turn.answer(&mut rounds),
             _ => {}
         }
         if unit.kind != UnitKind::System {

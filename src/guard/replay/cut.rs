@@ -2,7 +2,7 @@
 
 use super::{Moment, Replay};
 use crate::{
-    conversation::units::UnitKind,
+    conversation::units::{Unit, UnitKind},
     guard::prompt_placement,
     json::{scan::Span, text},
 };
@@ -29,8 +29,8 @@ impl Replay<'_> {
         now.state.bare = false;
         let tail = self.find_tail(newest, now);
         for limit in [tail, newest] {
-            self.mask_oldest(at, limit, UnitKind::Step, goal, now);
-            self.mask_oldest(at, limit, UnitKind::User, goal, now);
+            self.mask_oldest(at, limit, Unit::has_results, goal, now);
+            self.mask_oldest(at, limit, Unit::is_user, goal, now);
             self.fold_by_worth(limit, goal, now);
             now.kept.drop_folded(limit, &now.state);
         }
@@ -62,7 +62,7 @@ impl Replay<'_> {
         &mut self,
         at: usize,
         limit: usize,
-        kind: UnitKind,
+        is_masked: impl Fn(&Unit) -> bool,
         goal: u32,
         now: &mut Moment,
     ) {
@@ -75,7 +75,7 @@ impl Replay<'_> {
             if self.meets(goal, now) {
                 break;
             }
-            if self.view.units[unit].kind == kind && self.may_mask(unit, recent, &now.state) {
+            if is_masked(&self.view.units[unit]) && self.may_mask(unit, limit, recent, &now.state) {
                 self.mask_unit(unit, now);
             }
         }
@@ -90,16 +90,15 @@ impl Replay<'_> {
                 break;
             }
             let is_folded = now.state.folded[unit];
-            if is_folded
-                || self.asks_for_newest(unit, now)
-                || self.find_bare_successor(unit, now).is_some()
-                || !self.may_fold_followers(unit, newest, now)
-            {
+            if is_folded || self.asks_for_newest(unit, now) || !self.may_fold(unit, newest, now) {
                 continue;
             }
-            let followers: Vec<usize> = self.list_followers(unit, now).collect();
-            self.fold_unit(unit, now);
-            followers.into_iter().for_each(|at| self.fold_unit(at, now));
+            let mut parts = self.list_dependents(unit, now);
+            parts.push(unit);
+            parts.sort_unstable();
+            if self.find_bare_successor(&parts, now).is_none() {
+                parts.into_iter().for_each(|at| self.fold_unit(at, now));
+            }
         }
     }
 
@@ -123,21 +122,25 @@ impl Replay<'_> {
         units: &[usize],
         now: &Moment,
     ) -> Option<(usize, usize)> {
-        let (before, after) = now.kept.find_neighbours(units)?;
         let all = self.view.units;
-        let last = self.view.item(all[before].unbound_messages().end - 1);
-        let next = self.view.item(all[after].messages.start);
-        let may_follow = prompt_placement::can_follow(last.author, next.author, &self.profile);
-        (!may_follow).then_some((before, after))
+        let mut neighbours = now.kept.list_neighbours(units).into_iter();
+        neighbours.find(|&(before, after)| {
+            let last = self.view.item(all[before].unbound_messages().end - 1);
+            let next = self.view.item(all[after].messages.start);
+            !prompt_placement::can_follow(last.author, next.author, &self.profile)
+        })
     }
 
-    /// The answer without thinking that would begin the running turn if a unit that begins it with thinking went.
-    pub(super) fn find_bare_successor(&self, unit: usize, now: &Moment) -> Option<usize> {
-        if !self.thinking.get(unit).copied().unwrap_or(false) {
-            return None;
-        }
-        let next = now.kept.find_next_of_turn(unit, self.view.units)?;
-        (!self.thinking[next]).then_some(next)
+    /// The answer without thinking that would begin the running turn if these units went, of which one begins it with
+    /// thinking.
+    pub(super) fn find_bare_successor(&self, units: &[usize], now: &Moment) -> Option<usize> {
+        let mut thinking = units
+            .iter()
+            .filter(|&&unit| self.thinking.get(unit) == Some(&true));
+        thinking.find_map(|&unit| {
+            let next = now.kept.find_next_of_turn(unit, units, self.view.units)?;
+            (!self.thinking[next]).then_some(next)
+        })
     }
 
     /// The words that stand nowhere else any more, most worth first, within their part of the budget.

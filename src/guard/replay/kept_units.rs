@@ -89,18 +89,29 @@ impl KeptUnits {
         }
     }
 
-    /// The units beside these ones that take part in the turns.
-    pub(super) fn find_neighbours(&self, units: &[usize]) -> Option<(usize, usize)> {
-        let (first, last) = (units.iter().min()?, units.iter().max()?);
-        let before = self.neighbours[*first].before?;
-        Some((before, self.neighbours[*last].after?))
+    /// The units before and after each row of `gone` units, which are in order, of those that take part in the turns.
+    pub(super) fn list_neighbours(&self, gone: &[usize]) -> Vec<(usize, usize)> {
+        let rows = gone.chunk_by(|&one, &next| self.neighbours[one].after == Some(next));
+        let pair = |row: &[usize]| {
+            let before = self.neighbours[*row.first()?].before?;
+            Some((before, self.neighbours[*row.last()?].after?))
+        };
+        rows.filter_map(pair).collect()
     }
 
-    /// The unit that would begin the newest turn's answers if this one, which begins them now, went.
-    pub(super) fn find_next_of_turn(&self, unit: usize, units: &[Unit]) -> Option<usize> {
-        let is_user = |at: usize| units[at].kind == UnitKind::User;
-        let Neighbours { before, after } = self.neighbours[unit];
+    /// The unit that would begin the newest turn's answers if the `gone` ones went, of which `unit` begins them now.
+    pub(super) fn find_next_of_turn(
+        &self,
+        unit: usize,
+        gone: &[usize],
+        units: &[Unit],
+    ) -> Option<usize> {
+        let Neighbours { before, mut after } = self.neighbours[unit];
+        let is_user = |at: usize| units[at].is_user();
         let begins = self.is_of_newest_turn(unit) && !is_user(unit) && before.is_none_or(is_user);
+        while let Some(next) = after.filter(|next| begins && gone.binary_search(next).is_ok()) {
+            after = self.neighbours[next].after;
+        }
         after.filter(|_| begins)
     }
 

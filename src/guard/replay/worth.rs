@@ -7,7 +7,7 @@ use std::{
 
 use super::{Moment, Replay};
 use crate::{
-    conversation::units::UnitKind,
+    conversation::units::{self, UnitKind},
     guard::{cut_state::CutState, vocabulary::WordId},
 };
 
@@ -147,7 +147,9 @@ impl Replay<'_> {
         let units = self.view.units;
         let weigh = |this: &Self, unit: usize, now: &Moment| {
             let mut parts = now.kept.list_parts(unit, units[unit].kind);
-            parts.extend(this.list_followers(unit, now));
+            parts.extend(this.list_dependents(unit, now));
+            parts.sort_unstable();
+            parts.dedup();
             let worth = this.worth_per_token(&parts, &now.state, &now.visible);
             (Reverse(Candidate { worth, unit }), parts)
         };
@@ -174,7 +176,7 @@ impl Replay<'_> {
                 waiting.entry(after).or_default().push(unit);
                 continue;
             }
-            if let Some(next) = self.find_bare_successor(unit, now) {
+            if let Some(next) = self.find_bare_successor(&parts, now) {
                 waiting.entry(next).or_default().push(unit);
                 continue;
             }
@@ -186,21 +188,26 @@ impl Replay<'_> {
         }
     }
 
-    /// The units that cannot stay without a unit, whose reasoning led to them, as far as they are still there.
-    pub(super) fn list_followers<'s>(
-        &'s self,
-        unit: usize,
-        now: &'s Moment,
-    ) -> impl Iterator<Item = usize> + 's {
-        let units = self.view.units;
-        let followers = (unit + 1..units.len()).take_while(|&at| units[at].follows_reasoning);
-        followers.filter(|&at| !now.state.folded[at])
+    /// The units that cannot stay without a unit, as far as they are still there.
+    pub(super) fn list_dependents(&self, unit: usize, now: &Moment) -> Vec<usize> {
+        let dependents = units::list_dependents(self.view.units, unit).into_iter();
+        dependents.filter(|&at| !now.state.folded[at]).collect()
     }
 
-    /// Whether a unit may be left out with its followers, as far as these stand before `limit`.
-    pub(super) fn may_fold_followers(&self, unit: usize, limit: usize, now: &Moment) -> bool {
-        let mut followers = self.list_followers(unit, now);
-        self.view.units[unit].is_removable() && followers.all(|at| at < limit)
+    /// Whether a unit may be left out with its dependents, as far as these stand before `limit`. Of units that go
+    /// together, the last one stands for all, and goes before what led to one of them.
+    pub(super) fn may_fold(&self, unit: usize, limit: usize, now: &Moment) -> bool {
+        let all = self.view.units;
+        let is_bonded = |at: usize| all[at].bond.is_some() && !now.state.folded[at];
+        let comes_first = match all[unit].bond {
+            Some(bond) => bond.last == unit,
+            None => !units::list_followers(all, unit).any(is_bonded),
+        };
+        if !comes_first || !all[unit].is_removable() {
+            return false;
+        }
+        let dependents = self.list_dependents(unit, now);
+        dependents.len() <= units::MAX_DEPENDENTS && dependents.iter().all(|&at| at < limit)
     }
 
     /// Units before `limit` that may be left out one by one, oldest first: user messages go with the last answer
@@ -222,7 +229,7 @@ impl Replay<'_> {
         let open = now.kept.list_open(limit).iter().copied();
         open.filter(move |&unit| match is_user(unit) {
             true => now.kept.is_unanswered(unit),
-            false => unit >= spared && self.may_fold_followers(unit, limit, now),
+            false => unit >= spared && self.may_fold(unit, limit, now),
         })
     }
 }

@@ -3,10 +3,13 @@
 use std::ops::Range;
 
 use super::ToolResults;
-use crate::guard::{
-    cuts::sum_tokens,
-    result_limits::{LEAST_CHARS, RememberedLimit},
-    truncate::TruncationMarker,
+use crate::{
+    conversation::Author,
+    guard::{
+        cuts::sum_tokens,
+        result_limits::{LEAST_CHARS, RememberedLimit},
+        truncate::TruncationMarker,
+    },
 };
 
 /// Rounds in which the results of a step are cut down to a target.
@@ -16,11 +19,13 @@ impl ToolResults<'_> {
     /// Makes one step smaller by `excess` raw tokens: its results, the largest first, and then its calls.
     /// Returns the tokens removed, which are fewer where nothing more can go.
     pub(in crate::guard) fn tighten_step(&mut self, messages: Range<usize>, excess: u32) -> u32 {
-        let call = messages.start;
+        let first = messages.start;
         let taken = self.tighten_results(messages, excess);
         match excess.saturating_sub(taken) {
-            0 => taken,
-            left => taken.saturating_add(self.tighten_calls(call, left)),
+            left if left > 0 && self.view.item(first).author == Author::Model => {
+                taken.saturating_add(self.tighten_calls(first, left))
+            }
+            _ => taken,
         }
     }
 

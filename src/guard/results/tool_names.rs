@@ -6,7 +6,7 @@ use crate::{
     conversation::{
         Conversation,
         texts::decode_chars,
-        units::{self, Unit},
+        units::{self, Unit, UnitKind},
     },
     guard::view::RequestView,
     json::{scan::JsonString, text},
@@ -57,14 +57,20 @@ impl ToolNames {
 
     fn index_step(&mut self, conversation: &Conversation, units: &[Unit], at: usize) {
         *self = Self::default();
-        let Some(unit) = units.get(units::find_unit_of_message(units, at)) else {
+        let at = units::find_unit_of_message(units, at);
+        let Some(unit) = units.get(at) else {
             return;
         };
         self.step = unit.messages.clone();
         let digest = |id: JsonString| text::digest_text(conversation.raw_bytes(id));
-        for call in conversation.calls_of(&conversation.items[unit.messages.start]) {
-            let id = call.id.map(digest);
-            self.by_id.entry(id).or_insert(call.name);
+        // Late results have their calls in another unit.
+        let others = units::list_bonded(units, at).filter(|_| unit.kind == UnitKind::Results);
+        for unit in others.chain([at]) {
+            let first = &conversation.items[units[unit].messages.start];
+            for call in conversation.calls_of(first) {
+                let id = call.id.map(digest);
+                self.by_id.entry(id).or_insert(call.name);
+            }
         }
     }
 }

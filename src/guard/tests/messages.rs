@@ -57,6 +57,11 @@ proptest! {
     }
 
     #[test]
+    fn what_does_not_pair_stays_and_the_rest_is_guarded(case in any_messages(12), window in any_window(), profile in any_profile(), seed in any::<u64>()) {
+        MESSAGES.check_damaged(&case.body, window, profile, seed);
+    }
+
+    #[test]
     fn growing_changes_the_prefix_only_at_cuts(case in any_messages(8), window in any_window(), profile in any_profile()) {
         MESSAGES.grow(&case.session(), window, profile, &settings(), None);
     }

@@ -76,14 +76,10 @@ pub(super) fn log_cuts(session: SessionId, planned: &PlannedRequest) {
             "a conversation was folded: {messages} messages, about {tokens} tokens; kept {kept} of {came}"
         );
     }
-    match report.stood_back {
-        Some(guard::StandBackReason::Unsound(broken)) => tracing::error!(
+    if let Some(guard::StandBackReason::Unsound(broken)) = report.stood_back {
+        tracing::error!(
             %session, ?broken, "guard plan is unsound; forwarding the request as it came"
-        ),
-        Some(guard::StandBackReason::Invalid(invalid)) => tracing::warn!(
-            %session, %invalid, "conversation is invalid; forwarding the request as it came: {invalid}"
-        ),
-        _ => {}
+        );
     }
 }
 

@@ -1,5 +1,7 @@
 //! `POST fit`: it returns what a provider would get, and asks no provider.
 
+mod apart;
+
 use std::{fs, process::Command};
 
 use http::Method;
@@ -130,10 +132,7 @@ async fn fit_returns_other_json_unchanged() {
     let up = ScriptedProvider::start().await;
     let proxy = proxy_before(&up).await;
     let api = Api::new(&proxy);
-    let orphan = r#"{"model":"up/m", "messages":[{"role":"user","content":"x"},
-        {"role":"tool","tool_call_id":"nobody","content":"y"}], "odd": 1.0e2}"#;
     for body in [
-        orphan,
         r#"{"model":"up/m","messages":"\u0078"}"#,
         r#"{"model":"up/m"}"#,
         r#"{"messages":[7],"model":"up/m"}"#,
@@ -148,6 +147,14 @@ async fn fit_returns_other_json_unchanged() {
         assert_eq!(report["as_it_goes"]["bytes"], body.len());
         assert!(report["budget_tokens"].as_u64() > Some(1_000));
     }
+    let orphan = r#"{"model":"up/m", "messages":[{"role":"user","content":"x"},
+        {"role":"tool","tool_call_id":"nobody","content":"y"}], "odd": 1.0e2}"#;
+    let fit = api.post("fit", orphan).await;
+    let (request, report) = split_fitted(&fit.body);
+    assert_eq!(
+        (request, &report["actions"]),
+        (orphan.as_bytes(), &json!("none"))
+    );
     let got = api.post("fit", "\u{feff}{\"model\":\"up/m\"}").await;
     assert_eq!(split_fitted(&got.body).0, br#"{"model":"up/m"}"#);
 }

@@ -1,9 +1,11 @@
-//! Requests that the guard does not edit: the provider gets the same bytes.
+//! Requests that the guard does not edit: the provider gets the same bytes. And what it keeps of conversations that are
+//! not valid.
 
+use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};
 
 use super::{Talk, completion, completion_of, header, proxy_before, user};
-use crate::support::{COMPLETION, RunningProxy, ScriptedProvider, answer};
+use crate::support::{COMPLETION, RunningProxy, ScriptedProvider, answer, strict};
 
 /// A conversation that is far too long for 8,192 tokens.
 fn long_conversation(proxy: &RunningProxy) -> Talk {
@@ -110,24 +112,43 @@ async fn requests_with_provider_side_context_management_are_left_alone() {
 }
 
 #[tokio::test]
-async fn invalid_conversations_are_forwarded_unchanged() {
+async fn what_does_not_pair_goes_as_it_came_and_the_rest_is_guarded() {
     let up = ScriptedProvider::start().await;
-    let proxy = proxy_before(&up, 8_192).start().await;
+    let openai = find_profile("openai").unwrap();
     let orphan = json!({"role": "tool", "tool_call_id": "nobody", "content": "x"});
     let open = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]});
-    for (at, message) in [(0, &orphan), (20, &orphan), (40, &open)] {
+    let other = json!({"role": "tool", "tool_call_id": "d", "content": "y ".repeat(4_000)});
+    for (at, odd) in [
+        (0, vec![orphan.clone()]),
+        (20, vec![orphan.clone()]),
+        (40, vec![open.clone()]),
+        (40, vec![open, other]),
+    ] {
+        let proxy = proxy_before(&up, 8_192).start().await;
         let mut talk = long_conversation(&proxy);
-        talk.messages.insert(at, message.clone());
-        assert_untouched(&up, &talk, "invalid-as-sent").await;
+        talk.messages.splice(at..at, odd.clone());
+        up.script_next([completion_of("hi", Some(3_000))]);
+        let got = talk.ask().await;
+        assert!(header(&got, "actions").starts_with("dropped="), "{at}");
+        let sent = up.last_request().body;
+        let parsed: Value = serde_json::from_slice(&sent).unwrap();
+        let parsed = parsed["messages"].as_array().unwrap();
+        assert!(parsed.windows(odd.len()).any(|row| row == odd), "{at}");
+        assert_eq!(
+            strict::find_broken_rules(talk.body().as_bytes(), &sent, openai),
+            []
+        );
     }
-    // The window in the provider's error holds.
-    let mut talk = long_conversation(&proxy);
-    talk.messages.insert(0, orphan);
+    // One that fits goes as it came, and the provider's error is the client's.
+    let proxy = proxy_before(&up, 8_192).start().await;
+    let mut talk = Talk::new(&proxy);
+    talk.messages = vec![orphan, user("and now?")];
     let error = r#"{"error":{"message":"messages with role 'tool' must be a response"}}"#;
     up.script_next([answer("400 Bad Request", "", error)]);
     let got = talk.ask().await;
     assert_eq!((got.status.as_u16(), got.text()), (400, error));
-    assert_eq!(header(&got, "actions"), "invalid-as-sent");
+    assert_eq!(header(&got, "actions"), "none");
+    assert_eq!(up.last_request().body, talk.body().as_bytes());
 }
 
 #[tokio::test]

@@ -1,6 +1,10 @@
 //! Seeded conversations in Anthropic's Messages format: every kind of block, tool results beside the user's own text,
-//! system entries in the midst, cache markers, and any order of members. Every body is valid.
+//! system entries in the midst, tools of the server over several answers, cache markers, and any order of members. Every
+//! body is valid.
 
+mod served;
+
+use self::served::Served;
 use super::generate::{Random, Session};
 use proptest::prelude::*;
 use serde_json::json;
@@ -100,6 +104,7 @@ pub(crate) struct Writer {
     markers_left: usize,
     calls: usize,
     longest_answer: usize,
+    served: Served,
 }
 
 impl Writer {
@@ -117,6 +122,7 @@ impl Writer {
             markers_left: 3,
             calls: 0,
             longest_answer: usize::MAX,
+            served: Served::new(seed),
             random,
         }
     }
@@ -128,7 +134,7 @@ impl Writer {
         }
         self.add_user(&mut entries);
         if self.random.chance(50) {
-            self.add_step(&mut entries);
+            self.add_last_step(&mut entries);
         }
         let list = entries.join(self.comma);
         let answer = self.random.between(100, 20_000).min(self.longest_answer);
@@ -173,6 +179,7 @@ impl Writer {
         for _ in 0..self.random.below(7) {
             self.add_step(entries);
             self.observe(entries);
+            self.run_server_tools(entries);
         }
         let content = match self.random.below(3) {
             0 => self.text(40),

@@ -1,6 +1,10 @@
 //! Seeded conversations in OpenAI's Responses format: every kind of entry, with and without ids, answers of several
-//! entries, calls and outputs in turns after one reasoning, and any order of members. Every body is valid.
+//! entries, calls and outputs in turns after one reasoning, outputs apart from their calls, programs, and any order of
+//! members. Every body is valid.
 
+mod apart;
+
+use self::apart::Apart;
 use super::{
     generate::{Random, Session},
     generate_messages::Writer,
@@ -68,6 +72,7 @@ struct EntryWriter {
     alternates: bool,
     count: usize,
     longest_answer: usize,
+    apart: Apart,
 }
 
 impl EntryWriter {
@@ -83,6 +88,7 @@ impl EntryWriter {
             alternates: random.chance(40),
             count: 0,
             longest_answer: usize::MAX,
+            apart: Apart::new(seed),
         }
     }
 
@@ -106,14 +112,15 @@ impl EntryWriter {
         }
         self.add_user();
         if self.chance(50) {
-            self.add_step(true);
+            self.add_last_step();
         }
         let list = self.json.list(&self.entries);
         let answer = self.json.random.between(100, 20_000);
         let answer = answer.min(self.longest_answer);
-        let tools = ["read", "exec", "shell"].map(
+        let mut tools = ["read", "exec", "shell", "fetch"].map(
             |name| json!({"type": "function", "name": name, "parameters": {"type": "object"}}),
         );
+        tools[3]["async"] = true.into();
         let mut members = vec![
             ("model", json!("gpt-5.5").to_string()),
             ("input", list),
@@ -151,6 +158,7 @@ impl EntryWriter {
         if !self.alternates && self.chance(15) {
             self.add_user();
         }
+        self.deliver();
         self.observe();
         for _ in 0..self.json.random.below(6) {
             self.add_step(true);
@@ -158,6 +166,7 @@ impl EntryWriter {
                 self.add_step(false);
             }
             self.observe();
+            self.run_program();
         }
         self.reason();
         if self.chance(15) {
@@ -268,7 +277,9 @@ impl EntryWriter {
             self.add_call(&mut outputs);
         }
         self.json.random.shuffle(&mut outputs);
+        self.interrupt(!outputs.is_empty());
         self.entries.extend(outputs);
+        self.deliver();
     }
 
     /// Adds a call, and its output to `outputs`.
@@ -323,7 +334,7 @@ impl EntryWriter {
                 let path = format!("src/part_{}.rs", self.count);
                 let text: Value = serde_json::from_str(&written).expect("a text");
                 let arguments = json!({"path": path, "new_text": text}).to_string();
-                call.push(("name", json!("read").to_string()));
+                call.push(("name", json!(self.apart.name_tool()).to_string()));
                 call.push(("arguments", json!(arguments).to_string()));
                 let output = match shape {
                     7 => {
@@ -340,6 +351,7 @@ impl EntryWriter {
                 ("function_call", output)
             }
         };
+        let waits = self.apart.waits(kind, &mut call);
         self.push(kind, call);
         let (kind, output) = match kind {
             "tool_search_call" => {
@@ -353,6 +365,10 @@ impl EntryWriter {
         };
         let mut members = vec![("type", json!(kind).to_string()), id];
         members.extend(output);
-        outputs.push(self.json.object(members));
+        let output = self.json.object(members);
+        match waits {
+            true => self.apart.late.push(output),
+            false => outputs.push(output),
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! A format is checked with generated chat completions, which are translated to it before the guard and back for the
 //! strict checker, or with conversations and a checker of its own.
 
+mod damaged;
 mod growth;
 mod injected;
 
@@ -53,7 +54,9 @@ pub(crate) const MESSAGES: WireFormat = WireFormat {
 pub(crate) const RESPONSES: WireFormat = WireFormat {
     format: Format::Responses,
     from_chat: <[u8]>::to_vec,
-    broken_rules: |before, after, _| strict::responses::find_broken_rules(before, after),
+    broken_rules: |before, after, profile| {
+        strict::responses::find_broken_rules(before, after, profile.pairs_apart)
+    },
 };
 
 /// The guard's default settings, with which every budget is kept.
@@ -329,7 +332,7 @@ fn find_task(conversation: &Conversation) -> impl Iterator<Item = usize> {
 /// The budget holds whenever the pinned messages and the newest step with its shortest results fit. Without usage it
 /// may be passed by the error of the estimate, where the settings say so.
 fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context: &str) {
-    let units = units::split_units(before).expect("a plan was made");
+    let units = units::split_units(before);
     let profile = policy.profile;
     let sends = policy.settings.when_unsure != Some(WhenUnsure::Cut) && profile.refuses_overflow;
     let budget = match plan.report.budget.tokens {
@@ -347,7 +350,7 @@ fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context
     while units[newest..]
         .iter()
         .take(2)
-        .any(|it| it.follows_reasoning)
+        .any(|it| it.follows_reasoning || it.kind == units::UnitKind::Results)
     {
         newest -= 1;
     }
@@ -361,7 +364,8 @@ fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context
     let mut least = plan.report.shares.tools + 200;
     for (at, unit) in units.iter().enumerate() {
         let stays = !unit.is_removable() || at >= newest || first.is_some_and(|first| at <= first);
-        let stays = stays || thinks(unit);
+        let is_tied = unit.bond.is_some_and(|bond| bond.last >= newest);
+        let stays = stays || thinks(unit) || is_tied;
         let messages = before.items[unit.messages.clone()].iter();
         for message in messages.filter(|message| stays || message.is_bound) {
             let sizes = &message.sizes;

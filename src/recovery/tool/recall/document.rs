@@ -63,7 +63,7 @@ impl Document {
         messages: impl Iterator<Item = (usize, usize)>,
         is_earlier: bool,
     ) -> Self {
-        let units = units::split_units(conversation).unwrap_or_default();
+        let units = units::split_units(conversation);
         let mut document = Self {
             messages: Vec::new(),
             lines: Vec::new(),

@@ -134,7 +134,7 @@ impl Session {
         let role = |raw: &RawValue| {
             let entry: ResponsesEntry = serde_json::from_str(raw.get()).expect("an entry");
             match entry.kind.as_str() {
-                "reasoning" => "assistant".to_owned(),
+                "reasoning" | "program" => "assistant".to_owned(),
                 kind if kind.ends_with("_call") => "assistant".to_owned(),
                 kind if kind.ends_with("_output") => "tool".to_owned(),
                 _ => entry.role,

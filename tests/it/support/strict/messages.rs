@@ -21,6 +21,7 @@ pub(crate) fn find_violations(body: &[u8]) -> Vec<Violation> {
     check_contents(entries, &mut report);
     check_markers(&body, &mut report);
     check_running_turn(&body, entries, &mut report);
+    check_served(entries, &mut report);
     report.0
 }
 
@@ -66,7 +67,82 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
             report.add(rule, 0, what);
         }
     }
+    // Rule 10: what the server runs has its result, where it had one.
+    let (before, after) = (entries_of(&before), entries_of(&after));
+    let had = find_unserved(&before);
+    if find_unserved(&after).iter().any(|id| !had.contains(id)) {
+        report.add(10, 0, "a tool of the server lost its result");
+    }
+    // Rule 16: a program gets its results whole. They may be cleared.
+    let whole = read_by_programs(&before);
+    let is_cut = |result: &Value| result.to_string().contains("characters truncated");
+    for result in read_by_programs(&after) {
+        if !whole.contains(&result) && is_cut(result) {
+            report.add(16, 0, "a result was cut that a program reads");
+        }
+    }
     report.0
+}
+
+fn entries_of(body: &Value) -> Vec<Value> {
+    body["messages"].as_array().cloned().unwrap_or_default()
+}
+
+fn is_use(block: &Value) -> bool {
+    kind(block).ends_with("_tool_use")
+}
+
+/// The ids of tools that the server runs, without a result.
+fn find_unserved(entries: &[Value]) -> Vec<Value> {
+    let all = entries.iter().flat_map(blocks);
+    let results: Vec<_> = all.clone().map(|block| &block["tool_use_id"]).collect();
+    let uses = all.filter(|block| is_use(block) && !results.contains(&&block["id"]));
+    uses.map(|block| block["id"].clone()).collect()
+}
+
+/// The results of calls that a program made.
+fn read_by_programs(entries: &[Value]) -> Vec<&Value> {
+    let all = entries.iter().flat_map(blocks);
+    let called = all
+        .clone()
+        .filter(|block| block["caller"]["tool_id"].is_string());
+    let called: Vec<_> = called.map(|block| &block["id"]).collect();
+    all.filter(|block| called.contains(&&block["tool_use_id"]))
+        .collect()
+}
+
+/// Rules 8 and 9: what refers to a tool of the server stands behind it; and while one is at work, a user entry has results
+/// alone.
+fn check_served(entries: &[Value], report: &mut ViolationReport) {
+    let (mut named, mut open): (Vec<&Value>, Vec<&Value>) = (Vec::new(), Vec::new());
+    for (at, entry) in entries.iter().enumerate() {
+        if role(entry) != "assistant" {
+            let is_result = |block: &Value| kind(block) == "tool_result";
+            if !open.is_empty()
+                && !(blocks(entry).iter().all(is_result) && entry["content"].is_array())
+            {
+                report.add(
+                    9,
+                    at,
+                    format!("more than results while the server is at work: {open:?}"),
+                );
+            }
+            continue;
+        }
+        for block in blocks(entry) {
+            let result = Some(&block["tool_use_id"]).filter(|it| it.is_string());
+            for id in result.into_iter().chain([&block["caller"]["tool_id"]]) {
+                if id.is_string() && !named.contains(&id) {
+                    report.add(8, at, format!("no source of {id}"));
+                }
+            }
+            open.retain(|id| Some(*id) != result);
+            if is_use(block) {
+                named.push(&block["id"]);
+                open.push(&block["id"]);
+            }
+        }
+    }
 }
 
 fn is_subsequence(part: &[Value], whole: &[Value]) -> bool {

@@ -32,7 +32,8 @@ pub(crate) fn find_violations(body: &[u8]) -> Vec<Violation> {
         report.add(0, 0, "no input");
         return report.0;
     };
-    check_pairs(entries, &mut report);
+    check_pairs(&body, entries, &mut report);
+    check_programs(entries, &mut report);
     for (at, entry) in entries.iter().enumerate() {
         check_entry(entry, at, &mut report);
         let next = entries.get(at + 1);
@@ -46,10 +47,18 @@ pub(crate) fn find_violations(body: &[u8]) -> Vec<Violation> {
     report.0
 }
 
-/// Rules broken by an edit: those that the original kept, and those that need a comparison.
-pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
-    let known: Vec<u8> = find_violations(before).iter().map(|it| it.rule).collect();
-    let mut report = ViolationReport(find_violations(after));
+/// Rules broken by an edit: those that the original kept, and those that need a comparison. `pairs_apart`: the provider
+/// pairs calls and outputs at any distance.
+pub(crate) fn find_broken_rules(before: &[u8], after: &[u8], pairs_apart: bool) -> Vec<Violation> {
+    let find_all = |body: &[u8]| {
+        let mut report = ViolationReport(find_violations(body));
+        let parsed = parse::parse_value(body).unwrap_or_default();
+        let entries = parsed["input"].as_array().filter(|_| !pairs_apart);
+        check_adjacency(entries.map_or(&[][..], Vec::as_slice), &mut report);
+        report.0
+    };
+    let known: Vec<u8> = find_all(before).iter().map(|it| it.rule).collect();
+    let mut report = ViolationReport(find_all(after));
     report.0.retain(|it| !known.contains(&it.rule));
     let (Ok(before), Ok(after)) = (parse::parse_value(before), parse::parse_value(after)) else {
         return report.0;
@@ -81,7 +90,7 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
     if of_kinds(&before, &PINNED) != of_kinds(&after, &PINNED) {
         report.add(12, 0, "an entry that stays changed or went");
     }
-    let fixed = [&SERVED[..], &["reasoning"]].concat();
+    let fixed = [&SERVED[..], &["reasoning", "program", "program_output"]].concat();
     if !is_subsequence(&of_kinds(&after, &fixed), &of_kinds(&before, &fixed)) {
         report.add(13, 0, "an entry of the server changed");
     }
@@ -97,7 +106,41 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
     if !is_subsequence(&followers(&after), &followers(&before)) {
         report.add(16, 0, "reasoning lost what it led to");
     }
+    // Rule 17: what waits for its output stays.
+    let waiting = |list: &[Value]| -> Vec<Value> {
+        let calls = open_calls(list).into_iter();
+        calls.map(|at| list[at]["call_id"].clone()).collect()
+    };
+    let now = waiting(&after);
+    if !waiting(&before).iter().all(|id| now.contains(id)) {
+        report.add(17, 0, "a call went that waits for its output");
+    }
+    check_read_by_programs(&before, &after, &mut report);
     report.0
+}
+
+/// Rule 18: a program gets the outputs of its calls as the client sent them. Once it is done, nobody reads them, and they
+/// may be cleared.
+fn check_read_by_programs(before: &[Value], after: &[Value], report: &mut ViolationReport) {
+    let done = |program: &Value| {
+        let mut outputs = after.iter().filter(|it| kind(it) == "program_output");
+        outputs.any(|output| output["call_id"] == *program)
+    };
+    let is_read = |entry: &&Value| is_output(entry) && entry["caller"]["caller_id"].is_string();
+    for (at, now) in after.iter().enumerate().filter(|(_, it)| is_read(it)) {
+        let was = before
+            .iter()
+            .find(|it| is_output(it) && it["call_id"] == now["call_id"]);
+        let is_same = was.is_some_and(|was| was["output"] == now["output"]);
+        let is_cut = now["output"].to_string().contains("characters truncated");
+        if !is_same && (is_cut || !done(&now["caller"]["caller_id"])) {
+            report.add(18, at, "an output changed that a program reads");
+        }
+    }
+}
+
+fn is_output(entry: &Value) -> bool {
+    kind(entry).ends_with("_output")
 }
 
 fn is_subsequence(part: &[Value], whole: &[Value]) -> bool {
@@ -133,31 +176,92 @@ fn kind(entry: &Value) -> &str {
 fn is_of_model(entry: &Value) -> bool {
     match kind(entry) {
         "message" => entry["role"] == "assistant",
-        kind => kind == "reasoning" || kind.ends_with("_call"),
+        kind => matches!(kind, "reasoning" | "program") || kind.ends_with("_call"),
     }
 }
 
-/// Rule 1: each output has its call before it, each call one output, and an output stands behind calls or outputs.
-fn check_pairs(entries: &[Value], report: &mut ViolationReport) {
-    let mut open: Vec<&str> = Vec::new();
+/// The places of calls without an output behind them. A program is a call.
+fn open_calls(entries: &[Value]) -> Vec<usize> {
+    let mut open: Vec<usize> = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
-        let id = entry["call_id"].as_str().unwrap_or("");
         match kind(entry) {
-            kind if kind.ends_with("_output") => match open.iter().position(|call| *call == id) {
-                Some(call) => drop(open.remove(call)),
-                None => report.add(1, at, format!("output without its call {id}")),
-            },
             kind if SERVED.contains(&kind) => {}
-            kind if kind.ends_with("_call") => open.push(id),
-            _ if !open.is_empty() && !is_of_model(entry) => {
-                report.add(1, at, format!("calls without outputs: {open:?}"));
-                open.clear();
+            kind if kind == "program" || kind.ends_with("_call") => open.push(at),
+            kind if kind.ends_with("_output") => {
+                let answers = |call: &usize| entries[*call]["call_id"] == entry["call_id"];
+                if let Some(call) = open.iter().rposition(answers) {
+                    open.remove(call);
+                }
             }
             _ => {}
         }
     }
-    if !open.is_empty() {
-        report.add(1, entries.len(), format!("calls without outputs: {open:?}"));
+    open
+}
+
+/// Rule 1: each output has its call before it, at any distance, and each call an output, unless it is async or a program
+/// at work.
+fn check_pairs(body: &Value, entries: &[Value], report: &mut ViolationReport) {
+    let tools = body["tools"].as_array().into_iter().flatten();
+    let is_async = |it: &Value| it["async"] == true;
+    let named: Vec<&Value> = tools
+        .filter(|it| is_async(it))
+        .map(|it| &it["name"])
+        .collect();
+    for at in open_calls(entries) {
+        let call = &entries[at];
+        if kind(call) != "program" && !is_async(call) && !named.contains(&&call["name"]) {
+            report.add(
+                1,
+                at,
+                format!("a call without its output {}", call["call_id"]),
+            );
+        }
+    }
+    for (at, entry) in entries.iter().enumerate().filter(|(_, it)| is_output(it)) {
+        let mut before = entries[..at].iter().filter(|it| !is_output(it));
+        if !before.any(|call| call["call_id"] == entry["call_id"]) {
+            report.add(
+                1,
+                at,
+                format!("an output without its call {}", entry["call_id"]),
+            );
+        }
+    }
+}
+
+/// Rule 7: what says that a program called it stands behind that program.
+fn check_programs(entries: &[Value], report: &mut ViolationReport) {
+    for (at, entry) in entries.iter().enumerate() {
+        let caller = &entry["caller"]["caller_id"];
+        let mut programs = entries[..at].iter().filter(|it| kind(it) == "program");
+        if caller.is_string() && !programs.any(|it| it["call_id"] == *caller) {
+            report.add(
+                7,
+                at,
+                format!("called by a program that is not there {caller}"),
+            );
+        }
+    }
+}
+
+/// Rule 8, of some providers, which have no programs: nothing but entries of the model and outputs stands between a call
+/// and its output.
+fn check_adjacency(entries: &[Value], report: &mut ViolationReport) {
+    let mut open: Vec<&Value> = Vec::new();
+    let is_other = |entry: &Value| !kind(entry).starts_with("program");
+    for (at, entry) in entries.iter().enumerate().filter(|(_, it)| is_other(it)) {
+        if is_output(entry) {
+            match open.iter().position(|id| **id == entry["call_id"]) {
+                Some(call) => drop(open.remove(call)),
+                None => report.add(8, at, "an output apart from its call"),
+            }
+        } else if !is_of_model(entry) && !open.is_empty() {
+            report.add(8, at, format!("between a call and its output: {open:?}"));
+            open.clear();
+        } else if entry["call_id"].is_string() && !SERVED.contains(&kind(entry)) {
+            open.push(&entry["call_id"]);
+        }
     }
 }
 
@@ -237,7 +341,7 @@ fn followers(entries: &[Value]) -> Vec<Value> {
         .windows(2)
         .filter(|pair| kind(&pair[0]) == "reasoning");
     let pairs = pairs.map(|pair| {
-        let is_call = kind(&pair[1]).ends_with("_call");
+        let is_call = kind(&pair[1]) == "program" || kind(&pair[1]).ends_with("_call");
         let follower = if is_call { "call" } else { kind(&pair[1]) };
         serde_json::json!([pair[0], follower])
     });

@@ -1,0 +1,267 @@
+//! Divides a conversation into its units, and pairs calls with their results.
+//!
+//! In most formats they pair by position, never by a map of ids: clients reuse an id in later turns, even for another
+//! call. Where a result may stand apart from its call, it answers the nearest call before it that has its id.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{Bond, Unit, UnitKind, find_pinned_end, keep_needed, pin_task};
+use crate::{
+    conversation::{Author, Conversation, LinkKind},
+    json::{scan::JsonString, text},
+};
+
+/// The id of a call; a result without one answers a call without one.
+type CallId = Option<u128>;
+
+/// Divides a conversation into its units. What does not pair stays, as the client sent it.
+pub fn split_units(conversation: &Conversation) -> Vec<Unit> {
+    let mut splitter = Splitter {
+        conversation,
+        pairs_apart: conversation.format.pairs_apart(),
+        units: Vec::with_capacity(conversation.items.len()),
+        sources: BTreeMap::new(),
+        open: 0,
+        answered: 0,
+        served: HashSet::new(),
+        pending: Vec::new(),
+        bonds: Vec::new(),
+    };
+    (0..conversation.items.len()).for_each(|at| splitter.add_item(at));
+    splitter.finish()
+}
+
+/// The newest unit with calls of an id, or with what the server runs under it.
+struct Source {
+    unit: usize,
+    /// Those without a result so far.
+    open: usize,
+}
+
+struct Splitter<'a> {
+    conversation: &'a Conversation,
+    pairs_apart: bool,
+    units: Vec<Unit>,
+    sources: BTreeMap<CallId, Source>,
+    /// Open calls of the last unit.
+    open: usize,
+    /// The unit that the last one answers, where that has results alone.
+    answered: usize,
+    /// What the server runs in the running turn. It ends with the turn.
+    served: HashSet<CallId>,
+    /// Units for which something is still to come.
+    pending: Vec<usize>,
+    bonds: Vec<(usize, usize)>,
+}
+
+impl Splitter<'_> {
+    fn add_item(&mut self, at: usize) {
+        let item = &self.conversation.items[at];
+        if let Some(last) = self.units.last_mut().filter(|_| item.is_bound) {
+            last.messages.end = at + 1;
+            return;
+        }
+        if item.author.is_tool() {
+            self.add_result(at);
+            return self.add_links(at);
+        }
+        self.end_step();
+        let kind = match item.author {
+            Author::System => UnitKind::System,
+            Author::User => UnitKind::User,
+            Author::Model => UnitKind::Assistant,
+            Author::Tool | Author::Unknown => UnitKind::Other,
+        };
+        self.push_unit(at, kind);
+        match item.author {
+            Author::User => self.served.clear(),
+            Author::Model => self.add_answer(at),
+            _ => {}
+        }
+    }
+
+    fn push_unit(&mut self, at: usize, kind: UnitKind) {
+        let item = &self.conversation.items[at];
+        self.units.push(Unit {
+            kind,
+            messages: at..at + 1,
+            counted: usize::from(kind != UnitKind::System),
+            messages_before: self.units.last().map_or(0, Unit::messages_through),
+            follows_reasoning: item.follows_reasoning,
+            stays: item.stays || matches!(kind, UnitKind::System | UnitKind::Other),
+            is_needed: false,
+            bond: None,
+        });
+    }
+
+    /// Notes what an answer calls.
+    fn add_answer(&mut self, at: usize) {
+        let (conversation, unit) = (self.conversation, self.units.len() - 1);
+        let calls = conversation.calls_of(&conversation.items[at]);
+        if !self.pairs_apart && conversation.links.is_empty() {
+            self.sources.clear();
+        }
+        self.open = calls.len();
+        for call in calls {
+            let digest = |id| text::digest_text(conversation.raw_bytes(id));
+            self.add_source(call.id.map(digest), unit);
+        }
+        self.add_links(at);
+    }
+
+    /// Notes what an item of the last unit refers to.
+    fn add_links(&mut self, at: usize) {
+        let (conversation, unit) = (self.conversation, self.units.len() - 1);
+        for link in conversation.links_of(&conversation.items[at]) {
+            let id = Some(text::digest_text(conversation.raw_bytes(link.id)));
+            match link.kind {
+                LinkKind::Use => {
+                    self.add_source(id, unit);
+                    self.served.insert(id);
+                }
+                LinkKind::Result => self.add_reference(id, unit, 1),
+                LinkKind::Caller => self.add_reference(id, unit, 0),
+            }
+        }
+    }
+
+    fn add_source(&mut self, id: CallId, unit: usize) {
+        let source = self.sources.entry(id).or_insert(Source { unit, open: 0 });
+        if source.unit != unit {
+            let before = std::mem::replace(source, Source { unit, open: 0 });
+            self.pending
+                .extend((before.open > 0).then_some(before.unit));
+        }
+        source.open += 1;
+    }
+
+    /// Bonds a unit to what it refers to, of which so many are `closed`.
+    fn add_reference(&mut self, id: CallId, unit: usize, closed: usize) {
+        let Some(source) = self.sources.get_mut(&id) else {
+            self.units[unit].stays = true;
+            return;
+        };
+        source.open = source.open.saturating_sub(closed);
+        if source.unit != unit {
+            self.bonds.push((source.unit, unit));
+        }
+    }
+
+    fn add_result(&mut self, at: usize) {
+        let conversation = self.conversation;
+        let digest = |id: JsonString| text::digest_text(conversation.raw_bytes(id));
+        let id = conversation.items[at].call_id.map(digest);
+        let last = self.units.len().checked_sub(1);
+        let last = last.filter(|&last| self.units[last].unbound_messages().end == at);
+        let source = self.sources.get_mut(&id);
+        let source = source.filter(|it| self.pairs_apart || Some(it.unit) == last);
+        let answered = source.map(|source| {
+            self.open = self.open.saturating_sub(usize::from(source.open > 0));
+            source.open = source.open.saturating_sub(1);
+            source.unit
+        });
+        match (answered, last) {
+            (Some(answered), Some(last)) if answered == last => self.extend_unit(last, at),
+            (Some(answered), last) => match last {
+                Some(last)
+                    if self.units[last].kind == UnitKind::Results && self.answered == answered =>
+                {
+                    self.extend_unit(last, at);
+                }
+                _ => {
+                    self.answered = answered;
+                    self.bonds.push((answered, self.units.len()));
+                    self.push_unit(at, UnitKind::Results);
+                }
+            },
+            (None, Some(last)) if !self.pairs_apart && self.makes_calls(last) => {
+                self.extend_unit(last, at);
+                self.mark_unpaired(last);
+            }
+            (None, _) => self.push_unit(at, UnitKind::Other),
+        }
+    }
+
+    /// Adds a result to the unit directly before it.
+    fn extend_unit(&mut self, unit: usize, at: usize) {
+        let unit = &mut self.units[unit];
+        unit.messages.end = at + 1;
+        unit.counted += 1;
+        if unit.kind == UnitKind::Assistant {
+            unit.kind = UnitKind::Step;
+        }
+    }
+
+    fn makes_calls(&self, unit: usize) -> bool {
+        let first = &self.conversation.items[self.units[unit].messages.start];
+        !first.calls.is_empty()
+    }
+
+    fn mark_unpaired(&mut self, unit: usize) {
+        let unit = &mut self.units[unit];
+        (unit.kind, unit.stays) = (UnitKind::Other, true);
+    }
+
+    /// No more results follow the last unit directly.
+    fn end_step(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        if let Some(last) = self.units.len().checked_sub(1)
+            && open > 0
+            && !self.pairs_apart
+        {
+            self.mark_unpaired(last);
+        }
+    }
+
+    fn finish(mut self) -> Vec<Unit> {
+        self.end_step();
+        let sources = self.sources.iter().filter(|(id, source)| {
+            source.open > 0 && (self.pairs_apart || self.served.contains(*id))
+        });
+        self.pending.extend(sources.map(|(_, source)| source.unit));
+        let mut units = self.units;
+        pin_task(self.conversation, &mut units);
+        tie_bonds(&mut units, &self.bonds);
+        let pinned = find_pinned_end(&units);
+        let mut removed: Vec<bool> = units.iter().map(|unit| !unit.stays).collect();
+        removed[..pinned].fill(false);
+        self.pending.iter().for_each(|&unit| removed[unit] = false);
+        keep_needed(&units, &mut removed);
+        for (unit, removed) in units.iter_mut().zip(removed).skip(pinned) {
+            unit.is_needed = !removed && !unit.stays;
+        }
+        units
+    }
+}
+
+/// Makes a ring of all units that are bonded, be it by way of others.
+fn tie_bonds(units: &mut [Unit], bonds: &[(usize, usize)]) {
+    let mut firsts: BTreeMap<usize, usize> = BTreeMap::new();
+    let find_first = |firsts: &mut BTreeMap<usize, usize>, mut at: usize| {
+        while let Some(&first) = firsts.get(&at).filter(|&&first| first != at) {
+            // Shortens the way for the next search.
+            let next = firsts.get(&first).copied().unwrap_or(first);
+            firsts.insert(at, next);
+            at = first;
+        }
+        firsts.insert(at, at);
+        at
+    };
+    for &(one, other) in bonds {
+        let one = find_first(&mut firsts, one);
+        let other = find_first(&mut firsts, other);
+        firsts.insert(one.max(other), one.min(other));
+    }
+    let mut rings: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for unit in firsts.keys().copied().collect::<Vec<_>>() {
+        let first = find_first(&mut firsts, unit);
+        rings.entry(first).or_default().push(unit);
+    }
+    for ring in rings.values() {
+        let (first, last) = (ring[0], ring[ring.len() - 1]);
+        let next = ring[1..].iter().copied().chain([first]);
+        for (&unit, next) in ring.iter().zip(next) {
+            units[unit].bond = Some(Bond { next, last });
+        }
+    }
+}
