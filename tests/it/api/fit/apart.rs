@@ -176,7 +176,7 @@ fn program(is_done: bool, words: usize) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_program_of_thirty_calls_is_whole() {
-    for (is_done, words) in [(true, 60), (true, 20), (false, 20)] {
+    for (is_done, words) in [(true, 60), (true, 20), (false, 20), (false, 60)] {
         let mut list = vec![
             vec![user("Mend the ship.")],
             steps("x", 80),

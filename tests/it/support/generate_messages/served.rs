@@ -38,7 +38,7 @@ impl Writer {
 
     /// A step, or code that is at work.
     pub(super) fn add_last_step(&mut self, entries: &mut Vec<String>) {
-        match self.served.chance(20) {
+        match self.served.chance(40) {
             true => self.run_code(entries, false),
             false => self.add_step(entries),
         }

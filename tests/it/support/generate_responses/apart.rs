@@ -77,7 +77,7 @@ impl EntryWriter {
 
     /// The last step of a request has an output.
     pub(super) fn add_last_step(&mut self) {
-        if self.apart.chance(15) {
+        if self.apart.chance(40) {
             return self.add_program(false);
         }
         let before = self.entries.len();
