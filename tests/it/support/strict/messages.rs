@@ -118,9 +118,9 @@ fn check_served(entries: &[Value], report: &mut ViolationReport) {
     for (at, entry) in entries.iter().enumerate() {
         if role(entry) != "assistant" {
             let is_result = |block: &Value| kind(block) == "tool_result";
-            if !open.is_empty()
-                && !(blocks(entry).iter().all(is_result) && entry["content"].is_array())
-            {
+            let returns_results =
+                entry["content"].is_array() && blocks(entry).iter().all(is_result);
+            if !open.is_empty() && !returns_results {
                 report.add(
                     9,
                     at,
