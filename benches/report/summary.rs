@@ -14,7 +14,7 @@ use crate::support::{
 use bytes::Bytes;
 use plimsoll::{
     compaction::{self, Summariser, SummaryRange, SummaryWork},
-    config::{CompactionConfig, GuardConfig},
+    config::{CompactionConfig, GuardConfig, profile::AnswerFilling},
     conversation::Conversation,
     format::chat,
     guard::{self, Plan, Recall, budget, estimate::Weights, profile},
@@ -141,6 +141,8 @@ fn summarise_at(
             profile: &profile::PROFILES[0],
             room: window - asked.max_summary_tokens,
             max_tokens: asked.max_summary_tokens,
+            thinking_tokens: 0,
+            filling: AnswerFilling::ByName,
             language: Language::English,
             weights: Weights::for_unknown_model(),
             nonce: [7; 8],
