@@ -154,13 +154,6 @@ pub(crate) fn list_removed_before(units: &[Unit], end: usize) -> Vec<bool> {
     removed
 }
 
-/// The units that are bonded with unit `at`, without that one.
-pub(crate) fn list_bonded(units: &[Unit], at: usize) -> impl Iterator<Item = usize> {
-    let next = move |&unit: &usize| units[unit].bond.map(|bond| bond.next);
-    let ring = std::iter::successors(next(&at), next);
-    ring.take_while(move |&unit| unit != at)
-}
-
 /// The answers that the reasoning of unit `at` led to.
 pub(crate) fn list_followers(units: &[Unit], at: usize) -> impl Iterator<Item = usize> {
     let is_answer = units[at].kind != UnitKind::Results;

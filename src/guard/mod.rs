@@ -72,7 +72,7 @@ pub use self::{
     prompt_placement::may_prompt,
     report::{FoldReport, Report, StandBackReason},
     result_limits::{max_recall_chars, max_result_chars},
-    results::{ToolNames, TruncationReport, find_tool_name},
+    results::{ToolNames, TruncationReport},
     sent_history::{Epoch, SentHistory},
     stored_memory::StoredCuts,
 };

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use self::calls::CallCut;
 pub(super) use self::tighten::find_common_level;
-pub use self::tool_names::{ToolNames, find_tool_name};
+pub use self::tool_names::ToolNames;
 use super::{
     placed_injections::PlacedInjections,
     result_limits::{

@@ -14,7 +14,7 @@ use crate::{
         units::{Unit, UnitKind, find_pinned_end, find_unit_of_message},
     },
     guard::{
-        self, Plan, Policy, Recall,
+        self, Plan, Policy, Recall, ToolNames,
         estimate::{self, Calibration},
     },
 };
@@ -141,10 +141,11 @@ impl<'a> GuardedRequest<'a> {
             .units()
             .flat_map(|unit| unit.messages.clone())
             .filter(|&at| self.conversation.items[at].author.is_tool());
+        let mut names = ToolNames::default();
         let mut results: Vec<LargeResult> = answers
             .map(|at| LargeResult {
                 message: at,
-                tool: guard::find_tool_name(self.conversation, self.units, at),
+                tool: names.name_tool(self.conversation, self.units, at),
                 chars: self
                     .find_fitted(at)
                     .map_or(0, |message| message.sizes.total_chars()),

@@ -6,7 +6,7 @@ use crate::{
     conversation::{
         Conversation,
         texts::decode_chars,
-        units::{self, Unit, UnitKind},
+        units::{self, Unit},
     },
     guard::view::RequestView,
     json::{scan::JsonString, text},
@@ -15,12 +15,8 @@ use crate::{
 /// Characters of a tool's name that are shown. Providers allow 64.
 const NAME_CHARS: usize = 64;
 
-/// The name of the tool that the result `at` comes from: in the result, else in its call; empty without either.
-pub fn find_tool_name(conversation: &Conversation, units: &[Unit], at: usize) -> String {
-    ToolNames::default().name_tool(conversation, units, at)
-}
-
-/// The names of the tools of one step by call id. One message may have thousands of calls, so none is searched.
+/// The names of the tools of one step by call id, or of all where results may stand apart from their calls. One message
+/// may have thousands of calls, so none is searched.
 #[derive(Default)]
 pub struct ToolNames {
     step: Range<usize>,
@@ -57,20 +53,19 @@ impl ToolNames {
 
     fn index_step(&mut self, conversation: &Conversation, units: &[Unit], at: usize) {
         *self = Self::default();
-        let at = units::find_unit_of_message(units, at);
-        let Some(unit) = units.get(at) else {
+        let Some(unit) = units.get(units::find_unit_of_message(units, at)) else {
             return;
         };
+        let first = &conversation.items[unit.messages.start];
+        let mut calls = conversation.calls_of(first);
         self.step = unit.messages.clone();
+        if conversation.format.pairs_apart() {
+            (self.step, calls) = (0..conversation.items.len(), &conversation.calls);
+        }
         let digest = |id: JsonString| text::digest_text(conversation.raw_bytes(id));
-        // Late results have their calls in another unit.
-        let others = units::list_bonded(units, at).filter(|_| unit.kind == UnitKind::Results);
-        for unit in others.chain([at]) {
-            let first = &conversation.items[units[unit].messages.start];
-            for call in conversation.calls_of(first) {
-                let id = call.id.map(digest);
-                self.by_id.entry(id).or_insert(call.name);
-            }
+        for call in calls {
+            let id = call.id.map(digest);
+            self.by_id.entry(id).or_insert(call.name);
         }
     }
 }
