@@ -181,7 +181,10 @@ pub(super) fn edit_body(
     let planned = placed.planned.as_deref();
     let mut edits = planned.map_or_else(Edits::default, PlannedRequest::request_edits);
     let parsed = &request.parsed;
-    let mut sent = Extras::default();
+    let mut sent = Extras {
+        filling: AnswerFilling::Nothing,
+        ..Extras::default()
+    };
     let Some(conversation) = &parsed.conversation else {
         return (edits.apply(&parsed.bytes), sent);
     };
@@ -197,7 +200,6 @@ pub(super) fn edit_body(
     sent.drop_by = drop_by.filter(&mut asks_to_drop);
     let mut body = edits.apply(&parsed.bytes);
     let is_guarded = planned.is_some_and(PlannedRequest::is_guarded);
-    sent.filling = AnswerFilling::Nothing;
     if is_guarded {
         let profile = placed.target.profile();
         if let Some(filled) = conversation.add_required_members(&body, profile, extras.filling) {

@@ -34,7 +34,7 @@ fn summariser(profile: &'static Profile, own: bool, room: u32) -> Summariser {
         room,
         max_tokens: 1_000,
         thinking_tokens: 0,
-        filling: plimsoll::config::profile::AnswerFilling::ByName,
+        filling: plimsoll::config::profile::AnswerFilling::Nothing,
         language: Language::English,
         weights: guard::estimate::Weights::for_unknown_model(),
         nonce: NONCE,
