@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll::guard::{Plan, StandBackReason};
+use plimsoll::guard::Plan;
 
 use crate::draw::DrawnCase;
 
@@ -48,12 +48,7 @@ impl PlanTally {
             self.note((*name).into());
         }
         if let Some(reason) = report.stood_back {
-            self.note(match reason {
-                StandBackReason::Invalid(invalid) => {
-                    format!("stood back: {} ({invalid:?})", reason.header_word())
-                }
-                _ => format!("stood back: {}", reason.header_word()),
-            });
+            self.note(format!("stood back: {}", reason.header_word()));
         }
         self.note(format!("profile {}", drawn.profile.name));
         self.note(format!("shape {:?}", drawn.recipe.shape));

@@ -336,7 +336,7 @@ fn shown_units(list: &[Value]) -> String {
 fn outputs_pair_with_their_calls_at_any_distance() {
     let (u, v) = (user("u"), user("v"));
     let note = || json!({"role": "developer", "content": "n"});
-    let list = |entries: &[Value]| shown_units(&[&[u.clone()], entries].concat());
+    let list = |entries: &[Value]| shown_units(&[std::slice::from_ref(&u), entries].concat());
     // Pending, late, interrupted.
     assert_eq!(list(&[call("a"), v.clone()]), "1! 1? 1.");
     assert_eq!(

@@ -42,7 +42,7 @@ async fn send(
 async fn an_output_that_comes_after_a_cut_finds_its_call() {
     let up = ScriptedProvider::start_answering(|request| {
         let tokens = (request.body.len() / 4) as u32;
-        vec![answer("200 OK", "", &response(&[said("Done.")], tokens))]
+        vec![answer("200 OK", "", response(&[said("Done.")], tokens))]
     })
     .await;
     let proxy = up

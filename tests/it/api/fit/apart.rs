@@ -282,7 +282,7 @@ async fn a_tool_of_the_server_goes_with_its_result_in_a_later_answer() {
     let shapes = [
         // Paused, and beside a call of the client's.
         vec![
-            answer(&[run.clone()]),
+            answer(std::slice::from_ref(&run)),
             answer(&[found.clone(), end.clone()]),
             user("Go on."),
         ],
