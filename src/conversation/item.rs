@@ -46,6 +46,8 @@ pub struct Item {
     pub follows_reasoning: bool,
     /// It is never left out, nor is anything of its unit.
     pub stays: bool,
+    /// The provider refuses two of its kind side by side.
+    pub stands_apart: bool,
     pub content: Content,
     /// Indices into [`Conversation::calls`](super::Conversation::calls). A result without an id
     /// answers a call without one.
@@ -83,6 +85,7 @@ impl Item {
             is_bound: false,
             follows_reasoning: false,
             stays: false,
+            stands_apart: false,
             content: Content::Absent,
             calls: 0..0,
             call_id: None,

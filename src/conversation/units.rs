@@ -165,7 +165,12 @@ pub(crate) fn list_followers(units: &[Unit], at: usize) -> impl Iterator<Item = 
 
 /// The units that cannot stay without unit `at`, without that one; no more than one beyond [`MAX_DEPENDENTS`].
 pub(crate) fn list_dependents(units: &[Unit], at: usize) -> BTreeSet<usize> {
-    let (mut found, mut open) = (BTreeSet::new(), vec![at]);
+    let mut found = BTreeSet::new();
+    if units[at].bond.is_none() && list_followers(units, at).next().is_none() {
+        // Most units.
+        return found;
+    }
+    let mut open = vec![at];
     while let Some(unit) = open.pop() {
         let next = units[unit].bond.map(|bond| bond.next);
         for dependent in list_followers(units, unit).chain(next) {

@@ -24,6 +24,7 @@ pub fn split_units(conversation: &Conversation) -> Vec<Unit> {
         open: 0,
         answered: 0,
         served: HashSet::new(),
+        keeps_apart: false,
         pending: Vec::new(),
         bonds: Vec::new(),
     };
@@ -49,6 +50,8 @@ struct Splitter<'a> {
     answered: usize,
     /// What the server runs in the running turn. It ends with the turn.
     served: HashSet<CallId>,
+    /// An item that stands apart was read.
+    keeps_apart: bool,
     /// Units for which something is still to come.
     pending: Vec<usize>,
     bonds: Vec<(usize, usize)>,
@@ -72,6 +75,13 @@ impl Splitter<'_> {
             Author::Model => UnitKind::Assistant,
             Author::Tool | Author::Unknown => UnitKind::Other,
         };
+        // What stands before the second and later ones keeps them apart.
+        if item.stands_apart
+            && std::mem::replace(&mut self.keeps_apart, true)
+            && let Some(last) = self.units.last_mut()
+        {
+            last.stays = true;
+        }
         self.push_unit(at, kind);
         match item.author {
             Author::User => self.served.clear(),

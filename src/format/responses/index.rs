@@ -24,6 +24,7 @@ use crate::{
     format::{
         describe::describe_item,
         indexing::{self, IndexFailure, check_item_count},
+        values::has_type,
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
@@ -212,6 +213,7 @@ impl<'a> ResponsesIndexer<'a> {
     fn add_fixed(&mut self, entry: &Entry<'a>) -> Result<(), IndexFailure> {
         self.finish_answer()?;
         let mut open = self.begin_item(entry.span, Author::Unknown, FIXED);
+        open.item.stands_apart = has_type(self.body, entry.span.start, "configuration_update");
         open.item.content = Content::Other(entry.span);
         self.finish_item(open, entry.annotated.then_some(entry.span))
     }

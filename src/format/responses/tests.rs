@@ -402,6 +402,23 @@ fn outputs_pair_with_their_calls_at_any_distance() {
     assert_eq!(list(&again), "1! 2. 1.c 1. 1.c 1! 1.");
 }
 
+/// Two of them side by side are refused.
+#[test]
+fn what_keeps_updates_of_the_configuration_apart_stays() {
+    let update = || json!({"type": "configuration_update", "reasoning": {"effort": "low"}});
+    let (v, w) = (user("v"), user("w"));
+    let list = [
+        user("u"),
+        answer("a"),
+        update(),
+        v,
+        answer("b"),
+        update(),
+        w,
+    ];
+    assert_eq!(shown_units(&list), "1! 1. 1! 1. 1! 1! 1.");
+}
+
 #[test]
 fn a_program_is_one_with_its_calls() {
     let program =

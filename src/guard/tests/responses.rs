@@ -55,6 +55,15 @@ proptest! {
     }
 
     #[test]
+    fn every_plan_is_valid_where_reasoning_is_bound(case in any_responses(12), window in any_window(), profile in any_profile()) {
+        let profile = profile.for_model("gpt-6.2-sol");
+        let (conversation, settings) = (RESPONSES.read(&case.body), settings());
+        let plan = guard::plan(&conversation, &make_policy(profile, window, &settings), &Recall::default());
+        let sent = apply_plan(&conversation, &plan);
+        prop_assert_eq!(strict::responses::find_broken_rules(&case.body, &sent, profile.pairs_apart), []);
+    }
+
+    #[test]
     fn the_prefix_changes_only_at_cuts_with_any_settings(case in any_responses(8), window in any_window(), profile in any_profile(), seed in any::<u64>()) {
         let session = case.with_short_answers().session();
         RESPONSES.grow(&session, window, profile, &any_settings(seed), Some(seed));

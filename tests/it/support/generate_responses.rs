@@ -154,6 +154,7 @@ impl EntryWriter {
     }
 
     fn add_turn(&mut self) {
+        self.update_configuration();
         self.add_user();
         if !self.alternates && self.chance(15) {
             self.add_user();

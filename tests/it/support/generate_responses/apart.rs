@@ -61,6 +61,13 @@ impl EntryWriter {
         }
     }
 
+    pub(super) fn update_configuration(&mut self) {
+        if !self.alternates && self.apart.chance(15) {
+            let update = json!({"type": "configuration_update", "reasoning": {"effort": "high"}});
+            self.entries.push(update.to_string());
+        }
+    }
+
     /// Between calls and their outputs, the user speaks, or the developer.
     pub(super) fn interrupt(&mut self, has_outputs: bool) {
         if has_outputs && self.apart.chance(10) {

@@ -118,9 +118,9 @@ fn check_served(entries: &[Value], report: &mut ViolationReport) {
     for (at, entry) in entries.iter().enumerate() {
         if role(entry) != "assistant" {
             let is_result = |block: &Value| kind(block) == "tool_result";
-            let returns_results =
+            let has_results_alone =
                 entry["content"].is_array() && blocks(entry).iter().all(is_result);
-            if !open.is_empty() && !returns_results {
+            if !(open.is_empty() || has_results_alone) {
                 report.add(
                     9,
                     at,

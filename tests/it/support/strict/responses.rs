@@ -40,6 +40,10 @@ pub(crate) fn find_violations(body: &[u8]) -> Vec<Violation> {
         if kind(entry) == "reasoning" && !next.is_some_and(is_of_model) {
             report.add(2, at, "reasoning without what it led to");
         }
+        let is_update = |entry: &Value| kind(entry) == "configuration_update";
+        if is_update(entry) && next.is_some_and(is_update) {
+            report.add(9, at, "two updates of the configuration side by side");
+        }
         if kind(entry) == "compaction_trigger" && next.is_some() {
             report.add(3, at, "a trigger that is not the last");
         }
