@@ -73,6 +73,7 @@ pub(super) fn find_fold<'a>(
     let words_room = words_room(&view.policy);
     let steady = raw(measured.budgets.clearing_budget().uncut_tokens());
     let high = compute_high_marks(view, measured, raw);
+    let reasoning = weigh_reasoning(view);
     let mut replay = Replay {
         view,
         tokens: view
@@ -86,7 +87,11 @@ pub(super) fn find_fold<'a>(
             .iter()
             .map(|unit| cuts.weigh_bound(unit))
             .collect(),
-        reasoning: weigh_reasoning(view),
+        reasons_from: reasoning
+            .iter()
+            .position(|it| *it > 0)
+            .unwrap_or(usize::MAX),
+        reasoning,
         reasoned: 0,
         leaves_out_reasoning: false,
         masks: Clearing::nothing(view.conversation.items.len()),

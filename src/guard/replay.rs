@@ -41,6 +41,8 @@ pub(super) struct Replay<'a> {
     /// Of each unit, raw tokens of the reasoning that is bound to what stood before it; none where the model reads it
     /// whatever was changed.
     pub(super) reasoning: Vec<u32>,
+    /// The first unit with any.
+    pub(super) reasons_from: usize,
     /// Units before this one are sent without it.
     pub(super) reasoned: usize,
     /// The newest request leaves all of it out.

@@ -22,7 +22,7 @@ impl Replay<'_> {
             return;
         }
         self.drop_reasoning(at + 1, now);
-        let low_water = self.find_low_water();
+        let low_water = self.find_low_water(at);
         let goal = fixed + (f64::from(self.free_tokens) * low_water) as u32;
         self.settle_alternation(at);
         self.read_words(at, now);

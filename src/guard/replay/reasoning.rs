@@ -88,7 +88,7 @@ impl Replay<'_> {
     pub(super) fn is_due_where_turn_begins(&self, at: usize, now: &Moment) -> bool {
         let unit = &self.view.units[at];
         let begins_turn = unit.kind == UnitKind::User && !unit.stays;
-        begins_turn && !self.reasoning.is_empty() && !self.meets(self.find_middle(at), now)
+        begins_turn && self.binds_reasoning(at) && !self.meets(self.find_middle(at), now)
     }
 
     /// The least raw tokens from which on a request may be cut. `lowest`: the least budget.
@@ -99,11 +99,17 @@ impl Replay<'_> {
         }
     }
 
-    /// How full a cut leaves the room beside what is fixed.
-    pub(super) fn find_low_water(&self) -> f64 {
-        match self.reasoning.is_empty() {
-            true => self.low_water,
-            false => self.low_water * BOUND_DEPTH,
+    /// How full the cut of a request that ends at unit `at` leaves the room beside what is fixed.
+    pub(super) fn find_low_water(&self, at: usize) -> f64 {
+        match self.binds_reasoning(at) {
+            true => self.low_water * BOUND_DEPTH,
+            false => self.low_water,
         }
+    }
+
+    /// Whether a request that ends at unit `at` has reasoning that a change would cost. What comes later does not count, so
+    /// that its cuts are found again.
+    fn binds_reasoning(&self, at: usize) -> bool {
+        self.reasons_from <= at
     }
 }

@@ -62,6 +62,12 @@ impl WireFormat {
             if with.memory.grid_moved(&without.memory) {
                 return (cuts, session.requests());
             }
+            // Without state it is not known which thinking goes out, and so whether there is room for the ledger.
+            if profile.past_reasoning == PastReasoning::Refused
+                && with.memory.gave_up_ledger() != without.memory.gave_up_ledger()
+            {
+                return (cuts, session.requests());
+            }
             assert_eq!(
                 with.memory, without.memory,
                 "{:?} {:?}",
