@@ -14,6 +14,9 @@ const SMALLER_KINDS: [&str; 8] = [
     "air", "distill", "lite", "micro", "mini", "nano", "small", "tiny",
 ];
 
+/// Major versions by which a model may be newer than the newest known one.
+const NEWER_MAJORS: u8 = 2;
+
 /// The models of each family, by the providers that have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Families(HashMap<String, Vec<Member>>);
@@ -62,7 +65,9 @@ impl Families {
         let has_undated = newest_ones().any(|member| !member.is_release);
         let counted = newest_ones().filter(|member| !(has_undated && member.is_release));
         let least = counted.min_by_key(|member| member.window.tokens)?;
-        (version > newest).then_some(Window {
+        // A version written without its point, such as `gpt-51`, is an old one.
+        let is_newer = version > newest && version.0 <= newest.0.saturating_add(NEWER_MAJORS);
+        is_newer.then_some(Window {
             source: WindowSource::Family,
             ..least.window
         })
@@ -188,6 +193,19 @@ mod tests {
         check("o3", "o*", 3, 0);
         check("hermes-4-llama-3.1", "hermes-*-llama-3.1", 4, 0);
         check("gpt-6-x-2", "gpt-*-x-2", 6, 0);
+    }
+
+    #[test]
+    fn a_version_without_its_point_is_no_newer_one() {
+        for (provider, model) in [
+            ("azure", "gpt-51"),
+            ("zai", "glm-45"),
+            ("moonshotai", "kimi-k25"),
+        ] {
+            let floor = look_up_family_floor(built_in_table(), provider, model);
+            assert_eq!(floor, None, "{model}");
+        }
+        assert!(look_up_family_floor(built_in_table(), "zai", "glm-6").is_some());
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl WireFormat {
             if with.memory.grid_moved(&without.memory) {
                 return (cuts, session.requests());
             }
-            // Without state it is not known which thinking goes out, and so whether there is room for the ledger.
+            // Known fault: with bound thinking, the ledger may be given up at another request where the state is lost.
             if profile.past_reasoning == PastReasoning::Refused
                 && with.memory.gave_up_ledger() != without.memory.gave_up_ledger()
             {
