@@ -125,7 +125,7 @@ async fn check_sessions(sessions: impl Iterator<Item = DrawnSession>, kept: Kept
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_sessions_keep_their_reasoning() {
-    check_sessions(seeds(1_300).map(DrawnSession::new), KeptState::Always).await;
+    check_sessions(seeds(2_000).map(DrawnSession::new), KeptState::Always).await;
 }
 
 /// Also in the midst of a turn with rounds of the proxy, whose echo cannot be split any more.

@@ -155,30 +155,26 @@ impl RecoveryStep {
     /// The memory after a generation of that level; `left_out`: messages, counted without system messages.
     pub fn memory_after(&self, level: HealthLevel, left_out: &[Range<u32>]) -> RecoveryMemory {
         let mut memory = self.memory.clone();
-        // Records of what is left out, and between it and what is kept, are put back no more. In Responses, reasoning before
-        // a call of the proxy needs that call, should its messages come back with a larger window.
-        let may_return = |what: &InjectionContent| {
-            self.format == Format::Responses
-                && matches!(
-                    what,
-                    InjectionContent::Calls { .. } | InjectionContent::HiddenPlaces(_)
-                )
-        };
+        // Records of what is left out, and between it and what is kept, are put back no more. In Responses the newest leave
+        // what reasoning cannot be without, should their messages come back: a later cut may be found anew.
+        let may_return = self.format == Format::Responses;
         let count = memory.records.len();
         memory.records = std::mem::take(&mut memory.records)
             .into_iter()
             .enumerate()
-            .filter_map(|(at, InjectionRecord { place, what })| {
-                let what = match what {
-                    _ if left_out.iter().any(|span| span.contains(&place)) => {
-                        Some(what).filter(|it| at + MAX_RETURNING >= count && may_return(it))
-                    }
-                    _ if left_out.iter().all(|span| span.end != place) => Some(what),
+            .filter_map(|(at, record)| {
+                let place = record.place;
+                if left_out.iter().any(|span| span.contains(&place)) {
+                    let is_new = may_return && at + MAX_RETURNING >= count;
+                    return dropped_rounds::drop_record(self.format, &record).filter(|_| is_new);
+                }
+                let what = match record.what {
+                    what if left_out.iter().all(|span| span.end != place) => Some(what),
                     InjectionContent::Prompt(_) | InjectionContent::Tools { .. } => None,
                     InjectionContent::Round(messages) => {
                         dropped_rounds::drop_round(self.format, &messages)
                     }
-                    _ => Some(what),
+                    what => Some(what),
                 };
                 what.map(|what| InjectionRecord { place, what })
             })
