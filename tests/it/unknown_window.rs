@@ -443,6 +443,7 @@ async fn the_dry_run_knows_the_windows_of_the_models_of_today() {
         ("gemini/gemini-3.8-flash", 1_048_576, "catalogue"),
         ("gemini/gemini-4-argon", 1_048_576, "catalogue"),
         ("xai/grok-4.5", 500_000, "catalogue"),
+        ("xai/grok-4.6", 500_000, "catalogue"),
         ("xai/grok-4.7", 500_000, "catalogue"),
         ("deepseek/deepseek-v4-pro", 1_000_000, "catalogue"),
         ("anthropic/claude-opus-5-7", 1_000_000, "family"),

@@ -295,6 +295,10 @@ impl ModelSetup {
         for found in strict::find_violations(bytes, self.profile) {
             log.record_fault(nth, format!("{found:?}"));
         }
+        let rules = self.profile.for_model(body["model"].as_str().unwrap_or(""));
+        for found in strict::find_lacking_members(&body, rules) {
+            log.record_fault(nth, format!("{found:?}"));
+        }
         for found in find_tool_faults(&body) {
             log.record_fault(nth, found);
         }

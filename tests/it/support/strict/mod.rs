@@ -3,7 +3,7 @@
 //! It reads the body with serde_json and shares no code with the guard's units or lint, so that a
 //! mistake cannot hide in both. Each numbered rule is described at its check.
 
-use plimsoll::guard::profile::{Acceptance, Profile};
+use plimsoll::guard::profile::{Acceptance, Profile, ReasoningMember};
 use serde_json::Value;
 
 use super::parse;
@@ -87,6 +87,31 @@ fn keeps_tools(before: Option<&Value>, after: Option<&Value>) -> bool {
         name.is_some_and(|name| OUR_TOOLS.contains(&name))
     };
     after.starts_with(before) && after[before.len()..].iter().all(is_ours)
+}
+
+/// Rule 14: what the model demands of each answer, by its row of the table. Only requests as they go out have it.
+pub(crate) fn find_lacking_members(body: &Value, rules: &Profile) -> Vec<Violation> {
+    let mut report = ViolationReport::default();
+    let empty = Vec::new();
+    let messages = body["messages"].as_array().unwrap_or(&empty);
+    let turn = messages.iter().rposition(|it| role(it) == "user");
+    for (at, answer) in messages.iter().enumerate() {
+        let demands = match rules.reasoning_member {
+            ReasoningMember::Free => false,
+            ReasoningMember::OnCalls => !calls(answer).is_empty(),
+            ReasoningMember::OnEvery => role(answer) == "assistant",
+        };
+        if demands && !answer["reasoning_content"].is_string() {
+            report.add(14, at, "an answer without its reasoning");
+        }
+        let signature =
+            |call: &&Value| call["extra_content"]["google"]["thought_signature"].is_string();
+        let is_running = turn.is_none_or(|turn| at > turn);
+        if rules.signs_calls && is_running && !calls(answer).first().is_none_or(signature) {
+            report.add(14, at, "a call without its signature");
+        }
+    }
+    report.0
 }
 
 #[derive(Default)]
