@@ -1,5 +1,5 @@
 //! Members that a model's API demands in the answers that clients send back, where an answer lacks them: reasoning, be it
-//! empty, and in chat completions a signature of the first call of each answer in the running turn.
+//! a space, and in chat completions a signature of the first call of each answer in the running turn.
 //!
 //! The answers may be the client's, which its program or another model made without them, or the proxy's own.
 
@@ -20,6 +20,13 @@ use crate::{
 const ANY_SIGNATURE: &str =
     r#"{"google":{"thought_signature":"skip_thought_signature_validator"}}"#;
 
+/// Reasoning of nothing, in quotes. DeepSeek V4 and Kimi K2.6 take an empty text for none (hermes-agent 17341, pi 4251).
+const NO_REASONING: &str = "\" \"";
+
+/// The same in Responses, before the entries of an answer (sub2api 7283): DeepSeek reads plain texts only.
+const NO_REASONING_ENTRY: &str =
+    r#"{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":" "}]}"#;
+
 /// Thinking of nothing in Messages, as DeepSeek gives it.
 const NO_THINKING: &str = r#"{"type":"thinking","thinking":"","signature":""}"#;
 
@@ -35,7 +42,7 @@ impl Conversation {
         let demanded = match filling {
             AnswerFilling::Nothing => return None,
             AnswerFilling::All => ReasoningMember::OnEvery,
-            AnswerFilling::ByName if !is_chat => return None,
+            AnswerFilling::ByName if self.format == Format::Messages => return None,
             AnswerFilling::ByName => match profile.reasoning_member {
                 ReasoningMember::OnCalls if switches_thinking_off(self) => ReasoningMember::Free,
                 demanded => demanded,
@@ -57,6 +64,9 @@ impl Conversation {
             match self.format {
                 Format::Chat => add_reasoning(&sent, answer, filling, &mut edits),
                 Format::Messages => add_thinking(&sent, answer, &mut edits),
+                Format::Responses if lacks_reasoning(&sent, answer) => {
+                    edits.insert(answer.span.start, format!("{NO_REASONING_ENTRY},"));
+                }
                 _ => {}
             }
         }
@@ -72,27 +82,33 @@ fn switches_thinking_off(sent: &Conversation) -> bool {
     parse_field(sent, "thinking")["type"] == "disabled"
         || parse_field(sent, "enable_thinking") == false
         || parse_field(sent, "reasoning_effort") == "none"
+        || parse_field(sent, "reasoning")["effort"] == "none"
 }
 
 /// Adds `reasoning_content` to an answer of chat completions. Where the model has refused an answer, reasoning under another
-/// name does not do.
+/// name does not do, nor does an empty one.
 fn add_reasoning(sent: &Conversation, answer: &Item, filling: AnswerFilling, edits: &mut Edits) {
     let members = sent.list_members(answer.span.start);
     let find = |name: &[u8]| members.iter().find(|it| sent.raw_bytes(it.key) == name);
     let same = find(COUNTED_MEMBER);
-    if same.is_some_and(|it| it.kind != JsonKind::Null) {
+    let is_empty = |it: &Field| sent.span_bytes(it.value) == b"\"\"";
+    let counts = |it: &Field| match filling {
+        AnswerFilling::All => it.kind != JsonKind::Null && !is_empty(it),
+        _ => it.kind != JsonKind::Null,
+    };
+    if same.is_some_and(counts) {
         return;
     }
     if filling == AnswerFilling::ByName && names_reasoning(sent, &members) {
         return;
     }
     // What vLLM and OpenRouter call `reasoning` is the same text.
-    let other = find(b"reasoning").filter(|it| it.kind == JsonKind::String);
-    let text = other.map_or("\"\"".into(), |it| {
+    let other = find(b"reasoning").filter(|it| it.kind == JsonKind::String && !is_empty(it));
+    let text = other.map_or(NO_REASONING.into(), |it| {
         String::from_utf8_lossy(sent.span_bytes(it.value))
     });
     match same {
-        Some(null) => edits.replace(null.value, text.into_owned()),
+        Some(none) => edits.replace(none.value, text.into_owned()),
         None => {
             let member = format!(r#""reasoning_content":{text}"#);
             insert_first_member(sent, answer.span, &member, edits);
@@ -107,6 +123,12 @@ fn names_reasoning(sent: &Conversation, members: &[Field]) -> bool {
         let is_empty = member.kind == JsonKind::Null || matches!(value, b"[]" | b"\"\"");
         CHAT_MEMBERS.contains(&sent.raw_bytes(member.key)) && !is_empty
     })
+}
+
+/// Whether no reasoning stands in an answer of Responses, nor leads to it from the answer before.
+fn lacks_reasoning(sent: &Conversation, answer: &Item) -> bool {
+    let has_any = |it: &Block| matches!(it.kind, BlockKind::Reasoning(_));
+    !answer.follows_reasoning && !sent.blocks_of(answer).iter().any(has_any)
 }
 
 /// Adds a block of thinking to an answer of Messages.
@@ -194,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_the_model_demands_is_added_where_it_is_lacking() {
-        const EMPTY: &str = r#""reasoning_content":"","#;
+        const EMPTY: &str = r#""reasoning_content":" ","#;
         let bare = body("", "", "");
         assert_eq!(add("kimi-k3", &bare, false), body(EMPTY, EMPTY, ""));
         assert_eq!(add("deepseek-v4-pro", &bare, false), body("", EMPTY, ""));
@@ -207,7 +229,11 @@ mod tests {
             let off = body("", "", off);
             assert_eq!(add("deepseek-v4-pro", &off, false), off);
         }
-        for whole in [EMPTY, r#""reasoning_content":"long","#] {
+        for whole in [
+            EMPTY,
+            r#""reasoning_content":"","#,
+            r#""reasoning_content":"long","#,
+        ] {
             let whole = body(whole, whole, "");
             assert_eq!(add("kimi-k3", &whole, false), whole);
         }
@@ -221,7 +247,13 @@ mod tests {
         assert_eq!(add("deepseek-v4-pro", &named, false), named);
         let both = r#""reasoning_content":"deep \"x\"","reasoning":"deep \"x\"","#;
         let refused = add("deepseek-v4-pro", &named, true);
-        assert_eq!(refused, body(r#""reasoning_content":"","#, both, ""));
+        let space = r#""reasoning_content":" ","#;
+        assert_eq!(refused, body(space, both, ""));
+        // An empty one is replaced once it is refused.
+        let empty = body(space, r#""reasoning_content":"","#, "");
+        assert_eq!(add("deepseek-v4-pro", &empty, false), empty);
+        let filled = add("deepseek-v4-pro", &empty, true);
+        assert_eq!(filled, body(space, space, ""));
     }
 
     #[test]
@@ -249,7 +281,7 @@ mod tests {
             let filled = add("deepseek-v4-pro", &sent, false);
             assert_eq!(
                 filled,
-                body("", &format!(r#""reasoning_content":"",{empty}"#), "")
+                body("", &format!(r#""reasoning_content":" ",{empty}"#), "")
             );
         }
         let text = body("", r#""reasoning_content":null,"reasoning":"deep","#, "");
@@ -278,6 +310,38 @@ mod tests {
             r#""reasoning_details":[{"type":"reasoning.encrypted","data":"d"}],"role":"assistant""#,
         );
         assert_eq!(add("gemini-3.8-pro", &details, false), details);
+    }
+
+    #[test]
+    fn reasoning_of_nothing_leads_to_the_calls_of_responses() {
+        let fill = |input: &str, fields: &str| {
+            let body = format!(r#"{{"input":[{input}]{fields}}}"#);
+            let conversation = Format::Responses.index_body(Bytes::from(body)).unwrap();
+            let profile = find_profile("deepseek").unwrap();
+            let sent = Edits::default().apply(&conversation.body);
+            let added = conversation.add_required_members(&sent, profile, AnswerFilling::ByName);
+            added.map(|it| String::from_utf8(it.to_bytes().to_vec()).unwrap())
+        };
+        let call = |id: &str| {
+            format!(r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":"{{}}"}}"#)
+        };
+        let output = |id: &str| {
+            format!(r#"{{"type":"function_call_output","call_id":"{id}","output":"o"}}"#)
+        };
+        let user = r#"{"role":"user","content":"u"}"#;
+        let said = r#"{"role":"assistant","content":"a"}"#;
+        let (a, b, c) = (call("a"), call("b"), call("c"));
+        let outputs = [output("a"), output("b")].join(",");
+        let lacking = format!("{user},{said},{a},{b},{outputs},{c}");
+        let filled = format!(
+            r#"{{"input":[{user},{NO_REASONING_ENTRY},{said},{a},{b},{outputs},{NO_REASONING_ENTRY},{c}]}}"#
+        );
+        assert_eq!(fill(&lacking, "").unwrap(), filled);
+        assert_eq!(fill(&lacking, r#","reasoning":{"effort":"none"}"#), None);
+        let reasoning =
+            r#"{"type":"reasoning","content":[{"type":"reasoning_text","text":"deep"}]}"#;
+        let whole = format!("{user},{reasoning},{said},{a},{},{said}", output("a"));
+        assert_eq!(fill(&whole, ""), None);
     }
 
     #[test]

@@ -53,7 +53,9 @@ fn steps(name: &str, count: usize) -> Vec<Value> {
 fn responses(input: &[Vec<Value>]) -> Value {
     let tools = json!([{"type": "function", "name": "look", "parameters": {"type": "object"}},
         {"type": "function", "name": "fetch", "async": true, "parameters": {"type": "object"}}]);
-    json!({"model": "m", "tools": tools, "input": input.concat(), "store": false})
+    // Without thinking, so that nothing is added to answers at DeepSeek.
+    json!({"model": "m", "tools": tools, "input": input.concat(), "store": false,
+        "reasoning": {"effort": "none"}})
 }
 
 fn ids(body: &[u8], kind: &str) -> Vec<String> {
