@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use super::{MAX_NAME_BYTES, SANE_WINDOWS, family::Families};
 use crate::provider::{Window, WindowSource};
@@ -34,14 +34,16 @@ pub(crate) struct WindowTable {
 }
 
 /// A provider in the form of models.dev.
-#[derive(Deserialize)]
-struct ListedProvider {
-    models: HashMap<String, ListedModel>,
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ListedProvider<'a> {
+    #[serde(borrow)]
+    models: HashMap<String, &'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ListedModel {
-    #[serde(default)]
     limit: Value,
 }
 
@@ -152,17 +154,19 @@ pub(crate) fn built_in_table() -> &'static Arc<WindowTable> {
     })
 }
 
-/// The built-in table, with the rows of a list in the form of models.dev in place of its own. `None`:
-/// the list has no usable row.
+/// The built-in table, with the rows of a list in the form of models.dev in place of its own. A provider or a model of
+/// another form is left out. `None`: the list has no usable row.
 pub(super) fn parse_table(bytes: &[u8]) -> Option<WindowTable> {
-    let list: BTreeMap<String, ListedProvider> = serde_json::from_slice(bytes).ok()?;
+    let list: BTreeMap<String, &RawValue> = serde_json::from_slice(bytes).ok()?;
     let mut table = WindowTable::clone(built_in_table());
     table.rows = 0;
-    for (provider, listed) in &list {
-        for (name, model) in &listed.models {
+    for (provider, listed) in list {
+        let listed: ListedProvider = serde_json::from_str(listed.get()).unwrap_or_default();
+        for (name, model) in listed.models {
+            let model: ListedModel = serde_json::from_str(model.get()).unwrap_or_default();
             let tokens = |key: &str| u32::try_from(model.limit.get(key)?.as_u64()?).ok();
             if let Some(context) = tokens("context") {
-                table.add_row(provider, name, context, tokens("input"));
+                table.add_row(&provider, &name, context, tokens("input"));
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The list as it was fetched last, in the data directory, so that a restart needs no network.
 //!
 //! A line with the form of the file, the digest of the list's address and the time, and then the list as it came. The
-//! file is replaced at once. A damaged one, or one of another address, is ignored.
+//! file is replaced at once. A damaged one, or one of another address, is ignored. A draft that a killed process has left
+//! is removed by the next one that writes a list.
 
 use std::{
     fs,
@@ -16,6 +17,10 @@ use sha2::{Digest, Sha256};
 const FILE: &str = "catalogue";
 /// Begins the file; its number changes with its form.
 const FORM: &str = "plimsoll-catalogue-3";
+/// Begins the name of a draft.
+const DRAFT: &str = ".catalogue.";
+/// No process writes for so long: a draft that is older is left over.
+const DRAFT_LIFE: Duration = Duration::from_secs(3_600);
 /// The first line, at most.
 const MAX_HEAD_BYTES: u64 = 256;
 
@@ -59,10 +64,11 @@ impl StoredList {
         // Unlike the process id, this differs in every container that shares the directory.
         let mut suffix = [0; 8];
         getrandom::fill(&mut suffix)?;
-        let draft = format!(".{FILE}.{}", hex::encode(suffix));
+        let draft = format!("{DRAFT}{}", hex::encode(suffix));
         let draft = self.path.with_file_name(draft);
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder)?;
+            remove_old_drafts(folder);
         }
         let write = || {
             let mut file = fs::File::create(&draft)?;
@@ -78,16 +84,28 @@ impl StoredList {
     }
 }
 
+/// Removes drafts that another process began long ago, as far as that is possible.
+fn remove_old_drafts(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_draft = entry.file_name().to_string_lossy().starts_with(DRAFT);
+        let written = entry.metadata().and_then(|file| file.modified());
+        let age = written.ok().and_then(|written| written.elapsed().ok());
+        if is_draft && age.is_some_and(|age| age > DRAFT_LIFE) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
         fs,
-        time::{Duration, UNIX_EPOCH},
+        time::{Duration, SystemTime, UNIX_EPOCH},
     };
 
     use reqwest::Url;
 
-    use super::{FILE, StoredList};
+    use super::{DRAFT_LIFE, FILE, StoredList};
 
     #[test]
     fn a_list_is_read_as_it_was_written_and_nothing_else_is() {
@@ -122,5 +140,26 @@ mod tests {
         // A file stands in the way.
         let impossible = StoredList::new(&folder.path().join("deep/data").join(FILE), &url);
         assert!(impossible.write(b"{}", UNIX_EPOCH).is_err());
+    }
+
+    #[test]
+    fn drafts_of_killed_processes_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let drafts = [
+            (".catalogue.0123456789abcdef", 2 * DRAFT_LIFE),
+            (".catalogue.fedcba9876543210", DRAFT_LIFE / 2),
+            (".secret.0123456789abcdef", 2 * DRAFT_LIFE),
+        ];
+        for (name, age) in drafts {
+            let file = fs::File::create(folder.path().join(name)).unwrap();
+            file.set_modified(now - age).unwrap();
+        }
+        let list = StoredList::new(folder.path(), &Url::parse("http://a/").unwrap());
+        list.write(b"{}", now).unwrap();
+        let entries = fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|it| it.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, [drafts[1].0, drafts[2].0, FILE]);
     }
 }

@@ -22,8 +22,14 @@ const LIST: &str = r#"{
         "negative": {"limit": {"context": -1}},
         "worded": {"limit": {"context": "128000"}},
         "without": {"limit": null},
-        "bare": {}
+        "bare": {},
+        "nothing": null,
+        "text": "gpt"
     }},
+    "odd": {"id": "odd", "name": "Without models"},
+    "list": {"models": [{"id": "m"}]},
+    "none": {"models": null},
+    "number": 7,
     "Mine": {"models": {"m": {"limit": {"context": 5000, "input": 5000}}}},
     "empty": {"models": {}}
 }"#;
