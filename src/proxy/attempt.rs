@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{
     CallCount, ClientRequest, PlacedRequest, PlannedRequest, ProviderReply, SendError,
+    fallbacks::Fallbacks,
     outgoing::clean_answer_headers,
     overflow_retry::{
         Guesses, RefusalKind, find_refusal, learn_from_guesses, overflow_answer, refit_after_guess,
@@ -29,13 +30,15 @@ use crate::{
     provider::learnt_windows::wall_ms,
 };
 
-/// Asks the candidate of `placed`, where a changed request replaces the one before.
+/// Asks the candidate of `placed`, where a changed request replaces the one before. `fallbacks`: none in a later tool
+/// round, which stays at its candidate.
 ///
 /// # Errors
 /// No answer began, or one broke off before the proxy could relay it.
 pub(super) async fn attempt_request(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
+    mut fallbacks: Option<&mut Fallbacks>,
     calls: &mut CallCount,
 ) -> Result<ProviderReply, SendError> {
     let (mut additions_refused, mut usage_refused, mut markers_refused) = (false, false, false);
@@ -57,7 +60,7 @@ pub(super) async fn attempt_request(
         let sends_again = match refusal {
             RefusalKind::Nothing => break reply,
             RefusalKind::TooLong { overflow, .. } => {
-                refit_after_overflow(request, placed, &overflow)
+                refit_after_overflow(request, placed, &overflow, fallbacks.as_deref_mut())
             }
             RefusalKind::Wordless => refit_after_guess(request, placed, &mut guesses),
             RefusalKind::RefusesAdditions => {

@@ -140,7 +140,7 @@ async fn ask_candidate(
         let permit = provider.breaker.try_admit(Instant::now());
         let permit = permit.unwrap_or_else(|| provider.breaker.force_admit());
         fallbacks.budget.count_attempt();
-        let result = attempt_request(request, placed, calls).await;
+        let result = attempt_request(request, placed, Some(fallbacks), calls).await;
         let verdict = judge_attempt(metrics, &provider, &result, permit);
         if verdict.outcome == RetryClass::Final {
             let may_fall_back = match &result {

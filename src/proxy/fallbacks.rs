@@ -1,6 +1,7 @@
 //! The candidates of a request in their order, each with a plan for its window and grammar, and the retry budget.
 //!
-//! A request that would be cut goes to the configured larger model first. Where that fails, it is cut after all.
+//! A request that would be cut goes to the configured larger model first, also where only a refusal tells that it would.
+//! Where that fails, it is cut after all.
 
 use std::time::Instant;
 
@@ -82,6 +83,8 @@ pub struct Fallbacks {
     home: Option<Target>,
     /// The larger model that the request went to in place of a cut.
     larger: Option<String>,
+    /// It comes next, in place of a smaller request after a refusal.
+    turns_to_larger: bool,
     pub budget: RetryBudget,
 }
 
@@ -93,6 +96,7 @@ impl Fallbacks {
             home: targets.first().cloned(),
             candidates: Candidates::new(targets),
             larger: None,
+            turns_to_larger: false,
             budget: RetryBudget::new(retry, &request.parts.headers, Instant::now()),
         }
     }
@@ -116,7 +120,7 @@ impl Fallbacks {
         if !self.budget.has_attempts_left(Instant::now()) {
             return None;
         }
-        if too_long {
+        if too_long && !std::mem::take(&mut self.turns_to_larger) {
             self.candidates.keep_larger(failed.target.window.tokens);
             if let Some(larger) = self.find_larger_model(request, &failed.target) {
                 self.candidates.put_first(larger);
@@ -134,6 +138,21 @@ impl Fallbacks {
         self.larger
             .as_ref()
             .is_some_and(|larger| *larger == target.id())
+    }
+
+    /// Whether the larger model comes next, and after it the one that refused the request: where `smaller`, which fits
+    /// the refusal, is cut.
+    pub fn turn_to_larger(&mut self, request: &ClientRequest, smaller: &PlannedRequest) -> bool {
+        if !self.budget.has_attempts_left(Instant::now()) {
+            return false;
+        }
+        let Some(larger) = self.take_larger_model(request, smaller) else {
+            return false;
+        };
+        self.candidates.put_first(smaller.target.clone());
+        self.candidates.put_first(larger);
+        self.turns_to_larger = true;
+        true
     }
 
     /// Whether the breaker of any other candidate admits a request.
@@ -155,21 +174,10 @@ impl Fallbacks {
             Some(plan_request(followed, target, home, compaction))
         };
         let mut planned = plan(&target, compaction);
-        let larger = self.find_larger_model(request, &target);
-        let larger = larger.filter(|_| self.larger.is_none());
-        if let (Some(smaller_plan), Some(larger), Some(session)) =
-            (&planned, larger, &request.session)
-            && wants_larger_model(&session.inherited, smaller_plan, &larger)
-            && larger.provider.breaker.try_admit(Instant::now()).is_some()
+        if let Some(smaller_plan) = &planned
+            && let Some(larger) = self.take_larger_model(request, smaller_plan)
         {
-            let (from, to) = (&target.model, &larger.model);
-            tracing::info!(
-                from,
-                to,
-                "using larger model {to} instead of cutting the conversation for {from}"
-            );
             // If that fails, the conversation is cut after all.
-            self.larger = Some(larger.id());
             let smaller = std::mem::replace(&mut target, larger);
             self.candidates.put_first(smaller);
             planned = plan(&target, Some(smaller_plan.compaction.clone()));
@@ -187,6 +195,30 @@ impl Fallbacks {
             planned: planned.map(Box::new),
             target,
         }
+    }
+
+    /// The larger model to ask in place of a cut in `smaller`, once for a request.
+    fn take_larger_model(
+        &mut self,
+        request: &ClientRequest,
+        smaller: &PlannedRequest,
+    ) -> Option<Target> {
+        let inherited = &request.session.as_ref()?.inherited;
+        let larger = self.find_larger_model(request, &smaller.target)?;
+        if self.larger.is_some()
+            || !wants_larger_model(inherited, smaller, &larger)
+            || larger.provider.breaker.try_admit(Instant::now()).is_none()
+        {
+            return None;
+        }
+        let (from, to) = (&smaller.target.model, &larger.model);
+        tracing::info!(
+            from,
+            to,
+            "using larger model {to} instead of cutting the conversation for {from}"
+        );
+        self.larger = Some(larger.id());
+        Some(larger)
     }
 
     /// The model to use instead of cutting, unless it would get client credentials for another provider.

@@ -8,7 +8,8 @@
 //! Every 4xx and 5xx is read for it (`provider/overflow.rs`). Where the profile says that errors come inside a
 //! success, a whole answer is read too, and the first event of a stream, whose head is held for it 2 s at most.
 //!
-//! Of a model whose window is only assumed, the first refusal is expected: nothing was cut before it.
+//! Of a model whose window is only assumed, the first refusal is expected: nothing was cut before it. Where the request
+//! would be cut now, a configured larger model comes first.
 //!
 //! The lesson (`provider/learnt_windows.rs`) holds for all sessions of the model until it expires, so the next
 //! request fits at once. A prompt that the provider counted becomes the calibration's anchor. A request that cannot
@@ -21,7 +22,8 @@ use http::StatusCode;
 
 use super::{
     ClientRequest, PlacedRequest, ProviderReply, SendError,
-    plan::{refit_request, remeasure_for_target},
+    fallbacks::Fallbacks,
+    plan::{log_cuts, refit_request, remeasure_for_target},
     provider_reply::{is_stream, read_short, refuses_usage},
     proxy_answers,
     refusal::{is_bad_request, refuses_additions},
@@ -165,11 +167,13 @@ async fn find_refusal_inside(
     Ok((reply, refusal))
 }
 
-/// Learns from an overflow and fits the request anew. Returns whether it got smaller.
+/// Learns from an overflow and fits the request anew, unless a larger model comes before a cut. Returns whether it got
+/// smaller.
 pub(super) fn refit_after_overflow(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
     overflow: &Overflow,
+    fallbacks: Option<&mut Fallbacks>,
 ) -> bool {
     let planned = placed.planned.as_deref();
     let Some((followed, planned)) = request.followed_conversation().zip(planned) else {
@@ -189,13 +193,15 @@ pub(super) fn refit_after_overflow(
     let counted = refused.count_prompt_tokens();
     let may_refit = planned.refits < MAX_REFITS;
     let smaller = may_refit.then(|| refit_request(followed, planned, target, counted));
-    let Some(smaller) = smaller.flatten() else {
-        // The client gets the refusal, with the window that was learnt.
+    let turns = |it: &_| fallbacks.is_some_and(|all| all.turn_to_larger(request, it));
+    let Some(smaller) = smaller.flatten().filter(|it| !turns(it)) else {
+        // The refusal stands, with the window that was learnt.
         let measured = remeasure_for_target(followed, planned.clone(), target);
         placed.set_plan(followed, measured);
         return false;
     };
     let refit = smaller.refits;
+    log_cuts(followed.session.inherited.session, &smaller);
     placed.set_plan(followed, smaller);
     let target = &placed.target;
     tracing::warn!(
@@ -231,6 +237,7 @@ pub(super) fn refit_after_guess(
     let Some(smaller) = refit_request(followed, planned, &guessed, None) else {
         return false;
     };
+    log_cuts(followed.session.inherited.session, &smaller);
     guesses.0.push(refused);
     placed.target = guessed;
     placed.set_plan(followed, smaller);

@@ -107,7 +107,7 @@ impl ToolLoop {
     async fn send_again(&mut self) -> Result<ProviderReply, SendError> {
         // Counted apart: the client's head has the calls before the first answer.
         let mut calls = CallCount::default();
-        attempt_request(&self.request, &mut self.placed, &mut calls).await
+        attempt_request(&self.request, &mut self.placed, None, &mut calls).await
     }
 
     /// The answer to a request without recovery's additions; as an event where the client has a stream's head.

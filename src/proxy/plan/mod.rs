@@ -13,7 +13,7 @@ use std::{
 
 use self::{cache_age::is_cache_cold, planned_request::session_policy};
 pub use self::{
-    plan_log::{log_plan, note_plan},
+    plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
     refit::{refit_request, remeasure_for_target},
 };

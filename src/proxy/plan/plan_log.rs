@@ -33,7 +33,7 @@ pub fn log_plan(session: SessionId, planned: &PlannedRequest) {
 }
 
 /// Logs each cut that is new with this request.
-pub(super) fn log_cuts(session: SessionId, planned: &PlannedRequest) {
+pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
     let report = &planned.plan.report;
     if planned.mode != GuardMode::Guard {
         return;

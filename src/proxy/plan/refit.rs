@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::{
-    GUARD_SPAN, level_limits, plan_log::log_cuts, plan_without_additions,
-    planned_request::session_policy, replan_request,
+    GUARD_SPAN, level_limits, plan_without_additions, planned_request::session_policy,
+    replan_request,
 };
 use crate::{
     provider::Target,
@@ -47,7 +47,6 @@ pub fn refit_request(
     }
     planned.guard_took += begun.elapsed();
     planned.refits += 1;
-    log_cuts(followed.session.inherited.session, &planned);
     Some(planned)
 }
 

@@ -152,6 +152,52 @@ async fn if_the_larger_model_fails_the_conversation_is_cut() {
     small.assert_no_faults();
 }
 
+/// Only the refusal tells that the conversation would be cut.
+#[tokio::test]
+async fn an_unknown_window_is_refused_once_before_the_larger_model_answers() {
+    for (streams, window, fails) in [
+        (false, 128_000, false),
+        (true, 128_000, false),
+        // Less than is assumed of the first.
+        (false, 90_000, false),
+        (false, 128_000, true),
+    ] {
+        let small = ModelSetup::new(8_192)
+            .start(|_| ModelReply::text("Well."))
+            .await;
+        let other = ScriptedProvider::start_answering(move |_| match fails {
+            true => vec![answer("503 No", "", "")],
+            false => good_answer(streams),
+        })
+        .await;
+        let proxy = pair(&small.provider, &other).set(|config| {
+            with_larger(config);
+            config.models.get_mut("m").unwrap().context_length = None;
+            model(config, "other/big", window, |_| {});
+        });
+        let proxy = proxy.start().await;
+        let asked = long("m", streams);
+        let got = proxy.chat(asked.clone()).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        let (by, attempts, last) = match fails {
+            true => ("up", "3", "1"),
+            false => ("other", "2", "1"),
+        };
+        let seen = (answered_by(&got), &got.headers["x-plimsoll-attempts"]);
+        assert_eq!((seen.0, seen.1.to_str().unwrap()), (by, attempts));
+        assert_eq!((small.overflows(), other.count_requests()), (1, 1));
+        let sent: Value = serde_json::from_str(&asked).unwrap();
+        let body: Value = serde_json::from_slice(&other.last_request().body).unwrap();
+        assert_eq!(body["messages"], sent["messages"], "it is not cut");
+        // The window is known now; a larger model that fails is passed over.
+        let got = proxy.chat(asked).await;
+        let seen = (answered_by(&got), &got.headers["x-plimsoll-attempts"]);
+        assert_eq!((seen.0, seen.1.to_str().unwrap()), (by, last));
+        assert_eq!(small.overflows(), 1);
+        small.assert_no_faults();
+    }
+}
+
 #[tokio::test]
 async fn a_clients_credentials_reach_one_base_url_only() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("500 No", "", "")]).await;
