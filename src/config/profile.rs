@@ -98,6 +98,10 @@ pub struct Profile {
     pub thinks_by_default: bool,
     /// Chat completions take `max_completion_tokens`, and may refuse `max_tokens`.
     pub names_completion_cap: bool,
+    /// Chat completions take tools. A fact of the model.
+    pub takes_chat_tools: bool,
+    /// A request may demand a call (`tool_choice`). A fact of the model.
+    pub takes_forced_calls: bool,
     /// The format in which an entry among the messages may bring tools, where the model's reasoning is bound.
     pub tools_entry: Option<Format>,
     /// In Responses, an output may stand apart from its call.
@@ -140,6 +144,8 @@ const OPEN: Profile = Profile {
     signs_calls: false,
     thinks_by_default: false,
     names_completion_cap: false,
+    takes_chat_tools: true,
+    takes_forced_calls: true,
     tools_entry: None,
     pairs_apart: true,
     begins_with_user: false,
@@ -238,6 +244,15 @@ pub const PROFILES: &[Profile] = &[
         ..STRICT
     },
     STRICT,
+    // Roles may follow one another in any order, and a cache may go at any time (xAI's guides to chat and to prompt
+    // caching). Its Messages are deprecated, and still there.
+    Profile {
+        name: "xai",
+        may_end_with_assistant: false,
+        cache_life_s: None,
+        speaks_messages: true,
+        ..OPEN
+    },
     // OpenRouter forwards requests to engines of any kind. It answers 413 to a larger tool message.
     Profile {
         name: "openrouter",
@@ -323,6 +338,7 @@ pub(super) fn guess_by_host(base_url: Option<&str>) -> &'static str {
         "generativelanguage.googleapis.com" => "gemini",
         "api.anthropic.com" => "anthropic",
         "openrouter.ai" => "openrouter",
+        "api.x.ai" | "us.api.x.ai" => "xai",
         host if host.ends_with(".openai.azure.com") => "azure",
         host if host.starts_with("api.moonshot.") => "kimi",
         _ if base_url.port_u16() == Some(11434) => "ollama",
@@ -351,6 +367,8 @@ mod tests {
             ),
             ("https://api.anthropic.com/v1", "anthropic"),
             ("https://openrouter.ai/api/v1", "openrouter"),
+            ("https://api.x.ai/v1", "xai"),
+            ("https://us.api.x.ai/v1", "xai"),
             ("http://127.0.0.1:11434/v1", "ollama"),
             ("http://127.0.0.1:1234/v1", "lmstudio"),
             ("http://127.0.0.1:8080/v1", "template"),

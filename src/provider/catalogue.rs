@@ -49,6 +49,7 @@ const HOSTS: &[(&str, &str)] = &[
     (".amazonaws.com", "amazon-bedrock"),
     ("aiplatform.googleapis.com", "google-vertex"),
     ("api.x.ai", "xai"),
+    ("us.api.x.ai", "xai"),
     ("api.z.ai", "zai"),
     ("dashscope-intl.aliyuncs.com", "alibaba"),
     ("dashscope.aliyuncs.com", "alibaba"),

@@ -73,6 +73,7 @@ const RULES: &[ModelRule] = &[
             first_version("deepseek-v", 4, 0),
             first_version("kimi-k", 2, 5),
             first_version("minimax-m", 2, 0),
+            first_version("grok-", 4, 0),
         ],
         apply: |it| it.thinks_by_default = true,
     },
@@ -113,6 +114,35 @@ const RULES: &[ModelRule] = &[
             first_version("kimi-k", 3, 0),
         ],
         apply: |it| it.names_completion_cap = true,
+    },
+    // They refuse an answer that the request begins (Anthropic's guide to prefilling).
+    ModelRule {
+        models: &[
+            first_version("claude-opus-", 4, 6),
+            first_version("claude-sonnet-", 4, 6),
+            first_version("claude-haiku-", 5, 5),
+            first_version("claude-fable-", 5, 0),
+            first_version("claude-mythos-", 5, 0),
+        ],
+        apply: |it| it.may_end_with_assistant = false,
+    },
+    // They always think, and an answer that thinks cannot be made to call (Anthropic's guide to extended thinking).
+    ModelRule {
+        models: &[
+            first_version("claude-opus-", 5, 5),
+            first_version("claude-sonnet-", 5, 5),
+            first_version("claude-fable-", 5, 1),
+            first_version("claude-mythos-", 5, 1),
+        ],
+        apply: |it| it.takes_forced_calls = false,
+    },
+    // They reason at any effort, and with tools in Responses alone (litellm 34569).
+    ModelRule {
+        models: &[
+            first_version("gpt-6-astra", 0, 0),
+            first_version("gpt-", 6, 1),
+        ],
+        apply: |it| it.takes_chat_tools = false,
     },
     // OpenAI's caches live for half an hour at least, and `prompt_cache_retention` is refused (from GPT-5.6 on).
     ModelRule {
@@ -286,6 +316,32 @@ mod tests {
             "anthropic/claude-haiku-5.5"
         ));
         assert!(!is_other_family("my-deployment", "gpt-6"));
+    }
+
+    #[test]
+    fn what_a_request_may_ask_depends_on_the_model() {
+        for (model, begun_answers, forced_calls, chat_tools) in [
+            ("claude-opus-4-5", true, true, true),
+            ("anthropic/claude-sonnet-4.6", false, true, true),
+            ("claude-haiku-5-5", false, true, true),
+            ("claude-sonnet-5-5", false, false, true),
+            ("claude-fable-5", false, true, true),
+            ("claude-fable-5-1", false, false, true),
+            ("gpt-6-sol", true, true, true),
+            ("gpt-6-astra", true, true, false),
+            ("openai/gpt-6.1-sol", true, true, false),
+            ("gpt-6.2-astra", true, true, false),
+            ("kimi-k3", true, true, true),
+        ] {
+            let rules = rules_of(model);
+            let found = (
+                rules.may_end_with_assistant,
+                rules.takes_forced_calls,
+                rules.takes_chat_tools,
+            );
+            let expected = (begun_answers, forced_calls, chat_tools);
+            assert_eq!(found, expected, "{model}");
+        }
     }
 
     #[test]

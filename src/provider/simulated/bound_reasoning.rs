@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{
-    SimulatedApi, messages_request::adds_tool, request::SimulatedRefusal, token_count::count_tokens,
+    SimulatedApi, messages_request::adds_tool, model_rules, request::SimulatedRefusal,
+    token_count::count_tokens,
 };
 
 const BETA: &str = "thinking-binding-controls-2026-08-01";
@@ -33,6 +34,7 @@ pub(super) struct BoundReasoning {
     run: u64,
     /// Entries of `input_transformations`; `None` where an answer does not tell them.
     pub(super) transformations: Option<Vec<Value>>,
+    is_plain: bool,
 }
 
 /// Reasoning of an answer.
@@ -40,6 +42,8 @@ pub(super) struct BoundReasoning {
 pub(super) struct Thought {
     pub(super) text: &'static str,
     pub(super) signature: String,
+    /// The client reads it, and sends it back as a text.
+    pub(super) is_plain: bool,
     pub(super) tokens: u32,
 }
 
@@ -98,7 +102,15 @@ impl BoundReasoning {
                 check_messages(body, headers, checks)
             }
             SimulatedApi::Responses if model.contains("gpt-") => Ok(check_responses(body)),
-            _ => Ok(Self::default()),
+            _ => {
+                let rules = model_rules::find_rules(body);
+                let rules = rules.filter(|it| model_rules::gives_reasoning(api, it, body));
+                Ok(Self {
+                    is_on: rules.is_some(),
+                    is_plain: rules.is_some_and(|it| !it.signs_calls),
+                    ..Self::default()
+                })
+            }
         }
     }
 
@@ -107,6 +119,7 @@ impl BoundReasoning {
         (self.is_on && room >= LEAST_ROOM).then(|| Thought {
             text: THOUGHT,
             signature: Signature::new(self.prefix, self.previous, self.run).write(),
+            is_plain: self.is_plain,
             tokens: count_tokens(THOUGHT),
         })
     }

@@ -103,6 +103,9 @@ impl Completion {
             None => message["content"] = content.text.as_str().into(),
             Some(name) => message["tool_calls"] = json!([self.write_call(name, &content.text)]),
         }
+        if let Some(text) = self.plain_thought() {
+            message["reasoning_content"] = text.into();
+        }
         let choice = json!({"index": 0, "message": message, "logprobs": null,
             "finish_reason": self.reply.finish});
         let mut body = self.write_head("chat.completion", json!([choice]));
@@ -136,6 +139,10 @@ impl Completion {
         let content = &self.reply.content;
         let opening = content.tool.is_none().then_some("");
         let mut deltas = vec![json!({"role": "assistant", "content": opening, "refusal": null})];
+        deltas.extend(
+            self.plain_thought()
+                .map(|it| json!({"reasoning_content": it})),
+        );
         if let Some(name) = &content.tool {
             let mut call = self.write_call(name, "");
             call["index"] = json!(0);
@@ -149,8 +156,17 @@ impl Completion {
     }
 
     fn write_call(&self, name: &str, arguments: &str) -> Value {
-        json!({"id": format!("call_{:016x}", self.prompt_hash), "type": "function",
-            "function": {"name": name, "arguments": arguments}})
+        let mut call = json!({"id": format!("call_{:016x}", self.prompt_hash), "type": "function",
+            "function": {"name": name, "arguments": arguments}});
+        if let Some(hidden) = self.thought.as_ref().filter(|it| !it.is_plain) {
+            call["extra_content"] = json!({"google": {"thought_signature": hidden.signature}});
+        }
+        call
+    }
+
+    fn plain_thought(&self) -> Option<&'static str> {
+        let thought = self.thought.as_ref().filter(|it| it.is_plain);
+        thought.map(|it| it.text)
     }
 
     fn write_head(&self, object: &str, choices: Value) -> Value {

@@ -3,7 +3,7 @@
 //! It counts tokens, has a window and a prefix cache, and refuses an overlong or invalid conversation in
 //! the words of OpenAI or Anthropic. A scripted agent answers, and follows a notice of recovery or a request for a summary.
 //! Nothing of `wire`, `guard` or `recovery` is used here, so that a mistake there cannot hide behind the
-//! same mistake here.
+//! same mistake here; only the table of models' rules is, which is data.
 //!
 //! The same request always gets the same answer, cached tokens apart. No clock, no I/O.
 
@@ -13,6 +13,7 @@ mod demo_agent;
 mod memory_requests;
 mod messages_answer;
 mod messages_request;
+mod model_rules;
 mod request;
 mod responses_answer;
 mod responses_request;
@@ -44,6 +45,10 @@ pub const MODELS: &[(&str, u32)] = &[
     ("claude-sonnet-5-5-128k", 128_000),
     ("gpt-6.2-sol-32k", 32_768),
     ("gpt-6.2-sol-128k", 128_000),
+    // Answers of these must come back with their reasoning, or with the signatures of their calls.
+    ("kimi-k3-32k", 32_768),
+    ("deepseek-v4-flash-32k", 32_768),
+    ("gemini-3.8-flash-32k", 32_768),
 ];
 
 const RESPONSES_OVERFLOW: &str =

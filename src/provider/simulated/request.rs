@@ -6,7 +6,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{SimulatedApi, find_model, messages_request, responses_request};
+use super::{SimulatedApi, find_model, messages_request, model_rules, responses_request};
 
 const ROLES: &str = "system, assistant, user, function, tool, developer";
 
@@ -77,6 +77,9 @@ impl SimulatedRequest {
         }
         let missing = || SimulatedRefusal::new("you must provide a model parameter");
         let (model, window) = find_model(body["model"].as_str().ok_or_else(missing)?)?;
+        if let Some(rules) = model_rules::find_rules(&body) {
+            model_rules::check_model_rules(api, rules, &body)?;
+        }
         let (body, is_cached) = match api {
             SimulatedApi::Chat => (body, true),
             SimulatedApi::Messages => messages_request::rewrite_request(&body)?,

@@ -88,10 +88,13 @@ impl Completion {
 
     fn write_reasoning(&self) -> Option<Value> {
         let thought = self.thought.as_ref()?;
-        Some(
-            json!({"type": "reasoning", "id": format!("rs_{:016x}", self.id), "summary": [],
-            "encrypted_content": thought.signature}),
-        )
+        let id = format!("rs_{:016x}", self.id);
+        Some(match thought.is_plain {
+            true => json!({"type": "reasoning", "id": id, "summary": [],
+                "content": [{"type": "reasoning_text", "text": thought.text}]}),
+            false => json!({"type": "reasoning", "id": id, "summary": [],
+                "encrypted_content": thought.signature}),
+        })
     }
 
     /// The item behind the reasoning; none where the answer has no text.

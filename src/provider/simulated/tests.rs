@@ -2,6 +2,7 @@
 
 mod bound_reasoning;
 mod messages;
+mod model_rules;
 
 use http_body_util::BodyExt as _;
 
