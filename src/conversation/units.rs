@@ -185,6 +185,21 @@ pub(crate) fn list_dependents(units: &[Unit], at: usize) -> BTreeSet<usize> {
     found
 }
 
+/// Of each unit, whether it stays whatever the others do; its results may be masked all the same.
+pub(crate) fn list_lasting(units: &[Unit]) -> Vec<bool> {
+    let mut lasting: Vec<bool> = units.iter().map(|unit| !unit.is_removable()).collect();
+    let next = |at: usize| units[at].bond.map(|bond| bond.next);
+    let last_of_rings =
+        (0..units.len()).filter(|&at| units[at].bond.is_some_and(|it| it.last == at));
+    for last in last_of_rings {
+        let ring = || std::iter::successors(next(last), |&at| next(at).filter(|_| at != last));
+        if ring().count() > MAX_DEPENDENTS + 1 {
+            ring().for_each(|at| lasting[at] = true);
+        }
+    }
+    lasting
+}
+
 /// The end of the pinned start, in units: all up to the first user message, which may follow a
 /// greeting. If a step comes before it, or there is none, only the leading system messages: a late
 /// question must not pin all that came before it.
@@ -235,19 +250,48 @@ pub(crate) fn first_new_message(units: &[Unit], known: usize) -> usize {
     }
 }
 
-/// The first unit that must stay in the request that ended at unit `at`: its last unit that is not
-/// pinned, or the task. If that is an assistant message, which the answer continues, the unit it answers.
+/// The first unit that must stay for the request that ends with the units that were added: its last step, or message of
+/// the user. Answers in a row and the late results behind them are one step. An answer at the end goes on from what
+/// stands before it.
+#[derive(Default)]
+pub(crate) struct NewestStep {
+    first: Option<usize>,
+    /// The first answer of the row at the end.
+    answers: Option<usize>,
+}
+
+impl NewestStep {
+    pub(crate) fn add_unit(&mut self, at: usize, unit: &Unit) {
+        if !unit.may_be_newest() {
+            return;
+        }
+        let begun = match unit.kind {
+            UnitKind::Assistant => {
+                self.answers.get_or_insert(at);
+                None
+            }
+            UnitKind::Results => self.answers.take(),
+            _ => {
+                self.answers = None;
+                Some(at)
+            }
+        };
+        self.first = begun.or(self.first).or(Some(at));
+    }
+
+    pub(crate) const fn first(&self) -> Option<usize> {
+        self.first
+    }
+}
+
+/// The first unit that must stay in the request that ended at unit `at`, and not before the end of the pinned start.
 pub(crate) fn find_first_required_unit(units: &[Unit], at: usize) -> usize {
     let pinned = find_pinned_end(units);
-    let last_before = |end: usize| {
-        (pinned..end)
-            .rev()
-            .find(|&unit| units[unit].may_be_newest())
-    };
-    let mut first = last_before(at + 1).unwrap_or(at);
-    // An answer may have been begun in several messages, or before the results of its first calls.
-    while (matches!(units[first].kind, UnitKind::Assistant | UnitKind::Results)
-        || units[first].follows_reasoning)
+    let mut newest = NewestStep::default();
+    (pinned..=at).for_each(|at| newest.add_unit(at, &units[at]));
+    let mut first = newest.first().unwrap_or(at);
+    let last_before = |end: usize| (pinned..end).rev().find(|&at| units[at].may_be_newest());
+    while units[first].follows_reasoning
         && let Some(before) = last_before(first)
     {
         first = before;

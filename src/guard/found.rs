@@ -169,14 +169,8 @@ impl PlanExplanation {
         let folded = plan.memory.find_folded(&units);
         let fitted = fitted.filter(|_| report.stood_back.is_none());
         let next = fitted.map(|fitted| {
-            let sent = GuardedRequest {
-                conversation,
-                fitted: &fitted,
-                units: &units,
-                policy,
-                folded: &folded,
-                calibration,
-            };
+            let sent =
+                GuardedRequest::new(conversation, &fitted, &units, policy, &folded, calibration);
             NextRemovals::from_request(&sent, plan)
         });
         let cleared = report.cleared.as_ref();

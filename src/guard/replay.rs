@@ -24,7 +24,7 @@ use super::{
     view::RequestView,
     vocabulary::Vocabulary,
 };
-use crate::conversation::units::{Unit, UnitKind};
+use crate::conversation::units::{NewestStep, Unit, UnitKind};
 
 /// A conversation on its way through its requests.
 pub(super) struct Replay<'a> {
@@ -165,19 +165,16 @@ impl Replay<'_> {
         let mut now = Moment {
             live: self.beside,
             state,
-            kept: KeptUnits::default(),
+            kept: KeptUnits::new(units),
             visible: VisibleWords::default(),
             is_cut: false,
         };
         // The first unit that must stay for the request that ended here: looked for anew each time, a long
         // row of what stays would be walked once for every unit of it.
-        let mut newest = None;
+        let mut newest = NewestStep::default();
         for (at, unit) in units.iter().enumerate() {
-            if at >= pinned && unit.may_be_newest() {
-                newest = match unit.kind {
-                    UnitKind::Assistant | UnitKind::Results => newest.or(Some(at)),
-                    _ => Some(at),
-                };
+            if at >= pinned {
+                newest.add_unit(at, unit);
             }
             self.add_unit(at, at < pinned, &mut now);
             let last = at + 1 == units.len();
@@ -186,7 +183,7 @@ impl Replay<'_> {
             if at < from || !(asks || last) {
                 continue;
             }
-            let newest = newest.unwrap_or(at).max(pinned);
+            let newest = newest.first().unwrap_or(at).max(pinned);
             // The pinned start is asked with as a whole.
             if at + 1 < pinned && !last {
                 continue;
@@ -232,7 +229,10 @@ impl Replay<'_> {
     fn add_unit(&self, at: usize, is_pinned: bool, now: &mut Moment) {
         let (unit, is_kept) = (&self.view.units[at], !now.state.folded[at]);
         let may_go = is_kept && !is_pinned && !unit.stays && at >= self.based;
-        now.kept.add_unit(unit, is_kept, may_go, is_pinned);
+        let last = unit.bond.map(|bond| bond.last).filter(|&last| last > at);
+        let waits_for = last.filter(|_| !self.gets_smaller(at, at));
+        now.kept
+            .add_unit(unit, is_kept, may_go, waits_for, is_pinned);
         now.live = now.live.saturating_add(self.bound_tokens[at]);
         if is_kept {
             now.live = now.live.saturating_add(self.unit_tokens(at, &now.state));
@@ -264,24 +264,6 @@ impl Replay<'_> {
         let high = self.high[at];
         let free = f64::from(high.saturating_sub(self.fixed[at]));
         (f64::from(high) - free * (1.0 - self.low_water) / 2.0) as u32
-    }
-
-    /// Makes a step smaller by `excess` raw tokens.
-    fn tighten(&mut self, at: usize, excess: u32, now: &mut Moment) {
-        self.count_words(at, false, -1, &mut now.visible);
-        let unit = &self.view.units[at];
-        let results = &mut self.cuts.results;
-        let taken = results.tighten_step(unit.messages.clone(), excess);
-        let taken = taken.min(self.tokens[at]);
-        self.tokens[at] -= taken;
-        self.masked_tokens[at] = with_injected(self.masks.weigh(unit, results), self.injected[at]);
-        if at < self.reasoned {
-            self.masked_tokens[at] = self.masked_tokens[at].saturating_sub(self.reasoning[at]);
-        }
-        if at < now.visible.counted() {
-            self.count_words(at, false, 1, &mut now.visible);
-        }
-        now.live = now.live.saturating_sub(taken);
     }
 
     /// Leaves annotated texts out where the request at `at` is over its budget.
@@ -375,12 +357,14 @@ impl Replay<'_> {
         recent: Option<RecentUnits>,
         state: &CutState,
     ) -> bool {
-        let unit = &self.view.units[at];
-        let is_old = recent.is_none_or(|recent| recent.is_old(at, unit.kind));
-        is_old
-            && !state.masked[at]
-            && self.masked_tokens[at] < self.tokens[at]
-            && !self.is_replayed(unit, limit)
+        let kind = self.view.units[at].kind;
+        let is_old = recent.is_none_or(|recent| recent.is_old(at, kind));
+        is_old && !state.masked[at] && self.gets_smaller(at, limit)
+    }
+
+    /// Whether masking makes a unit before `limit` smaller.
+    fn gets_smaller(&self, at: usize, limit: usize) -> bool {
+        self.masked_tokens[at] < self.tokens[at] && !self.is_replayed(&self.view.units[at], limit)
     }
 
     /// Whether a program that is still at work before unit `limit` reads the results of a unit again.

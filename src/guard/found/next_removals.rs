@@ -11,7 +11,7 @@ use super::{ClearedSpan, scaled};
 use crate::{
     conversation::{
         Conversation, Item,
-        units::{Unit, UnitKind, find_pinned_end, find_unit_of_message},
+        units::{Unit, UnitKind, find_pinned_end},
     },
     guard::{
         self, Plan, Policy, Recall, ToolNames,
@@ -59,9 +59,7 @@ pub struct LargeResult {
 
 impl NextRemovals {
     pub(super) fn from_request(sent: &GuardedRequest<'_>, plan: &Plan) -> Self {
-        let mut results = sent.results();
-        let results_in_all = results.len();
-        results.truncate(NAMED);
+        let (results, results_in_all) = sent.results();
         let (clear, going) = sent.next_to_go(plan);
         let mut turns = sent.turns(&going);
         let turns_in_all = turns.len();
@@ -80,40 +78,53 @@ impl NextRemovals {
 
 /// A request and what is sent of it.
 pub(super) struct GuardedRequest<'a> {
-    pub(super) conversation: &'a Conversation,
-    pub(super) fitted: &'a Conversation,
-    pub(super) units: &'a [Unit],
-    pub(super) policy: &'a Policy<'a>,
+    conversation: &'a Conversation,
+    fitted: &'a Conversation,
+    units: &'a [Unit],
+    policy: &'a Policy<'a>,
     /// Of each unit, whether it is left out.
-    pub(super) folded: &'a [bool],
-    pub(super) calibration: Calibration,
+    folded: &'a [bool],
+    calibration: Calibration,
+    /// Of each message that is sent and is not bound, what it is in the fitted request.
+    sent: Vec<Option<&'a Item>>,
 }
 
 impl<'a> GuardedRequest<'a> {
-    /// A message that is sent and is not bound, as the fitted request has it, which may have a preface behind the
-    /// pinned start. Bound messages may stand elsewhere, so the others are counted.
-    fn find_fitted(&self, at: usize) -> Option<&'a Item> {
-        let count = |conversation: &Conversation, end: usize| {
-            let items = conversation.items[..end].iter();
-            items.filter(|item| !item.is_bound).count()
-        };
-        let gone = |end: usize| {
-            let units = self.units[..end].iter().zip(self.folded);
-            let gone = units.filter(|it| *it.1);
-            gone.map(|it| it.0.unbound_messages().len()).sum::<usize>()
-        };
-        let mut kept = count(self.conversation, at) - gone(find_unit_of_message(self.units, at));
-        if at >= self.pinned() {
-            let sent = count(self.conversation, self.conversation.items.len());
-            let fitted = count(self.fitted, self.fitted.items.len());
-            kept += (fitted + gone(self.units.len())).saturating_sub(sent);
+    pub(super) fn new(
+        conversation: &'a Conversation,
+        fitted: &'a Conversation,
+        units: &'a [Unit],
+        policy: &'a Policy<'a>,
+        folded: &'a [bool],
+        calibration: Calibration,
+    ) -> Self {
+        let kept = units.iter().zip(folded).filter(|it| !*it.1);
+        let kept: Vec<usize> = kept.flat_map(|it| it.0.unbound_messages()).collect();
+        // Bound messages may stand elsewhere, so the others are counted.
+        let items = fitted.items.iter().filter(|item| !item.is_bound);
+        let items: Vec<&Item> = items.collect();
+        // A preface may stand behind the pinned start.
+        let preface = items.len().saturating_sub(kept.len());
+        let start = units[..find_pinned_end(units)].last();
+        let pinned = start.map_or(0, |unit| unit.messages.end);
+        let mut sent = vec![None; conversation.items.len()];
+        for (nth, at) in kept.into_iter().enumerate() {
+            let nth = nth + if at < pinned { 0 } else { preface };
+            sent[at] = items.get(nth).copied();
         }
-        let mut items = self.fitted.items.iter().filter(|item| !item.is_bound);
-        items.nth(kept)
+        Self {
+            conversation,
+            fitted,
+            units,
+            policy,
+            folded,
+            calibration,
+            sent,
+        }
     }
 
     fn tokens(&self, at: usize) -> u32 {
-        let Some(message) = self.find_fitted(at) else {
+        let Some(message) = self.sent[at] else {
             return 0;
         };
         let weights = self.policy.token_weights();
@@ -129,35 +140,25 @@ impl<'a> GuardedRequest<'a> {
         units.filter(|it| !*it.1).map(|it| it.0)
     }
 
-    /// Messages of the pinned start.
-    fn pinned(&self) -> usize {
-        let start = &self.units[..find_pinned_end(self.units)];
-        start.last().map_or(0, |unit| unit.messages.end)
-    }
-
-    /// The tool results that are sent, the largest first.
-    fn results(&self) -> Vec<LargeResult> {
+    /// The largest tool results that are sent, at most [`NAMED`], and how many are sent in all.
+    fn results(&self) -> (Vec<LargeResult>, usize) {
         let answers = self
             .units()
             .flat_map(|unit| unit.messages.clone())
             .filter(|&at| self.conversation.items[at].author.is_tool());
+        let mut results: Vec<(usize, u32)> = answers.map(|at| (at, self.tokens(at))).collect();
+        let count = results.len();
+        results.sort_by_key(|&(at, tokens)| (Reverse(tokens), at));
+        results.truncate(NAMED);
         let mut names = ToolNames::default();
-        let mut results: Vec<LargeResult> = answers
-            .map(|at| LargeResult {
-                message: at,
-                tool: names.name_tool(self.conversation, self.units, at),
-                chars: self
-                    .find_fitted(at)
-                    .map_or(0, |message| message.sizes.total_chars()),
-                limit_chars: guard::max_result_chars(
-                    &self.conversation.items[at].sizes,
-                    self.policy,
-                ),
-                tokens: self.tokens(at),
-            })
-            .collect();
-        results.sort_by_key(|result| (Reverse(result.tokens), result.message));
-        results
+        let name = |(at, tokens): (usize, u32)| LargeResult {
+            message: at,
+            tool: names.name_tool(self.conversation, self.units, at),
+            chars: self.sent[at].map_or(0, |message| message.sizes.total_chars()),
+            limit_chars: guard::max_result_chars(&self.conversation.items[at].sizes, self.policy),
+            tokens,
+        };
+        (results.into_iter().map(name).collect(), count)
     }
 
     /// What is cleared next, and the units that the next cut takes: it may be made with the same

@@ -3,7 +3,7 @@
 use super::{Moment, Replay};
 use crate::{
     conversation::units::{Unit, UnitKind},
-    guard::prompt_placement,
+    guard::{cuts::Cuts, placed_injections::with_injected, prompt_placement},
     json::{scan::Span, text},
 };
 
@@ -18,7 +18,7 @@ impl Replay<'_> {
         let high = self.high[at];
         let fixed = self.fixed[at].min(high);
         self.free_tokens = high - fixed;
-        if now.kept.list_open(newest).is_empty() {
+        if now.kept.list_unpinned(newest).is_empty() {
             return;
         }
         self.drop_reasoning(at + 1, now);
@@ -32,10 +32,10 @@ impl Replay<'_> {
             self.mask_oldest(at, limit, Unit::has_results, goal, now);
             self.mask_oldest(at, limit, Unit::is_user, goal, now);
             self.fold_by_worth(limit, goal, now);
-            now.kept.drop_folded(limit, &now.state);
+            self.drop_settled(limit, now);
         }
         self.fold_oldest(newest, high, now);
-        now.kept.drop_folded(newest, &now.state);
+        self.drop_settled(newest, now);
         now.state.survived = now.state.survived.max(tail);
         if now.state.survived > 0 {
             self.tolerance = 0.0;
@@ -47,7 +47,7 @@ impl Replay<'_> {
     fn find_tail(&self, newest: usize, now: &Moment) -> usize {
         let mut room = self.free_tokens / TAIL_SHARE;
         let mut tail = newest;
-        for &unit in now.kept.list_open(newest).iter().rev() {
+        for &unit in now.kept.list_unpinned(newest).iter().rev() {
             let tokens = self.unit_tokens(unit, &now.state);
             if tokens > room {
                 break;
@@ -102,6 +102,41 @@ impl Replay<'_> {
         }
     }
 
+    /// Makes the step that ends with unit `at` smaller by `excess` raw tokens.
+    pub(super) fn tighten(&mut self, at: usize, excess: u32, now: &mut Moment) {
+        let units = self.view.units;
+        let late = units[..=at].iter().rev();
+        let late = late.take_while(|unit| unit.kind == UnitKind::Results);
+        // Late results in a row came with one request, and share what room there is.
+        let row = at + 1 - late.count().max(1)..=at;
+        for unit in row.clone() {
+            self.count_words(unit, false, -1, &mut now.visible);
+        }
+        let weigh = |cuts: &Cuts<'_>| {
+            row.clone()
+                .map(|unit| cuts.weigh_unit(&units[unit]))
+                .collect()
+        };
+        let before: Vec<u32> = weigh(&self.cuts);
+        let messages = units[*row.start()].messages.start..units[at].messages.end;
+        self.cuts.results.tighten_step(messages, excess);
+        let after: Vec<u32> = weigh(&self.cuts);
+        for ((unit, before), after) in row.zip(before).zip(after) {
+            let taken = before.saturating_sub(after).min(self.tokens[unit]);
+            self.tokens[unit] -= taken;
+            let masked = self.masks.weigh(&units[unit], &self.cuts.results);
+            self.masked_tokens[unit] = with_injected(masked, self.injected[unit]);
+            if unit < self.reasoned {
+                self.masked_tokens[unit] =
+                    self.masked_tokens[unit].saturating_sub(self.reasoning[unit]);
+            }
+            if unit < now.visible.counted() {
+                self.count_words(unit, false, 1, &mut now.visible);
+            }
+            now.live = now.live.saturating_sub(taken);
+        }
+    }
+
     /// The user's newest message goes only where the newest step cannot get smaller.
     pub(super) fn fold_newest_question(&mut self, newest: usize, now: &mut Moment) {
         let open = now.kept.list_open(newest).iter().copied();
@@ -109,7 +144,19 @@ impl Replay<'_> {
             .filter(|&unit| self.asks_for_newest(unit, now))
             .collect();
         asked.into_iter().for_each(|unit| self.fold_unit(unit, now));
-        now.kept.drop_folded(newest, &now.state);
+        self.drop_settled(newest, now);
+    }
+
+    /// Forgets units before `limit` that no further cut can change: those that are gone, and those that stay and get no
+    /// smaller.
+    fn drop_settled(&self, limit: usize, now: &mut Moment) {
+        let (state, kept) = (&now.state, &now.kept);
+        let settled = kept.list_open(limit).iter().map(|&unit| {
+            let is_done = || state.masked[unit] || !self.gets_smaller(unit, usize::MAX);
+            state.folded[unit] || kept.is_lasting(unit) && is_done()
+        });
+        let settled: Vec<bool> = settled.collect();
+        now.kept.drop_settled(&settled, &now.state);
     }
 
     fn asks_for_newest(&self, unit: usize, now: &Moment) -> bool {

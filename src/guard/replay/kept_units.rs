@@ -1,18 +1,24 @@
 //! The units that are still there at one moment of a replay: what may go, what stands beside what, and which turns
 //! still have an answer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    conversation::units::{Unit, UnitKind},
+    conversation::units::{self, Unit, UnitKind},
     guard::cut_state::CutState,
 };
 
 /// Kept while a replay goes on, so that a cut costs time for what is left and not for the whole conversation.
 #[derive(Default)]
 pub(super) struct KeptUnits {
-    /// Units that may go, oldest first.
+    /// Units that are neither pinned nor stay for good, oldest first.
+    unpinned: Vec<usize>,
+    /// Those of them that a cut may change now, oldest first.
     open: Vec<usize>,
+    /// Units that no cut can change before the one comes that they wait for.
+    waiting: BTreeMap<usize, Vec<usize>>,
+    /// Of each unit, whether it can only get smaller.
+    lasting: Vec<bool>,
     /// Of each unit behind the pinned start, the neighbours that take part in the turns.
     neighbours: Vec<Neighbours>,
     /// The last unit with neighbours.
@@ -39,8 +45,28 @@ struct Turn {
 }
 
 impl KeptUnits {
-    /// Adds the next unit. `may_go`: it can be left out; `is_pinned`: it belongs to the pinned start.
-    pub(super) fn add_unit(&mut self, unit: &Unit, is_kept: bool, may_go: bool, is_pinned: bool) {
+    pub(super) fn new(units: &[Unit]) -> Self {
+        Self {
+            lasting: units::list_lasting(units),
+            ..Self::default()
+        }
+    }
+
+    /// Whether no cut leaves a unit out.
+    pub(super) fn is_lasting(&self, unit: usize) -> bool {
+        self.lasting[unit]
+    }
+
+    /// Adds the next unit. `may_go`: it can be left out or masked; `waits_for`: but not before this one has come;
+    /// `is_pinned`: it belongs to the pinned start.
+    pub(super) fn add_unit(
+        &mut self,
+        unit: &Unit,
+        is_kept: bool,
+        may_go: bool,
+        waits_for: Option<usize>,
+        is_pinned: bool,
+    ) {
         let at = self.turn_of.len();
         let is_user = unit.kind == UnitKind::User;
         if self.turns.is_empty() || is_user && !self.after_user {
@@ -59,7 +85,17 @@ impl KeptUnits {
             turn.answers += 1;
         }
         if may_go {
+            self.unpinned.push(at);
+        }
+        if let Some(last) = waits_for.filter(|_| may_go) {
+            self.waiting.entry(last).or_default().push(at);
+        } else if may_go {
             self.open.push(at);
+        }
+        if let Some(waited) = self.waiting.remove(&at) {
+            let first = self.open.partition_point(|&unit| unit < waited[0]);
+            self.open.extend(waited);
+            self.open[first..].sort();
         }
         if is_kept && !is_pinned && unit.kind != UnitKind::System {
             self.neighbours[at].before = self.last;
@@ -70,22 +106,26 @@ impl KeptUnits {
         }
     }
 
-    /// Units before `limit` that may go, oldest first.
-    pub(super) fn list_open(&self, limit: usize) -> &[usize] {
-        &self.open[..self.open.partition_point(|&unit| unit < limit)]
+    /// Units before `limit` that are neither pinned nor stay for good, oldest first.
+    pub(super) fn list_unpinned(&self, limit: usize) -> &[usize] {
+        list_before(&self.unpinned, limit)
     }
 
-    /// Forgets open units before `limit` that are gone.
-    pub(super) fn drop_folded(&mut self, limit: usize, state: &CutState) {
-        let looked_at = self.list_open(limit);
-        let left: Vec<usize> = looked_at
-            .iter()
-            .copied()
-            .filter(|&unit| !state.folded[unit])
-            .collect();
-        let end = looked_at.len();
-        if left.len() < end {
-            self.open.splice(..end, left);
+    /// Those of them that a cut may change now.
+    pub(super) fn list_open(&self, limit: usize) -> &[usize] {
+        list_before(&self.open, limit)
+    }
+
+    /// Forgets those of the oldest open units that are settled, which no further cut can change, and all that are gone.
+    pub(super) fn drop_settled(&mut self, settled: &[bool], state: &CutState) {
+        let mut looked_at = self.open.iter().zip(settled);
+        let has_folds = looked_at.any(|(&unit, _)| state.folded[unit]);
+        if has_folds {
+            self.unpinned.retain(|&unit| !state.folded[unit]);
+        }
+        if settled.contains(&true) {
+            let mut settled = settled.iter();
+            self.open.retain(|_| settled.next() != Some(&true));
         }
     }
 
@@ -159,4 +199,9 @@ impl KeptUnits {
         }
         turn.users.iter().copied().chain([unit]).collect()
     }
+}
+
+/// The units before `limit`, of those in order.
+fn list_before(units: &[usize], limit: usize) -> &[usize] {
+    &units[..units.partition_point(|&unit| unit < limit)]
 }

@@ -203,7 +203,7 @@ impl Replay<'_> {
             Some(bond) => bond.last == unit,
             None => !units::list_followers(all, unit).any(is_bonded),
         };
-        if !comes_first || !all[unit].is_removable() {
+        if !comes_first || now.kept.is_lasting(unit) {
             return false;
         }
         let dependents = self.list_dependents(unit, now);
@@ -219,13 +219,14 @@ impl Replay<'_> {
     ) -> impl Iterator<Item = usize> + use<'_, 'k> {
         let units = self.view.units;
         let is_user = move |unit: usize| units[unit].kind == UnitKind::User;
-        let survivors = now.kept.list_open(limit.min(now.state.survived)).iter();
-        let tokens = survivors.map(|&unit| self.unit_tokens(unit, &now.state));
-        let tokens = tokens.fold(0, u32::saturating_add);
-        let spared = match f64::from(tokens) <= SURVIVORS_SHARE * f64::from(self.free_tokens) {
-            true => now.state.survived,
-            false => 0,
-        };
+        let survivors = now.kept.list_unpinned(limit.min(now.state.survived));
+        let mut survivors = survivors.iter().copied();
+        let most = SURVIVORS_SHARE * f64::from(self.free_tokens);
+        let are_few = survivors.try_fold(0, |sum: u32, unit| {
+            let sum = sum.saturating_add(self.unit_tokens(unit, &now.state));
+            (f64::from(sum) <= most).then_some(sum)
+        });
+        let spared = are_few.map_or(0, |_| now.state.survived);
         let open = now.kept.list_open(limit).iter().copied();
         open.filter(move |&unit| match is_user(unit) {
             true => now.kept.is_unanswered(unit),

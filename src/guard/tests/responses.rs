@@ -10,6 +10,8 @@ use crate::{
     guard::{
         self, Recall,
         dropped_rounds::drop_messages,
+        estimate::Calibration,
+        found::{Aim, PlanExplanation, WindowFound},
         injections::{InjectionRecord, Injections},
         profile::find_profile,
     },
@@ -170,5 +172,55 @@ fn an_answer_of_a_round_s_reasoning_goes_where_a_course_begins_with_it() {
         assert_eq!(sent.len(), 3 + if stays { left } else { 0 }, "{sent:?}");
         assert_eq!((&sent[0], sent.last().unwrap()), (&task, &question));
         assert!(!sent.contains(&own), "{sent:?}");
+    }
+}
+
+/// The test takes minutes where each request looks again at all that waits, or at all that is sent for each result.
+#[test]
+fn time_is_linear_in_calls_that_wait() {
+    let settings = settings();
+    let profile = find_profile("openai").unwrap();
+    let policy = make_policy(profile, 8_192, &settings);
+    let user = r#"{"role":"user","content":"u"}"#;
+    let call = |at: usize, by: &str| {
+        format!(
+            r#"{{"type":"function_call","call_id":"c{at}","name":"look","arguments":"{{}}"{by}}}"#
+        )
+    };
+    let output = |at: usize, by: &str| {
+        format!(r#"{{"type":"function_call_output","call_id":"c{at}","output":"It is calm."{by}}}"#)
+    };
+    let by = r#","caller":{"type":"program","caller_id":"p"}"#;
+    let called = (0..40_000).map(|at| format!("{},{}", call(at, by), output(at, by)));
+    let program =
+        r#"{"type":"program","id":"p1","call_id":"p","code":"look()","fingerprint":"Zg=="}"#;
+    let done = r#"{"type":"program_output","call_id":"p","result":"calm","status":"completed"}"#;
+    let called = called.collect::<Vec<_>>().join(",");
+    let waiting = (0..40_000).map(|at| {
+        let step = at + 40_000;
+        let waits = call(at, r#","async":true"#);
+        format!("{waits},{},{}", call(step, ""), output(step, ""))
+    });
+    let waiting = waiting.collect::<Vec<_>>().join(",");
+    for list in [
+        format!("{program},{called},{done}"),
+        format!("{program},{called}"),
+        waiting,
+    ] {
+        let conversation = RESPONSES.index(format!(r#"{{"input":[{user},{list}]}}"#).into());
+        let aim = Aim {
+            model: None,
+            provider: None,
+            profile,
+            window: WindowFound {
+                tokens: policy.window,
+                input_limit: None,
+                source: "test",
+                is_assumed: false,
+            },
+            calibration: Calibration::default(),
+        };
+        let (_, found) = PlanExplanation::plan(&conversation, &policy, &aim);
+        assert_eq!(found.stands_back.map(|it| it.word), None);
     }
 }

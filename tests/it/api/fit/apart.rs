@@ -155,6 +155,41 @@ async fn calls_that_overlap_all_along_do_not_pin_one_another() {
     assert!(called.contains(&"a59".to_owned()) && called.contains(&"a57".to_owned()));
 }
 
+/// Nothing but calls whose outputs come after the next answer, so that one always waits.
+#[tokio::test]
+async fn calls_that_always_wait_do_not_keep_the_turn_whole() {
+    let mut input = vec![user("Mend the ship.")];
+    for at in 0..120 {
+        input.push(with(call(&format!("a{at}")), "async", true.into()));
+        input.extend((at > 0).then(|| output(&format!("a{}", at - 1), 60)));
+    }
+    let body = responses(&[input]);
+    let (sent, actions) = fit("responses", "openai", &body).await;
+    let broken = strict::responses::find_broken_rules(body.to_string().as_bytes(), &sent, true);
+    assert_eq!(broken, [], "{actions}");
+    assert!(actions.contains("dropped="), "{actions}");
+    let text = String::from_utf8(sent).unwrap();
+    assert!(text.contains(&"a118 has it. ".repeat(60)), "{text}");
+}
+
+/// Outputs that come late together share what room there is.
+#[tokio::test]
+async fn late_outputs_in_a_row_are_cut_alike() {
+    let names = ["a", "b", "c", "d"];
+    let mut input = vec![user("Mend the ship.")];
+    input.extend(names.map(|id| with(call(id), "async", true.into())));
+    input.push(user("And what else?"));
+    input.extend(names.map(|id| output(id, 1_000)));
+    let (sent, actions) = fit("responses", "openai", &responses(&[input])).await;
+    let sent: Value = serde_json::from_slice(&sent).unwrap();
+    let entries = sent["input"].as_array().unwrap().iter();
+    let lengths = entries.filter_map(|entry| Some(entry["output"].as_str()?.len()));
+    let lengths: Vec<usize> = lengths.collect();
+    let (least, most) = (lengths.iter().min().unwrap(), lengths.iter().max().unwrap());
+    assert_eq!(lengths.len(), 4, "{actions}");
+    assert!(*least > 2_000 && most - least < most / 10, "{lengths:?}");
+}
+
 /// A program of 30 calls, which is done, or not.
 fn program(is_done: bool, words: usize) -> Vec<Value> {
     let by = |entry: Value| {
