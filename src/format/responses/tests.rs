@@ -202,7 +202,15 @@ fn an_answer_without_reasoning_follows_that_of_the_step_before() {
         entries.push(output("b"));
         assert_eq!(follows(&entries), [false; 3]);
     }
-    // What does not begin with reasoning leads to nothing; nor does what another message separates.
+    // What was noted before the reasoning of an answer rests on none, and what calls follow rests on it.
+    let mut noted = vec![user("u"), reasoning("rs_1"), a.clone(), output("a")];
+    noted.extend([answer("So."), reasoning("rs_2"), b.clone(), output("b")]);
+    noted.extend([identified("c"), output("c")]);
+    assert_eq!(follows(&noted), [false, false, false, true]);
+    // A call before it may rest on the reasoning of the answer before.
+    noted[4] = identified("d");
+    assert_eq!(follows(&noted), [false, false, true, true]);
+    // What has no reasoning leads to nothing; nor does what another message separates.
     assert_eq!(
         follows(&[user("u"), a.clone(), output("a"), b.clone(), output("b")]),
         [false; 3]
@@ -451,7 +459,7 @@ fn a_program_is_one_with_its_calls() {
     );
     assert_eq!(
         shown_units(&[&list[..1], &list[4..6], &list[8..]].concat()),
-        "1! 2! 1."
+        "1! 2? 1."
     );
     // What led to one of them is none of them.
     let thought = [
