@@ -243,11 +243,11 @@ async fn code_that_called_thirty_times_is_whole() {
     for (is_done, words) in [(true, 60), (true, 20), (false, 20), (false, 60)] {
         let mut list = vec![
             vec![user("Mend the ship.")],
-            messages_steps("x", 20),
+            messages_steps("x", 150),
             code_run(is_done, words),
         ];
         if is_done {
-            list.extend([vec![user("Go on.")], messages_steps("y", 20)]);
+            list.extend([vec![user("Go on.")], messages_steps("y", 150)]);
         }
         let body = json!({"model": "m", "max_tokens": 500, "messages": list.concat(),
             "tools": [{"type": "code_execution_20260120", "name": "code_execution"}, {"name": "look", "input_schema": {"type": "object"}}]});

@@ -64,6 +64,30 @@ async fn a_call_beside_those_of_a_program_is_held_to_its_limits() {
     );
 }
 
+/// Results of a program come before no model: they are no tokens of the prompt, while it is at work and later.
+#[tokio::test]
+async fn results_that_a_program_reads_fill_no_window() {
+    let mut entries = vec![user("Mend the ship.")];
+    for at in 0..10 {
+        let blocks = [
+            vec![run("s"); usize::from(at == 0)],
+            vec![called_by(&format!("p{at}"), "s")],
+        ];
+        entries.extend([answer(&blocks.concat()), results(&format!("p{at}"), 2_000)]);
+    }
+    let at_work = entries.clone();
+    let content = json!({"type": "code_execution_result", "stdout": "10 leaks", "stderr": "", "return_code": 0});
+    let done =
+        json!({"type": "code_execution_tool_result", "tool_use_id": "s", "content": content});
+    entries.extend([answer(&[done]), user("And now?")]);
+    for list in [at_work, entries] {
+        let body = messages(&[list]);
+        let (sent, actions) = fit("messages", "anthropic", &body).await;
+        assert_eq!(actions, "none");
+        assert_eq!(sent, body.to_string().as_bytes());
+    }
+}
+
 /// What may have made a call, and is not there or of a kind that is not known.
 #[tokio::test]
 async fn a_caller_that_is_not_known_keeps_its_call() {
