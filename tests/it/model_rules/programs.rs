@@ -72,8 +72,11 @@ pub(super) fn write(body: &Value, name: &str, nth: usize, thinking: &Value) -> O
         let code = json!({"type": "server_tool_use", "id": run, "name": "code_execution",
             "input": {"code": "for path in paths: await read_file(path)\n".repeat(4)}});
         let mut content = vec![thinking.clone(), code, call(0, by(&run))];
-        content.extend((nth % 8 == 0).then(|| call(1, json!({"type": "direct"}))));
-        return (nth % 4 == 0).then_some(content);
+        content.extend(
+            nth.is_multiple_of(8)
+                .then(|| call(1, json!({"type": "direct"}))),
+        );
+        return nth.is_multiple_of(4).then_some(content);
     };
     if list_calls(body, Some(run)).len() < 3 + run.len() % 2 * 20 {
         return Some((0..=nth % 3).map(|id| call(id, by(run))).collect());
@@ -83,7 +86,10 @@ pub(super) fn write(body: &Value, name: &str, nth: usize, thinking: &Value) -> O
         json!({"type": "code_execution_tool_result", "tool_use_id": run, "content": output});
     let text = json!({"type": "text", "text": "The code found none."});
     let mut content = vec![result, thinking.clone(), text];
-    content.extend((nth % 2 == 0).then(|| call(0, json!({"type": "direct"}))));
+    content.extend(
+        nth.is_multiple_of(2)
+            .then(|| call(0, json!({"type": "direct"}))),
+    );
     Some(content)
 }
 
@@ -109,12 +115,15 @@ async fn an_agent_whose_code_calls_its_tools_goes_on_through_fallbacks() {
         let code = json!({"type": "code_execution_20260120", "name": "code_execution"});
         agent.fields["tools"].as_array_mut().unwrap().push(code);
         agent.result = 600;
+        let mut is_cut = false;
         for _ in 0..STEPS {
             let answered = agent.step().await;
+            is_cut |= answered.action("dropped").is_some();
             if let Some(id) = answered.message["container"]["id"].as_str() {
                 agent.fields["container"] = id.into();
             }
         }
+        assert!(is_cut && agent.fields["container"] == CONTAINER, "{model}");
         let refused = (home.count_refused(), away.count_refused());
         assert_eq!(refused, (0, 0), "{model}");
         assert!(away.requests.load(Ordering::Relaxed) >= 4, "{model}");
