@@ -31,6 +31,12 @@ impl Format {
         matches!(self, Self::Responses)
     }
 
+    /// Whether the model never reads the results of calls that a program made: Anthropic gives them to the container, and
+    /// counts them nowhere (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/programmatic-tool-calling>).
+    pub(crate) const fn hides_program_results(self) -> bool {
+        matches!(self, Self::Messages)
+    }
+
     /// A profile is written for chat completions. This is what it becomes in the grammar of the format.
     pub fn refine_profile(self, profile: Profile) -> Profile {
         let profile = Profile {

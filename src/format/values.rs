@@ -40,17 +40,19 @@ pub(super) fn walk_if_object<'a>(
     }
 }
 
-/// Takes a `caller`: gives the id of the program that it names.
+/// Takes a `caller`: gives the id of the program that it names, or the kind of caller where that has no id that is known.
+/// Nothing has such an id, so what it called stays.
 pub(super) fn take_caller(
     json: &[u8],
     scan: &mut JsonScanner<'_>,
 ) -> Result<Option<JsonString>, MalformedJson> {
-    let mut caller = None;
+    let (mut program, mut kind) = (None, None);
     walk_if_object(scan, |scan, key| match &json[key.span.range()] {
-        b"caller_id" | b"tool_id" => take_text(scan).map(|id| caller = id),
+        b"caller_id" | b"tool_id" => take_text(scan).map(|id| program = id),
+        b"type" => take_text(scan).map(|it| kind = it),
         _ => skip_value(scan),
     })?;
-    Ok(caller)
+    Ok(program.or(kind.filter(|kind| &json[kind.span.range()] != b"direct")))
 }
 
 /// The last value of the member `name` in the object that begins at `start`; `None` if there is no

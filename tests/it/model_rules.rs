@@ -1,6 +1,7 @@
 //! Agents of 300 steps at providers that refuse what their models do not take, with a fallback in the midst: no client sees
 //! an error. What each provider demands is written down here anew, from the vendors' documentation.
 
+mod programs;
 mod sealed;
 mod simulated;
 

@@ -52,7 +52,7 @@ struct Splitter<'a> {
     served: HashSet<CallId>,
     /// An item that stands apart was read.
     keeps_apart: bool,
-    /// Units for which something is still to come.
+    /// Units for which something is still to come, or that refer to what is not there.
     pending: Vec<usize>,
     bonds: Vec<(usize, usize)>,
 }
@@ -60,9 +60,12 @@ struct Splitter<'a> {
 impl Splitter<'_> {
     fn add_item(&mut self, at: usize) {
         let item = &self.conversation.items[at];
-        if let Some(last) = self.units.last_mut().filter(|_| item.is_bound) {
-            last.messages.end = at + 1;
-            return;
+        if item.is_bound {
+            self.end_step();
+            if let Some(last) = self.units.last_mut() {
+                last.messages.end = at + 1;
+                return;
+            }
         }
         if item.author.is_tool() {
             self.add_result(at);
@@ -145,10 +148,10 @@ impl Splitter<'_> {
         source.open += 1;
     }
 
-    /// Bonds a unit to what it refers to, of which so many are `closed`.
+    /// Bonds a unit to what it refers to, of which so many are `closed`. What refers to nothing that is known stays.
     fn add_reference(&mut self, id: CallId, unit: usize, closed: usize) {
         let Some(source) = self.sources.get_mut(&id) else {
-            self.units[unit].stays = true;
+            self.pending.push(unit);
             return;
         };
         source.open = source.open.saturating_sub(closed);

@@ -111,7 +111,7 @@ impl<'a> ChatIndexer<'a> {
             match key {
                 b"role" => role = self.read_role(scan)?,
                 b"content" => message.content = self.read_content(scan)?,
-                b"tool_calls" => self.read_tool_calls(scan)?,
+                b"tool_calls" => self.read_tool_calls(scan, &mut message)?,
                 b"function_call" => self.read_function_call(scan)?,
                 b"tool_call_id" => message.call_id = take_text(scan)?,
                 b"name" => message.name = take_text(scan)?,
@@ -259,16 +259,26 @@ impl<'a> ChatIndexer<'a> {
         Ok((url, low))
     }
 
-    fn read_tool_calls(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), IndexFailure> {
+    /// Reads the calls of a message. It stays where one of them is not an object, nor are they a list.
+    fn read_tool_calls(
+        &mut self,
+        scan: &mut JsonScanner<'a>,
+        message: &mut Item,
+    ) -> Result<(), IndexFailure> {
+        let mut skip_unknown = |scan: &mut JsonScanner<'a>, found: &Conversation| {
+            let (span, kind) = scan.take_value()?;
+            if kind != JsonKind::Null {
+                message.stays = true;
+                message.sizes += found.measure_span(span);
+            }
+            Ok(())
+        };
         if scan.peek() != Some(b'[') {
-            return match scan.take_value()?.1 {
-                JsonKind::Null => Ok(()),
-                _ => Err(IndexFailure::Shape("tool_calls that is not an array")),
-            };
+            return skip_unknown(scan, &self.found);
         }
         let walked = scan.walk_array(|scan| {
             if scan.peek() != Some(b'{') {
-                return Err(IndexFailure::Shape("a call that is not an object"));
+                return skip_unknown(scan, &self.found);
             }
             let call = self.read_tool_call(scan)?;
             self.found.calls.push(call);

@@ -4,6 +4,8 @@
 //! between and behind them. Every other entry is one item. The top-level `system` is the first item, wherever it
 //! stands in the body. What the index of chat completions promises holds here too.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -14,7 +16,7 @@ use super::{
 use crate::{
     conversation::{
         Author, BlockKind, Content, Conversation, Field, Format, IndexError, Item, ItemPlace,
-        SharedEntry, annotation,
+        LinkKind, SharedEntry, annotation,
     },
     format::{
         describe::describe_item,
@@ -32,7 +34,8 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
     let mut indexer = MessagesIndexer {
         body: &body,
         found: Conversation::new_empty(Format::Messages, body.clone()),
-        calls_by_program: false,
+        served: HashSet::new(),
+        called_by_program: HashSet::new(),
     };
     match indexer.run() {
         Ok(()) => Ok(indexer.found),
@@ -43,8 +46,10 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
 struct MessagesIndexer<'a> {
     body: &'a [u8],
     found: Conversation,
-    /// A program made calls of the last answer.
-    calls_by_program: bool,
+    /// Ids of what the server runs.
+    served: HashSet<&'a [u8]>,
+    /// Ids of the calls of the last answer that a program made.
+    called_by_program: HashSet<&'a [u8]>,
 }
 
 /// An entry of `messages`.
@@ -197,16 +202,16 @@ impl<'a> MessagesIndexer<'a> {
         let (first_call, at) = (self.found.calls.len() as u32, self.found.items.len());
         let first_link = self.found.links.len() as u32;
         let is_answer = entry.role == Role::ASSISTANT;
+        self.called_by_program.clear();
         let content = match entry.content {
             ReadContent::Plain(content) => content,
             ReadContent::Blocks(list, blocks) => {
                 let first = self.found.blocks.len() as u32;
-                self.calls_by_program = false;
                 for mut read in blocks {
-                    let links = read.links.into_iter().flatten().filter(|_| is_answer);
-                    self.found.links.extend(links);
+                    if is_answer {
+                        self.add_links(&read);
+                    }
                     if let Some(call) = read.call.take_if(|_| is_answer) {
-                        self.calls_by_program |= read.links[1].is_some();
                         self.found.calls.push(call);
                         self.found.blocks.push(read.block);
                     } else {
@@ -235,6 +240,22 @@ impl<'a> MessagesIndexer<'a> {
         });
     }
 
+    /// Adds what a block of an answer refers to.
+    fn add_links(&mut self, read: &ReadBlock) {
+        for link in read.links.into_iter().flatten() {
+            let id = self.raw_bytes(link.id);
+            let call = read.call.as_ref().and_then(|call| call.id);
+            match (link.kind, call) {
+                (LinkKind::Use, _) => drop(self.served.insert(id)),
+                (LinkKind::Caller, Some(call)) if self.served.contains(id) => {
+                    self.called_by_program.insert(self.raw_bytes(call));
+                }
+                _ => {}
+            }
+            self.found.links.push(link);
+        }
+    }
+
     /// Adds a user entry with tool results.
     fn add_parts(&mut self, entry: Entry, made: &mut EntryItems) {
         let ReadContent::Blocks(list, blocks) = entry.content else {
@@ -258,13 +279,14 @@ impl<'a> MessagesIndexer<'a> {
                         item: at,
                         block,
                     }));
+                let by_program = |id| self.called_by_program.contains(self.raw_bytes(id));
                 made.items.push(Item {
                     span,
                     place,
                     author: Author::Tool,
                     content: result.content,
                     call_id: result.call_id,
-                    read_by_program: self.calls_by_program,
+                    read_by_program: result.call_id.is_some_and(by_program),
                     ..Item::new_empty()
                 });
                 continue;

@@ -1,7 +1,7 @@
 //! Reads one entry of `input`: its kind, and where its texts lie.
 
 use super::{
-    kinds::{AnswerPart, CallShape, EntryKind, EntryType},
+    kinds::{CallShape, EntryKind, EntryType},
     values::{TextValue, ValueReader},
 };
 use crate::{
@@ -138,10 +138,6 @@ impl<'a> Entry<'a> {
     pub(super) fn caller(&self) -> Option<Link> {
         let kind = LinkKind::Caller;
         self.caller.map(|id| Link { id, kind })
-    }
-
-    pub(super) fn is_reasoning(&self) -> bool {
-        self.kind == EntryKind::Answer(AnswerPart::Reasoning)
     }
 
     /// The sizes of reasoning: of its text, or of what was encrypted, taken for prose.

@@ -5,12 +5,13 @@
 //! An `input` that is a string is one item of the user beside an empty list: nothing can be put next to it. What the
 //! index of chat completions promises holds here too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
 use super::{
     entries::Entry,
+    followers::Followers,
     kinds::{AnswerPart, CallShape, EntryKind, MessageRole, OutputShape},
     open_item::{AnnotatedObject, OpenItem, make_outside, note_frames, shell_texts},
     request, unfold_body,
@@ -37,9 +38,6 @@ const MODEL: u8 = b'A';
 const OUTPUT: u8 = b'T';
 const FIXED: u8 = b'?';
 
-/// Answers that may follow one reasoning. They are left out together, so a longer row would take too much with it.
-const MAX_FOLLOWERS: u32 = 32;
-
 /// Indexes a request body. Where it has compaction entries of the proxy, the conversation has another body with messages
 /// in their place: no provider knows them.
 pub(in crate::format) fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
@@ -55,8 +53,9 @@ pub(super) fn index_entries(body: Bytes) -> Result<Conversation, IndexError> {
         body: &body,
         found: Conversation::new_empty(Format::Responses, body.clone()),
         answer: None,
-        followers_left: 0,
+        followers: Followers::default(),
         shell_calls: HashMap::new(),
+        programs: HashSet::new(),
     };
     match indexer.run() {
         Ok(()) => Ok(indexer.found),
@@ -69,10 +68,11 @@ struct ResponsesIndexer<'a> {
     found: Conversation,
     /// The answer whose entries are being read. Its blocks and calls are the last ones of `found`.
     answer: Option<OpenItem>,
-    /// How many answers may still follow the newest reasoning; 0 where none can.
-    followers_left: u32,
+    followers: Followers,
     /// The `call_id` of calls of a local shell, by their `id`.
     shell_calls: HashMap<&'a [u8], JsonString>,
+    /// The `call_id` of programs.
+    programs: HashSet<&'a [u8]>,
 }
 
 impl<'a> ResponsesIndexer<'a> {
@@ -81,7 +81,7 @@ impl<'a> ResponsesIndexer<'a> {
         let (mut list, mut instructions) = (None, None);
         self.found.span = scan.walk_object(|scan, key| {
             let first = scan.peek();
-            let key_bytes = &self.body[key.span.range()];
+            let key_bytes = self.raw_bytes(key);
             if key_bytes == b"input" && list.is_some() {
                 return Err(IndexFailure::Twice("input"));
             }
@@ -113,23 +113,8 @@ impl<'a> ResponsesIndexer<'a> {
         if let Some(text) = instructions {
             self.add_instructions(text)?;
         }
-        if request::reads_current_turn_alone(&self.found) {
-            self.leave_earlier_turns_unread();
-        }
+        request::leave_out_unread_reasoning(&mut self.found);
         Ok(())
-    }
-
-    /// Takes reasoning before the user's newest message out of the sizes.
-    fn leave_earlier_turns_unread(&mut self) {
-        let is_user = |item: &Item| item.author == Author::User;
-        let Some(turn) = self.found.items.iter().rposition(is_user) else {
-            return;
-        };
-        for at in 0..turn {
-            let reasoning = self.found.measure_reasoning(&self.found.items[at]);
-            self.found.items[at].sizes -= reasoning.unwrap_or_default();
-        }
-        self.found.unread_reasoning = self.found.items[turn].span.start;
     }
 
     /// Makes the instructions the first item.
@@ -177,12 +162,14 @@ impl<'a> ResponsesIndexer<'a> {
         self.finish_answer()?;
         let mut open = self.begin_item(entry.span, Author::Tool, OUTPUT);
         open.item.name = entry.name;
-        open.item.read_by_program = entry.caller().is_some();
-        self.found.links.extend(entry.caller());
+        let caller = entry.caller();
+        open.item.read_by_program =
+            caller.is_some_and(|it| self.programs.contains(self.raw_bytes(it.id)));
+        self.found.links.extend(caller);
         open.item.call_id = match shape {
             OutputShape::LocalShell => entry.call_id.or_else(|| {
                 let id = entry.id?;
-                let call = self.shell_calls.get(&self.body[id.span.range()]);
+                let call = self.shell_calls.get(self.raw_bytes(id));
                 Some(call.copied().unwrap_or(id))
             }),
             _ => entry.call_id.or(entry.approval_request_id),
@@ -190,20 +177,14 @@ impl<'a> ResponsesIndexer<'a> {
         open.item.content = match (shape, entry.output) {
             (OutputShape::Fixed, _) => Content::Other(entry.span),
             (OutputShape::Shell, TextValue::Parts(list, chunks)) => {
-                let first = self.found.blocks.len() as u32;
                 note_frames(&chunks, &mut open);
-                let texts = chunks.iter().flat_map(shell_texts);
-                self.found.blocks.extend(texts);
-                Content::FixedBlocks(first..self.found.blocks.len() as u32, list)
+                self.add_fixed_blocks(chunks.iter().flat_map(shell_texts), list)
             }
             (OutputShape::Screenshot, TextValue::Object(part)) => {
-                let first = self.found.blocks.len() as u32;
                 note_frames(std::slice::from_ref(&part), &mut open);
-                self.found.blocks.push(Block {
-                    marked: true,
-                    ..part.block()
-                });
-                Content::FixedBlocks(first..first + 1, part.span)
+                let block = part.block();
+                let marked = true;
+                self.add_fixed_blocks([Block { marked, ..block }], part.span)
             }
             (_, output) => self.add_content(output, &mut open),
         };
@@ -240,6 +221,8 @@ impl<'a> ResponsesIndexer<'a> {
             Some(AnswerPart::Text) => annotated_block = self.add_answer_text(&entry, &mut open),
             Some(AnswerPart::Reasoning) => {
                 open.item.sizes += entry.measure_reasoning(self.body);
+                let before = &self.found.blocks[open.first_block as usize..];
+                self.followers.reason(&mut open.item, before);
                 self.found.blocks.push(block(BlockKind::Reasoning(None)));
             }
             Some(AnswerPart::Call(shape)) => {
@@ -247,18 +230,18 @@ impl<'a> ResponsesIndexer<'a> {
                 if let (CallShape::LocalShell, Some(id), Some(call_id)) =
                     (shape, entry.id, entry.call_id)
                 {
-                    let id = &self.body[id.span.range()];
-                    self.shell_calls.insert(id, call_id);
+                    self.shell_calls.insert(self.raw_bytes(id), call_id);
                 }
-                self.found.calls.push(entry.call(shape));
+                let call = entry.call(shape);
+                let program = call.id.filter(|_| shape == CallShape::Program);
+                self.programs.extend(program.map(|id| self.raw_bytes(id)));
+                self.found.calls.push(call);
                 self.found.blocks.push(block(BlockKind::Call));
             }
             Some(AnswerPart::Image) => {
-                let (url, low) = (entry.result, false);
-                self.found.blocks.push(Block {
-                    marked: true,
-                    ..block(BlockKind::Image { url, low })
-                });
+                let (url, low, marked) = (entry.result, false, true);
+                let image = block(BlockKind::Image { url, low });
+                self.found.blocks.push(Block { marked, ..image });
             }
             Some(AnswerPart::ServerCall) => self.found.blocks.push(block(BlockKind::Opaque)),
             Some(AnswerPart::ToolSearch | AnswerPart::NewType) | None => {
@@ -276,24 +259,16 @@ impl<'a> ResponsesIndexer<'a> {
         check_item_count(&self.found, 0)
     }
 
-    /// A provider that knows the ids of entries wants those of one answer together, with the reasoning that led to
-    /// them. Where outputs stand between them, an answer without reasoning may be the rest of the one before.
     fn begin_answer(&mut self, entry: &Entry<'a>) -> OpenItem {
         let mut open = self.begin_item(entry.span, Author::Model, MODEL);
-        let follows_output = self
-            .found
-            .items
-            .last()
-            .is_some_and(|it| it.author.is_tool());
-        let reasons = entry.is_reasoning();
-        let follows = self.followers_left > 0 && follows_output && !reasons && entry.id.is_some();
-        open.item.follows_reasoning = follows;
-        self.followers_left = match (reasons, follows) {
-            (true, _) => MAX_FOLLOWERS,
-            (false, true) => self.followers_left - 1,
-            (false, false) => 0,
-        };
+        let last = self.found.items.last();
+        let may_follow = entry.id.is_some() && last.is_some_and(|it| it.author.is_tool());
+        open.item.follows_reasoning = self.followers.begin_answer(may_follow);
         open
+    }
+
+    fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
+        &self.body[text.span.range()]
     }
 
     /// Adds the blocks of an assistant message. Returns the block of an only text.
@@ -341,6 +316,12 @@ impl<'a> ResponsesIndexer<'a> {
         }
     }
 
+    fn add_fixed_blocks(&mut self, blocks: impl IntoIterator<Item = Block>, list: Span) -> Content {
+        let first = self.found.blocks.len() as u32;
+        self.found.blocks.extend(blocks);
+        Content::FixedBlocks(first..self.found.blocks.len() as u32, list)
+    }
+
     /// Notes the annotations of parts that become the next blocks.
     fn note_parts(&self, parts: &[ValuePart<'a>], open: &mut OpenItem) {
         let next = self.found.blocks.len();
@@ -354,7 +335,7 @@ impl<'a> ResponsesIndexer<'a> {
 
     fn begin_item(&mut self, span: Span, author: Author, tag: u8) -> OpenItem {
         if !matches!(author, Author::Model | Author::Tool) {
-            self.followers_left = 0;
+            self.followers.end_turn();
         }
         let first_call = self.found.calls.len() as u32;
         let first_link = self.found.links.len() as u32;

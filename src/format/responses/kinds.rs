@@ -48,6 +48,8 @@ pub(super) enum CallShape {
     Fixed,
     /// The same; its output may name it by its `id`.
     LocalShell,
+    /// As [`Self::Fixed`], and it makes calls.
+    Program,
     /// As [`Self::Fixed`], and the model loses tools without it.
     ToolSearch,
     /// It is answered by its `id`.
@@ -97,9 +99,10 @@ impl EntryType<'_> {
             b"function_call" => Answer(Call(CallShape::Function)),
             b"custom_tool_call" => Answer(Call(CallShape::Custom)),
             b"local_shell_call" => Answer(Call(CallShape::LocalShell)),
-            b"shell_call" | b"apply_patch_call" | b"computer_call" | b"program" => {
+            b"shell_call" | b"apply_patch_call" | b"computer_call" => {
                 Answer(Call(CallShape::Fixed))
             }
+            b"program" => Answer(Call(CallShape::Program)),
             b"mcp_approval_request" => Answer(Call(CallShape::Approval)),
             b"tool_search_call" if is_client_search => Answer(Call(CallShape::ToolSearch)),
             b"tool_search_output" if is_client_search => Output(OutputShape::Fixed),

@@ -5,6 +5,7 @@ use bytes::Bytes;
 pub mod answer;
 mod compaction_item;
 mod entries;
+mod followers;
 pub(super) mod index;
 mod kinds;
 mod open_item;

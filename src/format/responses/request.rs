@@ -16,9 +16,21 @@ pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools"];
 /// Members by which the provider holds the history.
 const HELD_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
 
-/// Whether the model reads reasoning of the running turn alone (`reasoning.context`, from GPT-5.6 on).
-pub(super) fn reads_current_turn_alone(conversation: &Conversation) -> bool {
-    parse_field(conversation, "reasoning")["context"] == "current_turn"
+/// Takes reasoning before the user's newest message out of the sizes, where the model reads that of the running turn alone
+/// (`reasoning.context`, from GPT-5.6 on).
+pub(super) fn leave_out_unread_reasoning(conversation: &mut Conversation) {
+    let is_user = |item: &Item| item.author == Author::User;
+    let Some(turn) = conversation.items.iter().rposition(is_user) else {
+        return;
+    };
+    if parse_field(conversation, "reasoning")["context"] != "current_turn" {
+        return;
+    }
+    for at in 0..turn {
+        let reasoning = conversation.measure_reasoning(&conversation.items[at]);
+        conversation.items[at].sizes -= reasoning.unwrap_or_default();
+    }
+    conversation.unread_reasoning = conversation.items[turn].span.start;
 }
 
 /// Whether the request is no turn of a conversation: it compacts, or Codex says that it fills the cache, or notes what

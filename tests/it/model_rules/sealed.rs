@@ -8,31 +8,41 @@ use std::sync::{
 
 use serde_json::{Value, json};
 
-use super::{STEPS, WINDOW, start_proxy};
+use super::{STEPS, WINDOW, programs, start_proxy};
 use crate::support::{
     MessagesAgent, ProviderStep, ReceivedRequest, ResponsesAgent, ScriptedProvider, answer,
 };
 
 /// A provider that refuses reasoning of others, and may fail at one of so many requests.
 #[derive(Clone)]
-struct Sealer {
+pub(super) struct Sealer {
     name: &'static str,
     fails_each: Option<usize>,
-    requests: Arc<AtomicUsize>,
+    /// Its model writes code that calls the client's tools.
+    runs_code: bool,
+    pub(super) requests: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
 }
 
 impl Sealer {
-    fn new(name: &'static str, fails_each: Option<usize>) -> Self {
+    pub(super) fn new(name: &'static str, fails_each: Option<usize>) -> Self {
         Self {
             name,
             fails_each,
+            runs_code: false,
             requests: Arc::default(),
             refused: Arc::default(),
         }
     }
 
-    async fn start(&self) -> ScriptedProvider {
+    pub(super) fn with_code(self) -> Self {
+        Self {
+            runs_code: true,
+            ..self
+        }
+    }
+
+    pub(super) async fn start(&self) -> ScriptedProvider {
         let host = self.clone();
         ScriptedProvider::start_forgetful(move |request| host.reply(request)).await
     }
@@ -48,7 +58,8 @@ impl Sealer {
             true => self.judge_input(body["input"].as_array().unwrap()),
             false => self.judge_messages(body["messages"].as_array().unwrap()),
         };
-        let tokens = request.body.len() / 4;
+        let refusal = refusal.or_else(|| programs::judge(&body).filter(|_| self.runs_code));
+        let tokens = (request.body.len() - programs::measure_results(&body)) / 4;
         let refusal = refusal.or_else(|| {
             let message = match is_responses {
                 true => format!("This model's maximum context length is {WINDOW} tokens."),
@@ -129,6 +140,10 @@ impl Sealer {
     fn write_message(&self, body: &Value, nth: usize, tokens: usize) -> Value {
         let signature = format!("{}{nth}", self.name);
         let thinking = json!({"type": "thinking", "thinking": "The keel first. ".repeat(40), "signature": signature});
+        let content = programs::write(body, self.name, nth, &thinking);
+        if let Some(content) = content.filter(|_| self.runs_code) {
+            return programs::write_message(body, content, tokens);
+        }
         let (block, reason) = match nth % 13 {
             12 => (json!({"type": "text", "text": "Done."}), "end_turn"),
             _ => (
@@ -142,7 +157,7 @@ impl Sealer {
             "usage": {"input_tokens": tokens, "output_tokens": 200}})
     }
 
-    fn count_refused(&self) -> usize {
+    pub(super) fn count_refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
 }

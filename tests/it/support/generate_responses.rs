@@ -260,6 +260,9 @@ impl EntryWriter {
 
     fn add_step(&mut self, may_reason: bool) {
         if may_reason {
+            if self.reasons && self.apart.notes_first() {
+                self.add_answer(20);
+            }
             self.reason();
             if self.chance(40) {
                 self.add_answer(20);

@@ -7,7 +7,7 @@ use super::{Api, split_fitted};
 use crate::support::{ScriptedProvider, model_with_window, strict};
 
 /// The request that the provider would get, and the actions.
-async fn fit(format: &str, profile: &str, body: &Value) -> (Vec<u8>, String) {
+pub(super) async fn fit(format: &str, profile: &str, body: &Value) -> (Vec<u8>, String) {
     let up = ScriptedProvider::start().await;
     let profile = find_profile(profile).unwrap();
     let proxy = up.proxy().model("m", model_with_window(8_192));
@@ -27,30 +27,30 @@ async fn fit(format: &str, profile: &str, body: &Value) -> (Vec<u8>, String) {
     )
 }
 
-fn user(text: &str) -> Value {
+pub(super) fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-fn call(id: &str) -> Value {
+pub(super) fn call(id: &str) -> Value {
     json!({"type": "function_call", "call_id": id, "name": "look", "arguments": "{}"})
 }
 
-fn output(id: &str, words: usize) -> Value {
+pub(super) fn output(id: &str, words: usize) -> Value {
     json!({"type": "function_call_output", "call_id": id, "output": format!("{id} has it. ").repeat(words)})
 }
 
-fn with(mut entry: Value, key: &str, value: Value) -> Value {
+pub(super) fn with(mut entry: Value, key: &str, value: Value) -> Value {
     entry[key] = value;
     entry
 }
 
 /// Steps with results of some 250 tokens.
-fn steps(name: &str, count: usize) -> Vec<Value> {
+pub(super) fn steps(name: &str, count: usize) -> Vec<Value> {
     let ids = (0..count).map(|at| format!("{name}{at}"));
     ids.flat_map(|id| [call(&id), output(&id, 60)]).collect()
 }
 
-fn responses(input: &[Vec<Value>]) -> Value {
+pub(super) fn responses(input: &[Vec<Value>]) -> Value {
     let tools = json!([{"type": "function", "name": "look", "parameters": {"type": "object"}},
         {"type": "function", "name": "fetch", "async": true, "parameters": {"type": "object"}}]);
     // Without thinking, so that nothing is added to answers at DeepSeek.
@@ -58,7 +58,7 @@ fn responses(input: &[Vec<Value>]) -> Value {
         "reasoning": {"effort": "none"}})
 }
 
-fn ids(body: &[u8], kind: &str) -> Vec<String> {
+pub(super) fn ids(body: &[u8], kind: &str) -> Vec<String> {
     let body: Value = serde_json::from_slice(body).unwrap();
     let entries = body["input"].as_array().unwrap().iter();
     let entries = entries.filter(|entry| entry["type"] == kind);
@@ -239,20 +239,20 @@ async fn a_program_of_thirty_calls_is_whole() {
     }
 }
 
-fn tool_use(id: &str) -> Value {
+pub(super) fn tool_use(id: &str) -> Value {
     json!({"type": "tool_use", "id": id, "name": "look", "input": {}})
 }
 
-fn results(id: &str, words: usize) -> Value {
+pub(super) fn results(id: &str, words: usize) -> Value {
     let text = format!("{id} has it. ").repeat(words);
     json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": text}]})
 }
 
-fn answer(blocks: &[Value]) -> Value {
+pub(super) fn answer(blocks: &[Value]) -> Value {
     json!({"role": "assistant", "content": blocks})
 }
 
-fn messages_steps(name: &str, count: usize) -> Vec<Value> {
+pub(super) fn messages_steps(name: &str, count: usize) -> Vec<Value> {
     let ids = (0..count).map(|at| format!("{name}{at}"));
     ids.flat_map(|id| [answer(&[tool_use(&id)]), results(&id, 60)])
         .collect()
@@ -280,11 +280,11 @@ async fn code_that_called_thirty_times_is_whole() {
     for (is_done, words) in [(true, 60), (true, 20), (false, 20), (false, 60)] {
         let mut list = vec![
             vec![user("Mend the ship.")],
-            messages_steps("x", 20),
+            messages_steps("x", 150),
             code_run(is_done, words),
         ];
         if is_done {
-            list.extend([vec![user("Go on.")], messages_steps("y", 20)]);
+            list.extend([vec![user("Go on.")], messages_steps("y", 150)]);
         }
         let body = json!({"model": "m", "max_tokens": 500, "messages": list.concat(),
             "tools": [{"type": "code_execution_20260120", "name": "code_execution"}, {"name": "look", "input_schema": {"type": "object"}}]});

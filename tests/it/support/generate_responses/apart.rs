@@ -30,6 +30,11 @@ impl Apart {
         self.is_on && self.random.chance(percent)
     }
 
+    /// Whether an answer begins with a text before its reasoning.
+    pub(super) fn notes_first(&mut self) -> bool {
+        self.chance(15)
+    }
+
     pub(super) fn name_tool(&mut self) -> &'static str {
         self.is_of_async_tool = self.chance(10);
         match self.is_of_async_tool {

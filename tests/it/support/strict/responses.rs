@@ -130,7 +130,11 @@ fn check_read_by_programs(before: &[Value], after: &[Value], report: &mut Violat
         let mut outputs = after.iter().filter(|it| kind(it) == "program_output");
         outputs.any(|output| output["call_id"] == *program)
     };
-    let is_read = |entry: &&Value| is_output(entry) && entry["caller"]["caller_id"].is_string();
+    let is_program = |id: &Value| {
+        let mut programs = after.iter().filter(|it| kind(it) == "program");
+        programs.any(|it| it["call_id"] == *id)
+    };
+    let is_read = |it: &&Value| is_output(it) && is_program(&it["caller"]["caller_id"]);
     for (at, now) in after.iter().enumerate().filter(|(_, it)| is_read(it)) {
         let was = before
             .iter()
@@ -353,11 +357,21 @@ fn followers(entries: &[Value]) -> Vec<Value> {
 }
 
 /// The ids of the model's entries, each with the id of the reasoning that led to it: the newest one, unless another
-/// message stands between.
+/// message stands between. Texts that begin an answer with reasoning of its own were written before any.
 fn led_by_reasoning(entries: &[Value]) -> Vec<Value> {
     let mut reasoning = Value::Null;
     let mut pairs = Vec::new();
-    for entry in entries {
+    for (at, entry) in entries.iter().enumerate() {
+        let begins = at == 0 || !is_of_model(&entries[at - 1]);
+        let mut behind = entries[at..].iter();
+        let is_text = |it: &&Value| kind(it) == MESSAGE && is_of_model(it);
+        if begins
+            && behind
+                .find(|it| !is_text(it))
+                .is_some_and(|it| kind(it) == "reasoning")
+        {
+            reasoning = Value::Null;
+        }
         match kind(entry) {
             "reasoning" => reasoning = entry["id"].clone(),
             kind if kind.ends_with("_output") => {}

@@ -1,0 +1,37 @@
+//! Answers that rest on the reasoning of the answer before.
+//!
+//! A provider that knows the ids of entries wants those of one answer together, with the reasoning that led to them. Where
+//! outputs stand between them, an answer without reasoning may be the rest of the one before.
+
+use crate::conversation::{Block, BlockKind, Item};
+
+/// Answers that may follow one reasoning. They are left out together, so a longer row would take too much with it.
+const MAX_FOLLOWERS: u32 = 32;
+
+/// How many answers may still follow the newest reasoning; 0 where none can.
+#[derive(Default)]
+pub(super) struct Followers(u32);
+
+impl Followers {
+    /// Whether an answer follows it. `may_follow`: it has an id, and stands behind an output.
+    pub(super) const fn begin_answer(&mut self, may_follow: bool) -> bool {
+        let follows = may_follow && self.0 > 0;
+        self.0 = if follows { self.0 - 1 } else { 0 };
+        follows
+    }
+
+    /// Notes reasoning of an answer behind those blocks. Texts before it were written before it, so such an answer rests
+    /// on no other reasoning.
+    pub(super) fn reason(&mut self, answer: &mut Item, before: &[Block]) {
+        let is_text = |block: &Block| matches!(block.kind, BlockKind::Text(_));
+        answer.follows_reasoning &= !before.iter().all(is_text);
+        if !answer.follows_reasoning {
+            self.0 = MAX_FOLLOWERS;
+        }
+    }
+
+    /// A message stands behind it.
+    pub(super) const fn end_turn(&mut self) {
+        self.0 = 0;
+    }
+}
