@@ -54,8 +54,8 @@ pub struct Unit {
     pub stays: bool,
     /// The reasoning of the answer before led to it: where that goes, this goes.
     pub follows_reasoning: bool,
-    /// Something is still to come for it, or a unit that stays cannot do without it. Its results may be masked all the
-    /// same.
+    /// Something is still to come for it, it refers to what is not there, or a unit that stays cannot do without it. Its
+    /// results may be masked all the same.
     pub is_needed: bool,
     pub bond: Option<Bond>,
 }
