@@ -25,21 +25,23 @@ use serde_json::{Value, json};
 use crate::support::{
     Agent, AgentGeneration, ClientAnswer, ModelReply, ModelRequest, Process, ProviderStep,
     ReceivedRequest, ScriptedProvider, Settings, full_body,
-    model::{notice::find_notice, render::AnswerWriter},
+    model::{
+        notice::{find_notice, message_text},
+        render::AnswerWriter,
+    },
     refuse,
 };
 
 /// A provider of which the test chooses the prompt tokens that it reports.
 struct Meter {
     up: ScriptedProvider,
-    /// 0: it reports no usage.
+    /// 0, as at first: it reports no usage.
     tokens: Arc<AtomicU64>,
 }
 
 impl Meter {
-    /// It reports 1,000 tokens until it is set.
     async fn start(mind: impl Fn(&ModelRequest<'_>) -> ModelReply + Send + Sync + 'static) -> Self {
-        let tokens = Arc::new(AtomicU64::new(1_000));
+        let tokens = Arc::new(AtomicU64::new(0));
         let (reported, heard) = (Arc::clone(&tokens), AtomicUsize::new(0));
         let up = ScriptedProvider::start_answering(move |seen| {
             let nth = heard.fetch_add(1, SeqCst);
@@ -235,12 +237,26 @@ fn messages_of(body: &Value) -> &[Value] {
     body["messages"].as_array().unwrap()
 }
 
-/// Places of these messages that stand in a request as they are.
+/// Places of these messages that stand in a request as they were said.
 fn kept_places(messages: &[Value], sent: &Value) -> Vec<usize> {
-    let sent = messages_of(sent);
+    let stands = |message: &Value| {
+        let is_user = message["role"] == "user";
+        let mut sent = messages_of(sent).iter();
+        sent.any(|now| now == message || is_user && stands_as_said(now, message))
+    };
     let listed = messages.iter().enumerate();
-    let kept = listed.filter(|(_, message)| sent.contains(message));
+    let kept = listed.filter(|(_, message)| stands(message));
     kept.map(|(at, _)| at).collect()
+}
+
+/// Whether a message stands in a request as it was said. A note of the proxy may follow it, in a paragraph.
+fn stands_as_said(now: &Value, came: &Value) -> bool {
+    let (text, said) = (message_text(now), message_text(came));
+    let rest = text.strip_prefix(&said);
+    now["role"] == came["role"]
+        && rest.is_some_and(|rest| {
+            rest.is_empty() || rest.starts_with("\n\n[") || rest.starts_with("\n\n【")
+        })
 }
 
 /// Numbers of the generations, from 1, whose request got this prompt anew.

@@ -22,6 +22,8 @@ async fn row_card_gateway() {
         other.up.address
     );
     let program = Program::start(&up.up, &lines).await;
+    up.set_tokens(1_000);
+    other.set_tokens(1_000);
     for (model, provider, limit) in [("m", "up", "100000"), ("n", "other", "50000")] {
         for stream in [false, true] {
             let agent = Agent::bare(program.process.client())
@@ -64,7 +66,7 @@ async fn row_card_gateway() {
         let next = agent.step().await;
         assert_eq!(next.injected(), (nth == 0).then_some("caution"));
         let sent = up.last_body();
-        let told = messages_of(&sent)[4].to_string();
+        let told = messages_of(&sent)[3].to_string();
         assert!(told.contains("add_reminder"), "{told}");
     }
 }

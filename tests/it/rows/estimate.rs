@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{Meter, Program, say, user};
-use crate::support::{count::TokenCounter, words};
+use crate::support::count::TokenCounter;
 
 /// Numbers that are the same in every run.
 struct Numbers(u64);
@@ -134,37 +134,53 @@ pub(super) fn figures(bytes: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// English prose.
+pub(super) const PROSE: &str = include_str!("../../../LICENSE");
+
+/// The first article of the Universal Declaration of Human Rights.
+const LANGUAGES: [(&str, &str); 5] = [
+    (
+        "Chinese",
+        "人人生而自由，在尊严和权利上一律平等。他们赋有理性和良心，并应以兄弟关系的精神相对待。",
+    ),
+    (
+        "Russian",
+        "Все люди рождаются свободными и равными в своем достоинстве и правах. Они наделены разумом и совестью и должны поступать в отношении друг друга в духе братства.",
+    ),
+    (
+        "Japanese",
+        "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である。人間は、理性と良心とを授けられており、互いに同胞の精神をもって行動しなければならない。",
+    ),
+    (
+        "Arabic",
+        "يولد جميع الناس أحرارا متساوين في الكرامة والحقوق. وقد وهبوا عقلا وضميرا وعليهم أن يعامل بعضهم بعضا بروح الإخاء.",
+    ),
+    (
+        "German",
+        "Alle Menschen sind frei und gleich an Würde und Rechten geboren. Sie sind mit Vernunft und Gewissen begabt und sollen einander im Geist der Brüderlichkeit begegnen.",
+    ),
+];
+
 /// The same and kinds without figures.
 fn all_kinds() -> Vec<(&'static str, String)> {
     let mut kinds = figures(6_000);
     kinds.extend([
-        ("prose", words(1_500, 0)),
+        ("English", PROSE.to_owned()),
         (
             "program text",
-            "    if leak.depth() > limit {\n        hull.patch(&leak)?;\n    }\n".repeat(90),
+            include_str!("../support/count.rs").to_owned(),
         ),
         (
             "JSON",
-            "{\"name\": \"keel\", \"sound\": true, \"parts\": [\"bow\", \"stern\"]}\n".repeat(90),
+            include_str!("../../../src/admin/api/openapi.json").to_owned(),
         ),
+        ("settings", include_str!("../../../config.toml").to_owned()),
         (
-            "Chinese",
-            "请检查船底的每一块木板，把漏水的地方补好，然后写下做了什么。".repeat(60),
+            "a page of code",
+            include_str!("../../../src/admin/dashboard/assets/session.js").to_owned(),
         ),
-        (
-            "Russian",
-            "Проверь каждую доску и заделай течь, потом запиши, что сделано. ".repeat(60),
-        ),
-        (
-            "Japanese",
-            "船底の板を一枚ずつ調べて、水漏れを直してください。".repeat(60),
-        ),
-        (
-            "Arabic",
-            "افحص كل لوح في قاع السفينة وأصلح التسرب. ".repeat(60),
-        ),
-        ("emoji", "⛵🌊🧭 ".repeat(400)),
     ]);
+    kinds.extend(LANGUAGES.map(|(name, text)| (name, text.repeat(20))));
     kinds
 }
 
@@ -205,7 +221,8 @@ async fn row_001_1_set_characters_per_token() {
 
 /// 001.1: unset, the estimate is never under nine tenths of the provider's count, in any kind of text.
 #[tokio::test]
-#[ignore = "not met yet: kinds of text with figures are estimated under nine tenths"]
+#[ignore = "not met yet: o200k: a column of integers 0.69, a table 0.79, sentences with numbers 0.84, Japanese 0.87; \
+            cl100k: these, German 0.83, Russian 0.88, base64 0.89"]
 async fn row_001_1_unset_never_under_nine_tenths() {
     let meter = Meter::start(say).await;
     let program = Program::start(&meter.up, &lines("")).await;

@@ -224,7 +224,7 @@ async fn row_000_5_set_limits_and_unknown_windows() {
 /// 000.5, departures: critical at 90 % of the budget where that is less; optimal at 80 % of the budget where
 /// 100,000 would not lie under critical.
 #[tokio::test]
-#[ignore = "not met yet: critical begins above 97 % of the budget"]
+#[ignore = "not met yet: critical begins above 97 % of the budget, so 88,595 of a budget of 98,438 is caution"]
 async fn row_000_5_limits_of_a_small_budget() {
     let meter = Meter::start(say).await;
     let lines = model_lines(200_000, "[guard]\nmax_prompt_tokens = 100000\n");

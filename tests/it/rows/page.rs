@@ -131,7 +131,7 @@ async fn row_003_6_panel() {
     let program = Program::start(&meter.up, &model_lines(20_000, "")).await;
     let page = page_text(&program).await;
     for part in [
-        "/compact",
+        "button(\"compact\"",
         "auto_compact",
         "auto_follow",
         "auto_on",

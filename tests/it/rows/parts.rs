@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    Meter, Program, cuts::assert_sliding_window, estimate::figures, header, kept_places,
-    lines_with, messages_of, model_lines, request_of, said, say, user,
+    Meter, Program,
+    cuts::{assert_sliding_window, chat_of_one_kind},
+    estimate::{PROSE, figures},
+    header, kept_places, lines_with, messages_of, model_lines, request_of, said, say, user,
 };
 use crate::support::{count::TokenCounter, words};
 
@@ -27,7 +29,7 @@ async fn row_004_1_priorities() {
     let lines = model_lines(12_000, "[guard]\nsystem_share = 0.9\n");
     let program = Program::start(&meter.up, &lines).await;
     let mut stages = Vec::new();
-    for tokens in [1_200, 1_700, 2_500, 3_500] {
+    for tokens in [1_200, 2_000, 3_000, 4_400] {
         let text = |nth: usize| words(tokens, nth);
         // The order in the request does not matter.
         let listed = [3, 0, 2, 1];
@@ -87,10 +89,15 @@ fn assert_within(name: &str, tokens: u64, cap: u64) {
     );
 }
 
+/// About so many bytes of prose.
+fn prose(bytes: usize) -> String {
+    PROSE.repeat(bytes.div_ceil(PROSE.len()))[..bytes].to_owned()
+}
+
 /// Prose, and every kind of text with figures; about so many bytes.
 fn kinds(bytes: usize) -> Vec<(&'static str, String)> {
     let mut kinds = figures(bytes);
-    kinds.push(("prose", words(bytes / 4, 0)));
+    kinds.push(("prose", prose(bytes)));
     kinds
 }
 
@@ -109,7 +116,7 @@ async fn sent_with(guard: &str, messages: &[Value]) -> Value {
 /// 004.2: caps for schema, static context and the whole conversation: `light` 4,000, 12,000, 8,000; `standard`
 /// 4,000, 16,000, 12,000; `complex` 6,000, 20,000, 16,000; own caps; in the provider's tokens, within 5 %.
 #[tokio::test]
-#[ignore = "not met yet: caps are in estimated tokens; a cap of 4,000 lets far more through of text with figures"]
+#[ignore = "not met yet: caps are in estimated tokens: one of 4,000 lets 5,819 of a column of integers through"]
 async fn row_004_2_caps_in_the_providers_tokens() {
     for (preset, schema, context) in [
         ("light", 4_000, 12_000),
@@ -135,7 +142,7 @@ async fn row_004_2_caps_in_the_providers_tokens() {
 /// 004.2: the same bounds hold for prose; the whole prompt is bounded; caps of one's own.
 #[tokio::test]
 async fn row_004_2_presets_and_own_caps() {
-    let prose = words(30_000, 0);
+    let text = prose(120_000);
     for (preset, caps) in [
         ("light", [4_000, 12_000, 8_000]),
         ("standard", [4_000, 16_000, 12_000]),
@@ -143,15 +150,16 @@ async fn row_004_2_presets_and_own_caps() {
     ] {
         let guard = format!("preset = \"{preset}\"\n");
         for (name, cap) in [("schema", caps[0]), ("static_context", caps[1])] {
-            let messages = [part(name, "critical", &prose), user("What is it?")];
+            let messages = [part(name, "critical", &text), user("What is it?")];
             let sent = sent_with(&guard, &messages).await;
-            let text = messages_of(&sent)[0]["content"].as_str().unwrap();
-            assert_within(&format!("{preset}, {name}"), count(text), cap);
+            let sent = messages_of(&sent)[0]["content"].as_str().unwrap();
+            assert_within(&format!("{preset}, {name}"), count(sent), cap);
         }
         let mut messages = vec![system("You mend ships."), user("Begin.")];
         for nth in 0..40 {
-            messages.push(said(&words(700, nth)));
-            messages.push(user(&words(100, nth)));
+            let text = |from: usize, bytes: usize| PROSE[(nth * 200 + from)..][..bytes].to_owned();
+            messages.push(said(&text(0, 2_800)));
+            messages.push(user(&text(50, 400)));
         }
         let sent = sent_with(&guard, &messages).await;
         let tokens = TokenCounter::o200k().request(sent.to_string().as_bytes());
@@ -162,10 +170,10 @@ async fn row_004_2_presets_and_own_caps() {
         );
         assert!(tokens >= caps[2] / 2, "{preset}: {tokens} of {}", caps[2]);
     }
-    let messages = [part("manual", "critical", &prose), user("What is it?")];
+    let messages = [part("manual", "critical", &text), user("What is it?")];
     let sent = sent_with("caps = { manual = 1500 }\n", &messages).await;
-    let text = messages_of(&sent)[0]["content"].as_str().unwrap();
-    assert_within("a cap of one's own", count(text), 1_500);
+    let sent = messages_of(&sent)[0]["content"].as_str().unwrap();
+    assert_within("a cap of one's own", count(sent), 1_500);
 }
 
 /// 004.3: system text has at most a third of the budget, where trimming it is set.
@@ -175,8 +183,8 @@ async fn row_004_3_share_of_system_text() {
     let lines = model_lines(24_000, "[guard]\ntrim_system = true\n");
     let program = Program::start(&meter.up, &lines).await;
     let messages = [
-        system(&words(9_000, 0)),
-        system(&words(5_000, 1)),
+        system(&prose(40_000)),
+        system(&prose(20_000)),
         user("Go on."),
     ];
     let (sent, report) = program.fit(&request_of(&messages)).await;
@@ -201,15 +209,8 @@ async fn row_004_3_newest_without_a_gap() {
     let meter = Meter::start(say).await;
     let lines = model_lines(24_000, "[guard]\ntrim_system = true\norder = \"oldest\"\n");
     let program = Program::start(&meter.up, &lines).await;
-    let mut messages = vec![system(&words(12_000, 0)), user("Begin.")];
-    for nth in 0..40 {
-        let text = words(300 + nth * 37 % 500, nth);
-        messages.push(if nth % 2 == 0 {
-            said(&text)
-        } else {
-            user(&text)
-        });
-    }
+    let mut messages = chat_of_one_kind();
+    messages[0] = system(&prose(60_000));
     let (sent, report) = program.fit(&request_of(&messages)).await;
     let budget = report["budget_tokens"].as_u64().unwrap();
     let first = messages_of(&sent)[0]["content"].as_str().unwrap();
@@ -225,7 +226,7 @@ async fn row_004_3_newest_without_a_gap() {
 /// 004.4: the log tells, for each request whose figures changed, the tokens used of each cap, parts kept and
 /// cut, and messages kept of all.
 #[tokio::test]
-#[ignore = "not met yet: a schema that grows within its cap is told once, and messages kept only with a fold"]
+#[ignore = "not met yet: a schema that grows within its cap is told once, and messages kept are told with a new cut only"]
 async fn row_004_4_log_of_caps() {
     let meter = Meter::start(say).await;
     let lines = model_lines(
@@ -240,10 +241,7 @@ async fn row_004_4_log_of_caps() {
         .enumerate()
     {
         messages[0] = part("schema", "high", &words(tokens, 0));
-        // The same request once more has the same figures, and no line.
-        for _ in 0..2 {
-            program.chat(&request_of(&messages)).await;
-        }
+        program.chat(&request_of(&messages)).await;
         let all = messages.len();
         expected.push((
             tokens,

@@ -3,7 +3,9 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Meter, Program, messages_of, model_lines, prompted_at, say, tool_step, user};
+use super::{
+    Meter, Program, messages_of, model_lines, prompted_at, say, stands_as_said, tool_step, user,
+};
 use crate::support::{
     Agent, AgentGeneration, ModelCall, ModelReply, ModelRequest, model::notice::message_text, words,
 };
@@ -94,13 +96,25 @@ async fn row_000_7_caution_prompts() {
         }
         let session = program.session(&generations.last().unwrap().answer).await;
         let shown = session["prompts"].as_array().unwrap();
-        let shown: Vec<_> = shown
-            .iter()
-            .map(|prompt| prompt["text"].as_str().unwrap())
-            .collect();
-        let sent: Vec<_> = known.iter().map(|(_, text)| text.as_str()).collect();
-        assert_eq!(shown, sent);
+        assert_eq!(shown.len(), known.len());
+        for (prompt, (_, sent)) in shown.iter().zip(&known) {
+            assert!(sent.ends_with(prompt["text"].as_str().unwrap()), "{prompt}");
+        }
     }
+    // Behind a tool result it is a message of its own.
+    let mut agent = program.agent();
+    agent.messages[1] = user("With tools.");
+    steps_at(&mut agent, &meter, &[CAUTION]).await;
+    agent.messages.extend(tool_step(1, &["dry"]));
+    assert_eq!(agent.ask().await.injected(), Some("caution"));
+    let body = meter.last_body();
+    let [.., result, prompt] = messages_of(&body) else {
+        panic!("{body}")
+    };
+    assert_eq!(Some(result), agent.messages.last());
+    assert!(
+        prompt["role"] == "user" && message_text(prompt).starts_with("[Context notice, caution.")
+    );
     let mut agent = program.agent().set("model", "often");
     let generations = steps_at(&mut agent, &meter, &[CAUTION; 9]).await;
     assert_eq!(prompted_at(&generations, "caution"), [2, 5, 8]);
@@ -139,9 +153,9 @@ async fn row_000_8_countdown_and_new_course() {
             for ((_, text), left) in found.iter().zip((left..=5).rev()) {
                 assert!(text.contains(&remaining(left)), "{left}: {text}");
             }
-            // What the user says stands before the prompt, as it was said.
-            let (place, _) = found.last().unwrap();
-            assert_eq!(messages_of(&body)[place - 1], asked);
+            let last = messages_of(&body).last().unwrap();
+            assert!(stands_as_said(last, &asked), "{last}");
+            assert_eq!(found.last().unwrap().1, message_text(last));
             if left == 3 {
                 program = program.kill_and_restart().await;
                 agent.client = program.process.client();
@@ -155,16 +169,23 @@ async fn row_000_8_countdown_and_new_course() {
         assert_eq!(meter.up.count_requests(), before + 1);
         let body = meter.last_body();
         assert!(notices(&body).is_empty());
-        assert_eq!(messages_of(&body).last(), Some(&asked));
-        assert_eq!(course.number("countdown"), None);
+        assert!(stands_as_said(messages_of(&body).last().unwrap(), &asked));
+        let session = program.session(&course.answer).await;
+        assert_eq!(
+            (&session["countdown"], &session["course"]),
+            (&Value::Null, &json!(2))
+        );
 
         // Falling below ends a countdown.
         let mut agent = program.agent().set("stream", stream);
         agent.messages[1] = user("Another ship.");
         let tokens = [CRITICAL, CRITICAL, HEALTHY, CRITICAL];
-        let steps = steps_at(&mut agent, &meter, &tokens).await;
-        let left: Vec<_> = steps.iter().map(|step| step.number("countdown")).collect();
-        assert_eq!(left, [Some(5), Some(4), None, Some(5)]);
+        let mut left = Vec::new();
+        for tokens in tokens {
+            let step = steps_at(&mut agent, &meter, &[tokens]).await.remove(0);
+            left.push(program.session(&step.answer).await["countdown"].clone());
+        }
+        assert_eq!(left, [json!(5), json!(4), Value::Null, json!(5)]);
         steps_at(&mut agent, &meter, &[CRITICAL]).await;
         assert!(last_notice(&meter.last_body()).contains(&remaining(5)));
     }
@@ -263,9 +284,11 @@ async fn row_000_9_continuation_package() {
         }
         assert_eq!(course.course(), 2);
         let sent = messages_of(&bodies[3]);
-        assert_eq!(sent[..2], asked[..2], "system and task");
+        assert_eq!(sent[0], asked[0]);
+        assert!(stands_as_said(&sent[1], &asked[1]), "the task: {}", sent[1]);
+        let newest = asked.last().unwrap();
         assert!(
-            sent.contains(asked.last().unwrap()),
+            sent.iter().any(|it| stands_as_said(it, newest)),
             "the newest user message"
         );
         let text = bodies[3]["messages"].to_string();
@@ -292,8 +315,5 @@ async fn row_000_9_continuation_package() {
     let sent = meter.last_body()["messages"].to_string();
     assert!(sent.contains("No reminders were saved"), "{sent}");
     assert!(sent.contains("fathoms"), "what the user said: {sent}");
-    assert!(
-        !sent.contains("Go on with part 1. part 1:"),
-        "what went is gone"
-    );
+    assert!(sent.len() < agent.body().len() / 2, "what went is gone");
 }

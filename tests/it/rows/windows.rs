@@ -58,6 +58,7 @@ async fn row_003_3_built_in_and_unknown_windows() {
         );
     }
     let body = json!({"model": "openai/nobody-knows-it", "messages": [user("How much?")]});
+    meter.set_tokens(1_000);
     let got = program.chat(&body).await;
     assert_eq!(header(&got, "context-limit"), "unknown");
     let session = program.session(&got).await;
