@@ -61,6 +61,19 @@ async fn row_002_1_long_results() {
             );
         }
     }
+    // Where lines end nearby, whole lines of them.
+    let lines: String = (0..3_000)
+        .map(|nth| format!("{nth} planks are sound\n"))
+        .collect();
+    program.chat(&request_of(&with_result(&lines))).await;
+    let sent = sent_result(&meter);
+    let (head, rest) = sent.split_once("\n... [").unwrap();
+    let (removed, tail) = rest.split_once(" characters truncated] ...\n").unwrap();
+    assert!(lines.starts_with(head) && lines.ends_with(tail));
+    for end in [head, tail] {
+        assert!((1_950..=2_000).contains(&end.len()), "{end}");
+    }
+    assert_eq!(removed, (lines.len() - head.len() - tail.len()).to_string());
     let more = "[guard]\nmax_tool_result_chars = 9000\ntruncate_head_chars = 1000\ntruncate_tail_chars = 500\n";
     program.settings.write(&model_lines(1_000_000, more));
     program

@@ -145,19 +145,23 @@ const LANGUAGES: [(&str, &str); 5] = [
     ),
     (
         "Russian",
-        "Все люди рождаются свободными и равными в своем достоинстве и правах. Они наделены разумом и совестью и должны поступать в отношении друг друга в духе братства.",
+        "Все люди рождаются свободными и равными в своем достоинстве и правах. Они наделены разумом и \
+         совестью и должны поступать в отношении друг друга в духе братства.",
     ),
     (
         "Japanese",
-        "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である。人間は、理性と良心とを授けられており、互いに同胞の精神をもって行動しなければならない。",
+        "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である。人間は、\
+         理性と良心とを授けられており、互いに同胞の精神をもって行動しなければならない。",
     ),
     (
         "Arabic",
-        "يولد جميع الناس أحرارا متساوين في الكرامة والحقوق. وقد وهبوا عقلا وضميرا وعليهم أن يعامل بعضهم بعضا بروح الإخاء.",
+        "يولد جميع الناس أحرارا متساوين في الكرامة والحقوق. وقد وهبوا عقلا وضميرا وعليهم أن يعامل \
+         بعضهم بعضا بروح الإخاء.",
     ),
     (
         "German",
-        "Alle Menschen sind frei und gleich an Würde und Rechten geboren. Sie sind mit Vernunft und Gewissen begabt und sollen einander im Geist der Brüderlichkeit begegnen.",
+        "Alle Menschen sind frei und gleich an Würde und Rechten geboren. Sie sind mit Vernunft und \
+         Gewissen begabt und sollen einander im Geist der Brüderlichkeit begegnen.",
     ),
 ];
 

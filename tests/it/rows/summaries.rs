@@ -285,4 +285,17 @@ async fn row_003_1_summary_in_the_background() {
         assert_eq!(generation.header("actions"), Some("none"));
         assert_eq!(messages_of(&meter.last_body()), came);
     }
+    // Past it, the branch gets a summary of its own.
+    meter.set_tokens(110_000);
+    let before = meter.up.count_requests();
+    let passing = branch.step().await;
+    assert!(passing.has_action("compacting"), "{passing:?}");
+    meter.up.requests(before + 2).await;
+    let bodies = meter.bodies().await.split_off(before);
+    let prompt = summary_request(&bodies)["messages"].to_string();
+    assert!(prompt.contains("Otherwise, from the start.") && !prompt.contains("Afloat"));
+    meter.up.release_stalled();
+    wait_for_summary(&branch, &passing).await;
+    assert!(branch.step().await.has_action("compacted"));
+    assert_eq!(program.session(&next.answer).await["summaries"], 1);
 }
