@@ -269,7 +269,7 @@ fn parse_bounds(model: &Value) -> Bounds {
         SANE_WINDOWS.contains(&tokens).then_some(tokens)
     };
     let window = CONTEXT.into_iter().filter_map(tokens).min();
-    let input = tokens("/max_input_tokens");
+    let input = tokens("/max_input_tokens").or_else(|| tokens("/input_length"));
     Bounds {
         window,
         input: input.filter(|input| window.is_none_or(|window| *input < window)),

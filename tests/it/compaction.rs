@@ -106,7 +106,7 @@ fn held_summary(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
 }
 
 /// A completion with this text.
-fn completion(text: &str) -> String {
+pub(crate) fn completion(text: &str) -> String {
     json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text},
             "finish_reason": "stop"}],
@@ -115,7 +115,7 @@ fn completion(text: &str) -> String {
 }
 
 /// A call of the client's tool as the answer to any request.
-fn work_reply(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
+pub(crate) fn work_reply(heard: &ModelRequest<'_>, nth: usize) -> ModelReply {
     match heard.offered_tools().first() {
         Some(name) => {
             let path = json!({"path": format!("deck_{nth}.rs")});
@@ -133,7 +133,7 @@ fn busy_agent(proxy: &RunningProxy) -> Agent {
 }
 
 /// Steps of work that another client did.
-fn past_steps(steps: usize) -> Vec<Value> {
+pub(crate) fn past_steps(steps: usize) -> Vec<Value> {
     let step = |nth: usize| {
         let id = format!("past_{nth}");
         [
@@ -153,7 +153,7 @@ fn agent_past_threshold(proxy: &RunningProxy) -> Agent {
 }
 
 /// Waits until no summary is running for the session of this answer; returns the session.
-async fn wait_for_summary(agent: &Agent, generation: &AgentGeneration) -> Value {
+pub(crate) async fn wait_for_summary(agent: &Agent, generation: &AgentGeneration) -> Value {
     within_time(async {
         loop {
             let session = agent.session(generation).await;

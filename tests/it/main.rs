@@ -43,6 +43,7 @@ mod registry;
 mod reload;
 mod replicas;
 mod responses_exchange;
+mod rows;
 mod secrets;
 mod session;
 mod shutdown;

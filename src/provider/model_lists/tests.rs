@@ -27,6 +27,7 @@ fn every_field_that_names_a_window_is_read() {
     check(r#""top_provider":{"context_length":8192}"#, 8_192, 0);
     check(r#""meta":{"n_ctx":4096,"n_ctx_train":131072}"#, 4_096, 0);
     check(r#""max_input_tokens":8000"#, 0, 8_000);
+    check(r#""input_length":8000"#, 0, 8_000);
     let both = r#""max_input_tokens":8000,"context_length":9000"#;
     check(both, 9_000, 8_000);
 }

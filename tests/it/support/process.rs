@@ -74,8 +74,8 @@ impl Process {
     /// Returns once the process listens.
     pub(crate) async fn run(with: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.envs(NO_CATALOGUE);
         let mut child = with(&mut command)
-            .envs(NO_CATALOGUE)
             .env_remove("PLIMSOLL_LOG")
             .env_remove("RUST_LOG")
             .stderr(Stdio::piped())

@@ -6,7 +6,7 @@ use super::{ModelCall, RefusalWriter};
 use crate::support::{provider::ProviderStep, strict};
 
 /// Output tokens of every answer.
-pub(super) const ANSWER_TOKENS: u64 = 11;
+pub(crate) const ANSWER_TOKENS: u64 = 11;
 
 /// A format beside chat completions: how its requests are read, and answers written.
 pub(crate) struct Dialect {
