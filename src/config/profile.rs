@@ -59,7 +59,7 @@ pub enum PastReasoning {
     Dropped,
 }
 
-/// Which answers that a client sends back must have the member `reasoning_content`, be it empty. A fact of the model.
+/// Which answers that a client sends back must have the member `reasoning_content`. A fact of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReasoningMember {
     /// None.
@@ -98,9 +98,9 @@ pub struct Profile {
     pub thinks_by_default: bool,
     /// Chat completions take `max_completion_tokens`, and may refuse `max_tokens`.
     pub names_completion_cap: bool,
-    /// Chat completions take tools. A fact of the model.
+    /// Chat completions take tools. A fact of the model, which the simulated provider alone reads.
     pub takes_chat_tools: bool,
-    /// A request may demand a call (`tool_choice`). A fact of the model.
+    /// A request may demand a call (`tool_choice`). A fact of the model, which the simulated provider alone reads.
     pub takes_forced_calls: bool,
     /// The format in which an entry among the messages may bring tools, where the model's reasoning is bound.
     pub tools_entry: Option<Format>,

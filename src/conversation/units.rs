@@ -185,7 +185,7 @@ pub(crate) fn list_dependents(units: &[Unit], at: usize) -> BTreeSet<usize> {
     found
 }
 
-/// Of each unit, whether it stays whatever the others do; its results may be masked all the same.
+/// Of each unit, whether it is never left out; its results may be masked all the same.
 pub(crate) fn list_lasting(units: &[Unit]) -> Vec<bool> {
     let mut lasting: Vec<bool> = units.iter().map(|unit| !unit.is_removable()).collect();
     let next = |at: usize| units[at].bond.map(|bond| bond.next);
@@ -250,17 +250,16 @@ pub(crate) fn first_new_message(units: &[Unit], known: usize) -> usize {
     }
 }
 
-/// The first unit that must stay for the request that ends with the units that were added: its last step, or message of
-/// the user. Answers in a row and the late results behind them are one step. An answer at the end goes on from what
-/// stands before it.
+/// What must stay for the request that ends with the units that were added: its last step or message of the user, or a row
+/// of answers with the late results behind it. An answer at the end goes on from what stands before it.
 #[derive(Default)]
-pub(crate) struct NewestStep {
+pub(crate) struct RequiredTail {
     first: Option<usize>,
     /// The first answer of the row at the end.
     answers: Option<usize>,
 }
 
-impl NewestStep {
+impl RequiredTail {
     pub(crate) fn add_unit(&mut self, at: usize, unit: &Unit) {
         if !unit.may_be_newest() {
             return;
@@ -287,7 +286,7 @@ impl NewestStep {
 /// The first unit that must stay in the request that ended at unit `at`, and not before the end of the pinned start.
 pub(crate) fn find_first_required_unit(units: &[Unit], at: usize) -> usize {
     let pinned = find_pinned_end(units);
-    let mut newest = NewestStep::default();
+    let mut newest = RequiredTail::default();
     (pinned..=at).for_each(|at| newest.add_unit(at, &units[at]));
     let mut first = newest.first().unwrap_or(at);
     let last_before = |end: usize| (pinned..end).rev().find(|&at| units[at].may_be_newest());

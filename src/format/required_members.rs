@@ -1,5 +1,5 @@
-//! Members that a model's API demands in the answers that clients send back, where an answer lacks them: reasoning, be it
-//! a space, and in chat completions a signature of the first call of each answer in the running turn.
+//! Members that a model's API demands in the answers that clients send back, where an answer lacks them:
+//! placeholder reasoning, and in chat completions a signature of the first call of each answer in the running turn.
 //!
 //! The answers may be the client's, which its program or another model made without them, or the proxy's own.
 
@@ -20,10 +20,11 @@ use crate::{
 const ANY_SIGNATURE: &str =
     r#"{"google":{"thought_signature":"skip_thought_signature_validator"}}"#;
 
-/// Reasoning of nothing, in quotes. DeepSeek V4 and Kimi K2.6 take an empty text for none (hermes-agent 17341, pi 4251).
+/// Placeholder reasoning, in quotes. DeepSeek V4 and Kimi K2.6 take an empty text for none (issues 17341 of
+/// NousResearch/hermes-agent, 4251 of pi).
 const NO_REASONING: &str = "\" \"";
 
-/// The same in Responses, before the entries of an answer (sub2api 7283): DeepSeek reads plain texts only.
+/// The same in Responses, before the entries of an answer (issue 7283 of Wei-Shaw/sub2api): DeepSeek reads plain texts only.
 const NO_REASONING_ENTRY: &str =
     r#"{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":" "}]}"#;
 
@@ -216,12 +217,12 @@ mod tests {
 
     #[test]
     fn what_the_model_demands_is_added_where_it_is_lacking() {
-        const EMPTY: &str = r#""reasoning_content":" ","#;
+        const SPACE: &str = r#""reasoning_content":" ","#;
         let bare = body("", "", "");
-        assert_eq!(add("kimi-k3", &bare, false), body(EMPTY, EMPTY, ""));
-        assert_eq!(add("deepseek-v4-pro", &bare, false), body("", EMPTY, ""));
+        assert_eq!(add("kimi-k3", &bare, false), body(SPACE, SPACE, ""));
+        assert_eq!(add("deepseek-v4-pro", &bare, false), body("", SPACE, ""));
         assert_eq!(add("gpt-4o", &bare, false), bare);
-        assert_eq!(add("gpt-4o", &bare, true), body(EMPTY, EMPTY, ""));
+        assert_eq!(add("gpt-4o", &bare, true), body(SPACE, SPACE, ""));
         for off in [
             r#","thinking":{"type":"disabled"}"#,
             r#","reasoning_effort":"none""#,
@@ -230,7 +231,7 @@ mod tests {
             assert_eq!(add("deepseek-v4-pro", &off, false), off);
         }
         for whole in [
-            EMPTY,
+            SPACE,
             r#""reasoning_content":"","#,
             r#""reasoning_content":"long","#,
         ] {
@@ -238,7 +239,7 @@ mod tests {
             assert_eq!(add("kimi-k3", &whole, false), whole);
         }
         let null = body("", r#""reasoning_content":null,"#, "");
-        assert_eq!(add("deepseek-v4-pro", &null, false), body("", EMPTY, ""));
+        assert_eq!(add("deepseek-v4-pro", &null, false), body("", SPACE, ""));
     }
 
     #[test]

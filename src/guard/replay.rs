@@ -24,7 +24,7 @@ use super::{
     view::RequestView,
     vocabulary::Vocabulary,
 };
-use crate::conversation::units::{NewestStep, Unit, UnitKind};
+use crate::conversation::units::{RequiredTail, Unit, UnitKind};
 
 /// A conversation on its way through its requests.
 pub(super) struct Replay<'a> {
@@ -169,9 +169,8 @@ impl Replay<'_> {
             visible: VisibleWords::default(),
             is_cut: false,
         };
-        // The first unit that must stay for the request that ended here: looked for anew each time, a long
-        // row of what stays would be walked once for every unit of it.
-        let mut newest = NewestStep::default();
+        // Kept up to date unit by unit: a search for each request would walk a long row of what stays again and again.
+        let mut newest = RequiredTail::default();
         for (at, unit) in units.iter().enumerate() {
             if at >= pinned {
                 newest.add_unit(at, unit);

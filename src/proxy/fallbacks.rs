@@ -83,8 +83,8 @@ pub struct Fallbacks {
     home: Option<Target>,
     /// The larger model that the request went to in place of a cut.
     larger: Option<String>,
-    /// It comes next, in place of a smaller request after a refusal.
-    turns_to_larger: bool,
+    /// It comes next, since a refusal showed that a cut is due.
+    larger_is_queued: bool,
     pub budget: RetryBudget,
 }
 
@@ -96,7 +96,7 @@ impl Fallbacks {
             home: targets.first().cloned(),
             candidates: Candidates::new(targets),
             larger: None,
-            turns_to_larger: false,
+            larger_is_queued: false,
             budget: RetryBudget::new(retry, &request.parts.headers, Instant::now()),
         }
     }
@@ -120,7 +120,7 @@ impl Fallbacks {
         if !self.budget.has_attempts_left(Instant::now()) {
             return None;
         }
-        if too_long && !std::mem::take(&mut self.turns_to_larger) {
+        if too_long && !std::mem::take(&mut self.larger_is_queued) {
             self.candidates.keep_larger(failed.target.window.tokens);
             if let Some(larger) = self.find_larger_model(request, &failed.target) {
                 self.candidates.put_first(larger);
@@ -140,9 +140,13 @@ impl Fallbacks {
             .is_some_and(|larger| *larger == target.id())
     }
 
-    /// Whether the larger model comes next, and after it the one that refused the request: where `smaller`, which fits
-    /// the refusal, is cut.
-    pub fn turn_to_larger(&mut self, request: &ClientRequest, smaller: &PlannedRequest) -> bool {
+    /// Puts the larger model next, and behind it the one that refused the request, where `smaller` is cut to fit the refusal.
+    /// Gives whether it did.
+    pub fn queue_larger_model(
+        &mut self,
+        request: &ClientRequest,
+        smaller: &PlannedRequest,
+    ) -> bool {
         if !self.budget.has_attempts_left(Instant::now()) {
             return false;
         }
@@ -151,7 +155,7 @@ impl Fallbacks {
         };
         self.candidates.put_first(smaller.target.clone());
         self.candidates.put_first(larger);
-        self.turns_to_larger = true;
+        self.larger_is_queued = true;
         true
     }
 

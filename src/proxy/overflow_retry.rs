@@ -193,8 +193,8 @@ pub(super) fn refit_after_overflow(
     let counted = refused.count_prompt_tokens();
     let may_refit = planned.refits < MAX_REFITS;
     let smaller = may_refit.then(|| refit_request(followed, planned, target, counted));
-    let turns = |it: &_| fallbacks.is_some_and(|all| all.turn_to_larger(request, it));
-    let Some(smaller) = smaller.flatten().filter(|it| !turns(it)) else {
+    let goes_to_larger = |it: &_| fallbacks.is_some_and(|all| all.queue_larger_model(request, it));
+    let Some(smaller) = smaller.flatten().filter(|it| !goes_to_larger(it)) else {
         // The refusal stands, with the window that was learnt.
         let measured = remeasure_for_target(followed, planned.clone(), target);
         placed.set_plan(followed, measured);

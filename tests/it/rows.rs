@@ -1,6 +1,6 @@
-//! What the program was asked to be: a test for each row, named after it, on the started program.
+//! The requirements: tests for each of 32 numbered rows, named after it, on the started program.
 //!
-//! The doc comment of a test is its row. A test here is changed only when its row is.
+//! The doc comment of a test is the part of the row that it tests. A test here is changed only when its row is.
 
 mod card;
 mod cleared;

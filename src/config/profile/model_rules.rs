@@ -1,7 +1,8 @@
 //! The table of models' rules: what an API does by the model's family and version, whatever its vendor or region before
 //! the name and its date behind it.
 //!
-//! The rules hold at every host, in every format; a provider's own row says what else holds there. A version that is not
+//! The rules hold at every host; what holds in one format alone says so at its field. A provider's own row says what else
+//! holds there. A version that is not
 //! known yet has the rules of the newest one before it.
 
 use super::{MINUTE, PastReasoning, Profile, ReasoningMember};
@@ -77,7 +78,7 @@ const RULES: &[ModelRule] = &[
         ],
         apply: |it| it.thinks_by_default = true,
     },
-    // An answer with calls must have its `reasoning_content`, be it empty: "The `reasoning_content` in the thinking mode must
+    // An answer with calls must have its `reasoning_content`; DeepSeek V4 and Kimi K2.6 take an empty one for missing: "The `reasoning_content` in the thinking mode must
     // be passed back to the API." (DeepSeek's guide to its thinking mode, the same of MiMo and Kimi K2.5).
     ModelRule {
         models: &[

@@ -20,9 +20,9 @@ impl Followers {
         follows
     }
 
-    /// Notes reasoning of an answer behind those blocks. Texts before it were written before it, so such an answer rests
-    /// on no other reasoning.
-    pub(super) fn reason(&mut self, answer: &mut Item, before: &[Block]) {
+    /// Notes reasoning of an answer behind those blocks. An answer that begins with texts and then reasons does not follow
+    /// the reasoning before it.
+    pub(super) fn note_reasoning(&mut self, answer: &mut Item, before: &[Block]) {
         let is_text = |block: &Block| matches!(block.kind, BlockKind::Text(_));
         answer.follows_reasoning &= !before.iter().all(is_text);
         if !answer.follows_reasoning {
@@ -30,8 +30,8 @@ impl Followers {
         }
     }
 
-    /// A message stands behind it.
-    pub(super) const fn end_turn(&mut self) {
+    /// A message ends the row.
+    pub(super) const fn end_row(&mut self) {
         self.0 = 0;
     }
 }

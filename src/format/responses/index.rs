@@ -222,7 +222,7 @@ impl<'a> ResponsesIndexer<'a> {
             Some(AnswerPart::Reasoning) => {
                 open.item.sizes += entry.measure_reasoning(self.body);
                 let before = &self.found.blocks[open.first_block as usize..];
-                self.followers.reason(&mut open.item, before);
+                self.followers.note_reasoning(&mut open.item, before);
                 self.found.blocks.push(block(BlockKind::Reasoning(None)));
             }
             Some(AnswerPart::Call(shape)) => {
@@ -335,7 +335,7 @@ impl<'a> ResponsesIndexer<'a> {
 
     fn begin_item(&mut self, span: Span, author: Author, tag: u8) -> OpenItem {
         if !matches!(author, Author::Model | Author::Tool) {
-            self.followers.end_turn();
+            self.followers.end_row();
         }
         let first_call = self.found.calls.len() as u32;
         let first_link = self.found.links.len() as u32;

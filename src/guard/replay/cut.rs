@@ -102,7 +102,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Makes the step that ends with unit `at` smaller by `excess` raw tokens.
+    /// Makes unit `at` smaller by `excess` raw tokens, with the late results in a row that end there.
     pub(super) fn tighten(&mut self, at: usize, excess: u32, now: &mut Moment) {
         let units = self.view.units;
         let late = units[..=at].iter().rev();

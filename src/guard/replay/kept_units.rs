@@ -11,13 +11,13 @@ use crate::{
 /// Kept while a replay goes on, so that a cut costs time for what is left and not for the whole conversation.
 #[derive(Default)]
 pub(super) struct KeptUnits {
-    /// Units that are neither pinned nor stay for good, oldest first.
+    /// Units that a cut may leave out or mask, now or later, oldest first.
     unpinned: Vec<usize>,
     /// Those of them that a cut may change now, oldest first.
     open: Vec<usize>,
     /// Units that no cut can change before the one comes that they wait for.
     waiting: BTreeMap<usize, Vec<usize>>,
-    /// Of each unit, whether it can only get smaller.
+    /// Of each unit, whether it is never left out.
     lasting: Vec<bool>,
     /// Of each unit behind the pinned start, the neighbours that take part in the turns.
     neighbours: Vec<Neighbours>,
@@ -106,7 +106,7 @@ impl KeptUnits {
         }
     }
 
-    /// Units before `limit` that are neither pinned nor stay for good, oldest first.
+    /// Units before `limit` that a cut may leave out or mask, now or later, oldest first.
     pub(super) fn list_unpinned(&self, limit: usize) -> &[usize] {
         list_before(&self.unpinned, limit)
     }

@@ -1,5 +1,5 @@
-//! What the APIs of real models refuse, by the table of models' rules: the only thing that is shared with the rest, since
-//! it is data. The words are those of the APIs.
+//! What the APIs of real models refuse, by the table of models' rules: with the matching of names to its rows the only thing
+//! that is shared with the rest. The words are those of the APIs.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::config::profile::{Profile, ReasoningMember, find_profile};
 
-/// The rules of a model whose provider adds none of its own.
+/// The model's rules alone, without a provider's.
 pub(super) fn find_rules(body: &Value) -> Option<&'static Profile> {
     let provider = Profile {
         names_completion_cap: false,
@@ -28,7 +28,7 @@ pub(super) fn gives_reasoning(api: SimulatedApi, rules: &Profile, body: &Value) 
 }
 
 /// # Errors
-/// The first reason why the model's API would refuse the request, that no other model's has.
+/// The first reason why the model's API would refuse the request, among those of this model alone.
 pub(super) fn check_model_rules(
     api: SimulatedApi,
     rules: &Profile,
