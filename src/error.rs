@@ -58,11 +58,15 @@ pub enum Failure {
     #[error("Pages of another origin may not use this path: Origin must match the Host header.")]
     ForeignPage,
     #[error(
-        "You didn't provide an API key. Send a client key of this proxy as `Authorization: Bearer KEY`."
+        "You didn't provide an API key. Send a client key of this proxy as `Authorization: Bearer KEY`, \
+         or as `x-plimsoll-key: KEY` beside credentials for the provider."
     )]
     KeyMissing,
     #[error("Incorrect API key provided: it is no client key of this proxy.")]
     KeyWrong,
+    /// An account was named by a text that others could guess.
+    #[error("`x-plimsoll-key` names your sessions; send 16 characters or more, chosen at random.")]
+    KeyShort,
     /// No such model, or not for this client.
     #[error("{0}")]
     ModelNotFound(String),
@@ -79,6 +83,12 @@ pub enum Failure {
          /{{provider}}/v1/*, /healthz, /readyz, /metrics and /plimsoll/api/."
     )]
     PathNotFound,
+    /// The path of a conversation, nearly.
+    #[error(
+        "No such path; {0} is meant. A base URL ends with /v1 for clients that add /chat/completions or /responses, and \
+         without it for those that add /v1/messages."
+    )]
+    PathMeant(String),
     #[error(
         "There is no such session, or it belongs to another client. Its id is the x-plimsoll-session header of any of \
          its answers."
@@ -226,11 +236,11 @@ impl Failure {
             Self::Busy => "overloaded",
             Self::ForeignOrigin | Self::ForeignPage => "foreign_origin",
             Self::ForeignHost => "foreign_host",
-            Self::KeyMissing | Self::KeyWrong => "invalid_api_key",
+            Self::KeyMissing | Self::KeyWrong | Self::KeyShort => "invalid_api_key",
             Self::ModelNotFound(_) => "model_not_found",
             Self::ModelMissing { .. } => "model_required",
             Self::ProviderNotFound(_) => "provider_not_found",
-            Self::PathNotFound => "path_not_found",
+            Self::PathNotFound | Self::PathMeant(_) => "path_not_found",
             Self::SessionNotFound => "session_not_found",
             Self::AdminOnly => "admin_only",
             Self::SessionReadOnly => "session_read_only",

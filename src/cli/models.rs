@@ -173,15 +173,15 @@ mod tests {
         for (model, expected) in [
             (
                 "a/m",
-                "a/m 8192 settings - 5644 6844 else b/x, b/y; larger b/l",
+                "a/m 8192 settings - 5644 6350 else b/x, b/y; larger b/l",
             ),
             (
                 "faster",
-                "faster 8192 settings - 5644 6844 a/m; else b/x, b/y; larger b/l",
+                "faster 8192 settings - 5644 6350 a/m; else b/x, b/y; larger b/l",
             ),
-            ("b/l", "b/l 65536 settings - 50803 61598"),
+            ("b/l", "b/l 65536 settings - 49460 58982"),
             // A smaller model is never used as the larger one.
-            ("b/s", "b/s 65536 settings - 50803 61598"),
+            ("b/s", "b/s 65536 settings - 49460 58982"),
             ("b/x", "b/x 96000 assumed - 100000 unknown"),
         ] {
             assert_eq!(row(&shown, model), expected, "{shown}");
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(asked.lines().collect::<Vec<_>>(), expected);
         for model in ["local/one.gguf", "local/mine"] {
             let row = row(list, model);
-            assert_eq!(row, format!("{model} 4096 the provider - 2419 2933"));
+            assert_eq!(row, format!("{model} 4096 the provider - 2419 2721"));
         }
     }
 }

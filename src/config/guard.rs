@@ -28,6 +28,8 @@ settings! {
             "it is kept free for the answer, in tokens");
         /// How much of a conversation a cut keeps.
         pub keep: Keep = s.read_plain("keep", Keep::Balanced);
+        /// What a cut leaves out first.
+        pub order: CutOrder = s.read_plain("order", CutOrder::Worth);
         /// Whether the answer cap of a request is lowered before its history is cut.
         pub clamp_max_tokens: bool = s.read_plain("clamp_max_tokens", true);
         /// Share of the room beside what no cut can take that a cut leaves; unset: by `keep`.
@@ -54,7 +56,7 @@ settings! {
         pub recall_max_chars: usize = s.read_number("recall_max_chars", 8_000, 1_000..=100_000,
             "it bounds what one call of recall gives back, in characters");
         pub clear: ClearConfig = ClearConfig::read(s);
-        /// The most tokens of a part by its name, before calibration; with the preset's.
+        /// The most tokens of a part by its name; with the preset's.
         pub caps: BTreeMap<String, u32> = read_caps(s, preset);
         /// The largest share of the budget for system text; annotated text beyond it is removed. A preset bounds
         /// system text by its caps instead.
@@ -91,8 +93,9 @@ settings! {
     }
 }
 
-/// Tokens kept free for the answer at least, where neither request nor settings say how many.
-const LEAST_RESERVE: u32 = 1_024;
+/// Tokens kept free for an answer of which nothing is known: one in this many of the window, at most and at least.
+const RESERVE_PART: u32 = 24;
+const RESERVE_BOUNDS: (u32, u32) = (1_024, 8_192);
 
 impl GuardConfig {
     /// Tokens kept free for an answer of which nothing is known.
@@ -100,11 +103,26 @@ impl GuardConfig {
         self.learnt_reserve(window, 0)
     }
 
-    /// The same once the largest answer so far had so many tokens: at most a quarter of the window.
+    /// The same once the largest answer so far had so many tokens: at most a quarter of the window, or a half where the
+    /// settings say how much.
     pub fn learnt_reserve(&self, window: u32, largest: u32) -> u32 {
-        let learnt = largest.saturating_mul(2).max(LEAST_RESERVE);
-        self.reserve_tokens.unwrap_or(learnt).min(window / 4)
+        if let Some(set) = self.reserve_tokens {
+            return set.min(window / 2);
+        }
+        let (least, most) = RESERVE_BOUNDS;
+        let usual = (window / RESERVE_PART).clamp(least, most);
+        largest.saturating_mul(2).max(usual).min(window / 4)
     }
+}
+
+/// What a cut leaves out first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CutOrder {
+    /// What the conversation refers to least, deeply, so that the next cut is far.
+    Worth,
+    /// The oldest messages, without a gap, and no more than has to go: a sliding window.
+    Oldest,
 }
 
 /// How much of a conversation a cut keeps.

@@ -37,11 +37,13 @@ pub use change::Change;
 pub use client::{AdminConfig, ClientConfig};
 pub use compaction::CompactionConfig;
 pub use format::{FORMATS, Format};
-pub use guard::{ClearConfig, GuardConfig, Keep, Preset, RecallMode, UsageMode, WhenUnsure};
+pub use guard::{
+    ClearConfig, CutOrder, GuardConfig, Keep, Preset, RecallMode, UsageMode, WhenUnsure,
+};
 pub use load::{Environment, Flags, LoadedConfig, load_config};
 pub use model::{Deployment, ModelConfig};
 pub use problem::{Problem, Problems};
-pub use provider::{Auth, CacheMarkers, PROXY_HEADER_PREFIX, ProviderConfig, SIMULATED};
+pub use provider::{Auth, CacheMarkers, PROXY_HEADER_PREFIX, PROXY_KEY, ProviderConfig, SIMULATED};
 pub use recovery::{AddTools, Language, RecoveryConfig};
 pub use responses::{ClientCompaction, ResponsesConfig, ResponsesWebsocket};
 pub use retry::{CatalogueConfig, RetryConfig};

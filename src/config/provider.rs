@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use http::{HeaderMap, HeaderName, Uri};
 use serde::{Deserialize, Serialize};
 
-pub use credentials::{Auth, PROXY_HEADER_PREFIX};
+pub use credentials::{Auth, PROXY_HEADER_PREFIX, PROXY_KEY};
 use credentials::{read_auth, read_headers, read_key_header, read_query};
 
 use super::{

@@ -27,9 +27,9 @@ settings! {
         /// Calls to the provider for one client request in which the model calls injected tools only.
         pub max_rounds: u32 = s.read_number("max_rounds", 8, 1..=32,
             "it is how often the model may call nothing but the tools of recovery within one request");
-        /// The length of a new tool result while the health is not `healthy`.
-        pub max_tool_result_chars: usize = s.read_number("max_tool_result_chars", 10_000, 1_000..=100_000_000,
-            "it is the length of a new tool result while the health is not \"healthy\", in characters");
+        /// The length of a new tool result while the health is critical; 0: as at any other time.
+        pub max_tool_result_chars: usize = s.read_number("max_tool_result_chars", 10_000, 0..=100_000_000,
+            "it is the length of a new tool result while the health is \"critical\", in characters");
         /// The directory of `prompts`; unset: the built-in ones.
         pub prompts_dir: Option<PathBuf> =
             s.read_option::<String>("prompts_dir", Visibility::Plain).map(PathBuf::from);

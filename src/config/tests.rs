@@ -363,7 +363,7 @@ fn texts_of_a_directory_replace_the_built_in_prompts() {
     );
     let built_in = Config::default().recovery.prompts;
     for prompts in [&prompts, &built_in] {
-        let caution = prompts.caution_prompt(Language::English, NoteMethod::Tools);
+        let caution = prompts.caution_prompt(Language::English, NoteMethod::Tools, 9);
         assert!(
             caution.starts_with("[Context notice, caution."),
             "{caution}"

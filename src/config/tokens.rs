@@ -7,25 +7,12 @@ mod table;
 
 use super::profile::{ImageRule, Profile};
 
-/// Weights of ASCII text in hundredths of a token. A family multiplies them by its `latin`.
-pub mod latin {
-    pub const WORD: u16 = 52;
-    pub const LETTER: u16 = 10;
-    pub const CAPITAL_START: u16 = 38;
-    pub const MARK_RUN: u16 = 77;
-    pub const MORE_MARKS: u16 = 11;
-    pub const WIDE_BLANKS: u16 = 144;
-    pub const LATE_CONSONANT: u16 = 247;
-}
-
 /// A family of vocabularies. All weights are hundredths of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TokenFamily {
     pub name: &'static str,
-    /// What the weights of ASCII text but digits are multiplied by; hundredths.
-    pub latin: u16,
-    pub digit_run: u16,
-    pub digit: u16,
+    /// Of ASCII text, in the order of `json::text::TextSizes::ascii_counts`.
+    pub ascii: [u16; 12],
     /// A character by script, in the order of `json::text::Script`.
     pub scripts: [u16; 11],
 }
@@ -119,7 +106,8 @@ mod tests {
             ),
             ("anthropic/claude-opus-4.7", ("o200k", 150, 68)),
             ("claude-sonnet-5", ("o200k", 150, 68)),
-            ("google/gemini-2.5-pro", ("o200k", 100, 40)),
+            ("google/gemini-2.5-pro", ("Gemma", 100, 40)),
+            ("gemma-3-27b-it", ("Gemma", 100, 40)),
             ("Qwen/Qwen3-32B", ("Qwen", 100, 40)),
             ("qwen2.5:7b", ("Qwen", 100, 40)),
             ("meta-llama/Llama-3.3-70B-Instruct", ("Llama 3", 100, 20)),

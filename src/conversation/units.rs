@@ -143,12 +143,19 @@ pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
     }
 }
 
-/// Of each unit, whether it is left out where all goes between the pinned start and unit `end`.
+/// Of each unit, whether it is left out where all goes between the pinned start and unit `end`. What the user asked last
+/// stays, where the units from `end` on go on with it.
 pub(crate) fn list_removed_before(units: &[Unit], end: usize) -> Vec<bool> {
     let gone = find_pinned_end(units)..end;
+    let mut behind = units[end..].iter();
+    let next = behind.find(|unit| unit.kind != UnitKind::System);
+    let asked = match next.is_some_and(Unit::is_user) {
+        true => None,
+        false => units[..end].iter().rposition(Unit::is_user),
+    };
     let units_with_place = units.iter().enumerate();
     let mut removed: Vec<bool> = units_with_place
-        .map(|(at, unit)| gone.contains(&at) && unit.is_removable())
+        .map(|(at, unit)| gone.contains(&at) && unit.is_removable() && asked != Some(at))
         .collect();
     keep_needed(units, &mut removed);
     removed

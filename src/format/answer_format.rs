@@ -1,6 +1,7 @@
 //! The wire format of an answer, and what the relay has to know of it.
 
 use bytes::Bytes;
+use http::StatusCode;
 
 use super::{
     AnswerEvent, AnswerEvents, chat,
@@ -89,6 +90,19 @@ impl AnswerFormat {
             Self::Chat => false,
             Self::Messages => messages::answer::is_ping(message),
             Self::Responses => responses::answer::is_keepalive(message),
+        }
+    }
+
+    /// The `type` of an error of this status.
+    pub fn error_kind(self, status: StatusCode) -> &'static str {
+        match self {
+            Self::Messages => messages::answer::error_kind(status),
+            Self::Chat | Self::Responses => match status {
+                StatusCode::FORBIDDEN => "permission_error",
+                StatusCode::TOO_MANY_REQUESTS => "requests",
+                status if status.is_server_error() => "server_error",
+                _ => "invalid_request_error",
+            },
         }
     }
 

@@ -11,7 +11,8 @@ pub(super) fn measure_sealed(encrypted: JsonString) -> TextSizes {
     prose_sizes(bytes.saturating_sub(ENCRYPTION_BYTES))
 }
 
-/// The sizes of this many characters of prose: words of five letters, and a blank behind each.
+/// The sizes of this many characters of prose: words of five letters, a blank behind each, and a mark behind
+/// every sixth.
 fn prose_sizes(chars: usize) -> TextSizes {
     let chars = u32::try_from(chars).unwrap_or(u32::MAX);
     let words = chars / 6;
@@ -19,6 +20,7 @@ fn prose_sizes(chars: usize) -> TextSizes {
         ascii: chars,
         words,
         letters: words * 5,
+        mark_runs: words / 6,
         ..TextSizes::default()
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn assemble_draft(
     // A new conversation has no message that was sent before.
     let sent_before = if recall.messages > 0 { fresh } else { 0 };
     let mut text_report = texts.collect_edits(&kept, sent_before, &mut edits);
-    let digest = text_report.digest_counts();
+    let digest = text_report.digest_figures();
     text_report.new = digest != recall.memory.texts;
     let memory = GuardMemory {
         ground: fit.ground,
@@ -55,6 +55,7 @@ pub(super) fn assemble_draft(
             .collect(),
         planned: units::count_messages_before(view.units, view.units.len()),
         texts: digest,
+        scale: view.scale,
         ..GuardMemory::default()
     };
     let cleared = collect_cleared(view, fit, &kept, &mut edits);
@@ -231,6 +232,7 @@ impl Draft {
             // The plan is not carried out, so the next request is replayed from its start.
             memory: GuardMemory {
                 alternates: plan.memory.alternates,
+                scale: plan.memory.scale,
                 ..GuardMemory::default()
             },
             ..measured.stand_back(StandBackReason::Unsound(broken), recall)

@@ -196,14 +196,9 @@ fn shrink(view: RequestView<'_>, at: usize, tokens: u32, names: &mut ToolNames) 
     let settings = &view.policy.settings.clear;
     match view.item(at).author {
         Author::Tool => {
-            let mut name = || {
-                let name = names.find_name(view.conversation, view.units, at);
-                let name = name.map(|name| view.conversation.decode_text(name));
-                name.unwrap_or_default()
-            };
-            let large = tokens >= least_clearable(&view.policy);
-            let stays = !large || !settings.exclude.is_empty() && excludes(settings, &name());
-            (!stays).then(|| parts::clear_result(view, at)).flatten()
+            let is_large = tokens >= least_clearable(&view.policy);
+            let goes = is_large && !excludes_result(view, at, names);
+            goes.then(|| parts::clear_result(view, at)).flatten()
         }
         Author::User => parts::clear_media(view, at, tokens),
         Author::Model if settings.inputs => inputs::shorten_arguments(view, at),
@@ -230,6 +225,17 @@ fn least_share(policy: &Policy<'_>, usual: u32) -> u32 {
 fn least_clearable(policy: &Policy<'_>) -> u32 {
     let weights = policy.token_weights();
     weights.count_json_tokens(RESULT.as_bytes()) + weights.message_tokens() + LEAST_SAVED
+}
+
+/// Whether a result is of a tool whose results stay.
+pub(super) fn excludes_result(view: RequestView<'_>, at: usize, names: &mut ToolNames) -> bool {
+    let settings = &view.policy.settings.clear;
+    if settings.exclude.is_empty() {
+        return false;
+    }
+    let name = names.find_name(view.conversation, view.units, at);
+    let name = name.map(|name| view.conversation.decode_text(name));
+    excludes(settings, &name.unwrap_or_default())
 }
 
 /// Whether the results and arguments of a tool are left alone.

@@ -1,8 +1,15 @@
 //! Where a new course begins, and the messages before its boundary.
 
 use super::{
-    GuardMemory, Policy, budget, clear::Clearing, cut_state::CutState, cuts::Cuts, estimate,
-    injections::Injections, preface::PrefaceBase, split_guarded_units, view::RequestView,
+    GuardMemory, Policy, budget,
+    clear::Clearing,
+    cut_state::CutState,
+    cuts::Cuts,
+    estimate::{self, TokenScale},
+    injections::Injections,
+    preface::PrefaceBase,
+    split_guarded_units,
+    view::RequestView,
 };
 use crate::conversation::{
     Conversation,
@@ -24,6 +31,7 @@ fn view_with_cuts<'a>(
         units,
         policy: *policy,
         names_ids: false,
+        scale: TokenScale::default(),
     };
     let tokens = estimate::estimate_messages(conversation, policy);
     (view, Cuts::from_first_line(view, tokens, None))
@@ -48,10 +56,13 @@ pub fn find_course_boundary(conversation: &Conversation, policy: &Policy<'_>) ->
         }
         first -= 1;
     }
-    // What cannot stay without its reasoning goes with it.
+    // What cannot stay without its reasoning goes with it, and an answer with the question before it. Where there is no
+    // later question, that one stays (`units::list_removed_before`).
     while first < required && units[first].follows_reasoning {
         first += 1;
     }
+    let question = units[first..].iter().position(Unit::is_user);
+    first += question.unwrap_or(0);
     Some(units::count_messages_before(units, first))
 }
 

@@ -11,7 +11,7 @@ mod images;
 mod weights;
 
 pub use self::{
-    calibration::{Calibration, SLOPES},
+    calibration::{Calibration, SLOPES, TokenScale},
     images::estimate_media_block,
     weights::Weights,
 };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Policy, budget};
-use crate::config::Keep;
+use crate::config::{CutOrder, Keep};
 
 /// Windows up to these are cut down to 0.7 and 0.6 of the room beside what is fixed, larger ones to 0.7.
 const SMALL_WINDOW: u32 = 16_384;
@@ -23,15 +23,17 @@ pub(super) struct Ground {
 impl Ground {
     pub(super) fn from_policy(policy: &Policy<'_>) -> Self {
         let window = policy.window;
-        let low_water = policy
-            .settings
-            .low_water
-            .unwrap_or(match policy.settings.keep {
-                Keep::Most => 0.8,
-                Keep::Balanced if window > SMALL_WINDOW && window <= MEDIUM_WINDOW => 0.6,
-                Keep::Balanced => 0.7,
-                Keep::Saver => 0.3,
-            });
+        let settings = policy.settings;
+        let usual = match settings.keep {
+            Keep::Most => 0.8,
+            Keep::Balanced if window > SMALL_WINDOW && window <= MEDIUM_WINDOW => 0.6,
+            Keep::Balanced => 0.7,
+            Keep::Saver => 0.3,
+        };
+        let low_water = match settings.order {
+            CutOrder::Worth => settings.low_water.unwrap_or(usual),
+            CutOrder::Oldest => 1.0,
+        };
         Self {
             window,
             most: budget::budget_with_reserve(0, policy).tokens,

@@ -78,7 +78,7 @@ pub use self::{
 };
 use self::{
     cut_state::CutMark,
-    estimate::{Calibration, Weights},
+    estimate::{Calibration, TokenScale, Weights},
     injections::Injections,
     measured_request::MeasuredRequest,
     profile::Profile,
@@ -166,6 +166,8 @@ pub struct GuardMemory {
     tight: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     texts: u64,
+    /// What caps and shares took a raw token for.
+    pub scale: TokenScale,
     /// Whether user and assistant alternated before the first cut or injection; `None` until there is one.
     pub alternates: Option<bool>,
 }
@@ -242,6 +244,15 @@ pub struct Recall {
 }
 
 impl Recall {
+    /// What caps and shares take a raw token for: as before, so that the front of the prompt stays, unless there is no
+    /// prompt before this one that a cache could hold.
+    fn token_scale(&self) -> TokenScale {
+        match self.messages == 0 || self.is_cold {
+            true => self.calibration.to_scale(),
+            false => self.calibration.hold_scale(self.kept_memory().scale),
+        }
+    }
+
     /// The memory whose cuts the request keeps.
     fn kept_memory(&self) -> &GuardMemory {
         self.sent.as_ref().unwrap_or(&self.memory)
@@ -294,6 +305,7 @@ fn plan_request(
                 units: &units::split_units(conversation),
                 policy: *policy,
                 names_ids: false,
+                scale: recall.token_scale(),
             };
             return managed_history::plan_managed_history(view, &measured, reason, recall);
         }
@@ -308,6 +320,7 @@ fn plan_request(
         units: &units,
         policy: policy.with_profile(&profile),
         names_ids: recall.injections.names_ids,
+        scale: recall.token_scale(),
     };
     let epoch = recall.history.epoch;
     let injected = placed_injections::PlacedInjections::find_places(view, recall, epoch);

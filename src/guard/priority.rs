@@ -1,8 +1,8 @@
 //! Caps of named texts, the share of system text in the budget, and the removal of annotated texts from a prompt
 //! that is too large.
 //!
-//! Caps and the share depend on the bytes and the settings alone, in raw tokens against the default budget. So the
-//! front of a prompt does not change with the calibration:
+//! Caps and the share are tokens of the provider's count; the share is one of the default budget. The scale by which
+//! they become raw tokens is held, so the front of a prompt does not change with each usage:
 //!
 //! 1. A named text over its cap keeps its beginning and end. Texts of answers and results have no caps.
 //! 2. Where system text is over its share, annotated system texts are left out: low priority first, critical ones
@@ -78,7 +78,7 @@ impl<'a> Priorities<'a> {
             left_out: BTreeSet::new(),
             recalled: BTreeSet::new(),
             system: sum_system_tokens(conversation, tokens),
-            limit: share as u32,
+            limit: view.scale.to_raw(share as u32),
         };
         let trims = settings.trim_system && this.system > this.limit;
         if conversation.annotations.is_empty() && !trims {
@@ -95,7 +95,8 @@ impl<'a> Priorities<'a> {
     fn apply_caps(&mut self, tokens: &mut [u32]) {
         for at in 0..self.texts.len() {
             let cap = self.texts[at].find_cap(self.view.policy);
-            if let Some(&cap) = cap.filter(|cap| self.texts[at].tokens > **cap) {
+            let cap = cap.map(|cap| self.view.scale.to_raw(cap - cap / budget::MARGIN));
+            if let Some(cap) = cap.filter(|cap| self.texts[at].tokens > *cap) {
                 self.cut_text(at, cap, Shortening::Capped, tokens);
             }
         }
@@ -252,8 +253,9 @@ impl<'a> Priorities<'a> {
     ) -> PriorityReport {
         let texts = self.texts.iter().filter(|text| kept[text.message]);
         let mut report = PriorityReport::from_texts(self.view, texts.clone());
-        report.system.tokens = self.system;
-        report.system.limit = self.limit;
+        report.system.tokens = self.view.scale.to_tokens(self.system);
+        report.system.limit = self.view.scale.to_tokens(self.limit);
+        report.messages = [kept.iter().filter(|kept| **kept).count(), kept.len()];
         report.cut = self.left_out.difference(&self.recalled).any(|&text| {
             let message = self.texts[text].message;
             message < sent_before && kept[message]

@@ -227,7 +227,9 @@ impl Replay<'_> {
     /// Adds the next unit to the conversation.
     fn add_unit(&self, at: usize, is_pinned: bool, now: &mut Moment) {
         let (unit, is_kept) = (&self.view.units[at], !now.state.folded[at]);
-        let may_go = is_kept && !is_pinned && !unit.stays && at >= self.based;
+        // Of what the preface speaks of, only what the user asked last may go, where it stayed.
+        let is_open = at >= self.based || unit.is_user();
+        let may_go = is_kept && !is_pinned && !unit.stays && is_open;
         let last = unit.bond.map(|bond| bond.last).filter(|&last| last > at);
         let waits_for = last.filter(|_| !self.gets_smaller(at, at));
         now.kept

@@ -16,6 +16,7 @@ use self::calls::CallCut;
 pub(super) use self::tighten::find_common_level;
 pub use self::tool_names::ToolNames;
 use super::{
+    clear,
     placed_injections::PlacedInjections,
     result_limits::{
         FIRST_SHARE, KeyedLimit, LEAST_CHARS, RememberedLimit, TIGHT_SHARE, TruncationRule,
@@ -110,7 +111,8 @@ impl<'a> ToolResults<'a> {
         }
     }
 
-    /// Cuts results from message `from` on that are longer than `chars` characters or a small share of the window.
+    /// Cuts results from message `from` on that are longer than `chars` characters or a small share of the window, but for
+    /// those of tools whose results stay.
     /// The limits are remembered by digest, since those of the next request may differ. So a result that is equal
     /// to an earlier one, call id included, is not cut.
     pub(super) fn cut_nearly_full(&mut self, from: usize, chars: usize) {
@@ -123,7 +125,10 @@ impl<'a> ToolResults<'a> {
         let digest = |at: &usize| self.view.item(*at).digest;
         let known: HashSet<u128> = self.list_results(0..from).iter().map(digest).collect();
         let mut new_results = self.list_results(from..self.tokens.len());
-        new_results.retain(|at| !known.contains(&digest(at)));
+        let mut names = ToolNames::default();
+        new_results.retain(|at| {
+            !known.contains(&digest(at)) && !clear::excludes_result(self.view, *at, &mut names)
+        });
         for at in new_results {
             if let Some(chars) = self.cut_by_rule(at, &rule) {
                 self.tight

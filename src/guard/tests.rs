@@ -52,6 +52,7 @@ fn a_plan_that_fails_the_lint_is_not_sent() {
         units: &[],
         policy,
         names_ids: false,
+        scale: TokenScale::default(),
     };
     let plan = Draft { plan, outline }.into_linted_plan(view, &measured, &recall);
     assert!(plan.edits.is_empty() && plan.report.folded.is_none());

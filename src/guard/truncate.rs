@@ -195,9 +195,8 @@ impl ResultTexts<'_> {
             let base = piece.text.span.start as usize;
             let span = Span::new(base + from, base + to);
             cut.edits.replace(span, replacement.to_owned());
-            cut.sizes += text::measure_text(&raw[..from]);
-            cut.sizes += text::measure_text(replacement.as_bytes());
-            cut.sizes += text::measure_text(&raw[to..]);
+            let left = [&raw[..from], replacement.as_bytes(), &raw[to..]];
+            cut.sizes += text::measure_text(&left.concat());
         }
         cut.after = cut.sizes.total_chars();
         cut

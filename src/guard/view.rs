@@ -2,7 +2,7 @@
 
 use super::{
     Policy,
-    estimate::{self, Weights},
+    estimate::{self, TokenScale, Weights},
     recall_id::RecallId,
     sent_history::Epoch,
 };
@@ -22,6 +22,8 @@ pub(super) struct RequestView<'a> {
     pub(super) policy: Policy<'a>,
     /// See [`Injections::names_ids`](super::injections::Injections::names_ids).
     pub(super) names_ids: bool,
+    /// Of caps and shares.
+    pub(super) scale: TokenScale,
 }
 
 impl<'a> RequestView<'a> {

@@ -1,8 +1,8 @@
 //! Prompt sizes at which the levels caution and critical begin.
 //!
-//! Configured limits are used as written. The defaults are shares of the session's budget, up to which the guard
-//! lets prompts grow before it cuts: both levels are above what a cut usually leaves, and critical is where the next
-//! cut is near. An assumed window gives no limit, since its level would be a guess.
+//! Configured limits are used as written. By default critical begins at nine tenths of the window, or of the session's
+//! budget where the guard does not let prompts grow so far. An assumed window gives no limit, since its level would be
+//! a guess.
 
 use crate::config::{GuardConfig, ModelConfig};
 
@@ -10,9 +10,10 @@ use crate::config::{GuardConfig, ModelConfig};
 const OPTIMAL_MAX_TOKENS: u32 = 100_000;
 /// The guard leaves one part in this many of every budget free.
 const MARGIN: u32 = 64;
-/// Of the budget, in percent; measured as in `docs/health.md`.
+/// Of the window, or of the budget, in percent.
+const CRITICAL_PERCENT: u32 = 90;
+/// Of the budget, in percent, where the usual limit would not lie under critical.
 const OPTIMAL_PERCENT: u32 = 80;
-const CRITICAL_PERCENT: u32 = 97;
 
 /// Largest prompts of a level, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +33,16 @@ pub fn choose_health_limits(window: Option<u32>, budget: u32, model: &ModelConfi
             critical_max_tokens: None,
         };
     };
-    let critical = model.critical_max_tokens;
-    let critical = critical.unwrap_or_else(|| percent_of(window.min(budget), CRITICAL_PERCENT));
-    let default_optimal = percent_of(budget, OPTIMAL_PERCENT).min(OPTIMAL_MAX_TOKENS);
+    let of_window = percent_of(window, CRITICAL_PERCENT);
+    let default_critical = match budget > of_window {
+        true => of_window,
+        false => percent_of(budget, CRITICAL_PERCENT),
+    };
+    let critical = model.critical_max_tokens.unwrap_or(default_critical);
+    let default_optimal = match OPTIMAL_MAX_TOKENS < critical {
+        true => OPTIMAL_MAX_TOKENS,
+        false => percent_of(budget.min(window), OPTIMAL_PERCENT),
+    };
     HealthLimits {
         optimal_max_tokens: model.optimal_max_tokens.unwrap_or(default_optimal),
         critical_max_tokens: Some(critical),
@@ -85,24 +93,25 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_are_shares_of_the_budget() {
+    fn critical_begins_at_nine_tenths_of_the_window_or_of_a_smaller_budget() {
         // 7,168 are left beside the least reserve of 1,024, of them 112 as a margin.
-        check(8_192, None, true, 5_644, 6_844);
-        check(32_768, None, true, 24_998, 30_310);
-        check(128_000, None, true, 99_993, 121_242);
-        check(1_000_000, None, true, 100_000, 953_865);
+        check(8_192, None, true, 5_644, 6_350);
+        check(32_768, None, true, 24_730, 29_491);
+        check(128_000, None, true, 100_000, 115_200);
+        check(200_000, None, true, 100_000, 180_000);
+        check(1_000_000, None, true, 100_000, 900_000);
     }
 
     #[test]
     fn an_answer_outside_the_window_leaves_all_of_it() {
-        check(200_000, None, false, 100_000, 190_968);
-        check(100_000, None, false, 78_750, 95_484);
+        check(200_000, None, false, 100_000, 180_000);
+        check(100_000, None, false, 78_750, 90_000);
     }
 
     #[test]
     fn an_input_limit_lowers_the_limits() {
-        check(400_000, Some(272_000), true, 100_000, 259_717);
-        check(128_000, Some(64_000), true, 50_400, 61_110);
+        check(400_000, Some(272_000), true, 100_000, 240_975);
+        check(128_000, Some(64_000), true, 50_400, 56_700);
     }
 
     #[test]
@@ -112,7 +121,7 @@ mod tests {
             ..GuardConfig::default()
         };
         let found = limits(200_000, None, true, &guard);
-        assert_eq!(found.critical_max_tokens, Some(47_742));
+        assert_eq!(found.critical_max_tokens, Some(44_297));
         assert_eq!(found.optimal_max_tokens, 39_375);
     }
 
@@ -120,7 +129,7 @@ mod tests {
     fn the_limits_follow_the_budget_of_the_session() {
         let model = ModelConfig::default();
         let found = choose_health_limits(Some(32_768), 20_000, &model);
-        assert_eq!(found.critical_max_tokens, Some(19_400));
+        assert_eq!(found.critical_max_tokens, Some(18_000));
         assert_eq!(found.optimal_max_tokens, 16_000);
     }
 

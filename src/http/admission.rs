@@ -16,13 +16,16 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 use super::limit::{Hold, Limit, LimitMap};
 use crate::{
-    config::ClientConfig,
+    config::{ClientConfig, PROXY_KEY},
     error::Failure,
     provider::{self, Registry, Target},
 };
 
 /// A browser states here how the page that makes the request relates to this host.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Without client keys, a shorter one names no account: others would guess it.
+const LEAST_PROXY_KEY: usize = 16;
 
 /// Headers that carry a bare key, beside `Authorization`: clients made for Azure or for other APIs use them.
 const KEY_HEADERS: [&str; 2] = ["api-key", "x-api-key"];
@@ -146,12 +149,45 @@ impl Clients {
     /// Finds the client by the key that its request carries.
     ///
     /// # Errors
-    /// Keys are set, and the request has none or an unknown one.
+    /// Keys are set, and the request has none or an unknown one; or none are, and `x-plimsoll-key` is too short.
     pub fn recognise_client(&self, headers: &HeaderMap) -> Result<Client, Failure> {
         if !self.have_keys() {
-            return Ok(self.anonymous.clone());
+            let key = headers.get(PROXY_KEY);
+            return match key.is_some_and(|key| key.as_bytes().trim_ascii().len() < LEAST_PROXY_KEY)
+            {
+                true => Err(Failure::KeyShort),
+                false => Ok(self.anonymous.clone()),
+            };
         }
-        let key = find_client_key(headers)?;
+        let client = self.find_by_key(find_client_key(headers)?);
+        client.cloned().ok_or(Failure::KeyWrong)
+    }
+
+    /// Whether what the client sends as its own credentials may go to a provider that takes them (`auth = "client"`).
+    ///
+    /// SECURITY: with client keys only where the client's key came in a header of its own.
+    pub fn may_pass_credentials(&self, headers: &HeaderMap) -> bool {
+        !self.have_keys() || headers.contains_key(PROXY_KEY)
+    }
+
+    /// Removes the headers whose value is a client key, with or without `Bearer`: no provider may see one.
+    pub fn strip_keys(&self, headers: &mut HeaderMap) {
+        let values = headers.iter().filter(|(_, value)| {
+            let value = value.as_bytes();
+            self.is_key(value) || parse_bearer(value).is_some_and(|key| self.is_key(key))
+        });
+        let names: Vec<HeaderName> = values.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            headers.remove(name);
+        }
+    }
+
+    /// Whether a text is a client key.
+    pub fn is_key(&self, text: &[u8]) -> bool {
+        self.find_by_key(text.trim_ascii()).is_some()
+    }
+
+    fn find_by_key(&self, key: &[u8]) -> Option<&Client> {
         let digest: [u8; 32] = Sha256::digest(key).into();
         // Every key is compared, so that the time taken does not show which one came close.
         let mut found = u32::MAX;
@@ -159,8 +195,7 @@ impl Clients {
             let same: Choice = client.config.key_sha256.ct_eq(&digest);
             found.conditional_assign(&index, same);
         }
-        let client = self.with_keys.get(found as usize);
-        client.cloned().ok_or(Failure::KeyWrong)
+        self.with_keys.get(found as usize)
     }
 }
 
@@ -252,6 +287,9 @@ pub fn allows_provider(registry: &Registry, client: &Client, provider: &str) -> 
 
 /// The key that a request carries. Of several, the first in the order of this function counts.
 fn find_client_key(headers: &HeaderMap) -> Result<&[u8], Failure> {
+    if let Some(key) = headers.get(PROXY_KEY) {
+        return Ok(key.as_bytes().trim_ascii());
+    }
     if let Some(credential) = headers.get(AUTHORIZATION) {
         return parse_bearer(credential.as_bytes()).ok_or(Failure::KeyWrong);
     }
@@ -337,6 +375,8 @@ mod tests {
         check(&[("api-key", "k")], Ok("k"));
         check(&[("x-api-key", "k")], Ok("k"));
         check(&[("authorization", "Bearer a"), ("api-key", "k")], Ok("a"));
+        let beside = [("authorization", "Bearer a"), ("x-plimsoll-key", "k")];
+        check(&beside, Ok("k"));
         let offered = "realtime, openai-insecure-api-key.k, openai-beta.realtime-v1";
         check(&[("sec-websocket-protocol", offered)], Ok("k"));
         check(

@@ -17,10 +17,17 @@ use crate::{
 /// The code of an error of the proxy.
 pub const ERROR_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-error");
 
+/// Tells the SDKs of OpenAI and Anthropic, and Claude Code, whether to send the same request again.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
 /// A failure as the answer to a request.
 pub fn failure_response(format: AnswerFormat, failure: &Failure) -> Response<Body> {
-    let body = format.error_body(&failure_to_fault(failure));
-    let mut answer = json_response(failure_status(failure), body);
+    let status = failure_status(failure);
+    let body = format.error_body(&failure_to_fault(format, failure));
+    let mut answer = json_response(status, body);
+    let never_mends = status.is_client_error()
+        && ![StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
+    let retry = never_mends.then_some((SHOULD_RETRY, "false"));
     let hint = match failure {
         Failure::Busy | Failure::TooManyRequests | Failure::TooManyListeners { .. } => {
             Some((RETRY_AFTER, "1"))
@@ -29,20 +36,23 @@ pub fn failure_response(format: AnswerFormat, failure: &Failure) -> Response<Bod
             Some((ACCEPT_ENCODING, content_coding::READABLE_CODINGS))
         }
         Failure::WrongMethod { allow } => Some((ALLOW, *allow)),
-        Failure::KeyMissing | Failure::KeyWrong => Some((WWW_AUTHENTICATE, "Bearer")),
+        Failure::KeyMissing | Failure::KeyWrong | Failure::KeyShort => {
+            Some((WWW_AUTHENTICATE, "Bearer"))
+        }
         _ => None,
     };
-    for (name, value) in [(ERROR_HEADER, failure.code())].into_iter().chain(hint) {
+    let code = (ERROR_HEADER, failure.code());
+    for (name, value) in [code].into_iter().chain(retry).chain(hint) {
         let value = HeaderValue::from_static(value);
         answer.headers_mut().insert(name, value);
     }
     answer
 }
 
-fn failure_to_fault(failure: &Failure) -> ErrorBody {
+fn failure_to_fault(format: AnswerFormat, failure: &Failure) -> ErrorBody {
     ErrorBody {
         message: failure.to_string(),
-        kind: Some(error_kind(failure_status(failure)).to_owned()),
+        kind: Some(format.error_kind(failure_status(failure)).to_owned()),
         param: failure.param().map(str::to_owned),
         code: Some(failure.code().to_owned()),
     }
@@ -50,7 +60,7 @@ fn failure_to_fault(failure: &Failure) -> ErrorBody {
 
 /// A failure as the last event of a stream whose head the client has.
 pub fn failure_event(format: AnswerFormat, failure: &Failure) -> Bytes {
-    format.error_event(&failure_to_fault(failure), &SentEvents::default())
+    format.error_event(&failure_to_fault(format, failure), &SentEvents::default())
 }
 
 pub fn events_response(events: impl Into<Bytes>) -> Response<Body> {
@@ -87,7 +97,7 @@ const fn failure_status(failure: &Failure) -> StatusCode {
         | Failure::QueryUnknown { .. }
         | Failure::FormatNotSpoken { .. }
         | Failure::ModelMissing { .. } => StatusCode::BAD_REQUEST,
-        Failure::KeyMissing | Failure::KeyWrong => StatusCode::UNAUTHORIZED,
+        Failure::KeyMissing | Failure::KeyWrong | Failure::KeyShort => StatusCode::UNAUTHORIZED,
         Failure::ForeignHost
         | Failure::ForeignOrigin
         | Failure::ForeignPage
@@ -97,6 +107,7 @@ const fn failure_status(failure: &Failure) -> StatusCode {
         Failure::ModelNotFound(_)
         | Failure::ProviderNotFound(_)
         | Failure::PathNotFound
+        | Failure::PathMeant(_)
         | Failure::SessionNotFound => StatusCode::NOT_FOUND,
         Failure::WrongMethod { .. } => StatusCode::METHOD_NOT_ALLOWED,
         Failure::WebsocketRefused => StatusCode::UPGRADE_REQUIRED,
@@ -114,16 +125,6 @@ const fn failure_status(failure: &Failure) -> StatusCode {
         }
         Failure::Busy | Failure::StoreDown => StatusCode::SERVICE_UNAVAILABLE,
         Failure::ProviderTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
-    }
-}
-
-/// The `type` of an error, in OpenAI's words.
-fn error_kind(status: StatusCode) -> &'static str {
-    match status {
-        StatusCode::FORBIDDEN => "permission_error",
-        StatusCode::TOO_MANY_REQUESTS => "requests",
-        status if status.is_server_error() => "server_error",
-        _ => "invalid_request_error",
     }
 }
 

@@ -11,7 +11,7 @@ mod sizes;
 pub use self::{
     digest::{TextDigester, digest_text, measure_and_digest},
     measure::{measure_json, measure_plain, measure_text},
-    sizes::{SCRIPTS, Script, TextSizes},
+    sizes::{ASCII_COUNTS, SCRIPTS, Script, TextSizes},
 };
 
 /// One character of a text and its position in the JSON.

@@ -288,7 +288,8 @@ fn build_query(
         return String::new();
     };
     let edited = replace_model(named, model).apply(&Bytes::copy_from_slice(query.as_bytes()));
-    outgoing::strip_query_keys(app, provider, &String::from_utf8_lossy(&edited.to_bytes()))
+    let query = String::from_utf8_lossy(&edited.to_bytes()).into_owned();
+    outgoing::strip_query_keys(app, parts, provider, &query)
 }
 
 /// Forwards an answer. Its trailers, filtered as headers are, go to a client that reads them.

@@ -88,6 +88,27 @@ pub(super) fn look_up_window_by_name(table: &WindowTable, model: &str) -> Option
     })
 }
 
+/// The window of the longest known name that ends where a separator follows in the model's: at the provider, else where
+/// all others agree. `None` where what follows states a size or a version, or names another kind.
+pub(super) fn look_up_window_by_prefix(
+    table: &WindowTable,
+    provider: Option<&str>,
+    model: &str,
+) -> Option<Window> {
+    if model.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    let model = model.to_ascii_lowercase();
+    let found = release::prefixes(&model).find_map(|name| match provider {
+        Some(provider) => look_up_window(table, provider, name),
+        None => look_up_window_by_name(table, name),
+    })?;
+    Some(Window {
+        source: WindowSource::CatalogueByPrefix,
+        ..found
+    })
+}
+
 /// The window of the newest known model of the model's family, where the model is newer: at the provider, else the
 /// least at any other. A later model may hold more, and a provider that holds less says so in its refusal.
 pub(super) fn look_up_family_floor(

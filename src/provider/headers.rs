@@ -29,20 +29,19 @@ const CREDENTIALS: &[&str] = &[
 
 /// The headers for a provider.
 ///
-/// `client_keys`: clients authenticate with keys of this proxy, which no provider may see.
+/// `passes`: the provider takes the client's credentials, and they are none of this proxy.
 /// `identity`: ask for an uncompressed answer.
 pub fn filter_for_provider(
     headers: &HeaderMap,
     provider: &ProviderConfig,
-    client_keys: bool,
+    passes: bool,
     identity: bool,
 ) -> HeaderMap {
-    let pass = matches!(provider.auth, Auth::Client) && !client_keys;
     let mut out = end_to_end(headers, 1 + provider.headers.len(), |name| {
         let credential = *name == AUTHORIZATION
             || CREDENTIALS.contains(&name.as_str())
             || provider.key_header.as_ref() == Some(name);
-        (credential && !pass)
+        (credential && !passes)
             || (identity && *name == ACCEPT_ENCODING)
             || provider.headers.contains_key(name)
             || [HOST, CONTENT_LENGTH, COOKIE, EXPECT].contains(name)
@@ -184,13 +183,13 @@ mod tests {
     #[test]
     fn either_the_clients_or_the_configured_credentials_are_sent() {
         let lines = &[("authorization", "Bearer client"), ("api-key", "client")];
-        let check = |auth: Auth, client_keys: bool, expected: &[(&'static str, &'static str)]| {
-            let shown = format!("{auth:?} {client_keys}");
-            let out = filter_for_provider(&headers(lines), &with(auth), client_keys, false);
+        let check = |auth: Auth, passes: bool, expected: &[(&'static str, &'static str)]| {
+            let shown = format!("{auth:?} {passes}");
+            let out = filter_for_provider(&headers(lines), &with(auth), passes, false);
             assert_eq!(out, headers(expected), "{shown}");
         };
-        check(Auth::Client, false, lines);
-        check(Auth::Client, true, &[]);
+        check(Auth::Client, true, lines);
+        check(Auth::Client, false, &[]);
         check(Auth::None, false, &[]);
         let key = Auth::Key(Secret::new("configured"));
         check(key, false, &[("authorization", "Bearer configured")]);

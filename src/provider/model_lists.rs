@@ -123,12 +123,8 @@ impl ModelLists {
     }
 
     /// Requests a provider's list and keeps it: its number of models.
-    pub(super) async fn ask_provider(
-        &self,
-        provider: &Provider,
-        client_keys: bool,
-    ) -> Result<usize, ModelListError> {
-        let listed = timeout(MAX_TIME, fetch_model_list(provider, client_keys)).await;
+    pub(super) async fn ask_provider(&self, provider: &Provider) -> Result<usize, ModelListError> {
+        let listed = timeout(MAX_TIME, fetch_model_list(provider)).await;
         let listed = listed.unwrap_or(Err(ModelListError::TooMuch));
         let mut lists = self.lists.lock();
         let list = lists.entry(Arc::clone(&provider.endpoint)).or_default();
@@ -198,19 +194,14 @@ impl ModelList {
     }
 }
 
-async fn fetch_model_list(
-    provider: &Provider,
-    client_keys: bool,
-) -> Result<Listed, ModelListError> {
+async fn fetch_model_list(provider: &Provider) -> Result<Listed, ModelListError> {
     if let Some(reason) = provider.why_list_not_asked() {
         return Err(ModelListError::NotAsked(reason));
     }
-    let models = fetch_models(provider, "/models", client_keys).await?;
+    let models = fetch_models(provider, "/models").await?;
     let loaded = match provider.config.profile.loaded_models {
         // A server that has no such path has no loaded windows to tell.
-        Some(path) => fetch_models(provider, path, client_keys)
-            .await
-            .unwrap_or_default(),
+        Some(path) => fetch_models(provider, path).await.unwrap_or_default(),
         None => BTreeMap::new(),
     };
     Ok(Listed { models, loaded })
@@ -219,13 +210,12 @@ async fn fetch_model_list(
 async fn fetch_models(
     provider: &Provider,
     path: &str,
-    client_keys: bool,
 ) -> Result<BTreeMap<String, Bounds>, ModelListError> {
     let none = HeaderMap::new();
     let outgoing = OutgoingRequest {
         method: Method::GET,
         path: path.to_owned(),
-        headers: headers::filter_for_provider(&none, &provider.config, client_keys, true),
+        headers: headers::filter_for_provider(&none, &provider.config, false, true),
         body: Payload::Empty,
         model: None,
     };

@@ -47,8 +47,6 @@ const MAX_REPORTED: usize = 1_024;
 pub struct Registry {
     providers: BTreeMap<String, Arc<Provider>>,
     names: ModelNames,
-    /// Clients authenticate with keys of this proxy, so that no credential of a client goes upstream.
-    client_keys: bool,
     pub learnt: Arc<LearntWindows>,
     listed: Arc<ModelLists>,
     /// `None`: `catalogue.url` is not set.
@@ -79,7 +77,6 @@ impl Registry {
         let empty = Self {
             providers: BTreeMap::new(),
             names: ModelNames::new(config),
-            client_keys: false,
             learnt: Arc::new(LearntWindows::new(config.catalogue.learnt_max_age)),
             listed: Arc::default(),
             fetched: None,
@@ -246,7 +243,7 @@ impl Registry {
         let providers = self.providers.values();
         let remote = providers.filter(|provider| provider.is_remote());
         let asked = remote.map(|provider| async {
-            let listed = self.listed.ask_provider(provider, self.client_keys).await;
+            let listed = self.listed.ask_provider(provider).await;
             (Arc::clone(&provider.name), listed)
         });
         futures_util::future::join_all(asked).await
@@ -333,10 +330,9 @@ impl Registry {
             return;
         }
         let (listed, provider) = (Arc::clone(&self.listed), Arc::clone(provider));
-        let client_keys = self.client_keys;
         self.background.spawn(async move {
             let name = &*provider.name;
-            match listed.ask_provider(&provider, client_keys).await {
+            match listed.ask_provider(&provider).await {
                 Ok(models) => tracing::debug!(provider = name, models, "models listed"),
                 Err(error) => tracing::info!(provider = name, %error, "listing models failed"),
             }

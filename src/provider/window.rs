@@ -1,8 +1,8 @@
 //! The window of a model, and its source.
 //!
-//! The sources, best first: an error, the provider's list, the settings, the catalogue, the catalogue
-//! by name, the newest known model of the family. Settings win where they are below the provider's list. A window without a source is
-//! assumed, and marked so.
+//! The sources, best first: an error, the provider's list, the settings, the catalogue, the catalogue by name, by prefix,
+//! the newest known model of the family. Settings win where they are below the provider's list. A window without a source
+//! is assumed, and marked so.
 
 use crate::config::ModelConfig;
 
@@ -29,6 +29,8 @@ pub enum WindowSource {
     Catalogue,
     /// The catalogue, for other providers, which all agree on that model's window.
     CatalogueByName,
+    /// The catalogue, for the longest known name that the model's begins with.
+    CatalogueByPrefix,
     /// The catalogue, for the newest older model of the family.
     Family,
     Assumed,
@@ -59,6 +61,7 @@ impl WindowSource {
             Self::Config => "settings",
             Self::Catalogue => "catalogue",
             Self::CatalogueByName => "catalogue by name",
+            Self::CatalogueByPrefix => "catalogue by prefix",
             Self::Family => "family",
             Self::Assumed => "assumed",
         }
@@ -70,9 +73,11 @@ impl WindowSource {
             Self::Learnt => "learnt",
             Self::Provider => "provider",
             Self::Config => "configured",
-            Self::Catalogue | Self::CatalogueByName | Self::Family | Self::Assumed => {
-                self.display_name()
-            }
+            Self::Catalogue
+            | Self::CatalogueByName
+            | Self::CatalogueByPrefix
+            | Self::Family
+            | Self::Assumed => self.display_name(),
         }
     }
 }

@@ -20,16 +20,25 @@ const PROVIDER_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-provider
 const KEYS: [&str; 4] = ["api-key", "api_key", "subscription-key", "key"];
 
 /// A query with its `?`, without the client's key where the provider must not get it.
-pub fn strip_query_keys(app: &App, provider: &Provider, query: &str) -> String {
-    if matches!(provider.config.auth, Auth::Client) && !app.clients.have_keys() {
+pub fn strip_query_keys(app: &App, parts: &Parts, provider: &Provider, query: &str) -> String {
+    let (clients, passes) = (&app.clients, passes_credentials(app, parts, provider));
+    if passes && !clients.have_keys() {
         return format!("?{query}");
     }
     let is_key = |pair: &&str| {
-        let key = form_urlencoded::parse(pair.as_bytes()).next();
-        key.is_some_and(|(key, _)| KEYS.iter().any(|name| key.eq_ignore_ascii_case(name)))
+        let pair = form_urlencoded::parse(pair.as_bytes()).next();
+        pair.is_some_and(|(name, value)| {
+            !passes && KEYS.iter().any(|it| name.eq_ignore_ascii_case(it))
+                || clients.is_key(value.as_bytes())
+        })
     };
     let kept: Vec<_> = query.split('&').filter(|pair| !is_key(pair)).collect();
     format!("?{}", kept.join("&"))
+}
+
+/// Whether a provider gets what the client sends as its own credentials.
+fn passes_credentials(app: &App, parts: &Parts, provider: &Provider) -> bool {
+    matches!(provider.config.auth, Auth::Client) && app.clients.may_pass_credentials(&parts.headers)
 }
 
 /// The provider that a request names beside its model.
@@ -50,7 +59,7 @@ impl RequestHead {
         headers::place_key(&mut headers, &provider.config, format);
         body::strip_encoding(&mut headers);
         let query = parts.uri.query();
-        let query = query.map(|query| strip_query_keys(app, provider, query));
+        let query = query.map(|query| strip_query_keys(app, parts, provider, query));
         let path = format!("{}{}", format.path(), query.unwrap_or_default());
         Self { path, headers }
     }
@@ -86,10 +95,13 @@ pub fn outgoing_headers(
     provider: &Provider,
     identity: bool,
 ) -> HeaderMap {
-    let (config, have_keys) = (&provider.config, app.clients.have_keys());
-    let mut out = headers::filter_for_provider(&parts.headers, config, have_keys, identity);
-    if have_keys || !matches!(config.auth, Auth::Client) {
+    let (clients, passes) = (&app.clients, passes_credentials(app, parts, provider));
+    let mut out = headers::filter_for_provider(&parts.headers, &provider.config, passes, identity);
+    if clients.have_keys() || !passes {
         admission::strip_protocol_keys(&mut out);
+    }
+    if clients.have_keys() {
+        clients.strip_keys(&mut out);
     }
     out
 }

@@ -41,8 +41,6 @@ pub struct RecoveryRules<'a> {
     pub other_model: bool,
     /// A due caution prompt waits, and so do the tools that would come with it.
     pub caution_waits: bool,
-    /// Caution says that the window fills up.
-    pub heeds_caution: bool,
 }
 
 /// Recovery in one request.
@@ -148,13 +146,9 @@ impl RecoveryStep {
             this.offer = Offer::Nothing;
         }
         if may_begin {
-            let is_unwell = |health| match health {
-                HealthLevel::Caution => rules.heeds_caution,
-                HealthLevel::Critical => true,
-                HealthLevel::Healthy | HealthLevel::Unknown => false,
-            };
-            let is_tight = state.is_some_and(|state| is_unwell(state.health));
-            this.tight_chars = is_tight.then_some(settings.max_tool_result_chars);
+            let is_critical = state.is_some_and(|state| state.health == HealthLevel::Critical);
+            let tight = settings.max_tool_result_chars;
+            this.tight_chars = Some(tight).filter(|&chars| is_critical && chars > 0);
             this.decide_due(conversation, inherited, policy, rules.caution_waits);
         }
         let offers_reminders = this.offer.sure_tools().has_reminders();

@@ -121,6 +121,9 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
     {
         return read_only(Route::Dashboard { path });
     }
+    if let Some(meant) = find_meant_path(path) {
+        return Err(Failure::PathMeant(meant));
+    }
     let (provider, path) = split_provider(path).ok_or(Failure::PathNotFound)?;
     let Some(format) = Format::from_path(path).filter(|_| !reads) else {
         return Ok(Route::Forward { provider, path });
@@ -143,6 +146,23 @@ fn split_provider(path: &str) -> Option<(Option<&str>, &str)> {
     let rest = rest.strip_prefix("v1")?;
     let is_valid = !provider.is_empty() && rest.len() > 1 && rest.starts_with('/');
     (is_valid && provider != "plimsoll").then_some((Some(provider), rest))
+}
+
+/// The path of a conversation that was meant by one without `/v1`, with two of it, or with a slash at its end. Forwarded
+/// as it is, the conversation would not be guarded.
+fn find_meant_path(path: &str) -> Option<String> {
+    let (provider, rest) = match split_provider(path) {
+        Some((Some(provider), rest)) => (format!("/{provider}"), rest),
+        Some((None, rest)) => (String::new(), rest),
+        None => (String::new(), path),
+    };
+    let mut rest = rest.trim_end_matches('/');
+    while let Some(("v1", shorter)) = rest.strip_prefix('/').and_then(|it| it.split_at_checked(2)) {
+        rest = shorter;
+    }
+    Format::from_path(rest)?;
+    let meant = format!("{provider}/v1{rest}");
+    (meant != path).then_some(meant)
 }
 
 /// Finds `.` and `..` also where they are spelled with `%2e`, or stand after `%2f` or `\`, which some servers decode,
@@ -219,6 +239,19 @@ mod tests {
         check(Method::GET, "/p/v1/models/a", forward(p, "/models/a"));
         check(post.clone(), "/v1/embeddings", forward(None, "/embeddings"));
         check(Method::GET, "/p/v1/models", forward(p, "/models"));
+        for (path, meant) in [
+            ("/v1/v1/messages", "/v1/messages"),
+            ("/v1/messages/", "/v1/messages"),
+            ("/v1/v1/chat/completions//", "/v1/chat/completions"),
+            ("/p/v1/v1/responses", "/p/v1/responses"),
+            ("/chat/completions", "/v1/chat/completions"),
+            ("/messages", "/v1/messages"),
+            ("/responses/", "/v1/responses"),
+        ] {
+            let expected = Err(Failure::PathMeant(meant.to_owned()));
+            check(post.clone(), path, expected);
+        }
+        check(post.clone(), "/v1/v1x", forward(None, "/v1x"));
         check(Method::HEAD, "/", Ok(Route::Root));
         check(Method::GET, "/", Err(Failure::PathNotFound));
         check(Method::GET, "/healthz", Ok(Route::Health));

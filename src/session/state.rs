@@ -13,7 +13,7 @@ use crate::{
     conversation::Format,
     guard::{
         AnswerHistory, GuardMemory, Recall, SentHistory, StoredCuts, dropped_rounds,
-        estimate::Calibration,
+        estimate::{Calibration, TokenScale},
         injections::{InjectionContent, InjectionRecord, Injections},
     },
     health::{Health, HealthLevel, silent_truncation::UsageSample},
@@ -26,14 +26,15 @@ use crate::{
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the encoding.
-const VERSION: u8 = 9;
+const VERSION: u8 = 10;
 
-/// Earlier versions that are still read: they lack [`ReasoningFields`], up to 7 also [`LaterFields`], and 5 lacks
-/// [`StateExtension`].
-const VERSIONS_BEFORE: RangeInclusive<u8> = 5..=8;
+/// Earlier versions that are still read: they lack the scale of caps, up to 8 also [`ReasoningFields`], up to 7
+/// [`LaterFields`], and 5 lacks [`StateExtension`].
+const VERSIONS_BEFORE: RangeInclusive<u8> = 5..=9;
 const FIRST_WITH_CUTS: u8 = 8;
+const FIRST_WITH_REASONING: u8 = 9;
 /// Calibrations before this version are of another estimate.
-const FIRST_BY_WORDS: u8 = 7;
+const FIRST_BY_GROUPS: u8 = 10;
 
 /// Random id of a generation, never shown to clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -321,7 +322,9 @@ impl SessionState {
             memory: self.reasoning,
         };
         let has_reasoning = reasoning != ReasoningFields::default();
-        let has_later = has_reasoning || later != LaterFields::default();
+        let scale = self.guard.scale;
+        let has_later =
+            has_reasoning || later != LaterFields::default() || scale != TokenScale::default();
         let is_chat = format == Format::default();
         if extension == StateExtension::default() && !has_later && is_chat {
             return Ok(bytes);
@@ -332,6 +335,7 @@ impl SessionState {
         }
         let bytes = postcard::to_extend(&later, bytes)?;
         let bytes = postcard::to_extend(&reasoning, bytes)?;
+        let bytes = postcard::to_extend(&scale, bytes)?;
         if is_chat {
             return Ok(bytes);
         }
@@ -351,7 +355,7 @@ impl SessionState {
             return Err(StateError::Version(version));
         }
         let (mut state, mut rest) = postcard::take_from_bytes::<Self>(rest)?;
-        if version < FIRST_BY_WORDS {
+        if version < FIRST_BY_GROUPS {
             state.calibration = Calibration::default();
         }
         if version > *VERSIONS_BEFORE.start() && !rest.is_empty() {
@@ -363,11 +367,14 @@ impl SessionState {
                 (later, rest) = postcard::take_from_bytes(rest)?;
                 state.guard.restore_cuts(later.cuts);
                 state.asked_ms = later.asked_ms;
-                if version == VERSION {
+                if version >= FIRST_WITH_REASONING {
                     let reasoning: ReasoningFields;
                     (reasoning, rest) = postcard::take_from_bytes(rest)?;
                     state.sent_history = reasoning.sent;
                     state.reasoning = reasoning.memory;
+                }
+                if version == VERSION {
+                    (state.guard.scale, rest) = postcard::take_from_bytes(rest)?;
                 }
             }
             // The format is stored for formats other than chat completions only.

@@ -13,10 +13,13 @@ use http::{HeaderMap, header};
 
 use super::{hint::SessionHint, installation_secret::InstallationSecret};
 use crate::{
+    config::PROXY_KEY,
     conversation::Conversation,
     json::scan::JsonKind,
     store::{Account, SessionId, Tenant},
 };
+
+const BEARER: &[u8] = b"Bearer ";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ClientIdentity<'a> {
@@ -24,19 +27,35 @@ pub enum ClientIdentity<'a> {
     Named(&'a str),
     /// A credential that is passed on to the provider.
     PassedOn(&'a [u8]),
+    /// A text that the client chose to name its sessions, whatever its credential is: one that changes keeps them.
+    Chosen(&'a [u8]),
     Anonymous,
 }
 
 impl<'a> ClientIdentity<'a> {
-    /// The client's name if the proxy has client keys, else the credential in the headers.
+    /// The client's name if the proxy has client keys, else what it chose for this proxy, else the credential in the
+    /// headers.
     pub fn from_headers(name: Option<&'a str>, headers: &'a HeaderMap) -> Self {
         if let Some(name) = name {
             return Self::Named(name);
         }
-        [header::AUTHORIZATION.as_str(), "api-key", "x-api-key"]
-            .iter()
-            .find_map(|credential| headers.get(*credential))
-            .map_or(Self::Anonymous, |value| Self::PassedOn(value.as_bytes()))
+        if let Some(chosen) = headers.get(PROXY_KEY) {
+            return Self::Chosen(chosen.as_bytes().trim_ascii());
+        }
+        let names = [header::AUTHORIZATION.as_str(), "api-key", "x-api-key"];
+        let sent = names.iter().find_map(|name| headers.get(*name));
+        sent.map_or(Self::Anonymous, |value| {
+            Self::PassedOn(strip_bearer(value.as_bytes()))
+        })
+    }
+}
+
+/// A key is the same credential in any header: in `Authorization` it stands behind `Bearer`.
+fn strip_bearer(value: &[u8]) -> &[u8] {
+    let value = value.trim_ascii();
+    match value.split_at_checked(BEARER.len()) {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case(BEARER) => key.trim_ascii(),
+        _ => value,
     }
 }
 
@@ -46,6 +65,7 @@ impl fmt::Debug for ClientIdentity<'_> {
         match self {
             Self::Named(name) => write!(f, "Named({name})"),
             Self::PassedOn(_) => f.write_str("PassedOn([hidden])"),
+            Self::Chosen(_) => f.write_str("Chosen([hidden])"),
             Self::Anonymous => f.write_str("Anonymous"),
         }
     }
@@ -68,6 +88,7 @@ impl Tenants {
             ClientIdentity::Named(name) => digest.mix_part(1, name.as_bytes()),
             ClientIdentity::PassedOn(credential) => digest.mix_part(2, credential),
             ClientIdentity::Anonymous => digest.mix_part(3, b""),
+            ClientIdentity::Chosen(text) => digest.mix_part(4, text),
         }
         Account::from_bytes(digest.finish())
     }
@@ -172,14 +193,27 @@ mod tests {
 
     #[test]
     fn the_credential_is_found_in_each_of_its_headers() {
-        for name in ["authorization", "api-key", "x-api-key"] {
-            let headers = headers(&[(name, "Bearer k")]);
+        for (name, value) in [
+            ("authorization", "Bearer kay"),
+            ("authorization", " bearer  kay "),
+            ("authorization", "kay"),
+            ("api-key", "kay"),
+            ("x-api-key", "kay"),
+        ] {
+            let headers = headers(&[(name, value)]);
             let passed_on = ClientIdentity::from_headers(None, &headers);
-            assert_eq!(passed_on, ClientIdentity::PassedOn(b"Bearer k"));
-            assert!(!format!("{passed_on:?}").contains("Bearer"));
+            assert!(
+                passed_on == ClientIdentity::PassedOn(b"kay"),
+                "{name}: {value}"
+            );
+            assert!(!format!("{passed_on:?}").contains("kay"));
             let named = ClientIdentity::from_headers(Some("bob"), &headers);
             assert_eq!(named, ClientIdentity::Named("bob"));
         }
+        let chosen = headers(&[("x-plimsoll-key", "chosen"), ("x-api-key", "kay")]);
+        let chosen = ClientIdentity::from_headers(None, &chosen);
+        assert!(chosen == ClientIdentity::Chosen(b"chosen"));
+        assert!(!format!("{chosen:?}").contains("chosen"));
         let empty = HeaderMap::new();
         let nobody = ClientIdentity::from_headers(None, &empty);
         assert_eq!(nobody, ClientIdentity::Anonymous);

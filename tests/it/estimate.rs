@@ -1,5 +1,7 @@
 //! The estimate before any usage, against vocabularies that the guard does not carry.
 
+mod kinds;
+
 use std::{ffi::OsStr, fs, path::Path};
 
 use bytes::Bytes;

@@ -76,6 +76,112 @@ async fn a_key_is_read_from_every_usual_header_and_never_forwarded() {
     }
 }
 
+/// The client's key for the proxy in a header of its own, and beside it what the client sends to the provider.
+#[tokio::test]
+async fn credentials_beside_a_key_of_the_proxy_go_to_the_provider() {
+    let up = ScriptedProvider::start().await;
+    let (key, other) = (format!("{SECRET}-alice"), format!("{SECRET}-bob"));
+    let proxy = up
+        .proxy()
+        .client("alice", &key, &["*"])
+        .client("bob", &other, &["*"])
+        .providers(|provider| provider.auth = Auth::Client)
+        .start()
+        .await;
+    let client = proxy.client();
+    let theirs = |name: &'static str, value: &str| (name, value.to_owned());
+    for (sent, passes) in [
+        (
+            vec![theirs("authorization", "Bearer login-1")],
+            vec!["authorization"],
+        ),
+        (vec![theirs("x-api-key", "login-2")], vec!["x-api-key"]),
+        // A key of the proxy goes to no provider, in whatever header it came.
+        (
+            vec![theirs("authorization", &format!("Bearer {key}"))],
+            vec![],
+        ),
+        (
+            vec![theirs("api-key", &other), theirs("x-api-key", "login-3")],
+            vec!["x-api-key"],
+        ),
+        (vec![theirs("x-anything", &other)], vec![]),
+    ] {
+        let count = up.count_requests() + 1;
+        up.script_next([answer("200 OK", "", COMPLETION)]);
+        let mut request = request_with(&client, "x-plimsoll-key", &key);
+        for (name, value) in &sent {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        assert_eq!(client.send(request).await.status, 200);
+        let seen = up.requests(count).await.pop().unwrap();
+        let names = [
+            "authorization",
+            "api-key",
+            "x-api-key",
+            "x-anything",
+            "x-plimsoll-key",
+        ];
+        let passed = seen.headers.iter().map(|(name, _)| name.as_str());
+        let passed: Vec<&str> = passed.filter(|name| names.contains(name)).collect();
+        assert_eq!(passed, passes, "{sent:?}");
+        assert!(!seen.headers.iter().any(|(_, value)| value.contains(SECRET)));
+    }
+    // Without that header, the credential is the key, and goes nowhere.
+    let count = up.count_requests() + 1;
+    up.script_next([answer("200 OK", "", COMPLETION)]);
+    let got = client.send(request_with(&client, "x-api-key", &key)).await;
+    assert_eq!(got.status, 200);
+    let seen = up.requests(count).await.pop().unwrap();
+    assert!(!seen.headers.iter().any(|(_, value)| value.contains(SECRET)));
+    // The header alone decides who asks.
+    let mut wrong = request_with(&client, "x-plimsoll-key", "nobody's");
+    let bearer = format!("Bearer {key}").parse().unwrap();
+    wrong.headers_mut().insert("authorization", bearer);
+    let got = client.send(wrong).await;
+    assert_eq!(got.status, 401);
+    assert_eq!(got.headers["x-should-retry"], "false");
+}
+
+/// A login whose token changes keeps its sessions, and a key is one account in any header.
+#[tokio::test]
+async fn an_account_is_named_by_the_key_and_not_by_its_header() {
+    let up = ScriptedProvider::start().await;
+    let proxy = up
+        .proxy()
+        .providers(|provider| provider.auth = Auth::Client)
+        .start()
+        .await;
+    let client = proxy.client();
+    let ask = async |headers: &[(&'static str, &str)]| {
+        up.script_next([answer("200 OK", "", COMPLETION)]);
+        let mut request = request_with(&client, "x-plimsoll-session", "mine");
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        let got = client.send(request).await;
+        (got.status, got.headers.get("x-plimsoll-session").cloned())
+    };
+    let bearer = ask(&[("authorization", "Bearer one-key")]).await;
+    assert!(bearer.1.is_some());
+    assert_eq!(ask(&[("x-api-key", "one-key")]).await, bearer);
+    assert_eq!(ask(&[("api-key", "one-key")]).await, bearer);
+    let first = ask(&[
+        ("x-plimsoll-key", "0123456789abcdef"),
+        ("authorization", "Bearer t1"),
+    ])
+    .await;
+    let later = ask(&[
+        ("x-plimsoll-key", "0123456789abcdef"),
+        ("authorization", "Bearer t2"),
+    ])
+    .await;
+    assert_eq!(first, later);
+    assert_ne!(first, bearer);
+    let short = ask(&[("x-plimsoll-key", "0123456789abcde")]).await;
+    assert_eq!(short.0, 401);
+}
+
 #[tokio::test]
 async fn a_missing_or_wrong_key_is_refused_as_by_openai() {
     let proxy = ProxyBuilder::new().client("alice", SECRET, &["*"]);

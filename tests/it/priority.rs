@@ -1,5 +1,7 @@
 //! Annotated requests over sockets: the provider's request, the client's headers and the log.
 
+mod caps;
+
 use plimsoll::config::Config;
 use serde_json::{Value, json};
 
@@ -140,7 +142,7 @@ async fn caps_and_shares_are_reported_in_the_header() {
 }
 
 #[tokio::test]
-async fn the_log_reports_each_cap_once() {
+async fn the_log_reports_the_figures_of_each_request_that_changed_them() {
     let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", Some(100))]).await;
     let settings = Settings::new(&up);
     settings.write(
@@ -166,9 +168,13 @@ async fn the_log_reports_each_cap_once() {
         .filter(|line| line.contains("size of named texts and system text"))
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(told.len(), 1, "{log}");
-    let line = told[0].to_string();
-    assert!(line.contains(" of 500 tokens (0 kept, 1 cut)"), "{line}");
+    assert_eq!(told.len(), 4, "{log}");
+    for (turn, line) in told.iter().map(Value::to_string).enumerate() {
+        assert!(line.contains(" of 500 tokens (0 kept, 1 cut)"), "{line}");
+        let messages = 2 + 2 * turn;
+        let kept = format!("{messages} of {messages} messages kept");
+        assert!(line.contains(&kept), "{line}");
+    }
     assert_eq!(told[0]["capped"], 1);
     let odd = log
         .lines()

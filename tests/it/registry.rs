@@ -250,7 +250,7 @@ async fn a_known_model_at_an_unknown_host_has_its_window_and_source() {
         ("gpt-4-32k", Some(32_768)),
         // The sources of its window disagree.
         ("gpt-5", None),
-        ("gpt-4o-huge", None),
+        ("gpt-4o-128k", None),
     ] {
         let body =
             format!(r#"{{"model":"work/{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);

@@ -55,7 +55,7 @@ fn check_shows_values_and_sources_and_no_key() {
         &[
             "server.listen 127.0.0.1:1876 default",
             "default_provider openai default",
-            "openai/gpt-4o 128000 catalogue - 9450 11458",
+            "openai/gpt-4o 128000 catalogue - 9450 10631",
             "openai/mine 96000 assumed - 100000 unknown",
             "openai/mine never by itself, since its window is not known",
             "guard.caps mine 900, schema 5000, static_context 16000",

@@ -168,7 +168,7 @@ fn effects_of_caps_and_shares_are_shown() {
     ];
     let report = inspect(&words, settings, body.as_bytes()).unwrap();
     assert!(
-        report.contains("  capped message 0  schema  231 -> "),
+        report.contains("  capped message 0  schema  202 -> "),
         "{report}"
     );
     assert!(report.contains("  left out message 1, part 0"), "{report}");
@@ -184,7 +184,7 @@ fn effects_of_caps_and_shares_are_shown() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["actions"], "capped=1, left-out=1");
     assert_eq!(json["shortened"][1]["how"], "left out");
-    assert_eq!(json["shortened"][0]["tokens_before"], 231);
+    assert_eq!(json["shortened"][0]["tokens_before"], 202);
 }
 
 #[test]

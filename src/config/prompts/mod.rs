@@ -18,6 +18,8 @@ pub const MAX_HEAD_CHARS: usize = 2_000;
 
 /// Replaced by the number of replies that are left.
 const REMAINING: &str = "{remaining}";
+/// Replaced by the prompt size that was passed.
+const LIMIT: &str = "{limit}";
 /// Replaced by the number of the course.
 const COURSE: &str = "{course}";
 
@@ -76,13 +78,15 @@ impl Default for Prompts {
 }
 
 impl Prompts {
-    /// The prompt at the beginning of caution, repeated at the caution cadence.
-    pub fn caution_prompt(&self, language: Language, method: NoteMethod) -> &str {
+    /// The prompt at the beginning of caution, repeated at the caution cadence. `limit`: the prompt size that was passed, in
+    /// tokens.
+    pub fn caution_prompt(&self, language: Language, method: NoteMethod, limit: u32) -> String {
         let kind = match method {
             NoteMethod::Tools => PromptKind::CautionTools,
             NoteMethod::Text => PromptKind::CautionText,
         };
-        self.select_text(language, kind)
+        let text = self.select_text(language, kind);
+        text.replace(LIMIT, &limit.to_string())
     }
 
     /// A prompt of a countdown: `remaining` replies are left before a new course, this one included. Only the
@@ -232,7 +236,7 @@ mod tests {
     fn prompts_name_their_level_and_the_replies_that_are_left() {
         let prompts = Prompts::default();
         for method in [NoteMethod::Tools, NoteMethod::Text] {
-            assert!(prompts.caution_prompt(Chinese, method).contains("吃紧"));
+            assert!(prompts.caution_prompt(Chinese, method, 9).contains("吃紧"));
             let critical = prompts.critical_prompt(Chinese, method, 1, true);
             for word in ["告急", "提醒项", "新一程对话", "1 次"] {
                 assert!(critical.contains(word), "{word}: {critical}");

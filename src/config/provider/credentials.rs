@@ -10,6 +10,9 @@ use crate::config::{secret::Secret, section::Section, setting::Visibility};
 /// The prefix of the proxy's headers.
 pub const PROXY_HEADER_PREFIX: &str = "x-plimsoll-";
 
+/// The key of a client of this proxy, beside what it sends to the provider as its own.
+pub const PROXY_KEY: HeaderName = HeaderName::from_static("x-plimsoll-key");
+
 /// Headers of a connection, which a setting cannot add.
 const CONNECTION_HEADERS: [&str; 6] = [
     "host",
@@ -52,15 +55,7 @@ pub(super) fn read_auth(s: &mut Section) -> Auth {
         }
         (Some(_), Some(_)) => "auth and api_key_env exclude each other; leave one of them out",
         (Some(WrittenAuth::None), None) => return Auth::None,
-        (Some(WrittenAuth::Client), None) => {
-            // SECURITY: with [clients], the client's `Authorization` is its key for the proxy.
-            if !s.list_keys("clients").is_empty() {
-                let message = "cannot be used together with [clients]: their keys are for this proxy \
-                               and must not be sent on; use api_key_env";
-                s.refuse_text(key, "client", message);
-            }
-            return Auth::Client;
-        }
+        (Some(WrittenAuth::Client), None) => return Auth::Client,
         (None, Some(variable)) => return resolve_key(s, &variable).map_or(Auth::None, Auth::Key),
     };
     s.refuse_value(key, None, message);

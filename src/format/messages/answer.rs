@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 pub use self::{
     read::{is_ping, read_answer, read_event},
     usage::TokenCounts,
-    write::{empty_answer, error_event, error_json},
+    write::{empty_answer, error_event, error_json, error_kind},
 };
 use crate::{
     format::{AnswerEvent, AnswerEvents, event_hold::may_be_event},

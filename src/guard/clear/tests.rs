@@ -130,7 +130,7 @@ fn the_newest_turns_stay_however_few_steps_they_have() {
     }
     let mut settings = settings();
     settings.clear.keep_steps = Some(10);
-    settings.reserve_tokens = Some(8_192);
+    settings.reserve_tokens = Some(WINDOW / 4);
     // The newest turn has no answer, so the two before it are the newest rounds.
     let (plan, _) = cleared(&messages, &settings);
     assert!(plan.report.cleared.is_none());

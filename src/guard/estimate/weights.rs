@@ -4,13 +4,15 @@
 //! changes them.
 
 use crate::{
-    config::tokens::{self, TokenRule, latin},
+    config::tokens::{self, TokenRule},
     guard::profile::ImageRule,
     json::text::{self, TextSizes},
 };
 
-/// Millionths, the unit of sums: hundredths of a weight, of its family's factor, and of its model's.
+/// Millionths, the unit of sums.
 const TOKEN: u64 = 1_000_000;
+/// A hundredth of a weight and of its model's factor.
+const HUNDREDTHS: u64 = TOKEN / 10_000;
 
 /// The rule of a model under the settings.
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +67,12 @@ impl Weights {
     /// No character of any text weighs more; raw tokens.
     pub fn max_char_weight(&self) -> f64 {
         let family = self.rule.family;
+        let factor = u64::from(self.rule.factor) * HUNDREDTHS;
+        let [_, letter, _, _, _, _, run, group, digit, wide, lone, late] = family.ascii;
+        let heaviest = (letter + late).max(run + group + digit).max(wide + lone);
+        let ascii = self.ascii.unwrap_or(u64::from(heaviest) * factor);
         let scripts = family.scripts.into_iter().fold(0, u16::max);
-        let late = u64::from(latin::LATE_CONSONANT + latin::LETTER) * u64::from(family.latin);
-        let ascii = late.max(u64::from(family.digit_run + family.digit) * 100);
-        let factor = u64::from(self.rule.factor);
-        let ascii = self.ascii.unwrap_or(ascii * factor);
-        ascii.max(u64::from(scripts) * 100 * factor) as f64 / TOKEN as f64
+        ascii.max(u64::from(scripts) * factor) as f64 / TOKEN as f64
     }
 
     /// Raw tokens of the frame of a message.
@@ -97,28 +99,25 @@ impl Weights {
     /// Millionths of a token. `factor` is in hundredths.
     fn sum_text(&self, sizes: &TextSizes, factor: u16) -> u64 {
         let family = self.rule.family;
-        let weigh = |count: u32, weight: u16| u64::from(count) * u64::from(weight);
-        let scripts = sizes.scripts.into_iter().zip(family.scripts);
-        let scripts: u64 = scripts.map(|(count, weight)| weigh(count, weight)).sum();
-        let factor = u64::from(factor);
-        if let Some(ascii) = self.ascii {
-            let ascii = ascii.saturating_mul(sizes.ascii.into());
-            return ascii.saturating_add(scripts * 100 * factor);
-        }
-        let latin = weigh(sizes.words, latin::WORD)
-            + weigh(sizes.letters, latin::LETTER)
-            + weigh(sizes.capital_starts, latin::CAPITAL_START)
-            + weigh(sizes.mark_runs, latin::MARK_RUN)
-            + weigh(sizes.more_marks, latin::MORE_MARKS)
-            + weigh(sizes.wide_blanks, latin::WIDE_BLANKS)
-            + weigh(sizes.late_consonants, latin::LATE_CONSONANT);
-        let digits = weigh(sizes.digit_runs, family.digit_run) + weigh(sizes.digits, family.digit);
-        (latin * u64::from(family.latin) + (digits + scripts) * 100) * factor
+        let factor = u64::from(factor) * HUNDREDTHS;
+        let scripts = weigh(sizes.scripts, family.scripts) * factor;
+        let ascii = match self.ascii {
+            Some(ascii) => ascii.saturating_mul(sizes.ascii.into()),
+            None => weigh(sizes.ascii_counts(), family.ascii) * factor,
+        };
+        ascii.saturating_add(scripts)
     }
 }
 
-fn round_up(millionths: u64) -> u32 {
-    u32::try_from(millionths.div_ceil(TOKEN)).unwrap_or(u32::MAX)
+fn weigh<const N: usize>(counts: [u32; N], weights: [u16; N]) -> u64 {
+    let weighed = counts.into_iter().zip(weights);
+    weighed
+        .map(|(count, weight)| u64::from(count) * u64::from(weight))
+        .sum()
+}
+
+fn round_up(parts: u64) -> u32 {
+    u32::try_from(parts.div_ceil(TOKEN)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -134,18 +133,18 @@ mod tests {
     #[test]
     fn the_examples_of_the_estimator() {
         let weigh = |text: &str| weights("gpt-4o", None).plain_weight(text);
-        assert_eq!(weigh("id=deadbeef0123 sha=QmFzZTY0 12:30:05.123456"), 23.77);
-        assert_eq!(weigh("你好，世界。今天 3 度"), 9.90);
+        assert_eq!(weigh("id=deadbeef0123 sha=QmFzZTY0 12:30:05.123456"), 24.48);
+        assert_eq!(weigh("你好，世界。今天 3 度"), 10.48);
     }
 
     #[test]
     fn families_differ_in_digits_and_scripts_and_models_in_their_factor() {
         let weigh = |model, text: &str| weights(model, None).plain_weight(text);
-        assert_eq!(weigh("gpt-4o", "12345"), 1.97);
-        assert_eq!(weigh("qwen3", "12345"), 5.02);
-        assert_eq!(weigh("deepseek-chat", "one, two"), 2.5305);
-        assert_eq!(weigh("gpt-4o", "one, two"), 2.41);
-        assert_eq!(weigh("claude-sonnet-4", "one, two 中"), 3.473);
+        assert_eq!(weigh("gpt-4o", "12345"), 2.17);
+        assert_eq!(weigh("qwen3", "12345"), 5.18);
+        assert_eq!(weigh("deepseek-chat", "one, two"), 2.81);
+        assert_eq!(weigh("gpt-4o", "one, two"), 2.65);
+        assert_eq!(weigh("claude-sonnet-4", "one, two 中"), 3.749);
     }
 
     #[test]
@@ -159,7 +158,19 @@ mod tests {
     fn no_character_weighs_more_than_the_heaviest() {
         for model in ["gpt-4o", "mistral-large", "claude-opus-4-7", ""] {
             let weights = weights(model, None);
-            for text in ["bcdfgh", "a1b2c3", "1", "  ", "\u{1F600}", "()", "A", "。"] {
+            for text in [
+                "bcdfgh",
+                "a1b2c3",
+                "1",
+                " 1",
+                "\t 1",
+                "a\n",
+                "  ",
+                "\u{1F600}",
+                "()",
+                "A",
+                "。",
+            ] {
                 let chars = text.chars().count() as f64;
                 assert!(
                     weights.plain_weight(text) <= chars * weights.max_char_weight(),

@@ -15,7 +15,9 @@ pub struct PriorityReport {
     /// By configured name, as far as it occurs in the request.
     pub caps: BTreeMap<String, CapUse>,
     pub system: SystemUse,
-    /// Its counts differ from those that were last logged.
+    /// Messages of the client that go out, of all.
+    pub messages: [usize; 2],
+    /// Its figures differ from those that were last logged.
     pub new: bool,
     /// A text that was sent before is left out from this request on, because the prompt was too large.
     pub cut: bool,
@@ -29,7 +31,7 @@ pub struct ShortenedText {
     /// The name as it may be shown; empty without a name.
     pub name: String,
     pub how: Shortening,
-    /// Raw tokens.
+    /// Tokens.
     #[serde(rename = "tokens_before")]
     pub before: u32,
     #[serde(rename = "tokens_after")]
@@ -50,9 +52,9 @@ pub enum Shortening {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapUse {
-    /// The cap of each text; raw tokens.
+    /// The cap of each text; tokens.
     pub cap: u32,
-    /// The largest text as it goes out; raw tokens.
+    /// The largest text as it goes out; tokens.
     pub tokens: u32,
     /// Texts that go out whole, and those that do not.
     pub kept: usize,
@@ -61,7 +63,7 @@ pub struct CapUse {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SystemUse {
-    /// System text as it goes out, and its share; raw tokens.
+    /// System text as it goes out, and its share; tokens.
     pub tokens: u32,
     pub limit: u32,
     /// Annotated texts that go out whole or capped.
@@ -89,20 +91,21 @@ impl PriorityReport {
         let mut report = Self::default();
         for text in texts {
             let how = text.replacement.as_ref().map(|(how, _)| *how);
+            let tokens = view.scale.to_tokens(text.tokens);
             if let Some(how) = how {
                 report.shortened.push(ShortenedText {
                     message: text.message,
                     part: text.part,
                     name: text.shown_name().unwrap_or_default(),
                     how,
-                    before: text.before,
-                    after: text.tokens,
+                    before: view.scale.to_tokens(text.before),
+                    after: tokens,
                 });
             }
-            if let (Some(name), Some(&cap)) = (&text.name, text.find_cap(view.policy)) {
+            if let (Some(name), Some(cap)) = (&text.name, text.find_cap(view.policy)) {
                 let used = report.caps.entry(name.clone()).or_default();
                 used.cap = cap;
-                used.tokens = used.tokens.max(text.tokens);
+                used.tokens = used.tokens.max(tokens);
                 used.cut += usize::from(how.is_some());
                 used.kept += usize::from(how.is_none());
             }
@@ -142,23 +145,12 @@ impl PriorityReport {
         all.saturating_sub(self.system.left_out)
     }
 
-    /// A digest of the report without token counts, which change with every request; 0 without content.
-    pub(in crate::guard) fn digest_counts(&self) -> u64 {
-        if !self.has_content() {
-            return 0;
+    /// A digest of what the log tells; 0 without content.
+    pub(in crate::guard) fn digest_figures(&self) -> u64 {
+        match self.has_content() {
+            true => xxh3_64(self.to_string().as_bytes()).max(1),
+            false => 0,
         }
-        let system = &self.system;
-        let counts = (
-            system.kept,
-            system.left_out,
-            system.trimmed,
-            system.is_over_limit(),
-        );
-        let mut text = format!("{counts:?} {}", self.left_out_elsewhere());
-        for (name, used) in &self.caps {
-            text.push_str(&format!("{name:?} {} {} {}", used.cap, used.kept, used.cut));
-        }
-        xxh3_64(text.as_bytes()).max(1)
     }
 }
 
@@ -183,9 +175,10 @@ impl fmt::Display for PriorityReport {
             "({} kept, {left_out} left out, {} trimmed)",
             used.kept, used.trimmed
         )?;
-        match self.left_out_elsewhere() {
-            0 => Ok(()),
-            more => write!(out, "; {more} texts of other messages left out"),
+        if let more @ 1.. = self.left_out_elsewhere() {
+            write!(out, "; {more} texts of other messages left out")?;
         }
+        let [kept, all] = self.messages;
+        write!(out, "; {kept} of {all} messages kept")
     }
 }

@@ -127,9 +127,9 @@ impl PromptText {
         }
     }
 
-    /// The configured cap of its name; raw tokens.
-    pub(super) fn find_cap<'a>(&self, policy: Policy<'a>) -> Option<&'a u32> {
-        policy.settings.caps.get(self.name.as_deref()?)
+    /// The configured cap of its name; tokens.
+    pub(super) fn find_cap(&self, policy: Policy<'_>) -> Option<u32> {
+        policy.settings.caps.get(self.name.as_deref()?).copied()
     }
 
     /// The name as it may stand in a prompt: short, one line, and without anything that looks like a fence.

@@ -186,29 +186,27 @@ fn system_text_without_annotations_is_shortened_only_where_asked() {
 }
 
 #[test]
-fn the_report_is_new_only_when_its_counts_change() {
-    let text = "x".repeat(9_000);
-    let schema = json!({"name": "schema"});
+fn the_report_is_new_where_any_figure_changes() {
     let mut messages = vec![
-        system(&text, schema.clone()),
+        system(&"x".repeat(9_000), json!({"name": "schema"})),
         json!({"role": "user", "content": "u"}),
     ];
     let settings = capped("schema", 500);
     let policy = policy(&settings, 100_000);
     let mut recall = Recall::default();
-    let mut is_new = Vec::new();
-    for step in 0..6 {
-        let note = if step < 3 { &Value::Null } else { &schema };
-        messages.push(json!({"role": "user", "content": format!("{step}"), "plimsoll": note}));
-        let plan = plan(&read(&messages), &policy, &recall);
-        is_new.push(plan.report.texts.new);
+    let mut is_new = |messages: &[Value]| {
+        let plan = plan(&read(messages), &policy, &recall);
         recall.memory = plan.memory;
-        messages[0]["content"] = json!(format!("{text} at {step} o'clock"));
-        if step == 3 {
-            messages.truncate(6);
-        }
-    }
-    assert_eq!(is_new, [true, false, false, true, true, true]);
+        plan.report.texts.new
+    };
+    assert!(is_new(&messages) && !is_new(&messages));
+    messages.push(json!({"role": "user", "content": "and a message more"}));
+    assert!(is_new(&messages) && !is_new(&messages));
+    // A text that grows within its cap.
+    messages[0]["content"] = "x".repeat(600).into();
+    assert!(is_new(&messages) && !is_new(&messages));
+    messages[0]["content"] = "x".repeat(660).into();
+    assert!(is_new(&messages) && !is_new(&messages));
     let plain = plan(&read(&messages[1..2]), &policy, &Recall::default());
     assert!(!plain.report.texts.new && !plain.report.texts.has_content());
 }
@@ -284,6 +282,43 @@ fn left_out_texts_stay_out_with_memory_and_without() {
         messages.push(json!({"role": "assistant", "content": "because. ".repeat(5)}));
     }
     assert!((2..12).contains(&cuts), "{cuts} cuts");
+}
+
+#[test]
+fn caps_and_the_share_count_as_the_provider_does() {
+    let calibration = crate::guard::estimate::Calibration::from_ratio(1.5);
+    let settings = GuardConfig {
+        trim_system: true,
+        ..capped("schema", 600)
+    };
+    let policy = policy(&settings, 12_000);
+    let messages = [
+        system(
+            &"x".repeat(9_000),
+            json!({"name": "schema", "priority": "critical"}),
+        ),
+        json!({"role": "system", "content": "rule. ".repeat(3_000)}),
+        json!({"role": "user", "content": "go"}),
+    ];
+    let recall = Recall {
+        calibration,
+        ..Recall::default()
+    };
+    let texts = plan(&read(&messages), &policy, &recall).report.texts;
+    let used = texts.caps["schema"];
+    assert!(
+        (540..=600).contains(&used.tokens) && used.cap == 600,
+        "{used:?}"
+    );
+    let system = texts.system;
+    assert!(!system.is_over_limit() && system.tokens + 20 > system.limit);
+    let raw: usize = texts.shortened.iter().map(|it| it.after as usize).sum();
+    assert!(raw <= system.limit as usize, "{texts:?}");
+    let share = f64::from(super::budget::default_budget(&policy).tokens) / 3.0;
+    assert!(
+        f64::from(system.limit) <= share + 2.0,
+        "{system:?}, {share}"
+    );
 }
 
 #[test]

@@ -22,7 +22,8 @@ pub(super) fn cut_to_tokens(raw: &[u8], most: u32, weights: &Weights) -> Option<
         return None;
     }
     let longest = TruncationMarker::Plain.format_marker(whole.total_chars(), None);
-    let marker = weights.text_weight(&text::measure_text(longest.as_bytes()));
+    // Behind a letter, its line end may be a token of its own.
+    let marker = weights.text_weight(&text::measure_text(format!("a{longest}").as_bytes()));
     // Raw tokens of the beginning and of the end, each.
     let room = (f64::from(most) - marker - SLACK).max(0.0) / 2.0;
     let mut walk = TextWalk::new(raw);
@@ -42,9 +43,12 @@ pub(super) fn cut_to_tokens(raw: &[u8], most: u32, weights: &Weights) -> Option<
     let removed = widen_to_lines(TextWalk::new(raw), head..tail, total);
     let marker = TruncationMarker::Plain.format_marker(removed.len(), None);
     let removed = find_byte_offset(raw, removed.start)..find_byte_offset(raw, removed.end);
-    let mut sizes = text::measure_text(&raw[..removed.start]);
-    sizes += text::measure_text(marker.as_bytes());
-    sizes += text::measure_text(&raw[removed.end..]);
+    let left = [
+        &raw[..removed.start],
+        marker.as_bytes(),
+        &raw[removed.end..],
+    ];
+    let sizes = text::measure_text(&left.concat());
     Some(TextReplacement {
         removed,
         text: marker,

@@ -2,6 +2,7 @@
 
 use super::{Moment, Replay};
 use crate::{
+    config::CutOrder,
     conversation::units::{Unit, UnitKind},
     guard::{cuts::Cuts, placed_injections::with_injected, prompt_placement},
     json::{scan::Span, text},
@@ -22,13 +23,15 @@ impl Replay<'_> {
             return;
         }
         self.drop_reasoning(at + 1, now);
+        let slides = self.view.policy.settings.order == CutOrder::Oldest;
         let low_water = self.find_low_water(at);
         let goal = fixed + (f64::from(self.free_tokens) * low_water) as u32;
         self.settle_alternation(at);
         self.read_words(at, now);
         now.state.bare = false;
         let tail = self.find_tail(newest, now);
-        for limit in [tail, newest] {
+        let limits = [tail, newest].into_iter().filter(|_| !slides);
+        for limit in limits {
             self.mask_oldest(at, limit, Unit::has_results, goal, now);
             self.mask_oldest(at, limit, Unit::is_user, goal, now);
             self.fold_by_worth(limit, goal, now);

@@ -83,6 +83,7 @@ impl BlockReader for RunReader<'_> {
             before: ClassBits::default(),
             later_blanks: 0,
             third_consonants: 0,
+            group_digits: 0,
         };
         let (blocks, tail) = self.raw.as_chunks::<BLOCK>();
         for (at, block) in blocks.iter().enumerate() {
@@ -112,6 +113,8 @@ struct RunCounter<'a> {
     before: ClassBits,
     later_blanks: u64,
     third_consonants: u64,
+    /// Digits of the last group, where the block before ended with one; 0 for three.
+    group_digits: u32,
 }
 
 impl RunCounter<'_> {
@@ -126,8 +129,7 @@ impl RunCounter<'_> {
     ) -> Option<()> {
         let mut bits = map.match_classes(block);
         let mut chars = valid & !bits.high;
-        let mut escaped = 0;
-        let mut neither = bits.line_ends;
+        let (mut escaped, mut first) = (0, 0);
         if self.escapes && (bits.backslashes != 0 || self.escaping) {
             escaped = mark_escaped(bits.backslashes & valid, &mut self.escaping);
             let unicode = map.match_byte(block, b'u');
@@ -137,9 +139,9 @@ impl RunCounter<'_> {
             }
             let tabs = map.match_byte(block, b't') & escaped;
             let ends = (map.match_byte(block, b'n') | map.match_byte(block, b'r')) & escaped;
-            let first = bits.backslashes & !escaped;
+            first = bits.backslashes & !escaped;
             chars &= !first;
-            neither = neither & !escaped | first | ends;
+            bits.line_ends = bits.line_ends & !escaped | ends;
             bits.letters &= !escaped;
             bits.capitals &= !escaped;
             bits.consonants &= !escaped;
@@ -150,16 +152,20 @@ impl RunCounter<'_> {
             self.high = true;
             self.count_wide(map, block, from);
         }
-        let marks = chars & !(bits.letters | bits.digits | bits.blanks | neither);
+        let words = bits.letters | bits.digits;
+        let marks = chars & !(words | bits.blanks | bits.line_ends | first);
         self.sizes.ascii += chars.count_ones();
         self.count_letters(&bits);
         let mark_runs = marks & !shift_one(marks, self.before.marks, escaped);
         self.sizes.mark_runs += mark_runs.count_ones();
         self.sizes.more_marks += (marks & !mark_runs).count_ones();
         if bits.digits != 0 {
-            let runs = bits.digits & !(bits.digits << 1 | self.before.digits >> 63);
-            self.sizes.digit_runs += runs.count_ones();
-            self.sizes.digits += bits.digits.count_ones();
+            self.count_digits(&bits);
+        }
+        if bits.line_ends != 0 {
+            let words_before = self.before.letters | self.before.digits;
+            let lone = bits.line_ends & shift_one(words, words_before, escaped);
+            self.sizes.lone_blanks += lone.count_ones();
         }
         let later = bits.blanks & shift_one(bits.blanks, self.before.blanks, escaped);
         if later != 0 {
@@ -178,7 +184,11 @@ impl RunCounter<'_> {
         let high = bits.high << 1 | self.before.high >> 63;
         self.sizes.words += (bits.letters & !(letters | high)).count_ones();
         self.sizes.letters += bits.letters.count_ones();
-        self.sizes.capital_starts += (bits.capitals & !letters).count_ones();
+        if bits.capitals != 0 {
+            let capitals = bits.capitals << 1 | self.before.capitals >> 63;
+            self.sizes.capital_starts += (bits.capitals & !letters).count_ones();
+            self.sizes.humps += (bits.capitals & letters & !capitals).count_ones();
+        }
         let (now, before) = (bits.consonants, self.before.consonants);
         let third = now & (now << 1 | before >> 63) & (now << 2 | before >> 62);
         let fifth = third & (third << 2 | self.third_consonants >> 62);
@@ -186,6 +196,31 @@ impl RunCounter<'_> {
             self.sizes.late_consonants += fifth.count_ones();
         }
         self.third_consonants = third;
+    }
+
+    #[inline(always)]
+    fn count_digits(&mut self, bits: &ClassBits) {
+        let (digits, before) = (bits.digits, self.before.digits >> 63);
+        let runs = digits & !(digits << 1 | before);
+        let blanks = bits.blanks << 1 | self.before.blanks >> 63;
+        self.sizes.digit_runs += runs.count_ones();
+        self.sizes.digits += digits.count_ones();
+        self.sizes.lone_blanks += (digits & blanks).count_ones();
+        // A run that goes on begins its next group behind what its last one lacks.
+        let lacking = (3 - self.group_digits) % 3;
+        let through = (2 << lacking) - 1;
+        let goes_on = before != 0 && digits & through == through;
+        let mut groups = runs | u64::from(goes_on) << lacking;
+        // From the start of each group, marks those that follow: twice as far with each step.
+        let mut whole = digits & digits << 1 & digits << 2 & digits << 3;
+        let mut step = 3;
+        while whole != 0 && step < 64 {
+            groups |= groups << step & whole;
+            whole &= whole << step;
+            step *= 2;
+        }
+        self.sizes.digit_groups += groups.count_ones();
+        self.group_digits = (groups.leading_zeros() + 1) % 3;
     }
 
     /// Counts the characters beyond ASCII that begin in a block.

@@ -9,11 +9,6 @@ use std::collections::HashMap;
 use super::{keep_built_in, release};
 use crate::provider::{Window, WindowSource};
 
-/// Kinds that makers give a smaller window than the model they are made from.
-const SMALLER_KINDS: [&str; 8] = [
-    "air", "distill", "lite", "micro", "mini", "nano", "small", "tiny",
-];
-
 /// Major versions by which a model may be newer than the newest known one.
 const NEWER_MAJORS: u8 = 2;
 
@@ -90,7 +85,7 @@ fn split_version(name: &str) -> Option<(String, Version)> {
     let mut at = name.rfind('/').map_or(0, |slash| slash + 1);
     let mut found: Option<FoundVersion> = None;
     for part in name[at..].split(release::SEPARATORS) {
-        if states_size(part) || SMALLER_KINDS.contains(&part) {
+        if release::states_size(part) || release::SMALLER_KINDS.contains(&part) {
             return None;
         }
         match &mut found {
@@ -141,15 +136,6 @@ fn parse_number(digits: &str) -> Option<u8> {
     let is_short = (1..=2).contains(&digits.len());
     let is_number = is_short && digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| is_number)
-}
-
-/// `32k`, `8b`, `a22b`, `1m`, and a number of three digits or more.
-fn states_size(part: &str) -> bool {
-    let bytes = part.as_bytes();
-    match bytes {
-        [.., digit, b'k' | b'm' | b'b' | b't'] if digit.is_ascii_digit() => true,
-        _ => bytes.len() > 2 && bytes.iter().all(u8::is_ascii_digit),
-    }
 }
 
 #[cfg(test)]

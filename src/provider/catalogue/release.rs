@@ -2,13 +2,23 @@
 //!
 //! A release has the window of its model: `gpt-4o-2024-08-06` is `gpt-4o`. Other endings may mean another
 //! window (`-32k`, `-mini`, `:8b`), so only those listed here are removed. A release with a different
-//! window has its own row in the table (`gpt-4-1106-preview`), which is found first.
+//! window has its own row in the table (`gpt-4-1106-preview`), which is found first. Any other ending is taken for
+//! somebody's own word, such as that of a deployment, and is removed last.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 pub(super) const SEPARATORS: [char; 4] = ['-', ':', '@', '_'];
+
+/// Kinds that makers give a smaller window than the model they are made from.
+pub(super) const SMALLER_KINDS: [&str; 8] = [
+    "air", "distill", "lite", "micro", "mini", "nano", "small", "tiny",
+];
+/// Kinds that are models of their own.
+const LARGER_KINDS: [&str; 8] = [
+    "flash", "large", "long", "max", "medium", "pro", "turbo", "ultra",
+];
 
 /// Dates in one word have eight digits, six, or four: month and day (`0613`) or year and month (`2407`).
 static RELEASE: LazyLock<Regex> = LazyLock::new(|| {
@@ -49,6 +59,37 @@ pub(super) fn shortest_base_name(model: &str) -> &str {
     base_names(model).last().unwrap_or(model)
 }
 
+/// Shorter names that end where a separator follows, the longest first: of a deployment or a variant, such as
+/// `gpt-4o-eu` of `gpt-4o`. None before a part that states a size or a version, or names another kind.
+pub(super) fn prefixes(model: &str) -> impl Iterator<Item = &str> {
+    let vendor = model.rfind('/').map_or(0, |slash| slash + 1);
+    let mut parts_end = model.len();
+    let ends = model.rmatch_indices(SEPARATORS).map(|(end, _)| end);
+    let ends = ends.take_while(move |&end| {
+        let part = &model[end + 1..std::mem::replace(&mut parts_end, end)];
+        end > vendor && !names_another_model(part)
+    });
+    ends.map(|end| &model[..end])
+}
+
+/// Whether a part of a name states a size or a version, or names a kind with a window of its own.
+fn names_another_model(part: &str) -> bool {
+    let version = part.strip_prefix('v').unwrap_or(part);
+    version.starts_with(|first: char| first.is_ascii_digit())
+        || states_size(part)
+        || SMALLER_KINDS.contains(&part)
+        || LARGER_KINDS.contains(&part)
+}
+
+/// Whether a part of a name is a size: `32k`, `8b`, `a22b`, `1m`, or a number of three digits or more.
+pub(super) fn states_size(part: &str) -> bool {
+    let bytes = part.as_bytes();
+    match bytes {
+        [.., digit, b'k' | b'm' | b'b' | b't'] if digit.is_ascii_digit() => true,
+        _ => bytes.len() > 2 && bytes.iter().all(u8::is_ascii_digit),
+    }
+}
+
 /// Whether `rest`, which begins with a separator, only marks a release.
 fn is_release(rest: &str) -> bool {
     RELEASE.is_match(rest)
@@ -58,7 +99,7 @@ fn is_release(rest: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{base_names, is_release};
+    use super::{base_names, is_release, prefixes};
 
     #[test]
     fn dates_versions_and_states_are_releases() {
@@ -144,6 +185,40 @@ mod tests {
         ] {
             assert!(!is_release(end), "{end}");
         }
+    }
+
+    #[test]
+    fn a_prefix_ends_where_a_word_of_ones_own_begins() {
+        let list = |model| prefixes(model).collect::<Vec<_>>();
+        assert_eq!(list("gpt-4o-eu:mine"), ["gpt-4o-eu", "gpt-4o"]);
+        assert_eq!(
+            list("openai/gpt-4o-2024-08-06_eu"),
+            ["openai/gpt-4o-2024-08-06"]
+        );
+        assert_eq!(list("my-org/model"), [""; 0]);
+        assert_eq!(list("gpt-3.5-turbo-xyz"), ["gpt-3.5-turbo"]);
+        for model in [
+            "gpt-4-32k",
+            "gpt-4-128k",
+            "m-1m",
+            "m-mini",
+            "m@lite",
+            "m_nano",
+            "m:8b",
+            "m-v3",
+            "m-5",
+            "m-pro",
+            "gpt4",
+            "",
+            "-",
+        ] {
+            assert_eq!(
+                list(model).iter().filter(|it| !it.is_empty()).count(),
+                0,
+                "{model}"
+            );
+        }
+        assert_eq!(list("gpt-4-mini-eu"), ["gpt-4-mini"]);
     }
 
     #[test]

@@ -42,7 +42,6 @@ impl Registry {
         Ok(Self {
             providers,
             names: ModelNames::new(config),
-            client_keys: !config.clients.is_empty(),
             learnt: Arc::clone(&self.learnt),
             listed: Arc::clone(&self.listed),
             fetched,

@@ -287,7 +287,6 @@ fn recovery_rules<'a>(session: &'a SessionContext, target: &Target) -> RecoveryR
         settings,
         other_model: !is_same_model(&session.inherited, target),
         pace: settings.pace_for_model(&target.settings),
-        heeds_caution: target.has_meaningful_caution(),
         wanted: settings.is_enabled_for(&target.settings, None) && session.options.recovers,
         caution_waits: false,
     }
@@ -310,6 +309,7 @@ fn recall_for_target(app: &App, inherited: &InheritedSession, target: &Target) -
     if !is_same_model(inherited, target) {
         let (provider, model) = (&target.provider.name, &target.model);
         recall.calibration = app.ratios.initial_calibration(provider, model);
+        recall.memory.scale = recall.calibration.to_scale();
     }
     recall
 }

@@ -68,7 +68,10 @@ impl RecoveryStep {
                     || !self.memory.records.iter().any(is_prompt);
                 prompts.critical_prompt(language, method, left, first)
             }
-            _ => prompts.caution_prompt(language, method).to_owned(),
+            _ => {
+                let limit = state.and_then(|state| state.optimal_max_tokens);
+                prompts.caution_prompt(language, method, limit.unwrap_or(0))
+            }
         };
         self.push_record(InjectionContent::Prompt(text.into()));
         if let Some(tools) = added {

@@ -34,7 +34,7 @@ fn a_state_of_an_earlier_version_is_read_without_a_calibration_of_another_estima
         let mut stored = vec![version];
         stored.extend(postcard::to_allocvec(&before).unwrap());
         let read = SessionState::from_bytes(&stored).unwrap();
-        let is_same_estimate = version >= FIRST_BY_WORDS;
+        let is_same_estimate = version >= FIRST_BY_GROUPS;
         let expected = if is_same_estimate { before } else { state() };
         assert_eq!(read, expected);
     }

@@ -75,6 +75,27 @@ async fn a_clear_with_no_reminders_carries_facts() {
 }
 
 #[tokio::test]
+async fn what_the_user_asked_last_stands_in_a_course() {
+    let (proxy, up) = pair(super::work).await;
+    let mut agent = Agent::new(&proxy);
+    agent.result = |nth| words(400, nth);
+    agent.steps(9).await;
+    let mut agent = agent.says("Write the changelog.");
+    let generation = agent.steps(20).await.pop().unwrap();
+    clear(&agent, &generation).await;
+    assert_eq!(agent.step().await.action("course"), Some("2"));
+    for _ in 0..4 {
+        let sent = newest_request(&up).await;
+        let messages = sent["messages"].as_array().unwrap();
+        let asked = |it: &&Value| it["role"] == "user" && it["content"] == "Write the changelog.";
+        assert_eq!(messages.iter().filter(asked).count(), 1, "{sent:#}");
+        assert!(messages.len() < 24, "{sent:#}");
+        agent.step().await;
+    }
+    up.assert_no_faults();
+}
+
+#[tokio::test]
 async fn a_session_of_another_client_cannot_be_cleared() {
     let (proxy, _up) = pair(obliging_model).await;
     let mut agent = agent_past_optimal(&proxy).with("authorization", "Bearer sk-secret-a");

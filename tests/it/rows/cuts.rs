@@ -179,7 +179,6 @@ pub(super) fn assert_sliding_window(kept: &[usize], all: usize) {
 
 /// 002.2: with `guard.order = "oldest"` the oldest go first, without a gap.
 #[tokio::test]
-#[ignore = "not met yet: there is no guard.order, so the program does not start"]
 async fn row_002_2_oldest_first() {
     let meter = Meter::start(say).await;
     let lines = model_lines(12_000, "[guard]\norder = \"oldest\"\n");
@@ -216,7 +215,6 @@ async fn row_002_3_set_reserve_and_clients_cap() {
 /// twenty-fourth of the window and the client's own cap (1,024 at the least); a reserve that is set is taken as
 /// it is, up to half of the window.
 #[tokio::test]
-#[ignore = "not met yet: 1,024 by default at 200,000 tokens too, and a set reserve is held to a quarter of the window"]
 async fn row_002_3_default_reserve() {
     let meter = Meter::start(say).await;
     let reserve = async |window: u32, cap: Option<u32>, more: &str| {

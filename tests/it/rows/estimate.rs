@@ -225,8 +225,6 @@ async fn row_001_1_set_characters_per_token() {
 
 /// 001.1: unset, the estimate is never under nine tenths of the provider's count, in any kind of text.
 #[tokio::test]
-#[ignore = "not met yet: o200k: a column of integers 0.69, a table 0.79, sentences with numbers 0.84, Japanese 0.87; \
-            cl100k: these, German 0.83, Russian 0.88, base64 0.89"]
 async fn row_001_1_unset_never_under_nine_tenths() {
     let meter = Meter::start(say).await;
     let program = Program::start(&meter.up, &lines("")).await;

@@ -193,7 +193,6 @@ async fn row_000_8_countdown_and_new_course() {
 
 /// 000.8: results are not cut for health below critical.
 #[tokio::test]
-#[ignore = "not met yet: at caution new results of more than 10,000 characters are truncated"]
 async fn row_000_8_results_are_whole_below_critical() {
     let meter = Meter::start(say).await;
     let program = Program::start(&meter.up, &model_lines(1_000_000, "")).await;

@@ -57,6 +57,9 @@ pub(crate) fn model_with_courses(window: u32) -> ModelConfig {
     }
 }
 
+/// Tokens kept free for an answer; in the smallest window a quarter of it, if that is less.
+const RESERVE: u32 = 8_192;
+
 pub(crate) struct ProxyBuilder {
     config: Config,
     data: TempDir,
@@ -130,7 +133,13 @@ impl ProxyBuilder {
         self
     }
 
-    pub(crate) async fn start(self) -> RunningProxy {
+    pub(crate) async fn start(mut self) -> RunningProxy {
+        if self.config.guard.reserve_tokens == Some(RESERVE) {
+            let windows = self.config.models.values();
+            let least = windows.filter_map(|model| model.context_length).min();
+            let reserve = least.map_or(RESERVE, |window| (window / 4).min(RESERVE));
+            self.config.guard.reserve_tokens = Some(reserve);
+        }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -209,7 +218,7 @@ fn base_config(data: &TempDir) -> Config {
     // As the engines of the tests count.
     config.guard.chars_per_token = Some(3.0);
     // The same budget for every request of a session, so that a test can say when a cut is due.
-    config.guard.reserve_tokens = Some(8_192);
+    config.guard.reserve_tokens = Some(RESERVE);
     config.guard.when_unsure = Some(WhenUnsure::Cut);
     config.providers.clear();
     config

@@ -159,7 +159,9 @@ function models(provider) {
   ].filter(Boolean);
 }
 
-const SOURCES = ["configured", "catalogue", "catalogue by name", "family", "learnt", "provider", "assumed"];
+const SOURCES = [
+  "configured", "catalogue", "catalogue by name", "catalogue by prefix", "family", "learnt", "provider", "assumed",
+];
 const from = (source) =>
   SOURCES.includes(source) ? t(`from_${source.replaceAll(" ", "_")}`) : (source ?? t("unknown"));
 

@@ -1,6 +1,7 @@
 //! Answers and events of Messages, as the proxy writes them.
 
 use bytes::Bytes;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::format::{error_body::ErrorBody, usage::Usage};
@@ -17,6 +18,21 @@ const ERROR_TYPES: [&str; 9] = [
     "request_too_large",
     "timeout_error",
 ];
+
+/// The type of an error of this status (Anthropic's page on errors).
+pub fn error_kind(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
+        StatusCode::NOT_FOUND => "not_found_error",
+        StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        StatusCode::SERVICE_UNAVAILABLE => "overloaded_error",
+        StatusCode::GATEWAY_TIMEOUT => "timeout_error",
+        status if status.is_server_error() => "api_error",
+        _ => "invalid_request_error",
+    }
+}
 
 /// An error as the body of an answer.
 pub fn error_json(error: &ErrorBody) -> Vec<u8> {

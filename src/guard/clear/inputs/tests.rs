@@ -36,6 +36,7 @@ fn shortened(spelled: &str, exclude: &[&str]) -> Option<String> {
         units: &[],
         policy,
         names_ids: false,
+        scale: crate::guard::estimate::TokenScale::default(),
     };
     let small = shorten_arguments(view(&conversation), 0)?;
     let sent = small.edits.apply(&conversation.body).to_bytes();

@@ -6,6 +6,7 @@
 //! Tests and benches use it; the benches include this folder by its path.
 
 mod any;
+pub(crate) mod figures;
 pub(crate) mod prose;
 pub(crate) mod random;
 mod scene;
