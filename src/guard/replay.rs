@@ -187,6 +187,7 @@ impl Replay<'_> {
             if at + 1 < pinned && !last {
                 continue;
             }
+            now.kept.open_waiting_before(newest);
             self.mask_early(at, newest, &mut now);
             self.leave_out_texts(at, &mut now);
             if self.over(at, &now) > 0
@@ -201,7 +202,7 @@ impl Replay<'_> {
                 self.tighten(at, excess, &mut now);
             }
             if self.over(at, &now) > 0 {
-                self.fold_newest_question(newest, &mut now);
+                self.fold_newest_question(at, newest, &mut now);
                 self.drop_ledger(at, &mut now);
             }
         }
