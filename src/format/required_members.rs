@@ -3,6 +3,8 @@
 //!
 //! The answers may be the client's, which its program or another model made without them, or the proxy's own.
 
+use serde_json::Value;
+
 use super::{
     reasoning::{CHAT_MEMBERS, COUNTED_MEMBER, SIGNED_MEMBER},
     values::{insert_first_member, parse_field},
@@ -65,7 +67,7 @@ impl Conversation {
             match self.format {
                 Format::Chat => add_reasoning(&sent, answer, filling, &mut edits),
                 Format::Messages => add_thinking(&sent, answer, &mut edits),
-                Format::Responses if lacks_reasoning(&sent, answer) => {
+                Format::Responses if lacks_reasoning(&sent, answer, filling) => {
                     edits.insert(answer.span.start, format!("{NO_REASONING_ENTRY},"));
                 }
                 _ => {}
@@ -126,10 +128,21 @@ fn names_reasoning(sent: &Conversation, members: &[Field]) -> bool {
     })
 }
 
-/// Whether no reasoning stands in an answer of Responses, nor leads to it from the answer before.
-fn lacks_reasoning(sent: &Conversation, answer: &Item) -> bool {
-    let has_any = |it: &Block| matches!(it.kind, BlockKind::Reasoning(_));
-    !answer.follows_reasoning && !sent.blocks_of(answer).iter().any(has_any)
+/// Whether no reasoning stands in an answer of Responses; where the model has refused an answer, none that it can read.
+fn lacks_reasoning(sent: &Conversation, answer: &Item, filling: AnswerFilling) -> bool {
+    let counts = |it: &Block| match filling {
+        AnswerFilling::All => has_plain_reasoning(sent.span_bytes(it.span)),
+        _ => true,
+    };
+    let mut blocks = sent.blocks_of(answer).iter();
+    !blocks.any(|it| matches!(it.kind, BlockKind::Reasoning(_)) && counts(it))
+}
+
+/// Whether an entry of Responses has reasoning as text.
+fn has_plain_reasoning(entry: &[u8]) -> bool {
+    let entry: Value = serde_json::from_slice(entry).unwrap_or_default();
+    let mut parts = entry["content"].as_array().into_iter().flatten();
+    parts.any(|part| part["text"].as_str().is_some_and(|text| !text.is_empty()))
 }
 
 /// Adds a block of thinking to an answer of Messages.
@@ -315,14 +328,15 @@ mod tests {
 
     #[test]
     fn reasoning_of_nothing_leads_to_the_calls_of_responses() {
-        let fill = |input: &str, fields: &str| {
+        let fill_by = |filling: AnswerFilling, input: &str, fields: &str| {
             let body = format!(r#"{{"input":[{input}]{fields}}}"#);
             let conversation = Format::Responses.index_body(Bytes::from(body)).unwrap();
             let profile = find_profile("deepseek").unwrap();
             let sent = Edits::default().apply(&conversation.body);
-            let added = conversation.add_required_members(&sent, profile, AnswerFilling::ByName);
+            let added = conversation.add_required_members(&sent, profile, filling);
             added.map(|it| String::from_utf8(it.to_bytes().to_vec()).unwrap())
         };
+        let fill = |input: &str, fields: &str| fill_by(AnswerFilling::ByName, input, fields);
         let call = |id: &str| {
             format!(r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":"{{}}"}}"#)
         };
@@ -343,6 +357,20 @@ mod tests {
             r#"{"type":"reasoning","content":[{"type":"reasoning_text","text":"deep"}]}"#;
         let whole = format!("{user},{reasoning},{said},{a},{},{said}", output("a"));
         assert_eq!(fill(&whole, ""), None);
+        // The answer behind an output has its own reasoning, whatever ids say.
+        let with_id = c.replacen('{', r#"{"id":"fc_1","#, 1);
+        let later = format!("{user},{reasoning},{a},{},{with_id}", output("a"));
+        let expected = format!(
+            r#"{{"input":[{user},{reasoning},{a},{},{NO_REASONING_ENTRY},{with_id}]}}"#,
+            output("a")
+        );
+        assert_eq!(fill(&later, "").unwrap(), expected);
+        // Where the model has refused an answer, reasoning that it cannot read is none.
+        let sealed = r#"{"type":"reasoning","summary":[],"content":[],"encrypted_content":"s"}"#;
+        let sealed = format!("{user},{sealed},{a},{}", output("a"));
+        assert_eq!(fill(&sealed, ""), None);
+        let refused = fill_by(AnswerFilling::All, &sealed, "").unwrap();
+        assert!(refused.contains(NO_REASONING_ENTRY), "{refused}");
     }
 
     #[test]

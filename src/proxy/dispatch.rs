@@ -144,7 +144,11 @@ async fn ask_candidate(
         let verdict = judge_attempt(metrics, &provider, &result, permit);
         if verdict.outcome == RetryClass::Final {
             let may_fall_back = match &result {
-                Ok(reply) => reply.too_long,
+                // What a larger model refuses, the client's own may take.
+                Ok(reply) => {
+                    let is_refused = is_bad_request(reply.answer.status());
+                    reply.too_long || is_refused && fallbacks.is_larger(&placed.target)
+                }
                 Err(error) => matches!(error, SendError::Unsent(_)),
             };
             return (result, may_fall_back);
