@@ -24,13 +24,15 @@ impl Replay<'_> {
         let low_water = self.find_low_water(at);
         let goal = fixed + (f64::from(self.free_tokens) * low_water) as u32;
         self.settle_alternation(at);
+        let counts = now.kept.count_before(newest);
         let is_over = self.over(at, now) > 0;
         if !is_over && !self.can_free(at, newest, goal, now) {
             return;
         }
         self.drop_reasoning(at + 1, now);
         // The words of the cut before stay where this one takes nothing.
-        if is_over && !self.can_free(at, newest, goal, now) {
+        if is_over && (now.stuck == Some(counts) || !self.can_free(at, newest, goal, now)) {
+            now.stuck = Some(counts).filter(|_| !self.meets(high, now));
             return;
         }
         self.read_words(at, now);

@@ -35,6 +35,15 @@ struct Neighbours {
     after: Option<usize>,
 }
 
+/// Counts that are the same while nothing is changed before a limit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeptCounts {
+    limit: usize,
+    open: usize,
+    unpinned: usize,
+    turns: usize,
+}
+
 /// A turn begins with the user's messages.
 #[derive(Clone, Default)]
 struct Turn {
@@ -49,6 +58,16 @@ impl KeptUnits {
         Self {
             lasting: units::list_lasting(units),
             ..Self::default()
+        }
+    }
+
+    /// The counts before `limit`.
+    pub(super) fn count_before(&self, limit: usize) -> KeptCounts {
+        KeptCounts {
+            limit,
+            open: self.list_open(limit).len(),
+            unpinned: self.list_unpinned(limit).len(),
+            turns: self.turns.len(),
         }
     }
 
