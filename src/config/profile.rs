@@ -98,9 +98,9 @@ pub struct Profile {
     pub thinks_by_default: bool,
     /// Chat completions take `max_completion_tokens`, and may refuse `max_tokens`.
     pub names_completion_cap: bool,
-    /// Chat completions take tools. A fact of the model, which the simulated provider alone reads.
+    /// Chat completions take tools. A fact of the model.
     pub takes_chat_tools: bool,
-    /// A request may demand a call (`tool_choice`). A fact of the model, which the simulated provider alone reads.
+    /// A request may demand a call (`tool_choice`). A fact of the model.
     pub takes_forced_calls: bool,
     /// The format in which an entry among the messages may bring tools, where the model's reasoning is bound.
     pub tools_entry: Option<Format>,

@@ -1,9 +1,11 @@
 //! The options of a request beside its items, whatever its format.
 
 use bytes::Bytes;
+use serde_json::Value;
 
-use super::{chat, messages, responses, tools::ClientTools};
+use super::{chat, messages, responses, tools::ClientTools, values::parse_field};
 use crate::{
+    config::profile::Profile,
     conversation::{Author, Conversation, Format, edit::Edits},
     json::scan::{JsonKind, Span},
 };
@@ -198,6 +200,47 @@ impl Conversation {
         let mut lists = self.format.tool_lists().iter();
         lists.any(|name| self.has_elements(name))
             || self.format == Format::Responses && self.names_tools_elsewhere()
+    }
+
+    /// Whether the API of a model with this profile refuses the request whatever it is fitted to: for its tools, the call
+    /// that it demands, or the answer that it begins.
+    pub fn is_refused_by(&self, profile: &Profile) -> bool {
+        let is_chat = self.format == Format::Chat;
+        let begins_answer = || {
+            let last = self.items.last().map(|item| item.author);
+            self.format != Format::Responses && last == Some(Author::Model)
+        };
+        is_chat && !profile.takes_chat_tools && self.lists_tools()
+            || !profile.takes_forced_calls && self.demands_call()
+            || !profile.may_end_with_assistant && begins_answer()
+    }
+
+    /// Whether the answer must call a tool.
+    fn demands_call(&self) -> bool {
+        match parse_field(self, "tool_choice") {
+            Value::String(choice) => choice != "auto" && choice != "none",
+            Value::Object(choice) => {
+                let kind = choice.get("type").and_then(Value::as_str);
+                !matches!(kind, Some("auto" | "none" | "allowed_tools"))
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives the answer cap the name that chat completions of the profile take; nothing where the request has none, or under
+    /// both names.
+    pub fn rename_answer_cap(&self, profile: &Profile, edits: &mut Edits) {
+        if self.format != Format::Chat {
+            return;
+        }
+        let [new, old] = chat::request::CAPS;
+        let (wanted, other) = match profile.names_completion_cap {
+            true => (new, old),
+            false => (old, new),
+        };
+        if let (None, Some(field)) = (self.find_field(wanted), self.find_field(other)) {
+            edits.replace(field.key.span, *wanted);
+        }
     }
 
     /// Whether the model may choose among the tools.

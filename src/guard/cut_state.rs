@@ -146,10 +146,6 @@ impl CutMark {
         &self.folded
     }
 
-    pub(super) const fn is_bare(&self) -> bool {
-        self.bare
-    }
-
     /// Whether both left out and masked the same, and both have a ledger or none.
     pub(super) fn is_same_cut(&self, other: &Self) -> bool {
         (&self.folded, &self.masked, self.bare) == (&other.folded, &other.masked, other.bare)

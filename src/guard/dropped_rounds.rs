@@ -9,6 +9,8 @@ use crate::conversation::Format;
 
 /// Blocks of one round that are remembered. A model gives a few.
 const MAX_BLOCKS: usize = 64;
+/// The newest records, of which something is kept where their messages are left out.
+const MAX_RETURNING: usize = 64;
 
 /// What stays of a round; `None` where the client has none of its blocks.
 pub fn drop_round(format: Format, messages: &[InjectedMessage]) -> Option<InjectionContent> {
@@ -50,15 +52,26 @@ pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<Injection
     what.map(|what| InjectionRecord { place, what })
 }
 
+/// Whether something is kept of record `at` of `count`, although its message is left out. A later cut may be found anew,
+/// or without the course, so that the message comes back: in Responses its reasoning is refused then without the call that
+/// followed it. Of the newest records alone, so that states stay small.
+pub const fn may_return(format: Format, at: usize, count: usize) -> bool {
+    matches!(format, Format::Responses) && at + MAX_RETURNING >= count
+}
+
 /// What stays of the records where none of their rounds is sent: after the end of their course, or without recovery's
-/// additions. `boundary`: the first message that is kept, counted without system messages.
+/// additions. `boundary`: the first message that is kept, counted without system messages; of records before it stays what
+/// [`may_return`].
 pub fn end_records(
     format: Format,
     records: &[InjectionRecord],
     boundary: u32,
 ) -> Vec<InjectionRecord> {
     let mut kept: Vec<InjectionRecord> = Vec::new();
-    for record in records.iter().filter(|record| record.place >= boundary) {
+    for (at, record) in records.iter().enumerate() {
+        if record.place < boundary && !may_return(format, at, records.len()) {
+            continue;
+        }
         let follows_round = kept.last().is_some_and(|last| last.place == record.place);
         kept.extend(match record.what {
             // Texts go with the blocks between them, and stay where a round has texts alone.

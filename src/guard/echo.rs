@@ -18,7 +18,7 @@ use super::{
     injections::{InjectedCall, InjectionContent},
 };
 use crate::{
-    conversation::{Block, BlockKind, Conversation, Format, HiddenPlaces, Item, edit::Edits},
+    conversation::{Conversation, Format, HiddenPlaces, Item, edit::Edits},
     json::text,
 };
 
@@ -85,7 +85,7 @@ pub(super) fn edit_echo(
                 results,
             } => {
                 let fits = lists_calls(conversation, message, *client_calls)
-                    && echo.add_calls(conversation, at, calls, places, results, weights);
+                    && echo.add_calls(at, calls, places, results, &repeated, weights);
                 echo.left_out += usize::from(!fits);
             }
             InjectionContent::Text { before_chars, text } => {
@@ -95,7 +95,7 @@ pub(super) fn edit_echo(
                 };
                 match block() {
                     Some((behind, text)) => {
-                        echo.add_text_block(conversation, message, behind, &text, weights);
+                        echo.add_text_block(&repeated, behind, &text, weights);
                     }
                     None => added.push((*before_chars as usize, &**text)),
                 }
@@ -132,17 +132,18 @@ fn lists_calls(conversation: &Conversation, message: &Item, client_calls: u32) -
 }
 
 impl Echo {
-    /// Puts calls between the client's of message `at`, and their results after it. Returns false where calls and results do
-    /// not pair.
+    /// Puts calls between the client's of message `at`, of which some blocks are `removed`, and their results after it.
+    /// Returns false where calls and results do not pair.
     fn add_calls(
         &mut self,
-        conversation: &Conversation,
         at: usize,
         calls: &[InjectedCall],
         places: &HiddenPlaces,
         results: &[Box<str>],
+        removed: &RepeatedBlocks<'_>,
         weights: &Weights,
     ) -> bool {
+        let conversation = removed.conversation;
         let Some(tokens) = injected_turns::weigh_step(conversation.format, calls, results, weights)
         else {
             return false;
@@ -156,9 +157,10 @@ impl Echo {
             };
             if let Some(&behind) = places.calls.get(nth) {
                 let behind_calls = client_calls.len() - (*before as usize).min(client_calls.len());
-                if self.insert_block(conversation, message, behind, behind_calls, &json) {
+                if removed.insert_block(behind, behind_calls, &json, &mut self.edits) {
                     continue;
                 }
+                self.moved = true;
             }
             match (client_calls.get(*before as usize), client_calls.last()) {
                 (Some(next), _) => self.edits.insert(next.span.start, format!("{json},")),
@@ -173,55 +175,25 @@ impl Echo {
         true
     }
 
-    /// Inserts a block with `behind` blocks of the client behind it, `behind_calls` of them calls. Returns false, and notes
-    /// that it stands elsewhere, where the client sends other blocks.
-    fn insert_block(
-        &mut self,
-        conversation: &Conversation,
-        message: &Item,
-        behind: u32,
-        behind_calls: usize,
-        json: &str,
-    ) -> bool {
-        let blocks = conversation.blocks_of(message);
-        // Parts of one text of Responses are no entries.
-        let has_parts =
-            conversation.format == Format::Responses && blocks.iter().any(|it| it.marked);
-        let place = blocks.len().checked_sub(behind as usize);
-        let place = place.filter(|_| !has_parts);
-        let is_call = |block: &&Block| matches!(block.kind, BlockKind::Call);
-        let place = place.filter(|&at| blocks[at..].iter().filter(is_call).count() == behind_calls);
-        match place.map(|at| (blocks.get(at), blocks.last())) {
-            Some((Some(next), _)) => self.edits.insert(next.span.start, format!("{json},")),
-            Some((None, Some(last))) => self.edits.insert(last.span.end, format!(",{json}")),
-            _ => {
-                self.moved = true;
-                return false;
-            }
-        }
-        true
-    }
-
     /// Puts a text back as a block of its own, or leaves it out.
     fn add_text_block(
         &mut self,
-        conversation: &Conversation,
-        message: &Item,
+        removed: &RepeatedBlocks<'_>,
         behind: u32,
         escaped: &str,
         weights: &Weights,
     ) {
-        let blocks = conversation.blocks_of(message);
-        let first = blocks.len().saturating_sub(behind as usize);
-        let is_call = |block: &&Block| matches!(block.kind, BlockKind::Call);
-        let calls = blocks[first..].iter().filter(is_call).count();
-        let block = conversation.format.text_in_answer(escaped);
-        match self.insert_block(conversation, message, behind, calls, &block) {
+        let block = removed.conversation.format.text_in_answer(escaped);
+        let calls = removed.count_calls_behind(behind);
+        match removed.insert_block(behind, calls, &block, &mut self.edits) {
             true => {
                 let tokens = weights.count_json_tokens(escaped.as_bytes());
                 self.tokens = self.tokens.saturating_add(tokens);
             }
-            false => self.left_out += 1,
+            false => {
+                self.moved = true;
+                self.left_out += 1;
+            }
         }
     }
 

@@ -196,11 +196,6 @@ impl GuardMemory {
         self.ground != other.ground
     }
 
-    /// Whether the note of the newest cut gave its ledger up.
-    pub fn gave_up_ledger(&self) -> bool {
-        self.cut.as_ref().is_some_and(CutMark::is_bare)
-    }
-
     /// Results and calls with a remembered limit.
     pub fn count_tightened(&self) -> usize {
         let limits = self.tight.iter().filter(|(_, limit)| limit.chars() > 0);

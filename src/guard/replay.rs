@@ -11,7 +11,10 @@ mod reasoning;
 mod request_tokens;
 mod worth;
 
-use self::{kept_units::KeptUnits, worth::VisibleWords};
+use self::{
+    kept_units::{KeptCounts, KeptUnits},
+    worth::VisibleWords,
+};
 use super::{
     clear::{self, Clearing, RecentUnits},
     cut_state::CutState,
@@ -106,6 +109,8 @@ struct Moment {
     live: u32,
     /// The words of the ledger are not chosen yet since the last cut.
     is_cut: bool,
+    /// What a cut found of which nothing could go. While that is the same, no other cut looks through it again.
+    stuck: Option<KeptCounts>,
 }
 
 /// Where a replay begins, and with what.
@@ -168,6 +173,7 @@ impl Replay<'_> {
             kept: KeptUnits::new(units),
             visible: VisibleWords::default(),
             is_cut: false,
+            stuck: None,
         };
         // Kept up to date unit by unit: a search for each request would walk a long row of what stays again and again.
         let mut newest = RequiredTail::default();
@@ -187,6 +193,7 @@ impl Replay<'_> {
             if at + 1 < pinned && !last {
                 continue;
             }
+            now.kept.open_waiting_before(newest);
             self.mask_early(at, newest, &mut now);
             self.leave_out_texts(at, &mut now);
             if self.over(at, &now) > 0
@@ -201,7 +208,7 @@ impl Replay<'_> {
                 self.tighten(at, excess, &mut now);
             }
             if self.over(at, &now) > 0 {
-                self.fold_newest_question(newest, &mut now);
+                self.fold_newest_question(at, newest, &mut now);
                 self.drop_ledger(at, &mut now);
             }
         }

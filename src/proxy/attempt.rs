@@ -195,6 +195,9 @@ pub(super) fn edit_body(
         let model = Value::from(placed.target.model.as_str()).to_string();
         edits.replace(named, model);
     }
+    if placed.stands_in {
+        conversation.rename_answer_cap(placed.target.profile(), &mut edits);
+    }
     conversation.take_out_annotations(&mut edits);
     sent.usage = extras.usage && conversation.ask_usage(&mut edits);
     sent.thinking_off = extras.thinking_off && conversation.switch_thinking_off(&mut edits);

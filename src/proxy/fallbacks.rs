@@ -22,6 +22,8 @@ use crate::{
 pub struct PlacedRequest {
     /// The same as the plan's target.
     pub target: Target,
+    /// Another candidate than the first, which may take other members.
+    pub stands_in: bool,
     pub head: RequestHead,
     /// `None` where there is no conversation to follow.
     pub planned: Option<Box<PlannedRequest>>,
@@ -89,11 +91,15 @@ pub struct Fallbacks {
 }
 
 impl Fallbacks {
-    /// `targets` in the order in which they are asked. The time for retries runs from now on.
-    pub fn new(request: &ClientRequest, targets: Vec<Target>) -> Self {
+    /// `targets` in the order in which they are asked. Of those behind the first, none is whose model refuses the request
+    /// whatever is cut. The time for retries runs from now on.
+    pub fn new(request: &ClientRequest, mut targets: Vec<Target>) -> Self {
         let retry = request.app.config.retry;
+        let home = targets.first().cloned();
+        let is_home = |target: &Target| home.as_ref().is_some_and(|it| it.id() == target.id());
+        targets.retain(|target| is_home(target) || may_take(request, target));
         Self {
-            home: targets.first().cloned(),
+            home,
             candidates: Candidates::new(targets),
             larger: None,
             larger_is_queued: false,
@@ -197,6 +203,7 @@ impl Fallbacks {
                 request.parsed.format,
             ),
             planned: planned.map(Box::new),
+            stands_in: home.is_some_and(|home| home.id() != target.id()),
             target,
         }
     }
@@ -228,6 +235,24 @@ impl Fallbacks {
     /// The model to use instead of cutting, unless it would get client credentials for another provider.
     fn find_larger_model(&mut self, request: &ClientRequest, target: &Target) -> Option<Target> {
         let larger = request.app.registry.find_larger(target)?;
+        if !may_take(request, &larger) {
+            return None;
+        }
         self.candidates.may_lend_to(&larger).then_some(larger)
     }
+}
+
+/// Whether a model may take the request, by the table of models' rules.
+fn may_take(request: &ClientRequest, target: &Target) -> bool {
+    let conversation = request.parsed.conversation.as_ref();
+    let is_refused = conversation.is_some_and(|it| it.is_refused_by(target.profile()));
+    if is_refused {
+        let (provider, model) = (&*target.provider.name, &*target.model);
+        tracing::debug!(
+            provider,
+            model,
+            "model {model} is not asked: its API refuses such requests"
+        );
+    }
+    !is_refused
 }

@@ -2,6 +2,7 @@
 //! an error. What each provider demands is written down here anew, from the vendors' documentation.
 
 mod programs;
+mod refused;
 mod sealed;
 mod simulated;
 

@@ -12,7 +12,7 @@ use crate::{
 pub(in crate::format) use super::answer_shape::{may_call_tools, takes_plain_text};
 
 /// The members that cap an answer. Of both, engines differ in which one counts.
-pub(in crate::format) const CAPS: &[&str] = &["max_completion_tokens", "max_tokens"];
+pub(in crate::format) const CAPS: &[&str; 2] = &["max_completion_tokens", "max_tokens"];
 
 /// Top-level members that may hold a thinking budget, at any depth.
 const BUDGET_HOLDERS: [&str; 9] = [

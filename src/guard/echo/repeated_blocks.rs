@@ -4,7 +4,7 @@
 //! ids that occur twice, so each block goes back once: where the model gave it.
 
 use crate::{
-    conversation::{Block, BlockKind, Conversation, Item, edit::Edits},
+    conversation::{Block, BlockKind, Conversation, Format, Item, edit::Edits},
     guard::estimate::Weights,
     json::{scan::Span, text},
 };
@@ -15,8 +15,12 @@ pub(in crate::guard) const fn may_repeat(block: &Block) -> bool {
     matches!(block.kind, BlockKind::Reasoning(_) | BlockKind::Opaque)
 }
 
+fn is_call(block: &Block) -> bool {
+    matches!(block.kind, BlockKind::Call)
+}
+
 pub(in crate::guard) struct RepeatedBlocks<'a> {
-    conversation: &'a Conversation,
+    pub(super) conversation: &'a Conversation,
     blocks: &'a [Block],
     /// Indices of those that are repeated, in their order.
     repeated: Vec<usize>,
@@ -82,6 +86,42 @@ impl<'a> RepeatedBlocks<'a> {
 
     pub(super) fn contains(&self, block: usize) -> bool {
         self.repeated.binary_search(&block).is_ok()
+    }
+
+    /// How many of the last `behind` blocks are calls.
+    pub(super) fn count_calls_behind(&self, behind: u32) -> usize {
+        let first = self.blocks.len().saturating_sub(behind as usize);
+        let calls = self.blocks[first..].iter().filter(|it| is_call(it));
+        calls.count()
+    }
+
+    /// Inserts a block with `behind` blocks of the client behind it, `behind_calls` of them calls. Returns false where the
+    /// client sends other blocks.
+    pub(super) fn insert_block(
+        &self,
+        behind: u32,
+        behind_calls: usize,
+        json: &str,
+        edits: &mut Edits,
+    ) -> bool {
+        // Parts of one text of Responses are no entries.
+        let has_parts =
+            self.conversation.format == Format::Responses && self.blocks.iter().any(|it| it.marked);
+        let place = self.blocks.len().checked_sub(behind as usize);
+        let is_place = |_: &usize| !has_parts && self.count_calls_behind(behind) == behind_calls;
+        let Some(place) = place.filter(is_place) else {
+            return false;
+        };
+        // An insertion beside a block that goes would go with it.
+        let stays = |at: &usize| !self.contains(*at);
+        let next = (place..self.blocks.len()).find(stays);
+        let last = (0..place).rfind(stays);
+        match (next, last) {
+            (Some(next), _) => edits.insert(self.blocks[next].span.start, format!("{json},")),
+            (None, Some(last)) => edits.insert(self.blocks[last].span.end, format!(",{json}")),
+            (None, None) => return false,
+        }
+        true
     }
 
     /// Removes them, and the first texts. Something else must be left.

@@ -2,7 +2,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{format::chat::index_body, json::text};
+use crate::{
+    format::{chat::index_body, messages},
+    json::text,
+};
 
 /// The messages after the edits, and how many records were left out.
 fn put(answer: &str, records: &[InjectionContent]) -> (Vec<Value>, usize) {
@@ -283,4 +286,52 @@ fn calls_are_left_out_where_the_echo_has_other_calls() {
     left_out(&answer, broken(&calls[..1], &results));
     left_out(&answer, broken(&calls[..1], &["7".into()]));
     left_out(&answer, broken(&[both], &results));
+}
+
+/// What stands beside it is taken out, with the comma between.
+#[test]
+fn a_call_returns_beside_reasoning_that_is_left_out() {
+    let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"});
+    let spoken = json!({"type": "text", "text": "so"});
+    let client_call = json!({"type": "tool_use", "id": "b", "name": "f", "input": {}});
+    let hidden = json!({"type": "tool_use", "id": "a", "name": "recall", "input": {}});
+    let result = json!({"type": "tool_result", "tool_use_id": "b", "content": "x"});
+    let answers = [
+        json!([spoken, thinking, client_call]),
+        json!([thinking, spoken, thinking, client_call]),
+        json!([thinking, client_call]),
+    ];
+    for answer in answers {
+        for behind in 1..=answer.as_array().unwrap().len() as u32 {
+            let body = json!({"messages": [
+                {"role": "assistant", "content": answer},
+                {"role": "user", "content": [result]},
+            ]});
+            let conversation = messages::index_body(Bytes::from(body.to_string())).unwrap();
+            let record = InjectionContent::Calls {
+                client_calls: 1,
+                calls: vec![InjectedCall {
+                    before: 0,
+                    json: hidden.to_string().into(),
+                }],
+                results: vec![
+                    json!({"type": "tool_result", "tool_use_id": "a", "content": "y"})
+                        .to_string()
+                        .into(),
+                ],
+            };
+            let places = InjectionContent::HiddenPlaces(HiddenPlaces {
+                calls: vec![behind],
+                ..HiddenPlaces::default()
+            });
+            let weights = Weights::for_unknown_model();
+            let records = [&places, &record];
+            let echo = edit_echo(&conversation, 0, &records, None, true, &weights);
+            let sent = echo.edits.apply(&conversation.body).to_bytes();
+            let sent: Value = serde_json::from_slice(&sent).unwrap();
+            let blocks = sent["messages"][0]["content"].as_array().unwrap();
+            assert!(blocks.contains(&hidden), "{behind} behind it: {sent}");
+            assert!(!blocks.contains(&thinking), "{sent}");
+        }
+    }
 }

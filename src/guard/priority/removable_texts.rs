@@ -135,6 +135,18 @@ impl RemovableTexts {
         }
     }
 
+    /// Forgets the texts that go with a unit: to leave them out frees nothing any more.
+    pub(in crate::guard) fn forget_unit(&mut self, unit: usize) {
+        let first = self.list.partition_point(|text| text.unit < unit);
+        let of_unit = self.list[first..].iter().enumerate();
+        for (at, text) in of_unit.take_while(|(_, text)| text.unit == unit) {
+            if !text.is_bound {
+                let (saves, at) = (text.saves, first + at);
+                self.sent[text.priority as usize].remove(PoolEntry { saves, at });
+            }
+        }
+    }
+
     /// Begins the search for the request that ended before unit `until`.
     pub(in crate::guard) fn begin_search(&mut self, until: usize) -> RemovalSearch {
         let first_fresh = self.next;

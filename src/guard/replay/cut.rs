@@ -4,7 +4,7 @@ use super::{Moment, Replay};
 use crate::{
     config::CutOrder,
     conversation::units::{Unit, UnitKind},
-    guard::{cuts::Cuts, placed_injections::with_injected, prompt_placement},
+    guard::{clear::RecentUnits, cuts::Cuts, placed_injections::with_injected, prompt_placement},
     json::{scan::Span, text},
 };
 
@@ -22,16 +22,25 @@ impl Replay<'_> {
         if now.kept.list_unpinned(newest).is_empty() {
             return;
         }
-        self.drop_reasoning(at + 1, now);
-        let slides = self.view.policy.settings.order == CutOrder::Oldest;
         let low_water = self.find_low_water(at);
         let goal = fixed + (f64::from(self.free_tokens) * low_water) as u32;
         self.settle_alternation(at);
+        let counts = now.kept.count_before(newest);
+        let is_over = self.over(at, now) > 0;
+        if !is_over && !self.can_free(at, newest, goal, now) {
+            return;
+        }
+        self.drop_reasoning(at + 1, now);
+        // The words of the cut before stay where this one takes nothing.
+        if is_over && (now.stuck == Some(counts) || !self.can_free(at, newest, goal, now)) {
+            now.stuck = Some(counts).filter(|_| !self.meets(high, now));
+            return;
+        }
         self.read_words(at, now);
         now.state.bare = false;
         let tail = self.find_tail(newest, now);
-        let limits = [tail, newest].into_iter().filter(|_| !slides);
-        for limit in limits {
+        let slides = self.slides();
+        for limit in [tail, newest].into_iter().filter(|_| !slides) {
             self.mask_oldest(at, limit, Unit::has_results, goal, now);
             self.mask_oldest(at, limit, Unit::is_user, goal, now);
             self.fold_by_worth(limit, goal, now);
@@ -44,6 +53,32 @@ impl Replay<'_> {
             self.tolerance = 0.0;
         }
         now.is_cut = true;
+    }
+
+    /// Whether the oldest goes, whatever it is worth.
+    fn slides(&self) -> bool {
+        self.view.policy.settings.order == CutOrder::Oldest
+    }
+
+    /// Whether a cut that ends with no more than `goal` raw tokens masks anything or leaves it out.
+    fn can_free(&self, at: usize, newest: usize, goal: u32, now: &Moment) -> bool {
+        let open = || now.kept.list_open(newest).iter().copied();
+        let recent = self.list_kept_from_masks(at);
+        let mask = |unit| self.may_mask(unit, newest, recent, &now.state);
+        let by_worth = |unit| self.may_go(&self.list_parts(unit, now), now);
+        let by_age = |unit| self.find_foldable_parts(unit, newest, now).is_some();
+        !self.slides()
+            && !self.meets(goal, now)
+            && (open().any(mask) || self.list_candidates(newest, now).any(by_worth))
+            || !self.meets(self.high[at], now) && open().any(by_age)
+    }
+
+    /// What the settings keep from the masks of a cut.
+    fn list_kept_from_masks(&self, at: usize) -> Option<RecentUnits> {
+        let settings = &self.view.policy.settings.clear;
+        let keeps = settings.keep_rounds.or(settings.keep_steps).is_some();
+        let recent = self.recent.as_ref().filter(|_| keeps);
+        recent.map(|recent| recent[at])
     }
 
     /// The first of the newest units that stay as they are while there is anything else.
@@ -69,10 +104,7 @@ impl Replay<'_> {
         goal: u32,
         now: &mut Moment,
     ) {
-        let settings = &self.view.policy.settings.clear;
-        let keeps = settings.keep_rounds.or(settings.keep_steps).is_some();
-        let recent = self.recent.as_ref().filter(|_| keeps);
-        let recent = recent.map(|recent| recent[at]);
+        let recent = self.list_kept_from_masks(at);
         let units = now.kept.list_open(limit).to_vec();
         for unit in units {
             if self.meets(goal, now) {
@@ -92,17 +124,26 @@ impl Replay<'_> {
             if self.meets(most, now) {
                 break;
             }
-            let is_folded = now.state.folded[unit];
-            if is_folded || self.asks_for_newest(unit, now) || !self.may_fold(unit, newest, now) {
-                continue;
-            }
-            let mut parts = self.list_dependents(unit, now);
-            parts.push(unit);
-            parts.sort_unstable();
-            if self.find_bare_successor(&parts, now).is_none() {
-                parts.into_iter().for_each(|at| self.fold_unit(at, now));
-            }
+            let parts = self.find_foldable_parts(unit, newest, now);
+            let parts = parts.into_iter().flatten();
+            parts.for_each(|at| self.fold_unit(at, now));
         }
+    }
+
+    /// A unit with those that cannot stay without it, in order, where all of them may go as the oldest ones.
+    fn find_foldable_parts(&self, unit: usize, newest: usize, now: &Moment) -> Option<Vec<usize>> {
+        let is_folded = now.state.folded[unit];
+        if is_folded || self.asks_for_newest(unit, now) || !self.may_fold(unit, newest, now) {
+            return None;
+        }
+        let mut alone = self.list_dependents(unit, now);
+        alone.push(unit);
+        alone.sort_unstable();
+        let may_go = |parts: &Vec<usize>| self.may_go(parts, now);
+        Some(alone).filter(may_go).or_else(|| {
+            // Where roles alternate, the last answer of a turn goes with what it answers.
+            Some(self.list_parts(unit, now)).filter(may_go)
+        })
     }
 
     /// Makes unit `at` smaller by `excess` raw tokens, with the late results in a row that end there.
@@ -140,12 +181,17 @@ impl Replay<'_> {
         }
     }
 
-    /// The user's newest message goes only where the newest step cannot get smaller.
-    pub(super) fn fold_newest_question(&mut self, newest: usize, now: &mut Moment) {
+    /// The user's newest message goes only where the newest step cannot get smaller: that of the request that ended at `at`.
+    pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let open = now.kept.list_open(newest).iter().copied();
         let asked: Vec<usize> = open
             .filter(|&unit| self.asks_for_newest(unit, now))
             .collect();
+        if asked.is_empty() {
+            return;
+        }
+        self.read_words(at, now);
+        now.is_cut = true;
         asked.into_iter().for_each(|unit| self.fold_unit(unit, now));
         self.drop_settled(newest, now);
     }
@@ -164,6 +210,12 @@ impl Replay<'_> {
 
     fn asks_for_newest(&self, unit: usize, now: &Moment) -> bool {
         self.view.units[unit].kind == UnitKind::User && now.kept.is_of_newest_turn(unit)
+    }
+
+    /// Whether what stands around units may do so without them.
+    fn may_go(&self, units: &[usize], now: &Moment) -> bool {
+        self.find_clashing_neighbours(units, now).is_none()
+            && self.find_bare_successor(units, now).is_none()
     }
 
     /// What stands before units and after them, where these may not stand side by side.

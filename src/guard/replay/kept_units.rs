@@ -15,7 +15,7 @@ pub(super) struct KeptUnits {
     unpinned: Vec<usize>,
     /// Those of them that a cut may change now, oldest first.
     open: Vec<usize>,
-    /// Units that no cut can change before the one comes that they wait for.
+    /// Units that no cut can change before the one may go that they wait for, by that one.
     waiting: BTreeMap<usize, Vec<usize>>,
     /// Of each unit, whether it is never left out.
     lasting: Vec<bool>,
@@ -35,6 +35,15 @@ struct Neighbours {
     after: Option<usize>,
 }
 
+/// Counts that are the same while nothing is changed before a limit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeptCounts {
+    limit: usize,
+    open: usize,
+    unpinned: usize,
+    turns: usize,
+}
+
 /// A turn begins with the user's messages.
 #[derive(Clone, Default)]
 struct Turn {
@@ -52,12 +61,22 @@ impl KeptUnits {
         }
     }
 
+    /// The counts before `limit`.
+    pub(super) fn count_before(&self, limit: usize) -> KeptCounts {
+        KeptCounts {
+            limit,
+            open: self.list_open(limit).len(),
+            unpinned: self.list_unpinned(limit).len(),
+            turns: self.turns.len(),
+        }
+    }
+
     /// Whether no cut leaves a unit out.
     pub(super) fn is_lasting(&self, unit: usize) -> bool {
         self.lasting[unit]
     }
 
-    /// Adds the next unit. `may_go`: it can be left out or masked; `waits_for`: but not before this one has come;
+    /// Adds the next unit. `may_go`: it can be left out or masked; `waits_for`: but not before this one may go;
     /// `is_pinned`: it belongs to the pinned start.
     pub(super) fn add_unit(
         &mut self,
@@ -92,17 +111,25 @@ impl KeptUnits {
         } else if may_go {
             self.open.push(at);
         }
-        if let Some(waited) = self.waiting.remove(&at) {
-            let first = self.open.partition_point(|&unit| unit < waited[0]);
-            self.open.extend(waited);
-            self.open[first..].sort();
-        }
         if is_kept && !is_pinned && unit.kind != UnitKind::System {
             self.neighbours[at].before = self.last;
             if let Some(last) = self.last {
                 self.neighbours[last].after = Some(at);
             }
             self.last = Some(at);
+        }
+    }
+
+    /// Opens the units that waited for one before `limit`: a cut may change them, since that one may go too.
+    pub(super) fn open_waiting_before(&mut self, limit: usize) {
+        let later = self.waiting.split_off(&limit);
+        let waited = std::mem::replace(&mut self.waiting, later);
+        let mut waited: Vec<usize> = waited.into_values().flatten().collect();
+        waited.sort_unstable();
+        if let Some(&oldest) = waited.first() {
+            let first = self.open.partition_point(|&unit| unit < oldest);
+            self.open.extend(waited);
+            self.open[first..].sort();
         }
     }
 

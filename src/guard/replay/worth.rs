@@ -118,6 +118,7 @@ impl Replay<'_> {
         self.count_words(unit, masked, -1, &mut now.visible);
         let freed = self.unit_tokens(unit, &now.state);
         now.state.folded[unit] = true;
+        self.spares.forget_unit(unit);
         now.kept.remove_unit(unit, self.view.units[unit].kind);
         self.note_fold(unit, &mut now.state);
         let freed = freed.saturating_add(self.drop_injections_before(unit, &now.state));
@@ -144,12 +145,8 @@ impl Replay<'_> {
         if self.meets(goal, now) {
             return;
         }
-        let units = self.view.units;
         let weigh = |this: &Self, unit: usize, now: &Moment| {
-            let mut parts = now.kept.list_parts(unit, units[unit].kind);
-            parts.extend(this.list_dependents(unit, now));
-            parts.sort_unstable();
-            parts.dedup();
+            let parts = this.list_parts(unit, now);
             let worth = this.worth_per_token(&parts, &now.state, &now.visible);
             (Reverse(Candidate { worth, unit }), parts)
         };
@@ -188,6 +185,15 @@ impl Replay<'_> {
         }
     }
 
+    /// The units that go with one that is left out by its worth, in order.
+    pub(super) fn list_parts(&self, unit: usize, now: &Moment) -> Vec<usize> {
+        let mut parts = now.kept.list_parts(unit, self.view.units[unit].kind);
+        parts.extend(self.list_dependents(unit, now));
+        parts.sort_unstable();
+        parts.dedup();
+        parts
+    }
+
     /// The units that cannot stay without a unit, as far as they are still there.
     pub(super) fn list_dependents(&self, unit: usize, now: &Moment) -> Vec<usize> {
         let dependents = units::list_dependents(self.view.units, unit).into_iter();
@@ -212,7 +218,7 @@ impl Replay<'_> {
 
     /// Units before `limit` that may be left out one by one, oldest first: user messages go with the last answer
     /// to them. Survivors of an earlier cut are left alone where they are few enough.
-    fn list_candidates<'k>(
+    pub(super) fn list_candidates<'k>(
         &self,
         limit: usize,
         now: &'k Moment,

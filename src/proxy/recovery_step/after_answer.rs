@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::RecoveryStep;
 use crate::{
-    conversation::{Author, Format},
+    conversation::Author,
     format::{AssistantTurn, PrecedingText, ProxyToolCall, usage::Usage},
     guard::{
         dropped_rounds,
@@ -24,9 +24,6 @@ use crate::{
 const MAX_ANSWER_BYTES: usize = 48 << 10;
 /// Bytes of a call's arguments that are kept to be sent again: a reminder holds far less.
 const MAX_ARGUMENT_BYTES: usize = 24 << 10;
-
-/// The newest records, among which some are kept of what is left out.
-const MAX_RETURNING: usize = 64;
 
 /// Tokens of all calls to the provider for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,9 +152,7 @@ impl RecoveryStep {
     /// The memory after a generation of that level; `left_out`: messages, counted without system messages.
     pub fn memory_after(&self, level: HealthLevel, left_out: &[Range<u32>]) -> RecoveryMemory {
         let mut memory = self.memory.clone();
-        // Records of what is left out, and between it and what is kept, are put back no more. In Responses the newest leave
-        // what reasoning cannot be without, should their messages come back: a later cut may be found anew.
-        let may_return = self.format == Format::Responses;
+        // Records of what is left out, and between it and what is kept, are put back no more.
         let count = memory.records.len();
         memory.records = std::mem::take(&mut memory.records)
             .into_iter()
@@ -165,8 +160,8 @@ impl RecoveryStep {
             .filter_map(|(at, record)| {
                 let place = record.place;
                 if left_out.iter().any(|span| span.contains(&place)) {
-                    let is_new = may_return && at + MAX_RETURNING >= count;
-                    return dropped_rounds::drop_record(self.format, &record).filter(|_| is_new);
+                    return dropped_rounds::drop_record(self.format, &record)
+                        .filter(|_| dropped_rounds::may_return(self.format, at, count));
                 }
                 let what = match record.what {
                     what if left_out.iter().all(|span| span.end != place) => Some(what),

@@ -67,7 +67,9 @@ impl RecoveryStep {
     /// of earlier requests come back with the next one, but not where reasoning is bound to them.
     pub fn withdraw_all(&mut self) {
         self.adds_nothing = true;
-        let ended = dropped_rounds::end_records(self.format, &self.memory.records, self.place);
+        let records = &self.memory.records;
+        let new = records.partition_point(|record| record.place < self.place);
+        let ended = dropped_rounds::end_records(self.format, &records[new..], 0);
         let reminders = std::mem::take(&mut self.memory.reminders);
         self.memory = RecoveryMemory {
             reminders,

@@ -44,7 +44,8 @@ impl Writer {
         }
     }
 
-    /// Code that calls tools of the client in several answers; unless it `ends`, it is at work.
+    /// Code that calls tools of the client in several answers; unless it `ends`, it is at work. The model may call some
+    /// beside it, or what this crate does not know.
     fn run_code(&mut self, entries: &mut Vec<String>, ends: bool) {
         self.served.runs += 1;
         let id = format!("srvtoolu_code_{}", self.served.runs);
@@ -59,7 +60,11 @@ impl Writer {
             for _ in 0..self.served.random.between(1, 2) {
                 self.calls += 1;
                 let call = format!("toolu_{}", self.calls);
-                let caller = json!({"type": "code_execution_20260120", "tool_id": id});
+                let caller = match self.served.random.below(20) {
+                    0..3 => json!({"type": "direct"}),
+                    3 => json!({"type": "crew", "crew_id": "c"}),
+                    _ => json!({"type": "code_execution_20260120", "tool_id": id}),
+                };
                 blocks.push(json!({"type": "tool_use", "id": call, "name": "read", "input": {"path": call}, "caller": caller}).to_string());
                 let words = self
                     .served

@@ -1,0 +1,165 @@
+//! What a model's API refuses by the table of models' rules: no fallback or larger model is asked it, and caps have the name
+//! that a fallback takes.
+
+use plimsoll::{
+    config::{Auth, ModelConfig},
+    guard::profile::find_profile,
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    ClientAnswer, RunningProxy, ScriptedProvider, answer, full_body, model_with_window,
+};
+
+/// What a provider answers in chat completions, as any client reads it.
+const GOOD: &str = r#"{"id":"1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1,"total_tokens":10}}"#;
+
+const GOOD_MESSAGE: &str = r#"{"id":"1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn","usage":{"input_tokens":9,"output_tokens":1}}"#;
+
+/// A proxy whose model `m` fails, with fallbacks to `strict`, whose rules are asked for, and to a plain model.
+struct Trio {
+    strict: ScriptedProvider,
+    plain: ScriptedProvider,
+    proxy: RunningProxy,
+}
+
+impl Trio {
+    async fn start(profile: &str, strict_model: &str) -> Self {
+        let is_messages = |line: &str| line.contains("/messages");
+        let good = move |line: &str| match is_messages(line) {
+            true => vec![answer("200 OK", "", GOOD_MESSAGE)],
+            false => vec![answer("200 OK", "", GOOD)],
+        };
+        let up = ScriptedProvider::start_answering(|_| vec![answer("500 No", "", "{}")]).await;
+        let strict = ScriptedProvider::start_answering(move |it| good(&it.line)).await;
+        let plain = ScriptedProvider::start_answering(move |it| good(&it.line)).await;
+        let first = ModelConfig {
+            provider: Some("up".into()),
+            fallback: vec![format!("strict/{strict_model}"), "plain/any".into()],
+            ..model_with_window(32_768)
+        };
+        let proxy = up
+            .proxy()
+            .provider("strict", &strict)
+            .provider("plain", &plain)
+            .providers(|provider| {
+                provider.auth = Auth::None;
+                provider.breaker_failures = 1;
+            })
+            .model("m", first)
+            .model(&format!("strict/{strict_model}"), model_with_window(32_768))
+            .model("plain/any", model_with_window(32_768))
+            .set(|config| {
+                let profile = find_profile(profile).unwrap();
+                config.providers.get_mut("strict").unwrap().profile = profile;
+            })
+            .start()
+            .await;
+        Self {
+            strict,
+            plain,
+            proxy,
+        }
+    }
+
+    async fn ask(&self, path: &str, body: &Value) -> ClientAnswer {
+        let client = self.proxy.client();
+        let request = client.request(http::Method::POST, path);
+        let request = request.header("content-type", "application/json");
+        let answer = client
+            .send(request.body(full_body(body.to_string())).unwrap())
+            .await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer
+    }
+
+    /// Asks what the strict model refuses, and then the same `without` it.
+    async fn check(strict_model: &str, path: &str, body: Value, without: Value) {
+        let trio = Self::start("openai", strict_model).await;
+        trio.ask(path, &body).await;
+        let asked = (trio.strict.count_requests(), trio.plain.count_requests());
+        assert_eq!(asked, (0, 1), "{strict_model}: {body}");
+        trio.ask(path, &without).await;
+        let asked = (trio.strict.count_requests(), trio.plain.count_requests());
+        assert_eq!(asked, (1, 1), "{strict_model}: {without}");
+    }
+}
+
+const CHAT: &str = "/v1/chat/completions";
+const MESSAGES: &str = "/v1/messages";
+
+fn with(body: &Value, name: &str, value: Value) -> Value {
+    let mut body = body.clone();
+    body[name] = value;
+    body
+}
+
+#[tokio::test]
+async fn a_fallback_is_not_asked_what_its_api_refuses() {
+    let chat = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
+    let tool =
+        json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
+    let with_tools = with(&chat, "tools", json!([tool]));
+    Trio::check("gpt-6.2-sol", CHAT, with_tools, chat).await;
+    let messages =
+        json!({"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]});
+    let begun = json!([
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "{"},
+    ]);
+    let prefilled = with(&messages, "messages", begun);
+    Trio::check("claude-opus-5-5", MESSAGES, prefilled, messages.clone()).await;
+    let tool = json!({"name": "f", "input_schema": {"type": "object"}});
+    let with_tools = with(&messages, "tools", json!([tool]));
+    for choice in [json!({"type": "any"}), json!({"type": "tool", "name": "f"})] {
+        let forced = with(&with_tools, "tool_choice", choice);
+        let free = with(&with_tools, "tool_choice", json!({"type": "auto"}));
+        Trio::check("claude-opus-5-5", MESSAGES, forced, free).await;
+    }
+}
+
+#[tokio::test]
+async fn a_fallback_gets_the_answer_cap_under_the_name_that_it_takes() {
+    let old =
+        json!({"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]});
+    let mut new = old.clone();
+    new.as_object_mut().unwrap().remove("max_tokens");
+    new["max_completion_tokens"] = json!(100);
+    for body in [&old, &new] {
+        for (profile, model, name, other) in [
+            (
+                "template",
+                "gpt-5.6-sol",
+                "max_completion_tokens",
+                "max_tokens",
+            ),
+            (
+                "mistral",
+                "mistral-large",
+                "max_tokens",
+                "max_completion_tokens",
+            ),
+        ] {
+            let trio = Trio::start(profile, model).await;
+            let answer = trio.ask(CHAT, body).await;
+            assert_eq!(answer.headers["x-plimsoll-provider"], "strict", "{model}");
+            let sent: Value = serde_json::from_slice(&trio.strict.last_request().body).unwrap();
+            assert_eq!((&sent[name], &sent[other]), (&json!(100), &Value::Null));
+        }
+    }
+}
+
+/// What the client's own model is asked stays as it came, whatever the table says.
+#[tokio::test]
+async fn a_model_that_the_client_names_gets_what_came() {
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", GOOD)]).await;
+    let proxy = up.proxy().start().await;
+    let tool =
+        json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
+    let body = json!({"model": "gpt-6.2-sol", "max_tokens": 100, "tools": [tool],
+        "messages": [{"role": "user", "content": "hi"}]});
+    let answer = proxy.chat(body.to_string()).await;
+    assert_eq!(answer.status, 200);
+    let sent = &up.last_request().body;
+    assert_eq!(String::from_utf8_lossy(sent), body.to_string());
+}
