@@ -53,8 +53,10 @@ impl Format {
                 begins_with_user: true,
                 ..profile
             },
+            // Nothing alternates there.
             Self::Responses => Profile {
                 user_after_tool: Acceptance::Yes,
+                adjacent_users: Acceptance::Yes,
                 system_later: Acceptance::Yes,
                 system_prompts: false,
                 // A stream begins before the model reads the prompt, and then says that it failed.

@@ -180,7 +180,8 @@ async fn clear_mind_alone_continues_in_the_new_course() {
         let answered = answer_prompt(&[("c1", "clear_mind")], stream, 5).await;
         assert_eq!(answered.took.len(), 2);
         assert_eq!(answered.generation.called(), ["read_file"]);
-        assert_eq!(answered.after.course(), 2);
+        // The course keeps what the user asked last, which is long here: the next generation has a prompt again.
+        assert_eq!(answered.generation.action("course"), Some("2"));
         let fresh = answered.took[1].to_string();
         assert!(
             fresh.contains("the last of c1"),
