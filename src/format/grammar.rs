@@ -37,6 +37,11 @@ impl Format {
         matches!(self, Self::Messages)
     }
 
+    /// Whether a provider may refuse entries for the roles that stand side by side. In Responses nothing alternates.
+    pub(crate) const fn pairs_roles(self) -> bool {
+        !matches!(self, Self::Responses)
+    }
+
     /// A profile is written for chat completions. This is what it becomes in the grammar of the format.
     pub fn refine_profile(self, profile: Profile) -> Profile {
         let profile = Profile {
@@ -53,10 +58,8 @@ impl Format {
                 begins_with_user: true,
                 ..profile
             },
-            // Nothing alternates there.
             Self::Responses => Profile {
                 user_after_tool: Acceptance::Yes,
-                adjacent_users: Acceptance::Yes,
                 system_later: Acceptance::Yes,
                 system_prompts: false,
                 // A stream begins before the model reads the prompt, and then says that it failed.

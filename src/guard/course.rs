@@ -56,13 +56,11 @@ pub fn find_course_boundary(conversation: &Conversation, policy: &Policy<'_>) ->
         }
         first -= 1;
     }
-    // What cannot stay without its reasoning goes with it, and an answer with the question before it. Where there is no
-    // later question, that one stays (`units::list_removed_before`).
+    // What cannot stay without its reasoning goes with it. The question that the rest answers stays
+    // (`units::list_removed_before`).
     while first < required && units[first].follows_reasoning {
         first += 1;
     }
-    let question = units[first..].iter().position(Unit::is_user);
-    first += question.unwrap_or(0);
     Some(units::count_messages_before(units, first))
 }
 

@@ -41,7 +41,13 @@ pub fn choose_health_limits(window: Option<u32>, budget: u32, model: &ModelConfi
     let critical = model.critical_max_tokens.unwrap_or(default_critical);
     let default_optimal = match OPTIMAL_MAX_TOKENS < critical {
         true => OPTIMAL_MAX_TOKENS,
-        false => percent_of(budget.min(window), OPTIMAL_PERCENT),
+        false => {
+            let most = budget.min(window);
+            percent_of(
+                most.min(model.critical_max_tokens.unwrap_or(most)),
+                OPTIMAL_PERCENT,
+            )
+        }
     };
     HealthLimits {
         optimal_max_tokens: model.optimal_max_tokens.unwrap_or(default_optimal),

@@ -293,26 +293,29 @@ impl Provider {
                 input: None,
                 source: WindowSource::Catalogue,
             }),
-            None => {
-                catalogue::look_up_window(catalogue, &self.catalogue_name, model).or_else(|| {
-                    let by_prefix = self.config.profile.refuses_overflow;
-                    let provider = Some(self.catalogue_name.as_str()).filter(|_| by_prefix)?;
-                    catalogue::look_up_window_by_prefix(catalogue, Some(provider), model)
-                })
-            }
+            None => catalogue::look_up_window(catalogue, &self.catalogue_name, model),
         }
     }
 
     /// The window on which all providers in the catalogue agree, for that name or the longest known beginning of it, else
-    /// that of the newest known model of the family. `None` for servers that drop the front of a long prompt in silence: their window
-    /// depends on how they were started, and no error would correct a wrong one.
+    /// that of the newest known model of the family. `None` for servers that drop the front of a long prompt in silence:
+    /// their window depends on how they were started, and no error would correct a wrong one.
     pub(super) fn guess_window(&self, model: &str, catalogue: &WindowTable) -> Option<Window> {
-        if !self.is_remote() || !self.config.profile.refuses_overflow {
+        if !self.config.profile.refuses_overflow {
             return None;
         }
-        catalogue::look_up_window_by_name(catalogue, model)
-            .or_else(|| catalogue::look_up_window_by_prefix(catalogue, None, model))
-            .or_else(|| catalogue::look_up_family_floor(catalogue, &self.catalogue_name, model))
+        let name = &*self.catalogue_name;
+        let by_prefix = |provider| catalogue::look_up_window_by_prefix(catalogue, provider, model);
+        // What other providers say of a name may not hold for a server on this machine.
+        let by_name = || catalogue::look_up_window_by_name(catalogue, model);
+        let named = Some(())
+            .filter(|()| self.is_remote())
+            .and_then(|()| by_name());
+        let found = named.or_else(|| by_prefix(Some(name)));
+        if found.is_some() || !self.is_remote() {
+            return found;
+        }
+        by_prefix(None).or_else(|| catalogue::look_up_family_floor(catalogue, name, model))
     }
 
     /// Whether the built-in list or the catalogue has a model of exactly that name.

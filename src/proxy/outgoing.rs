@@ -1,5 +1,7 @@
 //! Requests to providers: path, query and headers, without the client's keys and headers of the hop.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName, Method, Response, request::Parts};
 
 use super::App;
@@ -96,12 +98,14 @@ pub fn outgoing_headers(
     identity: bool,
 ) -> HeaderMap {
     let (clients, passes) = (&app.clients, passes_credentials(app, parts, provider));
-    let mut out = headers::filter_for_provider(&parts.headers, &provider.config, passes, identity);
+    let mut sent = Cow::Borrowed(&parts.headers);
+    if clients.have_keys() {
+        // Before the provider's own are added, one of which may be the same.
+        clients.strip_keys(sent.to_mut());
+    }
+    let mut out = headers::filter_for_provider(&sent, &provider.config, passes, identity);
     if clients.have_keys() || !passes {
         admission::strip_protocol_keys(&mut out);
-    }
-    if clients.have_keys() {
-        clients.strip_keys(&mut out);
     }
     out
 }

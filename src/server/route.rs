@@ -156,11 +156,10 @@ fn find_meant_path(path: &str) -> Option<String> {
         Some((None, rest)) => (String::new(), rest),
         None => (String::new(), path),
     };
-    let mut rest = rest.trim_end_matches('/');
-    while let Some(("v1", shorter)) = rest.strip_prefix('/').and_then(|it| it.split_at_checked(2)) {
-        rest = shorter;
-    }
-    Format::from_path(rest)?;
+    let parts = rest.split('/').filter(|part| !part.is_empty());
+    let parts: Vec<&str> = parts.skip_while(|part| *part == "v1").collect();
+    let rest = format!("/{}", parts.join("/"));
+    Format::from_path(&rest)?;
     let meant = format!("{provider}/v1{rest}");
     (meant != path).then_some(meant)
 }
@@ -244,6 +243,8 @@ mod tests {
             ("/v1/messages/", "/v1/messages"),
             ("/v1/v1/chat/completions//", "/v1/chat/completions"),
             ("/p/v1/v1/responses", "/p/v1/responses"),
+            ("/v1//messages", "/v1/messages"),
+            ("/p/v1//chat//completions", "/p/v1/chat/completions"),
             ("/chat/completions", "/v1/chat/completions"),
             ("/messages", "/v1/messages"),
             ("/responses/", "/v1/responses"),

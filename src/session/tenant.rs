@@ -88,7 +88,8 @@ impl Tenants {
             ClientIdentity::Named(name) => digest.mix_part(1, name.as_bytes()),
             ClientIdentity::PassedOn(credential) => digest.mix_part(2, credential),
             ClientIdentity::Anonymous => digest.mix_part(3, b""),
-            ClientIdentity::Chosen(text) => digest.mix_part(4, text),
+            // The page and the command line send it as a credential.
+            ClientIdentity::Chosen(text) => digest.mix_part(2, text),
         }
         Account::from_bytes(digest.finish())
     }

@@ -224,6 +224,9 @@ impl Replay<'_> {
         units: &[usize],
         now: &Moment,
     ) -> Option<(usize, usize)> {
+        if !self.view.conversation.format.pairs_roles() {
+            return None;
+        }
         let all = self.view.units;
         let mut neighbours = now.kept.list_neighbours(units).into_iter();
         neighbours.find(|&(before, after)| {

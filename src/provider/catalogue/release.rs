@@ -16,8 +16,29 @@ pub(super) const SMALLER_KINDS: [&str; 8] = [
     "air", "distill", "lite", "micro", "mini", "nano", "small", "tiny",
 ];
 /// Kinds that are models of their own.
-const LARGER_KINDS: [&str; 8] = [
-    "flash", "large", "long", "max", "medium", "pro", "turbo", "ultra",
+const OTHER_KINDS: [&str; 22] = [
+    "audio",
+    "character",
+    "chat",
+    "code",
+    "codex",
+    "coder",
+    "embed",
+    "embedding",
+    "flash",
+    "image",
+    "instruct",
+    "large",
+    "live",
+    "long",
+    "max",
+    "medium",
+    "pro",
+    "spark",
+    "tts",
+    "turbo",
+    "ultra",
+    "vision",
 ];
 
 /// Dates in one word have eight digits, six, or four: month and day (`0613`) or year and month (`2407`).
@@ -78,7 +99,7 @@ fn names_another_model(part: &str) -> bool {
     version.starts_with(|first: char| first.is_ascii_digit())
         || states_size(part)
         || SMALLER_KINDS.contains(&part)
-        || LARGER_KINDS.contains(&part)
+        || OTHER_KINDS.contains(&part)
 }
 
 /// Whether a part of a name is a size: `32k`, `8b`, `a22b`, `1m`, or a number of three digits or more.

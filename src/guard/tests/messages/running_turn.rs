@@ -50,7 +50,7 @@ fn step(at: usize, thinks: bool, words: usize) -> [Value; 2] {
 fn request(thinking: &Value, steps: usize, thinks: impl Fn(usize) -> bool) -> Vec<u8> {
     let mut messages = vec![json!({"role": "user", "content": "task"})];
     for at in 0..steps {
-        let words = if at == 0 { 950 } else { 118 };
+        let words = if at == 0 { 970 } else { 120 };
         messages.extend(step(at, thinks(at), words));
     }
     json!({"max_tokens": 2_000, "thinking": thinking, "messages": messages})
