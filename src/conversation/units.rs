@@ -144,12 +144,10 @@ pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
 }
 
 /// Of each unit, whether it is left out where all goes between the pinned start and unit `end`. What the user asked last
-/// stays, where the units from `end` on go on with it.
+/// stays.
 pub(crate) fn list_removed_before(units: &[Unit], end: usize) -> Vec<bool> {
     let gone = find_pinned_end(units)..end;
-    let mut behind = units[end..].iter();
-    let next = behind.find(|unit| unit.kind != UnitKind::System);
-    let asked = match next.is_some_and(Unit::is_user) {
+    let asked = match units[end..].iter().any(Unit::is_user) {
         true => None,
         false => units[..end].iter().rposition(Unit::is_user),
     };
