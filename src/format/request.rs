@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{chat, messages, responses, tools::ClientTools, values::parse_field};
 use crate::{
     config::profile::Profile,
-    conversation::{Author, Conversation, Format, edit::Edits},
+    conversation::{Author, BlockKind, Conversation, Format, edit::Edits},
     json::scan::{JsonKind, Span},
 };
 
@@ -206,9 +206,14 @@ impl Conversation {
     /// that it demands, or the answer that it begins.
     pub fn is_refused_by(&self, profile: &Profile) -> bool {
         let is_chat = self.format == Format::Chat;
+        // An answer that ends with what the server runs is gone on with, and begins nothing.
         let begins_answer = || {
-            let last = self.items.last().map(|item| item.author);
-            self.format != Format::Responses && last == Some(Author::Model)
+            self.format == Format::Messages
+                && self.items.last().is_some_and(|last| {
+                    let block = self.blocks_of(last).last();
+                    last.author == Author::Model
+                        && block.is_none_or(|it| matches!(it.kind, BlockKind::Text(_)))
+                })
         };
         is_chat && !profile.takes_chat_tools && self.lists_tools()
             || !profile.takes_forced_calls && self.demands_call()

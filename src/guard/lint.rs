@@ -117,7 +117,8 @@ fn check_outline(
     let mut broken = BrokenRules::default();
     let pairing = Pairing::of_outline(conversation, items, profile);
     broken.0[ConversationRule::Pairing as usize] = pairing.unpaired.len() as u32;
-    let strict_turns = profile.adjacent_users == Acceptance::No;
+    let strict_turns =
+        profile.adjacent_users == Acceptance::No && conversation.format.pairs_roles();
     let mut last: Option<Author> = None;
     // Whether the last message is bound to the one before it.
     let mut is_bound = false;

@@ -144,10 +144,10 @@ async fn ask_candidate(
         let verdict = judge_attempt(metrics, &provider, &result, permit);
         if verdict.outcome == RetryClass::Final {
             let may_fall_back = match &result {
-                // What a larger model refuses, the client's own may take.
+                // Whatever a larger model answers in place of an answer, the client's own may take the request.
                 Ok(reply) => {
-                    let is_refused = is_bad_request(reply.answer.status());
-                    reply.too_long || is_refused && fallbacks.is_larger(&placed.target)
+                    let failed = !reply.answer.status().is_success();
+                    reply.too_long || failed && fallbacks.is_larger(&placed.target)
                 }
                 Err(error) => matches!(error, SendError::Unsent(_)),
             };

@@ -127,7 +127,10 @@ impl Fallbacks {
             return None;
         }
         if too_long && !std::mem::take(&mut self.larger_is_queued) {
-            self.candidates.keep_larger(failed.target.window.tokens);
+            // Behind a larger model stands the one in whose place it was asked, which is cut.
+            if !self.is_larger(&failed.target) {
+                self.candidates.keep_larger(failed.target.window.tokens);
+            }
             if let Some(larger) = self.find_larger_model(request, &failed.target) {
                 self.candidates.put_first(larger);
             }
