@@ -162,11 +162,18 @@ def test_it_ends_its_work(provider, work, recovery):
         assert_reasoning_is_read_between_cuts(seen)
 
 
+def list_calls(request):
+    entries = json.loads(request["raw"])["input"]
+    return {entry["call_id"] for entry in entries if entry["type"] == "function_call"}
+
+
 def assert_reasoning_is_read_between_cuts(seen):
     """The provider leaves out no reasoning that it did not leave out before, but where the proxy cut."""
     cuts = 0
     for before, now in itertools.pairwise(one for one in seen if one["raw"] != "websocket"):
         is_cut = now["tokens"] < before["tokens"] or now["tools"] != before["tools"]
+        # A step of the same size and a prompt may have come in place of what was left out.
+        is_cut = is_cut or not list_calls(before) <= list_calls(now)
         cuts += is_cut
         assert is_cut or set(now["dropped"]) <= set(before["dropped"]), (before["tokens"], now["tokens"])
     assert cuts >= 2
