@@ -140,8 +140,13 @@ async fn if_the_larger_model_fails_the_conversation_is_cut() {
         .await;
     // The second request finds the breaker of a failing larger model open. One that refuses the request, which it may not
     // take as the client's own model does, is asked each time.
-    for (status, attempts) in [("503 No", ["2", "1"]), ("400 No", ["2", "2"])] {
-        let refusal = r#"{"error":{"message":"Unsupported parameter: 'stop'."}}"#;
+    let unsupported = r#"{"error":{"message":"Unsupported parameter: 'stop'."}}"#;
+    let missing = r#"{"error":{"message":"The model does not exist.","code":"model_not_found"}}"#;
+    for (status, refusal, attempts) in [
+        ("503 No", "{}", ["2", "1"]),
+        ("400 No", unsupported, ["2", "2"]),
+        ("404 No", missing, ["2", "2"]),
+    ] {
         let other =
             ScriptedProvider::start_answering(move |_| vec![answer(status, "", refusal)]).await;
         let proxy = pair(&small.provider, &other).set(with_larger);

@@ -118,6 +118,19 @@ async fn a_fallback_is_not_asked_what_its_api_refuses() {
     }
 }
 
+/// An answer that waits for the server's own tool is gone on with: it begins nothing.
+#[tokio::test]
+async fn a_fallback_goes_on_with_an_answer_that_the_server_paused() {
+    let search = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}});
+    let paused = json!({"model": "m", "max_tokens": 100, "messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [search]},
+    ]});
+    let trio = Trio::start("openai", "claude-opus-5-5").await;
+    let answer = trio.ask(MESSAGES, &paused).await;
+    assert_eq!(answer.headers["x-plimsoll-provider"], "strict");
+}
+
 #[tokio::test]
 async fn a_fallback_gets_the_answer_cap_under_the_name_that_it_takes() {
     let old =
