@@ -155,28 +155,6 @@ async fn calls_that_overlap_all_along_do_not_pin_one_another() {
     assert!(called.contains(&"a59".to_owned()) && called.contains(&"a57".to_owned()));
 }
 
-/// The user speaks every few steps, and one output comes late. Entries of one role may stand side by side then.
-#[tokio::test]
-async fn a_late_output_among_turns_does_not_keep_the_conversation_whole() {
-    for (late, every) in [(10, 4), (10, 6), (4, 3)] {
-        let mut input = vec![user("Mend the ship.")];
-        for at in 0..40 {
-            input.push(call(&format!("a{at}")));
-            input.extend((at != late).then(|| output(&format!("a{at}"), 60)));
-            input.extend((at == late + 6).then(|| output(&format!("a{late}"), 60)));
-            input.extend((at % every == every - 1).then(|| user("Go on.")));
-        }
-        let body = responses(&[input]);
-        let (sent, actions) = fit("responses", "openai", &body).await;
-        let broken = strict::responses::find_broken_rules(body.to_string().as_bytes(), &sent, true);
-        assert_eq!(broken, [], "{actions}");
-        assert!(
-            sent.len() < body.to_string().len() / 2,
-            "{late}, {every}: {actions}"
-        );
-    }
-}
-
 /// Nothing but calls whose outputs come after the next answer, so that one always waits.
 #[tokio::test]
 async fn calls_that_always_wait_do_not_keep_the_turn_whole() {
