@@ -164,7 +164,7 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
         let budget = default_budget(&Policy {
             profile: target.profile(),
             window,
-            window_is_assumed: false,
+            window_is_guessed: false,
             input_limit: target.window.input,
             tokens: target.token_rule(),
             settings: &config.guard,

@@ -89,7 +89,7 @@ pub(super) fn run(
     let policy = Policy {
         profile: aim.profile,
         window: aim.window.tokens,
-        window_is_assumed: aim.window.is_assumed,
+        window_is_guessed: aim.window.is_guessed,
         input_limit: aim.window.input_limit,
         tokens: find_tokens(&aim, &registry),
         settings: &config.guard,
@@ -124,13 +124,13 @@ fn resolve_aim(
             tokens,
             input_limit: None,
             source: "--window",
-            is_assumed: false,
+            is_guessed: false,
         },
         (Ok(target), None) => WindowFound {
             tokens: target.window.tokens,
             input_limit: target.window.input,
             source: target.window.source.display_name(),
-            is_assumed: target.window.known_tokens().is_none(),
+            is_guessed: target.window.is_guessed(),
         },
         (Err(reason), None) => {
             return Err(match model {

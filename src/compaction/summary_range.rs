@@ -109,7 +109,7 @@ mod tests {
         Policy {
             profile: find_profile("openai").unwrap(),
             window,
-            window_is_assumed: false,
+            window_is_guessed: false,
             input_limit: None,
             tokens: crate::config::tokens::unknown_model(),
             settings,

@@ -256,7 +256,7 @@ mod tests {
         let policy = Policy {
             profile: find_profile("openai").unwrap(),
             window: 65_536,
-            window_is_assumed: false,
+            window_is_guessed: false,
             input_limit: None,
             tokens: crate::config::tokens::unknown_model(),
             settings: &settings,

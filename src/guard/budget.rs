@@ -20,7 +20,7 @@ pub struct Budget {
     pub reserve: u32,
     /// The largest prompt.
     pub tokens: u32,
-    /// The window is only assumed, and nothing else limits the prompt: shares go by `tokens`, but no cut does.
+    /// The window is only guessed, and nothing else limits the prompt: shares go by `tokens`, but no cut does.
     pub is_open: bool,
 }
 
@@ -127,7 +127,7 @@ mod tests {
         guard::{Policy, profile::find_profile},
     };
 
-    fn budget(profile: &str, assumed: bool, input: Option<u32>, cap: Option<u32>) -> Budget {
+    fn budget(profile: &str, guessed: bool, input: Option<u32>, cap: Option<u32>) -> Budget {
         let settings = GuardConfig {
             max_prompt_tokens: cap,
             ..GuardConfig::default()
@@ -135,7 +135,7 @@ mod tests {
         let policy = Policy {
             profile: find_profile(profile).unwrap(),
             window: 96_000,
-            window_is_assumed: assumed,
+            window_is_guessed: guessed,
             input_limit: input,
             tokens: unknown_model(),
             settings: &settings,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_assumed_window_cuts_only_where_the_front_is_dropped_in_silence() {
+    fn a_guessed_window_cuts_only_where_the_front_is_dropped_in_silence() {
         for profile in ["openai", "anthropic", "template"] {
             check(budget(profile, true, None, None), 94_500, u32::MAX);
             check(budget(profile, false, None, None), 94_500, 94_500);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_the_prompt_alone_limits_it_beyond_an_assumed_window() {
+    fn what_is_known_of_the_prompt_alone_limits_it_beyond_a_guessed_window() {
         check(
             budget("openai", true, Some(200_000), None),
             196_875,

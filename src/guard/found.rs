@@ -70,7 +70,7 @@ pub struct WindowFound {
     pub input_limit: Option<u32>,
     pub source: &'static str,
     #[serde(skip)]
-    pub is_assumed: bool,
+    pub is_guessed: bool,
 }
 
 /// What a request is made of; tokens, but for the first two.
@@ -89,7 +89,7 @@ pub struct RequestMakeup {
 }
 
 /// Why an open budget cuts nothing.
-const OPEN_BUDGET: &str = "the window is only assumed, and the provider refuses what is too long: its refusal tells \
+const OPEN_BUDGET: &str = "the window is only guessed, and the provider refuses what is too long: its refusal tells \
     how much fits, and the request is fitted to that and sent again";
 
 /// Why the guard does nothing.

@@ -105,8 +105,8 @@ pub struct Policy<'a> {
     pub profile: &'a Profile,
     /// Tokens that the model can hold.
     pub window: u32,
-    /// No source names the window.
-    pub window_is_assumed: bool,
+    /// No source names this very model's window.
+    pub window_is_guessed: bool,
     /// The largest prompt in tokens, where the provider sets a limit below the window.
     pub input_limit: Option<u32>,
     /// How the model counts tokens.
@@ -128,9 +128,9 @@ impl<'a> Policy<'a> {
     }
 
     /// Whether a request is cut before it passes the window. A provider that refuses what is too long says how much
-    /// fits, so an assumed window cuts nothing there.
+    /// fits, so a guessed window cuts nothing there.
     pub const fn cuts_by_window(&self) -> bool {
-        !self.window_is_assumed || !self.profile.refuses_overflow
+        !self.window_is_guessed || !self.profile.refuses_overflow
     }
 
     /// Tokens of a share of the window; without end where the window cuts nothing.

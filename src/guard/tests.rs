@@ -13,7 +13,7 @@ fn policy(settings: &GuardConfig) -> Policy<'_> {
     Policy {
         profile: profile::find_profile("openai").unwrap(),
         window: 8_192,
-        window_is_assumed: false,
+        window_is_guessed: false,
         input_limit: None,
         tokens: crate::config::tokens::unknown_model(),
         settings,

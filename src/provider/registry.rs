@@ -305,16 +305,24 @@ impl Registry {
         let (catalogue, endpoint) = (self.current_catalogue(), &provider.endpoint);
         let catalogued = provider.find_window(model, &catalogue);
         self.ask_list_if_due(provider, catalogued.is_some());
-        let learnt = self.learnt.find_bounds(endpoint, model, SystemTime::now());
+        let now = SystemTime::now();
+        let learnt = self.learnt.find_bounds(endpoint, model, now);
         // A server of one model answers to any name. Settings for the name have precedence.
         let is_set = settings.context_length.or(settings.input_length).is_some();
         let any_name = !is_set && !provider.is_catalogued(&catalogue);
         let only = || self.listed.find_only_bounds(endpoint).filter(|_| any_name);
         let listed = self.listed.find_bounds(endpoint, model).or_else(only);
         let listed = listed.unwrap_or_default();
-        let guessed = || match settings.context_length.or(listed.window) {
+        let named = settings.context_length.or(listed.window).or(learnt.window);
+        let guessed = || match named {
             Some(_) => None,
-            None => provider.guess_window(model, &catalogue),
+            None => provider.guess_window(model, &catalogue).filter(|guess| {
+                // A longer prompt that was answered, or may be, shows that the guess is wrong.
+                let accepted = self.learnt.find_accepted_prompt(endpoint, model, now);
+                accepted
+                    .max(learnt.input)
+                    .is_none_or(|longest| longest <= guess.tokens)
+            }),
         };
         window::combine_sources(learnt, listed, settings, catalogued.or_else(guessed))
     }

@@ -50,6 +50,19 @@ impl Window {
     pub fn known_tokens(&self) -> Option<u32> {
         (self.source != WindowSource::Assumed).then_some(self.tokens)
     }
+
+    /// The window in tokens, where a source names this very model.
+    pub fn claimed_tokens(&self) -> Option<u32> {
+        (!self.is_guessed()).then_some(self.tokens)
+    }
+
+    /// Whether no source names this model: the window is that of a similar name, or is assumed.
+    pub const fn is_guessed(&self) -> bool {
+        matches!(
+            self.source,
+            WindowSource::CatalogueByPrefix | WindowSource::Family | WindowSource::Assumed
+        )
+    }
 }
 
 impl WindowSource {

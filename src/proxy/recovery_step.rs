@@ -147,8 +147,9 @@ impl RecoveryStep {
         }
         if may_begin {
             let is_critical = state.is_some_and(|state| state.health == HealthLevel::Critical);
+            let is_tight = is_critical && policy.cuts_by_window();
             let tight = settings.max_tool_result_chars;
-            this.tight_chars = Some(tight).filter(|&chars| is_critical && chars > 0);
+            this.tight_chars = Some(tight).filter(|&chars| is_tight && chars > 0);
             this.decide_due(conversation, inherited, policy, rules.caution_waits);
         }
         let offers_reminders = this.offer.sure_tools().has_reminders();

@@ -55,7 +55,7 @@ fn a_half_full_window_is_untouched_on_first_sight() {
             let policy = Policy {
                 profile,
                 window: window as u32,
-                window_is_assumed: false,
+                window_is_guessed: false,
                 input_limit: None,
                 tokens: find_token_rule("gpt-4o", profile),
                 settings: &settings,

@@ -35,7 +35,7 @@ fn golden_requests_are_guarded_as_recorded() {
             let policy = Policy {
                 profile: find_profile(profile).unwrap(),
                 window: 1_024,
-                window_is_assumed: false,
+                window_is_guessed: false,
                 input_limit: None,
                 tokens: find_token_rule("", find_profile(profile).unwrap()),
                 settings: &settings,

@@ -1,5 +1,5 @@
-//! Models of which nobody knows the window: nothing is cut by an assumed one where the provider refuses what is too
-//! long.
+//! Models of which nobody knows the window: nothing is cut by an assumed one, or by one guessed from the name, where the
+//! provider refuses what is too long.
 
 use std::sync::{
     Arc,
@@ -161,24 +161,56 @@ async fn a_long_conversation_with_an_unknown_model_is_never_cut_where_it_fits() 
     }
 }
 
+/// The windows of these names are those of shorter names and older versions.
+#[tokio::test]
+async fn nothing_is_cut_by_a_window_guessed_from_the_name() {
+    for (model, guess) in [("gpt-4-prod", "8192"), ("deepseek-v5", "128000")] {
+        let provider = counting(1_000_000, refuse_as_openai).await;
+        let proxy = provider.up.proxy().start().await;
+        let mut talk = Talk::new(model, false);
+        let mut limits = Vec::new();
+        for _ in 0..36 {
+            talk.grow();
+            let came = talk.ask(&proxy, "on").await;
+            assert_eq!(came.status, 200, "{}", came.text());
+            assert_eq!(header(&came, "attempts"), "1");
+            assert!(!is_cut(&came), "{model}: {}", header(&came, "actions"));
+            let limit = header(&came, "context-limit");
+            let is_critical = header(&came, "health") == "critical";
+            assert!(
+                !is_critical || limit != "unknown",
+                "{model}: {:?}",
+                came.headers
+            );
+            limits.push(limit.to_owned());
+        }
+        limits.dedup();
+        // A longer prompt that was answered shows that the guess is wrong.
+        assert_eq!(limits, [guess, "unknown"]);
+    }
+}
+
 #[tokio::test]
 async fn one_refusal_teaches_the_window_of_an_unknown_model() {
-    for (streams, profile, refusal) in [
+    for (model, streams, profile, refusal) in [
         (
+            "nobody-knows-me",
             false,
             "openai",
             refuse_as_openai as fn(u32, u64) -> Vec<ProviderStep>,
         ),
-        (true, "openai", refuse_as_openai),
-        (true, "template", refuse_in_stream),
-        (false, "openai", refuse_without_numbers),
+        ("nobody-knows-me", true, "openai", refuse_as_openai),
+        ("nobody-knows-me", true, "template", refuse_in_stream),
+        ("nobody-knows-me", false, "openai", refuse_without_numbers),
+        ("gpt-4-prod", false, "openai", refuse_as_openai),
+        ("gpt-4-prod", false, "openai", refuse_without_numbers),
     ] {
         let provider = counting(32_768, refusal).await;
         let proxy = provider.up.proxy().providers(|provider| {
             provider.profile = find_profile(profile).unwrap();
         });
         let proxy = proxy.start().await;
-        let mut talk = Talk::new("nobody-knows-me", streams);
+        let mut talk = Talk::new(model, streams);
         let (mut attempts, mut cut) = (Vec::new(), 0);
         for _ in 0..20 {
             talk.grow();
@@ -276,7 +308,6 @@ async fn a_cap_on_prompts_and_limits_of_results_hold_all_the_same() {
     );
 }
 
-/// A family's floor is cut by, and a refusal below it teaches.
 #[tokio::test]
 async fn a_refusal_corrects_the_floor_of_a_family() {
     let provider = counting(32_768, refuse_as_openai).await;
@@ -359,7 +390,7 @@ async fn the_dry_run_says_that_an_assumed_window_cuts_nothing() {
     assert_eq!(report["budget_tokens"], Value::Null);
     let why = report["uncut_because"].as_str().unwrap();
     assert!(
-        why.contains("only assumed") && why.contains("refuses"),
+        why.contains("only guessed") && why.contains("refuses"),
         "{why}"
     );
     assert_eq!(report["actions"], "none");

@@ -129,7 +129,7 @@ fn describe_target(app: &App, model: String, target: &Target) -> Aim {
             tokens: target.window.tokens,
             input_limit: target.window.input,
             source: target.window.source.display_name(),
-            is_assumed: target.window.known_tokens().is_none(),
+            is_guessed: target.window.is_guessed(),
         },
         calibration: app
             .ratios

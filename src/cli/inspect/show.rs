@@ -17,14 +17,14 @@ const TOOL_CHARS: usize = 20;
 
 pub(super) fn write_report(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()> {
     write_table(out, &describe_aim(found))?;
-    let assumed = if found.window.is_assumed {
-        "assumed "
+    let guessed = if found.window.is_guessed {
+        "guessed "
     } else {
         ""
     };
     writeln!(
         out,
-        "\nestimated tokens, and per cent of the {assumed}window"
+        "\nestimated tokens, and per cent of the {guessed}window"
     )?;
     write_shares(out, found)?;
     writeln!(out, "\nwhat would be done (messages count from 0)")?;

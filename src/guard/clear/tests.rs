@@ -30,7 +30,7 @@ fn planned(conversation: &Conversation, settings: &GuardConfig, recall: &Recall)
     let policy = Policy {
         profile: find_profile("openai").unwrap(),
         window: WINDOW,
-        window_is_assumed: false,
+        window_is_guessed: false,
         input_limit: None,
         tokens: crate::config::tokens::unknown_model(),
         settings,

@@ -39,7 +39,7 @@ fn policy(settings: &GuardConfig, window: u32) -> Policy<'_> {
     Policy {
         profile: find_profile("openai").unwrap(),
         window,
-        window_is_assumed: false,
+        window_is_guessed: false,
         input_limit: None,
         tokens: crate::config::tokens::unknown_model(),
         settings,

@@ -216,7 +216,7 @@ fn time_is_linear_in_calls_that_wait() {
                 tokens: policy.window,
                 input_limit: None,
                 source: "test",
-                is_assumed: false,
+                is_guessed: false,
             },
             calibration: Calibration::default(),
         };

@@ -34,6 +34,10 @@ impl Lessons {
         }
     }
 
+    pub(super) fn longest_accepted(&self, now: SystemTime) -> Option<u32> {
+        believed_tokens(self.accepted, now)
+    }
+
     pub(super) fn record_accepted_prompt(
         &mut self,
         tokens: u32,
@@ -111,8 +115,8 @@ impl Lessons {
     ) -> Option<Lesson> {
         let accepted = believed_tokens(self.accepted, now).unwrap_or(0);
         let claimed = refused.claimed;
-        // An assumed window claims nothing.
-        let most = claimed.known_tokens().unwrap_or(u32::MAX);
+        // A guessed window claims nothing.
+        let most = claimed.claimed_tokens().unwrap_or(u32::MAX);
         let most_input = claimed.input.unwrap_or(u32::MAX).min(most);
         let believable = |named: Option<u32>, most: u32| {
             named.filter(|named| (accepted.max(LEAST_WINDOW)..most).contains(named))
@@ -144,7 +148,7 @@ impl Lessons {
         }
         // The error confirms the window that the request was planned for, so the estimate was too low.
         let named = overflow.prompt_limit.or(overflow.window);
-        let known = refused.claimed.known_tokens();
+        let known = refused.claimed.claimed_tokens();
         let claimed = Bounds {
             window: Some(refused.claimed.tokens),
             input: refused.claimed.input,
@@ -161,7 +165,7 @@ impl Lessons {
                 let left = sent.saturating_sub(excess).max(percent_of(sent, 10));
                 percent_of(left - refused.reserve.min(left / 4), ESTIMATE_PERCENT)
             }
-            // Without any number, what was assumed is the better guess where it is less.
+            // Without any number, the guess by the name is the better one where it is less.
             _ if known.is_none() && named.is_none() => percent_of(sent, NEXT_PERCENT).min(claimed),
             _ => percent_of(sent, NEXT_PERCENT),
         };
@@ -184,9 +188,9 @@ fn count_refused_tokens(refused: &RefusedPrompt) -> u32 {
     counts.into_iter().find(|&tokens| tokens > 0).unwrap_or(1)
 }
 
-/// The named window, the claimed one where it is less, or what is assumed where nothing else is known.
+/// The named window, the claimed one where it is less, or the guess where nothing else is known.
 fn least_window(named: Option<u32>, claimed: &Window) -> u32 {
-    let known = lesser_bound(named, claimed.known_tokens());
+    let known = lesser_bound(named, claimed.claimed_tokens());
     known.unwrap_or(claimed.tokens)
 }
 

@@ -431,7 +431,7 @@ proptest! {
         prop_assert!(known.input != Some(0));
         if let Lesson::Window(window) = lesson {
             prop_assert_eq!(known.window, Some(window));
-            let most = refusal.claimed.known_tokens().unwrap_or(u32::MAX);
+            let most = refusal.claimed.claimed_tokens().unwrap_or(u32::MAX);
             prop_assert!((1_024..most).contains(&window));
         }
         let overflow = refusal.overflow;

@@ -204,7 +204,7 @@ pub fn guard_policy<'a>(app: &'a App, target: &'a Target) -> Policy<'a> {
     Policy {
         profile: target.profile(),
         window: target.window.tokens,
-        window_is_assumed: target.window.known_tokens().is_none(),
+        window_is_guessed: target.window.is_guessed(),
         input_limit: target.window.input,
         tokens: target.token_rule(),
         settings: &app.config.guard,

@@ -31,6 +31,19 @@ pub struct AnswerEnd {
     pub source: Option<SummarySource>,
 }
 
+/// Where the answer shows that a window guessed from the model's name is too small, it is unknown.
+fn forget_wrong_guess(session: &SessionContext, planned: &mut PlannedRequest) {
+    let (app, target) = (&session.app, &mut planned.target);
+    if !target.window.is_guessed() {
+        return;
+    }
+    let window = app.registry.current_window(target);
+    if window.source != target.window.source {
+        target.window = window;
+        planned.limits = target.compute_limits(&app.config.guard, None);
+    }
+}
+
 /// Judges an answer and stores the session's new state. Returns the headers that report both.
 pub async fn settle_answer(
     session: &SessionContext,
@@ -42,6 +55,7 @@ pub async fn settle_answer(
         response,
         cut_in_silence: detect_silent_cut(session, &planned, response),
     };
+    forget_wrong_guess(session, &mut planned);
     let begin_summary = |source| begin_summary_after(session, &mut planned, answer, source);
     let job = end.source.and_then(begin_summary);
     let state = next_state(session, &planned, answer);

@@ -180,7 +180,7 @@ fn a_preface_leaves_room_for_work_in_a_small_window() {
         let policy = Policy {
             profile: profile::find_profile("openai").unwrap(),
             window,
-            window_is_assumed: false,
+            window_is_guessed: false,
             input_limit: None,
             tokens: crate::config::tokens::unknown_model(),
             settings: &settings,

@@ -25,7 +25,7 @@ pub(crate) fn make_policy<'a>(
     Policy {
         profile,
         window,
-        window_is_assumed: false,
+        window_is_guessed: false,
         input_limit: None,
         tokens: find_token_rule("", profile),
         settings,

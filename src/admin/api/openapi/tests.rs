@@ -269,14 +269,14 @@ fn reports_of_the_guard_are_described() {
             tokens: 16_000,
             input_limit: None,
             source: "settings",
-            is_assumed: false,
+            is_guessed: false,
         },
         calibration: Calibration::default(),
     };
     let policy = Policy {
         profile: aim.profile,
         window: 16_000,
-        window_is_assumed: false,
+        window_is_guessed: false,
         input_limit: None,
         tokens: crate::config::tokens::unknown_model(),
         settings: &settings,

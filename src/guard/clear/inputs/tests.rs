@@ -26,7 +26,7 @@ fn shortened(spelled: &str, exclude: &[&str]) -> Option<String> {
     let policy = Policy {
         profile: find_profile("openai").unwrap(),
         window: 32_768,
-        window_is_assumed: false,
+        window_is_guessed: false,
         input_limit: None,
         tokens: crate::config::tokens::unknown_model(),
         settings: &settings,

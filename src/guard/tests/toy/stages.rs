@@ -157,7 +157,7 @@ fn describe_plan(conversation: &Conversation, profile: &'static Profile, window:
             tokens: window,
             input_limit: None,
             source: "test",
-            is_assumed: false,
+            is_guessed: false,
         },
         calibration: Calibration::default(),
     };

@@ -59,7 +59,7 @@ fn policy(settings: &GuardConfig) -> Policy<'_> {
     Policy {
         profile: find_profile("openai").unwrap(),
         window: 128_000,
-        window_is_assumed: false,
+        window_is_guessed: false,
         input_limit: None,
         tokens: crate::config::tokens::unknown_model(),
         settings,
