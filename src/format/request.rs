@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{chat, messages, responses, tools::ClientTools, values::parse_field};
 use crate::{
     config::profile::Profile,
-    conversation::{Author, BlockKind, Conversation, Format, edit::Edits},
+    conversation::{Author, BlockKind, Conversation, Field, Format, edit::Edits},
     json::scan::{JsonKind, Span},
 };
 
@@ -243,8 +243,23 @@ impl Conversation {
             true => (new, old),
             false => (old, new),
         };
-        if let (None, Some(field)) = (self.find_field(wanted), self.find_field(other)) {
-            edits.replace(field.key.span, *wanted);
+        let Some(refused) = self.find_field(other) else {
+            return;
+        };
+        let is_set = |field: &Field| field.kind != JsonKind::Null;
+        let taken = self.find_field(wanted);
+        // What stands beside the cap that goes out: some APIs refuse the other name whatever its value is.
+        let surplus = match is_set(refused) && !taken.is_some_and(is_set) {
+            true => {
+                edits.replace(refused.key.span, *wanted);
+                taken
+            }
+            false => Some(refused),
+        };
+        if let Some(surplus) = surplus {
+            let members = self.fields.iter().map(Field::full_span);
+            let members: Vec<Span> = members.collect();
+            edits.remove_items(&members, |at| members[at] == surplus.full_span());
         }
     }
 

@@ -27,7 +27,7 @@ use crate::{
     config::profile::AnswerFilling,
     conversation::edit::{Edits, Rope},
     format::beta_header::Beta,
-    provider::learnt_windows::wall_ms,
+    provider::{learnt_windows::wall_ms, thinking_refusal::ThinkingRefusal},
 };
 
 /// Asks the candidate of `placed`, where a changed request replaces the one before. `fallbacks`: none in a later tool
@@ -53,10 +53,20 @@ pub(super) async fn attempt_request(
     };
     let mut guesses = Guesses::default();
     let mut remedy = ThinkingRemedy::default();
+    // The refusal of the request with members that were added by the model's name.
+    let mut refused_filled = None;
     let mut reply = loop {
         let reply = send_once(request, placed, extras, calls).await?;
         let tries_drop = remedy.tries_drop();
         let (reply, refusal) = find_refusal(request, placed, reply, tries_drop).await?;
+        if matches!(
+            refusal,
+            RefusalKind::RefusesThinking(ThinkingRefusal::Missing)
+        ) && let Some(refused_filled) = refused_filled.take()
+        {
+            // The members are demanded, so it was another part of the request that was refused with them.
+            break refused_filled;
+        }
         let sends_again = match refusal {
             RefusalKind::Nothing => break reply,
             RefusalKind::TooLong { overflow, .. } => {
@@ -94,8 +104,12 @@ pub(super) async fn attempt_request(
         if !sends_again {
             break overflow_answer(request.parsed.format.into(), placed, reply, refusal);
         }
-        if matches!(refusal, RefusalKind::RefusesThinking(_)) {
-            remedy.keep_refusal(reply);
+        match refusal {
+            // What was missing is added now: where that is refused too, it is for another reason, and the client's to know.
+            RefusalKind::RefusesThinking(ThinkingRefusal::Missing) => {}
+            RefusalKind::RefusesThinking(_) => remedy.keep_refusal(reply),
+            RefusalKind::RefusesFilling => refused_filled = Some(reply),
+            _ => {}
         }
     };
     reply = remedy.choose_answer(reply);
@@ -188,13 +202,13 @@ pub(super) fn edit_body(
         filling: AnswerFilling::Nothing,
         ..Extras::default()
     };
-    let Some(conversation) = &parsed.conversation else {
-        return (edits.apply(&parsed.bytes), sent);
-    };
     if let Some(named) = parsed.find_renamed_model(&placed.target.model) {
         let model = Value::from(placed.target.model.as_str()).to_string();
         edits.replace(named, model);
     }
+    let Some(conversation) = &parsed.conversation else {
+        return (edits.apply(&parsed.bytes), sent);
+    };
     if placed.stands_in {
         conversation.rename_answer_cap(placed.target.profile(), &mut edits);
     }

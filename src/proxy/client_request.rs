@@ -24,14 +24,15 @@ pub struct ParsedRequest {
     pub conversation: Option<Arc<Conversation>>,
     /// Empty if there is none.
     pub model: String,
+    /// Where the body names it, with its quotes; `None` where it does not.
+    pub model_span: Option<Span>,
     pub streams: bool,
 }
 
 impl ParsedRequest {
     /// Where the client names its model, if the provider is sent another name.
     pub fn find_renamed_model(&self, sent: &str) -> Option<Span> {
-        let conversation = self.conversation.as_ref().filter(|_| self.model != sent)?;
-        Some(conversation.find_field("model")?.value)
+        self.model_span.filter(|_| self.model != sent)
     }
 
     /// The model's name as the client spelt it, in quotes, if the provider is sent another name.
@@ -90,7 +91,7 @@ impl ClientRequest {
 /// # Errors
 /// It is not JSON.
 pub fn parse_request(format: Format, mut bytes: Bytes) -> Result<ParsedRequest, Failure> {
-    let (conversation, model, streams) = match format.index_body(bytes.clone()) {
+    let (conversation, model, model_span, streams) = match format.index_body(bytes.clone()) {
         Ok(conversation) => {
             let odd = conversation.odd_annotations();
             if odd > 0 {
@@ -103,14 +104,15 @@ pub fn parse_request(format: Format, mut bytes: Bytes) -> Result<ParsedRequest, 
             bytes.clone_from(&conversation.body);
             let model = conversation.model();
             let model = model.map_or_else(String::new, Cow::into_owned);
+            let span = conversation.find_field("model").map(|field| field.value);
             let streams = conversation.asks_for_stream();
-            (Some(Arc::new(conversation)), model, streams)
+            (Some(Arc::new(conversation)), model, span, streams)
         }
         Err(IndexError::NotJson(position)) => return Err(Failure::NotJson(position)),
         Err(IndexError::Unguardable(reason)) => {
             tracing::warn!(%reason, "request forwarded without the guard: {reason}");
             let shallow = shallow_parse(&bytes);
-            (None, shallow.model, shallow.streams)
+            (None, shallow.model, shallow.model_span, shallow.streams)
         }
     };
     Ok(ParsedRequest {
@@ -118,6 +120,7 @@ pub fn parse_request(format: Format, mut bytes: Bytes) -> Result<ParsedRequest, 
         bytes,
         conversation,
         model,
+        model_span,
         streams,
     })
 }

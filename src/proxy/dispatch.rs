@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     CallCount, ClientRequest, PlacedRequest, ProviderReply, SendError, attempt::attempt_request,
-    fallbacks::Fallbacks, plan::log_plan, refusal::is_bad_request,
+    fallbacks::Fallbacks, plan::log_plan,
 };
 use crate::{
     config::Auth,
@@ -62,9 +62,7 @@ pub async fn send_with_fallbacks(
             false => None,
         };
         let Some(next) = next else {
-            let reply = result?;
-            let answered = AnsweredRequest { reply, placed };
-            return choose_answer(request, answered, first);
+            return choose_answer(request, result, placed, first);
         };
         let failed = std::mem::replace(&mut placed, next);
         let (from, to) = (&*failed.target.provider.name, &*placed.target.provider.name);
@@ -88,31 +86,47 @@ pub async fn send_with_fallbacks(
     }
 }
 
-/// The answer for the client: where a fallback refuses the request itself, which it may not take in the shape that another
-/// provider does, the first error. It says when to try again.
+/// The answer for the client: where the last candidate fails in a way that trying again would not mend, the first error. That
+/// is of the model that the client named, and says when to try again; a fallback may not take what another one does. A
+/// conversation that was too long at first is shorter now.
 fn choose_answer(
     request: &ClientRequest,
-    answered: AnsweredRequest,
+    last: Result<ProviderReply, SendError>,
+    placed: PlacedRequest,
     first: Option<Result<AnsweredRequest, Failure>>,
 ) -> Result<AnsweredRequest, Failure> {
-    let status = answered.reply.answer.status();
-    let is_refused = is_bad_request(status) && !answered.reply.too_long;
-    let is_other = |first: &Result<AnsweredRequest, Failure>| {
-        !first.as_ref().is_ok_and(|first| first.reply.too_long)
+    let is_too_long = |first: &Result<AnsweredRequest, Failure>| {
+        first.as_ref().is_ok_and(|first| first.reply.too_long)
     };
-    let Some(mut first) = first.filter(|first| is_refused && is_other(first)) else {
-        return Ok(answered);
+    let first = first.filter(|first| is_final_failure(&last) && !is_too_long(first));
+    let Some(mut first) = first else {
+        let reply = last?;
+        return Ok(AnsweredRequest { reply, placed });
     };
-    let refused_by = &*answered.placed.target.provider.name;
+    let fallback = &*placed.target.provider.name;
     tracing::warn!(
-        provider = refused_by,
-        "fallback {refused_by} refused the request with {status}; the client gets the first error"
+        provider = fallback,
+        "fallback {fallback} {}; the client gets the first error",
+        describe_failure(&last)
     );
     if let Ok(first) = &mut first {
         note_candidate(request, &first.placed);
-        (first.reply.attempts, first.reply.took) = (answered.reply.attempts, answered.reply.took);
+        if let Ok(last) = &last {
+            (first.reply.attempts, first.reply.took) = (last.attempts, last.took);
+        }
     }
     first
+}
+
+/// Whether a candidate failed for good: the same request will fail there again.
+fn is_final_failure(result: &Result<ProviderReply, SendError>) -> bool {
+    let Ok(reply) = result else {
+        return true;
+    };
+    let status = reply.answer.status();
+    let class = classify_status(status, true);
+    let is_refused = matches!(class, RetryClass::Final | RetryClass::Denied);
+    reply.too_long || is_refused && !status.is_success()
 }
 
 /// Why a candidate is left or asked again, after its name.

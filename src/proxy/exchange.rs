@@ -137,6 +137,7 @@ pub async fn exchange_body(
     // 6. The plan. The seed keeps a session at the candidate whose prompt cache is warm.
     let session = inherited.as_ref().map(|inherited| inherited.session);
     let seed = session.map_or(0, |session| session.seed());
+    let deployments = choice.deployments().len();
     let mut targets = choice.order_by_seed(seed);
     // Looked up again, since another request may have learnt a smaller window in the meantime.
     for target in &mut targets {
@@ -159,7 +160,7 @@ pub async fn exchange_body(
         notes,
     };
     // Planned for the first candidate; for the others only when they are asked.
-    let mut fallbacks = Fallbacks::new(&request, targets);
+    let mut fallbacks = Fallbacks::new(&request, targets, deployments);
     let placed = fallbacks.plan_first_candidate(&request);
     let mut placed = placed.ok_or_else(|| no_such_model(&request.parsed.model))?;
 

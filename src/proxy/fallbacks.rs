@@ -22,7 +22,7 @@ use crate::{
 pub struct PlacedRequest {
     /// The same as the plan's target.
     pub target: Target,
-    /// Another candidate than the first, which may take other members.
+    /// Another model than the one that the client names, which may take other members.
     pub stands_in: bool,
     pub head: RequestHead,
     /// `None` where there is no conversation to follow.
@@ -83,6 +83,8 @@ pub struct Fallbacks {
     candidates: Candidates,
     /// The first candidate.
     home: Option<Target>,
+    /// The one that the client names; `None` where the name stands for several.
+    named: Option<String>,
     /// The larger model that the request went to in place of a cut.
     larger: Option<String>,
     /// It comes next, since a refusal showed that a cut is due.
@@ -91,15 +93,21 @@ pub struct Fallbacks {
 }
 
 impl Fallbacks {
-    /// `targets` in the order in which they are asked. Of those behind the first, none is whose model refuses the request
-    /// whatever is cut. The time for retries runs from now on.
-    pub fn new(request: &ClientRequest, mut targets: Vec<Target>) -> Self {
+    /// `targets` in the order in which they are asked, of which the first `deployments` stand for the name that the client
+    /// gives. None is asked whose model refuses the request whatever is cut, but the one that the client names, or where no
+    /// other is left. The time for retries runs from now on.
+    pub fn new(request: &ClientRequest, mut targets: Vec<Target>, deployments: usize) -> Self {
         let retry = request.app.config.retry;
-        let home = targets.first().cloned();
-        let is_home = |target: &Target| home.as_ref().is_some_and(|it| it.id() == target.id());
-        targets.retain(|target| is_home(target) || may_take(request, target));
+        let first = targets.first().cloned();
+        let named = first.as_ref().filter(|_| deployments == 1).map(Target::id);
+        let is_named = |target: &Target| named.as_ref().is_some_and(|it| *it == target.id());
+        targets.retain(|target| is_named(target) || may_take(request, target));
+        if targets.is_empty() {
+            targets.extend(first);
+        }
         Self {
-            home,
+            home: targets.first().cloned(),
+            named,
             candidates: Candidates::new(targets),
             larger: None,
             larger_is_queued: false,
@@ -206,7 +214,7 @@ impl Fallbacks {
                 request.parsed.format,
             ),
             planned: planned.map(Box::new),
-            stands_in: home.is_some_and(|home| home.id() != target.id()),
+            stands_in: self.named.as_ref() != Some(&target.id()),
             target,
         }
     }

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 
 use crate::{
-    json::{scan::JsonScanner, text},
+    json::{
+        scan::{JsonScanner, Span},
+        text,
+    },
     wire::model::may_name_model,
 };
 
@@ -14,6 +17,8 @@ use crate::{
 pub struct ShallowFields {
     /// Empty if the body names no model.
     pub model: String,
+    /// Where the body names it, with its quotes.
+    pub model_span: Option<Span>,
     pub streams: bool,
 }
 
@@ -24,9 +29,18 @@ pub fn shallow_parse(body: &[u8]) -> ShallowFields {
         return ShallowFields::default();
     };
     let value = |name: &str| members.get(name).map_or("", |value| value.get());
+    let (model, streams) = (value("model"), value("stream") == "true");
+    let Ok(name) = serde_json::from_str(model) else {
+        return ShallowFields {
+            streams,
+            ..ShallowFields::default()
+        };
+    };
+    let start = model.as_ptr().addr() - body.as_ptr().addr();
     ShallowFields {
-        model: serde_json::from_str(value("model")).unwrap_or_default(),
-        streams: value("stream") == "true",
+        model: name,
+        model_span: Some(Span::new(start, start + model.len())),
+        streams,
     }
 }
 
@@ -63,10 +77,6 @@ mod tests {
 
     #[test]
     fn the_model_is_found_in_a_body_that_cannot_be_indexed() {
-        let fields = |model: &str, streams| ShallowFields {
-            model: model.into(),
-            streams,
-        };
         let deep = format!(
             r#"{{"model":"m","x":{}{},"stream":true}}"#,
             "[".repeat(5_000),
@@ -74,16 +84,20 @@ mod tests {
         );
         let twice = r#"{"model":"a","model":"b","messages":{}}"#;
         for (body, expected) in [
-            (&*deep, fields("m", true)),
-            (twice, fields("b", false)),
-            ("\u{feff}{\"model\":\"m\"}", fields("m", false)),
-            ("[]", fields("", false)),
-            ("null", fields("", false)),
-            (r#"{"model":3}"#, fields("", false)),
-            ("", fields("", false)),
-            ("{", fields("", false)),
+            (&*deep, ("m", true)),
+            (twice, ("b", false)),
+            ("\u{feff}{\"model\":\"m\"}", ("m", false)),
+            ("[]", ("", false)),
+            ("null", ("", false)),
+            (r#"{"model":3}"#, ("", false)),
+            ("", ("", false)),
+            ("{", ("", false)),
         ] {
-            assert_eq!(shallow_parse(body.as_bytes()), expected, "{body}");
+            let found = shallow_parse(body.as_bytes());
+            assert_eq!((&*found.model, found.streams), expected, "{body}");
+            let spelt = found.model_span.map(|span| &body[span.range()]);
+            let quoted = (!found.model.is_empty()).then(|| format!("\"{}\"", found.model));
+            assert_eq!(spelt, quoted.as_deref(), "{body}");
         }
     }
 }

@@ -84,6 +84,39 @@ fn steps(stream: Option<&str>, whole: &str) -> Vec<ProviderStep> {
     }
 }
 
+/// What the index does not read: a conversation that the provider holds, and keys whose meaning parsers do not agree on.
+#[tokio::test]
+async fn a_body_that_cannot_be_followed_goes_out_with_the_name_of_the_model() {
+    let (up, other) = (
+        ScriptedProvider::start().await,
+        ScriptedProvider::start().await,
+    );
+    let proxy = proxy(&up, &other).await;
+    let [chat, _, responses] = FORMATS;
+    let messages = r#""messages":[{"role":"user","content":"hi"}]"#;
+    for ((path, _, whole, _), rest) in [
+        (responses, r#""previous_response_id":"resp_0""#.to_owned()),
+        (responses, r#""prompt":{"id":"pmpt_1"}"#.to_owned()),
+        (chat, format!(r#""seed":1,"seed":2,{messages}"#)),
+        (chat, format!(r#""se\u0065d":1,{messages}"#)),
+    ] {
+        up.script_next([answer("200 OK", "", whole.replace("MODEL", "sent"))]);
+        let body = |model: &str| format!(r#"{{"model": "{model}",{rest}}}"#);
+        let got = ask(&proxy, path, body("opus"), &[]).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        let sent = up.last_request().body;
+        assert_eq!(String::from_utf8_lossy(&sent), body("sent"));
+        assert_eq!(got.text(), whole.replace("MODEL", "opus"));
+        // At a fallback too.
+        up.script_next([answer("500 No", "", "{}")]);
+        other.script_next([answer("200 OK", "", whole.replace("MODEL", "second"))]);
+        let got = ask(&proxy, path, body("first"), &[]).await;
+        let sent = other.last_request().body;
+        assert_eq!(String::from_utf8_lossy(&sent), body("second"));
+        assert_eq!(got.text(), whole.replace("MODEL", "first"));
+    }
+}
+
 #[tokio::test]
 async fn an_answer_names_the_model_as_the_client_did() {
     let (up, other) = (

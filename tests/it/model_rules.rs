@@ -304,30 +304,87 @@ async fn a_demand_that_the_name_does_not_tell_is_learnt_once() {
     }
 }
 
+const BUSY: &str = r#"{"error":{"message":"busy"}}"#;
+
 #[tokio::test]
-async fn a_fallback_that_refuses_the_request_does_not_hide_the_first_error() {
-    let up = ScriptedProvider::start_answering(|_: &ReceivedRequest| {
-        vec![answer(
-            "503 Service Unavailable",
-            "retry-after: 7\r\n",
-            r#"{"error":{"message":"busy"}}"#,
-        )]
-    })
-    .await;
-    let down = ScriptedProvider::start_answering(|_: &ReceivedRequest| {
-        let error =
-            r#"{"error":{"message":"Each message must have at least one content element"}}"#;
-        vec![answer("400 Bad Request", "", error)]
-    })
-    .await;
+async fn a_fallback_that_fails_for_good_does_not_hide_the_first_error() {
+    let busy = |_: &ReceivedRequest| vec![answer("503 Busy", "retry-after: 7\r\n", BUSY)];
+    for (status, error) in [
+        (
+            "400 Bad Request",
+            "Each message must have at least one content element",
+        ),
+        ("422 Unprocessable", "property 'x' is unsupported"),
+        ("404 Not Found", "The model does not exist"),
+        ("403 Forbidden", "Your plan does not include this model"),
+        ("401 Unauthorized", "Incorrect API key provided"),
+        ("413 Payload Too Large", "Request too large"),
+        (
+            "400 Bad Request",
+            "This model's maximum context length is 2 tokens. However, your messages resulted in 9 tokens.",
+        ),
+        ("", "no answer"),
+    ] {
+        let up = ScriptedProvider::start_answering(busy).await;
+        let down = ScriptedProvider::start_answering(move |_: &ReceivedRequest| {
+            let body = json!({"error": {"message": error}}).to_string();
+            match status {
+                "" => vec![ProviderStep::Close],
+                status => vec![answer(status, "", body)],
+            }
+        })
+        .await;
+        let proxy = start_proxy(&up, ("openai", "m"), Some((&down, "grok-4.7"))).await;
+        let got = proxy
+            .chat(r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#)
+            .await;
+        assert_eq!(got.status, 503, "{status} {error}");
+        assert_eq!(got.headers["retry-after"], "7", "{status} {error}");
+        assert!(got.text().contains("busy"));
+        assert!(down.count_requests() > 0);
+    }
+}
+
+/// The client may try again, so the last word of the providers counts.
+#[tokio::test]
+async fn a_fallback_that_is_busy_too_says_when_to_try_again() {
+    let busy = |_: &ReceivedRequest| vec![answer("500 No", "", "{}")];
+    let later = |_: &ReceivedRequest| vec![answer("429 Slow", "retry-after: 9\r\n", BUSY)];
+    let up = ScriptedProvider::start_answering(busy).await;
+    let down = ScriptedProvider::start_answering(later).await;
     let proxy = start_proxy(&up, ("openai", "m"), Some((&down, "grok-4.7"))).await;
     let got = proxy
         .chat(r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#)
         .await;
-    assert_eq!(got.status, 503);
-    assert_eq!(got.headers["retry-after"], "7");
-    assert!(got.text().contains("busy"));
-    assert_eq!(down.count_requests(), 1);
+    assert_eq!(got.status, 429);
+    assert_eq!(got.headers["retry-after"], "9");
+}
+
+/// A host that demands `reasoning_content` and refuses the request for something else.
+#[tokio::test]
+async fn a_demand_of_reasoning_does_not_hide_what_is_wrong_with_the_request() {
+    for model in ["kimi-k3", "fast"] {
+        let up = ScriptedProvider::start_answering(|request: &ReceivedRequest| {
+            let body = String::from_utf8_lossy(&request.body).into_owned();
+            let error = match body.contains("reasoning_content") {
+                true => "top_k: must be positive",
+                false => "thinking is enabled but reasoning_content is missing in assistant message at index 1",
+            };
+            let body = json!({"error": {"message": error, "type": "invalid_request_error"}});
+            vec![answer("400 Bad Request", "", body.to_string())]
+        })
+        .await;
+        let proxy = start_proxy(&up, ("template", model), None).await;
+        let body = json!({"model": model, "top_k": -1, "messages": [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "b"},
+            {"role": "user", "content": "c"},
+        ]});
+        let got = proxy.chat(body.to_string()).await;
+        assert_eq!(got.status, 400);
+        assert!(got.text().contains("top_k"), "{model}: {}", got.text());
+        assert_eq!(up.count_requests(), 2, "{model}");
+    }
 }
 
 /// Hosts that serve the same models and know no such member.
@@ -355,47 +412,51 @@ async fn a_member_that_the_name_suggests_is_taken_back_where_it_is_refused() {
 /// Where a conversation would be cut, a larger model is asked first; its error is not that of the model asked for.
 #[tokio::test]
 async fn the_error_of_the_model_asked_for_comes_before_that_of_a_larger_one() {
-    let up = ScriptedProvider::start_answering(|_: &ReceivedRequest| {
-        vec![answer(
+    for (status, error) in [
+        ("503 Service Unavailable", "busy"),
+        ("404 Not Found", "The model does not exist"),
+        (
             "400 Bad Request",
-            "",
-            r#"{"error":{"message":"no such tool"}}"#,
-        )]
-    })
-    .await;
-    let down = ScriptedProvider::start_answering(|_: &ReceivedRequest| {
-        vec![answer(
-            "503 Service Unavailable",
-            "",
-            r#"{"error":{"message":"busy"}}"#,
-        )]
-    })
-    .await;
-    let proxy = up.proxy().provider("other", &down).set(|config| {
-        config.default_provider = Some("up".into());
-        let settings = ModelConfig {
-            provider: Some("up".into()),
-            larger: Some("other/big".into()),
-            ..model_with_window(4_096)
-        };
-        config.models.insert("m".into(), settings);
-        config
-            .models
-            .insert("big".into(), model_with_window(131_072));
-    });
-    let proxy = proxy.providers(|provider| provider.auth = Auth::None);
-    let proxy = proxy.start().await;
-    let mut agent = Agent::bare(&proxy).set("model", "m");
-    for nth in 0..20 {
-        let role = if nth % 2 == 0 { "user" } else { "assistant" };
+            "This model's maximum context length is 2500 tokens. However, your messages resulted in 9000 tokens.",
+        ),
+    ] {
+        let up = ScriptedProvider::start_answering(|_: &ReceivedRequest| {
+            let error = r#"{"error":{"message":"no such tool"}}"#;
+            vec![answer("400 Bad Request", "", error)]
+        })
+        .await;
+        let down = ScriptedProvider::start_answering(move |_: &ReceivedRequest| {
+            let body = json!({"error": {"message": error}}).to_string();
+            vec![answer(status, "", body)]
+        })
+        .await;
+        let proxy = up.proxy().provider("other", &down).set(|config| {
+            config.default_provider = Some("up".into());
+            let settings = ModelConfig {
+                provider: Some("up".into()),
+                larger: Some("other/big".into()),
+                ..model_with_window(4_096)
+            };
+            config.models.insert("m".into(), settings);
+            config
+                .models
+                .insert("big".into(), model_with_window(131_072));
+        });
+        let proxy = proxy.providers(|provider| provider.auth = Auth::None);
+        let proxy = proxy.start().await;
+        let mut agent = Agent::bare(&proxy).set("model", "m");
+        for nth in 0..20 {
+            let role = if nth % 2 == 0 { "user" } else { "assistant" };
+            agent
+                .messages
+                .push(json!({"role": role, "content": words(400, nth)}));
+        }
         agent
             .messages
-            .push(json!({"role": role, "content": words(400, nth)}));
+            .push(json!({"role": "user", "content": "Go on."}));
+        let got = agent.send().await;
+        assert!(down.count_requests() > 0);
+        assert_eq!(got.status, 400, "{}", got.text());
+        assert!(got.text().contains("no such tool"), "{}", got.text());
     }
-    agent
-        .messages
-        .push(json!({"role": "user", "content": "Go on."}));
-    let got = agent.send().await;
-    assert_eq!(down.count_requests(), 1);
-    assert_eq!(got.status, 400, "{}", got.text());
 }

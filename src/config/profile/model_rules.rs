@@ -137,13 +137,14 @@ const RULES: &[ModelRule] = &[
         ],
         apply: |it| it.takes_forced_calls = false,
     },
-    // They reason at any effort, and with tools in Responses alone (litellm 34569).
+    // They reason at any effort, and with tools in Responses alone (litellm 34569). That is so in OpenAI's own API and at
+    // Azure; others translate chat completions themselves.
     ModelRule {
         models: &[
             first_version("gpt-6-astra", 0, 0),
             first_version("gpt-", 6, 1),
         ],
-        apply: |it| it.takes_chat_tools = false,
+        apply: |it| it.takes_chat_tools = !matches!(it.name, "openai" | "azure"),
     },
     // OpenAI's caches live for half an hour at least, and `prompt_cache_retention` is refused (from GPT-5.6 on).
     ModelRule {
@@ -153,18 +154,54 @@ const RULES: &[ModelRule] = &[
 ];
 
 /// Families whose reasoning no other family reads.
-const FAMILIES: &[&str] = &[
-    "claude", "gpt", "gemini", "kimi", "deepseek", "grok", "glm", "minimax", "mimo", "qwen",
-    "mistral", "llama",
+const FAMILIES: &[&[&str]] = &[
+    &["claude"],
+    &["gpt", "chatgpt", "codex", "o1", "o3", "o4"],
+    &["gemini"],
+    &["gemma"],
+    &["kimi", "moonshot"],
+    &["deepseek"],
+    &["grok"],
+    &["glm", "chatglm"],
+    &["minimax"],
+    &["mimo"],
+    &["qwen", "qwq", "qvq"],
+    &[
+        "mistral",
+        "magistral",
+        "ministral",
+        "mixtral",
+        "codestral",
+        "devstral",
+        "pixtral",
+    ],
+    &["nemotron"],
+    &["llama"],
+    &["command"],
+    &["ernie"],
+    &["hunyuan"],
+    &["doubao"],
+    &["nova"],
+    &["phi"],
 ];
 
-/// Whether two models are of different families, as far as their names tell.
+/// Whether two models are of different families, as far as their names tell. A name that tells nothing, such as that of a
+/// deployment, is of any family.
 pub fn is_other_family(one: &str, other: &str) -> bool {
-    let find = |model: &str| {
-        let model = model.to_ascii_lowercase();
-        FAMILIES.iter().position(|family| model.contains(family))
+    matches!((find_family(one), find_family(other)), (Some(one), Some(other)) if one != other)
+}
+
+/// The first family, in the table's order, that a part of a model's name is a word of, with or without a number behind it.
+fn find_family(model: &str) -> Option<usize> {
+    let model = model.to_ascii_lowercase();
+    let names_word = |part: &str, word: &str| {
+        part.strip_prefix(word)
+            .is_some_and(|rest| !rest.starts_with(|it: char| it.is_ascii_alphabetic()))
     };
-    matches!((find(one), find(other)), (Some(one), Some(other)) if one != other)
+    FAMILIES.iter().position(|words| {
+        let mut parts = model.split(|it: char| !it.is_ascii_alphanumeric());
+        parts.any(|part| words.iter().any(|word| names_word(part, word)))
+    })
 }
 
 /// Changes a provider's row by the rules of a model.
@@ -316,7 +353,28 @@ mod tests {
             "claude-opus-5-5",
             "anthropic/claude-haiku-5.5"
         ));
-        assert!(!is_other_family("my-deployment", "gpt-6"));
+        for (one, other, is_other) in [
+            ("o3-pro", "openai/gpt-6", false),
+            ("openai/o4-mini", "claude-opus-5-5", true),
+            ("chatgpt-4o-latest", "o1", false),
+            (
+                "magistral-medium-latest",
+                "mistralai/mistral-large-3",
+                false,
+            ),
+            ("magistral-medium-latest", "o3", true),
+            ("qwen3-coder", "moonshotai/kimi-k3", true),
+            (
+                "deepseek-ai/DeepSeek-R1-Distill-Llama-70B",
+                "deepseek-v4",
+                false,
+            ),
+            // A name that tells nothing.
+            ("my-deployment", "gpt-6", false),
+            ("foo1", "claude-opus-5-5", false),
+        ] {
+            assert_eq!(is_other_family(one, other), is_other, "{one} {other}");
+        }
     }
 
     #[test]
@@ -342,6 +400,15 @@ mod tests {
             );
             let expected = (begun_answers, forced_calls, chat_tools);
             assert_eq!(found, expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn resellers_translate_chats_with_tools() {
+        for (profile, takes_tools) in [("openai", false), ("azure", false), ("openrouter", true)] {
+            let rules = find_profile(profile).unwrap();
+            let rules = rules.for_model("openai/gpt-6.2-sol");
+            assert_eq!(rules.takes_chat_tools, takes_tools, "{profile}");
         }
     }
 

@@ -2,13 +2,14 @@
 //! that a fallback takes.
 
 use plimsoll::{
-    config::{Auth, ModelConfig},
+    config::{Auth, Deployment, ModelConfig},
     guard::profile::find_profile,
 };
 use serde_json::{Value, json};
 
 use crate::support::{
-    ClientAnswer, RunningProxy, ScriptedProvider, answer, full_body, model_with_window,
+    ClientAnswer, ProxyBuilder, ReceivedRequest, RunningProxy, ScriptedProvider, answer, full_body,
+    model_with_window,
 };
 
 /// What a provider answers in chat completions, as any client reads it.
@@ -160,6 +161,84 @@ async fn a_fallback_gets_the_answer_cap_under_the_name_that_it_takes() {
             assert_eq!((&sent[name], &sent[other]), (&json!(100), &Value::Null));
         }
     }
+}
+
+/// Some APIs refuse the other name of the cap, whatever its value is.
+#[tokio::test]
+async fn a_fallback_gets_one_answer_cap() {
+    let (new, old) = ("max_completion_tokens", "max_tokens");
+    for (profile, model, name, other) in [
+        ("template", "gpt-5.6-sol", new, old),
+        ("mistral", "mistral-large", old, new),
+    ] {
+        for (caps, expected) in [
+            (json!({name: 100, other: 200}), json!(100)),
+            (json!({other: 200, name: 100}), json!(100)),
+            (json!({name: null, other: 200}), json!(200)),
+            (json!({other: 200, name: null}), json!(200)),
+            (json!({name: 100, other: null}), json!(100)),
+            (json!({other: null}), Value::Null),
+        ] {
+            let trio = Trio::start(profile, model).await;
+            let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
+            let members = body.as_object_mut().unwrap();
+            members.extend(caps.as_object().unwrap().clone());
+            trio.ask(CHAT, &body).await;
+            let sent = trio.strict.last_request().body;
+            let text = String::from_utf8_lossy(&sent);
+            let sent: Value = serde_json::from_slice(&sent).unwrap();
+            assert_eq!(sent[name], expected, "{caps}");
+            assert!(sent.get(other).is_none(), "{caps}: {text}");
+            assert!(text.matches(name).count() <= 1, "{caps}: {text}");
+        }
+    }
+}
+
+/// A name that stands for several models is none of them: each gets what it takes.
+#[tokio::test]
+async fn one_of_several_deployments_is_not_asked_what_its_api_refuses() {
+    let good = |_: &ReceivedRequest| vec![answer("200 OK", "", GOOD)];
+    let strict = ScriptedProvider::start_answering(good).await;
+    let plain = ScriptedProvider::start_answering(good).await;
+    let deployment = |model: &str| Deployment {
+        model: model.into(),
+        weight: 1,
+    };
+    let group = ModelConfig {
+        deployments: vec![
+            deployment("strict/gpt-6.2-sol"),
+            deployment("plain/mistral-large"),
+        ],
+        ..ModelConfig::default()
+    };
+    let proxy = ProxyBuilder::new()
+        .provider("strict", &strict)
+        .provider("plain", &plain);
+    let proxy = proxy.providers(|provider| {
+        provider.auth = Auth::None;
+        provider.profile = find_profile("openai").unwrap();
+    });
+    let proxy = proxy.model("m", group).start().await;
+    let talk = |nth: u32| {
+        let said = format!("hi {nth}");
+        json!({"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": said}]})
+    };
+    let tool =
+        json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
+    for nth in 0..20 {
+        let body = with(&talk(nth), "tools", json!([tool]));
+        assert_eq!(proxy.chat(body.to_string()).await.status, 200);
+    }
+    assert_eq!((strict.count_requests(), plain.count_requests()), (0, 20));
+    // Half of the sessions go to each.
+    for nth in 0..100 {
+        if strict.count_requests() == 0 {
+            assert_eq!(proxy.chat(talk(nth).to_string()).await.status, 200);
+        }
+    }
+    let sent: Value = serde_json::from_slice(&strict.last_request().body).unwrap();
+    assert_eq!(sent["max_completion_tokens"], 100);
+    assert!(sent.get("max_tokens").is_none());
 }
 
 /// What the client's own model is asked stays as it came, whatever the table says.
