@@ -2,7 +2,7 @@
 //!
 //! The numbers of a refusal are learnt, and the conversation is fitted anew and sent again, three times at most. A refusal
 //! without words teaches nothing by itself: half of the conversation is tried, and only where that is answered the
-//! first one was too long. An overflow that stays is answered in the words that
+//! first one was too long. Where no refusal names a number, the last try keeps only what must stay. An overflow that stays is answered in the words that
 //! the clients of the format look for.
 //!
 //! Every 4xx and 5xx is read for it (`provider/overflow.rs`). Where the profile says that errors come inside a
@@ -41,6 +41,9 @@ use crate::{
 
 /// Times that one request is fitted anew at one candidate.
 const MAX_REFITS: u32 = 3;
+
+/// The largest prompt of the last try where no refusal has said how much fits: so little that only what must stay is left.
+const LEAST_PROMPT: u32 = 1;
 
 /// Expected tokens from which on a refusal without words may be an overflow.
 const LEAST_GUESSED: u32 = 4_000;
@@ -192,9 +195,16 @@ pub(super) fn refit_after_overflow(
     target.window = app.registry.current_window(target);
     let counted = refused.count_prompt_tokens();
     let may_refit = planned.refits < MAX_REFITS;
-    let smaller = may_refit.then(|| refit_request(followed, planned, target, counted));
+    let mut aim = target.clone();
+    if *overflow == Overflow::default() && planned.refits + 1 == MAX_REFITS {
+        aim.window.input = Some(LEAST_PROMPT);
+    }
+    let smaller = may_refit.then(|| refit_request(followed, planned, &aim, counted));
     let goes_to_larger = |it: &_| fallbacks.is_some_and(|all| all.queue_larger_model(request, it));
-    let Some(smaller) = smaller.flatten().filter(|it| !goes_to_larger(it)) else {
+    // The levels go by what the window is taken for.
+    let smaller = smaller.flatten();
+    let smaller = smaller.map(|it| remeasure_for_target(followed, it, target));
+    let Some(smaller) = smaller.filter(|it| !goes_to_larger(it)) else {
         // The refusal stands, with the window that was learnt.
         let measured = remeasure_for_target(followed, planned.clone(), target);
         placed.set_plan(followed, measured);
@@ -233,7 +243,8 @@ pub(super) fn refit_after_guess(
     }
     let refused = planned.describe_refusal(&Overflow::default());
     let mut guessed = placed.target.clone();
-    guessed.window.input = Some(expected / 2);
+    let is_last = planned.refits + 1 == MAX_REFITS;
+    guessed.window.input = Some(if is_last { LEAST_PROMPT } else { expected / 2 });
     let Some(smaller) = refit_request(followed, planned, &guessed, None) else {
         return false;
     };

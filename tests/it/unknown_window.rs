@@ -58,6 +58,10 @@ fn refuse_without_numbers(_: u32, _: u64) -> Vec<ProviderStep> {
     refuse(400, "invalid_request", "context window exceeds limit")
 }
 
+fn refuse_without_words(_: u32, _: u64) -> Vec<ProviderStep> {
+    vec![answer("400 Bad Request", "", "")]
+}
+
 fn refuse_in_stream(window: u32, tokens: u64) -> Vec<ProviderStep> {
     let message = format!(
         "The input ({tokens} tokens) is longer than the model's context length ({window} tokens)."
@@ -66,10 +70,12 @@ fn refuse_in_stream(window: u32, tokens: u64) -> Vec<ProviderStep> {
     stream_of([format!("data: {error}\n\n{DONE}")])
 }
 
-/// A conversation that grows by a question and a result of about 5,000 tokens with each step.
+/// A conversation that grows by a question and a result with each step.
 struct Talk {
     model: &'static str,
     streams: bool,
+    /// About ten tokens each.
+    lines: usize,
     messages: Vec<Value>,
 }
 
@@ -79,6 +85,7 @@ impl Talk {
         Self {
             model,
             streams,
+            lines: 500,
             messages,
         }
     }
@@ -88,7 +95,7 @@ impl Talk {
         let (id, arguments) = (format!("c{nth}"), format!("{{\"file\":\"deck-{nth}\"}}"));
         let function = json!({"name": "read_file", "arguments": arguments});
         let call = json!({"id": id, "type": "function", "function": function});
-        let said = format!("deck {nth} has planks of oak and a rope; ").repeat(500);
+        let said = format!("deck {nth} has planks of oak and a rope; ").repeat(self.lines);
         self.messages
             .push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
         self.messages
@@ -245,6 +252,38 @@ async fn a_long_first_request_heals_without_numbers() {
     talk.grow();
     let came = talk.ask(&proxy, "off").await;
     assert_eq!(header(&came, "attempts"), "1");
+}
+
+/// The last try keeps only what must stay.
+#[tokio::test]
+async fn a_first_request_far_beyond_the_window_heals_without_numbers() {
+    for (window, steps, most) in [(6_000, 17, 3), (6_000, 150, 3), (3_000, 300, 3)] {
+        for refusal in [
+            refuse_without_numbers as fn(u32, u64) -> Vec<ProviderStep>,
+            refuse_without_words,
+        ] {
+            let provider = counting(window, refusal).await;
+            let proxy = provider.up.proxy().start().await;
+            let mut talk = Talk::new("nobody-knows-me", false);
+            talk.lines = 100;
+            for _ in 0..steps {
+                talk.grow();
+            }
+            let came = talk.ask(&proxy, "on").await;
+            assert_eq!(came.status, 200, "{window} {steps}: {}", came.text());
+            let refused = provider.refused.load(SeqCst);
+            assert!(refused <= most, "{window} {steps}: {refused}");
+            // Each request is answered, and soon at once.
+            let mut attempts = Vec::new();
+            for _ in 0..5 {
+                talk.grow();
+                let came = talk.ask(&proxy, "on").await;
+                assert_eq!(came.status, 200, "{window} {steps}: {}", came.text());
+                attempts.push(header(&came, "attempts").to_owned());
+            }
+            assert_eq!(attempts[4], "1", "{window} {steps} {attempts:?}");
+        }
+    }
 }
 
 #[tokio::test]
