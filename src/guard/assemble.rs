@@ -45,7 +45,7 @@ pub(super) fn assemble_draft(
     let mut text_report = texts.collect_edits(&kept, sent_before, &mut edits);
     let digest = text_report.digest_figures();
     text_report.new = digest != recall.memory.texts;
-    let memory = GuardMemory {
+    let mut memory = GuardMemory {
         ground: fit.ground,
         cut: Some(fit.state.to_mark(view.conversation, view.units))
             .filter(|mark| *mark != CutMark::default()),
@@ -65,6 +65,7 @@ pub(super) fn assemble_draft(
     let truncated = results.collect_edits(sent, fresh, &mut edits);
     let is_cut =
         !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;
+    memory.names_ids = is_cut.then_some(view.names_ids);
     let tools = injected.sent_tools(&kept, is_cut);
     let changes = SentChanges::collect(
         view,
@@ -233,6 +234,7 @@ impl Draft {
             memory: GuardMemory {
                 alternates: plan.memory.alternates,
                 scale: plan.memory.scale,
+                names_ids: plan.memory.names_ids,
                 ..GuardMemory::default()
             },
             ..measured.stand_back(StandBackReason::Unsound(broken), recall)

@@ -60,7 +60,6 @@ pub(super) fn budget_with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
     let reserve = reserve.min(window / 2);
     let limits = [policy.input_limit, policy.settings.max_prompt_tokens];
     let limit = limits.into_iter().flatten().min();
-    let is_open = !policy.cuts_by_window() && limit.is_none();
     let most = match policy.cuts_by_window() {
         true => (window - reserve).min(limit.unwrap_or(u32::MAX)),
         false => limit.unwrap_or(window - reserve),
@@ -69,7 +68,7 @@ pub(super) fn budget_with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
         window,
         reserve,
         tokens: most - most / MARGIN,
-        is_open,
+        is_open: policy.is_open(),
     }
 }
 

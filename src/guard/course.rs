@@ -84,7 +84,7 @@ pub fn weigh_before(
     let is_cut = |marks: fn(&CutState) -> &Vec<bool>, at: usize| {
         cut.as_ref().is_some_and(|cut| marks(cut)[at])
     };
-    let base = PrefaceBase::from_injections(injections);
+    let base = PrefaceBase::new(injections, injections.names_ids);
     let from = base.boundary.map_or(view.count_pinned(), |begun| {
         units::find_boundary_unit(units, begun)
     });

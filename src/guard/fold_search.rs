@@ -69,7 +69,7 @@ pub(super) fn find_fold<'a>(
     let is_unsure = !recall.calibration.is_counted() && !recall.was_refused;
     let raw = |tokens| recall.calibration.to_raw_tokens(tokens, added);
     let weights = view.token_weights();
-    let base = PrefaceBase::from_injections(&recall.injections);
+    let base = PrefaceBase::new(&recall.injections, view.names_ids);
     let words_room = words_room(&view.policy);
     let steady = raw(measured.budgets.clearing_budget().uncut_tokens());
     let high = compute_high_marks(view, measured, raw);

@@ -166,8 +166,7 @@ pub struct Injections {
     /// The tools instead of `tools` where anything is cut. Their weight counts in every request, so that the cuts
     /// do not depend on when they were added.
     pub tools_when_cut: Option<InjectedTools>,
-    /// Placeholders name the id by which `recall` finds what they stand for. Known from the request and the settings
-    /// alone, so that a placeholder is the same in every request.
+    /// Placeholders may name the id by which `recall` finds what they stand for.
     pub names_ids: bool,
     /// The limit of new results in characters, where the session is not healthy.
     pub tight_chars: Option<usize>,

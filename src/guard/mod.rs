@@ -133,6 +133,12 @@ impl<'a> Policy<'a> {
         !self.window_is_guessed || !self.profile.refuses_overflow
     }
 
+    /// Whether nothing limits the prompt but the provider's refusal.
+    pub fn is_open(&self) -> bool {
+        let limit = self.input_limit.or(self.settings.max_prompt_tokens);
+        !self.cuts_by_window() && limit.is_none()
+    }
+
     /// Tokens of a share of the window; without end where the window cuts nothing.
     fn window_share(&self, share: f64) -> f64 {
         match self.cuts_by_window() {
@@ -168,6 +174,8 @@ pub struct GuardMemory {
     texts: u64,
     /// What caps and shares took a raw token for.
     pub scale: TokenScale,
+    /// Whether what stands for a cut names ids; `None` where nothing is cut.
+    pub names_ids: Option<bool>,
     /// Whether user and assistant alternated before the first cut or injection; `None` until there is one.
     pub alternates: Option<bool>,
 }
@@ -248,6 +256,16 @@ impl Recall {
         }
     }
 
+    /// Whether what stands for a cut names ids: as before, so that the front of the prompt stays where a client brings its
+    /// tools late, unless there is no prompt before this one that a cache could hold.
+    fn names_ids(&self) -> bool {
+        let offered = self.injections.names_ids;
+        match self.messages == 0 || self.is_cold {
+            true => offered,
+            false => self.kept_memory().names_ids.unwrap_or(offered),
+        }
+    }
+
     /// The memory whose cuts the request keeps.
     fn kept_memory(&self) -> &GuardMemory {
         self.sent.as_ref().unwrap_or(&self.memory)
@@ -269,14 +287,21 @@ pub struct Plan {
 /// although the provider manages the history; the report says why.
 pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Plan {
     if !conversation.asks_to_compact() {
-        return plan_request(conversation, policy, recall, false);
+        let (kept, offered) = (recall.names_ids(), recall.injections.names_ids);
+        let plan = plan_request(conversation, policy, recall, kept, false);
+        let is_new_fold = plan.report.folded.as_ref().is_some_and(|it| it.new);
+        // A new fold changes the front all the same.
+        return match kept != offered && is_new_fold {
+            true => plan_request(conversation, policy, recall, offered, false),
+            false => plan,
+        };
     }
     let policy = Policy {
         settings: &compaction_request::keep_results(policy),
         ..*policy
     };
     let recall = compaction_request::forget_cuts(recall);
-    plan_request(conversation, &policy, &recall, true)
+    plan_request(conversation, &policy, &recall, recall.names_ids(), true)
 }
 
 /// `compacts`: the client compacts the conversation with this request.
@@ -284,6 +309,7 @@ fn plan_request(
     conversation: &Conversation,
     policy: &Policy<'_>,
     recall: &Recall,
+    names_ids: bool,
     compacts: bool,
 ) -> Plan {
     let measured = MeasuredRequest::new(conversation, policy, recall);
@@ -314,7 +340,7 @@ fn plan_request(
         conversation,
         units: &units,
         policy: policy.with_profile(&profile),
-        names_ids: recall.injections.names_ids,
+        names_ids,
         scale: recall.token_scale(),
     };
     let epoch = recall.history.epoch;

@@ -55,7 +55,7 @@ pub(super) struct PrefaceBase<'a> {
 }
 
 impl<'a> PrefaceBase<'a> {
-    pub(super) fn from_injections(injections: &'a Injections) -> Self {
+    pub(super) fn new(injections: &'a Injections, names_ids: bool) -> Self {
         let course = injections.course.as_ref();
         let begin = course.map(|course| course.boundary);
         let summary = injections.summary.as_ref();
@@ -69,7 +69,7 @@ impl<'a> PrefaceBase<'a> {
             }
         };
         let boundary = summary.map(|it| it.boundary).or(begin);
-        let text = match injections.names_ids {
+        let text = match names_ids {
             true => Cow::Owned(name_id(&text)),
             false => text,
         };
@@ -163,7 +163,7 @@ fn compose_preface<'a>(
         weights: view.token_weights(),
     };
     fit.ledger = 0;
-    let base = PrefaceBase::from_injections(&recall.injections);
+    let base = PrefaceBase::new(&recall.injections, view.names_ids);
     if removed.is_empty() || fit.state.bare {
         return base.text;
     }

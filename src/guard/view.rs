@@ -20,7 +20,7 @@ pub(super) struct RequestView<'a> {
     pub(super) conversation: &'a Conversation,
     pub(super) units: &'a [Unit],
     pub(super) policy: Policy<'a>,
-    /// See [`Injections::names_ids`](super::injections::Injections::names_ids).
+    /// Placeholders and notes name the id by which `recall` finds what they stand for.
     pub(super) names_ids: bool,
     /// Of caps and shares.
     pub(super) scale: TokenScale,

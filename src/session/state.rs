@@ -26,13 +26,14 @@ use crate::{
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the encoding.
-const VERSION: u8 = 10;
+const VERSION: u8 = 11;
 
-/// Earlier versions that are still read: they lack the scale of caps, up to 8 also [`ReasoningFields`], up to 7
-/// [`LaterFields`], and 5 lacks [`StateExtension`].
-const VERSIONS_BEFORE: RangeInclusive<u8> = 5..=9;
+/// Earlier versions that are still read: they lack the second of [`FrontFields`], up to 9 the first too, up to 8 also
+/// [`ReasoningFields`], up to 7 [`LaterFields`], and 5 lacks [`StateExtension`].
+const VERSIONS_BEFORE: RangeInclusive<u8> = 5..=10;
 const FIRST_WITH_CUTS: u8 = 8;
 const FIRST_WITH_REASONING: u8 = 9;
+const FIRST_WITH_SCALE: u8 = 10;
 /// Calibrations before this version are of another estimate.
 const FIRST_BY_GROUPS: u8 = 10;
 
@@ -151,6 +152,13 @@ struct LaterFields {
 struct ReasoningFields {
     sent: SentHistory,
     memory: ReasoningMemory,
+}
+
+/// How the front of the prompt was written, stored behind those: the first field since version 10, the other since 11.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+struct FrontFields {
+    scale: TokenScale,
+    names_ids: Option<bool>,
 }
 
 /// Calibrated estimate of the tokens of one request as it was sent, by kind.
@@ -322,9 +330,12 @@ impl SessionState {
             memory: self.reasoning,
         };
         let has_reasoning = reasoning != ReasoningFields::default();
-        let scale = self.guard.scale;
+        let front = FrontFields {
+            scale: self.guard.scale,
+            names_ids: self.guard.names_ids,
+        };
         let has_later =
-            has_reasoning || later != LaterFields::default() || scale != TokenScale::default();
+            has_reasoning || later != LaterFields::default() || front != FrontFields::default();
         let is_chat = format == Format::default();
         if extension == StateExtension::default() && !has_later && is_chat {
             return Ok(bytes);
@@ -335,7 +346,7 @@ impl SessionState {
         }
         let bytes = postcard::to_extend(&later, bytes)?;
         let bytes = postcard::to_extend(&reasoning, bytes)?;
-        let bytes = postcard::to_extend(&scale, bytes)?;
+        let bytes = postcard::to_extend(&front, bytes)?;
         if is_chat {
             return Ok(bytes);
         }
@@ -373,8 +384,11 @@ impl SessionState {
                     state.sent_history = reasoning.sent;
                     state.reasoning = reasoning.memory;
                 }
-                if version == VERSION {
+                if version >= FIRST_WITH_SCALE {
                     (state.guard.scale, rest) = postcard::take_from_bytes(rest)?;
+                }
+                if version == VERSION {
+                    (state.guard.names_ids, rest) = postcard::take_from_bytes(rest)?;
                 }
             }
             // The format is stored for formats other than chat completions only.

@@ -3,12 +3,13 @@
 use plimsoll::config::RecallMode;
 use serde_json::{Value, json};
 
-use super::{WINDOW, entries, of_type, proxy_before, step};
+use super::{WINDOW, entries, of_type, proxy_before, response, said, step};
 use crate::{
     recall::{numbered_lines, recall_once},
     support::{
-        AgentGeneration, Mixing, ModelSetup, NoticeManner, ResponsesAgent, RunningModel, Worker,
-        model_with_courses, responses_tool, words,
+        AgentGeneration, Mixing, ModelSetup, NoticeManner, ReceivedRequest, ResponsesAgent,
+        RunningModel, ScriptedProvider, Worker, answer, model_with_courses, model_with_window,
+        responses_tool, words,
     },
 };
 
@@ -183,4 +184,53 @@ async fn a_model_looks_up_what_was_truncated() {
         assert!(bodies[0]["input"].to_string().contains("recall id "));
         up.assert_no_faults();
     }
+}
+
+/// A client that brings its tools late makes `recall` possible. What stands in earlier requests stays as it was.
+#[tokio::test]
+async fn tools_that_come_late_leave_the_front_as_it_was() {
+    let up = ScriptedProvider::start_answering(|seen: &ReceivedRequest| {
+        let tokens = seen.body.len() / 4;
+        let body = response(&[said("Well.")], u32::try_from(tokens).unwrap());
+        vec![answer("200 OK", "", body)]
+    })
+    .await;
+    let proxy = up
+        .proxy()
+        .set(|config| config.guard.clear.enabled = false)
+        .model("m", model_with_window(WINDOW))
+        .start()
+        .await;
+    let user = |text: String| json!({"role": "user", "content": text});
+    let mut input = vec![user("Read the decks.".into())];
+    let mut steps = (0..).map(|nth| step(&format!("c{nth}"), &words(4_000, nth)));
+    input.extend(steps.by_ref().take(30).flatten());
+    let ask = async |input: &[Value]| {
+        let body = json!({"model": "m", "input": input}).to_string();
+        let client = proxy.client();
+        let request = client.request(http::Method::POST, "/v1/responses");
+        let request = request.header("content-type", "application/json");
+        let got = client.send_with(request, body).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
+        entries(&sent).to_vec()
+    };
+    let before = ask(&input).await;
+    assert!(before.len() < input.len());
+    assert!(json!(before).to_string().contains("Look up again"));
+    let tools = json!([responses_tool("read_file")]);
+    input.push(said("Well."));
+    input.push(json!({"type": "additional_tools", "role": "developer", "tools": tools}));
+    input.push(user("Go on.".into()));
+    let after = ask(&input).await;
+    assert!(after.starts_with(&before), "{}", json!(after));
+    // The next cut changes the front all the same.
+    let mut cut = false;
+    for step in steps.take(40) {
+        input.extend(step);
+        cut |= json!(ask(&input).await)
+            .to_string()
+            .contains("recall id earlier");
+    }
+    assert!(cut);
 }
