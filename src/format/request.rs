@@ -232,9 +232,9 @@ impl Conversation {
         }
     }
 
-    /// Gives the answer cap the name that chat completions of the profile take; nothing where the request has none, or under
-    /// both names.
-    pub fn rename_answer_cap(&self, profile: &Profile, edits: &mut Edits) {
+    /// Leaves one answer cap, under the name that chat completions of the profile take. Of two that are set,
+    /// `max_completion_tokens` stays, which the guard goes by.
+    pub fn keep_one_answer_cap(&self, profile: &Profile, edits: &mut Edits) {
         if self.format != Format::Chat {
             return;
         }
@@ -249,7 +249,9 @@ impl Conversation {
         let is_set = |field: &Field| field.kind != JsonKind::Null;
         let taken = self.find_field(wanted);
         // What stands beside the cap that goes out: some APIs refuse the other name whatever its value is.
-        let surplus = match is_set(refused) && !taken.is_some_and(is_set) {
+        // Of two that are set, the guard and the newer engines go by the newer one.
+        let is_sent = is_set(refused) && (other == new || !taken.is_some_and(is_set));
+        let surplus = match is_sent {
             true => {
                 edits.replace(refused.key.span, *wanted);
                 taken

@@ -313,18 +313,22 @@ impl Registry {
         let only = || self.listed.find_only_bounds(endpoint).filter(|_| any_name);
         let listed = self.listed.find_bounds(endpoint, model).or_else(only);
         let listed = listed.unwrap_or_default();
-        let named = settings.context_length.or(listed.window).or(learnt.window);
-        let guessed = || match named {
+        let elsewhere = || match settings.context_length.or(listed.window) {
             Some(_) => None,
-            None => provider.guess_window(model, &catalogue).filter(|guess| {
-                // A longer prompt that was answered, or may be, shows that the guess is wrong.
-                let accepted = self.learnt.find_accepted_prompt(endpoint, model, now);
-                accepted
-                    .max(learnt.input)
-                    .is_none_or(|longest| longest <= guess.tokens)
-            }),
+            None => provider.find_window_elsewhere(model, &catalogue),
         };
-        window::combine_sources(learnt, listed, settings, catalogued.or_else(guessed))
+        let longest = || {
+            let accepted = self.learnt.find_accepted_prompt(endpoint, model, now);
+            accepted.max(learnt.input)
+        };
+        let found = catalogued.or_else(elsewhere);
+        let found = found.and_then(|window| match window.is_guessed() {
+            // What an error has named is no guess.
+            true if learnt.window.is_some() => None,
+            true => Some(window.correct_guess(longest())),
+            false => Some(window),
+        });
+        window::combine_sources(learnt, listed, settings, found)
     }
 
     /// Asks a provider for its list where that is due; `known`: the catalogue has the model.

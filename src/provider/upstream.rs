@@ -298,9 +298,13 @@ impl Provider {
     }
 
     /// The window on which all providers in the catalogue agree, for that name or the longest known beginning of it, else
-    /// that of the newest known model of the family. `None` for servers that drop the front of a long prompt in silence:
+    /// that of the newest known model of the family. The last two are guesses. `None` for servers that drop the front of a long prompt in silence:
     /// their window depends on how they were started, and no error would correct a wrong one.
-    pub(super) fn guess_window(&self, model: &str, catalogue: &WindowTable) -> Option<Window> {
+    pub(super) fn find_window_elsewhere(
+        &self,
+        model: &str,
+        catalogue: &WindowTable,
+    ) -> Option<Window> {
         if !self.config.profile.refuses_overflow {
             return None;
         }

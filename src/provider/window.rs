@@ -2,7 +2,7 @@
 //!
 //! The sources, best first: an error, the provider's list, the settings, the catalogue, the catalogue by name, by prefix,
 //! the newest known model of the family. Settings win where they are below the provider's list. A window without a source
-//! is assumed, and marked so.
+//! is assumed, and marked so. Those by prefix and by family are guesses, as the assumed one is: see [`Window::is_guessed`].
 
 use crate::config::ModelConfig;
 
@@ -46,7 +46,7 @@ pub struct Bounds {
 }
 
 impl Window {
-    /// The window in tokens; `None`: it is assumed.
+    /// The window in tokens, as it is shown and as levels go by it; `None`: it is assumed.
     pub fn known_tokens(&self) -> Option<u32> {
         (self.source != WindowSource::Assumed).then_some(self.tokens)
     }
@@ -54,6 +54,23 @@ impl Window {
     /// The window in tokens, where a source names this very model.
     pub fn claimed_tokens(&self) -> Option<u32> {
         (!self.is_guessed()).then_some(self.tokens)
+    }
+
+    /// A guessed window, where a prompt of so many tokens was answered, or an error allows it: a longer one shows that the
+    /// window is larger than the guess, and not how large. What limits a similar model's prompts is no part of a guess.
+    pub(super) fn correct_guess(self, longest: Option<u32>) -> Self {
+        let guess = Self {
+            input: None,
+            ..self
+        };
+        match longest.filter(|longest| *longest > self.tokens) {
+            Some(longest) => Self {
+                tokens: longest.max(ASSUMED_WINDOW),
+                source: WindowSource::Assumed,
+                ..guess
+            },
+            None => guess,
+        }
     }
 
     /// Whether no source names this model: the window is that of a similar name, or is assumed.
@@ -109,10 +126,10 @@ pub(super) fn combine_sources(
     let input = smaller_bound(set_input, listed.input.map(from(Provider)));
     let set_window = settings.context_length.map(from(Config));
     let claimed = smaller_bound(set_window, listed.window.map(from(Provider)))
-        .or_else(|| catalogued.map(|window| (window.tokens, window.source)))
+        .or_else(|| catalogued.map(|window| (window.tokens, window.source)));
+    let named = smaller_bound(claimed, learnt.window.map(from(Learnt)))
         // A largest prompt alone stands for the window.
         .or(input);
-    let named = smaller_bound(claimed, learnt.window.map(from(Learnt)));
     let (tokens, source) = named.unwrap_or((ASSUMED_WINDOW, Assumed));
     let input = input.map(|(tokens, _)| tokens);
     let input = input.or_else(|| catalogued?.input);

@@ -58,14 +58,21 @@ pub(super) async fn attempt_request(
     let mut reply = loop {
         let reply = send_once(request, placed, extras, calls).await?;
         let tries_drop = remedy.tries_drop();
-        let (reply, refusal) = find_refusal(request, placed, reply, tries_drop).await?;
-        if matches!(
+        let (mut reply, mut refusal) = find_refusal(request, placed, reply, tries_drop).await?;
+        let lacks_members = matches!(
             refusal,
             RefusalKind::RefusesThinking(ThinkingRefusal::Missing)
-        ) && let Some(refused_filled) = refused_filled.take()
-        {
+        );
+        if lacks_members && let Some(refused) = refused_filled.take() {
             // The members are demanded, so it was another part of the request that was refused with them.
-            break refused_filled;
+            filling_refused = false;
+            if !additions_refused {
+                (extras.filling, reply) = (AnswerFilling::All, refused);
+                refusal = match placed.has_additions() {
+                    true => RefusalKind::RefusesAdditions,
+                    false => RefusalKind::Nothing,
+                };
+            }
         }
         let sends_again = match refusal {
             RefusalKind::Nothing => break reply,
@@ -210,7 +217,7 @@ pub(super) fn edit_body(
         return (edits.apply(&parsed.bytes), sent);
     };
     if placed.stands_in {
-        conversation.rename_answer_cap(placed.target.profile(), &mut edits);
+        conversation.keep_one_answer_cap(placed.target.profile(), &mut edits);
     }
     conversation.take_out_annotations(&mut edits);
     sent.usage = extras.usage && conversation.ask_usage(&mut edits);

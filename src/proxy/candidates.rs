@@ -31,6 +31,10 @@ impl Candidates {
         (!self.rest.is_empty()).then(|| self.rest.remove(at))
     }
 
+    pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.rest.iter()
+    }
+
     /// Whether the breaker of any of them admits a request.
     pub(super) fn any_admits(&self) -> bool {
         self.rest.iter().any(breaker_admits)

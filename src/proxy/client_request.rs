@@ -9,7 +9,7 @@ use super::{App, request_options::RequestOptions};
 use crate::{
     conversation::{Conversation, Format, IndexError},
     error::Failure,
-    json::scan::Span,
+    json::scan::{JsonKind, Span},
     session::InheritedSession,
     telemetry::record::RequestNotes,
     wire::shallow_parse::shallow_parse,
@@ -104,7 +104,9 @@ pub fn parse_request(format: Format, mut bytes: Bytes) -> Result<ParsedRequest, 
             bytes.clone_from(&conversation.body);
             let model = conversation.model();
             let model = model.map_or_else(String::new, Cow::into_owned);
-            let span = conversation.find_field("model").map(|field| field.value);
+            let named = conversation.find_field("model");
+            let named = named.filter(|field| field.kind == JsonKind::String);
+            let span = named.map(|field| field.value);
             let streams = conversation.asks_for_stream();
             (Some(Arc::new(conversation)), model, span, streams)
         }

@@ -32,6 +32,12 @@ pub struct AnsweredRequest {
     pub placed: PlacedRequest,
 }
 
+/// An error of the model that the client named, else of the first candidate that failed; and the request as it went out.
+struct FailedRequest {
+    result: Result<ProviderReply, SendError>,
+    placed: PlacedRequest,
+}
+
 /// What an attempt means for the next one.
 struct AttemptVerdict {
     outcome: RetryClass,
@@ -49,7 +55,7 @@ pub async fn send_with_fallbacks(
     mut fallbacks: Fallbacks,
 ) -> Result<AnsweredRequest, Failure> {
     let mut calls = CallCount::default();
-    let mut first: Option<Result<AnsweredRequest, Failure>> = None;
+    let mut before: Option<FailedRequest> = None;
     loop {
         note_candidate(request, &placed);
         // Boxed, so that the future that waits for an answer stays small.
@@ -62,7 +68,8 @@ pub async fn send_with_fallbacks(
             false => None,
         };
         let Some(next) = next else {
-            return choose_answer(request, result, placed, first);
+            let before = before.filter(|_| !fallbacks.is_home(&placed.target));
+            return choose_answer(request, result, placed, before, &calls);
         };
         let failed = std::mem::replace(&mut placed, next);
         let (from, to) = (&*failed.target.provider.name, &*placed.target.provider.name);
@@ -75,31 +82,32 @@ pub async fn send_with_fallbacks(
             "falling back to provider {to}: {from} {}",
             describe_failure(&result)
         );
-        if fallbacks.is_larger(&failed.target) {
-            continue;
+        if fallbacks.is_home(&failed.target)
+            || before.is_none() && !fallbacks.is_larger(&failed.target)
+        {
+            before = Some(FailedRequest {
+                result,
+                placed: failed,
+            });
         }
-        let answered = result.map(|reply| AnsweredRequest {
-            reply,
-            placed: failed,
-        });
-        first.get_or_insert(answered.map_err(Failure::from));
     }
 }
 
-/// The answer for the client: where the last candidate fails in a way that trying again would not mend, the first error. That
-/// is of the model that the client named, and says when to try again; a fallback may not take what another one does. A
-/// conversation that was too long at first is shorter now.
+/// The answer for the client: the error of the model that it named, where the last candidate's tells less. A fallback may not
+/// take what another model does, and an error of the first one says when to try again.
 fn choose_answer(
     request: &ClientRequest,
     last: Result<ProviderReply, SendError>,
     placed: PlacedRequest,
-    first: Option<Result<AnsweredRequest, Failure>>,
+    before: Option<FailedRequest>,
+    calls: &CallCount,
 ) -> Result<AnsweredRequest, Failure> {
-    let is_too_long = |first: &Result<AnsweredRequest, Failure>| {
-        first.as_ref().is_ok_and(|first| first.reply.too_long)
-    };
-    let first = first.filter(|first| is_final_failure(&last) && !is_too_long(first));
-    let Some(mut first) = first else {
+    let before = before.filter(|_| tells_less(&last));
+    let Some(FailedRequest {
+        result,
+        placed: own,
+    }) = before
+    else {
         let reply = last?;
         return Ok(AnsweredRequest { reply, placed });
     };
@@ -109,17 +117,14 @@ fn choose_answer(
         "fallback {fallback} {}; the client gets the first error",
         describe_failure(&last)
     );
-    if let Ok(first) = &mut first {
-        note_candidate(request, &first.placed);
-        if let Ok(last) = &last {
-            (first.reply.attempts, first.reply.took) = (last.attempts, last.took);
-        }
-    }
-    first
+    note_candidate(request, &own);
+    let mut reply = result?;
+    (reply.attempts, reply.took) = (calls.calls, calls.took);
+    Ok(AnsweredRequest { reply, placed: own })
 }
 
-/// Whether a candidate failed for good: the same request will fail there again.
-fn is_final_failure(result: &Result<ProviderReply, SendError>) -> bool {
+/// Whether this failure tells the client less than one of another candidate: it is no answer at all, or a refusal.
+fn tells_less(result: &Result<ProviderReply, SendError>) -> bool {
     let Ok(reply) = result else {
         return true;
     };
@@ -158,10 +163,11 @@ async fn ask_candidate(
         let verdict = judge_attempt(metrics, &provider, &result, permit);
         if verdict.outcome == RetryClass::Final {
             let may_fall_back = match &result {
-                // Whatever a larger model answers in place of an answer, the client's own may take the request.
+                // Whatever another model answers in place of an answer, the client's own may take the request.
                 Ok(reply) => {
                     let failed = !reply.answer.status().is_success();
-                    reply.too_long || failed && fallbacks.is_larger(&placed.target)
+                    let waits = fallbacks.is_larger(&placed.target) || fallbacks.home_was_skipped();
+                    reply.too_long || failed && waits
                 }
                 Err(error) => matches!(error, SendError::Unsent(_)),
             };

@@ -22,7 +22,8 @@ use crate::{
 pub struct PlacedRequest {
     /// The same as the plan's target.
     pub target: Target,
-    /// Another model than the one that the client names, which may take other members.
+    /// Another model than the one that the client names, which may take other members: a fallback, a larger model, or one of
+    /// several deployments.
     pub stands_in: bool,
     pub head: RequestHead,
     /// `None` where there is no conversation to follow.
@@ -94,16 +95,19 @@ pub struct Fallbacks {
 
 impl Fallbacks {
     /// `targets` in the order in which they are asked, of which the first `deployments` stand for the name that the client
-    /// gives. None is asked whose model refuses the request whatever is cut, but the one that the client names, or where no
-    /// other is left. The time for retries runs from now on.
+    /// gives. Those whose model refuses the request whatever is cut are left out, but for the one that the client names, and
+    /// for all deployments where nothing else is left. The time for retries runs from now on.
     pub fn new(request: &ClientRequest, mut targets: Vec<Target>, deployments: usize) -> Self {
         let retry = request.app.config.retry;
-        let first = targets.first().cloned();
-        let named = first.as_ref().filter(|_| deployments == 1).map(Target::id);
+        let all: Vec<Target> = targets.iter().take(deployments).cloned().collect();
+        let named = match &all[..] {
+            [only] => Some(only.id()),
+            _ => None,
+        };
         let is_named = |target: &Target| named.as_ref().is_some_and(|it| *it == target.id());
         targets.retain(|target| is_named(target) || may_take(request, target));
         if targets.is_empty() {
-            targets.extend(first);
+            targets = all;
         }
         Self {
             home: targets.first().cloned(),
@@ -148,6 +152,18 @@ impl Fallbacks {
         let planned = failed.planned.as_ref();
         let compaction = planned.map(|planned| planned.compaction.clone());
         Some(self.plan_for_candidate(request, target, compaction))
+    }
+
+    /// Whether this is the first candidate, whose errors are the client's.
+    pub fn is_home(&self, target: &Target) -> bool {
+        self.home
+            .as_ref()
+            .is_some_and(|home| home.id() == target.id())
+    }
+
+    /// Whether the first candidate was not asked yet, since its circuit is open or it asked to wait.
+    pub fn home_was_skipped(&self) -> bool {
+        self.candidates.targets().any(|target| self.is_home(target))
     }
 
     /// Whether this is the larger model that was asked in place of a cut, so that its error is not the client's.

@@ -8,7 +8,7 @@
 //! Every 4xx and 5xx is read for it (`provider/overflow.rs`). Where the profile says that errors come inside a
 //! success, a whole answer is read too, and the first event of a stream, whose head is held for it 2 s at most.
 //!
-//! Of a model whose window is only assumed, the first refusal is expected: nothing was cut before it. Where the request
+//! Of a model whose window is only guessed, the first refusal is expected: nothing was cut before it. Where the request
 //! would be cut now, a configured larger model comes first.
 //!
 //! The lesson (`provider/learnt_windows.rs`) holds for all sessions of the model until it expires, so the next

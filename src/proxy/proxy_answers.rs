@@ -20,7 +20,7 @@ pub(super) fn overflow_response(
     overflow: &Overflow,
     window: Window,
 ) -> Response<Body> {
-    let window = overflow.window.or(window.known_tokens());
+    let window = overflow.window.or(window.claimed_tokens());
     let fault = format.overflow_error(window, overflow.prompt_tokens);
     let mut answer = json_response(StatusCode::BAD_REQUEST, format.error_body(&fault));
     if let Ok(code) = HeaderValue::try_from(fault.code.unwrap_or_default()) {

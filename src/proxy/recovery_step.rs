@@ -147,7 +147,7 @@ impl RecoveryStep {
         }
         if may_begin {
             let is_critical = state.is_some_and(|state| state.health == HealthLevel::Critical);
-            let is_tight = is_critical && policy.cuts_by_window();
+            let is_tight = is_critical && !policy.is_open();
             let tight = settings.max_tool_result_chars;
             this.tight_chars = Some(tight).filter(|&chars| is_tight && chars > 0);
             this.decide_due(conversation, inherited, policy, rules.caution_waits);

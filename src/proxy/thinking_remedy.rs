@@ -140,7 +140,7 @@ impl ThinkingRemedy {
         self.leave_out(request, placed, extras)
     }
 
-    /// Keeps the first refusal of thinking, which the client gets where nothing helps.
+    /// Keeps the first refusal of thinking (but not of an answer that lacks it), which the client gets where nothing helps.
     pub(super) fn keep_refusal(&mut self, reply: ProviderReply) {
         self.first.get_or_insert(reply);
     }

@@ -12,7 +12,7 @@ use std::sync::{
 };
 
 use plimsoll::{
-    config::{Auth, ModelConfig},
+    config::{AddTools, Auth, ModelConfig},
     guard::profile::find_profile,
 };
 use serde_json::{Value, json};
@@ -345,6 +345,51 @@ async fn a_fallback_that_fails_for_good_does_not_hide_the_first_error() {
     }
 }
 
+/// A client compacts where it is told that its conversation is too long.
+#[tokio::test]
+async fn a_fallback_that_fails_for_good_does_not_hide_an_overflow() {
+    for status in ["404 Not Found", "401 Unauthorized", ""] {
+        let up = ScriptedProvider::start_answering(|_: &ReceivedRequest| {
+            let error = json!({"error": {"message": "This model's maximum context length is 8000 tokens. However, your \
+                messages resulted in 25000 tokens.", "code": "context_length_exceeded"}});
+            vec![answer("400 Bad Request", "", error.to_string())]
+        })
+        .await;
+        let down = ScriptedProvider::start_answering(move |_: &ReceivedRequest| match status {
+            "" => vec![ProviderStep::Close],
+            status => vec![answer(status, "", BUSY)],
+        })
+        .await;
+        let proxy = start_proxy(&up, ("openai", "m"), Some((&down, "gpt-6.2-sol"))).await;
+        let body =
+            json!({"model": "m", "messages": [{"role": "user", "content": words(100_000, 1)}]});
+        let got = proxy.chat(body.to_string()).await;
+        assert_eq!(got.status, 400, "{status}");
+        assert!(
+            got.text().contains("context_length_exceeded"),
+            "{}",
+            got.text()
+        );
+    }
+}
+
+/// Where the client's own model is left out for a while, it is asked all the same before the client gets a refusal.
+#[tokio::test]
+async fn a_fallback_that_fails_for_good_does_not_hide_a_pause_of_the_model_asked_for() {
+    let later = |_: &ReceivedRequest| vec![answer("429 Slow", "retry-after: 30\r\n", BUSY)];
+    let gone = |_: &ReceivedRequest| vec![answer("404 Not Found", "", "{}")];
+    let up = ScriptedProvider::start_answering(later).await;
+    let down = ScriptedProvider::start_answering(gone).await;
+    let proxy = start_proxy(&up, ("openai", "m"), Some((&down, "grok-4.7"))).await;
+    for _ in 0..3 {
+        let body = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
+        let got = proxy.chat(body).await;
+        assert_eq!(got.status, 429);
+        assert_eq!(got.headers["retry-after"], "30");
+        assert_eq!(got.headers["x-plimsoll-attempts"], "2");
+    }
+}
+
 /// The client may try again, so the last word of the providers counts.
 #[tokio::test]
 async fn a_fallback_that_is_busy_too_says_when_to_try_again() {
@@ -385,6 +430,37 @@ async fn a_demand_of_reasoning_does_not_hide_what_is_wrong_with_the_request() {
         assert!(got.text().contains("top_k"), "{model}: {}", got.text());
         assert_eq!(up.count_requests(), 2, "{model}");
     }
+}
+
+/// What recovery adds is refused, and the members that are demanded of answers are not.
+#[tokio::test]
+async fn additions_are_taken_back_where_the_members_beside_them_are_demanded() {
+    let up = ScriptedProvider::start_answering(|request: &ReceivedRequest| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let messages = body["messages"].as_array().unwrap();
+        let mut answers = messages.iter().filter(|it| it["role"] == "assistant");
+        let error = if request.body.windows(12).any(|it| it == b"add_reminder") {
+            "Invalid tool definition"
+        } else if answers.any(|it| it["reasoning_content"].is_null()) {
+            "preserved thinking requires reasoning_content on every assistant message"
+        } else {
+            return vec![answer("200 OK", "", crate::support::COMPLETION)];
+        };
+        let body = json!({"error": {"message": error, "type": "invalid_request_error"}});
+        vec![answer("400 Bad Request", "", body.to_string())]
+    })
+    .await;
+    let proxy = start_proxy(&up, ("template", "kimi-k3"), None).await;
+    proxy.reload(|config| config.recovery.tools = AddTools::Always);
+    let tool =
+        json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
+    let body = json!({"model": "kimi-k3", "tools": [tool], "messages": [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+        {"role": "user", "content": "c"},
+    ]});
+    let got = proxy.chat(body.to_string()).await;
+    assert_eq!(got.status, 200, "{}", got.text());
 }
 
 /// Hosts that serve the same models and know no such member.

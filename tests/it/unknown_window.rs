@@ -197,6 +197,42 @@ async fn nothing_is_cut_by_a_window_guessed_from_the_name() {
     }
 }
 
+/// The largest prompt of a similar model is no part of the guess.
+#[tokio::test]
+async fn nothing_is_cut_by_the_input_limit_of_a_similar_model() {
+    let provider = counting(2_000_000, refuse_as_openai).await;
+    let proxy = provider.up.proxy().start().await;
+    let mut talk = Talk::new("gpt-6.2-sol-eu", false);
+    talk.lines = 1_200;
+    for _ in 0..82 {
+        talk.grow();
+    }
+    let came = talk.ask(&proxy, "on").await;
+    assert_eq!(header(&came, "context-limit"), "1050000");
+    assert_eq!(header(&came, "attempts"), "1");
+    assert!(!is_cut(&came), "{}", header(&came, "actions"));
+    assert!(provider.largest.load(SeqCst) > 930_000);
+}
+
+/// A session may stay for long where a guess is nearly full.
+#[tokio::test]
+async fn no_course_begins_by_a_window_guessed_from_the_name() {
+    let provider = counting(1_000_000, refuse_as_openai).await;
+    let proxy = provider.up.proxy().start().await;
+    let mut talk = Talk::new("gpt-4-prod", false);
+    talk.grow();
+    talk.lines = 8;
+    let mut levels = Vec::new();
+    for _ in 0..40 {
+        talk.grow();
+        let came = talk.ask(&proxy, "on").await;
+        let actions = header(&came, "actions");
+        assert!(!is_cut(&came) && !actions.contains("course"), "{actions}");
+        levels.push(header(&came, "health").to_owned());
+    }
+    assert!(levels.iter().filter(|level| *level == "critical").count() > 8);
+}
+
 #[tokio::test]
 async fn one_refusal_teaches_the_window_of_an_unknown_model() {
     for (model, streams, profile, refusal) in [

@@ -117,7 +117,7 @@ fn describe_edits(found: &PlanExplanation) -> Vec<String> {
     }
     if found.uncut_because.is_some() {
         let why = [
-            "The window is only assumed, so nothing is cut by it: the provider refuses what",
+            "The window is only guessed, so nothing is cut by it: the provider refuses what",
             "is too long, and the request is fitted to what its refusal says.",
             "models.NAME.context_length sets the window.",
         ];

@@ -110,7 +110,7 @@ fn an_assumed_window_is_said_to_cut_nothing() {
     for part in [
         "96,000 tokens (assumed)",
         "open: nothing is cut before the provider refuses it",
-        "The window is only assumed, so nothing is cut by it",
+        "The window is only guessed, so nothing is cut by it",
         "Nothing: it goes on byte for byte.",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");

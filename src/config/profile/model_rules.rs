@@ -144,7 +144,7 @@ const RULES: &[ModelRule] = &[
             first_version("gpt-6-astra", 0, 0),
             first_version("gpt-", 6, 1),
         ],
-        apply: |it| it.takes_chat_tools = !matches!(it.name, "openai" | "azure"),
+        apply: |it| it.takes_chat_tools &= !matches!(it.name, "openai" | "azure"),
     },
     // OpenAI's caches live for half an hour at least, and `prompt_cache_retention` is refused (from GPT-5.6 on).
     ModelRule {
@@ -191,7 +191,7 @@ pub fn is_other_family(one: &str, other: &str) -> bool {
     matches!((find_family(one), find_family(other)), (Some(one), Some(other)) if one != other)
 }
 
-/// The first family, in the table's order, that a part of a model's name is a word of, with or without a number behind it.
+/// The first family of the table with a word that a part of the name is or begins with, where no letter follows (`qwen3`).
 fn find_family(model: &str) -> Option<usize> {
     let model = model.to_ascii_lowercase();
     let names_word = |part: &str, word: &str| {

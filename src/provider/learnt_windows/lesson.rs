@@ -165,7 +165,7 @@ impl Lessons {
                 let left = sent.saturating_sub(excess).max(percent_of(sent, 10));
                 percent_of(left - refused.reserve.min(left / 4), ESTIMATE_PERCENT)
             }
-            // Without any number, the guess by the name is the better one where it is less.
+            // Without any number, the guessed window is the better one where it is less.
             _ if known.is_none() && named.is_none() => percent_of(sent, NEXT_PERCENT).min(claimed),
             _ => percent_of(sent, NEXT_PERCENT),
         };

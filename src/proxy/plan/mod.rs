@@ -387,7 +387,7 @@ pub fn wants_larger_model(
     let half = target.window.tokens / 2;
     let wants_larger = |state: &SessionState| {
         let is_critical = state.health == HealthLevel::Critical;
-        is_critical && is_same_model(inherited, target)
+        is_critical && !target.window.is_guessed() && is_same_model(inherited, target)
             || state.prompt_tokens > Some(half) && is_same_model(inherited, larger)
     };
     cut || inherited.state.as_ref().is_some_and(wants_larger)

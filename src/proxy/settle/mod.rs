@@ -31,8 +31,8 @@ pub struct AnswerEnd {
     pub source: Option<SummarySource>,
 }
 
-/// Where the answer shows that a window guessed from the model's name is too small, it is unknown.
-fn forget_wrong_guess(session: &SessionContext, planned: &mut PlannedRequest) {
+/// Looks a guessed window up again: this answer may have shown that the guess is too small.
+fn renew_guessed_window(session: &SessionContext, planned: &mut PlannedRequest) {
     let (app, target) = (&session.app, &mut planned.target);
     if !target.window.is_guessed() {
         return;
@@ -55,7 +55,7 @@ pub async fn settle_answer(
         response,
         cut_in_silence: detect_silent_cut(session, &planned, response),
     };
-    forget_wrong_guess(session, &mut planned);
+    renew_guessed_window(session, &mut planned);
     let begin_summary = |source| begin_summary_after(session, &mut planned, answer, source);
     let job = end.source.and_then(begin_summary);
     let state = next_state(session, &planned, answer);

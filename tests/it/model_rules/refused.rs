@@ -172,8 +172,8 @@ async fn a_fallback_gets_one_answer_cap() {
         ("mistral", "mistral-large", old, new),
     ] {
         for (caps, expected) in [
-            (json!({name: 100, other: 200}), json!(100)),
-            (json!({other: 200, name: 100}), json!(100)),
+            (json!({new: 100, old: 200}), json!(100)),
+            (json!({old: 200, new: 100}), json!(100)),
             (json!({name: null, other: 200}), json!(200)),
             (json!({other: 200, name: null}), json!(200)),
             (json!({name: 100, other: null}), json!(100)),
