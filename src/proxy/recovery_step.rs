@@ -69,6 +69,8 @@ pub struct RecoveryStep {
     /// The proxy's tools of all requests so far.
     sent_tools: ToolSet,
     recalls: RecallCount,
+    /// The store could not keep what was last to be stored.
+    may_be_lost: bool,
     injected: Option<RecoveryAction>,
     tight_chars: Option<usize>,
     events: GenerationEvents,
@@ -116,6 +118,7 @@ impl RecoveryStep {
             binds_reasoning: policy.profile.past_reasoning != PastReasoning::Read,
             sent_tools: ToolSet::Nothing,
             recalls: RecallCount::default(),
+            may_be_lost: inherited.save_failed || inherited.store_failed,
             injected: None,
             tight_chars: None,
             events: GenerationEvents::default(),

@@ -68,11 +68,12 @@ impl std::ops::AddAssign for RecallCount {
 
 /// Executes the proxy-executed calls of one answer. Each gets a tool result; the successful ones
 /// change the reminders. A call for a new course comes last. It is refused if another call failed,
-/// since the model would lose what it wanted to save.
+/// since the model would lose what it wanted to save. `may_be_lost`: the store cannot keep the reminders.
 pub fn execute_calls(
     format: Format,
     calls: &[ProxyToolCall],
     reminders: &mut Reminders,
+    may_be_lost: bool,
     source: Option<&RecallSource<'_>>,
 ) -> ExecutionOutcome {
     let clears = |call: &ProxyToolCall| &*call.name == CLEAR;
@@ -109,7 +110,10 @@ pub fn execute_calls(
     let items = results.into_iter().zip(calls).zip(recalled);
     let items = items.map(|((result, call), recalled)| {
         recalled.unwrap_or_else(|| {
-            let text = result.unwrap_or_else(|error| format!("Error: {error}"));
+            let mut text = result.unwrap_or_else(|error| format!("Error: {error}"));
+            if may_be_lost {
+                text = format!("{text} {MAY_BE_LOST}");
+            }
             format.result_item(call, &text)
         })
     });
@@ -155,6 +159,9 @@ const NOT_CLEARED: &str = "clear_mind was not carried out and no reminder of it 
 another call of the same reply failed. Correct that call, then call clear_mind again.";
 
 const GO_ON: &str = "Go on with the work.";
+
+const MAY_BE_LOST: &str = "But reminders cannot be stored at the moment, so this may be lost: write what you must not lose \
+into the conversation, too.";
 
 fn execute_clear(text: &str, reminders: &mut Reminders) -> Result<String, String> {
     let mut result = String::new();

@@ -65,6 +65,8 @@ pub struct Sessions {
     cipher: Arc<StateCipher>,
     /// The first decryption failure is a warning; later ones are logged at debug level.
     decrypt_failure_logged: Arc<AtomicBool>,
+    /// The last state could not be stored.
+    save_failed: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
     find_timeout: Duration,
     /// Held while commands are read, changed and written.
@@ -91,9 +93,11 @@ pub struct InheritedSession {
     /// This request is the first with a finished summary.
     pub compacted: bool,
     generation: GenerationId,
-    /// The store failed or returned no valid state: health is unknown, and the request's record
+    /// The store failed or returned no valid state: what the session was before is unknown, and the request's record
     /// gets a warning.
     pub store_failed: bool,
+    /// The store could not keep the last state, of whatever session.
+    pub save_failed: bool,
 }
 
 impl InheritedSession {
@@ -130,6 +134,7 @@ impl Sessions {
             ids: Arc::new(IdGenerator::new()?),
             cipher: Arc::new(StateCipher::new(None)?),
             decrypt_failure_logged: Arc::default(),
+            save_failed: Arc::default(),
             metrics: Arc::default(),
             find_timeout: StoreConfig::default().timeout,
             command_lock: Arc::default(),
@@ -183,6 +188,7 @@ impl Sessions {
             compacted: false,
             generation: GenerationId::from_bytes(self.ids.next_bytes()),
             store_failed: false,
+            save_failed: self.save_failed.load(Relaxed),
         };
         if let Err(error) = self.load_inherited(&mut inherited).await {
             self.warn_of_loss(&error, None, "request continues without its session state");
@@ -280,7 +286,9 @@ impl Sessions {
         let warn = |error: &SessionError| {
             self.warn_of_loss(error, Some(state.session), "session state was not stored");
         };
-        save.await.inspect_err(warn).is_ok()
+        let saved = save.await.inspect_err(warn).is_ok();
+        self.save_failed.store(!saved, Relaxed);
+        saved
     }
 
     fn encode_state(&self, tenant: &Tenant, state: &SessionState) -> Result<Bytes, SessionError> {

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll::config::{Config, RedisConfig, StoreConfig, StorePlace, secret::Secret};
+use plimsoll::config::{AddTools, Config, RedisConfig, StoreConfig, StorePlace, secret::Secret};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -253,4 +253,52 @@ async fn a_proxy_starts_without_its_store() {
         }
     })
     .await;
+}
+
+/// A reminder that the store cannot keep is not called saved without a word.
+#[tokio::test]
+async fn a_model_is_told_that_its_reminder_may_be_lost() {
+    let up = ScriptedProvider::start_answering(|seen| {
+        let asked: Value = serde_json::from_slice(&seen.body).unwrap();
+        let messages = asked["messages"].as_array().unwrap();
+        let message = match messages.last().unwrap()["role"] == "tool" {
+            true => json!({"role": "assistant", "content": "Well."}),
+            false => {
+                let function = json!({"name": "add_reminder", "arguments": "{\"content\":\"a\"}"});
+                let call = json!({"id": "own_1", "type": "function", "function": function});
+                json!({"role": "assistant", "content": null, "tool_calls": [call]})
+            }
+        };
+        let usage = json!({"prompt_tokens": 1_000, "completion_tokens": 1});
+        let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+        let body = json!({"choices": [choice], "usage": usage}).to_string();
+        vec![answer("200 OK", "content-type: application/json\r\n", body)]
+    })
+    .await;
+    let redis = Redis::start();
+    let proxy = up.proxy().set(stored_in(&redis));
+    let proxy = proxy.set(|config| config.recovery.tools = AddTools::Always);
+    let proxy = proxy.start().await;
+    let tool =
+        json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
+    let mut messages = vec![json!({"role": "user", "content": "go"})];
+    let result = async |messages: &[Value]| {
+        let body = json!({"model": "m", "messages": messages, "tools": [tool]}).to_string();
+        let got = proxy.chat(body).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
+        let messages = sent["messages"].as_array().unwrap();
+        messages.last().unwrap()["content"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(result(&messages).await, "Saved as r1. Go on with the work.");
+    drop(redis);
+    for _ in 0..2 {
+        messages.push(json!({"role": "assistant", "content": "Well."}));
+        messages.push(json!({"role": "user", "content": "And on."}));
+        let said = result(&messages).await;
+        assert!(said.contains("may be lost"), "{said}");
+    }
 }

@@ -66,7 +66,8 @@ impl RecoveryStep {
                 json: format.text_item(Author::User, &text).into(),
             });
         } else {
-            let executed = tool::execute_calls(format, &turn.proxy_calls, reminders, Some(source));
+            let (calls, lost) = (&turn.proxy_calls, self.may_be_lost);
+            let executed = tool::execute_calls(format, calls, reminders, lost, Some(source));
             clear = executed.clear;
             self.recalls += executed.recalls;
             let by = InjectedAuthor::Tool;
@@ -133,8 +134,8 @@ impl RecoveryStep {
         }
         if !last.proxy_calls.is_empty() && last.client_calls > 0 {
             let (format, calls) = (self.format, &last.proxy_calls);
-            let executed =
-                tool::execute_calls(format, calls, &mut self.memory.reminders, Some(source));
+            let (reminders, lost) = (&mut self.memory.reminders, self.may_be_lost);
+            let executed = tool::execute_calls(format, calls, reminders, lost, Some(source));
             self.recalls += executed.recalls;
             self.memory.clear_due |= executed.clear;
             let keep_call = |call: &ProxyToolCall| InjectedCall {

@@ -14,7 +14,13 @@ fn call(name: &str, arguments: &str) -> ProxyToolCall {
 
 /// The tool result of one call, and whether it asks for a new course.
 fn execute(call: &ProxyToolCall, reminders: &mut Reminders) -> (String, bool) {
-    let executed = execute_calls(Format::Chat, std::slice::from_ref(call), reminders, None);
+    let executed = execute_calls(
+        Format::Chat,
+        std::slice::from_ref(call),
+        reminders,
+        false,
+        None,
+    );
     let [message] = &executed.results[..] else {
         panic!("{} tool results", executed.results.len());
     };
@@ -48,7 +54,7 @@ fn each_tool_changes_the_reminders() {
         call(DELETE, r#"{"id":"r2"}"#),
         call(CLEAR, r#"{"reminder_content":"last"}"#),
     ];
-    let executed = execute_calls(Format::Chat, &calls, &mut notes, None);
+    let executed = execute_calls(Format::Chat, &calls, &mut notes, false, None);
     assert!(executed.clear);
     assert_eq!(texts(&notes), ["first", "last"]);
     assert_eq!(
@@ -80,7 +86,7 @@ fn nothing_is_cleared_beside_a_call_that_failed() {
                 true => [clear, kept, failed.clone()],
                 false => [failed.clone(), kept, clear],
             };
-            let executed = execute_calls(Format::Chat, &calls, &mut notes, None);
+            let executed = execute_calls(Format::Chat, &calls, &mut notes, false, None);
             assert!(!executed.clear);
             assert_eq!(texts(&notes), ["kept"], "what could be saved is");
             assert_eq!(executed.results.len(), 3);
@@ -235,7 +241,7 @@ fn the_number_of_reminders_is_bounded() {
     let calls: Vec<_> = (0..1_000)
         .map(|n| call(ADD, &format!(r#"{{"content":"{n}"}}"#)))
         .collect();
-    let executed = execute_calls(Format::Chat, &calls, &mut notes, None);
+    let executed = execute_calls(Format::Chat, &calls, &mut notes, false, None);
     assert_eq!(executed.results.len(), 1_000);
     assert_eq!(notes.notes().len(), reminder::MAX_NOTES);
     assert!(executed.results[999].contains("Error: there are 32 reminders already"));
@@ -252,7 +258,7 @@ proptest! {
             ..call(name, &arguments)
         }).collect();
         let mut notes = Reminders::default();
-        let executed = execute_calls(Format::Chat, &calls, &mut notes, None);
+        let executed = execute_calls(Format::Chat, &calls, &mut notes, false, None);
         prop_assert_eq!(executed.results.len(), calls.len());
         for result in executed.results {
             prop_assert!(serde_json::from_str::<Value>(&result).is_ok());

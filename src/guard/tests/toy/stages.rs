@@ -182,7 +182,8 @@ fn proxy_executed_calls_are_answered_alike() {
         call("add_reminder", r#"{"content":"run \"make\""}"#),
         call("delete_reminder", "{}"),
     ];
-    let execute = |format| tool::execute_calls(format, &calls, &mut Reminders::default(), None);
+    let execute =
+        |format| tool::execute_calls(format, &calls, &mut Reminders::default(), false, None);
     let (chat, toy) = (execute(Format::Chat), execute(Format::Toy));
     let results: Vec<_> = chat.results.iter().map(|it| message_to_toy(it)).collect();
     let items: Vec<&str> = toy.results.iter().map(|it| &**it).collect();
