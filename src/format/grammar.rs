@@ -6,9 +6,10 @@ use crate::{
 };
 
 impl Format {
-    /// Whether servers make one message of adjacent entries of one author, and tool results are the user's.
-    pub const fn merges_entries(self) -> bool {
-        matches!(self, Self::Messages)
+    /// Whether servers may demand that user and assistant take turns. Those of Messages make one message of adjacent entries,
+    /// and in Responses an answer has many.
+    pub const fn may_alternate(self) -> bool {
+        !matches!(self, Self::Messages | Self::Responses)
     }
 
     /// Whether the parts of an answer are entries of their own, so that answers in a row are taken for one.
@@ -60,6 +61,7 @@ impl Format {
             },
             Self::Responses => Profile {
                 user_after_tool: Acceptance::Yes,
+                adjacent_users: Acceptance::Yes,
                 system_later: Acceptance::Yes,
                 system_prompts: false,
                 // A stream begins before the model reads the prompt, and then says that it failed.

@@ -33,6 +33,10 @@ const RECALL: &str = "What you need and no longer see: recall id earlier.]";
 /// Follows the preface of a course where it can be recalled.
 const RECALL_COURSE: &str = "[What was left out: recall id earlier.]";
 
+/// Said by the model behind a preface at the end of a user message, where another one follows and roles alternate. The
+/// preface is not the model's: models imitate what they see themselves say.
+const ACKNOWLEDGEMENT: &str = "Understood.";
+
 /// Precedes the sections of a summary.
 pub(super) const SUMMARY_HEAD: &str = "[Note by the context guard between client and model, not by the user: \
 earlier messages of this conversation were left out here, and a model summarised them, so that they \
@@ -180,6 +184,8 @@ enum PrefacePlacement {
     Message(Author),
     /// In a paragraph at the end of the first user message.
     Paragraph(usize),
+    /// The same, with a word of the model behind it.
+    Acknowledged(usize),
     Nowhere,
 }
 
@@ -187,6 +193,7 @@ impl PrefacePlacement {
     const fn outline_item(self) -> Option<OutlineItem> {
         match self {
             Self::Message(role) => Some(OutlineItem::Injected(role)),
+            Self::Acknowledged(_) => Some(OutlineItem::Injected(Author::Model)),
             _ => None,
         }
     }
@@ -240,13 +247,15 @@ impl<'a> RemovedUnits<'a> {
         let mut kept = (self.pinned..units.len()).filter(|&unit| !self.removed[unit]);
         let tail = kept.find(|&unit| units[unit].kind != UnitKind::System);
         let tail_is_user = tail.is_some_and(|unit| units[unit].kind == UnitKind::User);
+        // Where nothing is removed, two user messages in a row are the client's.
+        let parts_users = tail_is_user && self.has_any();
         match user.map(|unit| unit.messages.start) {
-            // Where nothing is removed, two user messages in a row are the client's.
-            Some(_) if strict && tail_is_user && self.has_any() => {
-                PrefacePlacement::Message(Author::Model)
-            }
             Some(first) if strict => match self.view.item(first).content {
+                Content::Text(_) | Content::Blocks(..) if parts_users => {
+                    PrefacePlacement::Acknowledged(first)
+                }
                 Content::Text(_) | Content::Blocks(..) => PrefacePlacement::Paragraph(first),
+                _ if parts_users => PrefacePlacement::Message(Author::Model),
                 _ => PrefacePlacement::Nowhere,
             },
             None if strict && tail_is_user => PrefacePlacement::Nowhere,
@@ -256,15 +265,19 @@ impl<'a> RemovedUnits<'a> {
 
     /// Inserts the escaped preface. Returns whether there was a place for it.
     fn insert_preface(&self, place: PrefacePlacement, preface: &str, edits: &mut Edits) -> bool {
-        let author = match place {
+        let conversation = self.view.conversation;
+        let (author, preface) = match place {
             PrefacePlacement::Nowhere => return false,
             PrefacePlacement::Paragraph(at) => {
-                self.view.conversation.append_text(at, preface, edits);
+                conversation.append_text(at, preface, edits);
                 return true;
             }
-            PrefacePlacement::Message(author) => author,
+            PrefacePlacement::Acknowledged(at) => {
+                conversation.append_text(at, preface, edits);
+                (Author::Model, ACKNOWLEDGEMENT)
+            }
+            PrefacePlacement::Message(author) => (author, preface),
         };
-        let conversation = self.view.conversation;
         let entry = conversation.format.text_item(author, preface);
         let block = conversation.format.text_block(preface);
         let new = NewItems {

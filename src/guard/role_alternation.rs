@@ -6,7 +6,7 @@
 //!
 //! This is judged once, by the messages before the first cut or injection, and remembered: so a later double message
 //! moves no prefix. In a conversation that alternates, a prompt joins the user message before it, and a preface joins
-//! the first user message or is the assistant's.
+//! the first user message.
 //!
 //! Some templates ignore steps of tool calls, and so accept no prompt after a result. Most agents' conversations fit
 //! such a template, so the proxy assumes one only after a refusal, for the session.
@@ -22,10 +22,10 @@ use crate::conversation::{Author, Conversation, Format};
 /// the assistant, so a user message may follow them. A single user message alternates: nothing has shown yet that the
 /// provider accepts anything else.
 ///
-/// Nothing follows from it in a format whose servers make one message of adjacent entries, nor where an answer has
+/// Nothing follows from it in a format whose entries need not alternate, nor where an answer has
 /// entries that no such template knows: there it is false.
 pub(super) fn has_alternating_roles(conversation: &Conversation, count: usize) -> bool {
-    if conversation.format.merges_entries() {
+    if !conversation.format.may_alternate() {
         return false;
     }
     let messages = conversation.items.iter();

@@ -98,8 +98,7 @@ fn they_stand_beside_the_prompt_where_model_and_provider_take_such_an_entry() {
     );
 
     let client = responses();
-    // Where user and assistant alternate, the prompt joins the user's message.
-    for (place, at) in [(3, 4), (5, 5)] {
+    for (place, at) in [(3, 4), (5, 6)] {
         let (sent, plan) = send(Format::Responses, "openai", "gpt-6.2-sol", &client, place);
         assert!(plan.report.has_tools_entry);
         assert_eq!(sent["tools"], client["tools"]);

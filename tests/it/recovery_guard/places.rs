@@ -450,6 +450,10 @@ fn read_back(memory: &guard::GuardMemory) -> guard::GuardMemory {
     let mut stored: guard::GuardMemory =
         serde_json::from_str(&serde_json::to_string(memory).unwrap()).unwrap();
     stored.restore_cuts(serde_json::from_str(&cuts).unwrap());
+    // A state has these beside the memory.
+    stored.scale = memory.scale;
+    stored.names_ids = memory.names_ids;
+    stored.alternates = memory.alternates;
     stored
 }
 

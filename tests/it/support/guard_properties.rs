@@ -80,7 +80,7 @@ pub(crate) fn profiles_of(case: &GeneratedCase) -> Vec<&'static Profile> {
 
 /// The bytes of each message; of a user message in blocks, the blocks, since they may have stood beside others.
 fn messages(conversation: &Conversation) -> Vec<&[u8]> {
-    let shares_entries = conversation.format.merges_entries();
+    let shares_entries = conversation.format == Format::Messages;
     let span = |message: &Item| match conversation.blocks_of(message) {
         blocks @ [first, ..] if shares_entries && message.author == Author::User => Span {
             start: first.span.start,
@@ -229,7 +229,8 @@ fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, con
             !theirs.contains(message) && !had_markers(item) && !is_joined(item)
         })
         .collect();
-    let folds = usize::from(plan.report.folded.is_some());
+    // Where roles alternate, the note is a paragraph of the task, and a word of the model follows it.
+    let folds = 2 * usize::from(plan.report.folded.is_some());
     assert!(
         odd.len()
             <= truncated.len()
