@@ -1,29 +1,68 @@
 //! Ratio of reported to raw (estimated) tokens per provider and model, for sessions without an
 //! answer yet.
 //!
-//! Smoothed over the answers of all sessions and shared with other replicas. Without a ratio the
-//! estimate is used as it is.
+//! The median over the newest sessions, shared with other replicas. One session whose text counts far from the estimate
+//! moves nothing for others: each has one vote, however many answers it had, and what was known before has two. Without
+//! a ratio the estimate is used as it is.
 
-use std::num::NonZeroUsize;
+use std::{collections::VecDeque, num::NonZeroUsize};
 
 use parking_lot::Mutex;
 
 use lru::LruCache;
 
-use crate::guard::estimate::{Calibration, SLOPES};
+use crate::{
+    guard::estimate::{Calibration, SLOPES},
+    store::SessionId,
+};
 
 /// Beyond this the least recently used model is forgotten.
 const MAX_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
+/// The newest sessions of a model that have a vote.
+const MAX_VOTES: usize = 15;
 /// Smaller requests teach nothing, since framing outweighs text in them; raw tokens.
 const LEAST_RAW: u32 = 1_000;
-/// Weight of one answer in the running mean.
+/// Weight of one answer in the running mean of its session.
 const WEIGHT: f64 = 0.2;
 
 #[derive(Debug)]
-pub struct TokenRatios(Mutex<LruCache<RatioKey, f64>>);
+pub struct TokenRatios(Mutex<LruCache<RatioKey, Votes>>);
 
 /// A provider's name and a model's.
 type RatioKey = (Box<str>, Box<str>);
+
+/// What is known of a model's ratio.
+#[derive(Debug, Default)]
+struct Votes {
+    /// The ratio that another replica told, which had sessions of its own.
+    told: Option<f64>,
+    /// The newest session last.
+    sessions: VecDeque<(SessionId, f64)>,
+}
+
+impl Votes {
+    fn add_sample(&mut self, session: SessionId, sample: f64) {
+        let known = self.sessions.iter().position(|(id, _)| *id == session);
+        let vote = known.and_then(|at| self.sessions.remove(at));
+        let ratio = vote.map_or(sample, |(_, ratio)| ratio + (sample - ratio) * WEIGHT);
+        if self.sessions.len() == MAX_VOTES {
+            self.sessions.pop_front();
+        }
+        self.sessions.push_back((session, ratio));
+    }
+
+    fn find_median(&self) -> f64 {
+        let told = self.told.unwrap_or(1.0);
+        let votes = self.sessions.iter().map(|(_, ratio)| *ratio);
+        let mut votes: Vec<f64> = votes.chain([told, told]).collect();
+        votes.sort_by(f64::total_cmp);
+        let half = votes.len() / 2;
+        match votes.len() % 2 {
+            0 => f64::midpoint(votes[half - 1], votes[half]),
+            _ => votes[half],
+        }
+    }
+}
 
 impl Default for TokenRatios {
     fn default() -> Self {
@@ -35,26 +74,34 @@ impl TokenRatios {
     /// The calibration with which a new session of this model begins.
     pub fn initial_calibration(&self, provider: &str, model: &str) -> Calibration {
         let mut ratios = self.0.lock();
-        let ratio = ratios.get(&(provider.into(), model.into())).copied();
+        let votes = ratios.get(&(provider.into(), model.into()));
+        let ratio = votes.map(Votes::find_median);
         ratio.map(Calibration::from_ratio).unwrap_or_default()
     }
 
-    /// Learns from an answer: the raw tokens of its request and the prompt tokens reported.
-    pub fn learn_ratio(&self, provider: &str, model: &str, raw: u32, reported: u32) {
+    /// Learns from an answer of a session: the raw tokens of its request and the prompt tokens reported.
+    pub fn learn_ratio(
+        &self,
+        provider: &str,
+        model: &str,
+        session: SessionId,
+        raw: u32,
+        reported: u32,
+    ) {
         if raw < LEAST_RAW || reported == 0 {
             return;
         }
-        // Without the clamp an absurd report would distort the mean for a hundred answers.
         let sample = (f64::from(reported) / f64::from(raw)).clamp(*SLOPES.start(), *SLOPES.end());
         let mut ratios = self.0.lock();
-        let ratio = ratios.get_or_insert_mut((provider.into(), model.into()), || sample);
-        *ratio += (sample - *ratio) * WEIGHT;
+        let votes = ratios.get_or_insert_mut((provider.into(), model.into()), Votes::default);
+        votes.add_sample(session, sample);
     }
 
     /// The ratio to share with other replicas.
     pub fn known_ratio(&self, provider: &str, model: &str) -> Option<f64> {
         let ratios = self.0.lock();
-        ratios.peek(&(provider.into(), model.into())).copied()
+        let votes = ratios.peek(&(provider.into(), model.into()));
+        votes.map(Votes::find_median)
     }
 
     /// Takes over a ratio from another replica, clamped; ignores one that is not finite.
@@ -64,7 +111,8 @@ impl TokenRatios {
         }
         let ratio = ratio.clamp(*SLOPES.start(), *SLOPES.end());
         let mut ratios = self.0.lock();
-        ratios.put((provider.into(), model.into()), ratio);
+        let votes = ratios.get_or_insert_mut((provider.into(), model.into()), Votes::default);
+        votes.told = Some(ratio);
     }
 }
 
@@ -72,18 +120,49 @@ impl TokenRatios {
 mod tests {
     use super::*;
 
+    fn session(number: u8) -> SessionId {
+        SessionId::from_bytes([number; 16])
+    }
+
     #[test]
-    fn a_new_session_begins_with_the_ratio_of_others() {
+    fn a_new_session_begins_with_what_others_agree_on() {
         let ratios = TokenRatios::default();
         assert_eq!(ratios.initial_calibration("p", "m"), Calibration::default());
-        ratios.learn_ratio("p", "m", 100, 1_000);
+        ratios.learn_ratio("p", "m", session(0), 100, 1_000);
         assert_eq!(ratios.initial_calibration("p", "m"), Calibration::default());
-        for _ in 0..40 {
-            ratios.learn_ratio("p", "m", 10_000, 12_000);
+        for (number, expected) in [(1, 1.0), (2, 1.1), (3, 1.2), (4, 1.2)] {
+            for _ in 0..40 {
+                ratios.learn_ratio("p", "m", session(number), 10_000, 12_000);
+            }
+            let slope = ratios.initial_calibration("p", "m").slope();
+            assert!((slope - expected).abs() < 0.01, "{number}: {slope}");
         }
-        assert!((ratios.initial_calibration("p", "m").slope() - 1.2).abs() < 0.01);
         let other = ratios.initial_calibration("p", "other");
         assert_eq!(other, Calibration::default());
+    }
+
+    #[test]
+    fn what_one_odd_session_teaches_others_do_not_pay() {
+        let ratios = TokenRatios::default();
+        for number in 1..5 {
+            ratios.learn_ratio("p", "m", session(number), 10_000, 11_000);
+        }
+        for _ in 0..100 {
+            ratios.learn_ratio("p", "m", session(9), 10_000, 24_000);
+            ratios.learn_ratio("p", "m", session(10), 10_000, u32::MAX);
+        }
+        let slope = ratios.initial_calibration("p", "m").slope();
+        assert!((slope - 1.1).abs() < 0.01, "{slope}");
+    }
+
+    #[test]
+    fn the_newest_sessions_vote() {
+        let ratios = TokenRatios::default();
+        for number in 0..60 {
+            let reported = if number < 30 { 15_000 } else { 10_000 };
+            ratios.learn_ratio("p", "m", session(number), 10_000, reported);
+        }
+        assert_eq!(ratios.known_ratio("p", "m"), Some(1.0));
     }
 
     #[test]
@@ -93,6 +172,9 @@ mod tests {
         ratios.apply_replicated("p", "m", 1.3);
         let calibration = ratios.initial_calibration("p", "m");
         assert_eq!(calibration, Calibration::from_ratio(1.3));
+        // One session here does not change what those of another replica agree on.
+        ratios.learn_ratio("p", "m", session(1), 10_000, 20_000);
+        assert_eq!(ratios.known_ratio("p", "m"), Some(1.3));
         for (absurd, known) in [
             (f64::NAN, 1.3),
             (f64::INFINITY, 1.3),
@@ -102,15 +184,5 @@ mod tests {
             ratios.apply_replicated("p", "m", absurd);
             assert_eq!(ratios.known_ratio("p", "m"), Some(known));
         }
-    }
-
-    #[test]
-    fn an_absurd_report_is_forgotten_soon() {
-        let ratios = TokenRatios::default();
-        ratios.learn_ratio("p", "m", 10_000, u32::MAX);
-        for _ in 0..20 {
-            ratios.learn_ratio("p", "m", 10_000, 10_000);
-        }
-        assert!((ratios.initial_calibration("p", "m").slope() - 1.0).abs() < 0.05);
     }
 }

@@ -10,7 +10,7 @@ use crate::{
         learnt_windows::{Lessons, RefusedPrompt},
         overflow::Overflow,
     },
-    store::memory::MemoryStore,
+    store::{SessionId, memory::MemoryStore},
 };
 
 const WITHIN: Duration = Duration::from_millis(50);
@@ -64,6 +64,15 @@ impl Replica {
         self.registry.learn_from_refusal(&target, &refused);
     }
 
+    /// Three sessions have this many tokens for 10,000 raw ones.
+    fn agree_on(&self, reported: u32) {
+        for number in 1..=3 {
+            let session = SessionId::from_bytes([number; 16]);
+            self.ratios
+                .learn_ratio("simulated", "m", session, 10_000, reported);
+        }
+    }
+
     fn accept(&self, tokens: u32) {
         let learnt = &self.registry.learnt;
         learnt.record_accepted_prompt(&self.endpoint(), "m", tokens, SystemTime::now());
@@ -114,7 +123,7 @@ fn pair() -> (Arc<MemoryStore>, Replica, Replica) {
 async fn lessons_reach_other_replicas() {
     let (_, one, other) = pair();
     one.refuse(16_000);
-    one.ratios.learn_ratio("simulated", "m", 10_000, 13_000);
+    one.agree_on(13_000);
     one.publish().await;
     assert!(other.pull().await);
     assert_eq!((other.window(), other.ratio()), (Some(16_000), Some(1.3)));
@@ -191,7 +200,7 @@ async fn disproved_lessons_are_dropped_by_all_replicas() {
 async fn a_ratio_is_published_when_it_moved() {
     let (_, one, other) = pair();
     for (reported, expected) in [(12_000, 1.2), (12_020, 1.2), (16_000, 1.28)] {
-        one.ratios.learn_ratio("simulated", "m", 10_000, reported);
+        one.agree_on(reported);
         one.publish().await;
         other.pull().await;
         let pulled = other.ratio().unwrap();
@@ -281,7 +290,9 @@ async fn unpublished_lessons_are_published_later() {
     // Dropped before it is done.
     drop(one.replica_sync.publish(&one.registry, WITHIN));
     let long = "m".repeat(MAX_SHARED_NAME_BYTES);
-    one.ratios.learn_ratio("simulated", &long, 10_000, 13_000);
+    let session = SessionId::from_bytes([1; 16]);
+    one.ratios
+        .learn_ratio("simulated", &long, session, 10_000, 13_000);
     one.replica_sync.mark_changed("simulated", &long);
     one.replica_sync.publish(&one.registry, WITHIN).await;
     assert_eq!(store.read_shared().await.unwrap().all.len(), 1);

@@ -31,8 +31,8 @@ pub(super) fn next_state(
         let (profile, sent) = (target.provider.config.profile, planned.raw_sent);
         state.calibration = state.calibration.learn_usage(sent, reported, profile);
         if !profile.counts_missed_only {
-            let ratios = &session.app.ratios;
-            ratios.learn_ratio(&target.provider.name, &target.model, sent, reported);
+            let (ratios, by) = (&session.app.ratios, session.inherited.session);
+            ratios.learn_ratio(&target.provider.name, &target.model, by, sent, reported);
         }
     }
     if planned.mode == GuardMode::Guard {
