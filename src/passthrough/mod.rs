@@ -6,6 +6,7 @@
 //! whole, since its model may stand at its end.
 //! SECURITY: with a key for some models, every reader of a body must find the same, allowed model in it.
 
+pub mod codex_models;
 mod inspected_body;
 mod token_count;
 mod upgrade;

@@ -11,7 +11,11 @@ use crate::{
     conversation::Format,
     error::Failure,
     http::{admission::check_admin_origin, body::RequestBody},
-    passthrough::{Caller, forward_request},
+    passthrough::{
+        Caller,
+        codex_models::{answer_codex_models, asks_as_codex},
+        forward_request,
+    },
     proxy::{
         App, CompactionShape,
         exchange::{IncomingRequest, exchange_conversation},
@@ -89,6 +93,14 @@ pub(super) async fn handle_request(
         Route::Model { id } => {
             let id = percent_decode_str(id).decode_utf8_lossy();
             models::answer_model(app, &client, &id, list_format)?
+        }
+        Route::Models if asks_as_codex(&parts) => {
+            let caller = Caller {
+                client: &client,
+                running: &running,
+                provider: None,
+            };
+            answer_codex_models(app, parts, body, caller, record).await
         }
         // All other routes were answered above.
         _ => models::answer_model_list(app, &client, list_format).await,

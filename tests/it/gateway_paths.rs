@@ -551,3 +551,44 @@ async fn a_compressed_body_finds_the_provider_of_its_model() {
     assert_eq!(seen.header("content-encoding"), None);
     assert_eq!(one.count_requests(), 0);
 }
+
+/// Codex reads a list of its own form, and prints an error where it gets another one.
+#[tokio::test]
+async fn codex_gets_a_list_of_models_in_its_form() {
+    let (_up, default, proxy) = two_providers().await;
+    let client = proxy.client();
+    let ask = async || {
+        let request = client
+            .request(Method::GET, "/v1/models?client_version=0.160.0")
+            .header("accept-encoding", "gzip");
+        client.send(request.body(full_body("")).unwrap()).await
+    };
+    let own = r#"{"models": [{"slug": "gpt-6.2-sol"}]}"#;
+    default.script_next([answer("200 OK", "etag: \"e\"\r\n", own)]);
+    let got = ask().await;
+    assert_eq!((got.status.as_u16(), &*got.text()), (200, own));
+    assert_eq!(got.headers["etag"], "\"e\"");
+    let seen = default.last_request();
+    assert_eq!(seen.line, "GET /v1/models?client_version=0.160.0 HTTP/1.1");
+    assert!(
+        seen.headers
+            .iter()
+            .all(|(name, _)| name != "accept-encoding")
+    );
+    for (status, body) in [
+        ("200 OK", r#"{"object":"list","data":[]}"#),
+        ("200 OK", "<html>"),
+        ("404 Not Found", "{}"),
+        ("401 Unauthorized", "{}"),
+    ] {
+        default.script_next([answer(status, "", body)]);
+        let got = ask().await;
+        assert_eq!(
+            (got.status.as_u16(), &*got.text()),
+            (200, r#"{"models":[]}"#)
+        );
+    }
+    // Everyone else gets the proxy's list.
+    let got = client.get("/v1/models").await;
+    assert_eq!(got.json()["object"], "list");
+}
