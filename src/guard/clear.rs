@@ -9,11 +9,13 @@
 //! alone, a placeholder of ours too: by its size, never by its text.
 
 mod inputs;
+mod old_media;
 mod parts;
 mod recent_units;
 
 use std::borrow::Cow;
 
+pub use self::old_media::mask_old_media;
 pub(super) use self::recent_units::RecentUnits;
 use super::{
     Policy, budget,

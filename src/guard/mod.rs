@@ -64,7 +64,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     answer_cap::{AnswerCap, AnswerHistory, session_budget},
-    clear::Cleared,
+    clear::{Cleared, mask_old_media},
     compaction_note::{is_compaction_note, write_compaction_note},
     course::{find_course_boundary, list_removed_messages, preface_fit_check, weigh_before},
     preface::NOTE,

@@ -18,6 +18,7 @@ mod query_parameters;
 mod registry;
 pub mod retry;
 pub mod simulated;
+pub mod size_refusal;
 pub mod thinking_refusal;
 mod timeouts;
 mod upstream;

@@ -2,7 +2,7 @@
 //!
 //! An attempt may send several requests, each changed: without asking for usage where that is refused; without the
 //! cache markers that the proxy added, then without a prompt after a tool result, and then without all of recovery's
-//! additions, where these are refused; with the wish that thinking be dropped, or without thinking, where that is refused
+//! additions, where these are refused; without old images, where images or bytes are refused; with the wish that thinking be dropped, or without thinking, where that is refused
 //! ([`super::thinking_remedy`]); and fitted to a smaller window where the conversation was too long
 //! ([`super::overflow_retry`]). Only headers and log show it. Nothing that the proxy adds may fail a request that would
 //! have worked without it.
@@ -17,7 +17,7 @@ use super::{
     outgoing::clean_answer_headers,
     overflow_retry::{
         Guesses, RefusalKind, find_refusal, learn_from_guesses, overflow_answer, refit_after_guess,
-        refit_after_overflow,
+        refit_after_overflow, refit_to_size,
     },
     plan::{plan_without_additions, plan_without_prompt_after_tool},
     provider_reply::Extras,
@@ -43,6 +43,7 @@ pub(super) async fn attempt_request(
 ) -> Result<ProviderReply, SendError> {
     let (mut additions_refused, mut usage_refused, mut markers_refused) = (false, false, false);
     let mut filling_refused = false;
+    let mut size_tries = 0;
     let (provider, model) = (&placed.target.provider, &placed.target.model);
     let mut extras = Extras {
         usage: !provider.refuses_usage(model),
@@ -79,6 +80,7 @@ pub(super) async fn attempt_request(
             RefusalKind::TooLong { overflow, .. } => {
                 refit_after_overflow(request, placed, &overflow, fallbacks.as_deref_mut())
             }
+            RefusalKind::TooLarge(size) => refit_to_size(request, placed, size, &mut size_tries),
             RefusalKind::Wordless => refit_after_guess(request, placed, &mut guesses),
             RefusalKind::RefusesAdditions => {
                 if !placed.try_replan(request, plan_without_prompt_after_tool) {

@@ -23,7 +23,7 @@ use http::StatusCode;
 use super::{
     ClientRequest, PlacedRequest, ProviderReply, SendError,
     fallbacks::Fallbacks,
-    plan::{log_cuts, refit_request, remeasure_for_target},
+    plan::{log_cuts, mask_media, refit_request, remeasure_for_target},
     provider_reply::{is_stream, read_short, refuses_usage},
     proxy_answers,
     refusal::{is_bad_request, refuses_additions},
@@ -34,6 +34,7 @@ use crate::{
     provider::{
         learnt_windows::RefusedPrompt,
         overflow::{self, Overflow, OverflowVerdict},
+        size_refusal::{SizeRefusal, detect_size_refusal},
         thinking_refusal::{ThinkingRefusal, detect_thinking_refusal, names_binding},
     },
     relay::{FirstEvent, peek_first_event},
@@ -51,6 +52,10 @@ const LEAST_GUESSED: u32 = 4_000;
 /// How long the head of a stream is held for its first event, which may be an error.
 const FIRST_EVENT_WITHIN: Duration = Duration::from_secs(2);
 
+/// Steps and messages with older images that stay after a first refusal of images or bytes, at most: providers that take
+/// fewer pixels of many images mean more than 20.
+const MOST_OLD_IMAGES: usize = 8;
+
 /// What a provider refuses.
 pub(super) enum RefusalKind {
     /// Nothing: it is the client's answer.
@@ -60,6 +65,8 @@ pub(super) enum RefusalKind {
         /// As the clients of the format look for it, so that it stays as it came.
         classic: bool,
     },
+    /// The bytes of the request, or its images.
+    TooLarge(SizeRefusal),
     /// The request, without any reason.
     Wordless,
     /// Perhaps recovery's additions.
@@ -113,6 +120,7 @@ pub(super) async fn find_refusal(
     let target = &placed.target;
     let takes_markers = || target.provider.takes_markers(&target.model, Instant::now());
     let may_refuse_markers = reply.sent.markers && !takes_markers();
+    let refused_size = detect_size_refusal(status, &text);
     let refusal = match overflow::detect_overflow(status, &text) {
         OverflowVerdict::Overflow(overflow) => RefusalKind::TooLong {
             classic: status == StatusCode::BAD_REQUEST && is_classic(format, &text),
@@ -121,6 +129,9 @@ pub(super) async fn find_refusal(
         _ if named || tries_drop && is_bad_request(status) => RefusalKind::RefusesToDrop { named },
         OverflowVerdict::Wordless if may_refuse_markers => RefusalKind::RefusesMarkers,
         OverflowVerdict::Wordless => RefusalKind::Wordless,
+        OverflowVerdict::Other if refused_size.is_some() => {
+            refused_size.map_or(RefusalKind::Nothing, RefusalKind::TooLarge)
+        }
         _ if may_refuse_markers && refuses_additions(status, &text) => RefusalKind::RefusesMarkers,
         _ if reply.sent.filling == AnswerFilling::ByName && refuses_additions(status, &text) => {
             RefusalKind::RefusesFilling
@@ -253,6 +264,47 @@ pub(super) fn refit_after_guess(
     placed.target = guessed;
     placed.set_plan(followed, smaller);
     true
+}
+
+/// Plans anew a request whose bytes or images were refused: with half of the older images, at most so many, then without the
+/// older ones, and where bytes were too many at last with half of the prompt. `tries`: how many were made. Returns whether
+/// it got smaller.
+pub(super) fn refit_to_size(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    refused: SizeRefusal,
+    tries: &mut u32,
+) -> bool {
+    let provider = placed.target.provider.name.clone();
+    while *tries < 3 {
+        let of_images = [Some(MOST_OLD_IMAGES), Some(0), None][*tries as usize];
+        *tries += 1;
+        let is_smaller = match (of_images, refused) {
+            (Some(most), _) => placed.try_replan(request, |followed, planned| {
+                mask_media(followed, planned, most)
+            }),
+            (None, SizeRefusal::Bytes) => placed.try_replan(request, |followed, planned| {
+                let mut half = planned.target.clone();
+                half.window.input = Some(planned.expected_tokens() / 2);
+                let smaller = refit_request(followed, planned, &half, None)?;
+                Some(remeasure_for_target(followed, smaller, &planned.target))
+            }),
+            (None, SizeRefusal::Images) => false,
+        };
+        if is_smaller {
+            tracing::warn!(
+                provider = &*provider,
+                model = placed.target.model,
+                "{provider} refused the {} of a request; sending it again without the oldest",
+                match refused {
+                    SizeRefusal::Images => "images",
+                    SizeRefusal::Bytes => "bytes",
+                }
+            );
+            return true;
+        }
+    }
+    false
 }
 
 /// Learns from requests that were refused without a reason, after a smaller one was answered.

@@ -48,6 +48,7 @@ mod secrets;
 mod session;
 mod shutdown;
 mod silent;
+mod size_refusals;
 mod stored;
 mod stored_before;
 mod streaming;

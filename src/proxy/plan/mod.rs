@@ -15,7 +15,7 @@ use self::{cache_age::is_cache_cold, planned_request::session_policy};
 pub use self::{
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
-    refit::{refit_request, remeasure_for_target},
+    refit::{mask_media, refit_request, remeasure_for_target},
 };
 use super::{
     App, FollowedConversation, GuardMode, SessionContext,

@@ -7,6 +7,7 @@ use super::{
     replan_request,
 };
 use crate::{
+    guard,
     provider::Target,
     proxy::{FollowedConversation, PlannedRequest},
 };
@@ -48,6 +49,26 @@ pub fn refit_request(
     planned.guard_took += begun.elapsed();
     planned.refits += 1;
     Some(planned)
+}
+
+/// Plans without the oldest images and other media: the newest half stays, `most` steps and messages at most. `None` where
+/// the request gets no smaller.
+pub fn mask_media(
+    followed: FollowedConversation<'_>,
+    refused: &PlannedRequest,
+    most: usize,
+) -> Option<PlannedRequest> {
+    if !refused.is_guarded() {
+        return None;
+    }
+    let app = &followed.session.app;
+    let policy = session_policy(app, &refused.target, refused.reasoning);
+    let memory = guard::mask_old_media(followed.conversation, &policy, &refused.plan.memory, most)?;
+    let mut planned = refused.clone();
+    planned.recall.sent = Some(memory);
+    planned = replan_request(followed, planned);
+    planned.refits += 1;
+    (planned.raw_sent < refused.raw_sent).then_some(planned)
 }
 
 /// Sets another target, or another window of it, and the levels that follow from it.
