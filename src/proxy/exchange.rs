@@ -51,6 +51,7 @@ use crate::{
         answer,
         body::{ReceivedBody, RequestBody},
         limit::Hold,
+        tasks::run_beside_tasks,
     },
     provider::Target,
     relay::{self, AnswerFilter, BufferedAnswer, Ending, FooterOptions, StreamOptions},
@@ -100,7 +101,8 @@ pub async fn exchange_body(
     let (parts, client) = (incoming.parts, incoming.client);
 
     // 3. The index.
-    let parsed = parse_request(incoming.format, received.bytes)?;
+    let (size, format) = (received.bytes.len(), incoming.format);
+    let parsed = run_beside_tasks(size, || parse_request(format, received.bytes))?;
     record.set_model(&parsed.model);
 
     // 4. The model.

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     compaction::CompactionStep,
     config::GuardConfig,
+    http::tasks::run_beside_tasks,
     provider::{Target, retry::RetryBudget},
 };
 
@@ -208,7 +209,8 @@ impl Fallbacks {
         let plan = |target: &Target, compaction: Option<CompactionStep>| {
             let (followed, compaction) = request.followed_conversation().zip(compaction)?;
             let home = home.as_ref().unwrap_or(target);
-            Some(plan_request(followed, target, home, compaction))
+            let plan = || plan_request(followed, target, home, compaction);
+            Some(run_beside_tasks(request.parsed.bytes.len(), plan))
         };
         let mut planned = plan(&target, compaction);
         if let Some(smaller_plan) = &planned

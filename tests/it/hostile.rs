@@ -1,12 +1,18 @@
 //! Hostile requests and answers over real sockets: what each side gets, and what reaches no
 //! provider.
 
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
-use crate::support::{COMPLETION, RunningProxy, SOON, ScriptedProvider, answer, within_time};
+use crate::support::{
+    COMPLETION, Process, RunningProxy, SOON, ScriptedProvider, Settings, TestClient, answer,
+    within_time,
+};
 
 mod answers;
 mod bodies;
@@ -52,4 +58,39 @@ fn chat(lines: &str, body: &str) -> String {
 
 fn chunked(body: &str) -> String {
     format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
+}
+
+/// One worker serves all connections, and a plan may take seconds.
+#[tokio::test]
+async fn a_long_plan_holds_no_other_request_up() {
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
+    let settings = Settings::with_server(&up, "max_body_bytes = 134217728");
+    settings.write("[models.m]\ncontext_length = 100000");
+    let process = Process::run(|command| {
+        command
+            .env("TOKIO_WORKER_THREADS", "1")
+            .arg("--config")
+            .arg(&settings.file)
+    })
+    .await;
+    let said = "The planks of the deck are of oak, and there are 4,711 of them. ".repeat(4);
+    let messages: Vec<Value> = (0..120_000)
+        .map(
+            |nth| json!({"role": if nth % 2 == 0 { "user" } else { "assistant" }, "content": said}),
+        )
+        .collect();
+    let body = json!({"model": "up/m", "messages": messages}).to_string();
+    let client = TestClient::new(process.address, false);
+    let begun = Instant::now();
+    let asked = TestClient::new(process.address, false);
+    let asked = tokio::spawn(async move { asked.chat(body).await });
+    let mut longest = Duration::ZERO;
+    while !asked.is_finished() {
+        let begun = Instant::now();
+        assert_eq!(client.get("/healthz").await.status, 200);
+        longest = longest.max(begun.elapsed());
+    }
+    assert_eq!(asked.await.unwrap().status, 200);
+    let whole = begun.elapsed();
+    assert!(longest * 3 < whole, "{longest:?} of {whole:?}");
 }

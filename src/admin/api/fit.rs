@@ -15,7 +15,7 @@ use crate::{
     conversation::{FORMATS, Format, IndexError},
     error::Failure,
     guard::found::{Aim, PlanExplanation, WindowFound},
-    http::{admission::no_such_model, answer, body::RequestBody},
+    http::{admission::no_such_model, answer, body::RequestBody, tasks::run_beside_tasks},
     provider::Target,
     proxy::{App, outgoing::chosen_provider, plan::guard_policy},
     telemetry::record::RequestRecord,
@@ -45,7 +45,9 @@ pub(super) async fn answer_fit(
     let received = body.read_unpacked(&parts.headers, limits, inflight).await?;
     let mut hold = received.hold;
     let format = format.unwrap_or_else(|| Format::guess_from_body(&received.bytes));
-    let (request, report) = fit_request(app, parts, requester, format, received.bytes)?;
+    let size = received.bytes.len();
+    let fit = || fit_request(app, parts, requester, format, received.bytes);
+    let (request, report) = run_beside_tasks(size, fit)?;
     let text = request.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&request);
     let request =
         serde_json::from_slice(text).map_err(|error| Failure::NotJson(error.to_string()))?;
