@@ -10,6 +10,8 @@ use crate::{
 
 /// The part of the room beside what is fixed that the newest units take in any case.
 const TAIL_SHARE: u32 = 10;
+/// The part of that room up to which the user's newest message stays, whatever else does not fit.
+const QUESTION_SHARE: u32 = 4;
 /// Longer words are data, such as a hash or a file in base64: a ledger does not repeat them.
 const MAX_WORD_BYTES: usize = 100;
 
@@ -181,11 +183,15 @@ impl Replay<'_> {
         }
     }
 
-    /// The user's newest message goes only where the newest step cannot get smaller: that of the request that ended at `at`.
+    /// The user's newest message goes only where it takes much of the room, and the newest step cannot get smaller: that of
+    /// the request that ended at `at`. What is gone stays out, so a short one stays, and the request may be over its budget:
+    /// then it goes without what the proxy adds.
     pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let open = now.kept.list_open(newest).iter().copied();
+        let room = self.free_tokens / QUESTION_SHARE;
         let asked: Vec<usize> = open
             .filter(|&unit| self.asks_for_newest(unit, now))
+            .filter(|&unit| self.unit_tokens(unit, &now.state) > room)
             .collect();
         if asked.is_empty() {
             return;

@@ -15,6 +15,13 @@ use super::{
     draw::DrawnSession,
 };
 
+/// What each request must still have: what the user said last, and the newest results.
+#[derive(Debug, Default)]
+pub(super) struct NewestParts {
+    pub(super) said: Option<String>,
+    pub(super) call_ids: Vec<String>,
+}
+
 pub(super) enum SessionClient {
     Messages(MessagesAgent),
     Responses(ResponsesAgent),
@@ -97,7 +104,13 @@ impl SessionClient {
     }
 
     /// Appends an answer, the results of its calls, and what the user says.
-    pub(super) fn go_on(&mut self, session: &DrawnSession, answer: &AgentGeneration, nth: usize) {
+    pub(super) fn go_on(
+        &mut self,
+        session: &DrawnSession,
+        answer: &AgentGeneration,
+        nth: usize,
+        newest: &mut NewestParts,
+    ) {
         let mut random = Random::for_part(session.seed, 10_000 + nth as u64);
         let mut result = |at: usize| {
             let tokens = session.result * random.between(20, 180) / 100;
@@ -108,8 +121,10 @@ impl SessionClient {
             words(tokens.max(2), 10 * nth + at)
         };
         let (message, mut calls) = (&answer.message, 0);
+        newest.call_ids.clear();
         let mut next = |id: &Value| {
             calls += 1;
+            newest.call_ids.extend(id.as_str().map(str::to_owned));
             (id.clone(), result(calls))
         };
         match self {
@@ -152,7 +167,11 @@ impl SessionClient {
         let speaks_openly = !matches!(session.api, BoundApi::ReasoningDetails);
         if calls == 0 || speaks_openly && random.chance(8) {
             let annotated = session.annotates && random.chance(40);
-            self.say(&format!("Well done. Now part {nth}."), annotated);
+            let said = format!("Well done. Now part {nth}.");
+            self.say(&said, annotated);
+            newest.said = Some(said);
+            // What the results led to is the user's turn now.
+            newest.call_ids.clear();
         }
         if session.model.takes_system && random.chance(6) {
             self.say_as_system(&format!("Reminder {nth}: the sea is rough today."));

@@ -168,7 +168,8 @@ impl SessionDrive {
             }
             let answer = client.ask().await;
             self.check_actions(&answer);
-            client.go_on(&self.session, &answer, nth);
+            let newest = &mut self.log.lock().unwrap().newest;
+            client.go_on(&self.session, &answer, nth, newest);
         }
         self.figures
     }

@@ -15,6 +15,7 @@ use super::{
         provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer},
         strict,
     },
+    client::NewestParts,
     draw::DrawnSession,
     sent::{SentRequest, SentSession},
 };
@@ -39,6 +40,8 @@ pub(crate) struct SessionLog {
     pub(crate) healed: usize,
     /// What must not be.
     pub(crate) faults: Vec<String>,
+    /// What the client's newest request ends with.
+    pub(super) newest: NewestParts,
     may_refuse: bool,
     has_lost_state: bool,
     last_dropped: usize,
@@ -140,6 +143,9 @@ impl Reply<'_> {
             };
         }
         let key = find_summary_key(&request.body);
+        if key.is_none() {
+            self.check_newest(&request.body);
+        }
         let sent = key.is_none().then(|| self.compare(&body));
         self.log.read += verdict.read.len();
         if api == BoundApi::Responses && key.is_none() {
@@ -161,6 +167,17 @@ impl Reply<'_> {
             None => self.log.summaries += 1,
         }
         vec![send_answer(api, &body, &message)]
+    }
+
+    /// The user's newest message and the newest results are in each request that fits, whatever is cut.
+    fn check_newest(&mut self, body: &[u8]) {
+        let body = String::from_utf8_lossy(body);
+        let newest = &self.log.newest;
+        let parts = newest.said.iter().chain(&newest.call_ids);
+        let missing: Vec<String> = parts.filter(|it| !body.contains(*it)).cloned().collect();
+        for part in missing {
+            self.log.fault(format!("{part:?} is not there"));
+        }
     }
 
     /// Looks for reasoning that went without a change of ours, or that came back.
