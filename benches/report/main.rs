@@ -2,7 +2,7 @@
 //! fit. Prints plain text.
 //!
 //! `cargo bench --bench report`, or `cargo bench --bench report -- cache` for one section
-//! (`estimate`, `cache`, `formats`, `markers`, `fit`, `summary`, `defence`, `thinking`, `needs`).
+//! (`estimate`, `cache`, `formats`, `markers`, `fit`, `summary`, `defence`, `thinking`, `recovery`, `needs`).
 
 use std::io::{self, Write};
 
@@ -21,6 +21,7 @@ mod fit;
 mod formats;
 mod needs;
 mod reasoning;
+mod recovery;
 mod summary;
 
 fn main() -> io::Result<()> {
@@ -53,6 +54,9 @@ fn main() -> io::Result<()> {
     }
     if wanted("thinking") {
         reasoning::report(&mut out)?;
+    }
+    if wanted("recovery") {
+        recovery::report(&mut out)?;
     }
     if wanted("needs") {
         needs::report(&mut out)?;

@@ -121,6 +121,7 @@ pub(super) fn find_fold<'a>(
         profile: *view.policy.profile,
         alternates,
         is_cold: recall.is_cold,
+        keeps_least: recall.keeps_least,
         thinking: running_turn::find_thinking_units(view),
         tolerance: match is_unsure && view.policy.sends_when_unsure() {
             true => UNCOUNTED_ERROR,

@@ -210,6 +210,11 @@ impl GuardMemory {
         limits.count()
     }
 
+    /// Has the cuts bind for this policy, which were made for a smaller window so that the request got small.
+    pub fn stand_on(&mut self, policy: &Policy<'_>) {
+        self.ground = ground::Ground::from_policy(policy);
+    }
+
     /// Drops the older half of the remembered limits, for a state that is too large to be stored.
     /// Returns whether there were any.
     pub fn drop_older_half(&mut self) -> bool {
@@ -232,6 +237,8 @@ pub struct Recall {
     pub counted: bool,
     /// The provider refused this very request as too long.
     pub was_refused: bool,
+    /// Nothing but what must stay is sent, and that as it is: nobody knows how much fits.
+    pub keeps_least: bool,
     /// Messages of the last request, whose cuts are in `memory`, without system messages; 0 where there was none.
     pub messages: usize,
     /// What the proxy added to the conversation.

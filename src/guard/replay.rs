@@ -85,6 +85,8 @@ pub(super) struct Replay<'a> {
     pub(super) alternates: Option<bool>,
     /// The provider's cache of this conversation is gone: a cut costs nothing now.
     pub(super) is_cold: bool,
+    /// See [`Recall::keeps_least`](crate::guard::Recall::keeps_least).
+    pub(super) keeps_least: bool,
     /// Of each unit, whether it begins with thinking; empty where the running turn need not.
     pub(super) thinking: Vec<bool>,
     /// The part of a budget that may be passed before the first cut: 0 but where nothing was counted. After it a
@@ -204,6 +206,9 @@ impl Replay<'_> {
             }
             self.drop_ledger(at, &mut now);
             let excess = self.over(at, &now);
+            if self.keeps_least {
+                continue;
+            }
             if excess > 0 && unit.has_results() {
                 self.tighten(at, excess, &mut now);
             }

@@ -118,5 +118,5 @@ fn time_is_linear_in_what_is_left_out_of_a_turn() {
     let body = format!(r#"{{"messages":[{list}]}}"#);
     let conversation = index_body(Bytes::from(body)).unwrap();
     let plan = plan(&conversation, &policy, &Recall::default());
-    assert!(plan.report.folded.unwrap().messages > 100_000);
+    assert!(plan.report.folded.unwrap().messages > 10_000);
 }

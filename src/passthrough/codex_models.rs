@@ -1,13 +1,14 @@
 //! The list of models in the form that Codex reads (`models`, and not `data`), which it asks for with its version in the
 //! query (`GET /v1/models?client_version=…`). It prints an error where the list has another form.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Response, StatusCode, header::ACCEPT_ENCODING, request::Parts};
+use http::{HeaderValue, Response, StatusCode, header::ACCEPT_ENCODING, request::Parts};
 use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 use super::{Caller, forward_request};
 use crate::{
@@ -17,6 +18,8 @@ use crate::{
     wire::{Body, whole_body},
 };
 
+/// Codex waits no longer for its list than 5 s.
+const WITHIN: Duration = Duration::from_secs(3);
 /// A list of OpenAI's has some 20 KiB a model.
 const MAX_LIST_BYTES: usize = 8 << 20;
 
@@ -35,7 +38,7 @@ pub fn asks_as_codex(parts: &Parts) -> bool {
     form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "client_version")
 }
 
-/// The default provider's own list where it has Codex's form, else an empty one.
+/// The list of the provider that the path names, else of the default one, where it has Codex's form, else an empty one.
 pub async fn answer_codex_models(
     app: &Arc<App>,
     mut parts: Parts,
@@ -43,11 +46,16 @@ pub async fn answer_codex_models(
     caller: Caller<'_>,
     record: &mut RequestRecord,
 ) -> Response<Body> {
-    parts.headers.remove(ACCEPT_ENCODING);
-    let asked = forward_request(app, &parts, body, caller, "/models", record).await;
-    let listed = match asked {
-        Ok(answer) => read_codex_list(answer).await,
-        Err(_) => None,
+    let plain = HeaderValue::from_static("identity");
+    parts.headers.insert(ACCEPT_ENCODING, plain);
+    let ask = async {
+        let asked = forward_request(app, &parts, body, caller, "/models", record).await;
+        read_codex_list(asked.ok()?).await
+    };
+    // A list of all models is not for a key of some.
+    let listed = match caller.client.is_unlimited() {
+        true => timeout(WITHIN, ask).await.ok().flatten(),
+        false => None,
     };
     listed.unwrap_or_else(|| json_response(StatusCode::OK, EMPTY_LIST.to_owned()))
 }

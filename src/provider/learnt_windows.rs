@@ -174,6 +174,20 @@ impl LearntWindows {
         lessons.map(|lessons| lessons.keep_believed(Duration::MAX, now))
     }
 
+    /// Takes back what was learnt since `before` was exported.
+    pub fn restore_lessons(&self, endpoint: &str, model: &str, before: Option<Lessons>) {
+        let key: LessonKey = (endpoint.into(), model.into());
+        let mut models = self.models.lock();
+        match before {
+            Some(before) => {
+                models.put(key, before);
+            }
+            None => {
+                models.pop(&key);
+            }
+        }
+    }
+
     /// `change` gets the age for new lessons.
     fn update_lessons<T>(
         &self,

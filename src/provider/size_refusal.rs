@@ -14,7 +14,7 @@ pub enum SizeRefusal {
     Bytes,
 }
 
-/// Parts of a sentence about images that is a refusal of them.
+/// Parts of a sentence about images, or pages of documents, that is a refusal of them.
 const OF_IMAGES: &[&str] = &[
     "could not process",
     "unable to process",
@@ -24,21 +24,45 @@ const OF_IMAGES: &[&str] = &[
     "exceed",
     "at most",
     "maximum",
-    "limit",
+    "not represent a valid",
 ];
 
-/// Whole sentences, or parts of them, about the bytes of a request, beside every 413.
+/// Parts of a sentence about the bytes of a request, beside every 413.
 const OF_BYTES: &[&str] = &[
     "request_too_large",
     "request exceeds the maximum size",
     "request body too large",
     "request entity too large",
+    "payload size exceeds",
     "payload too large",
-    "string too long. expected a string with maximum length",
 ];
 
-/// A refusal of tokens for a time, which some providers answer with 413.
-const OF_RATES: &[&str] = &["per minute", "per day", "rate limit", "tpm"];
+/// What is refused for another reason: for a time, for money, or since the model takes no images at all.
+const OTHER_REASONS: &[&str] = &[
+    "rate limit",
+    "rate-limit",
+    "ratelimit",
+    "too many requests",
+    "throttl",
+    "quota",
+    "please wait",
+    "billing",
+    "credit",
+    "account",
+    "per minute",
+    "per day",
+    "per hour",
+    "per second",
+    "/min",
+    " rpm",
+    "(tpm)",
+    "not support",
+    "image input",
+    "property",
+    "properties",
+    "character",
+    "not found",
+];
 
 /// Judges an answer by its status and its decoded body, after it is known to be no overflow.
 pub fn detect_size_refusal(status: StatusCode, body: &[u8]) -> Option<SizeRefusal> {
@@ -47,21 +71,33 @@ pub fn detect_size_refusal(status: StatusCode, body: &[u8]) -> Option<SizeRefusa
         return None;
     }
     let sentences: Vec<String> = read_error_sentences(body).collect();
-    let any = |parts: &[&str]| {
-        let mut all = sentences.iter();
-        all.any(|it| parts.iter().any(|part| it.contains(part)))
-    };
-    if any(OF_RATES) {
+    let any = |parts: &[&str]| sentences.iter().any(|it| has_any(it, parts));
+    if any(OTHER_REASONS) {
         return None;
     }
-    let mut of_images = sentences.iter().filter(|it| it.contains("image"));
+    let mut of_images = sentences.iter().filter(|it| speaks_of_images(it));
     match () {
-        () if of_images.any(|it| OF_IMAGES.iter().any(|part| it.contains(part))) => {
-            Some(SizeRefusal::Images)
-        }
+        () if of_images.any(|it| has_any(it, OF_IMAGES)) => Some(SizeRefusal::Images),
         () if is_large || any(OF_BYTES) => Some(SizeRefusal::Bytes),
         () => None,
     }
+}
+
+fn has_any(sentence: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| sentence.contains(part))
+}
+
+/// Whether images, or pages of documents, stand in it as a word, and not in the name of a model, a tool or a field.
+fn speaks_of_images(sentence: &str) -> bool {
+    let is_in_name = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
+    let mut words = sentence.match_indices("image");
+    sentence.contains("pdf pages")
+        || words.any(|(at, word)| {
+            let rest = sentence[at + word.len()..].trim_start_matches('s');
+            let (before, after) = (&sentence[..at], rest.trim_start_matches("(s)"));
+            let ends = after.strip_prefix('.').unwrap_or(after);
+            !before.ends_with(is_in_name) && !ends.starts_with(is_in_name)
+        })
 }
 
 #[cfg(test)]
@@ -85,6 +121,8 @@ mod tests {
             "messages.3.content.1.image.source.base64.data: At least one of the image dimensions exceed max allowed size for many-image requests: 2000 pixels",
             "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 5368712 bytes > 5242880 bytes",
             "Could not process image",
+            "A maximum of 100 PDF pages may be provided.",
+            "The image data you provided does not represent a valid image.",
             "Too many images and documents: 101 + 0 > 100",
             "At most 16 image(s) may be provided in one request.",
             "Invalid request: the maximum number of images is 500",
@@ -94,8 +132,50 @@ mod tests {
         check(413, "Request exceeds the maximum size", Some(Bytes));
         check(413, "Request Entity Too Large", Some(Bytes));
         check(400, "Request body too large for this model", Some(Bytes));
+        check(
+            400,
+            "Request payload size exceeds the limit: 20971520 bytes.",
+            Some(Bytes),
+        );
+        let empty = detect_size_refusal(StatusCode::PAYLOAD_TOO_LARGE, b"");
+        assert_eq!(empty, Some(Bytes));
         for (status, message) in [
             (400, "Invalid image URL"),
+            (
+                400,
+                "max_tokens: 65536 exceeds the limit of 32768 for model gemini-2.5-flash-image",
+            ),
+            (
+                400,
+                "Invalid 'user': string too long. Expected a string with maximum length 64",
+            ),
+            (
+                400,
+                "tools.0.custom.name: 'resize_image' description exceeds 1024 characters",
+            ),
+            (
+                422,
+                "Tool 'make_image': object must have a maximum of 100 fields",
+            ),
+            (
+                400,
+                "You have exceeded your image quota. Check your billing details.",
+            ),
+            (
+                400,
+                "This model does not support image input; at most text may be sent",
+            ),
+            (
+                400,
+                "temperature must be at most 1 when image inputs are used",
+            ),
+            (
+                400,
+                "Your account is limited: image inputs require verification",
+            ),
+            (400, "Unable to process: model gpt-image-x not found"),
+            (413, "Too many requests, please wait 20s"),
+            (413, "Request too large. Limit 30000/min on requests"),
             (400, "max_tokens is too large"),
             (400, "Unsupported parameter: 'temperature'"),
             (

@@ -78,7 +78,8 @@ pub(super) async fn attempt_request(
         let sends_again = match refusal {
             RefusalKind::Nothing => break reply,
             RefusalKind::TooLong { overflow, .. } => {
-                refit_after_overflow(request, placed, &overflow, fallbacks.as_deref_mut())
+                let fallbacks = fallbacks.as_deref_mut();
+                refit_after_overflow(request, placed, &overflow, &mut guesses, fallbacks)
             }
             RefusalKind::TooLarge(size) => refit_to_size(request, placed, size, &mut size_tries),
             RefusalKind::Wordless => refit_after_guess(request, placed, &mut guesses),

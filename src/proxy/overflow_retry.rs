@@ -15,7 +15,7 @@
 //! request fits at once. A prompt that the provider counted becomes the calibration's anchor. A request that cannot
 //! get smaller may fall back to a larger window. An overflow opens no circuit, and is never sent again unchanged.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -23,7 +23,7 @@ use http::StatusCode;
 use super::{
     ClientRequest, PlacedRequest, ProviderReply, SendError,
     fallbacks::Fallbacks,
-    plan::{log_cuts, mask_media, refit_request, remeasure_for_target},
+    plan::{halve_request, keep_least, log_cuts, mask_media, refit_request, remeasure_for_target},
     provider_reply::{is_stream, read_short, refuses_usage},
     proxy_answers,
     refusal::{is_bad_request, refuses_additions},
@@ -32,7 +32,7 @@ use crate::{
     config::profile::AnswerFilling,
     format::{AnswerFormat, error_body::ErrorBody},
     provider::{
-        learnt_windows::RefusedPrompt,
+        learnt_windows::{Lessons, RefusedPrompt},
         overflow::{self, Overflow, OverflowVerdict},
         size_refusal::{SizeRefusal, detect_size_refusal},
         thinking_refusal::{ThinkingRefusal, detect_thinking_refusal, names_binding},
@@ -42,9 +42,6 @@ use crate::{
 
 /// Times that one request is fitted anew at one candidate.
 const MAX_REFITS: u32 = 3;
-
-/// The largest prompt of the last try where no refusal has said how much fits: so little that only what must stay is left.
-const LEAST_PROMPT: u32 = 1;
 
 /// Expected tokens from which on a refusal without words may be an overflow.
 const LEAST_GUESSED: u32 = 4_000;
@@ -83,9 +80,13 @@ pub(super) enum RefusalKind {
     RefusesToDrop { named: bool },
 }
 
-/// Requests that were refused without a reason, perhaps for their length.
+/// Requests that were refused without a reason, perhaps for their length, or without a number.
 #[derive(Default)]
-pub(super) struct Guesses(Vec<RefusedPrompt>);
+pub(super) struct Guesses {
+    refused: Vec<RefusedPrompt>,
+    /// What was known of the window before the first refusal without a number.
+    known_before: Option<Option<Lessons>>,
+}
 
 /// Finds a refusal that another request may avoid. The answer is passed on unchanged. `tries_drop`: this attempt
 /// asks the provider to drop thinking, and the session does not know whether it takes that.
@@ -127,6 +128,10 @@ pub(super) async fn find_refusal(
             overflow,
         },
         _ if named || tries_drop && is_bad_request(status) => RefusalKind::RefusesToDrop { named },
+        // A 413 without a word is about bytes.
+        OverflowVerdict::Wordless if status == StatusCode::PAYLOAD_TOO_LARGE => {
+            RefusalKind::TooLarge(SizeRefusal::Bytes)
+        }
         OverflowVerdict::Wordless if may_refuse_markers => RefusalKind::RefusesMarkers,
         OverflowVerdict::Wordless => RefusalKind::Wordless,
         OverflowVerdict::Other if refused_size.is_some() => {
@@ -187,6 +192,7 @@ pub(super) fn refit_after_overflow(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
     overflow: &Overflow,
+    guesses: &mut Guesses,
     fallbacks: Option<&mut Fallbacks>,
 ) -> bool {
     let planned = placed.planned.as_deref();
@@ -199,6 +205,18 @@ pub(super) fn refit_after_overflow(
         return false;
     }
     let (app, target) = (&request.app, &mut placed.target);
+    let has_numbers = *overflow != Overflow::default();
+    if !has_numbers {
+        let (learnt, endpoint) = (&app.registry.learnt, &target.provider.endpoint);
+        let now = SystemTime::now();
+        let known = || learnt.export_lessons(endpoint, &target.model, now);
+        let before = guesses.known_before.get_or_insert_with(known);
+        if planned.refits == MAX_REFITS {
+            // What must stay is refused too, so that all of it was no lesson about the window.
+            learnt.restore_lessons(endpoint, &target.model, *before);
+            return false;
+        }
+    }
     let refused = planned.describe_refusal(overflow);
     let lesson = app.registry.learn_from_refusal(target, &refused);
     let sync = &app.replica_sync;
@@ -206,11 +224,11 @@ pub(super) fn refit_after_overflow(
     target.window = app.registry.current_window(target);
     let counted = refused.count_prompt_tokens();
     let may_refit = planned.refits < MAX_REFITS;
-    let mut aim = target.clone();
-    if *overflow == Overflow::default() && planned.refits + 1 == MAX_REFITS {
-        aim.window.input = Some(LEAST_PROMPT);
-    }
-    let smaller = may_refit.then(|| refit_request(followed, planned, &aim, counted));
+    let is_last = !has_numbers && planned.refits + 1 == MAX_REFITS;
+    let smaller = may_refit.then(|| match is_last {
+        true => keep_least(followed, planned),
+        false => refit_request(followed, planned, target, counted),
+    });
     let goes_to_larger = |it: &_| fallbacks.is_some_and(|all| all.queue_larger_model(request, it));
     // The levels go by what the window is taken for.
     let smaller = smaller.flatten();
@@ -254,21 +272,24 @@ pub(super) fn refit_after_guess(
     }
     let refused = planned.describe_refusal(&Overflow::default());
     let mut guessed = placed.target.clone();
-    let is_last = planned.refits + 1 == MAX_REFITS;
-    guessed.window.input = Some(if is_last { LEAST_PROMPT } else { expected / 2 });
-    let Some(smaller) = refit_request(followed, planned, &guessed, None) else {
+    guessed.window.input = Some(expected / 2);
+    let smaller = match planned.refits + 1 == MAX_REFITS {
+        true => keep_least(followed, planned),
+        false => refit_request(followed, planned, &guessed, None),
+    };
+    let Some(smaller) = smaller else {
         return false;
     };
     log_cuts(followed.session.inherited.session, &smaller);
-    guesses.0.push(refused);
+    guesses.refused.push(refused);
     placed.target = guessed;
     placed.set_plan(followed, smaller);
     true
 }
 
 /// Plans anew a request whose bytes or images were refused: with half of the older images, at most so many, then without the
-/// older ones, and where bytes were too many at last with half of the prompt. `tries`: how many were made. Returns whether
-/// it got smaller.
+/// older ones, at last with half of the prompt, and of that again where it is bytes. `tries`: how many were made. Teaches
+/// nothing about the window. Returns whether it got smaller.
 pub(super) fn refit_to_size(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
@@ -276,21 +297,18 @@ pub(super) fn refit_to_size(
     tries: &mut u32,
 ) -> bool {
     let provider = placed.target.provider.name.clone();
-    while *tries < 3 {
-        let of_images = [Some(MOST_OLD_IMAGES), Some(0), None][*tries as usize];
+    let halves = match refused {
+        SizeRefusal::Images => 1,
+        SizeRefusal::Bytes => 3,
+    };
+    while *tries < 2 + halves {
+        let nth = *tries;
         *tries += 1;
-        let is_smaller = match (of_images, refused) {
-            (Some(most), _) => placed.try_replan(request, |followed, planned| {
-                mask_media(followed, planned, most)
-            }),
-            (None, SizeRefusal::Bytes) => placed.try_replan(request, |followed, planned| {
-                let mut half = planned.target.clone();
-                half.window.input = Some(planned.expected_tokens() / 2);
-                let smaller = refit_request(followed, planned, &half, None)?;
-                Some(remeasure_for_target(followed, smaller, &planned.target))
-            }),
-            (None, SizeRefusal::Images) => false,
-        };
+        let is_smaller = placed.try_replan(request, |followed, planned| match nth {
+            0 => mask_media(followed, planned, MOST_OLD_IMAGES),
+            1 => mask_media(followed, planned, 0),
+            _ => halve_request(followed, planned),
+        });
         if is_smaller {
             tracing::warn!(
                 provider = &*provider,
@@ -313,11 +331,11 @@ pub(super) fn learn_from_guesses(
     placed: &mut PlacedRequest,
     guesses: &Guesses,
 ) {
-    if guesses.0.is_empty() {
+    if guesses.refused.is_empty() {
         return;
     }
     let (app, target) = (&request.app, &mut placed.target);
-    for refused in &guesses.0 {
+    for refused in &guesses.refused {
         app.registry.learn_from_refusal(target, refused);
     }
     target.window = app.registry.current_window(target);

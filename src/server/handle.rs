@@ -82,6 +82,14 @@ pub(super) async fn handle_request(
             };
             exchange_conversation(app, request, body, record).await?
         }
+        Route::Forward { provider, path } if path == "/models" && asks_as_codex(&parts) => {
+            let caller = Caller {
+                client: &client,
+                running: &running,
+                provider,
+            };
+            answer_codex_models(app, parts.clone(), body, caller, record).await
+        }
         Route::Forward { provider, path } => {
             let caller = Caller {
                 client: &client,

@@ -227,6 +227,7 @@ impl SessionState {
             calibration: self.calibration,
             counted: false,
             was_refused: false,
+            keeps_least: false,
             is_cold: false,
             leaves_out_reasoning: false,
             foreign: Vec::new(),

@@ -34,6 +34,30 @@ async fn proxy_before(up: &ScriptedProvider) -> RunningProxy {
     proxy.start().await
 }
 
+/// A 413 without a word, as gateways send it, is about bytes, and says nothing of the window.
+#[tokio::test]
+async fn a_413_without_a_word_is_about_bytes() {
+    let up = ScriptedProvider::start_answering(|seen: &ReceivedRequest| {
+        vec![match seen.body.len() > 100_000 {
+            true => answer("413 No", "", ""),
+            false => answer("200 OK", "", GOOD),
+        }]
+    })
+    .await;
+    let proxy = proxy_before(&up).await;
+    let mut messages: Vec<Value> = (0..30).flat_map(turn_in_chat).collect();
+    messages.push(json!({"role": "user", "content": "And now?"}));
+    let got = ask(&proxy, "/v1/chat/completions", &messages).await;
+    assert_eq!(
+        (got.status.as_u16(), attempts(&got)),
+        (200, "2"),
+        "{}",
+        got.text()
+    );
+    let listed = proxy.client().get("/v1/models/m").await.json();
+    assert_eq!(listed["max_input_tokens"], Value::Null, "{listed}");
+}
+
 /// A picture whose data begins with its number.
 fn data(nth: usize, bytes: usize) -> String {
     format!("{nth:08}{}", "A".repeat(bytes))
@@ -166,6 +190,17 @@ async fn a_request_of_too_many_bytes_is_sent_again_without_images_and_then_short
         "{}",
         got.text()
     );
+    // What was left out stays out.
+    let before = up.last_request().body;
+    messages.push(json!({"role": "assistant", "content": "Well."}));
+    messages.push(json!({"role": "user", "content": "And then?"}));
+    let got = ask(&proxy, "/v1/chat/completions", &messages).await;
+    assert_eq!((got.status.as_u16(), attempts(&got)), (200, "1"));
+    let [before, after] = [before, up.last_request().body].map(|body| {
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        body["messages"].as_array().unwrap().clone()
+    });
+    assert!(after.starts_with(&before));
     // A newest message that is too large is the client's.
     let messages = [json!({"role": "user", "content": "oak ".repeat(50_000)})];
     let got = ask(&proxy, "/v1/chat/completions", &messages).await;

@@ -293,7 +293,7 @@ async fn a_long_first_request_heals_without_numbers() {
 /// The last try keeps only what must stay.
 #[tokio::test]
 async fn a_first_request_far_beyond_the_window_heals_without_numbers() {
-    for (window, steps, most) in [(6_000, 17, 3), (6_000, 150, 3), (3_000, 300, 3)] {
+    for (window, steps, most) in [(6_000, 17, 3), (6_000, 150, 3), (6_000, 300, 3)] {
         for refusal in [
             refuse_without_numbers as fn(u32, u64) -> Vec<ProviderStep>,
             refuse_without_words,
@@ -307,9 +307,13 @@ async fn a_first_request_far_beyond_the_window_heals_without_numbers() {
             }
             let came = talk.ask(&proxy, "on").await;
             assert_eq!(came.status, 200, "{window} {steps}: {}", came.text());
+            // What stays is whole.
+            let newest = talk.messages.last().unwrap()["content"].as_str().unwrap();
+            let sent = String::from_utf8_lossy(&provider.up.last_request().body).into_owned();
+            assert!(sent.contains(newest), "{window} {steps}");
             let refused = provider.refused.load(SeqCst);
             assert!(refused <= most, "{window} {steps}: {refused}");
-            // Each request is answered, and soon at once.
+            // Each request is answered, and most at once.
             let mut attempts = Vec::new();
             for _ in 0..5 {
                 talk.grow();
@@ -317,9 +321,49 @@ async fn a_first_request_far_beyond_the_window_heals_without_numbers() {
                 assert_eq!(came.status, 200, "{window} {steps}: {}", came.text());
                 attempts.push(header(&came, "attempts").to_owned());
             }
-            assert_eq!(attempts[4], "1", "{window} {steps} {attempts:?}");
+            let again = attempts.iter().filter(|it| *it != "1").count();
+            assert!(again <= 2, "{window} {steps} {attempts:?}");
         }
     }
+}
+
+/// Where what must stay is refused too, the refusal is about something else.
+#[tokio::test]
+async fn a_refusal_of_the_least_teaches_others_nothing() {
+    let up = ScriptedProvider::start_answering(|seen: &ReceivedRequest| {
+        let body = String::from_utf8_lossy(&seen.body);
+        match body.contains("BADDOC") {
+            true => refuse_without_numbers(0, 0),
+            false => {
+                let message = json!({"role": "assistant", "content": "Well."});
+                let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+                let usage = json!({"prompt_tokens": body.len() / 4, "completion_tokens": 3});
+                let body =
+                    json!({"object": "chat.completion", "choices": [choice], "usage": usage});
+                vec![answer("200 OK", "", body.to_string())]
+            }
+        }
+    })
+    .await;
+    let proxy = up
+        .proxy()
+        .model("m", model_with_window(200_000))
+        .start()
+        .await;
+    let mut talk = Talk::new("m", false);
+    for _ in 0..10 {
+        talk.grow();
+    }
+    assert_eq!(talk.ask(&proxy, "on").await.status, 200);
+    let mut bad = Talk::new("m", false);
+    bad.messages[0]["content"] = "BADDOC".into();
+    for _ in 0..10 {
+        bad.grow();
+    }
+    assert_eq!(bad.ask(&proxy, "on").await.status, 400);
+    talk.messages[0]["content"] = "Another session.".into();
+    let came = talk.ask(&proxy, "on").await;
+    assert!(!is_cut(&came), "{}", header(&came, "actions"));
 }
 
 #[tokio::test]

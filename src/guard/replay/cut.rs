@@ -12,6 +12,8 @@ use crate::{
 const TAIL_SHARE: u32 = 10;
 /// The part of that room up to which the user's newest message stays, whatever else does not fit.
 const QUESTION_SHARE: u32 = 4;
+/// The part of the window up to which it stays where there is hardly any room.
+const LEAST_QUESTION_SHARE: u32 = 32;
 /// Longer words are data, such as a hash or a file in base64: a ledger does not repeat them.
 const MAX_WORD_BYTES: usize = 100;
 
@@ -183,16 +185,25 @@ impl Replay<'_> {
         }
     }
 
-    /// The user's newest message goes only where it takes much of the room, and the newest step cannot get smaller: that of
-    /// the request that ended at `at`. What is gone stays out, so a short one stays, and the request may be over its budget:
-    /// then it goes without what the proxy adds.
+    /// What the user said last goes only where it takes much of the room, and the newest step cannot get smaller: that of
+    /// the request that ended at `at`. What is gone stays out, so a short message stays, and the request may be over its
+    /// budget: then it goes without what the proxy adds.
     pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let open = now.kept.list_open(newest).iter().copied();
-        let room = self.free_tokens / QUESTION_SHARE;
-        let asked: Vec<usize> = open
-            .filter(|&unit| self.asks_for_newest(unit, now))
-            .filter(|&unit| self.unit_tokens(unit, &now.state) > room)
-            .collect();
+        let least = self.view.policy.window / LEAST_QUESTION_SHARE;
+        let room = (self.free_tokens / QUESTION_SHARE).max(least);
+        let asked = open.filter(|&unit| self.asks_for_newest(unit, now));
+        let mut asked: Vec<usize> = asked.collect();
+        // Of many in a row, the newest stay.
+        let mut left = room;
+        while let Some(&last) = asked.last() {
+            let tokens = self.unit_tokens(last, &now.state);
+            if tokens > left {
+                break;
+            }
+            left -= tokens;
+            asked.pop();
+        }
         if asked.is_empty() {
             return;
         }

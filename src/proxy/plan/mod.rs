@@ -15,7 +15,7 @@ use self::{cache_age::is_cache_cold, planned_request::session_policy};
 pub use self::{
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
-    refit::{mask_media, refit_request, remeasure_for_target},
+    refit::{halve_request, keep_least, mask_media, refit_request, remeasure_for_target},
 };
 use super::{
     App, FollowedConversation, GuardMode, SessionContext,
@@ -76,6 +76,7 @@ pub fn plan_request(
         raw_sent: 0,
         guard_took: Duration::ZERO,
         refits: 0,
+        size_refits: 0,
     };
     planned = replan_request(followed, planned);
     planned.caution_waits_since_ms = caution_waits_since(followed, &planned);

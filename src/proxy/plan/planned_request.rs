@@ -37,6 +37,8 @@ pub struct PlannedRequest {
     pub guard_took: Duration,
     /// Times that the request was fitted anew after an overflow.
     pub refits: u32,
+    /// The same after a refusal of bytes or images.
+    pub size_refits: u32,
 }
 
 impl PlannedRequest {
@@ -160,9 +162,10 @@ impl PlannedRequest {
         if words.is_empty() || report != "none" {
             words.insert(0, report);
         }
-        if self.refits > 0 {
+        let refits = self.refits + self.size_refits;
+        if refits > 0 {
             words.retain(|word| word != "none");
-            words.push(format!("refitted={}", self.refits));
+            words.push(format!("refitted={refits}"));
         }
         if answer.is_some_and(|answer| answer.cut_in_silence) {
             words.retain(|word| word != "none");

@@ -12,6 +12,9 @@ use crate::{
     proxy::{FollowedConversation, PlannedRequest},
 };
 
+/// The largest prompt where only what must stay is left.
+const LEAST_PROMPT: u32 = 1;
+
 /// Plans for the window of `target`, which turned out smaller. `counted`: the provider's count of the refused
 /// request. Where that changes nothing, plans without recovery's tools and prompt, and then without any of its
 /// additions. `None` where neither the request nor its answer cap gets smaller.
@@ -67,8 +70,45 @@ pub fn mask_media(
     let mut planned = refused.clone();
     planned.recall.sent = Some(memory);
     planned = replan_request(followed, planned);
-    planned.refits += 1;
+    planned.size_refits += 1;
     (planned.raw_sent < refused.raw_sent).then_some(planned)
+}
+
+/// Plans for half of the tokens of the refused request. Its cuts stay, and so do those of this plan, although they are made
+/// for a smaller window. `None` where it gets no smaller.
+pub fn halve_request(
+    followed: FollowedConversation<'_>,
+    refused: &PlannedRequest,
+) -> Option<PlannedRequest> {
+    if !refused.is_guarded() {
+        return None;
+    }
+    let mut half = refused.target.clone();
+    half.window.input = Some(refused.expected_tokens() / 2);
+    let mut held = refused.clone();
+    let policy = session_policy(&followed.session.app, &half, refused.reasoning);
+    let mut memory = refused.plan.memory.clone();
+    memory.stand_on(&policy);
+    held.recall.sent = Some(memory);
+    let smaller = refit_request(followed, &held, &half, None)?;
+    let mut smaller = remeasure_for_target(followed, smaller, &refused.target);
+    smaller.refits = refused.refits;
+    smaller.size_refits += 1;
+    Some(smaller)
+}
+
+/// Plans with nothing but what must stay, as it is. `None` where it gets no smaller.
+pub fn keep_least(
+    followed: FollowedConversation<'_>,
+    refused: &PlannedRequest,
+) -> Option<PlannedRequest> {
+    let mut least = refused.target.clone();
+    least.window.input = Some(LEAST_PROMPT);
+    let mut refused = refused.clone();
+    refused.recall.keeps_least = true;
+    let mut smaller = refit_request(followed, &refused, &least, None)?;
+    smaller.recall.keeps_least = false;
+    Some(smaller)
 }
 
 /// Sets another target, or another window of it, and the levels that follow from it.
@@ -80,5 +120,6 @@ pub fn remeasure_for_target(
     planned.target = target.clone();
     let policy = session_policy(&followed.session.app, target, planned.reasoning);
     planned.limits = level_limits(followed.conversation, &policy, target, &planned.recall);
+    planned.plan.memory.stand_on(&policy);
     planned
 }

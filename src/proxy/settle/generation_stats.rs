@@ -54,7 +54,7 @@ pub(super) fn collect_marks(planned: &PlannedRequest) -> Marks {
         .with_mark(Marks::INJECTED, injected)
         .with_mark(Marks::COURSE, course)
         .with_mark(Marks::SUMMARY, planned.compaction.goes_out_first())
-        .with_mark(Marks::REFITTED, planned.refits > 0)
+        .with_mark(Marks::REFITTED, planned.refits + planned.size_refits > 0)
 }
 
 /// Notes the generation for the log, the metrics and the trace.
