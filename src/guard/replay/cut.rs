@@ -197,7 +197,8 @@ impl Replay<'_> {
         // Of many in a row, the newest stay.
         let mut left = room;
         while let Some(&last) = asked.last() {
-            let tokens = self.unit_tokens(last, &now.state);
+            // Not what the proxy adds behind it, which goes before it does.
+            let tokens = self.cuts.weigh_unit(&self.view.units[last]);
             if tokens > left {
                 break;
             }
