@@ -566,7 +566,7 @@ async fn codex_gets_a_list_of_models_in_its_form() {
     let own = r#"{"models": [{"slug": "gpt-6.2-sol"}]}"#;
     default.script_next([answer("200 OK", "etag: \"e\"\r\n", own)]);
     let got = ask().await;
-    assert_eq!((got.status.as_u16(), &*got.text()), (200, own));
+    assert_eq!((got.status.as_u16(), got.text()), (200, own));
     assert_eq!(got.headers["etag"], "\"e\"");
     let seen = default.last_request();
     assert_eq!(seen.line, "GET /v1/models?client_version=0.160.0 HTTP/1.1");
@@ -579,10 +579,7 @@ async fn codex_gets_a_list_of_models_in_its_form() {
     ] {
         default.script_next([answer(status, "", body)]);
         let got = ask().await;
-        assert_eq!(
-            (got.status.as_u16(), &*got.text()),
-            (200, r#"{"models":[]}"#)
-        );
+        assert_eq!((got.status.as_u16(), got.text()), (200, r#"{"models":[]}"#));
     }
     // Everyone else gets the proxy's list.
     let got = client.get("/v1/models").await;
