@@ -77,7 +77,7 @@ async fn several_replicas_answer_every_story_like_one() {
     }
 }
 
-/// The first upstream request of a new session at the last proxy, after another session taught the
+/// The first upstream request of a new session at the last proxy, after other sessions, which agree, taught the
 /// first proxy the tokens of such text.
 async fn first_request_after(proxies: &[RunningProxy], up: &RunningModel) -> Vec<u8> {
     let ask = async |proxy: &RunningProxy, from: usize, turns: usize| {
@@ -91,7 +91,9 @@ async fn first_request_after(proxies: &[RunningProxy], up: &RunningModel) -> Vec
         agent.says("Go on.").ask().await;
         up.provider.last_request().body
     };
-    ask(&proxies[0], 0, 6).await;
+    for from in [0, 10, 20] {
+        ask(&proxies[0], from, 6).await;
+    }
     ask(&proxies[proxies.len() - 1], 100, 60).await
 }
 
