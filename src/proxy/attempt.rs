@@ -2,8 +2,8 @@
 //!
 //! An attempt may send several requests, each changed: without asking for usage where that is refused; without the
 //! cache markers that the proxy added, then without a prompt after a tool result, and then without all of recovery's
-//! additions, where these are refused; without old images, where images or bytes are refused; with the wish that thinking be dropped, or without thinking, where that is refused
-//! ([`super::thinking_remedy`]); and fitted to a smaller window where the conversation was too long
+//! additions, where these are refused; without old images, where images or bytes are refused; with the wish that thinking
+//! be dropped, or without thinking, where that is refused ([`super::thinking_remedy`]); and fitted to a smaller window where the conversation was too long
 //! ([`super::overflow_retry`]). Only headers and log show it. Nothing that the proxy adds may fail a request that would
 //! have worked without it.
 

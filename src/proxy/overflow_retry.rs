@@ -2,8 +2,9 @@
 //!
 //! The numbers of a refusal are learnt, and the conversation is fitted anew and sent again, three times at most. A refusal
 //! without words teaches nothing by itself: half of the conversation is tried, and only where that is answered the
-//! first one was too long. Where no refusal names a number, the last try keeps only what must stay. An overflow that stays is answered in the words that
-//! the clients of the format look for.
+//! first one was too long. Where no refusal names a number, the last try keeps only what must stay, and where that is
+//! refused too, nothing is learnt. An overflow that stays is answered in the words that the clients of the format look for.
+//! A refusal of bytes or images is healed by leaving out the oldest images first, and teaches nothing.
 //!
 //! Every 4xx and 5xx is read for it (`provider/overflow.rs`). Where the profile says that errors come inside a
 //! success, a whole answer is read too, and the first event of a stream, whose head is held for it 2 s at most.
