@@ -190,10 +190,12 @@ impl<'a> SessionBudgets<'a> {
             // Nothing more can be cut. A short answer is better than none.
             (least, budget::MARGIN)
         } else {
-            // The estimate may be too high: the provider decides, and the calibration learns its count.
+            // The estimate may be too high: the provider decides, and the calibration learns its count. Where it has
+            // refused the request before, the smallest cap leaves most room.
+            let sent = if self.was_refused { least } else { expected };
             return Some(AnswerCap {
                 asked,
-                sent: expected,
+                sent: sent.min(asked),
             });
         };
         let (mut sent, mut beyond) = (lowest, asked);

@@ -53,10 +53,10 @@ pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<Injection
 }
 
 /// Whether something is kept of record `at` of `count`, although its message is left out. A later cut may be found anew,
-/// or without the course, so that the message comes back: in Responses its reasoning is refused then without the call that
-/// followed it. Of the newest records alone, so that states stay small.
+/// or without the course, so that the message comes back: in Messages and Responses its reasoning is refused then beside
+/// what the client never got, or without the call that followed it. Of the newest records alone, so that states stay small.
 pub const fn may_return(format: Format, at: usize, count: usize) -> bool {
-    matches!(format, Format::Responses) && at + MAX_RETURNING >= count
+    matches!(format, Format::Messages | Format::Responses) && at + MAX_RETURNING >= count
 }
 
 /// What stays of the records where none of their rounds is sent: after the end of their course, or without recovery's
@@ -72,12 +72,21 @@ pub fn end_records(
         if record.place < boundary && !may_return(format, at, records.len()) {
             continue;
         }
-        let follows_round = kept.last().is_some_and(|last| last.place == record.place);
-        kept.extend(match record.what {
-            // Texts go with the blocks between them, and stay where a round has texts alone.
-            InjectionContent::Spoken { .. } => follows_round.then(|| record.clone()),
-            _ => drop_record(format, record),
-        });
+        kept.extend(drop_record_after(format, record, &kept));
     }
     kept
+}
+
+/// What [`drop_record`] leaves of a record behind those that are `kept`. Texts go with the blocks between them, and stay
+/// where a round has texts alone.
+pub fn drop_record_after(
+    format: Format,
+    record: &InjectionRecord,
+    kept: &[InjectionRecord],
+) -> Option<InjectionRecord> {
+    let follows_round = kept.last().is_some_and(|last| last.place == record.place);
+    match record.what {
+        InjectionContent::Spoken { .. } => follows_round.then(|| record.clone()),
+        _ => drop_record(format, record),
+    }
 }

@@ -155,26 +155,30 @@ impl RecoveryStep {
         let mut memory = self.memory.clone();
         // Records of what is left out, and between it and what is kept, are put back no more.
         let count = memory.records.len();
-        memory.records = std::mem::take(&mut memory.records)
-            .into_iter()
-            .enumerate()
-            .filter_map(|(at, record)| {
-                let place = record.place;
-                if left_out.iter().any(|span| span.contains(&place)) {
-                    return dropped_rounds::drop_record(self.format, &record)
-                        .filter(|_| dropped_rounds::may_return(self.format, at, count));
+        let mut kept: Vec<InjectionRecord> = Vec::new();
+        for (at, record) in std::mem::take(&mut memory.records).into_iter().enumerate() {
+            let place = record.place;
+            if left_out.iter().any(|span| span.contains(&place)) {
+                if dropped_rounds::may_return(self.format, at, count) {
+                    kept.extend(dropped_rounds::drop_record_after(
+                        self.format,
+                        &record,
+                        &kept,
+                    ));
                 }
-                let what = match record.what {
-                    what if left_out.iter().all(|span| span.end != place) => Some(what),
-                    InjectionContent::Prompt(_) | InjectionContent::Tools { .. } => None,
-                    InjectionContent::Round(messages) => {
-                        dropped_rounds::drop_round(self.format, &messages)
-                    }
-                    what => Some(what),
-                };
-                what.map(|what| InjectionRecord { place, what })
-            })
-            .collect();
+                continue;
+            }
+            let what = match record.what {
+                what if left_out.iter().all(|span| span.end != place) => Some(what),
+                InjectionContent::Prompt(_) | InjectionContent::Tools { .. } => None,
+                InjectionContent::Round(messages) => {
+                    dropped_rounds::drop_round(self.format, &messages)
+                }
+                what => Some(what),
+            };
+            kept.extend(what.map(|what| InjectionRecord { place, what }));
+        }
+        memory.records = kept;
         if self.may_begin {
             memory.clock = memory.clock.advance_after(level, self.events, self.pace);
         }
