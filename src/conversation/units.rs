@@ -143,14 +143,21 @@ pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
     }
 }
 
-/// Of each unit, whether it is left out where all goes between the pinned start and unit `end`. What the user asked last
-/// stays.
-pub(crate) fn list_removed_before(units: &[Unit], end: usize) -> Vec<bool> {
-    let gone = find_pinned_end(units)..end;
-    let asked = match units[end..].iter().any(Unit::is_user) {
+/// The user message whose turn goes on at unit `end`: it stays where all before goes. None where a turn begins there.
+pub(crate) fn find_question_before(units: &[Unit], end: usize) -> Option<usize> {
+    let mut next = units[end..].iter();
+    let next = next.find(|unit| unit.kind != UnitKind::System);
+    match next.is_some_and(Unit::is_user) {
         true => None,
         false => units[..end].iter().rposition(Unit::is_user),
-    };
+    }
+}
+
+/// Of each unit, whether it is left out where all goes between the pinned start and unit `end`. The question that the rest
+/// answers stays: what comes later changes nothing of that.
+pub(crate) fn list_removed_before(units: &[Unit], end: usize) -> Vec<bool> {
+    let gone = find_pinned_end(units)..end;
+    let asked = find_question_before(units, end);
     let units_with_place = units.iter().enumerate();
     let mut removed: Vec<bool> = units_with_place
         .map(|(at, unit)| gone.contains(&at) && unit.is_removable() && asked != Some(at))

@@ -7,7 +7,7 @@ use super::{chat, messages, responses, tools::ClientTools, values::parse_field};
 use crate::{
     config::profile::Profile,
     conversation::{Author, BlockKind, Conversation, Field, Format, edit::Edits},
-    json::scan::{JsonKind, Span},
+    json::scan::{JsonKind, JsonString, Span},
 };
 
 /// A request without tools is auxiliary if its answer cap is at most this, in tokens.
@@ -151,6 +151,14 @@ impl Conversation {
     pub fn with_compaction_trigger(&self) -> Option<Bytes> {
         match self.format {
             Format::Responses => responses::append_trigger(self),
+            _ => None,
+        }
+    }
+
+    /// The text of a block that is a document of text; `None` for any other block.
+    pub fn find_document_text(&self, block: Span) -> Option<JsonString> {
+        match self.format {
+            Format::Messages => messages::blocks::find_document_text(&self.body, block),
             _ => None,
         }
     }

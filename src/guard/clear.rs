@@ -1,5 +1,6 @@
 //! Clearing: results of old tool rounds become a short placeholder, long values in the arguments
-//! of old calls may be shortened, and old images of the user give way to a line of text.
+//! of old calls may be shortened, old images of the user give way to a line of text, and what the user
+//! attached to old messages, the task included, is shortened around a marker.
 //!
 //! What a message becomes depends on its bytes and the settings alone. Which messages are cleared
 //! is decided by the replay (see [`super::replay`]).
@@ -8,6 +9,7 @@
 //! part with a cache breakpoint is removed, and none moves. What saves hardly anything is left
 //! alone, a placeholder of ours too: by its size, never by its text.
 
+pub(super) mod attachments;
 mod inputs;
 mod old_media;
 mod parts;
@@ -51,7 +53,7 @@ pub struct Cleared {
     pub results: usize,
     /// Calls whose arguments were shortened.
     pub inputs: usize,
-    /// Images and other media of the user's.
+    /// Images, other media and long attachments of the user's.
     pub media: usize,
     /// Raw tokens that all this freed.
     pub tokens: u32,
@@ -95,14 +97,16 @@ pub(super) struct Small {
     saves: u32,
     inputs: usize,
     media: usize,
+    /// Nothing but media goes.
+    keeps_text: bool,
 }
 
 impl Small {
-    /// Raw tokens where the message has `tokens` now: without media, its text is what it is now.
+    /// Raw tokens where the message has `tokens` now: without media alone, its text is what it is now.
     const fn now(&self, tokens: u32) -> u32 {
-        match self.media {
-            0 => self.tokens,
-            _ => tokens.saturating_sub(self.saves),
+        match self.keeps_text {
+            false => self.tokens,
+            true => tokens.saturating_sub(self.saves),
         }
     }
 }
@@ -118,10 +122,17 @@ impl Clearing {
     pub(super) fn new(view: RequestView<'_>, first: &[u32]) -> Self {
         let mut small = vec![None; first.len()];
         let mut names = ToolNames::default();
-        for unit in view.units[view.count_pinned()..]
-            .iter()
-            .filter(|it| !it.stays)
-        {
+        let pinned = view.count_pinned();
+        for (place, unit) in view.units.iter().enumerate() {
+            // Of what stays as a whole, only what is attached to the task gets shorter.
+            if unit.is_user() && (unit.stays || place < pinned) {
+                let at = unit.messages.start;
+                small[at] = shorten_task(view, at, first[at]);
+                continue;
+            }
+            if unit.stays || place < pinned {
+                continue;
+            }
             for at in unit.messages.clone() {
                 let shrunk = shrink(view, at, first[at], &mut names);
                 small[at] = shrunk
@@ -146,6 +157,13 @@ impl Clearing {
     pub(super) fn is_masked_result(&self, at: usize, results: &ToolResults<'_>) -> bool {
         let small = self.small(at, results);
         small.is_some_and(|small| small.inputs == 0 && small.media == 0)
+    }
+
+    /// The edits of a user message whose text gets shorter.
+    pub(super) fn text_edits(&self, at: usize) -> Option<&Edits> {
+        let small = self.small[at].as_ref();
+        let small = small.filter(|small| small.media > 0 && !small.keeps_text);
+        small.map(|small| &small.edits)
     }
 
     /// What a message becomes; `None` where it stays as it is. Calls that were cut before stay so: cleared
@@ -202,10 +220,44 @@ fn shrink(view: RequestView<'_>, at: usize, tokens: u32, names: &mut ToolNames) 
             let goes = is_large && !excludes_result(view, at, names);
             goes.then(|| parts::clear_result(view, at)).flatten()
         }
-        Author::User => parts::clear_media(view, at, tokens),
+        Author::User => shrink_user_message(view, at, tokens),
         Author::Model if settings.inputs => inputs::shorten_arguments(view, at),
         _ => None,
     }
+}
+
+/// A user message without its media, and with its other attachments shortened.
+fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
+    let most = attachments::most_of_old_message(view);
+    let Some(shortened) = attachments::shorten_attachments(view, at, most, false) else {
+        return parts::clear_media(view, at, tokens);
+    };
+    let media = parts::clear_media(view, at, shortened.tokens).unwrap_or_else(|| Small {
+        tokens: shortened.tokens,
+        ..Small::default()
+    });
+    let mut edits = media.edits;
+    edits.merge(shortened.edits);
+    Some(Small {
+        edits,
+        media: media.media + shortened.count,
+        keeps_text: false,
+        ..media
+    })
+}
+
+/// The task with its attachments shortened; its words stay.
+fn shorten_task(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
+    let most = attachments::most_of_old_message(view);
+    let shortened = attachments::shorten_attachments(view, at, most, true)?;
+    let saves = tokens.saturating_sub(shortened.tokens);
+    (saves >= LEAST_SAVED).then_some(Small {
+        edits: shortened.edits,
+        tokens: shortened.tokens,
+        saves,
+        media: shortened.count,
+        ..Small::default()
+    })
 }
 
 /// Raw tokens that a cut frees at least, where it changes what was sent before.

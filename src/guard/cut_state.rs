@@ -174,19 +174,17 @@ impl CutMark {
     pub(super) fn find_units(&self, units: &[Unit]) -> Option<CutState> {
         let mut state = CutState::new(units.len());
         let pinned = units::find_pinned_end(units);
-        for (spans, marks) in [
-            (&self.folded, &mut state.folded),
-            (&self.masked, &mut state.masked),
+        for (spans, marks, pinned) in [
+            // Releases before counted the pinned start in.
+            (&self.folded, &mut state.folded, pinned),
+            (&self.masked, &mut state.masked, 0),
         ] {
+            let masks = pinned == 0;
             for &(from, until) in spans {
-                // Releases before counted the pinned start in.
-                let (first, end) = (
-                    find_unit(units, from)?.max(pinned),
-                    find_unit(units, until)?,
-                );
-                let end = end.max(first);
+                let first = find_unit(units, from)?.max(pinned);
+                let end = find_unit(units, until)?.max(first);
                 for (unit, mark) in units[first..end].iter().zip(&mut marks[first..end]) {
-                    *mark = !unit.stays;
+                    *mark = !unit.stays || masks && unit.is_user();
                 }
             }
         }

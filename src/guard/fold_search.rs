@@ -109,11 +109,13 @@ pub(super) fn find_fold<'a>(
         words_room,
         ledger_frame: ledger::weigh_frame(&base.ledger_head(), &weights),
         based: view.count_pinned(),
+        question: None,
         prefaced: base.boundary.is_some(),
         spares: RemovableTexts::new(
             cuts.texts.list_removable_texts(),
             clear::least_freed(&view.policy),
         ),
+        injected_beside: injected.beside,
         injected: injected.units,
         gaps: injected.gaps,
         vocabulary: Vocabulary::default(),
@@ -235,6 +237,7 @@ fn find_replay_start(
     let begun = begun.map(|begun| running_turn::begin_with_thinking(replay, begun));
     if let Some(begun) = begun {
         replay.based = begun;
+        replay.question = units::find_question_before(units, begun);
         let state = state.get_or_insert_with(|| CutState::new(units.len()));
         state.fold_before(begun, replay.view);
     }

@@ -156,11 +156,11 @@ fn compose_preface<'a>(
     recall: &'a Recall,
     fit: &mut FoldDecision<'_>,
 ) -> Cow<'a, str> {
-    let units = view.units.iter().zip(&fit.state.folded);
+    let pinned = view.count_pinned();
+    let units = view.units.iter().enumerate().skip(pinned);
     let removed: Vec<usize> = units
-        .skip(fit.replay.based)
-        .filter(|(unit, folded)| **folded && !unit.stays)
-        .flat_map(|(unit, _)| unit.unbound_messages())
+        .filter(|(at, unit)| fit.state.folded[*at] && !unit.stays && !fit.replay.is_of_base(*at))
+        .flat_map(|(_, unit)| unit.unbound_messages())
         .collect();
     let room = ledger::LedgerRoom {
         tokens: fit.replay.ledger_tokens(&fit.state),

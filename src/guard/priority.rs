@@ -23,7 +23,6 @@ mod priority_report;
 mod prompt_text;
 pub(super) mod removable_texts;
 mod system_share;
-mod text_cuts;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -33,15 +32,15 @@ use std::{
 use xxhash_rust::xxh3::xxh3_128;
 
 pub use self::priority_report::{CapUse, PriorityReport, ShortenedText, Shortening, SystemUse};
-use self::{
-    prompt_text::{PromptText, TextReplacement},
-    removable_texts::RemovableText,
-};
+use self::{prompt_text::PromptText, removable_texts::RemovableText};
 use super::{
     budget,
     estimate::Weights,
     result_limits::{KeyedLimit, RememberedLimit},
-    truncate::TruncationMarker,
+    truncate::{
+        TruncationMarker,
+        text_cut::{self, TextReplacement},
+    },
     view::RequestView,
 };
 use crate::{
@@ -214,7 +213,7 @@ impl<'a> Priorities<'a> {
     /// Cuts a text down to `most` raw tokens, where it can be cut.
     fn cut_text(&mut self, at: usize, most: u32, how: Shortening, tokens: &mut [u32]) {
         let raw = self.view.conversation.raw_bytes(self.texts[at].text);
-        if let Some(cut) = text_cuts::cut_to_tokens(raw, most, &self.weights) {
+        if let Some(cut) = text_cut::cut_to_tokens(raw, most, &self.weights, None) {
             self.replace_text(at, cut, how, tokens);
         }
     }

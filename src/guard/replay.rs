@@ -41,6 +41,8 @@ pub(super) struct Replay<'a> {
     /// Raw tokens of what stays where a unit goes.
     pub(super) bound_tokens: Vec<u32>,
     pub(super) injected: Vec<i64>,
+    /// The same beside the messages.
+    pub(super) injected_beside: i64,
     /// Of each unit, raw tokens of the reasoning that is bound to what stood before it; none where the model reads it
     /// whatever was changed.
     pub(super) reasoning: Vec<u32>,
@@ -72,6 +74,8 @@ pub(super) struct Replay<'a> {
     pub(super) ledger_frame: u32,
     /// The unit up to which the preface speaks for itself.
     pub(super) based: usize,
+    /// The user message before it that stayed, since the rest answers it: the preface does not speak for that.
+    pub(super) question: Option<usize>,
     /// Whether the preface stands whatever is folded, as that of a course does.
     pub(super) prefaced: bool,
     /// Annotated texts that go before anything is folded.
@@ -140,6 +144,19 @@ impl Replay<'_> {
             self.masked_tokens = units
                 .map(|(unit, &more)| with_injected(self.masks.weigh(unit, results), more))
                 .collect();
+            self.take_off_attachments();
+        }
+    }
+
+    /// What is attached to the task may get shorter, so that a cut goes as deep whether it is or not.
+    fn take_off_attachments(&mut self) {
+        let mut freed = 0u32;
+        for (at, unit) in self.view.units.iter().enumerate() {
+            if unit.is_user() && unit.stays {
+                freed =
+                    freed.saturating_add(self.tokens[at].saturating_sub(self.masked_tokens[at]));
+            }
+            self.fixed[at] = self.fixed[at].saturating_sub(freed);
         }
     }
 
@@ -190,11 +207,11 @@ impl Replay<'_> {
             if at < from || !(asks || last) {
                 continue;
             }
-            let newest = newest.first().unwrap_or(at).max(pinned);
             // The pinned start is asked with as a whole.
             if at + 1 < pinned && !last {
                 continue;
             }
+            let newest = newest.first().unwrap_or(at).max(pinned.min(at));
             now.kept.open_waiting_before(newest);
             self.mask_early(at, newest, &mut now);
             self.leave_out_texts(at, &mut now);
@@ -209,7 +226,12 @@ impl Replay<'_> {
             if self.keeps_least {
                 continue;
             }
-            if excess > 0 && unit.has_results() {
+            // What the user attached stays whole where the request fits without what the proxy adds.
+            let is_cut = |at: usize| self.cuts.results.has_cut_attachments(at);
+            let is_too_long = excess > 0
+                && unit.is_user()
+                && (is_cut(unit.messages.start) || excess > self.count_injected(at));
+            if is_too_long || excess > 0 && unit.has_results() {
                 self.tighten(at, excess, &mut now);
             }
             if self.over(at, &now) > 0 {
@@ -242,6 +264,9 @@ impl Replay<'_> {
         // Of what the preface speaks of, only what the user asked last may go, where it stayed.
         let is_open = at >= self.based || unit.is_user();
         let may_go = is_kept && !is_pinned && !unit.stays && is_open;
+        if is_kept && !may_go && is_open && unit.is_user() && self.gets_smaller(at, at) {
+            now.kept.open_task(at);
+        }
         let last = unit.bond.map(|bond| bond.last).filter(|&last| last > at);
         let waits_for = last.filter(|_| !self.gets_smaller(at, at));
         now.kept
@@ -252,10 +277,15 @@ impl Replay<'_> {
         }
     }
 
+    /// Whether the preface speaks for a unit without a ledger.
+    pub(super) fn is_of_base(&self, unit: usize) -> bool {
+        unit < self.based && self.question != Some(unit)
+    }
+
     /// What is left out makes a preface, and its ledger longer.
     fn note_fold(&self, unit: usize, state: &mut CutState) {
         state.has_folds = true;
-        if unit < self.based {
+        if self.is_of_base(unit) {
             return;
         }
         state.has_facts = true;

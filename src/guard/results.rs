@@ -1,5 +1,5 @@
 //! The tool results of one conversation: their tokens and their cuts. Where the newest step is too large all the
-//! same, its calls are cut too.
+//! same, its calls are cut too; where that is a message of the user, what is attached to it.
 
 mod calls;
 mod tighten;
@@ -16,7 +16,10 @@ use self::calls::CallCut;
 pub(super) use self::tighten::find_common_level;
 pub use self::tool_names::ToolNames;
 use super::{
-    clear,
+    clear::{
+        self,
+        attachments::{self, ShortenedMessage},
+    },
     placed_injections::PlacedInjections,
     result_limits::{
         FIRST_SHARE, KeyedLimit, LEAST_CHARS, RememberedLimit, TIGHT_SHARE, TruncationRule,
@@ -27,6 +30,7 @@ use super::{
 };
 use crate::{
     conversation::{
+        Author,
         edit::Edits,
         units::{self, UnitKind},
     },
@@ -65,7 +69,9 @@ pub(super) struct ToolResults<'a> {
     pub(super) tokens: Vec<u32>,
     cuts: BTreeMap<usize, ResultCut>,
     calls: BTreeMap<usize, CallCut>,
-    /// Tighter limits, by message. The session remembers them.
+    /// User messages whose attachments are cut.
+    attached: BTreeMap<usize, ShortenedMessage>,
+    /// Tighter limits, by message; of a user message, raw tokens of its attachments. The session remembers them.
     tight: BTreeMap<usize, RememberedLimit>,
     /// Injected texts at the end of results, by message.
     blocks: BTreeMap<usize, TextSizes>,
@@ -82,6 +88,7 @@ impl<'a> ToolResults<'a> {
             tokens,
             cuts: BTreeMap::new(),
             calls: BTreeMap::new(),
+            attached: BTreeMap::new(),
             tight: BTreeMap::new(),
             blocks: BTreeMap::new(),
             echoes: BTreeSet::new(),
@@ -194,6 +201,9 @@ impl<'a> ToolResults<'a> {
         for (at, message) in self.view.conversation.items.iter().enumerate() {
             match limits.get(&message.digest) {
                 Some(&limit) if message.author.is_tool() => self.apply_limit(at, limit),
+                Some(&limit) if message.author == Author::User => {
+                    self.limit_attachments(at, limit.chars());
+                }
                 Some(limit) if !message.calls.is_empty() => {
                     self.limit_call_values(at, limit.chars());
                 }
@@ -202,15 +212,22 @@ impl<'a> ToolResults<'a> {
         }
     }
 
-    /// The edits of a result, or of calls, that are cut.
+    /// The edits of a result, of calls, or of a user message, that are cut.
     pub(super) fn edits_of(&self, at: usize) -> Option<&Edits> {
         let result = self.cuts.get(&at).map(|cut| &cut.edits);
-        result.or_else(|| self.calls.get(&at).map(|cut| &cut.edits))
+        let calls = || self.calls.get(&at).map(|cut| &cut.edits);
+        let attached = || self.attached.get(&at).map(|cut| &cut.edits);
+        result.or_else(calls).or_else(attached)
     }
 
     /// Whether the arguments or the text of a message with calls are cut.
     pub(super) fn has_cut_calls(&self, at: usize) -> bool {
         self.calls.contains_key(&at)
+    }
+
+    /// Whether what is attached to a user message is cut.
+    pub(super) fn has_cut_attachments(&self, at: usize) -> bool {
+        self.attached.contains_key(&at)
     }
 
     /// Adds the edits of the messages that are `sent`. Messages before `known` were part of the last request.
@@ -241,6 +258,18 @@ impl<'a> ToolResults<'a> {
                 ..part.clone()
             }));
         }
+        for (&at, cut) in self.attached.iter().filter(|(at, _)| sent(**at)) {
+            edits.merge(cut.edits.clone());
+            reports.push(TruncationReport {
+                message: at,
+                tool: String::new(),
+                before: self.view.item(at).sizes.total_chars(),
+                after: cut.sizes.total_chars(),
+                tighter: true,
+                new: at >= known,
+                call: false,
+            });
+        }
         reports.sort_by_key(|report| report.message);
         reports
     }
@@ -269,6 +298,17 @@ impl<'a> ToolResults<'a> {
     fn min_chars_of(&self, share: f64) -> usize {
         let share = self.view.policy.window_share(share);
         (share / self.view.token_weights().max_char_weight()) as usize
+    }
+
+    /// Cuts what is attached to a user message to `most` raw tokens, which the session then remembers.
+    fn limit_attachments(&mut self, at: usize, most: usize) {
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        if let Some(cut) = attachments::shorten_attachments(self.view, at, most, false) {
+            self.tokens[at] = cut.tokens;
+            self.attached.insert(at, cut);
+            let limit = RememberedLimit::new(most as usize, TruncationMarker::Plain);
+            self.tight.insert(at, limit);
+        }
     }
 
     /// Cuts one result to a limit, which the session then remembers.

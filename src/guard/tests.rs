@@ -1,4 +1,5 @@
 mod added_tools;
+mod attachments;
 mod compaction_requests;
 mod messages;
 mod responses;
@@ -120,4 +121,59 @@ fn time_is_linear_in_what_is_left_out_of_a_turn() {
     let conversation = index_body(Bytes::from(body)).unwrap();
     let plan = plan(&conversation, &policy, &Recall::default());
     assert!(plan.report.folded.unwrap().messages > 100_000);
+}
+
+/// The question that the rest of a course answers stays when the user goes on, and is told of once a cut takes it.
+#[test]
+fn the_question_of_a_course_stays_until_a_cut_and_then_stands_in_its_ledger() {
+    let settings = GuardConfig::counted_by_characters();
+    let question = "Write the changelog of the zebra release.";
+    let call = |at: usize| {
+        let calls = format!(
+            r#"[{{"id":"c{at}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]"#
+        );
+        let result = format!("result {at} ").repeat(200);
+        [
+            format!(r#"{{"role":"assistant","tool_calls":{calls}}}"#),
+            format!(r#"{{"role":"tool","tool_call_id":"c{at}","content":"{result}"}}"#),
+        ]
+    };
+    let says = |role: &str, text: &str| format!(r#"{{"role":"{role}","content":"{text}"}}"#);
+    let mut messages = vec![
+        says("user", "the task"),
+        says("assistant", "yes"),
+        says("user", question),
+    ];
+    messages.extend((0..2).flat_map(call));
+    let mut recall = Recall {
+        injections: Injections {
+            course: Some(crate::support::made::make_course(5)),
+            ..Injections::default()
+        },
+        ..Recall::default()
+    };
+    let mut before = String::new();
+    let mut is_told = false;
+    for at in 2..80 {
+        let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+        let conversation = index_body(Bytes::from(body)).unwrap();
+        let planned = plan(&conversation, &policy(&settings), &recall);
+        let sent = planned.edits.apply(&conversation.body).to_bytes();
+        let sent = String::from_utf8(sent.to_vec()).unwrap();
+        assert!(sent.contains(question), "request {at}: {sent}");
+        let is_cut = planned.report.folded.as_ref().is_some_and(|it| it.new)
+            || !sent.contains(&says("user", question));
+        if !is_cut && at < 8 {
+            let same = before.trim_end_matches("]}");
+            assert!(sent.starts_with(same), "request {at}");
+        }
+        is_told |= !sent.contains(&says("user", question));
+        before = sent;
+        recall.memory = planned.memory;
+        recall.history = planned.history;
+        recall.messages = messages.len();
+        messages.extend([says("assistant", "done"), says("user", "go on")]);
+        messages.extend(call(at));
+    }
+    assert!(is_told, "no cut took it");
 }

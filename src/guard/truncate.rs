@@ -9,6 +9,7 @@
 //! followed it is refused.
 
 mod marker;
+pub(super) mod text_cut;
 
 use std::ops::Range;
 

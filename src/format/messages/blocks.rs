@@ -113,6 +113,46 @@ impl Members<'_> {
     }
 }
 
+/// The text of a document block that is text; `None` for any other block.
+pub(in crate::format) fn find_document_text(body: &[u8], block: Span) -> Option<JsonString> {
+    let (mut is_document, mut source) = (false, Source::default());
+    let mut scan = JsonScanner::new(body, block.start as usize);
+    let read = scan.walk_object(|scan, key| {
+        match &body[key.span.range()] {
+            b"type" => {
+                is_document =
+                    take_text(scan)?.is_some_and(|it| body[it.span.range()] == *b"document")
+            }
+            b"source" => source = read_source(body, scan)?,
+            _ => skip_value(scan)?,
+        }
+        Ok::<_, IndexFailure>(())
+    });
+    read.ok()?;
+    source
+        .data
+        .filter(|_| is_document && source.kind == b"text")
+}
+
+/// `{"type": "base64", "data": …}`, or with a `url`, or anything else.
+fn read_source<'a>(body: &'a [u8], scan: &mut JsonScanner<'a>) -> Result<Source<'a>, IndexFailure> {
+    let mut source = Source::default();
+    if scan.peek() != Some(b'{') {
+        skip_value(scan)?;
+        return Ok(source);
+    }
+    scan.walk_object(|scan, key| {
+        check_plain_key(key)?;
+        match &body[key.span.range()] {
+            b"type" => source.kind = take_text(scan)?.map_or(b"", |it| &body[it.span.range()]),
+            b"data" | b"url" => source.data = take_text(scan)?,
+            _ => skip_value(scan)?,
+        }
+        Ok::<_, IndexFailure>(())
+    })?;
+    Ok(source)
+}
+
 impl<'a> ContentBlockReader<'a, '_> {
     fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
         &self.body[text.span.range()]
@@ -163,7 +203,7 @@ impl<'a> ContentBlockReader<'a, '_> {
                 b"type" => members.kind = take_text(scan)?.map_or(b"", |it| self.raw_bytes(it)),
                 b"text" => members.text = take_text(scan)?,
                 b"thinking" => members.thinking = take_text(scan)?,
-                b"source" => members.source = self.read_source(scan)?,
+                b"source" => members.source = read_source(self.body, scan)?,
                 b"content" if !self.in_result => self.read_result_content(scan, &mut members)?,
                 b"tool_use_id" => members.call_id = take_text(scan)?,
                 b"id" => members.id = take_text(scan)?,
@@ -196,25 +236,6 @@ impl<'a> ContentBlockReader<'a, '_> {
             links: members.links(),
             annotated,
         })
-    }
-
-    /// `{"type": "base64", "data": …}`, or with a `url`, or anything else.
-    fn read_source(&self, scan: &mut JsonScanner<'a>) -> Result<Source<'a>, IndexFailure> {
-        let mut source = Source::default();
-        if scan.peek() != Some(b'{') {
-            skip_value(scan)?;
-            return Ok(source);
-        }
-        scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            match self.raw_bytes(key) {
-                b"type" => source.kind = take_text(scan)?.map_or(b"", |it| self.raw_bytes(it)),
-                b"data" | b"url" => source.data = take_text(scan)?,
-                _ => skip_value(scan)?,
-            }
-            Ok::<_, IndexFailure>(())
-        })?;
-        Ok(source)
     }
 
     /// Reads a `content`. A list is read once it is known to belong to a tool result.

@@ -1,7 +1,7 @@
 //! Anthropic's Messages.
 
 pub mod answer;
-mod blocks;
+pub(super) mod blocks;
 mod encoded;
 pub(super) mod index;
 pub(super) mod markers;

@@ -13,7 +13,8 @@ use crate::{
 
 /// What stands in the place of an image, and of other media.
 const IMAGE: &str = "[An old image was left out here by the context guard to save room.]";
-const MEDIA: &str = "[An old attachment was left out here by the context guard to save room.]";
+pub(super) const MEDIA: &str =
+    "[An old attachment was left out here by the context guard to save room.]";
 /// In the place of a text that cannot be removed.
 const REST: &str = "...";
 
@@ -89,7 +90,10 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
 /// Message `at`, the user's, without its media; `None` where it has none that can go. Its `tokens`
 /// are raw ones as it would go out with them: caps may have shortened its text.
 pub(super) fn clear_media(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
-    let mut small = Small::default();
+    let mut small = Small {
+        keeps_text: true,
+        ..Small::default()
+    };
     let mut sizes = TextSizes::default();
     let mut gone = 0u32;
     for part in view.conversation.blocks_of(view.item(at)) {
@@ -118,7 +122,7 @@ const fn media_notice(part: &Block) -> Option<&'static str> {
 }
 
 /// Raw tokens of a medium.
-fn media_tokens(view: RequestView<'_>, part: &Block) -> u32 {
+pub(super) fn media_tokens(view: RequestView<'_>, part: &Block) -> u32 {
     let (weights, profile) = (view.token_weights(), view.policy.profile);
     estimate::estimate_media_block(view.conversation, part, &weights, profile)
 }

@@ -3,7 +3,10 @@
 use super::Shortening;
 use crate::{
     conversation::{Annotation, Author, BlockKind, Content, Conversation, Priority},
-    guard::{Policy, estimate::Weights, fence, prompt_placement::is_decodable},
+    guard::{
+        Policy, estimate::Weights, fence, prompt_placement::is_decodable,
+        truncate::text_cut::TextReplacement,
+    },
     json::{
         scan::{JsonString, Span},
         text::{self, TextSizes},
@@ -32,15 +35,6 @@ pub(super) struct PromptText {
     pub(super) tokens: u32,
     pub(super) sizes: TextSizes,
     pub(super) replacement: Option<(Shortening, TextReplacement)>,
-}
-
-pub(super) struct TextReplacement {
-    /// The bytes that it replaces, within the text.
-    pub(super) removed: std::ops::Range<usize>,
-    /// Escaped.
-    pub(super) text: String,
-    /// Sizes of the whole text with the replacement.
-    pub(super) sizes: TextSizes,
 }
 
 /// All annotated texts of system and user messages, in order. With `plain` also system texts without an annotation.

@@ -23,7 +23,7 @@ impl Replay<'_> {
         let high = self.high[at];
         let fixed = self.fixed[at].min(high);
         self.free_tokens = high - fixed;
-        if now.kept.list_unpinned(newest).is_empty() {
+        if now.kept.list_unpinned(newest).is_empty() && now.kept.list_open(newest).is_empty() {
             return;
         }
         let low_water = self.find_low_water(at);
@@ -192,7 +192,8 @@ impl Replay<'_> {
         let open = now.kept.list_open(newest).iter().copied();
         let least = self.view.policy.window / LEAST_QUESTION_SHARE;
         let room = (self.free_tokens / QUESTION_SHARE).max(least);
-        let asked = open.filter(|&unit| self.asks_for_newest(unit, now));
+        let asked =
+            open.filter(|&unit| self.asks_for_newest(unit, now) && !now.kept.is_lasting(unit));
         let mut asked: Vec<usize> = asked.collect();
         // Of many in a row, the newest stay.
         let mut left = room;

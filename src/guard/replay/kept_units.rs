@@ -120,6 +120,11 @@ impl KeptUnits {
         }
     }
 
+    /// Opens what is attached to the task to masks.
+    pub(super) fn open_task(&mut self, at: usize) {
+        self.open.push(at);
+    }
+
     /// Opens the units that waited for one before `limit`: a cut may change them, since that one may go too.
     pub(super) fn open_waiting_before(&mut self, limit: usize) {
         let later = self.waiting.split_off(&limit);

@@ -75,7 +75,8 @@ impl Replay<'_> {
             if is_masked && self.masks.is_masked_result(message, results) {
                 continue;
             }
-            match results.edits_of(message) {
+            let masks = self.masks.text_edits(message).filter(|_| is_masked);
+            match masks.or_else(|| results.edits_of(message)) {
                 Some(edits) => {
                     let conversation = self.view.conversation;
                     each(&self.vocabulary.words_left(conversation, message, edits));
@@ -235,7 +236,7 @@ impl Replay<'_> {
         let spared = are_few.map_or(0, |_| now.state.survived);
         let open = now.kept.list_open(limit).iter().copied();
         open.filter(move |&unit| match is_user(unit) {
-            true => now.kept.is_unanswered(unit),
+            true => !now.kept.is_lasting(unit) && now.kept.is_unanswered(unit),
             false => unit >= spared && self.may_fold(unit, limit, now),
         })
     }

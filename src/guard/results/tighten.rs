@@ -1,4 +1,5 @@
-//! Cuts the results of the newest step harder, where they are too large after the first cut.
+//! Cuts the results of the newest step harder, where they are too large after the first cut; or what the user attached
+//! to the newest message.
 
 use std::ops::Range;
 
@@ -6,6 +7,7 @@ use super::ToolResults;
 use crate::{
     conversation::Author,
     guard::{
+        clear::attachments,
         cuts::sum_tokens,
         result_limits::{LEAST_CHARS, RememberedLimit},
         truncate::TruncationMarker,
@@ -20,6 +22,9 @@ impl ToolResults<'_> {
     /// Returns the tokens removed, which are fewer where nothing more can go.
     pub(in crate::guard) fn tighten_step(&mut self, messages: Range<usize>, excess: u32) -> u32 {
         let first = messages.start;
+        if self.view.item(first).author == Author::User {
+            return self.tighten_attachments(first, excess);
+        }
         let taken = self.tighten_results(messages, excess);
         match excess.saturating_sub(taken) {
             left if left > 0 && self.view.item(first).author == Author::Model => {
@@ -27,6 +32,28 @@ impl ToolResults<'_> {
             }
             _ => taken,
         }
+    }
+
+    /// Makes what is attached to message `at` smaller by `excess` raw tokens; not where that is more than all of it. Returns
+    /// the tokens removed, which are fewer where nothing more can go.
+    fn tighten_attachments(&mut self, at: usize, excess: u32) -> u32 {
+        let before = self.tokens[at];
+        let target = before.saturating_sub(excess);
+        let limit = self.tight.get(&at).map(|limit| limit.chars() as u32);
+        let now = limit.unwrap_or_else(|| attachments::weigh_attached_texts(self.view, at));
+        if now < excess {
+            return 0;
+        }
+        let mut aim = now - excess;
+        for _ in 0..TIGHTEN_ROUNDS {
+            self.limit_attachments(at, aim as usize);
+            let over = self.tokens[at].saturating_sub(target);
+            if over == 0 {
+                break;
+            }
+            aim = aim.saturating_sub(over.saturating_add(1));
+        }
+        before.saturating_sub(self.tokens[at])
     }
 
     /// Makes the results of these messages smaller by `excess` raw tokens together, the largest first. Returns the tokens

@@ -45,6 +45,38 @@ async fn a_line_of_a_truncated_result_is_looked_up() {
     }
 }
 
+/// A file in the task is shortened as soon as the window needs it; the words around it stay, and the rest is looked up.
+#[tokio::test]
+async fn a_line_of_a_file_in_the_task_is_looked_up() {
+    let file = numbered_lines(1_500);
+    let task = format!("Mend the deck, board by board.\n```\n{file}\n```\nThen say so.");
+    let messages = [message_by("system", "Be brief."), message_by("user", &task)];
+    let model = start_model(8_192, json!({"pattern": "plank 700 "})).await;
+    let proxy = start_proxy(&model, 8_192).await;
+    let mut grown = messages.to_vec();
+    for at in 0..4 {
+        let answer = proxy
+            .chat(request_of(&grown, at % 2 == 1).to_string())
+            .await;
+        let text = spoken_text(&answer);
+        assert!(
+            text.contains("plank 700 is \"sound\" \\ value-4900"),
+            "{text}"
+        );
+        grown.extend(step(&format!("call_{at}"), &numbered_lines(80)));
+    }
+    model.assert_no_faults();
+    for body in model.bodies().await {
+        let task = body["messages"][1]["content"].as_str().unwrap();
+        let (beginning, end) = (
+            "Mend the deck, board by board.\n```\nplank 1 ",
+            "value-10500\n```\nThen say so.",
+        );
+        assert!(task.starts_with(beginning) && task.contains(end), "{task}");
+        assert_eq!(named_ids(&body)[0], "m1");
+    }
+}
+
 /// A long talk with an early decision, which no window of 8,192 tokens holds.
 fn folded() -> Vec<Value> {
     let mut messages = vec![

@@ -110,22 +110,22 @@ async fn errors_before_any_answer_pass_unchanged() {
     }
 }
 
-/// A task that nearly fills the window, so that any injection exceeds it.
+/// A system prompt that nearly fills the window, so that any injection exceeds it.
 #[tokio::test]
 async fn a_request_that_fits_without_prompts_passes_in_a_nearly_full_window() {
     let mut close = 0;
     for tokens in (16_000..18_000).step_by(150) {
         let (proxy, up) = pair(obliging_model).await;
         let mut agent = Agent::new(&proxy).set("max_tokens", 2_000);
-        agent.messages[1]["content"] = words(tokens, 0).into();
+        agent.messages[0]["content"] = words(tokens, 0).into();
         if agent.send().await.status != 200 || up.tokens()[0] > 17_700 {
             continue;
         }
         close += usize::from(up.tokens()[0] > 17_300);
         // `step` fails without an answer.
         agent.steps(8).await;
-        assert_eq!(up.overflows(), 0, "a task of {tokens}");
+        assert_eq!(up.overflows(), 0, "a system prompt of {tokens}");
         up.assert_no_faults();
     }
-    assert!(close > 0, "no task came near the limit");
+    assert!(close > 0, "none came near the limit");
 }

@@ -435,7 +435,8 @@ fn a_request_too_large_only_by_injections_is_distinguished() {
         (1_300, false, true),
         (2_000, true, true),
     ] {
-        let mut messages = vec![message_by("user", &"word ".repeat(words))];
+        let system = message_by("system", &"word ".repeat(words));
+        let mut messages = vec![system, message_by("user", "the task")];
         messages.extend(step("a", &json!("r")));
         let (plan, _) = checked_plan(&messages, 4_096, "openai", &Recall::default());
         assert_eq!(plan.report.over_budget, alone, "{words}");

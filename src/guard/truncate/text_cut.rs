@@ -2,26 +2,43 @@
 //!
 //! Cuts lie between characters, never inside an escape, and at the end of a line where one is near.
 
-use super::prompt_text::TextReplacement;
+use std::ops::Range;
+
+use super::{TruncationMarker, find_byte_offset, widen_to_lines};
 use crate::{
     guard::{
         estimate::{Weights, find_last_fit},
-        truncate::{TruncationMarker, find_byte_offset, widen_to_lines},
+        recall_id::RecallId,
     },
-    json::text::{self, TextWalk},
+    json::text::{self, TextSizes, TextWalk},
 };
+
+/// What stands in the place of a part of a text.
+pub(in crate::guard) struct TextReplacement {
+    /// The bytes that it replaces, within the text.
+    pub(in crate::guard) removed: Range<usize>,
+    /// Escaped.
+    pub(in crate::guard) text: String,
+    /// Sizes of the whole text with the replacement.
+    pub(in crate::guard) sizes: TextSizes,
+}
 
 /// The most that sums of fractions may be off by; raw tokens.
 const SLACK: f64 = 0.01;
 
-/// Cuts a text down to `most` raw tokens, marker included, or to the marker alone where that is larger. `None` where
-/// the text is within `most`, or cannot be decoded.
-pub(super) fn cut_to_tokens(raw: &[u8], most: u32, weights: &Weights) -> Option<TextReplacement> {
+/// Cuts a text down to `most` raw tokens, marker included, or to the marker alone where that is larger. The marker names
+/// the `id`. `None` where the text is within `most`, or cannot be decoded.
+pub(in crate::guard) fn cut_to_tokens(
+    raw: &[u8],
+    most: u32,
+    weights: &Weights,
+    id: Option<RecallId>,
+) -> Option<TextReplacement> {
     let whole = text::measure_text(raw);
     if weights.count_text_tokens(&whole) <= most {
         return None;
     }
-    let longest = TruncationMarker::Plain.format_marker(whole.total_chars(), None);
+    let longest = TruncationMarker::Plain.format_marker(whole.total_chars(), id);
     // Behind a letter, its line end may be a token of its own.
     let marker = weights.text_weight(&text::measure_text(format!("a{longest}").as_bytes()));
     // Raw tokens of the beginning and of the end, each.
@@ -41,7 +58,7 @@ pub(super) fn cut_to_tokens(raw: &[u8], most: u32, weights: &Weights) -> Option<
     let tail = total - find_last_fit(total, |chars| weigh(&raw[starts[total - chars]..]) <= room);
     let tail = tail.max(head);
     let removed = widen_to_lines(TextWalk::new(raw), head..tail, total);
-    let marker = TruncationMarker::Plain.format_marker(removed.len(), None);
+    let marker = TruncationMarker::Plain.format_marker(removed.len(), id);
     let removed = find_byte_offset(raw, removed.start)..find_byte_offset(raw, removed.end);
     let left = [
         &raw[..removed.start],
@@ -65,7 +82,7 @@ mod tests {
 
     fn cut(text: &str, most: u32) -> Option<(String, u32)> {
         let (raw, weights) = (escape_text(text), Weights::for_unknown_model());
-        let cut = cut_to_tokens(raw.as_bytes(), most, &weights)?;
+        let cut = cut_to_tokens(raw.as_bytes(), most, &weights, None)?;
         let mut left = raw;
         left.replace_range(cut.removed, &cut.text);
         assert_eq!(text::measure_text(left.as_bytes()), cut.sizes);
@@ -104,7 +121,7 @@ mod tests {
     #[test]
     fn half_a_surrogate_pair_is_not_edited() {
         let raw = format!("{}\\ud800", "a".repeat(900));
-        assert!(cut_to_tokens(raw.as_bytes(), 64, &Weights::for_unknown_model()).is_none());
+        assert!(cut_to_tokens(raw.as_bytes(), 64, &Weights::for_unknown_model(), None).is_none());
     }
 
     proptest! {

@@ -1,0 +1,255 @@
+//! What a user attaches to a message is shortened where the budget needs it; the words stay.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::conversation::Format;
+
+const WORDS: &str = "Mend the parser, and keep its interface as it is.";
+const END: &str = "Run the tests at the end.";
+
+fn lines(count: usize) -> String {
+    (0..count)
+        .map(|line| format!("let value{line} = read_line({line});\n"))
+        .collect()
+}
+
+fn fenced_task(count: usize) -> String {
+    format!(
+        "{WORDS}\n\nsrc/parser.rs\n```rust\n{}```\n{END}",
+        lines(count)
+    )
+}
+
+fn step(format: Format, at: usize, chars: usize) -> Vec<Value> {
+    let (id, output) = (
+        format!("call{at}"),
+        format!("result {at} ").repeat(chars / 10),
+    );
+    match format {
+        Format::Messages => vec![
+            json!({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "read", "input": {}}]}),
+            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": output}]}),
+        ],
+        Format::Responses => vec![
+            json!({"type": "function_call", "call_id": id, "name": "read", "arguments": "{}"}),
+            json!({"type": "function_call_output", "call_id": id, "output": output}),
+        ],
+        _ => vec![
+            json!({"role": "assistant", "content": null, "tool_calls": [
+                {"id": id, "type": "function", "function": {"name": "read", "arguments": "{}"}},
+            ]}),
+            json!({"role": "tool", "tool_call_id": id, "content": output}),
+        ],
+    }
+}
+
+fn index(format: Format, messages: &[Value]) -> Conversation {
+    let body = match format {
+        Format::Responses => json!({ "input": messages }),
+        _ => json!({ "messages": messages }),
+    };
+    format.index_body(Bytes::from(body.to_string())).unwrap()
+}
+
+/// The messages that go out.
+fn sent(format: Format, conversation: &Conversation, planned: &Plan) -> Vec<Value> {
+    let sent = planned.edits.apply(&conversation.body).to_bytes();
+    let again = format.index_body(sent.clone()).unwrap();
+    let settings = GuardConfig::counted_by_characters();
+    let second = plan(&again, &policy(&settings), &Recall::default());
+    assert!(second.edits.is_empty(), "a second pass finds nothing to do");
+    let sent: Value = serde_json::from_slice(&sent).unwrap();
+    let list = if format == Format::Responses {
+        "input"
+    } else {
+        "messages"
+    };
+    sent[list].as_array().unwrap().clone()
+}
+
+fn recall_after(planned: &Plan, conversation: &Conversation) -> Recall {
+    let counted = conversation
+        .items
+        .iter()
+        .filter(|it| !it.author.is_system());
+    Recall {
+        memory: planned.memory.clone(),
+        history: planned.history.clone(),
+        messages: counted.count(),
+        ..Recall::default()
+    }
+}
+
+/// Sends a conversation that grows by `steps`, and gives what was sent of its task each time. The same conversation
+/// without a state gets the same.
+fn grow(format: Format, task: &Value, steps: usize) -> Vec<Value> {
+    let settings = GuardConfig::counted_by_characters();
+    let (mut messages, mut recall) = (vec![task.clone()], Recall::default());
+    let mut tasks = Vec::new();
+    for at in 0..=steps {
+        let conversation = index(format, &messages);
+        let planned = plan(&conversation, &policy(&settings), &recall);
+        assert!(!planned.report.over_budget, "request {at}");
+        let now = sent(format, &conversation, &planned);
+        tasks.push(now[0].clone());
+        assert_eq!(
+            now.last(),
+            messages.last().filter(|_| at > 0).or(now.last()),
+            "{at}"
+        );
+        let alone = plan(&conversation, &policy(&settings), &Recall::default());
+        assert_eq!(
+            sent(format, &conversation, &alone)[0],
+            now[0],
+            "request {at}"
+        );
+        recall = recall_after(&planned, &conversation);
+        messages.extend(step(format, at, 2_000));
+    }
+    tasks
+}
+
+#[test]
+fn a_file_in_the_task_is_shortened_once_and_the_words_stay() {
+    let task = |text: &str| json!({"role": "user", "content": text});
+    let whole = fenced_task(500);
+    let tasks = grow(Format::Chat, &task(&whole), 12);
+    assert_eq!(tasks[0], task(&whole), "it fits");
+    let last = tasks.last().unwrap()["content"].as_str().unwrap();
+    assert!(last.len() < whole.len() / 2, "{last}");
+    assert!(
+        last.starts_with(&format!("{WORDS}\n\nsrc/parser.rs\n```rust\nlet value0 ")),
+        "{last}"
+    );
+    assert!(last.contains("characters truncated] ..."), "{last}");
+    assert!(
+        last.ends_with(&format!("read_line(499);\n```\n{END}")),
+        "{last}"
+    );
+    let forms = tasks.windows(2).filter(|two| two[0] != two[1]).count();
+    assert_eq!(forms, 1, "once");
+}
+
+#[test]
+fn an_attachment_that_does_not_fit_alone_is_shortened_as_far_as_it_must() {
+    let whole = fenced_task(2_000);
+    let tasks = grow(Format::Chat, &json!({"role": "user", "content": whole}), 8);
+    let first = tasks[0]["content"].as_str().unwrap();
+    let last = tasks[8]["content"].as_str().unwrap();
+    for text in [first, last] {
+        assert!(text.starts_with(WORDS) && text.ends_with(END), "{text}");
+    }
+    assert!(
+        first.len() > 3 * last.len(),
+        "{} {}",
+        first.len(),
+        last.len()
+    );
+    // 8,192 tokens at four characters each, without the room for an answer.
+    assert!(first.len() > 20_000, "{}", first.len());
+}
+
+#[test]
+fn documents_and_large_parts_of_a_task_are_shortened_in_each_format() {
+    let file = lines(400);
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let input = |text: &str| json!({"type": "input_text", "text": text});
+    let message = |content: Value| json!({"role": "user", "content": content});
+    let document = json!({"type": "document", "title": "t", "source": {"type": "text", "media_type": "text/plain", "data": file}});
+    let tagged = format!("<file path=\"a.rs\">\n{file}</file>\n{WORDS}");
+    for (format, content) in [
+        (Format::Chat, json!([text(WORDS), text(&file)])),
+        (Format::Chat, json!([text(WORDS), text(&tagged)])),
+        (Format::Messages, json!([document, text(WORDS)])),
+        (Format::Messages, json!([text(WORDS), text(&file)])),
+        (Format::Responses, json!([input(&tagged)])),
+        (Format::Responses, json!([input(&file), input(WORDS)])),
+    ] {
+        let tasks = grow(format, &message(content.clone()), 12);
+        let last = tasks.last().unwrap().to_string();
+        assert_eq!(tasks[0], message(content), "it fits");
+        assert!(
+            last.contains(WORDS) && last.contains("characters truncated"),
+            "{last}"
+        );
+        assert!(
+            last.contains("value0 ") && last.contains("read_line(399)"),
+            "{last}"
+        );
+        assert!(last.len() < file.len() / 2, "{}", last.len());
+    }
+}
+
+#[test]
+fn words_that_are_not_attached_stay_whole() {
+    let words = format!("<task>\n{}</task>", lines(150));
+    let task = json!({"role": "user", "content": words});
+    let tasks = grow(Format::Chat, &task, 12);
+    assert!(tasks.iter().all(|it| *it == task));
+    let capped = json!({"role": "user", "content": fenced_task(200), "x_plimsoll": {"name": "files", "priority": "critical"}});
+    let tasks = grow(Format::Chat, &capped, 12);
+    assert!(
+        tasks.iter().all(|it| *it == tasks[0]),
+        "annotations have rules of their own"
+    );
+}
+
+#[test]
+fn an_attachment_of_a_later_message_is_shortened_before_the_message_goes() {
+    let settings = GuardConfig::counted_by_characters();
+    let mut messages = vec![json!({"role": "user", "content": "Help me."})];
+    messages.push(json!({"role": "assistant", "content": "Gladly."}));
+    messages.push(json!({"role": "user", "content": fenced_task(500)}));
+    for at in 0..12 {
+        messages.extend(step(Format::Chat, at, 2_000));
+    }
+    let conversation = index(Format::Chat, &messages);
+    let planned = plan(&conversation, &policy(&settings), &Recall::default());
+    let now = sent(Format::Chat, &conversation, &planned);
+    let asked = now
+        .iter()
+        .filter_map(|it| it["content"].as_str())
+        .find(|it| it.starts_with(WORDS));
+    let asked = asked.unwrap();
+    assert!(
+        asked.ends_with(END) && asked.contains("characters truncated"),
+        "{asked}"
+    );
+}
+
+#[test]
+fn of_a_text_that_takes_much_of_the_room_both_ends_stay() {
+    let words = format!("{WORDS}\n{}{END}", lines(500));
+    let tasks = grow(Format::Chat, &json!({"role": "user", "content": words}), 12);
+    let last = tasks[12]["content"].as_str().unwrap();
+    assert!(last.starts_with(WORDS) && last.ends_with(END), "{last}");
+    assert!(
+        last.contains("characters truncated") && last.len() < words.len() / 2,
+        "{last}"
+    );
+}
+
+#[test]
+fn a_document_that_is_no_text_gives_way_to_a_notice() {
+    let pdf = "JVBERi0xLjQK".repeat(4_000);
+    let document = json!({"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": pdf}});
+    let picture =
+        json!({"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}});
+    let words = json!({"type": "text", "text": WORDS});
+    let task = json!({"role": "user", "content": [document, document, document, picture, words]});
+    let tasks = grow(Format::Messages, &task, 12);
+    assert_eq!(tasks[0], task);
+    let last = &tasks[12]["content"];
+    assert!(
+        last[0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("attachment was left out"),
+        "{last}"
+    );
+    assert_eq!(
+        (&last[3], &last[4]),
+        (&task["content"][3], &task["content"][4])
+    );
+}
