@@ -167,9 +167,9 @@ fn an_answer_of_a_round_s_reasoning_goes_where_a_course_begins_with_it() {
         assert_eq!(plan.report.stood_back, None);
         let sent: Value = serde_json::from_slice(&apply_plan(&conversation, &plan)).unwrap();
         let sent = sent["input"].as_array().unwrap();
-        // The task, the preface, and what is left of the answer.
+        // The task, the preface, what the rest answers, and what is left of the answer.
         let left = answer.iter().filter(|it| **it != own).count();
-        assert_eq!(sent.len(), 3 + if stays { left } else { 0 }, "{sent:?}");
+        assert_eq!(sent.len(), 4 + if stays { left } else { 0 }, "{sent:?}");
         assert_eq!((&sent[0], sent.last().unwrap()), (&task, &question));
         assert!(!sent.contains(&own), "{sent:?}");
     }

@@ -62,8 +62,8 @@ fn system_entries_stand_before_the_next_answer_that_is_kept() {
             "task preface prompt S0 A1 U2 S2 A3 U4",
             "task preface system-prompt S0 A1 U2 S2 A3 U4",
         ),
-        // They stay where they are.
-        (3, vec![], "task preface S0 S2 A3 U4", ""),
+        // The question that the rest answers stays with them.
+        (3, vec![], "task preface U2 S0 S2 A3 U4", ""),
         // The kept entry after the preface is the user's.
         (2, vec![], "task preface U2 S0 S2 A3 U4", ""),
         (
