@@ -3,7 +3,11 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{chat, messages, responses, tools::ClientTools, values::parse_field};
+use super::{
+    chat, messages, responses,
+    tools::ClientTools,
+    values::{has_type, parse_field},
+};
 use crate::{
     config::profile::Profile,
     conversation::{Author, BlockKind, Conversation, Field, Format, edit::Edits},
@@ -161,6 +165,18 @@ impl Conversation {
             Format::Messages => messages::blocks::find_document_text(&self.body, block),
             _ => None,
         }
+    }
+
+    /// Whether a block is a document, text or not.
+    pub fn is_document(&self, block: Span) -> bool {
+        let name = match self.format {
+            Format::Chat => "file",
+            Format::Messages => "document",
+            Format::Responses => "input_file",
+            #[cfg(test)]
+            Format::Toy => return false,
+        };
+        has_type(&self.body, block.start, name)
     }
 
     /// Whether long results are truncated although the provider manages the context. Where it holds the history, they

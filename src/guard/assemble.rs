@@ -187,10 +187,7 @@ fn mark_newly_cleared(
     before: &GuardMemory,
 ) -> Cleared {
     // What was cleared for another window was cleared elsewhere.
-    let before = before
-        .cut
-        .as_ref()
-        .filter(|_| now.ground.is_bound_by(&before.ground));
+    let before = before.cut.as_ref().filter(|_| now.ground == before.ground);
     let was_masked = |&at: &usize| {
         let unit = &view.units[units::find_unit_of_message(view.units, at)];
         before.is_some_and(|before| before.is_masked(unit.messages_before as u32))

@@ -17,6 +17,7 @@ mod recent_units;
 
 use std::borrow::Cow;
 
+use self::attachments::Shortening;
 pub use self::old_media::mask_old_media;
 pub(super) use self::recent_units::RecentUnits;
 use super::{
@@ -228,8 +229,7 @@ fn shrink(view: RequestView<'_>, at: usize, tokens: u32, names: &mut ToolNames) 
 
 /// A user message without its media, and with its other attachments shortened.
 fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
-    let most = attachments::most_of_old_message(view);
-    let Some(shortened) = attachments::shorten_attachments(view, at, most, false) else {
+    let Some(shortened) = attachments::shorten_attachments(view, at, Shortening::OLD) else {
         return parts::clear_media(view, at, tokens);
     };
     let media = parts::clear_media(view, at, shortened.tokens).unwrap_or_else(|| Small {
@@ -248,8 +248,7 @@ fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<
 
 /// The task with its attachments shortened; its words stay.
 fn shorten_task(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
-    let most = attachments::most_of_old_message(view);
-    let shortened = attachments::shorten_attachments(view, at, most, true)?;
+    let shortened = attachments::shorten_attachments(view, at, Shortening::TASK)?;
     let saves = tokens.saturating_sub(shortened.tokens);
     (saves >= LEAST_SAVED).then_some(Small {
         edits: shortened.edits,

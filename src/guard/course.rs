@@ -56,6 +56,11 @@ pub fn find_course_boundary(conversation: &Conversation, policy: &Policy<'_>) ->
         }
         first -= 1;
     }
+    // A part of an older turn says little without its question.
+    let mut kept_units = units[first..units.len().min(required + 1)].iter();
+    if let Some(question) = kept_units.position(Unit::is_user) {
+        first += question;
+    }
     // What cannot stay without its reasoning goes with it. The question that the rest answers stays
     // (`units::list_removed_before`).
     while first < required && units[first].follows_reasoning {

@@ -17,7 +17,8 @@ use crate::{
 pub(super) struct CutState {
     /// Of each unit, whether it is left out.
     pub(super) folded: Vec<bool>,
-    /// Of each unit, whether its results are placeholders; of a user's, its media.
+    /// Of each unit, whether its results are placeholders; of a user's, whether its media are, and its attachments
+    /// shortened.
     pub(super) masked: Vec<bool>,
     /// Units before this one survived a cut where they are still there.
     pub(super) survived: usize,
@@ -173,18 +174,16 @@ impl CutMark {
     /// The same without the words of the ledger.
     pub(super) fn find_units(&self, units: &[Unit]) -> Option<CutState> {
         let mut state = CutState::new(units.len());
-        let pinned = units::find_pinned_end(units);
-        for (spans, marks, pinned) in [
-            // Releases before counted the pinned start in.
-            (&self.folded, &mut state.folded, pinned),
-            (&self.masked, &mut state.masked, 0),
+        for (spans, marks, is_mask) in [
+            (&self.folded, &mut state.folded, false),
+            (&self.masked, &mut state.masked, true),
         ] {
-            let masks = pinned == 0;
             for &(from, until) in spans {
-                let first = find_unit(units, from)?.max(pinned);
+                let first = find_unit(units, from)?;
                 let end = find_unit(units, until)?.max(first);
                 for (unit, mark) in units[first..end].iter().zip(&mut marks[first..end]) {
-                    *mark = !unit.stays || masks && unit.is_user();
+                    // Attachments of the task may be shortened.
+                    *mark = !unit.stays || is_mask && unit.is_user();
                 }
             }
         }
@@ -200,18 +199,6 @@ impl CutMark {
         Self {
             words: Vec::new(),
             ..self
-        }
-    }
-
-    /// What a release before this one remembered: all up to a message is left out, and what is behind it is
-    /// masked up to two others.
-    pub(super) fn from_boundaries(folded: Option<u32>, results: u32, media: u32) -> Self {
-        let from = folded.unwrap_or(0);
-        let span = |until: u32| (until > 0).then_some((0, until));
-        Self {
-            folded: span(from).into_iter().collect(),
-            masked: span(results.max(media)).into_iter().collect(),
-            ..Self::default()
         }
     }
 }

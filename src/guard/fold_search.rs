@@ -62,7 +62,7 @@ pub(super) fn find_fold<'a>(
     let tools = measured.shares.tools;
     let ground = Ground::from_policy(&view.policy);
     let memory = recall.kept_memory();
-    if ground.is_bound_by(&memory.ground) {
+    if ground == memory.ground {
         cuts.recall_texts(memory);
     }
     let added = count_added_tokens(view, &cuts, &injected, recall);
@@ -228,10 +228,7 @@ fn find_replay_start(
 ) -> ReplayStart {
     let units = replay.view.units;
     let memory = recall.kept_memory();
-    let mark = memory
-        .cut
-        .as_ref()
-        .filter(|_| ground.is_bound_by(&memory.ground));
+    let mark = memory.cut.as_ref().filter(|_| ground == memory.ground);
     let mut state = mark.and_then(|mark| mark.find_cut(replay.view.conversation, units));
     let begun = boundary.map(|boundary| units::find_boundary_unit(units, boundary));
     let begun = begun.map(|begun| running_turn::begin_with_thinking(replay, begun));
@@ -242,8 +239,8 @@ fn find_replay_start(
         state.fold_before(begun, replay.view);
     }
     let fresh = units::first_new_message(units, recall.messages.min(memory.planned as usize));
-    let is_known = memory.cut.is_none() && ground.is_bound_by(&memory.ground)
-        || state.is_some() && mark.is_some();
+    let is_known =
+        memory.cut.is_none() && ground == memory.ground || state.is_some() && mark.is_some();
     let from = match is_known {
         false => 0,
         true => units::find_unit_of_message(units, fresh).min(units.len().saturating_sub(1)),

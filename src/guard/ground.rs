@@ -41,19 +41,6 @@ impl Ground {
         }
     }
 
-    /// Of cuts by a release that remembered another ground: they bind in the same window.
-    pub(super) fn of_window(window: u32) -> Self {
-        Self {
-            window,
-            ..Self::default()
-        }
-    }
-
-    /// Whether cuts that stand on `before` bind here.
-    pub(super) fn is_bound_by(&self, before: &Self) -> bool {
-        self == before || *before == Self::of_window(self.window)
-    }
-
     /// How full a cut leaves the room beside what is fixed.
     pub(super) fn low_water(&self) -> f64 {
         f64::from(self.low_water) / 1_000.0

@@ -52,7 +52,6 @@ mod results;
 mod role_alternation;
 pub mod running_turn;
 mod sent_history;
-mod stored_memory;
 mod tool_schemas;
 pub mod truncate;
 mod view;
@@ -74,7 +73,6 @@ pub use self::{
     result_limits::{max_recall_chars, max_result_chars},
     results::{ToolNames, TruncationReport},
     sent_history::{Epoch, SentHistory},
-    stored_memory::StoredCuts,
 };
 use self::{
     cut_state::CutMark,
@@ -154,10 +152,6 @@ impl<'a> Policy<'a> {
 
 /// What the guard remembers of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    from = "stored_memory::StoredMemory",
-    into = "stored_memory::StoredMemory"
-)]
 pub struct GuardMemory {
     /// What the cuts so far stand on.
     ground: ground::Ground,

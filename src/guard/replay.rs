@@ -113,6 +113,10 @@ struct Moment {
     visible: VisibleWords,
     /// Raw tokens of the request, the preface apart.
     live: u32,
+    /// The user's newest message, before any step that follows it: nothing of it is old.
+    asked: Option<usize>,
+    /// Raw tokens that are injected so far.
+    injected: i64,
     /// The words of the ledger are not chosen yet since the last cut.
     is_cut: bool,
     /// What a cut found of which nothing could go. While that is the same, no other cut looks through it again.
@@ -191,6 +195,8 @@ impl Replay<'_> {
             state,
             kept: KeptUnits::new(units),
             visible: VisibleWords::default(),
+            asked: None,
+            injected: self.injected_beside,
             is_cut: false,
             stuck: None,
         };
@@ -226,13 +232,11 @@ impl Replay<'_> {
             if self.keeps_least {
                 continue;
             }
-            // What the user attached stays whole where the request fits without what the proxy adds.
-            let is_cut = |at: usize| self.cuts.results.has_cut_attachments(at);
-            let is_too_long = excess > 0
-                && unit.is_user()
-                && (is_cut(unit.messages.start) || excess > self.count_injected(at));
-            if is_too_long || excess > 0 && unit.has_results() {
+            if excess > 0 && unit.has_results() {
                 self.tighten(at, excess, &mut now);
+            }
+            if let Some(asked) = now.asked.filter(|_| excess > 0) {
+                self.shorten_question(asked, excess, &mut now);
             }
             if self.over(at, &now) > 0 {
                 self.fold_newest_question(at, newest, &mut now);
@@ -265,12 +269,16 @@ impl Replay<'_> {
         let is_open = at >= self.based || unit.is_user();
         let may_go = is_kept && !is_pinned && !unit.stays && is_open;
         if is_kept && !may_go && is_open && unit.is_user() && self.gets_smaller(at, at) {
-            now.kept.open_task(at);
+            now.kept.open_attachments(at);
         }
         let last = unit.bond.map(|bond| bond.last).filter(|&last| last > at);
         let waits_for = last.filter(|_| !self.gets_smaller(at, at));
         now.kept
             .add_unit(unit, is_kept, may_go, waits_for, is_pinned);
+        now.injected = now.injected.saturating_add(self.injected[at]);
+        if unit.is_user() || unit.has_results() {
+            now.asked = unit.is_user().then_some(at);
+        }
         now.live = now.live.saturating_add(self.bound_tokens[at]);
         if is_kept {
             now.live = now.live.saturating_add(self.unit_tokens(at, &now.state));

@@ -11,6 +11,7 @@ use std::{
 };
 
 use serde::Serialize;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use self::calls::CallCut;
 pub(super) use self::tighten::find_common_level;
@@ -18,7 +19,7 @@ pub use self::tool_names::ToolNames;
 use super::{
     clear::{
         self,
-        attachments::{self, ShortenedMessage},
+        attachments::{self, ShortenedMessage, Shortening},
     },
     placed_injections::PlacedInjections,
     result_limits::{
@@ -44,6 +45,7 @@ const FIRST_ROUNDS: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TruncationReport {
     pub message: usize,
+    /// Empty for a message of the user.
     pub tool: String,
     /// Characters.
     #[serde(rename = "chars_before")]
@@ -192,14 +194,14 @@ impl<'a> ToolResults<'a> {
         most.saturating_sub(block.total_chars()).max(LEAST_CHARS)
     }
 
-    /// Applies the limits that the session remembers, by the messages' digests.
+    /// Applies the limits that the session remembers.
     pub(super) fn apply_remembered(&mut self, limits: &[KeyedLimit]) {
         if limits.is_empty() {
             return;
         }
         let limits: HashMap<u128, RememberedLimit> = limits.iter().rev().copied().collect();
         for (at, message) in self.view.conversation.items.iter().enumerate() {
-            match limits.get(&message.digest) {
+            match limits.get(&self.limit_key(at)) {
                 Some(&limit) if message.author.is_tool() => self.apply_limit(at, limit),
                 Some(&limit) if message.author == Author::User => {
                     self.limit_attachments(at, limit.chars());
@@ -274,10 +276,22 @@ impl<'a> ToolResults<'a> {
         reports
     }
 
-    /// The limits of the messages that are kept, by digest.
+    /// The limits of the messages that are kept, by their keys.
     pub(super) fn limits_to_remember(&self, kept: &[bool]) -> impl Iterator<Item = KeyedLimit> {
         let limits = self.tight.iter().filter(|(at, _)| kept[**at]);
-        limits.map(|(&at, &limit)| (self.view.item(at).digest, limit))
+        limits.map(|(&at, &limit)| (self.limit_key(at), limit))
+    }
+
+    /// What a limit is remembered by: the digest of its message. Users repeat themselves, so their messages count with their
+    /// places, and system messages come and go.
+    fn limit_key(&self, at: usize) -> u128 {
+        let message = self.view.item(at);
+        if message.author != Author::User {
+            return message.digest;
+        }
+        let unit = &self.view.units[units::find_unit_of_message(self.view.units, at)];
+        let place = unit.messages_before + at - unit.messages.start;
+        xxh3_128_with_seed(&message.digest.to_le_bytes(), place as u64 + 1)
     }
 
     fn list_results(&self, messages: Range<usize>) -> Vec<usize> {
@@ -303,7 +317,9 @@ impl<'a> ToolResults<'a> {
     /// Cuts what is attached to a user message to `most` raw tokens, which the session then remembers.
     fn limit_attachments(&mut self, at: usize, most: usize) {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
-        if let Some(cut) = attachments::shorten_attachments(self.view, at, most, false) {
+        if let Some(cut) =
+            attachments::shorten_attachments(self.view, at, Shortening::of_newest(most))
+        {
             self.tokens[at] = cut.tokens;
             self.attached.insert(at, cut);
             let limit = RememberedLimit::new(most as usize, TruncationMarker::Plain);

@@ -102,21 +102,6 @@ impl History {
         }
     }
 
-    /// Stored form of the completion tokens of each point: 0 where unknown, else the tokens plus 1.
-    pub fn pack_completions(&self) -> Vec<u32> {
-        let tokens = self.points.iter().map(|point| point.completion_tokens);
-        tokens
-            .map(|tokens| tokens.map_or(0, |tokens| tokens.saturating_add(1)))
-            .collect()
-    }
-
-    /// Restores what [`Self::pack_completions`] returned.
-    pub fn restore_completions(&mut self, packed: &[u32]) {
-        for (point, packed) in self.points.iter_mut().zip(packed) {
-            point.completion_tokens = packed.checked_sub(1);
-        }
-    }
-
     fn merge_point(&mut self, point: HistoryPoint) {
         let step = |generation: u32| generation.saturating_sub(1) / self.stride.max(1);
         match self.points.last_mut() {
@@ -140,13 +125,14 @@ impl History {
 struct Packed {
     stride: u32,
     /// Generations since the point before; marks and flags of known counts; prompt tokens more than
-    /// the point before; prompt tokens that were not cached.
-    points: Vec<(u32, u32, i32, i32)>,
+    /// the point before; prompt tokens that were not cached; completion tokens.
+    points: Vec<(u32, u32, i32, i32, u32)>,
 }
 
 const PROMPT_KNOWN: u32 = 1;
 const CACHED_KNOWN: u32 = 2;
-const MARKS_FROM: u32 = 2;
+const COMPLETION_KNOWN: u32 = 4;
+const MARKS_FROM: u32 = 3;
 
 impl From<History> for Packed {
     fn from(history: History) -> Self {
@@ -166,7 +152,11 @@ impl From<History> for Packed {
                 flags |= CACHED_KNOWN;
                 uncached = prompt.wrapping_sub(cached).cast_signed();
             }
-            (further, flags, more, uncached)
+            if point.completion_tokens.is_some() {
+                flags |= COMPLETION_KNOWN;
+            }
+            let completion = point.completion_tokens.unwrap_or(0);
+            (further, flags, more, uncached, completion)
         };
         Self {
             stride: history.stride,
@@ -178,22 +168,23 @@ impl From<History> for Packed {
 impl From<Packed> for History {
     fn from(packed: Packed) -> Self {
         let (mut generation, mut prompt) = (0_u32, 0_u32);
-        let mut unpack = |(further, flags, more, uncached): (u32, u32, i32, i32)| {
-            generation = generation.wrapping_add(further);
-            let is_set = |flag| flags & flag != 0;
-            if is_set(PROMPT_KNOWN) {
-                prompt = prompt.wrapping_add(more.cast_unsigned());
-            }
-            let cached = prompt.wrapping_sub(uncached.cast_unsigned());
-            HistoryPoint {
-                generation,
-                prompt_tokens: is_set(PROMPT_KNOWN).then_some(prompt),
-                cached_tokens: is_set(CACHED_KNOWN).then_some(cached),
-                completion_tokens: None,
-                // Marks of a newer release have no name here and are not shown.
-                marks: Marks((flags >> MARKS_FROM) as u16),
-            }
-        };
+        let mut unpack =
+            |(further, flags, more, uncached, completion): (u32, u32, i32, i32, u32)| {
+                generation = generation.wrapping_add(further);
+                let is_set = |flag| flags & flag != 0;
+                if is_set(PROMPT_KNOWN) {
+                    prompt = prompt.wrapping_add(more.cast_unsigned());
+                }
+                let cached = prompt.wrapping_sub(uncached.cast_unsigned());
+                HistoryPoint {
+                    generation,
+                    prompt_tokens: is_set(PROMPT_KNOWN).then_some(prompt),
+                    cached_tokens: is_set(CACHED_KNOWN).then_some(cached),
+                    completion_tokens: is_set(COMPLETION_KNOWN).then_some(completion),
+                    // Marks of a newer release have no name here and are not shown.
+                    marks: Marks((flags >> MARKS_FROM) as u16),
+                }
+            };
         Self {
             stride: packed.stride,
             points: packed.points.into_iter().map(&mut unpack).collect(),
@@ -259,7 +250,7 @@ mod tests {
     #[test]
     fn the_stored_history_is_small() {
         let bytes = postcard::to_allocvec(&history(500)).unwrap();
-        assert!(bytes.len() < 512, "{}", bytes.len());
+        assert!(bytes.len() < 768, "{}", bytes.len());
     }
 
     proptest! {
@@ -280,8 +271,7 @@ mod tests {
                 });
             }
             let bytes = postcard::to_allocvec(&history).unwrap();
-            let mut read = postcard::from_bytes::<History>(&bytes).unwrap();
-            read.restore_completions(&history.pack_completions());
+            let read = postcard::from_bytes::<History>(&bytes).unwrap();
             prop_assert_eq!(read, history);
         }
     }

@@ -4,7 +4,7 @@
 //! is an error, never a panic: a newer release may have written it. The only texts in it are the
 //! tool rounds, prompts, reminders, prefaces and summaries that later requests need.
 
-use std::{borrow::Cow, ops::RangeInclusive};
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +12,8 @@ use crate::{
     compaction,
     conversation::Format,
     guard::{
-        AnswerHistory, GuardMemory, Recall, SentHistory, StoredCuts, dropped_rounds,
-        estimate::{Calibration, TokenScale},
+        AnswerHistory, GuardMemory, Recall, SentHistory, dropped_rounds,
+        estimate::Calibration,
         injections::{InjectionContent, InjectionRecord, Injections},
     },
     health::{Health, HealthLevel, silent_truncation::UsageSample},
@@ -26,16 +26,7 @@ use crate::{
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the encoding.
-const VERSION: u8 = 11;
-
-/// Earlier versions that are still read: they lack the second of [`FrontFields`], up to 9 the first too, up to 8 also
-/// [`ReasoningFields`], up to 7 [`LaterFields`], and 5 lacks [`StateExtension`].
-const VERSIONS_BEFORE: RangeInclusive<u8> = 5..=10;
-const FIRST_WITH_CUTS: u8 = 8;
-const FIRST_WITH_REASONING: u8 = 9;
-const FIRST_WITH_SCALE: u8 = 10;
-/// Calibrations before this version are of another estimate.
-const FIRST_BY_GROUPS: u8 = 10;
+const VERSION: u8 = 12;
 
 /// Random id of a generation, never shown to clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,80 +76,19 @@ pub struct SessionState {
     /// Seconds since 1970.
     pub updated_s: u64,
     /// The wire format of the conversation and of the messages kept in the records.
-    #[serde(skip)]
     pub format: Format,
     /// Completion tokens of the largest answer so far; 0 before any.
-    #[serde(skip)]
     pub largest_answer: u32,
     /// An answer ended at an answer cap that the guard had lowered. From then on the reserve is the
     /// requested cap, half of the window at most.
-    #[serde(skip)]
     pub cap_was_hit: bool,
     /// How the last request that the guard planned went out.
-    #[serde(skip)]
     pub sent_history: SentHistory,
     /// Since when a due caution prompt waits for a summary: milliseconds since 1970.
-    #[serde(skip)]
     pub caution_waits_since_ms: Option<u64>,
     /// When the last request began: milliseconds since 1970, 0 where that is not known.
-    #[serde(skip)]
     pub asked_ms: u64,
-    #[serde(skip)]
     pub reasoning: ReasoningMemory,
-}
-
-/// Fields stored after the others. If all are default, none are stored, which keeps the states of short sessions
-/// small.
-#[derive(Default, PartialEq, Serialize, Deserialize)]
-struct StateExtension {
-    /// [`GuardMemory::alternates`].
-    alternates: Option<bool>,
-    largest_answer: u32,
-    cap_was_hit: bool,
-    /// As [`History::pack_completions`] returns them.
-    completions: Vec<u32>,
-    caution_waits_since_ms: Option<u64>,
-}
-
-impl StateExtension {
-    fn from_state(state: &SessionState) -> Self {
-        Self {
-            alternates: state.guard.alternates,
-            largest_answer: state.largest_answer,
-            cap_was_hit: state.cap_was_hit,
-            completions: state.history.pack_completions(),
-            caution_waits_since_ms: state.caution_waits_since_ms,
-        }
-    }
-
-    fn restore_into(self, state: &mut SessionState) {
-        state.guard.alternates = self.alternates;
-        state.largest_answer = self.largest_answer;
-        state.cap_was_hit = self.cap_was_hit;
-        state.history.restore_completions(&self.completions);
-        state.caution_waits_since_ms = self.caution_waits_since_ms;
-    }
-}
-
-/// Fields stored since version 8, behind those.
-#[derive(Default, PartialEq, Serialize, Deserialize)]
-struct LaterFields {
-    cuts: StoredCuts,
-    asked_ms: u64,
-}
-
-/// Fields stored since version 9, behind those.
-#[derive(Default, PartialEq, Serialize, Deserialize)]
-struct ReasoningFields {
-    sent: SentHistory,
-    memory: ReasoningMemory,
-}
-
-/// How the front of the prompt was written, stored behind those: the first field since version 10, the other since 11.
-#[derive(Default, PartialEq, Serialize, Deserialize)]
-struct FrontFields {
-    scale: TokenScale,
-    names_ids: Option<bool>,
 }
 
 /// Calibrated estimate of the tokens of one request as it was sent, by kind.
@@ -320,88 +250,23 @@ impl SessionState {
     }
 
     fn to_bytes(&self) -> Result<Vec<u8>, StateError> {
-        let bytes = postcard::to_extend(self, vec![VERSION])?;
-        let (extension, format) = (StateExtension::from_state(self), self.format);
-        let later = LaterFields {
-            cuts: self.guard.to_stored_cuts(),
-            asked_ms: self.asked_ms,
-        };
-        let reasoning = ReasoningFields {
-            sent: self.sent_history,
-            memory: self.reasoning,
-        };
-        let has_reasoning = reasoning != ReasoningFields::default();
-        let front = FrontFields {
-            scale: self.guard.scale,
-            names_ids: self.guard.names_ids,
-        };
-        let has_later =
-            has_reasoning || later != LaterFields::default() || front != FrontFields::default();
-        let is_chat = format == Format::default();
-        if extension == StateExtension::default() && !has_later && is_chat {
-            return Ok(bytes);
-        }
-        let bytes = postcard::to_extend(&extension, bytes)?;
-        if !has_later && is_chat {
-            return Ok(bytes);
-        }
-        let bytes = postcard::to_extend(&later, bytes)?;
-        let bytes = postcard::to_extend(&reasoning, bytes)?;
-        let bytes = postcard::to_extend(&front, bytes)?;
-        if is_chat {
-            return Ok(bytes);
-        }
-        Ok(postcard::to_extend(&format, bytes)?)
+        Ok(postcard::to_extend(self, vec![VERSION])?)
     }
 
     /// Reads a stored form.
     ///
     /// # Errors
-    /// For anything but the whole output of [`Self::encode_bounded`] of this version or an earlier one that is still read.
+    /// For anything but the whole output of [`Self::encode_bounded`] of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
         let (&version, rest) = bytes.split_first().ok_or(StateError::Length)?;
         if bytes.len() > MAX_BYTES {
             return Err(StateError::TooLarge(bytes.len()));
         }
-        if version != VERSION && !VERSIONS_BEFORE.contains(&version) {
+        if version != VERSION {
             return Err(StateError::Version(version));
         }
-        let (mut state, mut rest) = postcard::take_from_bytes::<Self>(rest)?;
-        if version < FIRST_BY_GROUPS {
-            state.calibration = Calibration::default();
-        }
-        if version > *VERSIONS_BEFORE.start() && !rest.is_empty() {
-            let extension: StateExtension;
-            (extension, rest) = postcard::take_from_bytes(rest)?;
-            extension.restore_into(&mut state);
-            if version >= FIRST_WITH_CUTS && !rest.is_empty() {
-                let later: LaterFields;
-                (later, rest) = postcard::take_from_bytes(rest)?;
-                state.guard.restore_cuts(later.cuts);
-                state.asked_ms = later.asked_ms;
-                if version >= FIRST_WITH_REASONING {
-                    let reasoning: ReasoningFields;
-                    (reasoning, rest) = postcard::take_from_bytes(rest)?;
-                    state.sent_history = reasoning.sent;
-                    state.reasoning = reasoning.memory;
-                }
-                if version >= FIRST_WITH_SCALE {
-                    (state.guard.scale, rest) = postcard::take_from_bytes(rest)?;
-                }
-                if version == VERSION {
-                    (state.guard.names_ids, rest) = postcard::take_from_bytes(rest)?;
-                }
-            }
-            // The format is stored for formats other than chat completions only.
-            if !rest.is_empty() {
-                (state.format, rest) = postcard::take_from_bytes(rest)?;
-                if state.format == Format::default() {
-                    return Err(StateError::Length);
-                }
-            }
-        }
-        match rest {
-            [] => Ok(state),
+        match postcard::take_from_bytes(rest)? {
+            (state, []) => Ok(state),
             _ => Err(StateError::Length),
         }
     }

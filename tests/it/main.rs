@@ -50,7 +50,6 @@ mod shutdown;
 mod silent;
 mod size_refusals;
 mod stored;
-mod stored_before;
 mod streaming;
 mod summary;
 mod support;

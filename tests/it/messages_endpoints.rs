@@ -53,7 +53,7 @@ async fn the_simulated_provider_answers_messages_with_health() {
 }
 
 #[tokio::test]
-async fn a_session_stays_in_its_window_and_too_long_a_system_prompt_is_refused() {
+async fn a_session_stays_in_its_window_and_too_long_a_message_is_refused() {
     let (_proxy, client) = simulated().await;
     let mut body = ask("Find every leak in the hull and mend it.");
     body["system"] = "You mend ships.".into();
@@ -89,13 +89,7 @@ async fn a_session_stays_in_its_window_and_too_long_a_system_prompt_is_refused()
     for part in ["system", "tools", "tool_results"] {
         assert!(made_of[part].as_u64() > Some(0), "{part} in {made_of}");
     }
-    // The middle of a long message goes; a long system prompt stays.
     let long = ask("tide table ".repeat(5_000));
-    let shortened = post(&client, "/v1/messages", &long).await;
-    assert_eq!(shortened.status, 200, "{}", shortened.text());
-    assert_eq!(shortened.headers["x-plimsoll-actions"], "truncated=1");
-    let mut long = ask("Where is the harbour?");
-    long["system"] = "tide table ".repeat(5_000).into();
     let refused = post(&client, "/v1/messages", &long).await;
     assert_eq!(refused.status, 400, "{}", refused.text());
 }

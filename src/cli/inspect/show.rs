@@ -208,7 +208,7 @@ fn describe_cleared(cleared: &ClearedSpan) -> String {
     let counts = [
         (cleared.results, "result"),
         (cleared.inputs, "input"),
-        (cleared.media, "image"),
+        (cleared.media, "attachment"),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     let counts = counts.map(|(count, noun)| format_count(*count, noun));

@@ -12,19 +12,54 @@ use std::ops::Range;
 use super::parts;
 use crate::{
     conversation::{BlockKind, Content, Priority, edit::Edits},
-    guard::{budget, results, truncate::text_cut, view::RequestView},
+    guard::{results, truncate::text_cut, view::RequestView},
     json::{
         scan::{JsonString, Span},
         text::{self, TextSizes},
     },
 };
 
-/// The part of the usual budget that the attachments of an old message take together.
-const OLD_SHARE: u32 = 8;
-/// The part of the usual budget above which a text without its attachments is one.
-const PART_SHARE: u32 = 4;
+/// Raw tokens that the attachments of an old message take together, whatever the window: what is shortened once looks the
+/// same after a request that was planned for a smaller one.
+const OLD_TOKENS: u32 = 1_000;
+/// The part of the window above which a text without its attachments is one.
+const TEXT_SHARE: u32 = 4;
 /// Raw tokens that each attachment may keep.
 const LEAST_KEPT: u32 = 64;
+
+/// Which attachments of a message are shortened, and how far.
+#[derive(Clone, Copy)]
+pub(in crate::guard) struct Shortening {
+    /// Raw tokens of all of them together.
+    most: u32,
+    /// Documents that are no text give way to a notice.
+    files: bool,
+    /// Texts that take much of the room are attachments.
+    long_texts: bool,
+}
+
+impl Shortening {
+    /// Of the task, once it is old.
+    pub(super) const TASK: Self = Self {
+        most: OLD_TOKENS,
+        files: true,
+        long_texts: true,
+    };
+    /// Of any other old message, whose media are cleared apart.
+    pub(super) const OLD: Self = Self {
+        files: false,
+        ..Self::TASK
+    };
+
+    /// Of the newest message, to so many raw tokens. A single long text is kept as it is, however long.
+    pub(in crate::guard) const fn of_newest(most: u32) -> Self {
+        Self {
+            most,
+            files: false,
+            long_texts: false,
+        }
+    }
+}
 
 /// A user message whose attachments are shortened.
 #[derive(Clone, Debug, Default)]
@@ -38,39 +73,29 @@ pub(in crate::guard) struct ShortenedMessage {
     pub(in crate::guard) count: usize,
 }
 
-/// The raw tokens that the attachments of an old message take together.
-pub(super) fn most_of_old_message(view: RequestView<'_>) -> u32 {
-    usual_room(view) / OLD_SHARE
+/// Raw tokens of the attachments of the newest message, which is message `at`.
+pub(in crate::guard) fn weigh_newest(view: RequestView<'_>, at: usize) -> u32 {
+    sum_attached(&list_attachments(view, at, Shortening::of_newest(0)))
 }
 
-fn usual_room(view: RequestView<'_>) -> u32 {
-    budget::default_budget(&view.policy).tokens
+fn sum_attached(attachments: &[Attachment]) -> u32 {
+    let tokens = attachments.iter().map(|it| it.tokens);
+    tokens.fold(0, u32::saturating_add)
 }
 
-/// Raw tokens of the texts that are attachments of a message.
-pub(in crate::guard) fn weigh_attached_texts(view: RequestView<'_>, at: usize) -> u32 {
-    let attached = list_attachments(view, at, false).into_iter();
-    attached.fold(0, |sum, it| sum.saturating_add(it.tokens))
-}
-
-/// Message `at` with attachments of `most` raw tokens together: the largest get shorter, around a marker, and documents that
-/// are no text give way to a notice where `with_files`. Each keeps a few tokens all the same. `None` where nothing gets shorter.
+/// Message `at` with its attachments shortened, the largest first, around a marker. Each keeps a few tokens all the same.
+/// `None` where nothing gets shorter.
 pub(in crate::guard) fn shorten_attachments(
     view: RequestView<'_>,
     at: usize,
-    most: u32,
-    with_files: bool,
+    how: Shortening,
 ) -> Option<ShortenedMessage> {
-    let attachments = list_attachments(view, at, with_files);
-    let tokens: Vec<u32> = attachments.iter().map(|it| it.tokens).collect();
-    if tokens
-        .iter()
-        .fold(0, |sum: u32, it| sum.saturating_add(*it))
-        <= most
-    {
+    let attachments = list_attachments(view, at, how);
+    if sum_attached(&attachments) <= how.most {
         return None;
     }
-    let level = results::find_common_level(tokens, most).max(LEAST_KEPT);
+    let tokens = attachments.iter().map(|it| it.tokens).collect();
+    let level = results::find_common_level(tokens, how.most).max(LEAST_KEPT);
     let (conversation, weights) = (view.conversation, view.token_weights());
     let mut shortened = ShortenedMessage {
         sizes: view.item(at).sizes,
@@ -158,25 +183,27 @@ fn may_be_edited(view: RequestView<'_>, at: usize) -> bool {
     })
 }
 
-fn list_attachments(view: RequestView<'_>, at: usize, with_files: bool) -> Vec<Attachment> {
+fn list_attachments(view: RequestView<'_>, at: usize, how: Shortening) -> Vec<Attachment> {
     let (conversation, message) = (view.conversation, view.item(at));
     if may_be_edited(view, at) {
         return Vec::new();
     }
     let mut found = Vec::new();
     if let Content::Text(text) = message.content {
-        add_attached_texts(view, text, &mut found);
+        add_attached_texts(view, text, how, &mut found);
         return found;
     }
     for block in conversation.blocks_of(message) {
         match block.kind {
-            BlockKind::Text(text) => add_attached_texts(view, text, &mut found),
+            BlockKind::Text(text) => add_attached_texts(view, text, how, &mut found),
             BlockKind::Opaque => {
                 if let Some(text) = conversation.find_document_text(block.span) {
                     add_text(view, block.span, text.span, &mut found);
                 }
             }
-            BlockKind::Media if with_files && !block.marked => {
+            BlockKind::Media
+                if how.files && !block.marked && conversation.is_document(block.span) =>
+            {
                 let what = Attached::File(block.span);
                 let tokens = parts::media_tokens(view, block);
                 found.push(Attachment { what, tokens });
@@ -203,16 +230,20 @@ fn add_text(view: RequestView<'_>, measured: Span, inner: Span, found: &mut Vec<
 }
 
 /// What is attached in a text; the whole text where the rest of it takes much of the room.
-fn add_attached_texts(view: RequestView<'_>, text: JsonString, found: &mut Vec<Attachment>) {
+fn add_attached_texts(
+    view: RequestView<'_>,
+    text: JsonString,
+    how: Shortening,
+    found: &mut Vec<Attachment>,
+) {
     let enclosed = enclosed_text::find_enclosed_text(view.conversation.raw_bytes(text));
     let (start, first) = (text.span.start as usize, found.len());
     for Range { start: from, end } in enclosed.unwrap_or_default() {
         let inner = Span::new(start + from, start + end);
         add_text(view, text.span, inner, found);
     }
-    let attached = found[first..].iter().map(|it| it.tokens).sum::<u32>();
-    let whole = weigh_span(view, text.span);
-    if whole.saturating_sub(attached) > usual_room(view) / PART_SHARE {
+    let rest = weigh_span(view, text.span).saturating_sub(sum_attached(&found[first..]));
+    if how.long_texts && rest > view.policy.window / TEXT_SHARE {
         found.truncate(first);
         add_text(view, text.span, text.span, found);
     }

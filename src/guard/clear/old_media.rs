@@ -19,10 +19,7 @@ pub fn mask_old_media(
 ) -> Option<GuardMemory> {
     let units = &split_guarded_units(conversation, policy).ok()?;
     let ground = Ground::from_policy(policy);
-    let cut = memory
-        .cut
-        .as_ref()
-        .filter(|_| ground.is_bound_by(&memory.ground));
+    let cut = memory.cut.as_ref().filter(|_| ground == memory.ground);
     let cut = cut.and_then(|cut| cut.find_cut(conversation, units));
     let mut state = cut.unwrap_or_else(|| CutState::new(units.len()));
     let asked = units.iter().rposition(|unit| unit.kind == UnitKind::User);

@@ -68,7 +68,8 @@ impl Replay<'_> {
     fn can_free(&self, at: usize, newest: usize, goal: u32, now: &Moment) -> bool {
         let open = || now.kept.list_open(newest).iter().copied();
         let recent = self.list_kept_from_masks(at);
-        let mask = |unit| self.may_mask(unit, newest, recent, &now.state);
+        let mask =
+            |unit| now.asked != Some(unit) && self.may_mask(unit, newest, recent, &now.state);
         let by_worth = |unit| self.may_go(&self.list_parts(unit, now), now);
         let by_age = |unit| self.find_foldable_parts(unit, newest, now).is_some();
         !self.slides()
@@ -109,7 +110,8 @@ impl Replay<'_> {
         now: &mut Moment,
     ) {
         let recent = self.list_kept_from_masks(at);
-        let units = now.kept.list_open(limit).to_vec();
+        let mut units = now.kept.list_open(limit).to_vec();
+        units.retain(|&unit| now.asked != Some(unit));
         for unit in units {
             if self.meets(goal, now) {
                 break;
@@ -182,6 +184,17 @@ impl Replay<'_> {
                 self.count_words(unit, false, 1, &mut now.visible);
             }
             now.live = now.live.saturating_sub(taken);
+        }
+    }
+
+    /// Shortens what is attached to the user's newest message by `excess` raw tokens; not where the request fits without
+    /// what the proxy adds.
+    pub(super) fn shorten_question(&mut self, asked: usize, excess: u32, now: &mut Moment) {
+        let message = self.view.units[asked].messages.start;
+        let is_cut = self.cuts.results.has_cut_attachments(message);
+        let clears = self.view.policy.settings.clear.enabled;
+        if clears && (is_cut || i64::from(excess) > now.injected) {
+            self.tighten(asked, excess, now);
         }
     }
 

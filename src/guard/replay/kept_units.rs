@@ -120,8 +120,8 @@ impl KeptUnits {
         }
     }
 
-    /// Opens what is attached to the task to masks.
-    pub(super) fn open_task(&mut self, at: usize) {
+    /// Lets a cut mask what is attached to a pinned message of the user.
+    pub(super) fn open_attachments(&mut self, at: usize) {
         self.open.push(at);
     }
 

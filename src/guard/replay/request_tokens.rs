@@ -22,13 +22,6 @@ impl Replay<'_> {
         }
     }
 
-    /// Raw tokens that are injected into the request that ended at unit `at`.
-    pub(super) fn count_injected(&self, at: usize) -> u32 {
-        let units = self.injected[..=at].iter();
-        let tokens = units.fold(self.injected_beside, |sum, it| sum.saturating_add(*it));
-        u32::try_from(tokens.max(0)).unwrap_or(u32::MAX)
-    }
-
     /// Raw tokens of the conversation with these cuts and a ledger of so many.
     pub(in crate::guard) fn sent_tokens(&self, state: &CutState, ledger: u32) -> u32 {
         let bound = self.bound_tokens.iter().copied();

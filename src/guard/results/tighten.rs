@@ -16,6 +16,8 @@ use crate::{
 
 /// Rounds in which the results of a step are cut down to a target.
 const TIGHTEN_ROUNDS: usize = 4;
+/// Raw tokens of a line, about.
+const LINE_TOKENS: u32 = 16;
 
 impl ToolResults<'_> {
     /// Makes one step smaller by `excess` raw tokens: its results, the largest first, and then its calls.
@@ -40,7 +42,7 @@ impl ToolResults<'_> {
         let before = self.tokens[at];
         let target = before.saturating_sub(excess);
         let limit = self.tight.get(&at).map(|limit| limit.chars() as u32);
-        let now = limit.unwrap_or_else(|| attachments::weigh_attached_texts(self.view, at));
+        let now = limit.unwrap_or_else(|| attachments::weigh_newest(self.view, at));
         if now < excess {
             return 0;
         }
@@ -51,7 +53,8 @@ impl ToolResults<'_> {
             if over == 0 {
                 break;
             }
-            aim = aim.saturating_sub(over.saturating_add(1));
+            // Cuts lie at the ends of lines, so that a few tokens less may change nothing.
+            aim = aim.saturating_sub(over.saturating_add(LINE_TOKENS));
         }
         before.saturating_sub(self.tokens[at])
     }

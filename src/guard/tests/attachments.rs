@@ -187,12 +187,6 @@ fn words_that_are_not_attached_stay_whole() {
     let task = json!({"role": "user", "content": words});
     let tasks = grow(Format::Chat, &task, 12);
     assert!(tasks.iter().all(|it| *it == task));
-    let capped = json!({"role": "user", "content": fenced_task(200), "x_plimsoll": {"name": "files", "priority": "critical"}});
-    let tasks = grow(Format::Chat, &capped, 12);
-    assert!(
-        tasks.iter().all(|it| *it == tasks[0]),
-        "annotations have rules of their own"
-    );
 }
 
 #[test]
@@ -252,4 +246,72 @@ fn a_document_that_is_no_text_gives_way_to_a_notice() {
         (&last[3], &last[4]),
         (&task["content"][3], &task["content"][4])
     );
+}
+
+/// What the client puts behind the newest message makes it no older.
+#[test]
+fn the_newest_message_is_shortened_as_far_as_it_must_whatever_follows_it() {
+    let settings = GuardConfig::counted_by_characters();
+    let asked = json!({"role": "user", "content": fenced_task(2_000)});
+    for behind in [
+        json!({"role": "assistant", "content": "Here is the plan, step by step:"}),
+        json!({"role": "system", "content": "Answer in French."}),
+    ] {
+        for before in [
+            vec![],
+            vec![
+                json!({"role": "user", "content": "Hello."}),
+                json!({"role": "assistant", "content": "Hello."}),
+            ],
+        ] {
+            let messages = [before, vec![asked.clone(), behind.clone()]].concat();
+            let conversation = index(Format::Chat, &messages);
+            let planned = plan(&conversation, &policy(&settings), &Recall::default());
+            let report = &planned.report;
+            assert!(
+                !report.over_budget,
+                "{behind} {} {:?} {:?}",
+                report.raw_after, report.budget, report.truncated
+            );
+            let now = sent(Format::Chat, &conversation, &planned);
+            let text = now[now.len() - 2]["content"].as_str().unwrap();
+            assert!(text.len() > 18_000 && text.ends_with(END), "{}", text.len());
+        }
+    }
+}
+
+/// A limit is that of one message: users repeat themselves.
+#[test]
+fn an_equal_message_that_came_before_stays_as_it_was_sent() {
+    let settings = GuardConfig::counted_by_characters();
+    let system = json!({"role": "system", "content": "s".repeat(11_000)});
+    let asked = json!({"role": "user", "content": fenced_task(280)});
+    let answer = json!({"role": "assistant", "content": "Done."});
+    let mut messages = vec![system, asked.clone()];
+    let mut recall = Recall::default();
+    let mut before: Vec<Value> = Vec::new();
+    for request in 0..3 {
+        let conversation = index(Format::Chat, &messages);
+        let planned = plan(&conversation, &policy(&settings), &recall);
+        let now = sent(Format::Chat, &conversation, &planned);
+        if planned.report.folded.is_none() && planned.report.cleared.is_none() {
+            assert!(now.starts_with(&before), "request {request}");
+        }
+        recall = recall_after(&planned, &conversation);
+        before = now;
+        messages.extend([answer.clone(), asked.clone()]);
+    }
+}
+
+#[test]
+fn a_request_to_compact_keeps_what_the_user_attached() {
+    let settings = GuardConfig::counted_by_characters();
+    let asked = json!({"role": "user", "content": fenced_task(2_000)});
+    let trigger = json!({"type": "compaction_trigger"});
+    let conversation = index(Format::Responses, &[asked.clone(), trigger]);
+    assert!(conversation.asks_to_compact());
+    let planned = plan(&conversation, &policy(&settings), &Recall::default());
+    let sent = planned.edits.apply(&conversation.body).to_bytes();
+    let sent: Value = serde_json::from_slice(&sent).unwrap();
+    assert_eq!(sent["input"][0], asked);
 }

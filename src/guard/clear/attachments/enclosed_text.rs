@@ -2,16 +2,26 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    ops::Range,
+    ops::{Range, RangeInclusive},
 };
 
 use crate::{guard::truncate::find_byte_offset, json::text::TextWalk};
 
-/// A part of a tag's name that begins so names something that is handed over.
-const FILE_WORDS: [&str; 5] = ["file", "document", "attach", "snippet", "selection"];
+/// A tag encloses a file where the last word of its name is one of these, in the singular or the plural.
+const FILE_WORDS: [&str; 6] = [
+    "file",
+    "document",
+    "doc",
+    "attachment",
+    "snippet",
+    "selection",
+];
+/// Such a word may be followed by one of these.
+const CONTENT_WORDS: [&str; 4] = ["content", "contents", "text", "data"];
 /// A tag with such an attribute encloses a file, whatever its name.
-const FILE_ATTRIBUTES: [&str; 4] = ["path=", "file=", "filename=", "uri="];
-const LEAST_FENCE: usize = 3;
+const FILE_ATTRIBUTES: [&str; 6] = ["path", "filepath", "file_path", "file", "filename", "uri"];
+/// Marks of a fence.
+const FENCE: RangeInclusive<usize> = 3..=16;
 const MAX_INDENT: usize = 3;
 
 /// Bytes of what is enclosed in a text as spelled in JSON, without fences and tags, in order: of what stands in another
@@ -127,7 +137,7 @@ impl Fence {
         let mark = text.chars().next().filter(|it| matches!(it, '`' | '~'))?;
         let length = text.chars().take_while(|&it| it == mark).count();
         let rest = text[length..].trim();
-        let is_fence = length >= LEAST_FENCE
+        let is_fence = FENCE.contains(&length)
             && line.len() - text.len() <= MAX_INDENT
             && !(mark == '`' && rest.contains('`'));
         is_fence.then_some(Self {
@@ -148,7 +158,10 @@ impl<'a> Opening<'a> {
         let (name, attributes) = tag.split_at(find_name_end(tag));
         let is_file = names_file(name) || {
             let attributes = attributes.to_ascii_lowercase();
-            FILE_ATTRIBUTES.iter().any(|it| attributes.contains(it))
+            let mut names = attributes
+                .split_whitespace()
+                .filter_map(|it| it.split_once('='));
+            names.any(|(name, _)| FILE_ATTRIBUTES.contains(&name))
         };
         let is_open = !tag.ends_with('/') && name.starts_with(|it: char| it.is_ascii_alphabetic());
         let before = line.len() - inside.len() + tag.len() + 1;
@@ -166,8 +179,14 @@ fn find_name_end(tag: &str) -> usize {
 
 fn names_file(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let mut parts = name.split(|it: char| !it.is_alphanumeric());
-    parts.any(|part| FILE_WORDS.iter().any(|word| part.starts_with(word)))
+    let mut words = name.rsplit(|it: char| !it.is_alphanumeric());
+    let last = words.find(|word| !CONTENT_WORDS.contains(word));
+    let is_word = |last: &str| {
+        FILE_WORDS
+            .iter()
+            .any(|&word| last == word || last.strip_suffix('s') == Some(word))
+    };
+    last.is_some_and(is_word)
 }
 
 /// Where the closing tags of each name begin, in order.
@@ -292,10 +311,26 @@ mod tests {
                 "<task>\nDo it.\n</task>\n<user_profile>\nme\n</user_profile>",
                 &[],
             ),
+            (
+                "<agent profile=\"careful\" classpath=\"x\">\nGo on.\n</agent>\n<file_rules>\nNone.\n</file_rules>",
+                &[],
+            ),
+            (
+                "<attached_files>\nx\n</attached_files>\n<file_content>\ny\n</file_content>",
+                &["\nx\n", "\ny\n"],
+            ),
             ("<file/>\nx\n</file>\n<file>\nno end", &[]),
         ] {
             assert_eq!(find(text), enclosed, "{text}");
         }
+    }
+
+    #[test]
+    fn fences_of_every_length_take_linear_time() {
+        let lines = (4..4_000)
+            .rev()
+            .map(|length| format!("{}a\n", "`".repeat(length)));
+        find(&lines.collect::<String>());
     }
 
     #[test]

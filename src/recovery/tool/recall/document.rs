@@ -202,6 +202,10 @@ fn render_message(conversation: &Conversation, item: &Item) -> String {
     let mut parts: Vec<String> = Vec::new();
     let texts = conversation.texts_of(item);
     parts.extend(texts.map(|text| conversation.decode_text(text).into_owned()));
+    let documents = conversation.blocks_of(item).iter();
+    let documents = documents.filter(|it| it.kind == BlockKind::Opaque);
+    let documents = documents.filter_map(|it| conversation.find_document_text(it.span));
+    parts.extend(documents.map(|text| conversation.decode_text(text).into_owned()));
     let media = conversation.blocks_of(item).iter();
     let media = media.filter(|it| matches!(it.kind, BlockKind::Image { .. } | BlockKind::Media));
     parts.extend(media.map(|_| "[an image or attachment, which cannot be recalled]".to_owned()));

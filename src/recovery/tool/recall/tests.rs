@@ -174,3 +174,17 @@ proptest! {
         prop_assert!(!text.is_empty() && text.chars().count() <= 8_000);
     }
 }
+
+#[test]
+fn a_document_of_text_is_shown_with_its_message() {
+    let data = "The keel is of oak.\n".repeat(3);
+    let document = json!({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": data}});
+    let words = json!({"type": "text", "text": "Read it."});
+    let body = json!({"messages": [{"role": "user", "content": [document, words]}]});
+    let conversation = crate::format::messages::index_body(Bytes::from(body.to_string())).unwrap();
+    let shown = document::render_place(&conversation, 0).unwrap();
+    assert!(
+        shown.contains("The keel is of oak.") && shown.contains("Read it."),
+        "{shown}"
+    );
+}
