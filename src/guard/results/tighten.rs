@@ -16,6 +16,8 @@ use crate::{
 
 /// Rounds in which the results of a step are cut down to a target.
 const TIGHTEN_ROUNDS: usize = 4;
+/// The same for attachments, whose cuts lie at the ends of lines.
+const ATTACHMENT_ROUNDS: usize = 12;
 /// Raw tokens of a line, about.
 const LINE_TOKENS: u32 = 16;
 
@@ -47,7 +49,7 @@ impl ToolResults<'_> {
             return 0;
         }
         let mut aim = now - excess;
-        for _ in 0..TIGHTEN_ROUNDS {
+        for _ in 0..ATTACHMENT_ROUNDS {
             self.limit_attachments(at, aim as usize);
             let over = self.tokens[at].saturating_sub(target);
             if over == 0 {
