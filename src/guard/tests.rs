@@ -7,8 +7,22 @@ mod toy;
 
 use bytes::Bytes;
 
-use super::{assemble::Draft, lint::OutlineItem, *};
-use crate::format::chat::index_body;
+use super::*;
+use crate::{
+    config::GuardConfig,
+    conversation::{Conversation, edit::Edits},
+    format::chat::index_body,
+    guard::{
+        grammar::lint::OutlineItem,
+        inject::injections::Injections,
+        plan::assemble::Draft,
+        request::{
+            estimate::{Calibration, TokenScale},
+            measured_request::MeasuredRequest,
+            view::RequestView,
+        },
+    },
+};
 
 fn policy(settings: &GuardConfig) -> Policy<'_> {
     Policy {
@@ -47,7 +61,7 @@ fn a_plan_that_fails_the_lint_is_not_sent() {
     };
     let outline = vec![OutlineItem::Client(0), OutlineItem::Client(2)];
     let recall = Recall::default();
-    let measured = MeasuredRequest::new(&conversation, &policy, &recall);
+    let measured = MeasuredRequest::new(&conversation, &policy, &recall.past_answers());
     let view = RequestView {
         conversation: &conversation,
         units: &[],

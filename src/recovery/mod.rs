@@ -3,7 +3,7 @@
 //!
 //! Recovery depends on the state that a conversation inherits: a retry counts once, a branch has the
 //! clock and the reminders of its prefix, and other tenants share nothing. What the proxy injects is
-//! recorded (`guard/injections.rs`) and injected again into every later request. A new course is a
+//! recorded (`guard/inject/injections.rs`) and injected again into every later request. A new course is a
 //! fold with a boundary and a preface that recovery chooses.
 //!
 //! If settings or a header switch recovery off, it decides nothing and its clock stands still.

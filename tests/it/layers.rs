@@ -50,6 +50,37 @@ fn imports_between_folders_point_one_way() {
     assert!(upwards.is_empty(), "{upwards:#?}");
 }
 
+/// The rooms of the guard, outermost first. Each may import those below it only.
+const GUARD_ROOMS: [&str; 7] = [
+    "plan", "fold", "shrink", "inject", "grammar", "text", "request",
+];
+
+#[test]
+fn imports_between_rooms_of_the_guard_point_one_way() {
+    let guard = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guard");
+    let mut astray = BTreeSet::new();
+    for (at, room) in GUARD_ROOMS.iter().enumerate() {
+        for file in files(&guard, room) {
+            let text = fs::read_to_string(&file).unwrap();
+            for imported in imported_below(&code(&text), "guard::") {
+                let place = GUARD_ROOMS.iter().position(|room| *room == imported);
+                // A name that the guard exports could stand for any room.
+                if place.is_none_or(|place| place < at) {
+                    let file = file.strip_prefix(&guard).unwrap().display();
+                    astray.insert(format!("{file} imports {imported}"));
+                }
+            }
+        }
+    }
+    assert!(astray.is_empty(), "{astray:#?}");
+    let names = fs::read_dir(guard).unwrap().map(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        name.trim_end_matches(".rs").to_owned()
+    });
+    let names: BTreeSet<String> = names.filter(|it| it != "mod" && it != "tests").collect();
+    assert_eq!(names, GUARD_ROOMS.iter().map(|&it| it.to_owned()).collect());
+}
+
 #[test]
 fn every_folder_has_its_layer() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -164,9 +195,13 @@ fn code(text: &str) -> String {
 
 /// The names after `crate::`, also those in braces.
 fn imported(code: &str) -> BTreeSet<String> {
+    imported_below(code, "crate::")
+}
+
+fn imported_below(code: &str, path: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for (at, _) in code.match_indices("crate::") {
-        let rest = &code[at + "crate::".len()..];
+    for (at, _) in code.match_indices(path) {
+        let rest = &code[at + path.len()..];
         match rest.strip_prefix('{') {
             None => drop(names.insert(name(rest))),
             Some(tree) => {

@@ -3,11 +3,15 @@
 use serde_json::{Value, json};
 
 use crate::{
+    config::profile::{Profile, find_profile},
     conversation::Format,
     guard::{
-        self, Plan, Recall,
-        injections::{InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet},
-        profile::{Profile, find_profile},
+        self,
+        fold::memory::Recall,
+        inject::injections::{
+            InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet,
+        },
+        plan::make_plan::Plan,
     },
     support::{
         guard_properties::settings,

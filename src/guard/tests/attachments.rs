@@ -75,7 +75,7 @@ fn recall_after(planned: &Plan, conversation: &Conversation) -> Recall {
         .filter(|it| !it.author.is_system());
     Recall {
         memory: planned.memory.clone(),
-        history: planned.history.clone(),
+        history: planned.history,
         messages: counted.count(),
         ..Recall::default()
     }

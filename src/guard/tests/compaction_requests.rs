@@ -3,10 +3,15 @@
 use serde_json::{Value, json};
 
 use crate::{
-    config::GuardConfig,
+    config::{GuardConfig, profile::find_profile},
     conversation::{Conversation, Format},
     guard::{
-        self, Policy, Recall, is_compaction_note, profile::find_profile, write_compaction_note,
+        self,
+        fold::{
+            compaction_note::{is_compaction_note, write_compaction_note},
+            memory::Recall,
+        },
+        request::policy::Policy,
     },
 };
 

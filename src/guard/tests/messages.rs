@@ -12,7 +12,7 @@ mod thinking;
 use proptest::prelude::*;
 
 use crate::{
-    guard::profile::{PROFILES, Profile, find_profile},
+    config::profile::{PROFILES, Profile, find_profile},
     support::{
         annotate_randomly, any_settings,
         generate_messages::any_messages,

@@ -6,14 +6,17 @@ use serde_json::{Value, json};
 
 use super::messages::{any_profile, any_window};
 use crate::{
+    config::profile::find_profile,
     conversation::Format,
     guard::{
-        self, Recall,
-        dropped_rounds::drop_messages,
-        estimate::Calibration,
-        found::{Aim, PlanExplanation, WindowFound},
-        injections::{InjectionRecord, Injections},
-        profile::find_profile,
+        self,
+        fold::memory::Recall,
+        inject::{
+            dropped_rounds::drop_messages,
+            injections::{InjectionRecord, Injections},
+        },
+        plan::found::{Aim, PlanExplanation, WindowFound},
+        request::estimate::Calibration,
     },
     support::{
         annotate_randomly, any_settings,

@@ -8,12 +8,15 @@ use proptest::prelude::*;
 use translate::{call_to_toy, message_to_toy, to_chat, to_toy};
 
 use crate::{
+    config::profile::{PROFILES, find_profile},
     conversation::{Conversation, Format},
     guard::{
-        self, GuardMemory, Plan, Policy, Recall,
-        injections::{InjectedTools, InjectionContent, InjectionRecord, Injections},
-        may_prompt,
-        profile::{PROFILES, find_profile},
+        self,
+        fold::memory::{GuardMemory, Recall},
+        grammar::prompt_placement::may_prompt,
+        inject::injections::{InjectedTools, InjectionContent, InjectionRecord, Injections},
+        plan::make_plan::Plan,
+        request::policy::Policy,
     },
     json::text,
     support::{
@@ -179,7 +182,7 @@ pub(super) fn without_digests(memory: &GuardMemory) -> GuardMemory {
         cut: memory
             .cut
             .clone()
-            .map(guard::cut_state::CutMark::without_words),
+            .map(guard::fold::cut_state::CutMark::without_words),
         ..memory.clone()
     }
 }

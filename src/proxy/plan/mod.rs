@@ -300,7 +300,7 @@ fn level_limits(
     target: &Target,
     recall: &Recall,
 ) -> HealthLimits {
-    let budget = guard::session_budget(conversation, policy, recall).tokens;
+    let budget = guard::session_budget(conversation, policy, &recall.past_answers()).tokens;
     target.compute_limits(policy.settings, Some(budget))
 }
 

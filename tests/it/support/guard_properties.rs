@@ -286,7 +286,7 @@ fn keeps_words(before: &Conversation, at: usize, after: &Conversation, now: &Ite
     let stays = before.texts_of(&before.items[at]).all(|text| {
         let text = before.raw_bytes(text);
         let encloses = |mark: &&str| memchr::memmem::find(text, mark.as_bytes()).is_some();
-        let may_change = text.len() > 1_000 || ["```", "~~~", "</"].iter().any(|it| encloses(it));
+        let may_change = text.len() > 1_000 || ["```", "~~~", "</"].iter().any(encloses);
         has_attachment |= may_change;
         let end = LEAST_END.min(text.len());
         match may_change {

@@ -5,10 +5,11 @@ use serde_json::Value;
 
 use super::{any_profile, any_window};
 use crate::{
+    config::profile::find_profile,
     guard::{
-        self, Recall,
-        injections::{InjectionContent, InjectionRecord, Injections},
-        profile::find_profile,
+        self,
+        fold::memory::Recall,
+        inject::injections::{InjectionContent, InjectionRecord, Injections},
     },
     support::{
         generate_messages::any_messages,

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::injected::sent_with;
 use crate::{
-    guard::injections::{InjectionContent, InjectionRecord, Injections},
+    guard::inject::injections::{InjectionContent, InjectionRecord, Injections},
     support::made::{self, calls_round, make_course},
 };
 

@@ -5,11 +5,8 @@ use serde_json::{Value, json};
 
 use super::{any_profile, any_window};
 use crate::{
-    guard::{
-        self, Recall,
-        injections::Injections,
-        profile::{Profile, find_profile},
-    },
+    config::profile::{Profile, find_profile},
+    guard::{self, fold::memory::Recall, inject::injections::Injections},
     support::{
         generate::{Random, Session},
         generate_messages::any_messages,

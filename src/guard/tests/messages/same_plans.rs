@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 
 use super::any_window;
 use crate::{
-    guard::{self, GuardMemory, Recall, profile::find_profile, tests::toy::without_digests},
+    config::profile::find_profile,
+    guard::{
+        self,
+        fold::memory::{GuardMemory, Recall},
+        tests::toy::without_digests,
+    },
     support::{
         any_settings,
         generate::Random,

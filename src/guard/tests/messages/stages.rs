@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{any_profile, any_window};
 use crate::{
     compaction::{Summariser, SummaryRange, SummaryWork},
-    guard::{self, Recall, estimate::Weights},
+    guard::{self, fold::memory::Recall, request::estimate::Weights},
     recovery::Language,
     session::Lineage,
     store::{Account, Tenant},

@@ -4,14 +4,17 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
+    config::profile::find_profile,
     conversation::Format,
     guard::{
-        self, Recall,
-        dropped_rounds::drop_round,
-        injections::{
-            InjectedAuthor, InjectedMessage, InjectionContent, InjectionRecord, Injections,
+        self,
+        fold::memory::Recall,
+        inject::{
+            dropped_rounds::drop_round,
+            injections::{
+                InjectedAuthor, InjectedMessage, InjectionContent, InjectionRecord, Injections,
+            },
         },
-        profile::find_profile,
     },
     json::text::digest_text,
     support::{

@@ -2,10 +2,14 @@
 
 use proptest::prelude::*;
 
-use crate::guard::tests::messages::{any_profile, any_window};
 use crate::{
     compaction::{Summariser, SummaryRange, SummaryWork},
-    guard::{self, Recall, estimate::Weights},
+    guard::{
+        self,
+        fold::memory::Recall,
+        request::estimate::Weights,
+        tests::messages::{any_profile, any_window},
+    },
     recovery::Language,
     session::Lineage,
     store::{Account, Tenant},

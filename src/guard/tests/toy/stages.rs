@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 use super::{TOY, any_window, message_to_toy, to_chat};
 use crate::{
     compaction::{Summariser, SummaryRange, SummaryWork},
+    config::profile::Profile,
     conversation::{Conversation, Format},
     format::ProxyToolCall,
     guard::{
-        self, Recall,
-        estimate::{Calibration, Weights},
-        found::{Aim, PlanExplanation, WindowFound},
-        profile::Profile,
+        self,
+        fold::memory::Recall,
+        plan::found::{Aim, PlanExplanation, WindowFound},
+        request::estimate::{Calibration, Weights},
     },
     recovery::{Language, Prompts, RecoveryMemory, Reminders, course, language, tool},
     session::Lineage,

@@ -1,0 +1,275 @@
+//! What is cut of a conversation so far: units that are left out, units whose results are masked; and how a
+//! session remembers it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    conversation::{
+        Conversation,
+        units::{self, Unit, UnitKind},
+    },
+    guard::request::view::RequestView,
+    json::scan::Span,
+};
+
+/// What is cut of the units of a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::guard) struct CutState {
+    /// Of each unit, whether it is left out.
+    pub(in crate::guard) folded: Vec<bool>,
+    /// Of each unit, whether its results are placeholders; of a user's, whether its media are, and its attachments
+    /// shortened.
+    pub(in crate::guard) masked: Vec<bool>,
+    /// Units before this one survived a cut where they are still there.
+    pub(in crate::guard) survived: usize,
+    /// There is no room for a ledger of what was left out with the last cut.
+    pub(in crate::guard) bare: bool,
+    /// Where the words of the ledger stand, as they were chosen at the last cut.
+    pub(in crate::guard) words: Vec<Span>,
+    /// Something is left out; and something of which the preface does not speak for itself.
+    pub(in crate::guard) has_folds: bool,
+    pub(in crate::guard) has_facts: bool,
+    /// Raw tokens of the ledger's lines on what the user said.
+    pub(in crate::guard) said: u32,
+}
+
+impl CutState {
+    pub(in crate::guard) fn new(units: usize) -> Self {
+        Self {
+            folded: vec![false; units],
+            masked: vec![false; units],
+            ..Self::default()
+        }
+    }
+
+    /// Leaves out all that may go between the pinned start and unit `begun`, of which the preface of a course or a
+    /// summary speaks. Where nothing is cut behind it, nothing survived a cut, and no words are told.
+    pub(in crate::guard) fn fold_before(&mut self, begun: usize, view: RequestView<'_>) {
+        let removed = units::list_removed_before(view.units, begun);
+        for (folded, removed) in self.folded.iter_mut().zip(removed) {
+            *folded |= removed;
+        }
+        let cut_behind = self.folded.iter().zip(&self.masked).skip(begun);
+        if !cut_behind
+            .into_iter()
+            .any(|(folded, masked)| *folded || *masked)
+        {
+            self.words.clear();
+            self.survived = 0;
+        }
+    }
+
+    /// What a session remembers of it.
+    pub(in crate::guard) fn to_mark(&self, conversation: &Conversation, units: &[Unit]) -> CutMark {
+        // What is left out needs no mask any more.
+        let masked: Vec<bool> = self
+            .masked
+            .iter()
+            .zip(&self.folded)
+            .map(|(masked, folded)| *masked && !folded)
+            .collect();
+        CutMark {
+            folded: collect_ranges(units, &self.folded),
+            masked: collect_ranges(units, &masked),
+            survived: units::count_messages_before(units, self.survived),
+            bare: self.bare,
+            words: self
+                .words
+                .iter()
+                .filter_map(|&word| WordPlace::from_span(word, conversation, units))
+                .collect(),
+        }
+    }
+}
+
+/// Messages from the first to the one before the second, counted without system messages: these come and
+/// go between requests.
+type MessageSpan = (u32, u32);
+
+/// What was cut: remembered by the session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::guard) struct CutMark {
+    folded: Vec<MessageSpan>,
+    masked: Vec<MessageSpan>,
+    survived: u32,
+    bare: bool,
+    words: Vec<WordPlace>,
+}
+
+/// Where a word stands. A state holds no text of the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct WordPlace {
+    /// Counted without system messages.
+    message: u32,
+    /// Bytes from the beginning of the message.
+    offset: u32,
+    len: u16,
+}
+
+impl WordPlace {
+    fn from_span(word: Span, conversation: &Conversation, units: &[Unit]) -> Option<Self> {
+        let items = &conversation.items;
+        let at = conversation.find_item_at(word.start);
+        let unit = &units[units::find_unit_of_message(units, at)];
+        (unit.kind != UnitKind::System).then_some(Self {
+            message: (unit.messages_before + at - unit.messages.start) as u32,
+            offset: word.start - items[at].span.start,
+            len: u16::try_from(word.len()).ok()?,
+        })
+    }
+
+    /// The word in a conversation that continues the one it was chosen for; `None` where the message is not what it
+    /// was.
+    fn find_span(self, conversation: &Conversation, units: &[Unit]) -> Option<Span> {
+        let message = self.message as usize;
+        let unit = units.partition_point(|unit| unit.messages_through() <= message);
+        let unit = units.get(unit)?;
+        let at = unit.messages.start + message.checked_sub(unit.messages_before)?;
+        let item = conversation.items.get(at)?.span;
+        let start = item.start.checked_add(self.offset)?;
+        let word = Span {
+            start,
+            end: start.checked_add(self.len.into())?,
+        };
+        let is_word = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+        (word.end <= item.end && conversation.span_bytes(word).iter().all(is_word)).then_some(word)
+    }
+}
+
+impl CutMark {
+    /// The message after the last one that is left out, counted without system messages: it never moves back.
+    pub(in crate::guard) fn end_of_folds(&self) -> Option<u32> {
+        self.folded.last().map(|span| span.1)
+    }
+
+    /// The messages that are left out.
+    pub(in crate::guard) fn folded_spans(&self) -> &[MessageSpan] {
+        &self.folded
+    }
+
+    /// Whether both left out and masked the same, and both have a ledger or none.
+    pub(in crate::guard) fn is_same_cut(&self, other: &Self) -> bool {
+        (&self.folded, &self.masked, self.bare) == (&other.folded, &other.masked, other.bare)
+    }
+
+    /// Whether a message, counted without system messages, is masked.
+    pub(in crate::guard) fn is_masked(&self, message: u32) -> bool {
+        let next = self.masked.partition_point(|span| span.0 <= message);
+        let span = next.checked_sub(1).map(|last| self.masked[last]);
+        span.is_some_and(|span| message < span.1)
+    }
+
+    /// The cut of a conversation that continues the one it was made for; `None` where a place of it
+    /// cannot be found.
+    pub(in crate::guard) fn find_cut(
+        &self,
+        conversation: &Conversation,
+        units: &[Unit],
+    ) -> Option<CutState> {
+        let words = self.words.iter();
+        Some(CutState {
+            words: words
+                .filter_map(|word| word.find_span(conversation, units))
+                .collect(),
+            ..self.find_units(units)?
+        })
+    }
+
+    /// The same without the words of the ledger.
+    pub(in crate::guard) fn find_units(&self, units: &[Unit]) -> Option<CutState> {
+        let mut state = CutState::new(units.len());
+        for (spans, marks, is_mask) in [
+            (&self.folded, &mut state.folded, false),
+            (&self.masked, &mut state.masked, true),
+        ] {
+            for &(from, until) in spans {
+                let first = find_unit(units, from)?;
+                let end = find_unit(units, until)?.max(first);
+                for (unit, mark) in units[first..end].iter().zip(&mut marks[first..end]) {
+                    // Attachments of the task may be shortened.
+                    *mark = !unit.stays || is_mask && unit.is_user();
+                }
+            }
+        }
+        // What is still there may need more than it did.
+        units::keep_needed(units, &mut state.folded);
+        state.survived = find_unit(units, self.survived).unwrap_or(units.len());
+        state.bare = self.bare;
+        Some(state)
+    }
+
+    #[cfg(test)]
+    pub(in crate::guard) fn without_words(self) -> Self {
+        Self {
+            words: Vec::new(),
+            ..self
+        }
+    }
+}
+
+/// The unit that begins after so many messages, or the end.
+fn find_unit(units: &[Unit], messages: u32) -> Option<usize> {
+    units::find_unit_after(units, messages).or_else(|| {
+        let end = units.last().map_or(0, Unit::messages_through);
+        (end == messages as usize).then_some(units.len())
+    })
+}
+
+/// Runs of units that are marked, by their messages. System messages are not counted, so that none ends a run.
+fn collect_ranges(units: &[Unit], marks: &[bool]) -> Vec<MessageSpan> {
+    let mut spans: Vec<MessageSpan> = Vec::new();
+    let mut is_open = false;
+    for (unit, &mark) in units.iter().zip(marks) {
+        let (from, until) = (unit.messages_before as u32, unit.messages_through() as u32);
+        match spans.last_mut() {
+            Some(last) if mark && is_open => last.1 = until,
+            _ if mark => spans.push((from, until)),
+            _ => {}
+        }
+        is_open = mark || is_open && unit.kind == UnitKind::System;
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::Format;
+
+    #[test]
+    fn what_stays_is_in_no_range_of_what_is_left_out() {
+        let user = r#"{"role":"user","content":"u"}"#;
+        let unknown = r#"{"type":"newer","id":"n"}"#;
+        let body = format!(r#"{{"input":[{user},{user},{user},{unknown},{user},{user}]}}"#);
+        let conversation = Format::Responses.index_body(Bytes::from(body)).unwrap();
+        let units = units::split_units(&conversation);
+        let stays: Vec<bool> = units.iter().map(|unit| unit.stays).collect();
+        assert_eq!(stays, [true, false, true, true, false, false]);
+        let marks = [false, true, false, false, true, true];
+        assert_eq!(collect_ranges(&units, &marks), [(1, 2), (4, 6)]);
+    }
+
+    /// The test takes a minute where all units are searched for each range.
+    #[test]
+    fn a_cut_of_many_ranges_is_found_again() {
+        let user = r#"{"role":"user","content":"u"},"#.repeat(120_000);
+        let body = format!(r#"{{"input":[{user}{{"role":"user","content":"u"}}]}}"#);
+        let conversation = Format::Responses.index_body(Bytes::from(body)).unwrap();
+        let units = units::split_units(&conversation);
+        let mut state = CutState::new(units.len());
+        for at in (1..units.len()).step_by(3) {
+            (state.folded[at], state.masked[at + 1]) = (true, true);
+        }
+        let mark = state.to_mark(&conversation, &units);
+        assert_eq!((mark.folded.len(), mark.masked.len()), (40_000, 40_000));
+        let found = mark.find_units(&units).unwrap();
+        assert_eq!(
+            (&found.folded, &found.masked),
+            (&state.folded, &state.masked)
+        );
+        let masked = (0..units.len() as u32).map(|message| mark.is_masked(message));
+        assert!(masked.eq(state.masked));
+    }
+}

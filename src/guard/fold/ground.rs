@@ -1,0 +1,52 @@
+//! What cuts stand on: a cut that was made for another window or with other settings does not bind.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    config::{CutOrder, Keep},
+    guard::request::{
+        budget::{self, MEDIUM_WINDOW},
+        policy::Policy,
+    },
+};
+
+/// Windows up to these are cut down to 0.7 and 0.6 of the room beside what is fixed, larger ones to 0.7.
+const SMALL_WINDOW: u32 = 16_384;
+
+/// What cuts stand on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::guard) struct Ground {
+    window: u32,
+    /// The largest prompt, whatever answer is asked for. Of an open budget, what is assumed: cuts that were made by that
+    /// stay.
+    most: u32,
+    /// In thousandths.
+    low_water: u32,
+}
+
+impl Ground {
+    pub(in crate::guard) fn from_policy(policy: &Policy<'_>) -> Self {
+        let window = policy.window;
+        let settings = policy.settings;
+        let usual = match settings.keep {
+            Keep::Most => 0.8,
+            Keep::Balanced if window > SMALL_WINDOW && window <= MEDIUM_WINDOW => 0.6,
+            Keep::Balanced => 0.7,
+            Keep::Saver => 0.3,
+        };
+        let low_water = match settings.order {
+            CutOrder::Worth => settings.low_water.unwrap_or(usual),
+            CutOrder::Oldest => 1.0,
+        };
+        Self {
+            window,
+            most: budget::budget_with_reserve(0, policy).tokens,
+            low_water: (low_water * 1_000.0) as u32,
+        }
+    }
+
+    /// How full a cut leaves the room beside what is fixed.
+    pub(in crate::guard) fn low_water(&self) -> f64 {
+        f64::from(self.low_water) / 1_000.0
+    }
+}

@@ -1,0 +1,239 @@
+//! The units that are still there at one moment of a replay: what may go, what stands beside what, and which turns
+//! still have an answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    conversation::units::{self, Unit, UnitKind},
+    guard::fold::cut_state::CutState,
+};
+
+/// Kept while a replay goes on, so that a cut costs time for what is left and not for the whole conversation.
+#[derive(Default)]
+pub(super) struct KeptUnits {
+    /// Units that a cut may leave out or mask, now or later, oldest first.
+    unpinned: Vec<usize>,
+    /// Those of them that a cut may change now, oldest first.
+    open: Vec<usize>,
+    /// Units that no cut can change before the one may go that they wait for, by that one.
+    waiting: BTreeMap<usize, Vec<usize>>,
+    /// Of each unit, whether it is never left out.
+    lasting: Vec<bool>,
+    /// Of each unit behind the pinned start, the neighbours that take part in the turns.
+    neighbours: Vec<Neighbours>,
+    /// The last unit with neighbours.
+    last: Option<usize>,
+    /// Of each unit, its turn.
+    turn_of: Vec<usize>,
+    turns: Vec<Turn>,
+    after_user: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Neighbours {
+    before: Option<usize>,
+    after: Option<usize>,
+}
+
+/// Counts that are the same while nothing is changed before a limit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeptCounts {
+    limit: usize,
+    open: usize,
+    unpinned: usize,
+    turns: usize,
+}
+
+/// A turn begins with the user's messages.
+#[derive(Clone, Default)]
+struct Turn {
+    /// User messages that may go. A turn may hold any number of them, which are taken out one by one.
+    users: BTreeSet<usize>,
+    /// Other units that are there and not pinned.
+    answers: usize,
+}
+
+impl KeptUnits {
+    pub(super) fn new(units: &[Unit]) -> Self {
+        Self {
+            lasting: units::list_lasting(units),
+            ..Self::default()
+        }
+    }
+
+    /// The counts before `limit`.
+    pub(super) fn count_before(&self, limit: usize) -> KeptCounts {
+        KeptCounts {
+            limit,
+            open: self.list_open(limit).len(),
+            unpinned: self.list_unpinned(limit).len(),
+            turns: self.turns.len(),
+        }
+    }
+
+    /// Whether no cut leaves a unit out.
+    pub(super) fn is_lasting(&self, unit: usize) -> bool {
+        self.lasting[unit]
+    }
+
+    /// Adds the next unit. `may_go`: it can be left out or masked; `waits_for`: but not before this one may go;
+    /// `is_pinned`: it belongs to the pinned start.
+    pub(super) fn add_unit(
+        &mut self,
+        unit: &Unit,
+        is_kept: bool,
+        may_go: bool,
+        waits_for: Option<usize>,
+        is_pinned: bool,
+    ) {
+        let at = self.turn_of.len();
+        let is_user = unit.kind == UnitKind::User;
+        if self.turns.is_empty() || is_user && !self.after_user {
+            self.turns.push(Turn::default());
+        }
+        if unit.kind != UnitKind::System {
+            self.after_user = is_user;
+        }
+        let newest = self.turns.len() - 1;
+        self.turn_of.push(newest);
+        self.neighbours.push(Neighbours::default());
+        let turn = &mut self.turns[newest];
+        if is_user && may_go {
+            turn.users.insert(at);
+        } else if !is_user && is_kept && !unit.stays {
+            turn.answers += 1;
+        }
+        if may_go {
+            self.unpinned.push(at);
+        }
+        if let Some(last) = waits_for.filter(|_| may_go) {
+            self.waiting.entry(last).or_default().push(at);
+        } else if may_go {
+            self.open.push(at);
+        }
+        if is_kept && !is_pinned && unit.kind != UnitKind::System {
+            self.neighbours[at].before = self.last;
+            if let Some(last) = self.last {
+                self.neighbours[last].after = Some(at);
+            }
+            self.last = Some(at);
+        }
+    }
+
+    /// Lets a cut mask what is attached to a pinned message of the user.
+    pub(super) fn open_attachments(&mut self, at: usize) {
+        self.open.push(at);
+    }
+
+    /// Opens the units that waited for one before `limit`: a cut may change them, since that one may go too.
+    pub(super) fn open_waiting_before(&mut self, limit: usize) {
+        let later = self.waiting.split_off(&limit);
+        let waited = std::mem::replace(&mut self.waiting, later);
+        let mut waited: Vec<usize> = waited.into_values().flatten().collect();
+        waited.sort_unstable();
+        if let Some(&oldest) = waited.first() {
+            let first = self.open.partition_point(|&unit| unit < oldest);
+            self.open.extend(waited);
+            self.open[first..].sort();
+        }
+    }
+
+    /// Units before `limit` that a cut may leave out or mask, now or later, oldest first.
+    pub(super) fn list_unpinned(&self, limit: usize) -> &[usize] {
+        list_before(&self.unpinned, limit)
+    }
+
+    /// Those of them that a cut may change now.
+    pub(super) fn list_open(&self, limit: usize) -> &[usize] {
+        list_before(&self.open, limit)
+    }
+
+    /// Forgets those of the oldest open units that are settled, which no further cut can change, and all that are gone.
+    pub(super) fn drop_settled(&mut self, settled: &[bool], state: &CutState) {
+        let mut looked_at = self.open.iter().zip(settled);
+        let has_folds = looked_at.any(|(&unit, _)| state.folded[unit]);
+        if has_folds {
+            self.unpinned.retain(|&unit| !state.folded[unit]);
+        }
+        if settled.contains(&true) {
+            let mut settled = settled.iter();
+            self.open.retain(|_| settled.next() != Some(&true));
+        }
+    }
+
+    /// The units before and after each row of `gone` units, which are in order, of those that take part in the turns.
+    pub(super) fn list_neighbours(&self, gone: &[usize]) -> Vec<(usize, usize)> {
+        let rows = gone.chunk_by(|&one, &next| self.neighbours[one].after == Some(next));
+        let pair = |row: &[usize]| {
+            let before = self.neighbours[*row.first()?].before?;
+            Some((before, self.neighbours[*row.last()?].after?))
+        };
+        rows.filter_map(pair).collect()
+    }
+
+    /// The unit that would begin the newest turn's answers if the `gone` ones went, of which `unit` begins them now.
+    pub(super) fn find_next_of_turn(
+        &self,
+        unit: usize,
+        gone: &[usize],
+        units: &[Unit],
+    ) -> Option<usize> {
+        let Neighbours { before, mut after } = self.neighbours[unit];
+        let is_user = |at: usize| units[at].is_user();
+        let begins = self.is_of_newest_turn(unit) && !is_user(unit) && before.is_none_or(is_user);
+        while let Some(next) = after.filter(|next| begins && gone.binary_search(next).is_ok()) {
+            after = self.neighbours[next].after;
+        }
+        after.filter(|_| begins)
+    }
+
+    /// Takes a unit out of the turns.
+    pub(super) fn remove_unit(&mut self, at: usize, kind: UnitKind) {
+        let Neighbours { before, after } = self.neighbours[at];
+        if let Some(before) = before {
+            self.neighbours[before].after = after;
+        }
+        match after {
+            Some(after) => self.neighbours[after].before = before,
+            None if self.last == Some(at) => self.last = before,
+            None => {}
+        }
+        let turn = &mut self.turns[self.turn_of[at]];
+        match kind {
+            UnitKind::User => {
+                turn.users.remove(&at);
+            }
+            _ => turn.answers = turn.answers.saturating_sub(1),
+        }
+    }
+
+    /// Whether a unit is of the turn that began last.
+    pub(super) fn is_of_newest_turn(&self, unit: usize) -> bool {
+        self.is_newest_turn(self.turn_of[unit])
+    }
+
+    fn is_newest_turn(&self, turn: usize) -> bool {
+        turn + 1 == self.turns.len()
+    }
+
+    /// Whether nothing that answers a user message is left, and it is not of the newest turn.
+    pub(super) fn is_unanswered(&self, user: usize) -> bool {
+        let turn = self.turn_of[user];
+        self.turns[turn].answers == 0 && !self.is_newest_turn(turn)
+    }
+
+    /// The units that go with a unit: the last answer of a turn takes the user messages with it.
+    pub(super) fn list_parts(&self, unit: usize, kind: UnitKind) -> Vec<usize> {
+        let at = self.turn_of[unit];
+        let turn = &self.turns[at];
+        if kind == UnitKind::User || turn.answers > 1 || self.is_newest_turn(at) {
+            return vec![unit];
+        }
+        turn.users.iter().copied().chain([unit]).collect()
+    }
+}
+
+/// The units before `limit`, of those in order.
+fn list_before(units: &[usize], limit: usize) -> &[usize] {
+    &units[..units.partition_point(|&unit| unit < limit)]
+}

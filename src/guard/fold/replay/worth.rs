@@ -1,0 +1,243 @@
+//! Which units say least that stands nowhere else.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+};
+
+use super::{Moment, Replay};
+use crate::{
+    conversation::units::{self, UnitKind},
+    guard::fold::{cut_state::CutState, vocabulary::WordId},
+};
+
+/// The part of the room beside what is fixed that survivors of a cut may hold.
+const SURVIVORS_SHARE: f64 = 0.3;
+
+/// In how many of the messages that are sent each word stands.
+#[derive(Default)]
+pub(super) struct VisibleWords {
+    counts: Vec<u32>,
+    /// Units before this one are counted.
+    counted: usize,
+}
+
+impl VisibleWords {
+    fn change_counts(&mut self, words: &[WordId], by: i32) {
+        for &word in words {
+            let count = &mut self.counts[word as usize];
+            *count = count.saturating_add_signed(by);
+        }
+    }
+
+    /// Units before this one are counted.
+    pub(super) const fn counted(&self) -> usize {
+        self.counted
+    }
+
+    /// How many different words were counted.
+    pub(super) fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    pub(super) fn is_in_sight(&self, word: WordId) -> bool {
+        self.counts[word as usize] > 0
+    }
+}
+
+/// A unit that may be left out, by what it is worth a token.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    /// The bits of a number that is not negative, which are in its order.
+    worth: u64,
+    unit: usize,
+}
+
+impl Replay<'_> {
+    /// Reads the words of all messages up to unit `end`, and counts those in sight.
+    pub(super) fn read_words(&mut self, end: usize, now: &mut Moment) {
+        let messages = self.view.units[end].messages.end;
+        self.vocabulary
+            .read_messages(self.view.conversation, messages);
+        now.visible.counts.resize(self.vocabulary.len(), 0);
+        for unit in now.visible.counted..=end {
+            if !now.state.folded[unit] {
+                self.count_words(unit, now.state.masked[unit], 1, &mut now.visible);
+            }
+        }
+        now.visible.counted = end + 1;
+    }
+
+    /// Names the words of each message of a unit, as it is sent.
+    fn for_each_words(&self, unit: usize, is_masked: bool, mut each: impl FnMut(&[WordId])) {
+        let results = &self.cuts.results;
+        for message in self.view.units[unit].messages.clone() {
+            if is_masked && self.masks.is_masked_result(message, results) {
+                continue;
+            }
+            let masks = self.masks.text_edits(message).filter(|_| is_masked);
+            match masks.or_else(|| results.edits_of(message)) {
+                Some(edits) => {
+                    let conversation = self.view.conversation;
+                    each(&self.vocabulary.words_left(conversation, message, edits));
+                }
+                None => each(self.vocabulary.words_of(message)),
+            }
+        }
+    }
+
+    /// Changes the counts of the words of a unit, where it is counted.
+    pub(super) fn count_words(
+        &self,
+        unit: usize,
+        is_masked: bool,
+        by: i32,
+        visible: &mut VisibleWords,
+    ) {
+        if by > 0 || unit < visible.counted {
+            self.for_each_words(unit, is_masked, |words| visible.change_counts(words, by));
+        }
+    }
+
+    /// Masks a unit; its words go out of sight.
+    pub(super) fn mask_unit(&mut self, unit: usize, now: &mut Moment) {
+        self.tolerance = 0.0;
+        let before = self.unit_tokens(unit, &now.state);
+        self.count_words(unit, false, -1, &mut now.visible);
+        now.state.masked[unit] = true;
+        if unit < now.visible.counted {
+            self.count_words(unit, true, 1, &mut now.visible);
+        }
+        let freed = before.saturating_sub(self.unit_tokens(unit, &now.state));
+        now.live = now.live.saturating_sub(freed);
+    }
+
+    /// Leaves a unit out; its words go out of sight.
+    pub(super) fn fold_unit(&mut self, unit: usize, now: &mut Moment) {
+        self.tolerance = 0.0;
+        let masked = now.state.masked[unit];
+        self.count_words(unit, masked, -1, &mut now.visible);
+        let freed = self.unit_tokens(unit, &now.state);
+        now.state.folded[unit] = true;
+        self.spares.forget_unit(unit);
+        now.kept.remove_unit(unit, self.view.units[unit].kind);
+        self.note_fold(unit, &mut now.state);
+        let freed = freed.saturating_add(self.drop_injections_before(unit, &now.state));
+        now.live = now.live.saturating_sub(freed);
+    }
+
+    /// What all words of units that stand in no other message are worth, by the tokens of the units.
+    fn worth_per_token(&self, units: &[usize], state: &CutState, visible: &VisibleWords) -> u64 {
+        let mut words = Vec::new();
+        let mut tokens = 0u32;
+        for &unit in units {
+            tokens = tokens.saturating_add(self.unit_tokens(unit, state));
+            self.for_each_words(unit, state.masked[unit], |it| words.extend_from_slice(it));
+        }
+        words.sort_unstable();
+        let alone = words.chunk_by(|one, next| one == next);
+        let alone = alone.filter(|run| visible.counts[run[0] as usize] as usize == run.len());
+        let worth: f64 = alone.map(|run| self.vocabulary.worth(run[0])).sum();
+        (worth / f64::from(tokens.max(1))).to_bits()
+    }
+
+    /// Leaves units before `limit` out, least worth first, until the goal is met.
+    pub(super) fn fold_by_worth(&mut self, limit: usize, goal: u32, now: &mut Moment) {
+        if self.meets(goal, now) {
+            return;
+        }
+        let weigh = |this: &Self, unit: usize, now: &Moment| {
+            let parts = this.list_parts(unit, now);
+            let worth = this.worth_per_token(&parts, &now.state, &now.visible);
+            (Reverse(Candidate { worth, unit }), parts)
+        };
+        let mut heap: BinaryHeap<Reverse<Candidate>> = self
+            .list_candidates(limit, now)
+            .map(|unit| weigh(self, unit, now).0)
+            .collect();
+        // Those whose neighbours may not stand side by side, by these neighbours.
+        let mut waiting: HashMap<usize, Vec<usize>> = HashMap::new();
+        while !self.meets(goal, now) {
+            let Some(Reverse(Candidate { unit, .. })) = heap.pop() else {
+                break;
+            };
+            if now.state.folded[unit] {
+                continue;
+            }
+            let (candidate, parts) = weigh(self, unit, now);
+            if heap.peek().is_some_and(|next| next > &candidate) {
+                heap.push(candidate);
+                continue;
+            }
+            if let Some((before, after)) = self.find_clashing_neighbours(&parts, now) {
+                waiting.entry(before).or_default().push(unit);
+                waiting.entry(after).or_default().push(unit);
+                continue;
+            }
+            if let Some(next) = self.find_bare_successor(&parts, now) {
+                waiting.entry(next).or_default().push(unit);
+                continue;
+            }
+            for part in parts {
+                self.fold_unit(part, now);
+                let freed = waiting.remove(&part).unwrap_or_default();
+                heap.extend(freed.into_iter().map(|unit| weigh(self, unit, now).0));
+            }
+        }
+    }
+
+    /// The units that go with one that is left out by its worth, in order.
+    pub(super) fn list_parts(&self, unit: usize, now: &Moment) -> Vec<usize> {
+        let mut parts = now.kept.list_parts(unit, self.view.units[unit].kind);
+        parts.extend(self.list_dependents(unit, now));
+        parts.sort_unstable();
+        parts.dedup();
+        parts
+    }
+
+    /// The units that cannot stay without a unit, as far as they are still there.
+    pub(super) fn list_dependents(&self, unit: usize, now: &Moment) -> Vec<usize> {
+        let dependents = units::list_dependents(self.view.units, unit).into_iter();
+        dependents.filter(|&at| !now.state.folded[at]).collect()
+    }
+
+    /// Whether a unit may be left out with its dependents, as far as these stand before `limit`. Of units that go
+    /// together, the last one stands for all, and goes before what led to one of them.
+    pub(super) fn may_fold(&self, unit: usize, limit: usize, now: &Moment) -> bool {
+        let all = self.view.units;
+        let is_bonded = |at: usize| all[at].bond.is_some() && !now.state.folded[at];
+        let comes_first = match all[unit].bond {
+            Some(bond) => bond.last == unit,
+            None => !units::list_followers(all, unit).any(is_bonded),
+        };
+        if !comes_first || now.kept.is_lasting(unit) {
+            return false;
+        }
+        let dependents = self.list_dependents(unit, now);
+        dependents.len() <= units::MAX_DEPENDENTS && dependents.iter().all(|&at| at < limit)
+    }
+
+    /// Units before `limit` that may be left out one by one, oldest first: user messages go with the last answer
+    /// to them. Survivors of an earlier cut are left alone where they are few enough.
+    pub(super) fn list_candidates<'k>(
+        &self,
+        limit: usize,
+        now: &'k Moment,
+    ) -> impl Iterator<Item = usize> + use<'_, 'k> {
+        let units = self.view.units;
+        let is_user = move |unit: usize| units[unit].kind == UnitKind::User;
+        let survivors = now.kept.list_unpinned(limit.min(now.state.survived));
+        let mut survivors = survivors.iter().copied();
+        let most = SURVIVORS_SHARE * f64::from(self.free_tokens);
+        let are_few = survivors.try_fold(0, |sum: u32, unit| {
+            let sum = sum.saturating_add(self.unit_tokens(unit, &now.state));
+            (f64::from(sum) <= most).then_some(sum)
+        });
+        let spared = are_few.map_or(0, |_| now.state.survived);
+        let open = now.kept.list_open(limit).iter().copied();
+        open.filter(move |&unit| match is_user(unit) {
+            true => !now.kept.is_lasting(unit) && now.kept.is_unanswered(unit),
+            false => unit >= spared && self.may_fold(unit, limit, now),
+        })
+    }
+}

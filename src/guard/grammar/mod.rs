@@ -1,0 +1,7 @@
+//! What may stand where in a conversation, and whether a plan keeps to it.
+
+pub mod lint;
+pub(in crate::guard) mod message_order;
+pub(in crate::guard) mod prompt_placement;
+pub(in crate::guard) mod role_alternation;
+pub mod running_turn;

@@ -1,0 +1,65 @@
+//! The rule of older models that the running turn begins with thinking: Anthropic's Messages with
+//! `thinking.type: "enabled"` refuse a request whose newest turn, all that follows the last entry of the user's own,
+//! begins with an answer without thinking. Thinking of an answer that stays is never touched, so only the first answer
+//! of the turn matters. A turn that the client itself begins without thinking is not judged.
+
+use crate::{
+    config::profile::{PastReasoning, Profile},
+    conversation::{Author, BlockKind, Conversation, Item},
+    guard::{
+        grammar::lint::OutlineItem,
+        request::{epoch::count_places, view::RequestView},
+    },
+};
+
+/// Whether the rule holds for a request. A model that refuses thinking for what was changed before it does not have
+/// this rule.
+fn is_bound(conversation: &Conversation, profile: &Profile) -> bool {
+    profile.past_reasoning == PastReasoning::Read && conversation.begins_turns_with_thinking()
+}
+
+/// The number of the client's messages, without system messages, before the running turn.
+pub fn find_running_turn(conversation: &Conversation) -> u32 {
+    let places = count_places(conversation);
+    let mut items = conversation.items.iter().zip(&places).rev();
+    let own = items.find(|(item, _)| item.author == Author::User);
+    own.map_or(0, |(_, place)| place + 1)
+}
+
+fn begins_with_thinking(conversation: &Conversation, item: &Item) -> bool {
+    let first = conversation.blocks_of(item).first();
+    first.is_some_and(|block| matches!(block.kind, BlockKind::Reasoning(_)))
+}
+
+/// Of each unit, whether it begins with thinking; empty where the rule does not hold.
+pub(in crate::guard) fn find_thinking_units(view: RequestView<'_>) -> Vec<bool> {
+    if !is_bound(view.conversation, view.policy.profile) {
+        return Vec::new();
+    }
+    let units = view.units.iter();
+    let begins =
+        units.map(|unit| begins_with_thinking(view.conversation, view.item(unit.messages.start)));
+    begins.collect()
+}
+
+/// Whether the running turn of an outline begins with an answer that has no thinking before it.
+pub(in crate::guard) fn begins_bare(
+    conversation: &Conversation,
+    items: &[OutlineItem],
+    profile: &Profile,
+) -> bool {
+    if !is_bound(conversation, profile) {
+        return false;
+    }
+    let author = |item: &&OutlineItem| item.role(conversation);
+    let turn = items.iter().rev();
+    let turn = turn.take_while(|item| author(item) != Author::User);
+    let first = turn.filter(|item| author(item) == Author::Model).last();
+    first.is_some_and(|item| match *item {
+        OutlineItem::Client(at) | OutlineItem::ClientWithCalls(at, _) => {
+            !begins_with_thinking(conversation, &conversation.items[at])
+        }
+        // An answer of a round is put back as the model gave it.
+        _ => false,
+    })
+}

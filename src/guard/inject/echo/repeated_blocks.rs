@@ -1,0 +1,152 @@
+//! Blocks of an echoed answer that stand in the rounds before it: thinking, and calls that the server executed.
+//!
+//! The client got them as parts of one answer. Servers refuse thinking of the running turn that is not as it was, and
+//! ids that occur twice, so each block goes back once: where the model gave it.
+
+use crate::{
+    conversation::{Block, BlockKind, Conversation, Format, Item, edit::Edits},
+    guard::request::estimate::Weights,
+    json::{scan::Span, text},
+};
+
+/// Whether a block of a round is among the blocks that the client got, as it is. Texts are compared apart, since parts
+/// of them may be hidden from the client.
+pub(in crate::guard) const fn may_repeat(block: &Block) -> bool {
+    matches!(block.kind, BlockKind::Reasoning(_) | BlockKind::Opaque)
+}
+
+fn is_call(block: &Block) -> bool {
+    matches!(block.kind, BlockKind::Call)
+}
+
+pub(in crate::guard) struct RepeatedBlocks<'a> {
+    pub(super) conversation: &'a Conversation,
+    blocks: &'a [Block],
+    /// Indices of those that are repeated, in their order.
+    repeated: Vec<usize>,
+}
+
+impl<'a> RepeatedBlocks<'a> {
+    /// Finds the blocks with digests in `before`, in that order, up to the first block that is another.
+    pub(in crate::guard) fn find(
+        conversation: &'a Conversation,
+        message: &'a Item,
+        before: &[u128],
+    ) -> Self {
+        let blocks = conversation.blocks_of(message);
+        let mut repeated = Vec::new();
+        let mut before = before.iter();
+        if before.len() > 0 {
+            for (at, block) in blocks.iter().enumerate() {
+                if matches!(block.kind, BlockKind::Text(_)) {
+                    continue;
+                }
+                let digest = conversation.digest_block(block);
+                let is_repeated = may_repeat(block) && !block.marked;
+                if !is_repeated || !before.any(|known| *known == digest) {
+                    break;
+                }
+                repeated.push(at);
+            }
+        }
+        Self {
+            conversation,
+            blocks,
+            repeated,
+        }
+    }
+
+    /// Whether the answer has no other blocks: the model called only the proxy's tools until no rounds were left.
+    pub(in crate::guard) const fn are_all(&self) -> bool {
+        !self.blocks.is_empty() && self.repeated.len() == self.blocks.len()
+    }
+
+    /// Leaves the last block in its place where there is no other, since an answer must have one.
+    pub(super) fn keep_last(mut self) -> Self {
+        if self.are_all() {
+            self.repeated.pop();
+        }
+        self
+    }
+
+    /// The same with all reasoning of the answer.
+    pub(super) fn with_all_reasoning(mut self) -> Self {
+        let blocks = self.blocks.iter().enumerate();
+        let reasoning = blocks.filter(|(_, block)| self.conversation.is_reasoning(block));
+        let reasoning: Vec<usize> = reasoning.map(|(at, _)| at).collect();
+        self.repeated.extend(reasoning);
+        self.repeated.sort_unstable();
+        self.repeated.dedup();
+        self
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.repeated.len()
+    }
+
+    pub(super) fn contains(&self, block: usize) -> bool {
+        self.repeated.binary_search(&block).is_ok()
+    }
+
+    /// How many of the last `behind` blocks are calls.
+    pub(super) fn count_calls_behind(&self, behind: u32) -> usize {
+        let first = self.blocks.len().saturating_sub(behind as usize);
+        let calls = self.blocks[first..].iter().filter(|it| is_call(it));
+        calls.count()
+    }
+
+    /// Inserts a block with `behind` blocks of the client behind it, `behind_calls` of them calls. Returns false where the
+    /// client sends other blocks.
+    pub(super) fn insert_block(
+        &self,
+        behind: u32,
+        behind_calls: usize,
+        json: &str,
+        edits: &mut Edits,
+    ) -> bool {
+        // Parts of one text of Responses are no entries.
+        let has_parts =
+            self.conversation.format == Format::Responses && self.blocks.iter().any(|it| it.marked);
+        let place = self.blocks.len().checked_sub(behind as usize);
+        let is_place = |_: &usize| !has_parts && self.count_calls_behind(behind) == behind_calls;
+        let Some(place) = place.filter(is_place) else {
+            return false;
+        };
+        // An insertion beside a block that goes would go with it.
+        let stays = |at: &usize| !self.contains(*at);
+        let next = (place..self.blocks.len()).find(stays);
+        let last = (0..place).rfind(stays);
+        match (next, last) {
+            (Some(next), _) => edits.insert(self.blocks[next].span.start, format!("{json},")),
+            (None, Some(last)) => edits.insert(self.blocks[last].span.end, format!(",{json}")),
+            (None, None) => return false,
+        }
+        true
+    }
+
+    /// Removes them, and the first texts. Something else must be left.
+    pub(super) fn remove_with_texts(&self, mut texts: usize, edits: &mut Edits) {
+        let mut removed = self.repeated.clone();
+        for (at, block) in self.blocks.iter().enumerate() {
+            if texts > 0 && matches!(block.kind, BlockKind::Text(_)) {
+                removed.push(at);
+                texts -= 1;
+            }
+        }
+        removed.sort_unstable();
+        let spans: Vec<Span> = self.blocks.iter().map(|block| block.span).collect();
+        edits.remove_items(&spans, |at| removed.binary_search(&at).is_ok());
+    }
+
+    /// Raw tokens of the text in them.
+    pub(super) fn count_tokens(&self, weights: &Weights) -> u32 {
+        let blocks = self.repeated.iter().filter_map(|at| self.blocks.get(*at));
+        let tokens = blocks.map(|block| match block.kind {
+            BlockKind::Reasoning(Some(text)) => {
+                weights.text_weight(&text::measure_text(self.conversation.raw_bytes(text)))
+            }
+            _ => 0.0,
+        });
+        tokens.sum::<f64>() as u32
+    }
+}

@@ -1,0 +1,226 @@
+//! Fills the gap between two of the client's messages with prompts and whole turns.
+
+use std::borrow::Cow;
+
+use crate::{
+    conversation::{Author, Format, NewItems, edit::Edits},
+    guard::{
+        grammar::{
+            lint::OutlineItem,
+            prompt_placement::{self, LABEL, PromptPlacement},
+        },
+        inject::{
+            injected_turns,
+            injections::{InjectedMessage, InjectionContent, ToolSet},
+        },
+        request::view::RequestView,
+    },
+    json::text::{self, TextSizes},
+};
+
+#[derive(Clone, Default)]
+pub(in crate::guard) struct GapPart {
+    pub(in crate::guard) edits: Edits,
+    pub(in crate::guard) items: Vec<OutlineItem>,
+}
+
+/// Everything injected between two messages.
+#[derive(Default)]
+pub(in crate::guard) struct GapContents {
+    /// What stands before the system messages behind the message before the gap.
+    pub(in crate::guard) prompts: GapPart,
+    /// What stands behind them, from the first answer on: that came after them.
+    pub(in crate::guard) turns: GapPart,
+    /// Raw tokens.
+    pub(in crate::guard) tokens: u32,
+    /// Text added at the end of the tool result before the gap.
+    pub(in crate::guard) block: TextSizes,
+    /// The tools that an entry among the messages brings.
+    pub(in crate::guard) tools: ToolSet,
+    /// Whether a round is among the messages.
+    pub(in crate::guard) round: bool,
+    /// Of the rounds, see [`injected_turns::InjectedTurn::blocks`]. Those of dropped rounds are among them: they must
+    /// not stand beside those of the last answer either.
+    pub(in crate::guard) blocks: Vec<u128>,
+    /// Records that could not be added.
+    pub(in crate::guard) left_out: usize,
+}
+
+/// The gap between two messages while it is filled.
+pub(in crate::guard) struct Gap<'a> {
+    view: RequestView<'a>,
+    /// The index of the message before the gap.
+    before: usize,
+    /// An answer is among the injected messages.
+    is_answered: bool,
+    /// The author of the message after the gap.
+    next: Option<Author>,
+    /// The author of the last injected message; `None` before any.
+    last: Option<Author>,
+    pub(in crate::guard) between: GapContents,
+    /// Rounds are put back without their reasoning.
+    pub(in crate::guard) drops_reasoning: bool,
+}
+
+impl<'a> Gap<'a> {
+    pub(in crate::guard) fn new(
+        view: RequestView<'a>,
+        before: usize,
+        answer: Option<usize>,
+    ) -> Self {
+        Self {
+            view,
+            before,
+            is_answered: false,
+            next: answer.map(|answer| view.item(answer).author),
+            last: None,
+            between: GapContents::default(),
+            drops_reasoning: false,
+        }
+    }
+
+    /// Adds a prompt, tools or a turn. Returns whether it can stand here: only after a user message or a tool result.
+    pub(in crate::guard) fn add_content(&mut self, what: &InjectionContent) -> bool {
+        let before = self.view.item(self.before).author;
+        let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
+        match what {
+            InjectionContent::Round(messages) if before == Author::User || before.is_tool() => {
+                !prompt_placement::is_server_at_work(conversation, self.before)
+                    && self.add_turn(messages)
+            }
+            InjectionContent::Prompt(text) => {
+                prompt_placement::find_prompt_placement(conversation, self.before, profile)
+                    .is_some_and(|place| self.add_prompt(text, place))
+            }
+            InjectionContent::Tools { set, json } => self.add_tools(*set, json),
+            _ => false,
+        }
+    }
+
+    /// Their tokens are counted with the list of tools, wherever they stand.
+    fn add_tools(&mut self, set: ToolSet, json: &str) -> bool {
+        let view = self.view;
+        let format = view.conversation.format;
+        let place = prompt_placement::find_prompt_placement(
+            view.conversation,
+            self.before,
+            view.policy.profile,
+        );
+        let is_taken = view.policy.profile.tools_entry == Some(format)
+            && (place == Some(PromptPlacement::System) || format != Format::Messages);
+        let new = NewItems {
+            entries: &format.write_tools_entry(json),
+            blocks: None,
+        };
+        let author = match format {
+            Format::Messages => Author::System,
+            _ => Author::Unknown,
+        };
+        let added = is_taken && self.insert_messages(&[OutlineItem::Injected(author)], &new, 0);
+        if added {
+            self.between.tools = set;
+        }
+        added
+    }
+
+    fn add_prompt(&mut self, text: &str, place: PromptPlacement) -> bool {
+        let separate = self.last.is_some()
+            || matches!(place, PromptPlacement::Message | PromptPlacement::System);
+        let block = !separate && place == PromptPlacement::Block;
+        let prompt = match block {
+            true => text::escape_text(&format!("{LABEL}\n{text}")),
+            false => text::escape_text(text),
+        };
+        let conversation = self.view.conversation;
+        let weights = self.view.token_weights();
+        let tokens = weights.count_json_tokens(prompt.as_bytes());
+        if separate {
+            let (author, block) = match place {
+                PromptPlacement::System => (Author::System, None),
+                _ => (Author::User, Some(conversation.format.text_block(&prompt))),
+            };
+            let new = NewItems {
+                entries: &conversation.format.text_item(author, &prompt),
+                blocks: block.as_deref(),
+            };
+            let tokens = tokens.saturating_add(weights.message_tokens());
+            return self.insert_messages(&[OutlineItem::Injected(author)], &new, tokens);
+        }
+        let between = &mut self.between;
+        conversation.append_text(self.before, &prompt, &mut between.prompts.edits);
+        if block {
+            // `append_text` puts an empty line before it.
+            between.block += text::measure_text(b"\\n\\n");
+            between.block += text::measure_text(prompt.as_bytes());
+        }
+        between.tokens = between.tokens.saturating_add(tokens.saturating_add(1));
+        true
+    }
+
+    fn add_turn(&mut self, messages: &[InjectedMessage]) -> bool {
+        let format = self.view.conversation.format;
+        let Some(mut turn) = injected_turns::parse_turn(messages, self.view) else {
+            return false;
+        };
+        let mut json: Vec<Cow<'_, str>> = messages.iter().map(|it| (&*it.json).into()).collect();
+        if self.drops_reasoning {
+            let left = json.iter_mut().zip(messages);
+            for (json, _) in left.filter(|(_, message)| message.by.is_model()) {
+                *json = format.without_reasoning(json).into_owned().into();
+            }
+            turn.tokens = turn.tokens.saturating_sub(turn.reasoning_tokens);
+        }
+        let json: Vec<&str> = json.iter().map(|json| &**json).collect();
+        let new = NewItems {
+            entries: &format.write_entries(&json),
+            blocks: None,
+        };
+        let inserted = self.insert_messages(&turn.items, &new, turn.tokens);
+        self.between.round |= inserted;
+        if inserted {
+            self.between.blocks.extend(turn.blocks);
+        }
+        inserted
+    }
+
+    /// Inserts messages. Returns false where they cannot stand here, or one may not follow the message before it.
+    fn insert_messages(&mut self, items: &[OutlineItem], new: &NewItems<'_>, tokens: u32) -> bool {
+        let profile = self.view.policy.profile;
+        let before = self.view.item(self.before);
+        let mut last = self.last.unwrap_or(before.author);
+        for item in items {
+            let role = item.role(self.view.conversation);
+            if !prompt_placement::can_follow(last, role, profile) {
+                return false;
+            }
+            // A system message stands between a message and the answer to it.
+            if !role.is_system() {
+                last = role;
+            }
+        }
+        let next_can_follow = match self.next {
+            // A rule that the client's two messages break does not hold here; any other one does.
+            Some(next) => {
+                last == before.author || prompt_placement::can_follow(last, next, profile)
+            }
+            None => last != Author::Model,
+        };
+        let conversation = self.view.conversation;
+        let first = items.first().map(|item| item.role(conversation));
+        let is_answered = self.is_answered || first == Some(Author::Model);
+        let (place, part) = match is_answered {
+            true => (
+                conversation.find_last_system(self.before),
+                &mut self.between.turns,
+            ),
+            false => (self.before, &mut self.between.prompts),
+        };
+        if !next_can_follow || !conversation.insert_after(place, new, &mut part.edits) {
+            return false;
+        }
+        part.items.extend(items);
+        (self.last, self.is_answered) = (Some(last), is_answered);
+        self.between.tokens = self.between.tokens.saturating_add(tokens);
+        true
+    }
+}

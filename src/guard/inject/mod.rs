@@ -1,0 +1,9 @@
+//! What the proxy puts into a conversation, and where its answers come back in what the client echoes.
+
+pub mod dropped_rounds;
+pub(in crate::guard) mod echo;
+pub(in crate::guard) mod gap;
+pub(in crate::guard) mod injected_turns;
+pub mod injections;
+pub(in crate::guard) mod placed_injections;
+pub(in crate::guard) mod tool_schemas;

@@ -1,0 +1,249 @@
+//! Turns the decisions of the guard into a plan (edits, report, memory), and lints it.
+
+use crate::{
+    conversation::{edit::Edits, units},
+    guard::{
+        fold::{
+            cut_state::CutMark,
+            fold_search::FoldDecision,
+            memory::{GuardMemory, Recall},
+            preface::AppliedFold,
+            sent_history::{SentChanges, find_next_answer},
+        },
+        grammar::lint::{self, OutlineItem},
+        inject::placed_injections::PlacedInjections,
+        plan::{
+            make_plan::Plan,
+            report::{FoldReport, Report, StandBackReason},
+        },
+        request::{
+            budget::{self, TokenShares},
+            measured_request::MeasuredRequest,
+            view::RequestView,
+        },
+        shrink::clear::Cleared,
+    },
+};
+
+/// A plan before it is linted.
+pub(in crate::guard) struct Draft {
+    pub(in crate::guard) plan: Plan,
+    /// The messages of the edited conversation.
+    pub(in crate::guard) outline: Vec<OutlineItem>,
+}
+
+pub(in crate::guard) fn assemble_draft(
+    view: RequestView<'_>,
+    measured: &MeasuredRequest<'_>,
+    fit: &FoldDecision<'_>,
+    folding: AppliedFold,
+    injected: &PlacedInjections<'_>,
+    recall: &Recall,
+) -> Draft {
+    let (texts, results) = (&fit.replay.cuts.texts, &fit.replay.cuts.results);
+    let mut edits = folding.edits;
+    let mut kept = vec![false; results.tokens.len()];
+    for item in &folding.order.outline {
+        if let OutlineItem::Client(at) = *item {
+            kept[at] = true;
+        }
+    }
+    let fresh = units::first_new_message(view.units, recall.messages);
+    // A new conversation has no message that was sent before.
+    let sent_before = if recall.messages > 0 { fresh } else { 0 };
+    let mut text_report = texts.collect_edits(&kept, sent_before, &mut edits);
+    let digest = text_report.digest_figures();
+    text_report.new = digest != recall.memory.texts;
+    let mut memory = GuardMemory {
+        ground: fit.ground,
+        cut: Some(fit.state.to_mark(view.conversation, view.units))
+            .filter(|mark| *mark != CutMark::default()),
+        tight: results
+            .limits_to_remember(&kept)
+            .chain(texts.limits_to_remember(&kept))
+            .collect(),
+        planned: units::count_messages_before(view.units, view.units.len()),
+        texts: digest,
+        scale: view.scale,
+        ..GuardMemory::default()
+    };
+    let cleared = collect_cleared(view, fit, &kept, &mut edits);
+    let cleared = cleared.map(|cleared| mark_newly_cleared(view, cleared, &memory, &recall.memory));
+    let cleared_messages = cleared.as_ref().map_or(&[][..], |it| &it.messages);
+    let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
+    let truncated = results.collect_edits(sent, fresh, &mut edits);
+    let is_cut =
+        !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;
+    memory.names_ids = is_cut.then_some(view.names_ids);
+    let tools = injected.sent_tools(&kept, is_cut);
+    let changes = SentChanges::collect(
+        view,
+        &edits,
+        &folding.order,
+        &injected.list_sent_records(&kept),
+        tools.in_list,
+        recall,
+    );
+    let history = changes.continue_history(view, recall, fit.replay.find_epoch(recall));
+    let epoch = history.epoch;
+    let moved = epoch != recall.history.epoch;
+    let injected = match moved && !recall.injections.records.is_empty() {
+        true => &PlacedInjections::find_places(view, &recall.injections, &recall.foreign, epoch),
+        false => injected,
+    };
+    let inserted = injected.insert_records(&kept, is_cut, folding.order, epoch, &mut edits);
+    let course = recall.injections.course.as_ref();
+    let raw_after = fit.replay.sent_tokens(&fit.state, fit.ledger);
+    let (stale, counted) = fit.replay.stale_tokens(&fit.state, epoch);
+    let raw_after = raw_after.saturating_sub(counted);
+    let mut sent = measure_sent(view, measured, cleared.as_ref(), &kept, &results.tokens);
+    sent.history = sent.history.saturating_sub(stale);
+    let raw_after = raw_after.saturating_sub(injected.unsent_tokens(&kept, is_cut));
+    let answer_cap = measured.budgets.fit_answer_cap(raw_after, fit.added);
+    if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {
+        view.conversation.lower_answer_caps(cap.sent, &mut edits);
+    }
+    let removed_tokens = || {
+        let removed = kept.iter().zip(&results.tokens).filter(|(kept, _)| !**kept);
+        removed.fold(0u32, |sum, (_, tokens)| sum.saturating_add(*tokens))
+    };
+    let report = Report {
+        texts: text_report,
+        truncated,
+        folded: (folding.messages > 0).then(|| FoldReport {
+            messages: folding.messages,
+            came: kept.len(),
+            kept: kept.iter().filter(|kept| **kept).count(),
+            tokens: removed_tokens(),
+            new: is_new_cut(memory.cut.as_ref(), recall.memory.cut.as_ref()),
+        }),
+        course: course
+            .filter(|_| folding.prefaced)
+            .map(|course| course.number),
+        tools: tools.in_list.union(tools.in_entry),
+        has_tools_entry: !tools.in_entry.is_empty(),
+        records_left_out: inserted.records_left_out,
+        reasoning_left_out: inserted.reasoning_left_out,
+        raw_after,
+        expected: recall.calibration.to_expected_tokens(raw_after),
+        answer_cap,
+        over_budget: raw_after > fit.high,
+        sent,
+        cleared,
+        ..measured.report_untouched(recall)
+    };
+    let plan = Plan {
+        edits,
+        report,
+        memory,
+        history,
+        answer: find_next_answer(view.conversation, recall),
+    };
+    let outline = inserted.outline;
+    Draft { plan, outline }
+}
+
+/// The shares of the client's messages that go out, for the report. Cleared tokens are taken off tool results first,
+/// since most of them are tool results.
+fn measure_sent(
+    view: RequestView<'_>,
+    measured: &MeasuredRequest<'_>,
+    cleared: Option<&Cleared>,
+    kept: &[bool],
+    tokens: &[u32],
+) -> TokenShares {
+    if cleared.is_none() && tokens == measured.tokens && !kept.contains(&false) {
+        return measured.shares;
+    }
+    let sent_tokens = kept.iter().zip(tokens);
+    let sent_tokens: Vec<u32> = sent_tokens
+        .map(|(kept, tokens)| if *kept { *tokens } else { 0 })
+        .collect();
+    let (tools, conversation) = (measured.shares.tools, view.conversation);
+    let mut sent = budget::measure_shares(tools, conversation, &view.policy, &sent_tokens);
+    let mut freed = cleared.map_or(0, |it| it.tokens);
+    for share in [&mut sent.tool_results, &mut sent.images, &mut sent.history] {
+        let taken = freed.min(*share);
+        *share -= taken;
+        freed -= taken;
+    }
+    sent
+}
+
+/// Clears kept messages and adds the edits; `None` where nothing is cleared.
+fn collect_cleared(
+    view: RequestView<'_>,
+    fit: &FoldDecision<'_>,
+    kept: &[bool],
+    edits: &mut Edits,
+) -> Option<Cleared> {
+    let units = view.units.iter().zip(&fit.state.masked);
+    let masked = units.filter(|it| *it.1);
+    let messages = masked.flat_map(|(unit, _)| unit.messages.clone());
+    let messages = messages.filter(|&at| kept[at]);
+    let cleared = fit
+        .replay
+        .masks
+        .collect_edits(messages, &fit.replay.cuts.results, edits);
+    (cleared.count() > 0).then_some(cleared)
+}
+
+/// Sets the fields of `cleared` that compare with the last request.
+fn mark_newly_cleared(
+    view: RequestView<'_>,
+    cleared: Cleared,
+    now: &GuardMemory,
+    before: &GuardMemory,
+) -> Cleared {
+    // What was cleared for another window was cleared elsewhere.
+    let before = before.cut.as_ref().filter(|_| now.ground == before.ground);
+    let was_masked = |&at: &usize| {
+        let unit = &view.units[units::find_unit_of_message(view.units, at)];
+        before.is_some_and(|before| before.is_masked(unit.messages_before as u32))
+    };
+    let fresh = cleared.messages.iter().filter(|at| !was_masked(at)).count();
+    Cleared {
+        new: fresh > 0,
+        fresh,
+        ..cleared
+    }
+}
+
+fn is_new_cut(now: Option<&CutMark>, before: Option<&CutMark>) -> bool {
+    match (now, before) {
+        (Some(now), Some(before)) => !now.is_same_cut(before),
+        (now, before) => now.is_some() != before.is_some(),
+    }
+}
+
+impl Draft {
+    /// Lints the plan. The guard stands back where the plan breaks a rule that the conversation kept.
+    pub(in crate::guard) fn into_linted_plan(
+        self,
+        view: RequestView<'_>,
+        measured: &MeasuredRequest<'_>,
+        recall: &Recall,
+    ) -> Plan {
+        let Self { plan, outline } = self;
+        let is_client = |item: &OutlineItem| matches!(item, OutlineItem::Client(_));
+        if plan.report.folded.is_none() && outline.iter().all(is_client) {
+            // Truncation, paragraphs and schemas move no message.
+            return plan;
+        }
+        let (conversation, profile) = (view.conversation, view.policy.profile);
+        let broken = lint::find_new_faults(conversation, &outline, profile);
+        if broken.is_empty() {
+            return plan;
+        }
+        Plan {
+            // The plan is not carried out, so the next request is replayed from its start.
+            memory: GuardMemory {
+                alternates: plan.memory.alternates,
+                scale: plan.memory.scale,
+                names_ids: plan.memory.names_ids,
+                ..GuardMemory::default()
+            },
+            ..measured.stand_back(StandBackReason::Unsound(broken), recall)
+        }
+    }
+}

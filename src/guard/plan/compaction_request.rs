@@ -1,0 +1,63 @@
+//! A request by which the client compacts its conversation: the whole of it is to be read once more, so nothing goes
+//! but the middle of what tools gave out, where the request is over its budget.
+
+use crate::{
+    config::GuardConfig,
+    conversation::units::Unit,
+    guard::{
+        fold::{
+            fold_search,
+            memory::{GuardMemory, Recall},
+        },
+        inject::{injections::Injections, placed_injections::InjectedWeight},
+        request::{measured_request::MeasuredRequest, policy::Policy, view::RequestView},
+        shrink::cuts::{Cuts, sum_tokens},
+    },
+};
+
+/// The settings without clearing.
+pub(in crate::guard) fn keep_results(policy: &Policy<'_>) -> GuardConfig {
+    let mut settings = policy.settings.clone();
+    settings.clear.enabled = false;
+    settings
+}
+
+/// What is remembered without cuts, and without additions of the proxy: of its records, only those that take
+/// something out of what the client echoes are among those that it is given.
+pub(in crate::guard) fn forget_cuts(recall: &Recall) -> Recall {
+    Recall {
+        memory: GuardMemory {
+            cut: None,
+            ..recall.memory.clone()
+        },
+        sent: None,
+        injections: Injections {
+            records: recall.injections.records.clone(),
+            ..Injections::default()
+        },
+        is_cold: false,
+        ..recall.clone()
+    }
+}
+
+pub(in crate::guard) fn keep_all_units(units: &mut [Unit]) {
+    units.iter_mut().for_each(|unit| unit.stays = true);
+}
+
+/// Cuts results to a common size at which the request fits, as far as that goes.
+pub(in crate::guard) fn fit_results(
+    view: RequestView<'_>,
+    measured: &MeasuredRequest<'_>,
+    cuts: &mut Cuts<'_>,
+    weight: &InjectedWeight,
+    recall: &Recall,
+) {
+    let added = fold_search::count_added_tokens(view, cuts, weight, recall);
+    let budget = measured.budgets.current_budget().uncut_tokens();
+    let most = recall.calibration.to_raw_tokens(budget, added);
+    let results = &mut cuts.results;
+    let sent = sum_tokens(&results.tokens).saturating_add(measured.shares.tools);
+    if sent > most {
+        results.tighten_results(0..results.tokens.len(), sent - most);
+    }
+}

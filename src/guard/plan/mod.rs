@@ -1,0 +1,10 @@
+//! The plan of a request: everything put together, reported and checked.
+
+pub(in crate::guard) mod assemble;
+pub(in crate::guard) mod compaction_request;
+pub(in crate::guard) mod course;
+pub mod found;
+pub(in crate::guard) mod make_plan;
+pub(in crate::guard) mod managed_history;
+pub(in crate::guard) mod old_media;
+pub(in crate::guard) mod report;

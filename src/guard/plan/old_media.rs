@@ -1,0 +1,58 @@
+//! Masking old images and other media at once, after a provider refused the media or the bytes of a request.
+
+use crate::{
+    conversation::{
+        BlockKind, Conversation,
+        units::{self, Unit, UnitKind},
+    },
+    guard::{
+        fold::{cut_state::CutState, ground::Ground, memory::GuardMemory},
+        plan::make_plan::split_guarded_units,
+        request::policy::Policy,
+    },
+};
+
+/// The memory of a session in which the oldest units with media are masked, with the results in them, and the newest half,
+/// `most` at most, are not. The newest unit, the user's newest message and what is pinned stay as they are. `None` where
+/// none is masked by it.
+pub fn mask_old_media(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    memory: &GuardMemory,
+    most: usize,
+) -> Option<GuardMemory> {
+    let units = &split_guarded_units(conversation, policy).ok()?;
+    let ground = Ground::from_policy(policy);
+    let cut = memory.cut.as_ref().filter(|_| ground == memory.ground);
+    let cut = cut.and_then(|cut| cut.find_cut(conversation, units));
+    let mut state = cut.unwrap_or_else(|| CutState::new(units.len()));
+    let asked = units.iter().rposition(|unit| unit.kind == UnitKind::User);
+    let may_mask = |at: &usize| {
+        !units[*at].stays
+            && !state.folded[*at]
+            && !state.masked[*at]
+            && Some(*at) != asked
+            && has_media(conversation, &units[*at])
+    };
+    let last = units.len().saturating_sub(1);
+    let shown: Vec<usize> = (units::find_pinned_end(units)..last)
+        .filter(may_mask)
+        .collect();
+    let oldest = &shown[..shown.len() - most.min(shown.len() / 2)];
+    for &at in oldest {
+        state.masked[at] = true;
+    }
+    (!oldest.is_empty()).then(|| GuardMemory {
+        ground,
+        cut: Some(state.to_mark(conversation, units)),
+        ..memory.clone()
+    })
+}
+
+fn has_media(conversation: &Conversation, unit: &Unit) -> bool {
+    let mut items = unit.unbound_messages().map(|at| &conversation.items[at]);
+    items.any(|item| {
+        let mut blocks = conversation.blocks_of(item).iter();
+        blocks.any(|it| matches!(it.kind, BlockKind::Image { .. } | BlockKind::Media))
+    })
+}

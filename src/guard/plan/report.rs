@@ -1,0 +1,171 @@
+//! The report of a plan, for headers, logs and commands.
+
+use crate::guard::{
+    grammar::lint::BrokenRules,
+    inject::injections::ToolSet,
+    request::{
+        answer_cap::AnswerCap,
+        budget::{Budget, TokenShares},
+    },
+    shrink::{clear::Cleared, priority::PriorityReport, results::TruncationReport},
+};
+/// What the guard found in a request, and what it did.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Why the guard did nothing, but perhaps truncate results.
+    pub stood_back: Option<StandBackReason>,
+    /// Caps of named texts and the share of system text.
+    pub texts: PriorityReport,
+    pub truncated: Vec<TruncationReport>,
+    /// Old tool results, arguments and images that became placeholders. They are not in `truncated`.
+    pub cleared: Option<Cleared>,
+    pub folded: Option<FoldReport>,
+    /// The number of the course whose preface stands in the request.
+    pub course: Option<u32>,
+    /// The proxy's tools that were added to the client's.
+    pub tools: ToolSet,
+    /// An entry among the messages brings them, and the list is the client's.
+    pub has_tools_entry: bool,
+    /// Records that cannot stand at their places. Records of folded messages do not count.
+    pub records_left_out: usize,
+    /// Answers whose reasoning is left out, since something before it was changed after it was made.
+    pub reasoning_left_out: usize,
+    /// Raw tokens of the request as it came, and as it goes out.
+    pub raw_before: u32,
+    pub raw_after: u32,
+    /// The usage that is expected for the request as it goes out; tokens.
+    pub expected: u32,
+    pub budget: Budget,
+    /// `None` where the request has no answer cap that may be lowered.
+    pub answer_cap: Option<AnswerCap>,
+    /// The request goes out over its budget: the messages that must stay are too large.
+    pub over_budget: bool,
+    /// The request as it came, by kind.
+    pub shares: TokenShares,
+    /// The client's part of the request as it goes out, by kind. Injections do not count.
+    pub sent: TokenShares,
+}
+
+/// The header word of JSON that is no conversation, and goes out unchanged.
+pub(in crate::guard) const INVALID: &str = "invalid-as-sent";
+
+/// Why the guard did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandBackReason {
+    Disabled,
+    /// A member of the request, named here, asks the provider to manage the context.
+    ProviderManages(&'static str),
+    /// The plan did not pass the lint: a fault of the guard.
+    Unsound(BrokenRules),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoldReport {
+    /// Removed messages.
+    pub messages: usize,
+    /// Messages of the conversation as it came, and those of them that go out.
+    pub came: usize,
+    pub kept: usize,
+    /// Raw tokens of the removed messages.
+    pub tokens: u32,
+    /// Whether the cut is new with this request.
+    pub new: bool,
+}
+
+impl Report {
+    /// The value of the `x-plimsoll-actions` header.
+    pub fn format_actions(&self) -> String {
+        let truncated = Some(self.truncated.len()).filter(|count| *count > 0);
+        let cap = self.answer_cap.filter(|cap| cap.is_lowered());
+        let numbers = [
+            ("truncated", truncated),
+            ("cleared", self.cleared.as_ref().map(Cleared::count)),
+            ("dropped", self.folded.map(|folded| folded.messages)),
+            (
+                "thinking-left-out",
+                Some(self.reasoning_left_out).filter(|count| *count > 0),
+            ),
+            ("clamped", cap.map(|cap| cap.sent as usize)),
+        ];
+        let numbers = numbers.into_iter();
+        let numbers = numbers.filter_map(|(word, number)| Some(format!("{word}={}", number?)));
+        let reason = self.stood_back.map(|it| it.header_word().to_owned());
+        let actions: Vec<String> = self
+            .texts
+            .header_words()
+            .chain(numbers)
+            .chain(reason)
+            .collect();
+        match actions.is_empty() {
+            true => "none".to_owned(),
+            false => actions.join(", "),
+        }
+    }
+}
+
+impl StandBackReason {
+    /// One word for headers and logs.
+    pub const fn header_word(self) -> &'static str {
+        match self {
+            Self::Disabled => "guard-off",
+            Self::ProviderManages(_) => "left-to-provider",
+            Self::Unsound(_) => "guard-fault",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_actions_header_lists_what_was_done() {
+        let mut report = Report::default();
+        assert_eq!(report.format_actions(), "none");
+        report.folded = Some(FoldReport {
+            messages: 14,
+            came: 20,
+            kept: 6,
+            tokens: 9_000,
+            new: true,
+        });
+        report.truncated.push(TruncationReport {
+            message: 3,
+            tool: "read".into(),
+            before: 60_000,
+            after: 4_040,
+            tighter: false,
+            new: true,
+            call: false,
+        });
+        assert_eq!(report.format_actions(), "truncated=1, dropped=14");
+        report.cleared = Some(Cleared {
+            results: 3,
+            inputs: 2,
+            ..Cleared::default()
+        });
+        assert_eq!(
+            report.format_actions(),
+            "truncated=1, cleared=5, dropped=14"
+        );
+        let cap = AnswerCap {
+            asked: 65_535,
+            sent: 2_512,
+        };
+        report.answer_cap = Some(cap);
+        assert_eq!(
+            report.format_actions(),
+            "truncated=1, cleared=5, dropped=14, clamped=2512"
+        );
+        report.reasoning_left_out = 4;
+        assert_eq!(
+            report.format_actions(),
+            "truncated=1, cleared=5, dropped=14, thinking-left-out=4, clamped=2512"
+        );
+        let stood_back = Report {
+            stood_back: Some(StandBackReason::ProviderManages("truncation")),
+            ..Report::default()
+        };
+        assert_eq!(stood_back.format_actions(), "left-to-provider");
+    }
+}

@@ -1,0 +1,336 @@
+//! The answer cap of a request: how far it is lowered before anything of the history is cut.
+//!
+//! Clients ask for the longest answer that a model can give, but most answers are short. Engines refuse a request
+//! whose prompt and cap together pass the window. So the guard lowers the cap first, down to the answer length
+//! that the answers so far make plausible, and to half of the window at most. After an answer that was cut off at
+//! a lowered cap, that length is the cap as asked. A cap is never raised, and none is added. Beside a window that is only
+//! assumed it is lowered once the provider has refused the request.
+//!
+//! The expected length grows with the answers. The replay therefore computes the budget of each earlier request
+//! from the assistant messages before it. The cap that goes out is computed last, from the edited prompt.
+
+use serde::Serialize;
+
+use crate::{
+    config::profile::AnswerRoom,
+    conversation::{Author, Conversation},
+    guard::request::{
+        budget::{self, Budget},
+        estimate::{self, Calibration},
+        policy::Policy,
+    },
+};
+
+/// No cap is lowered below this or the default reserve, whichever is less: an answer may be longer than all before
+/// it. A thinking budget comes on top. Tokens.
+const LEAST_CAP: u32 = 1_024;
+/// Beside prompt and lowered cap, one part in so many of the prompt's room stays free: fewer where a provider has
+/// counted the session's tokens, more where the estimate is a guess.
+const MARGIN_COUNTED: u32 = 32;
+const MARGIN_GUESSED: u32 = 8;
+
+/// How long the answers of a session were so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnswerHistory {
+    /// Completion tokens of the largest answer; 0 before any.
+    pub largest: u32,
+    /// An answer was cut off at a lowered cap, so the next one may be as long as the client asks for.
+    pub cap_was_hit: bool,
+}
+
+/// The answer cap of a request; tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AnswerCap {
+    pub asked: u32,
+    /// The cap that goes out; equal to `asked` where it was not lowered.
+    pub sent: u32,
+}
+
+impl AnswerCap {
+    pub const fn is_lowered(self) -> bool {
+        self.sent < self.asked
+    }
+}
+
+/// The budgets of the requests of a session, from the first to the current one.
+pub(in crate::guard) struct SessionBudgets<'a> {
+    policy: &'a Policy<'a>,
+    calibration: Calibration,
+    /// The budget beside the cap as asked.
+    as_asked: Budget,
+    /// The request says how long its answer may be, or answers are counted apart.
+    is_asked: bool,
+    /// Completion tokens of the largest answer so far, as reported.
+    largest_reported: u32,
+    was_refused: bool,
+    cap: Option<LowerableCap>,
+    /// Raw tokens of the largest assistant message up to each message.
+    largest_answers: Vec<u32>,
+}
+
+/// What is known of the answers so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PastAnswers {
+    pub history: AnswerHistory,
+    pub calibration: Calibration,
+    /// The provider refused this very request as too long.
+    pub was_refused: bool,
+}
+
+/// An answer cap that may be lowered; tokens.
+#[derive(Clone, Copy, Debug)]
+struct LowerableCap {
+    asked: u32,
+    /// The floor, however long the prompt is.
+    least: u32,
+    /// The length expected of the next answer: twice the largest so far, or the cap as asked after an answer
+    /// that was cut off at a lowered cap; 0 before any answer.
+    expected: u32,
+}
+
+impl<'a> SessionBudgets<'a> {
+    /// `tokens`: raw tokens of every message.
+    pub(in crate::guard) fn new(
+        conversation: &Conversation,
+        policy: &'a Policy<'a>,
+        past: &PastAnswers,
+        tokens: &[u32],
+    ) -> Self {
+        let cap = LowerableCap::from_request(conversation, policy, past.history);
+        let messages = conversation.items.iter().zip(tokens);
+        let largest_so_far = messages.scan(0, |most: &mut u32, (message, &tokens)| {
+            if message.author == Author::Model {
+                *most = (*most).max(tokens);
+            }
+            Some(*most)
+        });
+        Self {
+            policy,
+            calibration: past.calibration,
+            as_asked: budget::compute_request_budget(conversation, policy),
+            is_asked: match policy.profile.answer_room {
+                AnswerRoom::Checked => conversation.max_answer_tokens().is_some(),
+                AnswerRoom::Shared => false,
+                AnswerRoom::Apart => true,
+            },
+            largest_reported: past.history.largest,
+            was_refused: past.was_refused,
+            largest_answers: largest_so_far.collect(),
+            cap,
+        }
+    }
+
+    pub(in crate::guard) fn current_budget(&self) -> Budget {
+        self.budget_at(self.largest_answers.len())
+    }
+
+    /// The budget of the request that ended before message `end`. Where the cap can be lowered, the budget depends
+    /// on the messages before `end` alone, so that every process finds the same cuts.
+    pub(in crate::guard) fn budget_at(&self, end: usize) -> Budget {
+        match self.cap {
+            Some(_) => budget::budget_with_reserve(self.expected_cap(end), self.policy),
+            None if self.is_asked => self.as_asked,
+            None => {
+                let largest = self.largest_answer(end).max(self.largest_reported);
+                budget::budget_with_reserve(self.learnt_reserve(largest), self.policy)
+            }
+        }
+    }
+
+    /// Tokens of the largest answer before message `end`, about.
+    fn largest_answer(&self, end: usize) -> u32 {
+        let said = end
+            .checked_sub(1)
+            .and_then(|last| self.largest_answers.get(last));
+        (f64::from(said.copied().unwrap_or(0)) * self.calibration.slope()) as u32
+    }
+
+    /// The budget that clearing goes by: the same for all requests of a session, however long its answers are.
+    pub(in crate::guard) fn clearing_budget(&self) -> Budget {
+        let reserve = |cap: LowerableCap| cap.asked.min(self.learnt_reserve(0));
+        self.cap.map_or(self.as_asked, |cap| {
+            budget::budget_with_reserve(reserve(cap), self.policy)
+        })
+    }
+
+    fn learnt_reserve(&self, largest: u32) -> u32 {
+        let Policy {
+            window, settings, ..
+        } = self.policy;
+        settings.learnt_reserve(*window, largest)
+    }
+
+    /// The plausible answer length of the request that ended before message `end`. Its cap is lowered below that
+    /// only where nothing more can be cut.
+    fn expected_cap(&self, end: usize) -> u32 {
+        let Some(cap) = self.cap else {
+            return self.as_asked.reserve;
+        };
+        let largest = self.largest_answer(end);
+        cap.expected
+            .max(self.learnt_reserve(largest))
+            .min(self.policy.window / 2)
+            .max(cap.least)
+            .min(cap.asked)
+    }
+
+    /// The cap that goes out with a prompt of `raw` tokens, of which the provider has not counted `added` yet.
+    /// `None` without a lowerable cap.
+    pub(in crate::guard) fn fit_answer_cap(&self, raw: u32, added: u32) -> Option<AnswerCap> {
+        let LowerableCap { asked, least, .. } = self.cap?;
+        if !self.policy.cuts_by_window() && !self.was_refused {
+            return Some(AnswerCap { asked, sent: asked });
+        }
+        let fits = |cap: u32, margin: u32| {
+            let room = self.policy.window.saturating_sub(cap);
+            raw <= self.calibration.to_raw_tokens(room - room / margin, added)
+        };
+        // With the margin of budgets, a second pass over a fitted request changes nothing.
+        if fits(asked, budget::MARGIN) {
+            return Some(AnswerCap { asked, sent: asked });
+        }
+        let expected = self.expected_cap(self.largest_answers.len());
+        let (lowest, margin) = if fits(expected, budget::MARGIN) {
+            match self.calibration.is_counted() {
+                true => (expected, MARGIN_COUNTED),
+                false => (expected, MARGIN_GUESSED),
+            }
+        } else if fits(least, budget::MARGIN) {
+            // Nothing more can be cut. A short answer is better than none.
+            (least, budget::MARGIN)
+        } else {
+            // The estimate may be too high: the provider decides, and the calibration learns its count. Where it has
+            // refused the request before, the smallest cap leaves most room.
+            let sent = if self.was_refused { least } else { expected };
+            return Some(AnswerCap {
+                asked,
+                sent: sent.min(asked),
+            });
+        };
+        let (mut sent, mut beyond) = (lowest, asked);
+        while beyond - sent > 1 {
+            let middle = sent + (beyond - sent) / 2;
+            if fits(middle, margin) {
+                sent = middle;
+            } else {
+                beyond = middle;
+            }
+        }
+        Some(AnswerCap { asked, sent })
+    }
+}
+
+/// The budget of a request in its session, where its answer cap is lowered before the history is cut.
+pub fn session_budget(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    past: &PastAnswers,
+) -> Budget {
+    let tokens = estimate::estimate_messages(conversation, policy);
+    SessionBudgets::new(conversation, policy, past, &tokens).current_budget()
+}
+
+impl LowerableCap {
+    fn from_request(
+        conversation: &Conversation,
+        policy: &Policy<'_>,
+        answers: AnswerHistory,
+    ) -> Option<Self> {
+        let settings = policy.settings;
+        if !settings.clamp_max_tokens || !policy.profile.checks_answer_cap() {
+            return None;
+        }
+        let saturate = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
+        let asked = saturate(conversation.largest_answer_cap()?);
+        let thinking = conversation.thinking_budget().map_or(0, saturate);
+        let least = settings.default_reserve(policy.window).min(LEAST_CAP);
+        // Providers refuse a cap at or below the thinking budget.
+        let least = thinking.saturating_add(least);
+        Some(Self {
+            asked,
+            least: least.max(1),
+            expected: if answers.cap_was_hit {
+                asked
+            } else {
+                answers.largest.saturating_mul(2)
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{config::GuardConfig, format::chat::index_body, guard::profile::find_profile};
+
+    /// The reserve in a window of 65,536 tokens, after an assistant message of `chars` characters.
+    fn reserve(members: &str, chars: usize, answers: AnswerHistory) -> u32 {
+        let settings = GuardConfig::counted_by_characters();
+        let policy = Policy {
+            profile: find_profile("openai").unwrap(),
+            window: 65_536,
+            window_is_guessed: false,
+            input_limit: None,
+            tokens: crate::config::tokens::unknown_model(),
+            settings: &settings,
+        };
+        let text = "a".repeat(chars);
+        let answer = match chars {
+            0 => String::new(),
+            _ => format!(r#",{{"role":"assistant","content":"{text}"}}"#),
+        };
+        let body = format!(r#"{{"messages":[{{"role":"user","content":"u"}}{answer}]{members}}}"#);
+        let conversation = index_body(Bytes::from(body)).unwrap();
+        let past = PastAnswers {
+            history: answers,
+            ..PastAnswers::default()
+        };
+        session_budget(&conversation, &policy, &past).reserve
+    }
+
+    const LONG: &str = r#","max_tokens":30000"#;
+
+    fn after(largest: u32) -> AnswerHistory {
+        AnswerHistory {
+            largest,
+            cap_was_hit: false,
+        }
+    }
+
+    #[test]
+    fn the_reserve_follows_the_answers_so_far() {
+        assert_eq!(reserve(LONG, 0, after(0)), 65_536 / 24);
+        assert_eq!(reserve(LONG, 9_000, after(0)), 6_008);
+        assert_eq!(reserve(LONG, 9_000, after(2_000)), 6_008);
+        assert_eq!(reserve(LONG, 9_000, after(4_000)), 8_000);
+        assert_eq!(reserve(LONG, 9_000, after(20_000)), 30_000);
+        // An answer may be longer than all before it.
+        assert_eq!(reserve(LONG, 9, after(3)), 65_536 / 24);
+        // Never more than was asked for.
+        assert_eq!(reserve(r#","max_tokens":700"#, 9_000, after(2_000)), 700);
+        let both = r#","max_tokens":30000,"max_completion_tokens":700"#;
+        assert_eq!(reserve(both, 9_000, after(0)), 6_008);
+    }
+
+    #[test]
+    fn the_reserve_is_above_a_thinking_budget() {
+        let thinking = r#","max_tokens":30000,"thinking":{"budget_tokens":16000}"#;
+        assert_eq!(reserve(thinking, 9_000, after(0)), 17_024);
+        let too_much = r#","max_tokens":9000,"thinking":{"budget_tokens":16000}"#;
+        assert_eq!(reserve(too_much, 9_000, after(0)), 9_000);
+    }
+
+    #[test]
+    fn the_reserve_is_the_cap_as_asked_after_an_answer_was_cut_off() {
+        let hit = AnswerHistory {
+            largest: 2_000,
+            cap_was_hit: true,
+        };
+        assert_eq!(reserve(LONG, 9_000, hit), 30_000);
+        assert_eq!(reserve(r#","max_tokens":65535"#, 9_000, hit), 32_768);
+        assert_eq!(reserve("", 9_000, after(2_000)), 6_008);
+        assert_eq!(reserve("", 90_000, after(2_000)), 16_384);
+    }
+}

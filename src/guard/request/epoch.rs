@@ -1,0 +1,31 @@
+//! Places of answers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::conversation::Conversation;
+
+/// The place of an answer. `place`: the number of the client's messages before it, without system messages. `round`: the
+/// number of tool rounds of the proxy at that place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Epoch {
+    pub place: u32,
+    pub round: u32,
+}
+
+/// For each message, the number of the client's messages before it, without system messages. A system message has the
+/// place of the message before it. The last number is that of all.
+pub(in crate::guard) fn count_places(conversation: &Conversation) -> Vec<u32> {
+    let mut count = 0;
+    let mut places = Vec::with_capacity(conversation.items.len() + 1);
+    for item in &conversation.items {
+        match item.author.is_system() {
+            true => places.push(u32::saturating_sub(count, 1)),
+            false => {
+                places.push(count);
+                count += 1;
+            }
+        }
+    }
+    places.push(count);
+    places
+}

@@ -1,0 +1,119 @@
+//! Estimates the tokens of a request before it is sent.
+//!
+//! An estimate drives cutting only. Health comes from the usage that the provider reports. *Raw* tokens follow the
+//! fixed rule of the model's name ([`TokenRule`](crate::config::tokens::TokenRule)): they are the same for the same
+//! bytes, model and settings, so that every replica cuts at the same place.
+//! A [`Calibration`] turns raw tokens into expected tokens. It learns from the usage of each answer, and decides only
+//! *whether* to cut.
+
+mod calibration;
+mod images;
+mod weights;
+
+pub use self::{
+    calibration::{Calibration, SLOPES, TokenScale},
+    images::estimate_media_block,
+    weights::Weights,
+};
+use crate::{
+    config::profile::Profile,
+    conversation::{Conversation, Item},
+    guard::request::policy::Policy,
+    json::text::{self, TextSizes},
+};
+
+/// Raw tokens of a message with text of these sizes.
+pub fn estimate_message(
+    conversation: &Conversation,
+    message: &Item,
+    sizes: &TextSizes,
+    weights: &Weights,
+    profile: &Profile,
+) -> u32 {
+    if message.read_by_program && conversation.format.hides_program_results() {
+        return weights.message_tokens();
+    }
+    let calls = (message.calls.len() as u32).saturating_mul(weights.call_tokens());
+    weights
+        .count_text_tokens(sizes)
+        .saturating_add(weights.message_tokens())
+        .saturating_add(calls)
+        .saturating_add(estimate_media(conversation, message, weights, profile))
+}
+
+/// Raw tokens by which a message is lighter without its reasoning; `None` where it has none.
+pub(in crate::guard) fn estimate_reasoning(
+    conversation: &Conversation,
+    message: &Item,
+    weights: &Weights,
+) -> Option<u32> {
+    let reasoning = conversation.measure_reasoning(message)?;
+    let mut rest = message.sizes;
+    rest -= reasoning;
+    let all = weights.count_text_tokens(&message.sizes);
+    Some(all.saturating_sub(weights.count_text_tokens(&rest)))
+}
+
+/// Raw tokens of every message of a conversation as it came.
+pub(in crate::guard) fn estimate_messages(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+) -> Vec<u32> {
+    let (weights, profile) = (policy.token_weights(), policy.profile);
+    let messages = conversation.items.iter();
+    messages
+        .map(|it| estimate_message(conversation, it, &it.sizes, &weights, profile))
+        .collect()
+}
+
+/// Raw tokens of a whole request as it came.
+pub fn estimate_request(conversation: &Conversation, weights: &Weights, profile: &Profile) -> u32 {
+    let messages = conversation.items.iter();
+    messages
+        .map(|it| estimate_message(conversation, it, &it.sizes, weights, profile))
+        .fold(
+            estimate_beside_messages(conversation, weights),
+            u32::saturating_add,
+        )
+}
+
+/// Raw tokens of the media of a message.
+pub fn estimate_media(
+    conversation: &Conversation,
+    message: &Item,
+    weights: &Weights,
+    profile: &Profile,
+) -> u32 {
+    let blocks = conversation.blocks_of(message).iter();
+    let tokens = blocks.map(|block| estimate_media_block(conversation, block, weights, profile));
+    tokens.fold(0, u32::saturating_add)
+}
+
+/// Raw tokens of what the model reads beside the messages, such as tool schemas, and of what a request costs by
+/// itself.
+pub fn estimate_beside_messages(conversation: &Conversation, weights: &Weights) -> u32 {
+    let spans = conversation.beside_items();
+    let tokens = spans
+        .map(|span| weights.count_tool_tokens(&text::measure_json(conversation.span_bytes(span))));
+    let once = weights.request_tokens(conversation.lists_tools());
+    tokens.fold(once, u32::saturating_add)
+}
+
+/// The largest number up to `most` that `fits`, if 0 does and no number fits beyond one that does not. Any number
+/// found fits.
+pub fn find_last_fit(most: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let (mut fitting, mut beyond) = (0, most + 1);
+    while beyond - fitting > 1 {
+        let middle = fitting + (beyond - fitting) / 2;
+        match fits(middle) {
+            true => fitting = middle,
+            false => beyond = middle,
+        }
+    }
+    fitting
+}
+
+/// Tokens as a whole number, rounded up.
+fn round_up_tokens(tokens: f64) -> u32 {
+    tokens.ceil() as u32
+}

@@ -1,0 +1,67 @@
+//! A request as every step of the guard reads it.
+
+use crate::{
+    config::profile::PastReasoning,
+    conversation::{
+        Conversation, Item,
+        units::{self, Unit},
+    },
+    guard::request::{
+        epoch::Epoch,
+        estimate::{self, TokenScale, Weights},
+        policy::Policy,
+        recall_id::RecallId,
+    },
+    json::text::TextSizes,
+};
+
+#[derive(Clone, Copy)]
+pub(in crate::guard) struct RequestView<'a> {
+    pub(in crate::guard) conversation: &'a Conversation,
+    pub(in crate::guard) units: &'a [Unit],
+    pub(in crate::guard) policy: Policy<'a>,
+    /// Placeholders and notes name the id by which `recall` finds what they stand for.
+    pub(in crate::guard) names_ids: bool,
+    /// Of caps and shares.
+    pub(in crate::guard) scale: TokenScale,
+}
+
+impl<'a> RequestView<'a> {
+    pub(in crate::guard) fn item(self, at: usize) -> &'a Item {
+        &self.conversation.items[at]
+    }
+
+    /// The id that the placeholder of item `at` names.
+    pub(in crate::guard) fn recall_id(self, at: usize) -> Option<RecallId> {
+        let unit = self
+            .units
+            .get(units::find_unit_of_message(self.units, at))?;
+        let before = unit.messages_before + at.saturating_sub(unit.messages.start);
+        self.names_ids.then(|| RecallId::of_message(before))
+    }
+
+    /// Whether the reasoning of an answer made at `made` is left out, where it is stale before `epoch`.
+    pub(in crate::guard) fn leaves_out(self, made: Epoch, epoch: Epoch) -> bool {
+        made < epoch && self.refuses_stale_reasoning()
+    }
+
+    /// Whether a request with stale reasoning is refused, so that it is left out.
+    pub(in crate::guard) fn refuses_stale_reasoning(self) -> bool {
+        self.policy.profile.past_reasoning == PastReasoning::Refused
+    }
+
+    pub(in crate::guard) fn token_weights(self) -> Weights {
+        self.policy.token_weights()
+    }
+
+    /// The number of units in the pinned start.
+    pub(in crate::guard) fn count_pinned(self) -> usize {
+        units::find_pinned_end(self.units)
+    }
+
+    /// Raw tokens of item `at` with text of these sizes.
+    pub(in crate::guard) fn weigh_item(self, at: usize, sizes: &TextSizes) -> u32 {
+        let (weights, profile) = (self.token_weights(), self.policy.profile);
+        estimate::estimate_message(self.conversation, self.item(at), sizes, &weights, profile)
+    }
+}

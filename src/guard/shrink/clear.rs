@@ -1,0 +1,337 @@
+//! Clearing: results of old tool rounds become a short placeholder, long values in the arguments
+//! of old calls may be shortened, old images of the user give way to a line of text, and what the user
+//! attached to old messages, the task included, is shortened around a marker.
+//!
+//! What a message becomes depends on its bytes and the settings alone. Which messages are cleared
+//! is decided by the replay (see [`crate::guard::fold::replay`]).
+//!
+//! Never edited: text with half a surrogate pair, and parts that are neither text nor media. No
+//! part with a cache breakpoint is removed, and none moves. What saves hardly anything is left
+//! alone, a placeholder of ours too: by its size, never by its text.
+
+pub(in crate::guard) mod attachments;
+mod inputs;
+mod parts;
+mod recent_units;
+
+use std::borrow::Cow;
+
+use self::attachments::Shortening;
+pub(in crate::guard) use self::recent_units::RecentUnits;
+use crate::{
+    config::ClearConfig,
+    conversation::{Author, edit::Edits, units::Unit},
+    guard::{
+        request::{
+            budget::{self, MEDIUM_WINDOW},
+            policy::Policy,
+            recall_id::RecallId,
+            view::RequestView,
+        },
+        shrink::results::{ToolNames, ToolResults},
+    },
+};
+
+/// What stands in the place of a result.
+pub(in crate::guard) const RESULT: &str = "[An old tool result was left out here by the context guard to \
+save room. Call the tool again if you need it.]";
+
+/// The same where it can be recalled; no longer, so that it is not cleared again.
+fn write_placeholder(id: Option<RecallId>) -> Cow<'static, str> {
+    id.map_or(Cow::Borrowed(RESULT), |id| {
+        let text = "[An old tool result was left out here by the context guard to save room;";
+        Cow::Owned(format!("{text} recall id {id} shows it.]"))
+    })
+}
+
+/// Raw tokens that a message saves at least; less is left alone.
+const LEAST_SAVED: u32 = 64;
+
+/// What was cleared and is still part of the conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cleared {
+    /// Tool results.
+    pub results: usize,
+    /// Calls whose arguments were shortened.
+    pub inputs: usize,
+    /// Images, other media and long attachments of the user's.
+    pub media: usize,
+    /// Raw tokens that all this freed.
+    pub tokens: u32,
+    /// The messages.
+    pub messages: Vec<usize>,
+    /// Whether any of it is new with this request.
+    pub new: bool,
+    /// Messages of which that is so.
+    pub fresh: usize,
+}
+
+impl Cleared {
+    /// Results, calls and media.
+    pub const fn count(&self) -> usize {
+        self.results + self.inputs + self.media
+    }
+
+    /// What is cleared here and was not `before`.
+    #[must_use]
+    pub fn beyond(&self, before: &Self) -> Self {
+        let new = |at: &&usize| before.messages.binary_search(at).is_err();
+        Self {
+            results: self.results.saturating_sub(before.results),
+            inputs: self.inputs.saturating_sub(before.inputs),
+            media: self.media.saturating_sub(before.media),
+            tokens: self.tokens.saturating_sub(before.tokens),
+            messages: self.messages.iter().filter(new).copied().collect(),
+            new: self.new,
+            fresh: self.fresh,
+        }
+    }
+}
+
+/// A message as it would be.
+#[derive(Clone, Debug, Default)]
+pub(in crate::guard) struct Small {
+    edits: Edits,
+    /// Raw tokens.
+    pub(in crate::guard) tokens: u32,
+    /// Raw tokens less than as the first line leaves it.
+    saves: u32,
+    inputs: usize,
+    media: usize,
+    /// Nothing but media goes.
+    keeps_text: bool,
+}
+
+impl Small {
+    /// Raw tokens where the message has `tokens` now: without media alone, its text is what it is now.
+    const fn now(&self, tokens: u32) -> u32 {
+        match self.keeps_text {
+            false => self.tokens,
+            true => tokens.saturating_sub(self.saves),
+        }
+    }
+}
+
+/// What all messages would be.
+pub(in crate::guard) struct Clearing {
+    small: Vec<Option<Small>>,
+}
+
+impl Clearing {
+    /// What could be cleared, where `first` are the raw tokens of every message as the first line
+    /// leaves it.
+    pub(in crate::guard) fn new(view: RequestView<'_>, first: &[u32]) -> Self {
+        let mut small = vec![None; first.len()];
+        let mut names = ToolNames::default();
+        let pinned = view.count_pinned();
+        for (place, unit) in view.units.iter().enumerate() {
+            // Of what stays as a whole, only what is attached to the task gets shorter.
+            if unit.is_user() && (unit.stays || place < pinned) {
+                let at = unit.messages.start;
+                small[at] = shorten_task(view, at, first[at]);
+                continue;
+            }
+            if unit.stays || place < pinned {
+                continue;
+            }
+            for at in unit.messages.clone() {
+                let shrunk = shrink(view, at, first[at], &mut names);
+                small[at] = shrunk
+                    .map(|small| Small {
+                        saves: first[at].saturating_sub(small.tokens),
+                        ..small
+                    })
+                    .filter(|small| small.saves >= LEAST_SAVED);
+            }
+        }
+        Self { small }
+    }
+
+    /// Of a conversation in which nothing is masked.
+    pub(in crate::guard) fn nothing(messages: usize) -> Self {
+        Self {
+            small: vec![None; messages],
+        }
+    }
+
+    /// Whether a message is a result that becomes a placeholder.
+    pub(in crate::guard) fn is_masked_result(&self, at: usize, results: &ToolResults<'_>) -> bool {
+        let small = self.small(at, results);
+        small.is_some_and(|small| small.inputs == 0 && small.media == 0)
+    }
+
+    /// The edits of a user message whose text gets shorter.
+    pub(in crate::guard) fn text_edits(&self, at: usize) -> Option<&Edits> {
+        let small = self.small[at].as_ref();
+        let small = small.filter(|small| small.media > 0 && !small.keeps_text);
+        small.map(|small| &small.edits)
+    }
+
+    /// What a message becomes; `None` where it stays as it is. Calls that were cut before stay so: cleared
+    /// from what the client sent, some of what is gone would come back.
+    fn small(&self, at: usize, results: &ToolResults<'_>) -> Option<&Small> {
+        self.small[at]
+            .as_ref()
+            .filter(|small| small.inputs == 0 || !results.has_cut_calls(at))
+    }
+
+    /// Raw tokens of what goes with a unit, cleared.
+    pub(in crate::guard) fn weigh(&self, unit: &Unit, results: &ToolResults<'_>) -> u32 {
+        let tokens = unit
+            .unbound_messages()
+            .map(|at| match self.small(at, results) {
+                Some(small) => small.now(results.tokens[at]),
+                None => results.tokens[at],
+            });
+        tokens.fold(0, u32::saturating_add)
+    }
+
+    /// What is cleared of these messages, with its edits.
+    pub(in crate::guard) fn collect_edits(
+        &self,
+        messages: impl Iterator<Item = usize>,
+        results: &ToolResults<'_>,
+        edits: &mut Edits,
+    ) -> Cleared {
+        let tokens = &results.tokens;
+        let mut cleared = Cleared::default();
+        for at in messages {
+            let Some(small) = self.small(at, results) else {
+                continue;
+            };
+            edits.merge(small.edits.clone());
+            cleared.inputs += small.inputs;
+            cleared.media += small.media;
+            cleared.results += usize::from(small.inputs == 0 && small.media == 0);
+            let freed = tokens[at].saturating_sub(small.now(tokens[at]));
+            cleared.tokens = cleared.tokens.saturating_add(freed);
+            cleared.messages.push(at);
+        }
+        cleared
+    }
+}
+
+/// Message `at` as it would be, where `tokens` are its raw ones as the first line leaves it; `None` where
+/// nothing of it can be cleared.
+fn shrink(view: RequestView<'_>, at: usize, tokens: u32, names: &mut ToolNames) -> Option<Small> {
+    let settings = &view.policy.settings.clear;
+    match view.item(at).author {
+        Author::Tool => {
+            let is_large = tokens >= least_clearable(&view.policy);
+            let goes = is_large && !excludes_result(view, at, names);
+            goes.then(|| parts::clear_result(view, at)).flatten()
+        }
+        Author::User => shrink_user_message(view, at, tokens),
+        Author::Model if settings.inputs => inputs::shorten_arguments(view, at),
+        _ => None,
+    }
+}
+
+/// A user message without its media, and with its other attachments shortened.
+fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
+    let Some(shortened) = attachments::shorten_attachments(view, at, Shortening::OLD) else {
+        return parts::clear_media(view, at, tokens);
+    };
+    let media = parts::clear_media(view, at, shortened.tokens).unwrap_or_else(|| Small {
+        tokens: shortened.tokens,
+        ..Small::default()
+    });
+    let mut edits = media.edits;
+    edits.merge(shortened.edits);
+    Some(Small {
+        edits,
+        media: media.media + shortened.count,
+        keeps_text: false,
+        ..media
+    })
+}
+
+/// The task with its attachments shortened; its words stay.
+fn shorten_task(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
+    let shortened = attachments::shorten_attachments(view, at, Shortening::TASK)?;
+    let saves = tokens.saturating_sub(shortened.tokens);
+    (saves >= LEAST_SAVED).then_some(Small {
+        edits: shortened.edits,
+        tokens: shortened.tokens,
+        saves,
+        media: shortened.count,
+        ..Small::default()
+    })
+}
+
+/// Raw tokens that a cut frees at least, where it changes what was sent before.
+pub(in crate::guard) fn least_freed(policy: &Policy<'_>) -> u32 {
+    least_share(policy, budget::default_budget(policy).tokens)
+}
+
+fn least_share(policy: &Policy<'_>, usual: u32) -> u32 {
+    let usual_share = if policy.window <= MEDIUM_WINDOW {
+        0.2
+    } else {
+        0.1
+    };
+    let share = policy.settings.clear.at_least.unwrap_or(usual_share);
+    ((f64::from(usual) * share) as u32).max(LEAST_SAVED)
+}
+
+/// Raw tokens of the smallest result that is cleared: clearing a smaller one saves hardly anything.
+fn least_clearable(policy: &Policy<'_>) -> u32 {
+    let weights = policy.token_weights();
+    weights.count_json_tokens(RESULT.as_bytes()) + weights.message_tokens() + LEAST_SAVED
+}
+
+/// Whether a result is of a tool whose results stay.
+pub(in crate::guard) fn excludes_result(
+    view: RequestView<'_>,
+    at: usize,
+    names: &mut ToolNames,
+) -> bool {
+    let settings = &view.policy.settings.clear;
+    if settings.exclude.is_empty() {
+        return false;
+    }
+    let name = names.find_name(view.conversation, view.units, at);
+    let name = name.map(|name| view.conversation.decode_text(name));
+    excludes(settings, &name.unwrap_or_default())
+}
+
+/// Whether the results and arguments of a tool are left alone.
+fn excludes(settings: &ClearConfig, tool: &str) -> bool {
+    settings
+        .exclude
+        .iter()
+        .any(|name| match name.strip_suffix('*') {
+            Some(start) => tool.starts_with(start),
+            None => tool == name,
+        })
+}
+
+/// For the request that ended at each unit, what is too new to be masked; `None` where nothing is but what a cut
+/// keeps. `first`: as in [`Clearing::new`].
+pub(in crate::guard) fn find_recent_units(
+    view: RequestView<'_>,
+    first: &[u32],
+) -> Option<Vec<RecentUnits>> {
+    let settings = &view.policy.settings.clear;
+    let is_set = settings.keep_rounds.or(settings.keep_steps).is_some();
+    if !is_set && settings.at.is_none() {
+        return None;
+    }
+    let counts = |unit: &Unit| is_large_step(view, unit, first);
+    Some(recent_units::find_recent_units(
+        view.units, settings, counts,
+    ))
+}
+
+/// Whether a step is one of those that are counted: one that says more than a line.
+fn is_large_step(view: RequestView<'_>, unit: &Unit, first: &[u32]) -> bool {
+    let inputs = view.policy.settings.clear.inputs;
+    let says = |at: usize| match view.item(at).author.is_tool() {
+        true => first[at] >= least_clearable(&view.policy),
+        false => inputs && inputs::has_long_arguments(view.conversation, view.item(at)),
+    };
+    unit.has_results() && unit.messages.clone().any(says)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! Attachments of a user message: what the user hands over beside the words, such as a file. They may be shortened where
+//! the words stay.
+//!
+//! An attachment is text between fences, text between the tags of a file, a document, or a text that takes much of the
+//! room: of that, beginning and end stay. Images are none: they can be neither shortened nor recalled. A message of which
+//! caps or priorities may edit a text (see [`crate::guard::shrink::priority`]) has none.
+
+mod enclosed_text;
+
+use std::ops::Range;
+
+use super::parts;
+use crate::{
+    conversation::{BlockKind, Content, Priority, edit::Edits},
+    guard::{request::view::RequestView, shrink::results, text::truncate::text_cut},
+    json::{
+        scan::{JsonString, Span},
+        text::{self, TextSizes},
+    },
+};
+
+/// Raw tokens that the attachments of an old message take together, whatever the window: what is shortened once looks the
+/// same after a request that was planned for a smaller one.
+const OLD_TOKENS: u32 = 1_000;
+/// The part of the window above which a text without its attachments is one.
+const TEXT_SHARE: u32 = 4;
+/// Raw tokens that each attachment may keep.
+const LEAST_KEPT: u32 = 64;
+
+/// Which attachments of a message are shortened, and how far.
+#[derive(Clone, Copy)]
+pub(in crate::guard) struct Shortening {
+    /// Raw tokens of all of them together.
+    most: u32,
+    /// Documents that are no text give way to a notice.
+    files: bool,
+    /// Texts that take much of the room are attachments.
+    long_texts: bool,
+}
+
+impl Shortening {
+    /// Of the task, once it is old.
+    pub(super) const TASK: Self = Self {
+        most: OLD_TOKENS,
+        files: true,
+        long_texts: true,
+    };
+    /// Of any other old message, whose media are cleared apart.
+    pub(super) const OLD: Self = Self {
+        files: false,
+        ..Self::TASK
+    };
+
+    /// Of the newest message, to so many raw tokens. A single long text is kept as it is, however long.
+    pub(in crate::guard) const fn of_newest(most: u32) -> Self {
+        Self {
+            most,
+            files: false,
+            long_texts: false,
+        }
+    }
+}
+
+/// A user message whose attachments are shortened.
+#[derive(Clone, Debug, Default)]
+pub(in crate::guard) struct ShortenedMessage {
+    pub(in crate::guard) edits: Edits,
+    /// Raw tokens.
+    pub(in crate::guard) tokens: u32,
+    /// Sizes without those of media.
+    pub(in crate::guard) sizes: TextSizes,
+    /// Attachments that are shortened.
+    pub(in crate::guard) count: usize,
+}
+
+/// Raw tokens of the attachments of the newest message, which is message `at`.
+pub(in crate::guard) fn weigh_newest(view: RequestView<'_>, at: usize) -> u32 {
+    sum_attached(&list_attachments(view, at, Shortening::of_newest(0)))
+}
+
+fn sum_attached(attachments: &[Attachment]) -> u32 {
+    let tokens = attachments.iter().map(|it| it.tokens);
+    tokens.fold(0, u32::saturating_add)
+}
+
+/// Message `at` with its attachments shortened, the largest first, around a marker. Each keeps a few tokens all the same.
+/// `None` where nothing gets shorter.
+pub(in crate::guard) fn shorten_attachments(
+    view: RequestView<'_>,
+    at: usize,
+    how: Shortening,
+) -> Option<ShortenedMessage> {
+    let attachments = list_attachments(view, at, how);
+    if sum_attached(&attachments) <= how.most {
+        return None;
+    }
+    let tokens = attachments.iter().map(|it| it.tokens).collect();
+    let level = results::find_common_level(tokens, how.most).max(LEAST_KEPT);
+    let (conversation, weights) = (view.conversation, view.token_weights());
+    let mut shortened = ShortenedMessage {
+        sizes: view.item(at).sizes,
+        ..ShortenedMessage::default()
+    };
+    let (mut gone, mut notices) = (0u32, TextSizes::default());
+    let large = attachments.into_iter().filter(|it| it.tokens > level);
+    let mut texts: Vec<(Span, Edits)> = Vec::new();
+    for attachment in large {
+        match attachment.what {
+            Attached::Text { measured, inner } => {
+                let raw = conversation.span_bytes(inner);
+                let id = view.recall_id(at);
+                let Some(cut) = text_cut::cut_to_tokens(raw, level, &weights, id) else {
+                    continue;
+                };
+                let start = inner.start as usize;
+                let removed = Span::new(start + cut.removed.start, start + cut.removed.end);
+                shortened.edits.replace(removed, cut.text.clone());
+                if texts.last().is_none_or(|it| it.0 != measured) {
+                    texts.push((measured, Edits::default()));
+                }
+                if let Some((_, edits)) = texts.last_mut() {
+                    edits.replace(removed, cut.text);
+                }
+            }
+            Attached::File(block) => {
+                gone = gone.saturating_add(attachment.tokens);
+                notices += text::measure_text(parts::MEDIA.as_bytes());
+                let notice = conversation.format.text_block(parts::MEDIA);
+                shortened.edits.replace(block, notice);
+            }
+        }
+        shortened.count += 1;
+    }
+    for (measured, edits) in texts {
+        shortened.sizes -= text::measure_text(conversation.span_bytes(measured));
+        shortened.sizes += measure_edited(view, measured, &edits);
+    }
+    let notices = weights.count_text_tokens(&notices);
+    let tokens = view.weigh_item(at, &shortened.sizes);
+    shortened.tokens = tokens.saturating_sub(gone).saturating_add(notices);
+    (shortened.count > 0).then_some(shortened)
+}
+
+/// Sizes of a part of the body with edits in it.
+fn measure_edited(view: RequestView<'_>, measured: Span, edits: &Edits) -> TextSizes {
+    let body = &view.conversation.body;
+    let mut left = Vec::new();
+    let mut from = measured.start;
+    for edit in edits.ordered_edits(body).iter() {
+        left.extend_from_slice(&body[from as usize..edit.span.start as usize]);
+        left.extend_from_slice(&edit.with);
+        from = edit.span.end;
+    }
+    left.extend_from_slice(&body[from as usize..measured.end as usize]);
+    text::measure_text(&left)
+}
+
+struct Attachment {
+    what: Attached,
+    /// Raw tokens.
+    tokens: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Attached {
+    Text {
+        /// What the sizes of the message count of it: its whole text, or the block around it.
+        measured: Span,
+        inner: Span,
+    },
+    /// A block that cannot be shortened, such as a document that is no text.
+    File(Span),
+}
+
+/// Whether caps or priorities may edit a text of message `at`.
+fn may_be_edited(view: RequestView<'_>, at: usize) -> bool {
+    let caps = &view.policy.settings.caps;
+    let has_cap = |name| caps.contains_key(&*view.conversation.decode_text(name));
+    let mut annotations = view.conversation.annotations_of(at).iter();
+    annotations.any(|it| {
+        let priority = it.priority.or((!it.odd).then_some(Priority::Medium));
+        priority.is_some_and(|it| it < Priority::Critical) || it.name.is_some_and(has_cap)
+    })
+}
+
+fn list_attachments(view: RequestView<'_>, at: usize, how: Shortening) -> Vec<Attachment> {
+    let (conversation, message) = (view.conversation, view.item(at));
+    if may_be_edited(view, at) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    if let Content::Text(text) = message.content {
+        add_attached_texts(view, text, how, &mut found);
+        return found;
+    }
+    for block in conversation.blocks_of(message) {
+        match block.kind {
+            BlockKind::Text(text) => add_attached_texts(view, text, how, &mut found),
+            BlockKind::Opaque => {
+                if let Some(text) = conversation.find_document_text(block.span) {
+                    add_text(view, block.span, text.span, &mut found);
+                }
+            }
+            BlockKind::Media
+                if how.files && !block.marked && conversation.is_document(block.span) =>
+            {
+                let what = Attached::File(block.span);
+                let tokens = parts::media_tokens(view, block);
+                found.push(Attachment { what, tokens });
+            }
+            BlockKind::Media
+            | BlockKind::Image { .. }
+            | BlockKind::Call
+            | BlockKind::Reasoning(_) => {}
+        }
+    }
+    found
+}
+
+fn weigh_span(view: RequestView<'_>, span: Span) -> u32 {
+    let sizes = text::measure_text(view.conversation.span_bytes(span));
+    view.token_weights().count_text_tokens(&sizes)
+}
+
+fn add_text(view: RequestView<'_>, measured: Span, inner: Span, found: &mut Vec<Attachment>) {
+    found.push(Attachment {
+        what: Attached::Text { measured, inner },
+        tokens: weigh_span(view, inner),
+    });
+}
+
+/// What is attached in a text; the whole text where the rest of it takes much of the room.
+fn add_attached_texts(
+    view: RequestView<'_>,
+    text: JsonString,
+    how: Shortening,
+    found: &mut Vec<Attachment>,
+) {
+    let enclosed = enclosed_text::find_enclosed_text(view.conversation.raw_bytes(text));
+    let (start, first) = (text.span.start as usize, found.len());
+    for Range { start: from, end } in enclosed.unwrap_or_default() {
+        let inner = Span::new(start + from, start + end);
+        add_text(view, text.span, inner, found);
+    }
+    let rest = weigh_span(view, text.span).saturating_sub(sum_attached(&found[first..]));
+    if how.long_texts && rest > view.policy.window / TEXT_SHARE {
+        found.truncate(first);
+        add_text(view, text.span, text.span, found);
+    }
+}

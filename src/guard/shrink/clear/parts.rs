@@ -1,0 +1,131 @@
+//! A result, or the media of a user message, as they are when cleared.
+//!
+//! Content stays a string or an array. Of an array the first text becomes the placeholder and the
+//! others go; an image becomes a part of text, never nothing. Parts with a cache breakpoint keep
+//! their place and their marker: a text of theirs is shortened, and media of theirs stay.
+
+use super::{Small, write_placeholder};
+use crate::{
+    conversation::{Block, BlockKind, Content},
+    guard::{
+        request::{estimate, view::RequestView},
+        text::decodable,
+    },
+    json::text::{self, TextSizes},
+};
+
+/// What stands in the place of an image, and of other media.
+const IMAGE: &str = "[An old image was left out here by the context guard to save room.]";
+pub(super) const MEDIA: &str =
+    "[An old attachment was left out here by the context guard to save room.]";
+/// In the place of a text that cannot be removed.
+const REST: &str = "...";
+
+/// Message `at`, a tool result, as it would be; `None` where it cannot be edited.
+pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
+    let (conversation, message) = (view.conversation, view.item(at));
+    let placeholder = write_placeholder(view.recall_id(at));
+    let mut small = Small::default();
+    // Of what stays.
+    let mut sizes = TextSizes::default();
+    let mut media = 0u32;
+    match &message.content {
+        _ if !message.calls.is_empty() => return None,
+        Content::Text(text) => {
+            // Only a \u escape can be half of a pair.
+            if text.respelled && !decodable::is_decodable(conversation.raw_bytes(*text)) {
+                return None;
+            }
+            sizes += text::measure_text(placeholder.as_bytes());
+            small.edits.replace(text.span, placeholder.into_owned());
+        }
+        Content::Blocks(..) | Content::FixedBlocks(..) => {
+            // The first text stands for all of them.
+            let mut placeholder = Some(placeholder);
+            for part in conversation.blocks_of(message) {
+                let with = match part.kind {
+                    BlockKind::Text(text) => {
+                        let raw = conversation.raw_bytes(text);
+                        if !decodable::is_decodable(raw) {
+                            return None;
+                        }
+                        let first = placeholder.take();
+                        let whole = conversation.block_with_comma(part.span);
+                        if let (None, false, Some(whole)) = (&first, part.marked, whole) {
+                            small.edits.remove(whole);
+                            continue;
+                        }
+                        // An empty text stays one.
+                        let rest = if raw.is_empty() { "" } else { REST };
+                        let with = first.unwrap_or(rest.into());
+                        small.edits.replace(text.span, with.clone().into_owned());
+                        with
+                    }
+                    BlockKind::Call | BlockKind::Reasoning(_) | BlockKind::Opaque => {
+                        sizes += text::measure_text(conversation.span_bytes(part.span));
+                        continue;
+                    }
+                    BlockKind::Image { .. } | BlockKind::Media if part.marked => {
+                        media = media.saturating_add(media_tokens(view, part));
+                        continue;
+                    }
+                    BlockKind::Image { .. } | BlockKind::Media => {
+                        let with = media_notice(part)?;
+                        small
+                            .edits
+                            .replace(part.span, view.conversation.format.text_block(with));
+                        with.into()
+                    }
+                };
+                sizes += text::measure_text(with.as_bytes());
+            }
+        }
+        _ => return None,
+    }
+    let weights = view.token_weights();
+    let tokens = weights
+        .count_text_tokens(&sizes)
+        .saturating_add(weights.message_tokens());
+    small.tokens = tokens.saturating_add(media);
+    Some(small)
+}
+
+/// Message `at`, the user's, without its media; `None` where it has none that can go. Its `tokens`
+/// are raw ones as it would go out with them: caps may have shortened its text.
+pub(super) fn clear_media(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
+    let mut small = Small {
+        keeps_text: true,
+        ..Small::default()
+    };
+    let mut sizes = TextSizes::default();
+    let mut gone = 0u32;
+    for part in view.conversation.blocks_of(view.item(at)) {
+        let Some(with) = media_notice(part).filter(|_| !part.marked) else {
+            continue;
+        };
+        gone = gone.saturating_add(media_tokens(view, part));
+        sizes += text::measure_text(with.as_bytes());
+        small
+            .edits
+            .replace(part.span, view.conversation.format.text_block(with));
+        small.media += 1;
+    }
+    let notices = view.token_weights().count_text_tokens(&sizes);
+    small.tokens = tokens.saturating_sub(gone).saturating_add(notices);
+    (small.media > 0).then_some(small)
+}
+
+/// What stands in the place of a medium.
+const fn media_notice(part: &Block) -> Option<&'static str> {
+    match part.kind {
+        BlockKind::Image { .. } => Some(IMAGE),
+        BlockKind::Media => Some(MEDIA),
+        BlockKind::Text(_) | BlockKind::Call | BlockKind::Reasoning(_) | BlockKind::Opaque => None,
+    }
+}
+
+/// Raw tokens of a medium.
+pub(super) fn media_tokens(view: RequestView<'_>, part: &Block) -> u32 {
+    let (weights, profile) = (view.token_weights(), view.policy.profile);
+    estimate::estimate_media_block(view.conversation, part, &weights, profile)
+}

@@ -1,0 +1,7 @@
+//! One message made smaller: named texts, results, calls, media and attachments.
+
+pub(in crate::guard) mod clear;
+pub(in crate::guard) mod cuts;
+pub(in crate::guard) mod priority;
+pub(in crate::guard) mod result_limits;
+pub(in crate::guard) mod results;

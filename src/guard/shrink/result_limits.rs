@@ -1,0 +1,146 @@
+//! How long a tool result may be, and the limits that a session remembers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    guard::{
+        request::{policy::Policy, view::RequestView},
+        text::truncate::{self, TruncationLimit, TruncationMarker},
+    },
+    json::text::{self, TextSizes, TextWalk},
+};
+
+/// No result is cut below this; characters.
+pub(in crate::guard) const LEAST_CHARS: usize = 200;
+/// Fewer show hardly more than what frames them.
+const LEAST_RECALL_CHARS: usize = 1_000;
+/// The largest share of the window that one result may take.
+pub(in crate::guard) const FIRST_SHARE: f64 = 0.3;
+/// The same while a session is not healthy.
+pub(in crate::guard) const TIGHT_SHARE: f64 = 0.05;
+
+/// The limit of one result in characters. The highest bit tells that its marker is `NearlyFull`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(in crate::guard) struct RememberedLimit(u32);
+
+/// A limit by the digest of its message, or by the key of its text.
+pub(in crate::guard) type KeyedLimit = (u128, RememberedLimit);
+
+impl RememberedLimit {
+    const NEARLY_FULL: u32 = 1 << 31;
+
+    pub(in crate::guard) fn new(chars: usize, marker: TruncationMarker) -> Self {
+        let chars = u32::try_from(chars).unwrap_or(u32::MAX) & !Self::NEARLY_FULL;
+        match marker {
+            TruncationMarker::Plain => Self(chars),
+            TruncationMarker::NearlyFull => Self(chars | Self::NEARLY_FULL),
+        }
+    }
+
+    pub(in crate::guard) const fn chars(self) -> usize {
+        (self.0 & !Self::NEARLY_FULL) as usize
+    }
+
+    pub(in crate::guard) const fn marker(self) -> TruncationMarker {
+        if self.0 & Self::NEARLY_FULL == 0 {
+            TruncationMarker::Plain
+        } else {
+            TruncationMarker::NearlyFull
+        }
+    }
+}
+
+/// When a result is cut, and what stays of it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::guard) struct TruncationRule {
+    /// The longest result; characters.
+    pub(in crate::guard) chars: usize,
+    /// The largest share of the window.
+    pub(in crate::guard) share: f64,
+    /// Characters kept at the beginning and the end of a cut result; `None` for half of the limit each.
+    pub(in crate::guard) ends: Option<(usize, usize)>,
+    pub(in crate::guard) marker: TruncationMarker,
+}
+
+impl TruncationRule {
+    pub(in crate::guard) fn limit_for_chars(&self, chars: usize) -> TruncationLimit {
+        match self.ends {
+            Some((head, tail)) => TruncationLimit { chars, head, tail },
+            None => TruncationLimit::with_halves(chars),
+        }
+    }
+}
+
+/// The longest result of this kind of text that is not cut, in characters: the configured length, or the share
+/// of the window in tokens.
+pub fn max_result_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {
+    let rule = TruncationRule {
+        chars: policy.settings.max_tool_result_chars,
+        share: FIRST_SHARE,
+        ends: None,
+        marker: TruncationMarker::Plain,
+    };
+    max_chars_for_rule(sizes, &rule, policy)
+}
+
+/// Characters of one answer of `recall` for this kind of text. It is held to the share of a result that comes while
+/// the window is nearly full, since most are asked for then.
+pub fn max_recall_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {
+    let rule = TruncationRule {
+        chars: policy.settings.recall_max_chars,
+        share: TIGHT_SHARE,
+        ends: None,
+        marker: TruncationMarker::Plain,
+    };
+    max_chars_for_rule(sizes, &rule, policy)
+        .max(LEAST_RECALL_CHARS)
+        .min(rule.chars)
+}
+
+/// The longest result of this kind of text that a rule does not cut, in characters.
+pub(in crate::guard) fn max_chars_for_rule(
+    sizes: &TextSizes,
+    rule: &TruncationRule,
+    policy: &Policy<'_>,
+) -> usize {
+    let share = policy.window_share(rule.share);
+    let tokens = policy.token_weights().text_weight(sizes);
+    let chars = (sizes.total_chars() as f64 * share / tokens) as usize;
+    if tokens <= share {
+        // Rounding must not cut a result within its share.
+        return rule.chars.min(chars.max(sizes.total_chars()));
+    }
+    rule.chars.min(chars).max(LEAST_CHARS)
+}
+
+/// The length of a result in characters with which its message stays within the bytes that the provider accepts,
+/// with `block` injected characters at its end. `None` where the message is within them as it came.
+pub(in crate::guard) fn chars_within_bytes(
+    view: RequestView<'_>,
+    at: usize,
+    block: usize,
+) -> Option<usize> {
+    let most = view.policy.profile.tool_message_bytes?;
+    let (conversation, message) = (view.conversation, view.item(at));
+    // No character takes more than six bytes.
+    let block = 6 * block;
+    if message.span.len() + block <= most {
+        return None;
+    }
+    let (mut spelled, mut shortest, mut heaviest) = (0, 0, 1);
+    for piece in conversation.texts_of(message) {
+        spelled += piece.span.len();
+        for character in TextWalk::new(conversation.raw_bytes(piece)) {
+            let bytes = text::spelt_bytes(character.code);
+            shortest += bytes;
+            heaviest = heaviest.max(bytes);
+        }
+    }
+    let frame = message.span.len() - spelled + block;
+    if frame + shortest <= most {
+        return None;
+    }
+    let room = most.saturating_sub(frame + truncate::MARKER_BYTES);
+    Some((room / heaviest).max(LEAST_CHARS))
+}

@@ -1,0 +1,355 @@
+//! The tool results of one conversation: their tokens and their cuts. Where the newest step is too large all the
+//! same, its calls are cut too; where that is a message of the user, what is attached to it.
+
+mod calls;
+mod tighten;
+mod tool_names;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ops::Range,
+};
+
+use serde::Serialize;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use self::calls::CallCut;
+pub(in crate::guard) use self::tighten::find_common_level;
+pub use self::tool_names::ToolNames;
+use crate::{
+    conversation::{
+        Author,
+        edit::Edits,
+        units::{self, UnitKind},
+    },
+    guard::{
+        inject::placed_injections::PlacedInjections,
+        request::view::RequestView,
+        shrink::{
+            clear::{
+                self,
+                attachments::{self, ShortenedMessage, Shortening},
+            },
+            result_limits::{
+                FIRST_SHARE, KeyedLimit, LEAST_CHARS, RememberedLimit, TIGHT_SHARE, TruncationRule,
+                chars_within_bytes, max_chars_for_rule,
+            },
+        },
+        text::truncate::{self, ResultCut, TruncationLimit, TruncationMarker},
+    },
+    json::text::TextSizes,
+};
+
+/// Attempts to find a cut by the kinds of the text that is left. After these, every character counts as the heaviest.
+const FIRST_ROUNDS: usize = 4;
+
+/// A truncated message, for the log and for the client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TruncationReport {
+    pub message: usize,
+    /// Empty for a message of the user.
+    pub tool: String,
+    /// Characters.
+    #[serde(rename = "chars_before")]
+    pub before: usize,
+    #[serde(rename = "chars_after")]
+    pub after: usize,
+    /// Cut harder than by settings and window, because the step did not fit or the session was not healthy.
+    pub tighter: bool,
+    /// First seen in this request.
+    #[serde(skip)]
+    pub new: bool,
+    /// Not a result, but the arguments or the text of a message with calls.
+    #[serde(skip)]
+    pub call: bool,
+}
+
+/// The cuts of a conversation's tool results, and of calls as the last resort.
+pub(in crate::guard) struct ToolResults<'a> {
+    view: RequestView<'a>,
+    /// What does not pair stays as it came: its other half is not with the provider.
+    keeps_unpaired: bool,
+    /// Raw tokens of every message as it goes out.
+    pub(in crate::guard) tokens: Vec<u32>,
+    cuts: BTreeMap<usize, ResultCut>,
+    calls: BTreeMap<usize, CallCut>,
+    /// User messages whose attachments are cut.
+    attached: BTreeMap<usize, ShortenedMessage>,
+    /// Tighter limits, by message; of a user message, raw tokens of its attachments. The session remembers them.
+    tight: BTreeMap<usize, RememberedLimit>,
+    /// Injected texts at the end of results, by message.
+    blocks: BTreeMap<usize, TextSizes>,
+    /// Answers whose text is edited for injected records, and so is not cut.
+    echoes: BTreeSet<usize>,
+}
+
+impl<'a> ToolResults<'a> {
+    /// `tokens`: raw tokens of every message.
+    pub(in crate::guard) fn new(view: RequestView<'a>, tokens: Vec<u32>) -> Self {
+        Self {
+            view,
+            keeps_unpaired: view.conversation.managed_by_provider().is_none(),
+            tokens,
+            cuts: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            attached: BTreeMap::new(),
+            tight: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            echoes: BTreeSet::new(),
+        }
+    }
+
+    /// Leaves room for injected texts: a result and the block at its end are held to the limits together, so that
+    /// a second pass changes nothing.
+    pub(in crate::guard) fn make_room(&mut self, injected: &PlacedInjections<'_>) {
+        self.blocks = injected.measure_blocks();
+        self.echoes = injected.list_echoed_answers();
+    }
+
+    /// Cuts every result that is too large for the settings or the window.
+    pub(in crate::guard) fn apply_first_line(&mut self) {
+        let (settings, tokens) = (self.view.policy.settings, self.tokens.len());
+        for at in self.list_results(0..tokens) {
+            let block = self.blocks.get(&at).map_or(0, TextSizes::total_chars);
+            let bytes = chars_within_bytes(self.view, at, block).unwrap_or(usize::MAX);
+            let rule = TruncationRule {
+                chars: settings.max_tool_result_chars.min(bytes),
+                share: FIRST_SHARE,
+                ends: Some((settings.truncate_head_chars, settings.truncate_tail_chars)),
+                marker: TruncationMarker::Plain,
+            };
+            self.cut_by_rule(at, &rule);
+        }
+    }
+
+    /// Cuts results from message `from` on that are longer than `chars` characters or a small share of the window, but for
+    /// those of tools whose results stay.
+    /// The limits are remembered by digest, since those of the next request may differ. So a result that is equal
+    /// to an earlier one, call id included, is not cut.
+    pub(in crate::guard) fn cut_nearly_full(&mut self, from: usize, chars: usize) {
+        let rule = TruncationRule {
+            chars: chars.max(LEAST_CHARS),
+            share: TIGHT_SHARE,
+            ends: None,
+            marker: TruncationMarker::NearlyFull,
+        };
+        let digest = |at: &usize| self.view.item(*at).digest;
+        let known: HashSet<u128> = self.list_results(0..from).iter().map(digest).collect();
+        let mut new_results = self.list_results(from..self.tokens.len());
+        let mut names = ToolNames::default();
+        new_results.retain(|at| {
+            !known.contains(&digest(at)) && !clear::excludes_result(self.view, *at, &mut names)
+        });
+        for at in new_results {
+            if let Some(chars) = self.cut_by_rule(at, &rule) {
+                self.tight
+                    .insert(at, RememberedLimit::new(chars, rule.marker));
+            }
+        }
+    }
+
+    /// Cuts a result by a rule. Returns the limit that it was cut to.
+    ///
+    /// The rest may be of a denser kind of text than the whole. So the cut is measured like any other result and
+    /// made again until it is within its share: a second pass then changes nothing.
+    fn cut_by_rule(&mut self, at: usize, rule: &TruncationRule) -> Option<usize> {
+        let now = self.remaining_sizes(at);
+        let mut chars = self.max_chars(at, &now, rule);
+        if now.total_chars() <= chars {
+            return None;
+        }
+        for round in 1.. {
+            if !self.cut_result(at, rule.limit_for_chars(chars), rule.marker) {
+                break;
+            }
+            let left = self.remaining_sizes(at);
+            let mut next = self.max_chars(at, &left, rule);
+            if left.total_chars() <= next {
+                return Some(chars);
+            }
+            if round == FIRST_ROUNDS {
+                next = next.min(self.min_chars_of(rule.share)).max(LEAST_CHARS);
+            }
+            if next >= chars {
+                return Some(chars);
+            }
+            chars = next;
+        }
+        None
+    }
+
+    /// The sizes of a result's text as it goes out.
+    fn remaining_sizes(&self, at: usize) -> TextSizes {
+        let whole = || self.view.conversation.result_text_sizes(self.view.item(at));
+        self.cuts.get(&at).map_or_else(whole, |cut| cut.sizes)
+    }
+
+    /// The longest result of this kind of text that a rule does not cut, in characters. An injected text at its end
+    /// counts with it.
+    fn max_chars(&self, at: usize, sizes: &TextSizes, rule: &TruncationRule) -> usize {
+        let Some(&block) = self.blocks.get(&at) else {
+            return max_chars_for_rule(sizes, rule, &self.view.policy);
+        };
+        let mut whole = *sizes;
+        whole += block;
+        let most = max_chars_for_rule(&whole, rule, &self.view.policy);
+        most.saturating_sub(block.total_chars()).max(LEAST_CHARS)
+    }
+
+    /// Applies the limits that the session remembers.
+    pub(in crate::guard) fn apply_remembered(&mut self, limits: &[KeyedLimit]) {
+        if limits.is_empty() {
+            return;
+        }
+        let limits: HashMap<u128, RememberedLimit> = limits.iter().rev().copied().collect();
+        for (at, message) in self.view.conversation.items.iter().enumerate() {
+            match limits.get(&self.limit_key(at)) {
+                Some(&limit) if message.author.is_tool() => self.apply_limit(at, limit),
+                Some(&limit) if message.author == Author::User => {
+                    self.limit_attachments(at, limit.chars());
+                }
+                Some(limit) if !message.calls.is_empty() => {
+                    self.limit_call_values(at, limit.chars());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The edits of a result, of calls, or of a user message, that are cut.
+    pub(in crate::guard) fn edits_of(&self, at: usize) -> Option<&Edits> {
+        let result = self.cuts.get(&at).map(|cut| &cut.edits);
+        let calls = || self.calls.get(&at).map(|cut| &cut.edits);
+        let attached = || self.attached.get(&at).map(|cut| &cut.edits);
+        result.or_else(calls).or_else(attached)
+    }
+
+    /// Whether the arguments or the text of a message with calls are cut.
+    pub(in crate::guard) fn has_cut_calls(&self, at: usize) -> bool {
+        self.calls.contains_key(&at)
+    }
+
+    /// Whether what is attached to a user message is cut.
+    pub(in crate::guard) fn has_cut_attachments(&self, at: usize) -> bool {
+        self.attached.contains_key(&at)
+    }
+
+    /// Adds the edits of the messages that are `sent`. Messages before `known` were part of the last request.
+    pub(in crate::guard) fn collect_edits(
+        &self,
+        sent: impl Fn(usize) -> bool,
+        known: usize,
+        edits: &mut Edits,
+    ) -> Vec<TruncationReport> {
+        let mut reports = Vec::new();
+        let mut names = ToolNames::default();
+        for (&at, cut) in self.cuts.iter().filter(|(at, _)| sent(**at)) {
+            edits.merge(cut.edits.clone());
+            reports.push(TruncationReport {
+                message: at,
+                tool: names.shown_name(self.view, at),
+                before: cut.before,
+                after: cut.after,
+                tighter: self.tight.contains_key(&at),
+                new: at >= known,
+                call: false,
+            });
+        }
+        for (&at, cut) in self.calls.iter().filter(|(at, _)| sent(**at)) {
+            edits.merge(cut.edits.clone());
+            reports.extend(cut.parts.iter().map(|part| TruncationReport {
+                new: at >= known,
+                ..part.clone()
+            }));
+        }
+        for (&at, cut) in self.attached.iter().filter(|(at, _)| sent(**at)) {
+            edits.merge(cut.edits.clone());
+            reports.push(TruncationReport {
+                message: at,
+                tool: String::new(),
+                before: self.view.item(at).sizes.total_chars(),
+                after: cut.sizes.total_chars(),
+                tighter: true,
+                new: at >= known,
+                call: false,
+            });
+        }
+        reports.sort_by_key(|report| report.message);
+        reports
+    }
+
+    /// The limits of the messages that are kept, by their keys.
+    pub(in crate::guard) fn limits_to_remember(
+        &self,
+        kept: &[bool],
+    ) -> impl Iterator<Item = KeyedLimit> {
+        let limits = self.tight.iter().filter(|(at, _)| kept[**at]);
+        limits.map(|(&at, &limit)| (self.limit_key(at), limit))
+    }
+
+    /// What a limit is remembered by: the digest of its message. Users repeat themselves, so their messages count with their
+    /// places, and system messages come and go.
+    fn limit_key(&self, at: usize) -> u128 {
+        let message = self.view.item(at);
+        if message.author != Author::User {
+            return message.digest;
+        }
+        let unit = &self.view.units[units::find_unit_of_message(self.view.units, at)];
+        let place = unit.messages_before + at - unit.messages.start;
+        xxh3_128_with_seed(&message.digest.to_le_bytes(), place as u64 + 1)
+    }
+
+    fn list_results(&self, messages: Range<usize>) -> Vec<usize> {
+        let units = self.view.units;
+        let is_kept = |at: usize| {
+            let unit = units.get(units::find_unit_of_message(units, at));
+            self.keeps_unpaired && unit.is_some_and(|unit| unit.kind == UnitKind::Other)
+        };
+        let items = messages.map(|at| (at, self.view.item(at)));
+        let results = items.filter(|(_, item)| item.author.is_tool() && !item.read_by_program);
+        results
+            .map(|(at, _)| at)
+            .filter(|&at| !is_kept(at))
+            .collect()
+    }
+
+    /// Characters of the heaviest kind of text that a share of the window holds.
+    fn min_chars_of(&self, share: f64) -> usize {
+        let share = self.view.policy.window_share(share);
+        (share / self.view.token_weights().max_char_weight()) as usize
+    }
+
+    /// Cuts what is attached to a user message to `most` raw tokens, which the session then remembers.
+    fn limit_attachments(&mut self, at: usize, most: usize) {
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        if let Some(cut) =
+            attachments::shorten_attachments(self.view, at, Shortening::of_newest(most))
+        {
+            self.tokens[at] = cut.tokens;
+            self.attached.insert(at, cut);
+            let limit = RememberedLimit::new(most as usize, TruncationMarker::Plain);
+            self.tight.insert(at, limit);
+        }
+    }
+
+    /// Cuts one result to a limit, which the session then remembers.
+    fn apply_limit(&mut self, at: usize, limit: RememberedLimit) {
+        let halves = TruncationLimit::with_halves(limit.chars());
+        if self.cut_result(at, halves, limit.marker()) {
+            self.tight.insert(at, limit);
+        }
+    }
+
+    fn cut_result(&mut self, at: usize, limit: TruncationLimit, marker: TruncationMarker) -> bool {
+        let message = self.view.item(at);
+        let (conversation, id) = (self.view.conversation, self.view.recall_id(at));
+        let Some(cut) = truncate::cut_result(conversation, message, limit, marker, id) else {
+            return false;
+        };
+        let mut sizes = cut.sizes;
+        sizes += self.view.conversation.opaque_sizes(message);
+        self.tokens[at] = self.view.weigh_item(at, &sizes);
+        self.cuts.insert(at, cut);
+        true
+    }
+}

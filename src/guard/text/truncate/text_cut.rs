@@ -1,0 +1,143 @@
+//! Cuts a text down to a number of raw tokens: its beginning and end stay around a marker.
+//!
+//! Cuts lie between characters, never inside an escape, and at the end of a line where one is near.
+
+use std::ops::Range;
+
+use super::{TruncationMarker, find_byte_offset, widen_to_lines};
+use crate::{
+    guard::request::{
+        estimate::{Weights, find_last_fit},
+        recall_id::RecallId,
+    },
+    json::text::{self, TextSizes, TextWalk},
+};
+
+/// What stands in the place of a part of a text.
+pub(in crate::guard) struct TextReplacement {
+    /// The bytes that it replaces, within the text.
+    pub(in crate::guard) removed: Range<usize>,
+    /// Escaped.
+    pub(in crate::guard) text: String,
+    /// Sizes of the whole text with the replacement.
+    pub(in crate::guard) sizes: TextSizes,
+}
+
+/// The most that sums of fractions may be off by; raw tokens.
+const SLACK: f64 = 0.01;
+
+/// Cuts a text down to `most` raw tokens, marker included, or to the marker alone where that is larger. The marker names
+/// the `id`. `None` where the text is within `most`, or cannot be decoded.
+pub(in crate::guard) fn cut_to_tokens(
+    raw: &[u8],
+    most: u32,
+    weights: &Weights,
+    id: Option<RecallId>,
+) -> Option<TextReplacement> {
+    let whole = text::measure_text(raw);
+    if weights.count_text_tokens(&whole) <= most {
+        return None;
+    }
+    let longest = TruncationMarker::Plain.format_marker(whole.total_chars(), id);
+    // Behind a letter, its line end may be a token of its own.
+    let marker = weights.text_weight(&text::measure_text(format!("a{longest}").as_bytes()));
+    // Raw tokens of the beginning and of the end, each.
+    let room = (f64::from(most) - marker - SLACK).max(0.0) / 2.0;
+    let mut walk = TextWalk::new(raw);
+    let starts: Vec<usize> = walk.by_ref().map(|character| character.at).collect();
+    if !walk.is_sound() {
+        return None;
+    }
+    let weigh = |part: &[u8]| weights.text_weight(&text::measure_text(part));
+    let total = starts.len();
+    // The line ends of the marker keep the counts of both parts apart.
+    let head = find_last_fit(total, |chars| match starts.get(chars) {
+        Some(&at) => weigh(&raw[..at]) <= room,
+        None => false,
+    });
+    let tail = total - find_last_fit(total, |chars| weigh(&raw[starts[total - chars]..]) <= room);
+    let tail = tail.max(head);
+    let removed = widen_to_lines(TextWalk::new(raw), head..tail, total);
+    let marker = TruncationMarker::Plain.format_marker(removed.len(), id);
+    let removed = find_byte_offset(raw, removed.start)..find_byte_offset(raw, removed.end);
+    let left = [
+        &raw[..removed.start],
+        marker.as_bytes(),
+        &raw[removed.end..],
+    ];
+    let sizes = text::measure_text(&left.concat());
+    Some(TextReplacement {
+        removed,
+        text: marker,
+        sizes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::json::text::{decode_text, escape_text};
+
+    fn cut(text: &str, most: u32) -> Option<(String, u32)> {
+        let (raw, weights) = (escape_text(text), Weights::for_unknown_model());
+        let cut = cut_to_tokens(raw.as_bytes(), most, &weights, None)?;
+        let mut left = raw;
+        left.replace_range(cut.removed, &cut.text);
+        assert_eq!(text::measure_text(left.as_bytes()), cut.sizes);
+        let left = decode_text(left.as_bytes()).unwrap();
+        Some((left, weights.count_text_tokens(&cut.sizes)))
+    }
+
+    #[test]
+    fn beginning_and_end_stay_around_the_marker() {
+        let text = format!("{}{}", "a bee ".repeat(150), "i see ".repeat(150));
+        let (left, tokens) = cut(&text, 100).unwrap();
+        assert!(
+            left.starts_with("a bee ") && left.ends_with(" i see "),
+            "{left}"
+        );
+        assert!(left.contains("characters truncated"), "{left}");
+        assert!((90..=100).contains(&tokens), "{tokens}");
+        assert_eq!(cut(&text, 600), None);
+    }
+
+    #[test]
+    fn lines_stay_whole_where_their_end_is_near() {
+        let line = format!("{}\n", "word ".repeat(5));
+        let (left, _) = cut(&line.repeat(40), 100).unwrap();
+        let (head, rest) = left.split_once("\n... [").unwrap();
+        let (_, tail) = rest.split_once("] ...\n").unwrap();
+        for kept in [head, tail] {
+            assert!(kept.lines().count() > 1);
+            assert!(
+                kept.lines().all(|kept| kept == line.trim_end_matches('\n')),
+                "{left}"
+            );
+        }
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_not_edited() {
+        let raw = format!("{}\\ud800", "a".repeat(900));
+        assert!(cut_to_tokens(raw.as_bytes(), 64, &Weights::for_unknown_model(), None).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_text_is_within_its_tokens_and_not_cut_again(
+            pieces in prop::collection::vec(prop::sample::select(vec!["word ", "字", "\n", "😀", "\"\\", "é", "\u{1}"]), 0..600),
+            most in 64u32..400,
+        ) {
+            let text = pieces.concat();
+            if let Some((left, tokens)) = cut(&text, most) {
+                prop_assert!(tokens <= most, "{} of {}", tokens, most);
+                prop_assert!(cut(&left, most).is_none());
+                let (first, rest) = left.split_once("\n... [").unwrap();
+                let (_, last) = rest.split_once(" characters truncated] ...\n").unwrap();
+                prop_assert!(text.starts_with(first) && text.ends_with(last));
+            }
+        }
+    }
+}
