@@ -191,3 +191,40 @@ fn the_question_of_a_course_stays_until_a_cut_and_then_stands_in_its_ledger() {
     }
     assert!(is_told, "no cut took it");
 }
+
+/// Models imitate what they see themselves say.
+#[test]
+fn no_note_stands_in_the_voice_of_the_model() {
+    let settings = GuardConfig::counted_by_characters();
+    for task in ["null", r#""the task""#, "[]"] {
+        let mut messages = vec![format!(r#"{{"role":"user","content":{task}}}"#)];
+        for at in 0..60 {
+            let text = format!("plank {at} ").repeat(80);
+            messages.push(format!(r#"{{"role":"assistant","content":"{text}"}}"#));
+            messages.push(format!(
+                r#"{{"role":"user","content":"Go on after {at}."}}"#
+            ));
+        }
+        let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+        let conversation = index_body(Bytes::from(body)).unwrap();
+        let policy = Policy {
+            profile: profile::find_profile("template").unwrap(),
+            ..policy(&settings)
+        };
+        let planned = plan(&conversation, &policy, &Recall::default());
+        assert!(planned.report.folded.is_some());
+        let sent = planned.edits.apply(&conversation.body).to_bytes();
+        let sent: serde_json::Value = serde_json::from_slice(&sent).unwrap();
+        let messages = sent["messages"].as_array().unwrap();
+        let said = messages.iter().filter(|it| it["role"] == "assistant");
+        assert!(
+            said.clone().all(|it| !it.to_string().contains("[Note by")),
+            "{task}"
+        );
+        let roles: Vec<_> = messages.iter().map(|it| it["role"].clone()).collect();
+        assert!(
+            roles.windows(2).all(|two| two[0] != two[1]),
+            "{task}: {roles:?}"
+        );
+    }
+}

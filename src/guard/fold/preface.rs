@@ -181,20 +181,22 @@ fn compose_preface<'a>(
 /// Where the preface stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PrefacePlacement {
-    /// In a separate message by this author.
-    Message(Author),
+    /// In a message of the user's.
+    Message,
     /// In a paragraph at the end of the first user message.
     Paragraph(usize),
     /// The same, with a word of the model behind it.
     Acknowledged(usize),
+    /// A word of the model parts two messages of the user, of which the first takes no text.
+    Parted,
     Nowhere,
 }
 
 impl PrefacePlacement {
     const fn outline_item(self) -> Option<OutlineItem> {
         match self {
-            Self::Message(role) => Some(OutlineItem::Injected(role)),
-            Self::Acknowledged(_) => Some(OutlineItem::Injected(Author::Model)),
+            Self::Message => Some(OutlineItem::Injected(Author::User)),
+            Self::Acknowledged(_) | Self::Parted => Some(OutlineItem::Injected(Author::Model)),
             _ => None,
         }
     }
@@ -256,11 +258,11 @@ impl<'a> RemovedUnits<'a> {
                     PrefacePlacement::Acknowledged(first)
                 }
                 Content::Text(_) | Content::Blocks(..) => PrefacePlacement::Paragraph(first),
-                _ if parts_users => PrefacePlacement::Message(Author::Model),
+                _ if parts_users => PrefacePlacement::Parted,
                 _ => PrefacePlacement::Nowhere,
             },
             None if strict && tail_is_user => PrefacePlacement::Nowhere,
-            _ => PrefacePlacement::Message(Author::User),
+            _ => PrefacePlacement::Message,
         }
     }
 
@@ -277,7 +279,8 @@ impl<'a> RemovedUnits<'a> {
                 conversation.append_text(at, preface, edits);
                 (Author::Model, ACKNOWLEDGEMENT)
             }
-            PrefacePlacement::Message(author) => (author, preface),
+            PrefacePlacement::Parted => (Author::Model, ACKNOWLEDGEMENT),
+            PrefacePlacement::Message => (Author::User, preface),
         };
         let entry = conversation.format.text_item(author, preface);
         let block = conversation.format.text_block(preface);
