@@ -119,7 +119,6 @@ pub(in crate::guard) fn find_fold<'a>(
             cuts.texts.list_removable_texts(),
             clear::least_freed(&view.policy),
         ),
-        injected_beside: injected.beside,
         injected: injected.units,
         gaps: injected.gaps,
         vocabulary: Vocabulary::default(),

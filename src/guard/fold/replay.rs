@@ -43,8 +43,6 @@ pub(in crate::guard) struct Replay<'a> {
     /// Raw tokens of what stays where a unit goes.
     pub(in crate::guard) bound_tokens: Vec<u32>,
     pub(in crate::guard) injected: Vec<i64>,
-    /// The same beside the messages.
-    pub(in crate::guard) injected_beside: i64,
     /// Of each unit, raw tokens of the reasoning that is bound to what stood before it; none where the model reads it
     /// whatever was changed.
     pub(in crate::guard) reasoning: Vec<u32>,
@@ -117,8 +115,6 @@ struct Moment {
     live: u32,
     /// The user's newest message, before any step that follows it: nothing of it is old.
     asked: Option<usize>,
-    /// Raw tokens that are injected so far.
-    injected: i64,
     /// The words of the ledger are not chosen yet since the last cut.
     is_cut: bool,
     /// What a cut found of which nothing could go. While that is the same, no other cut looks through it again.
@@ -198,7 +194,6 @@ impl Replay<'_> {
             kept: KeptUnits::new(units),
             visible: VisibleWords::default(),
             asked: None,
-            injected: self.injected_beside,
             is_cut: false,
             stuck: None,
         };
@@ -237,8 +232,9 @@ impl Replay<'_> {
             if excess > 0 && unit.has_results() {
                 self.tighten(at, excess, &mut now);
             }
-            if let Some(asked) = now.asked.filter(|_| excess > 0) {
-                self.shorten_question(asked, excess, &mut now);
+            let clears = self.view.policy.settings.clear.enabled;
+            if let Some(asked) = now.asked.filter(|_| excess > 0 && clears) {
+                self.tighten(asked, excess, &mut now);
             }
             if self.over(at, &now) > 0 {
                 self.fold_newest_question(at, newest, &mut now);
@@ -277,7 +273,6 @@ impl Replay<'_> {
         let waits_for = last.filter(|_| !self.gets_smaller(at, at));
         now.kept
             .add_unit(unit, is_kept, may_go, waits_for, is_pinned);
-        now.injected = now.injected.saturating_add(self.injected[at]);
         if unit.is_user() || unit.has_results() {
             now.asked = unit.is_user().then_some(at);
         }

@@ -229,7 +229,8 @@ fn shrink(view: RequestView<'_>, at: usize, tokens: u32, names: &mut ToolNames) 
 
 /// A user message without its media, and with its other attachments shortened.
 fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
-    let Some(shortened) = attachments::shorten_attachments(view, at, Shortening::OLD) else {
+    let Some(shortened) = attachments::shorten_attachments(view, at, Shortening::of_old(view))
+    else {
         return parts::clear_media(view, at, tokens);
     };
     let media = parts::clear_media(view, at, shortened.tokens).unwrap_or_else(|| Small {
@@ -248,7 +249,7 @@ fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<
 
 /// The task with its attachments shortened; its words stay.
 fn shorten_task(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
-    let shortened = attachments::shorten_attachments(view, at, Shortening::TASK)?;
+    let shortened = attachments::shorten_attachments(view, at, Shortening::of_task(view))?;
     let saves = tokens.saturating_sub(shortened.tokens);
     (saves >= LEAST_SAVED).then_some(Small {
         edits: shortened.edits,

@@ -229,11 +229,6 @@ impl<'a> ToolResults<'a> {
         self.calls.contains_key(&at)
     }
 
-    /// Whether what is attached to a user message is cut.
-    pub(in crate::guard) fn has_cut_attachments(&self, at: usize) -> bool {
-        self.attached.contains_key(&at)
-    }
-
     /// Adds the edits of the messages that are `sent`. Messages before `known` were part of the last request.
     pub(in crate::guard) fn collect_edits(
         &self,

@@ -58,7 +58,13 @@ fn sent(format: Format, conversation: &Conversation, planned: &Plan) -> Vec<Valu
     let again = format.index_body(sent.clone()).unwrap();
     let settings = GuardConfig::counted_by_characters();
     let second = plan(&again, &policy(&settings), &Recall::default());
-    assert!(second.edits.is_empty(), "a second pass finds nothing to do");
+    // Each text is rounded up by itself where it is planned.
+    let (now, said) = (second.report.raw_before, planned.report.raw_after);
+    assert!(now <= said + 4, "{now} sent, {said} planned");
+    assert!(
+        second.edits.is_empty() || now > said,
+        "a second pass finds something to do"
+    );
     let sent: Value = serde_json::from_slice(&sent).unwrap();
     let list = if format == Format::Responses {
         "input"

@@ -191,17 +191,6 @@ impl Replay<'_> {
         }
     }
 
-    /// Shortens what is attached to the user's newest message by `excess` raw tokens; not where the request fits without
-    /// what the proxy adds.
-    pub(super) fn shorten_question(&mut self, asked: usize, excess: u32, now: &mut Moment) {
-        let message = self.view.units[asked].messages.start;
-        let is_cut = self.cuts.results.has_cut_attachments(message);
-        let clears = self.view.policy.settings.clear.enabled;
-        if clears && (is_cut || i64::from(excess) > now.injected) {
-            self.tighten(asked, excess, now);
-        }
-    }
-
     /// What the user said last goes only where it takes much of the room, and the newest step cannot get smaller: that of
     /// the request that ended at `at`. What is gone stays out, so a short message stays, and the request may be over its
     /// budget: then it goes without what the proxy adds.
@@ -216,7 +205,11 @@ impl Replay<'_> {
         let mut left = room;
         while let Some(&last) = asked.last() {
             // Not what the proxy adds behind it, which goes before it does.
-            let tokens = self.cuts.weigh_unit(&self.view.units[last]);
+            let unit = &self.view.units[last];
+            let tokens = match now.state.masked[last] {
+                true => self.masks.weigh(unit, &self.cuts.results),
+                false => self.cuts.weigh_unit(unit),
+            };
             if tokens > left {
                 break;
             }

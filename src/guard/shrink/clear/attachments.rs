@@ -19,9 +19,11 @@ use crate::{
     },
 };
 
-/// Raw tokens that the attachments of an old message take together, whatever the window: what is shortened once looks the
-/// same after a request that was planned for a smaller one.
+/// Raw tokens that the attachments of an old message take together, less in a small window: what is shortened once looks the
+/// same after a request that was planned for a smaller budget.
 const OLD_TOKENS: u32 = 1_000;
+/// The part of the window that they take at most.
+const OLD_SHARE: u32 = 8;
 /// The part of the window above which a text without its attachments is one.
 const TEXT_SHARE: u32 = 4;
 /// Raw tokens that each attachment may keep.
@@ -40,16 +42,21 @@ pub(in crate::guard) struct Shortening {
 
 impl Shortening {
     /// Of the task, once it is old.
-    pub(super) const TASK: Self = Self {
-        most: OLD_TOKENS,
-        files: true,
-        long_texts: true,
-    };
+    pub(super) fn of_task(view: RequestView<'_>) -> Self {
+        Self {
+            most: OLD_TOKENS.min(view.policy.window / OLD_SHARE),
+            files: true,
+            long_texts: true,
+        }
+    }
+
     /// Of any other old message, whose media are cleared apart.
-    pub(super) const OLD: Self = Self {
-        files: false,
-        ..Self::TASK
-    };
+    pub(super) fn of_old(view: RequestView<'_>) -> Self {
+        Self {
+            files: false,
+            ..Self::of_task(view)
+        }
+    }
 
     /// Of the newest message, to so many raw tokens. A single long text is kept as it is, however long.
     pub(in crate::guard) const fn of_newest(most: u32) -> Self {
@@ -73,9 +80,14 @@ pub(in crate::guard) struct ShortenedMessage {
     pub(in crate::guard) count: usize,
 }
 
-/// Raw tokens of the attachments of the newest message, which is message `at`.
-pub(in crate::guard) fn weigh_newest(view: RequestView<'_>, at: usize) -> u32 {
-    sum_attached(&list_attachments(view, at, Shortening::of_newest(0)))
+/// Raw tokens of the attachments of the newest message, which is message `at`, and those that they keep at least.
+pub(in crate::guard) fn weigh_newest(view: RequestView<'_>, at: usize) -> (u32, u32) {
+    let attachments = list_attachments(view, at, Shortening::of_newest(0));
+    let least = attachments.iter().map(|it| it.tokens.min(LEAST_KEPT));
+    (
+        sum_attached(&attachments),
+        least.fold(0, u32::saturating_add),
+    )
 }
 
 fn sum_attached(attachments: &[Attachment]) -> u32 {

@@ -20,6 +20,8 @@ use crate::{
 const TIGHTEN_ROUNDS: usize = 4;
 /// The same for attachments, whose cuts lie at the ends of lines.
 const ATTACHMENT_ROUNDS: usize = 12;
+/// Raw tokens that messages may have more where they are measured anew: each is rounded by itself.
+const ROUNDING: u32 = 8;
 /// Raw tokens of a line, about.
 const LINE_TOKENS: u32 = 16;
 
@@ -44,10 +46,12 @@ impl ToolResults<'_> {
     /// the tokens removed, which are fewer where nothing more can go.
     fn tighten_attachments(&mut self, at: usize, excess: u32) -> u32 {
         let before = self.tokens[at];
+        let excess = excess.saturating_add(ROUNDING);
         let target = before.saturating_sub(excess);
+        let (all, least) = attachments::weigh_newest(self.view, at);
         let limit = self.tight.get(&at).map(|limit| limit.chars() as u32);
-        let now = limit.unwrap_or_else(|| attachments::weigh_newest(self.view, at));
-        if now < excess {
+        let now = limit.unwrap_or(all);
+        if now.saturating_sub(excess) < least || now < excess {
             return 0;
         }
         let mut aim = now - excess;
