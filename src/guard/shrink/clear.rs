@@ -16,7 +16,7 @@ mod recent_units;
 
 use std::borrow::Cow;
 
-use self::attachments::Shortening;
+use self::attachments::AttachmentLimit;
 pub(in crate::guard) use self::recent_units::RecentUnits;
 use crate::{
     config::ClearConfig,
@@ -229,7 +229,7 @@ fn shrink(view: RequestView<'_>, at: usize, tokens: u32, names: &mut ToolNames) 
 
 /// A user message without its media, and with its other attachments shortened.
 fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
-    let Some(shortened) = attachments::shorten_attachments(view, at, Shortening::of_old(view))
+    let Some(shortened) = attachments::shorten_attachments(view, at, AttachmentLimit::of_old(view))
     else {
         return parts::clear_media(view, at, tokens);
     };
@@ -249,7 +249,7 @@ fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<
 
 /// The task with its attachments shortened; its words stay.
 fn shorten_task(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
-    let shortened = attachments::shorten_attachments(view, at, Shortening::of_task(view))?;
+    let shortened = attachments::shorten_attachments(view, at, AttachmentLimit::of_task(view))?;
     let saves = tokens.saturating_sub(shortened.tokens);
     (saves >= LEAST_SAVED).then_some(Small {
         edits: shortened.edits,

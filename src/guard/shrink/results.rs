@@ -28,7 +28,7 @@ use crate::{
         shrink::{
             clear::{
                 self,
-                attachments::{self, ShortenedMessage, Shortening},
+                attachments::{self, AttachmentLimit, ShortenedMessage},
             },
             result_limits::{
                 FIRST_SHARE, KeyedLimit, LEAST_CHARS, RememberedLimit, TIGHT_SHARE, TruncationRule,
@@ -318,7 +318,7 @@ impl<'a> ToolResults<'a> {
     fn limit_attachments(&mut self, at: usize, most: usize) {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         if let Some(cut) =
-            attachments::shorten_attachments(self.view, at, Shortening::of_newest(most))
+            attachments::shorten_attachments(self.view, at, AttachmentLimit::of_newest(most))
         {
             self.tokens[at] = cut.tokens;
             self.attached.insert(at, cut);

@@ -321,3 +321,31 @@ fn a_request_to_compact_keeps_what_the_user_attached() {
     let sent: Value = serde_json::from_slice(&sent).unwrap();
     assert_eq!(sent["input"][0], asked);
 }
+
+/// A question goes where it takes much of the room: as it is sent, and not as it came.
+#[test]
+fn the_words_of_the_newest_question_stay_where_a_step_follows_it() {
+    let settings = GuardConfig::counted_by_characters();
+    let user = |text: String| json!({"role": "user", "content": text});
+    let asked = format!("NEWEST fix this\n```\n{}```\nAT ONCE", lines(120));
+    for steps in 1..4 {
+        let mut messages = vec![
+            user(fenced_task(150)),
+            json!({"role": "assistant", "content": "Done."}),
+        ];
+        messages.push(user(asked.clone()));
+        messages.extend((0..steps).flat_map(|at| step(Format::Chat, at, 200)));
+        let conversation = index(Format::Chat, &messages);
+        let policy = Policy {
+            window: 4_096,
+            ..policy(&settings)
+        };
+        let planned = plan(&conversation, &policy, &Recall::default());
+        let sent = planned.edits.apply(&conversation.body).to_bytes();
+        let sent = String::from_utf8(sent.to_vec()).unwrap();
+        assert!(!planned.report.over_budget);
+        for words in [WORDS, END, "NEWEST fix this", "AT ONCE"] {
+            assert!(sent.contains(words), "{steps} steps: {words}");
+        }
+    }
+}

@@ -31,7 +31,7 @@ const LEAST_KEPT: u32 = 64;
 
 /// Which attachments of a message are shortened, and how far.
 #[derive(Clone, Copy)]
-pub(in crate::guard) struct Shortening {
+pub(in crate::guard) struct AttachmentLimit {
     /// Raw tokens of all of them together.
     most: u32,
     /// Documents that are no text give way to a notice.
@@ -40,7 +40,7 @@ pub(in crate::guard) struct Shortening {
     long_texts: bool,
 }
 
-impl Shortening {
+impl AttachmentLimit {
     /// Of the task, once it is old.
     pub(super) fn of_task(view: RequestView<'_>) -> Self {
         Self {
@@ -82,7 +82,7 @@ pub(in crate::guard) struct ShortenedMessage {
 
 /// Raw tokens of the attachments of the newest message, which is message `at`, and those that they keep at least.
 pub(in crate::guard) fn weigh_newest(view: RequestView<'_>, at: usize) -> (u32, u32) {
-    let attachments = list_attachments(view, at, Shortening::of_newest(0));
+    let attachments = list_attachments(view, at, AttachmentLimit::of_newest(0));
     let least = attachments.iter().map(|it| it.tokens.min(LEAST_KEPT));
     (
         sum_attached(&attachments),
@@ -100,14 +100,14 @@ fn sum_attached(attachments: &[Attachment]) -> u32 {
 pub(in crate::guard) fn shorten_attachments(
     view: RequestView<'_>,
     at: usize,
-    how: Shortening,
+    limit: AttachmentLimit,
 ) -> Option<ShortenedMessage> {
-    let attachments = list_attachments(view, at, how);
-    if sum_attached(&attachments) <= how.most {
+    let attachments = list_attachments(view, at, limit);
+    if sum_attached(&attachments) <= limit.most {
         return None;
     }
     let tokens = attachments.iter().map(|it| it.tokens).collect();
-    let level = results::find_common_level(tokens, how.most).max(LEAST_KEPT);
+    let level = results::find_common_level(tokens, limit.most).max(LEAST_KEPT);
     let (conversation, weights) = (view.conversation, view.token_weights());
     let mut shortened = ShortenedMessage {
         sizes: view.item(at).sizes,
@@ -195,26 +195,26 @@ fn may_be_edited(view: RequestView<'_>, at: usize) -> bool {
     })
 }
 
-fn list_attachments(view: RequestView<'_>, at: usize, how: Shortening) -> Vec<Attachment> {
+fn list_attachments(view: RequestView<'_>, at: usize, limit: AttachmentLimit) -> Vec<Attachment> {
     let (conversation, message) = (view.conversation, view.item(at));
     if may_be_edited(view, at) {
         return Vec::new();
     }
     let mut found = Vec::new();
     if let Content::Text(text) = message.content {
-        add_attached_texts(view, text, how, &mut found);
+        add_attached_texts(view, text, limit, &mut found);
         return found;
     }
     for block in conversation.blocks_of(message) {
         match block.kind {
-            BlockKind::Text(text) => add_attached_texts(view, text, how, &mut found),
+            BlockKind::Text(text) => add_attached_texts(view, text, limit, &mut found),
             BlockKind::Opaque => {
                 if let Some(text) = conversation.find_document_text(block.span) {
                     add_text(view, block.span, text.span, &mut found);
                 }
             }
             BlockKind::Media
-                if how.files && !block.marked && conversation.is_document(block.span) =>
+                if limit.files && !block.marked && conversation.is_document(block.span) =>
             {
                 let what = Attached::File(block.span);
                 let tokens = parts::media_tokens(view, block);
@@ -245,7 +245,7 @@ fn add_text(view: RequestView<'_>, measured: Span, inner: Span, found: &mut Vec<
 fn add_attached_texts(
     view: RequestView<'_>,
     text: JsonString,
-    how: Shortening,
+    limit: AttachmentLimit,
     found: &mut Vec<Attachment>,
 ) {
     let enclosed = enclosed_text::find_enclosed_text(view.conversation.raw_bytes(text));
@@ -255,7 +255,7 @@ fn add_attached_texts(
         add_text(view, text.span, inner, found);
     }
     let rest = weigh_span(view, text.span).saturating_sub(sum_attached(&found[first..]));
-    if how.long_texts && rest > view.policy.window / TEXT_SHARE {
+    if limit.long_texts && rest > view.policy.window / TEXT_SHARE {
         found.truncate(first);
         add_text(view, text.span, text.span, found);
     }
