@@ -349,3 +349,42 @@ fn the_words_of_the_newest_question_stay_where_a_step_follows_it() {
         }
     }
 }
+
+/// The last try of a request that was refused without a number has hardly any budget: a short task is no attachment.
+#[test]
+fn the_words_of_a_short_task_stay_where_only_what_must_stay_is_sent() {
+    let settings = GuardConfig::counted_by_characters();
+    let words = "Rename the parser, and list its functions. ".repeat(20);
+    let task = json!({"role": "user", "content": words});
+    let mut messages = vec![task.clone()];
+    messages.extend((0..10).flat_map(|at| step(Format::Chat, at, 2_000)));
+    let conversation = index(Format::Chat, &messages);
+    let policy = Policy {
+        input_limit: Some(1),
+        ..policy(&settings)
+    };
+    let recall = Recall {
+        keeps_least: true,
+        ..Recall::default()
+    };
+    let planned = plan(&conversation, &policy, &recall);
+    let sent = planned.edits.apply(&conversation.body).to_bytes();
+    let sent: Value = serde_json::from_slice(&sent).unwrap();
+    assert!(planned.report.folded.is_some());
+    let first = sent["messages"][0]["content"].as_str().unwrap();
+    assert!(first.starts_with(&words), "{first}");
+}
+
+#[test]
+fn sounds_in_the_task_stay() {
+    let sound =
+        json!({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}});
+    let words = json!({"type": "text", "text": WORDS});
+    let task = json!({"role": "user", "content": [sound, sound, sound, words]});
+    let tasks = grow(Format::Chat, &task, 12);
+    for now in tasks {
+        // The note of a cut may follow them.
+        let parts = now["content"].as_array().unwrap();
+        assert_eq!(parts[..4], task["content"].as_array().unwrap()[..]);
+    }
+}

@@ -42,8 +42,8 @@ impl ToolResults<'_> {
         }
     }
 
-    /// Makes what is attached to message `at` smaller by `excess` raw tokens; not where that is more than all of it. Returns
-    /// the tokens removed, which are fewer where nothing more can go.
+    /// Makes what is attached to message `at` smaller by `excess` raw tokens; not at all where the least that attachments keep
+    /// is more than that leaves. Returns the raw tokens removed, fewer where a text cannot be decoded.
     fn tighten_attachments(&mut self, at: usize, excess: u32) -> u32 {
         let before = self.tokens[at];
         let excess = excess.saturating_add(ROUNDING);
