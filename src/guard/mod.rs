@@ -1,13 +1,7 @@
 //! Keeps a conversation inside its window: `(conversation, policy, recall) -> plan`.
 //!
-//! [`plan`] works in this order:
-//!
-//! 1. It holds named texts to their caps and system text to its share, and truncates long tool results.
-//! 2. It applies the cut of the course or of the session's memory. Then the replay goes on: a request over its budget
-//!    leaves out annotated texts, masks old results, media and attachments, and leaves out units by what they are worth.
-//! 3. Where the newest step alone is too large, it cuts the step's results harder, then the arguments of its calls.
-//! 4. It puts injected messages back at their places.
-//! 5. It lowers the answer cap to what is left.
+//! [`plan`] makes the cuts of `order::ORDER`, puts injected messages back at their places, and lowers the answer cap to
+//! what is left.
 //!
 //! A request by which the client compacts its conversation is cut by `compaction_request` instead: results only.
 //!
@@ -15,13 +9,14 @@
 //!
 //! Its rooms, outermost first, each of which imports those behind it only: `plan` puts a plan together, `fold` decides which
 //! units go and what stands for them, `shrink` makes one message smaller, `inject` places what the proxy adds, `grammar`
-//! knows what may stand where, `text` cuts one text, `request` measures.
+//! knows what may stand where, `text` cuts one text, `request` measures, `order` lists the cuts.
 //!
 //! The guard does no I/O and reads no clock. Of a conversation that came in invalid, it keeps what makes it so.
 
 mod fold;
 mod grammar;
 mod inject;
+mod order;
 mod plan;
 mod request;
 mod shrink;

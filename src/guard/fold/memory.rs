@@ -141,9 +141,11 @@ impl Recall {
         self.sent.as_ref().unwrap_or(&self.memory)
     }
 
-    pub(in crate::guard) fn limits(&self) -> SessionLimits<'_> {
+    pub(in crate::guard) fn limits(&self, policy: &Policy<'_>) -> SessionLimits<'_> {
+        let memory = self.kept_memory();
         SessionLimits {
-            remembered: &self.kept_memory().tight,
+            remembered: &memory.tight,
+            leaves_out_texts: Ground::from_policy(policy) == memory.ground,
             new_results: self.injections.tight_chars,
             sent: self.messages,
         }

@@ -9,11 +9,7 @@ use crate::{
     config::profile::Acceptance,
     conversation::{Author, Content, Conversation, NewItems, edit::Edits, units::UnitKind},
     guard::{
-        fold::{
-            fold_search::{FoldDecision, PREFACE_FRAME},
-            ledger,
-            memory::Recall,
-        },
+        fold::{fold_search::FoldDecision, ledger, memory::Recall, replay::PREFACE_FRAME},
         grammar::{lint::OutlineItem, message_order::MessageOrder},
         inject::injections::Injections,
         request::view::RequestView,
@@ -132,7 +128,7 @@ pub(in crate::guard) fn apply_fold(
 ) -> AppliedFold {
     let preface = text::escape_text(&compose_preface(view, recall, fit));
     let mut removed = RemovedUnits::from_fold(view, &fit.state.folded);
-    let place = match removed.has_any() || fit.replay.prefaced {
+    let place = match removed.has_any() || fit.replay.note.stands_always {
         true => removed.choose_placement(),
         false => PrefacePlacement::Nowhere,
     };
@@ -160,11 +156,13 @@ fn compose_preface<'a>(
     let pinned = view.count_pinned();
     let units = view.units.iter().enumerate().skip(pinned);
     let removed: Vec<usize> = units
-        .filter(|(at, unit)| fit.state.folded[*at] && !unit.stays && !fit.replay.is_of_base(*at))
+        .filter(|(at, unit)| {
+            fit.state.folded[*at] && !unit.stays && !fit.replay.note.speaks_for(*at)
+        })
         .flat_map(|(_, unit)| unit.unbound_messages())
         .collect();
     let room = ledger::LedgerRoom {
-        tokens: fit.replay.ledger_tokens(&fit.state),
+        tokens: fit.replay.note.of_ledger(&fit.state),
         weights: view.token_weights(),
     };
     fit.ledger = 0;
@@ -174,7 +172,7 @@ fn compose_preface<'a>(
     }
     let preface = base.with_ledger(view.conversation, &removed, &fit.state.words, &room);
     let tokens = room.weights.count_plain_tokens(&preface);
-    fit.ledger = tokens.saturating_sub(fit.replay.preface.saturating_sub(PREFACE_FRAME));
+    fit.ledger = tokens.saturating_sub(fit.replay.note.preface.saturating_sub(PREFACE_FRAME));
     preface
 }
 

@@ -15,7 +15,10 @@ use crate::{
             policy::Policy,
             view::RequestView,
         },
-        shrink::{clear::Clearing, cuts::Cuts},
+        shrink::{
+            clear::Clearing,
+            cuts::{Cuts, SessionLimits},
+        },
     },
 };
 
@@ -28,6 +31,7 @@ fn view_with_cuts<'a>(
     conversation: &'a Conversation,
     policy: &Policy<'a>,
     units: &'a [Unit],
+    limits: &SessionLimits<'_>,
 ) -> (RequestView<'a>, Cuts<'a>) {
     let view = RequestView {
         conversation,
@@ -37,7 +41,7 @@ fn view_with_cuts<'a>(
         scale: TokenScale::default(),
     };
     let tokens = estimate::estimate_messages(conversation, policy);
-    (view, Cuts::from_first_line(view, tokens, None))
+    (view, Cuts::cut_messages(view, tokens, None, limits))
 }
 
 /// The boundary of a course that begins with this request, counted without system messages. The newest whole units
@@ -46,7 +50,8 @@ fn view_with_cuts<'a>(
 /// `None` where the guard stands back.
 pub fn find_course_boundary(conversation: &Conversation, policy: &Policy<'_>) -> Option<u32> {
     let units = &split_guarded_units(conversation, policy).ok()?;
-    let (view, cuts) = view_with_cuts(conversation, policy, units);
+    let limits = SessionLimits::default();
+    let (view, cuts) = view_with_cuts(conversation, policy, units, &limits);
     let room = budget::compute_request_budget(conversation, policy).tokens / TAIL_SHARE;
     let required = units::find_first_required_unit(units, units.len().checked_sub(1)?);
     let mut first = required;
@@ -84,10 +89,13 @@ pub fn weigh_before(
     let Ok(units) = &split_guarded_units(conversation, policy) else {
         return 0;
     };
-    let (view, mut cuts) = view_with_cuts(conversation, policy, units);
+    let limits = SessionLimits {
+        remembered: &memory.tight,
+        leaves_out_texts: true,
+        ..SessionLimits::default()
+    };
+    let (view, cuts) = view_with_cuts(conversation, policy, units, &limits);
     let clearing = Clearing::new(view, &cuts.first_line_tokens);
-    cuts.results.apply_remembered(&memory.tight);
-    cuts.recall_texts(&memory.tight);
     let cut = memory.cut.as_ref().and_then(|cut| cut.find_units(units));
     let is_cut = |marks: fn(&CutState) -> &Vec<bool>, at: usize| {
         cut.as_ref().is_some_and(|cut| marks(cut)[at])
@@ -115,7 +123,7 @@ pub fn preface_fit_check<'a>(
 ) -> impl Fn(&str) -> bool + use<'a> {
     let weights = policy.token_weights();
     let units = &units::split_units(conversation);
-    let (_, cuts) = view_with_cuts(conversation, policy, units);
+    let (_, cuts) = view_with_cuts(conversation, policy, units, &SessionLimits::default());
     let pinned = units.iter().map(|unit| match unit.is_removable() {
         true => unit.bound_messages(),
         false => unit.messages.clone(),

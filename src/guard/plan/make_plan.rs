@@ -22,7 +22,7 @@ use crate::{
         request::{
             epoch::Epoch, measured_request::MeasuredRequest, policy::Policy, view::RequestView,
         },
-        shrink::cuts,
+        shrink::cuts::Cuts,
     },
 };
 
@@ -104,14 +104,14 @@ fn plan_request(
         &recall.foreign,
         epoch,
     );
-    let cuts = cuts::Cuts::from_first_line(view, measured.tokens.clone(), Some(&injected));
-    let mut cuts = cuts.apply_limits(view, &recall.limits());
+    let limits = recall.limits(&view.policy);
+    let mut cuts = Cuts::cut_messages(view, measured.tokens.clone(), Some(&injected), &limits);
     let weight = injected.weigh_injections(recall.messages);
     if compacts {
         compaction_request::fit_results(view, &measured, &mut cuts, &weight, recall);
     }
     let mut fit = fold_search::find_fold(view, &measured, cuts, weight, recall, known);
-    let alternates = fit.replay.alternates;
+    let alternates = fit.replay.rules.alternates;
     let profile =
         role_alternation::resolve_profile(conversation.format, policy.profile, alternates);
     let view = RequestView {

@@ -22,7 +22,7 @@ pub(in crate::guard) fn plan_managed_history(
     recall: &Recall,
 ) -> Plan {
     let mut results = ToolResults::new(view, measured.tokens.clone());
-    results.apply_first_line();
+    results.truncate_long_results();
     let mut plan = measured.stand_back(reason, recall);
     let fresh = units::first_new_message(view.units, recall.messages);
     let truncated = results.collect_edits(|_| true, fresh, &mut plan.edits);

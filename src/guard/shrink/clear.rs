@@ -115,6 +115,11 @@ impl Small {
 /// What all messages would be.
 pub(in crate::guard) struct Clearing {
     small: Vec<Option<Small>>,
+    /// For the request that ended at each unit, what is too new to be cleared; `None` where nothing is but what a cut
+    /// keeps.
+    recent: Option<Vec<RecentUnits>>,
+    /// The settings keep what is recent from cuts, too.
+    cuts_keep_recent: bool,
 }
 
 impl Clearing {
@@ -144,14 +149,31 @@ impl Clearing {
                     .filter(|small| small.saves >= LEAST_SAVED);
             }
         }
-        Self { small }
+        let settings = &view.policy.settings.clear;
+        Self {
+            small,
+            recent: find_recent_units(view, first),
+            cuts_keep_recent: settings.keep_rounds.or(settings.keep_steps).is_some(),
+        }
     }
 
     /// Of a conversation in which nothing is masked.
     pub(in crate::guard) fn nothing(messages: usize) -> Self {
         Self {
             small: vec![None; messages],
+            recent: None,
+            cuts_keep_recent: false,
         }
+    }
+
+    /// What is too new to be cleared early, for the request that ended at unit `at`.
+    pub(in crate::guard) fn recent_units(&self, at: usize) -> Option<RecentUnits> {
+        self.recent.as_ref().map(|recent| recent[at])
+    }
+
+    /// What the settings keep from a cut.
+    pub(in crate::guard) fn recent_units_of_cuts(&self, at: usize) -> Option<RecentUnits> {
+        self.recent_units(at).filter(|_| self.cuts_keep_recent)
     }
 
     /// Whether a message is a result that becomes a placeholder.
@@ -307,12 +329,8 @@ fn excludes(settings: &ClearConfig, tool: &str) -> bool {
         })
 }
 
-/// For the request that ended at each unit, what is too new to be masked; `None` where nothing is but what a cut
-/// keeps. `first`: as in [`Clearing::new`].
-pub(in crate::guard) fn find_recent_units(
-    view: RequestView<'_>,
-    first: &[u32],
-) -> Option<Vec<RecentUnits>> {
+/// `first`: as in [`Clearing::new`].
+fn find_recent_units(view: RequestView<'_>, first: &[u32]) -> Option<Vec<RecentUnits>> {
     let settings = &view.policy.settings.clear;
     let is_set = settings.keep_rounds.or(settings.keep_steps).is_some();
     if !is_set && settings.at.is_none() {

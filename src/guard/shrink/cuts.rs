@@ -7,16 +7,20 @@ use crate::{
     conversation::units::{self, Unit},
     guard::{
         inject::placed_injections::PlacedInjections,
+        order::{MessageCut, ORDER},
         request::view::RequestView,
         shrink::{priority::Priorities, result_limits::KeyedLimit, results::ToolResults},
     },
 };
 
-/// The limits of a session's messages.
+/// What a session says of the lengths of its messages.
+#[derive(Default)]
 pub(in crate::guard) struct SessionLimits<'a> {
-    /// Those that the session remembers.
+    /// The limits that it remembers.
     pub(in crate::guard) remembered: &'a [KeyedLimit],
-    /// Characters of a new result, where the window is nearly full.
+    /// Those of them that leave annotated texts out bind.
+    pub(in crate::guard) leaves_out_texts: bool,
+    /// Characters of a new result while the window is nearly full.
     pub(in crate::guard) new_results: Option<usize>,
     /// Messages of the last request, without system messages.
     pub(in crate::guard) sent: usize,
@@ -24,51 +28,59 @@ pub(in crate::guard) struct SessionLimits<'a> {
 
 /// What is cut of single messages.
 pub(in crate::guard) struct Cuts<'a> {
+    view: RequestView<'a>,
     pub(in crate::guard) texts: Priorities<'a>,
     pub(in crate::guard) results: ToolResults<'a>,
-    /// Raw tokens of every message as the first line leaves it.
+    /// Raw tokens of every message as bytes and settings alone leave it.
     pub(in crate::guard) first_line_tokens: Vec<u32>,
 }
 
 impl<'a> Cuts<'a> {
-    /// The first line: caps and shares of named texts, then the limits of results, all by the bytes and
-    /// the settings alone. `tokens`: raw ones of every message as it came.
-    pub(in crate::guard) fn from_first_line(
+    /// Makes all cuts of messages, in the order of [`ORDER`]. `tokens`: raw ones of every message as it came.
+    pub(in crate::guard) fn cut_messages(
         view: RequestView<'a>,
         tokens: Vec<u32>,
         injected: Option<&PlacedInjections<'_>>,
+        limits: &SessionLimits<'_>,
     ) -> Self {
         let mut results = ToolResults::new(view, tokens);
         if let Some(injected) = injected {
             results.make_room(injected);
         }
-        let texts = Priorities::decide_texts(view, &mut results.tokens);
-        results.apply_first_line();
-        Self {
-            texts,
-            first_line_tokens: results.tokens.clone(),
+        let mut cuts = Self {
+            view,
+            texts: Priorities::new(view, &results.tokens),
             results,
+            first_line_tokens: Vec::new(),
+        };
+        for &cut in ORDER.messages {
+            cuts.make_cut(cut, limits);
         }
+        cuts
     }
 
-    /// Applies the limits that the session remembers, and that of new results while it is not healthy.
-    pub(in crate::guard) fn apply_limits(
-        mut self,
-        view: RequestView<'_>,
-        limits: &SessionLimits<'_>,
-    ) -> Self {
-        self.results.apply_remembered(limits.remembered);
-        if let Some(chars) = limits.new_results {
-            let from = units::first_new_message(view.units, limits.sent);
-            self.results.cut_nearly_full(from, chars);
+    fn make_cut(&mut self, cut: MessageCut, limits: &SessionLimits<'_>) {
+        let tokens = &mut self.results.tokens;
+        match cut {
+            MessageCut::CapNamedTexts => self.texts.apply_caps(tokens),
+            MessageCut::HoldSystemShare => self.texts.enforce_system_share(tokens),
+            MessageCut::TruncateResults => {
+                self.results.truncate_long_results();
+                self.first_line_tokens.clone_from(&self.results.tokens);
+            }
+            MessageCut::RepeatLimits => self.results.apply_remembered(limits.remembered),
+            MessageCut::TruncateNewResults => {
+                if let Some(chars) = limits.new_results {
+                    let from = units::first_new_message(self.view.units, limits.sent);
+                    self.results.cut_nearly_full(from, chars);
+                }
+            }
+            MessageCut::RepeatLeftOutTexts => {
+                if limits.leaves_out_texts {
+                    self.texts.leave_out_remembered(limits.remembered, tokens);
+                }
+            }
         }
-        self
-    }
-
-    /// Leaves out the annotated texts that the session remembers to have been left out.
-    pub(in crate::guard) fn recall_texts(&mut self, remembered: &[KeyedLimit]) {
-        self.texts
-            .leave_out_remembered(remembered, &mut self.results.tokens);
     }
 
     /// Leaves an annotated text out because the prompt is over its budget; gives the raw tokens that this

@@ -63,8 +63,8 @@ pub(in crate::guard) struct Priorities<'a> {
 }
 
 impl<'a> Priorities<'a> {
-    /// Applies caps and the share of system text.
-    pub(in crate::guard) fn decide_texts(view: RequestView<'a>, tokens: &mut [u32]) -> Self {
+    /// The texts of a request in which nothing is cut.
+    pub(in crate::guard) fn new(view: RequestView<'a>, tokens: &[u32]) -> Self {
         let (conversation, settings) = (view.conversation, view.policy.settings);
         let share = settings.system_share * f64::from(budget::default_budget(&view.policy).tokens);
         let mut this = Self {
@@ -78,18 +78,14 @@ impl<'a> Priorities<'a> {
             limit: view.scale.to_raw(share as u32),
         };
         let trims = settings.trim_system && this.system > this.limit;
-        if conversation.annotations.is_empty() && !trims {
-            return this;
-        }
-        this.texts = prompt_text::list_prompt_texts(conversation, &this.weights, trims);
-        this.apply_caps(tokens);
-        if this.system > this.limit {
-            this.enforce_system_share(tokens);
+        if trims || !conversation.annotations.is_empty() {
+            this.texts = prompt_text::list_prompt_texts(conversation, &this.weights, trims);
         }
         this
     }
 
-    fn apply_caps(&mut self, tokens: &mut [u32]) {
+    /// Cuts named texts down to their caps.
+    pub(in crate::guard) fn apply_caps(&mut self, tokens: &mut [u32]) {
         for at in 0..self.texts.len() {
             let cap = self.texts[at].find_cap(self.view.policy);
             let cap = cap.map(|cap| self.view.scale.to_raw(cap - cap / budget::MARGIN));

@@ -13,7 +13,6 @@ use std::{
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use self::calls::CallCut;
 pub(in crate::guard) use self::tighten::find_common_level;
 pub use self::tool_names::ToolNames;
 use crate::{
@@ -28,14 +27,14 @@ use crate::{
         shrink::{
             clear::{
                 self,
-                attachments::{self, AttachmentLimit, ShortenedMessage},
+                attachments::{self, AttachmentLimit},
             },
             result_limits::{
                 FIRST_SHARE, KeyedLimit, LEAST_CHARS, RememberedLimit, TIGHT_SHARE, TruncationRule,
                 chars_within_bytes, max_chars_for_rule,
             },
         },
-        text::truncate::{self, ResultCut, TruncationLimit, TruncationMarker},
+        text::truncate::{self, TruncationLimit, TruncationMarker},
     },
     json::text::TextSizes,
 };
@@ -64,19 +63,36 @@ pub struct TruncationReport {
     pub call: bool,
 }
 
-/// The cuts of a conversation's tool results, and of calls as the last resort.
+/// A message that is cut: a result, a message with calls, or a user message with attachments.
+#[derive(Clone, Debug, Default)]
+struct MessageCut {
+    edits: Edits,
+    /// The sizes of the text that is left of a result.
+    sizes: TextSizes,
+    /// What the session remembers; `None` where settings and window alone say how long the message may be. Characters; of
+    /// a user message, raw tokens of its attachments.
+    limit: Option<RememberedLimit>,
+    /// One; of a message with calls, one for the arguments of each cut call and one for the text.
+    parts: Vec<CutPart>,
+}
+
+#[derive(Clone, Debug)]
+struct CutPart {
+    /// The tool that is called; `None` for what is no call.
+    called: Option<String>,
+    /// Characters.
+    before: usize,
+    after: usize,
+}
+
+/// The cuts of a conversation's tool results; of its newest calls and attachments as the last resort.
 pub(in crate::guard) struct ToolResults<'a> {
     view: RequestView<'a>,
     /// What does not pair stays as it came: its other half is not with the provider.
     keeps_unpaired: bool,
     /// Raw tokens of every message as it goes out.
     pub(in crate::guard) tokens: Vec<u32>,
-    cuts: BTreeMap<usize, ResultCut>,
-    calls: BTreeMap<usize, CallCut>,
-    /// User messages whose attachments are cut.
-    attached: BTreeMap<usize, ShortenedMessage>,
-    /// Tighter limits, by message; of a user message, raw tokens of its attachments. The session remembers them.
-    tight: BTreeMap<usize, RememberedLimit>,
+    cuts: BTreeMap<usize, MessageCut>,
     /// Injected texts at the end of results, by message.
     blocks: BTreeMap<usize, TextSizes>,
     /// Answers whose text is edited for injected records, and so is not cut.
@@ -91,9 +107,6 @@ impl<'a> ToolResults<'a> {
             keeps_unpaired: view.conversation.managed_by_provider().is_none(),
             tokens,
             cuts: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            attached: BTreeMap::new(),
-            tight: BTreeMap::new(),
             blocks: BTreeMap::new(),
             echoes: BTreeSet::new(),
         }
@@ -107,7 +120,7 @@ impl<'a> ToolResults<'a> {
     }
 
     /// Cuts every result that is too large for the settings or the window.
-    pub(in crate::guard) fn apply_first_line(&mut self) {
+    pub(in crate::guard) fn truncate_long_results(&mut self) {
         let (settings, tokens) = (self.view.policy.settings, self.tokens.len());
         for at in self.list_results(0..tokens) {
             let block = self.blocks.get(&at).map_or(0, TextSizes::total_chars);
@@ -141,9 +154,10 @@ impl<'a> ToolResults<'a> {
             !known.contains(&digest(at)) && !clear::excludes_result(self.view, *at, &mut names)
         });
         for at in new_results {
-            if let Some(chars) = self.cut_by_rule(at, &rule) {
-                self.tight
-                    .insert(at, RememberedLimit::new(chars, rule.marker));
+            let limit = self.cut_by_rule(at, &rule);
+            let limit = limit.map(|chars| RememberedLimit::new(chars, rule.marker));
+            if let Some(cut) = self.cuts.get_mut(&at) {
+                cut.limit = limit.or(cut.limit);
             }
         }
     }
@@ -159,7 +173,7 @@ impl<'a> ToolResults<'a> {
             return None;
         }
         for round in 1.. {
-            if !self.cut_result(at, rule.limit_for_chars(chars), rule.marker) {
+            if !self.cut_result(at, rule.limit_for_chars(chars), rule.marker, None) {
                 break;
             }
             let left = self.remaining_sizes(at);
@@ -202,31 +216,39 @@ impl<'a> ToolResults<'a> {
             return;
         }
         let limits: HashMap<u128, RememberedLimit> = limits.iter().rev().copied().collect();
-        for (at, message) in self.view.conversation.items.iter().enumerate() {
-            match limits.get(&self.limit_key(at)) {
-                Some(&limit) if message.author.is_tool() => self.apply_limit(at, limit),
-                Some(&limit) if message.author == Author::User => {
-                    self.limit_attachments(at, limit.chars());
-                }
-                Some(limit) if !message.calls.is_empty() => {
-                    self.limit_call_values(at, limit.chars());
-                }
-                _ => {}
+        for at in 0..self.tokens.len() {
+            if let Some(&limit) = limits.get(&self.limit_key(at)) {
+                self.apply_limit(at, limit);
             }
         }
     }
 
-    /// The edits of a result, of calls, or of a user message, that are cut.
+    /// Cuts a message to a limit, which the session then remembers.
+    fn apply_limit(&mut self, at: usize, limit: RememberedLimit) {
+        let message = self.view.item(at);
+        if message.author.is_tool() {
+            let halves = TruncationLimit::with_halves(limit.chars());
+            self.cut_result(at, halves, limit.marker(), Some(limit));
+        } else if message.author == Author::User {
+            self.limit_attachments(at, limit.chars());
+        } else if !message.calls.is_empty() {
+            self.limit_call_values(at, limit.chars());
+        }
+    }
+
+    /// The edits of a message that is cut.
     pub(in crate::guard) fn edits_of(&self, at: usize) -> Option<&Edits> {
-        let result = self.cuts.get(&at).map(|cut| &cut.edits);
-        let calls = || self.calls.get(&at).map(|cut| &cut.edits);
-        let attached = || self.attached.get(&at).map(|cut| &cut.edits);
-        result.or_else(calls).or_else(attached)
+        self.cuts.get(&at).map(|cut| &cut.edits)
+    }
+
+    /// What limits message `at` already.
+    fn limit_of(&self, at: usize) -> Option<RememberedLimit> {
+        self.cuts.get(&at)?.limit
     }
 
     /// Whether the arguments or the text of a message with calls are cut.
     pub(in crate::guard) fn has_cut_calls(&self, at: usize) -> bool {
-        self.calls.contains_key(&at)
+        self.view.item(at).author == Author::Model && self.cuts.contains_key(&at)
     }
 
     /// Adds the edits of the messages that are `sent`. Messages before `known` were part of the last request.
@@ -240,36 +262,22 @@ impl<'a> ToolResults<'a> {
         let mut names = ToolNames::default();
         for (&at, cut) in self.cuts.iter().filter(|(at, _)| sent(**at)) {
             edits.merge(cut.edits.clone());
-            reports.push(TruncationReport {
-                message: at,
-                tool: names.shown_name(self.view, at),
-                before: cut.before,
-                after: cut.after,
-                tighter: self.tight.contains_key(&at),
-                new: at >= known,
-                call: false,
-            });
+            let is_result = self.view.item(at).author.is_tool();
+            for part in &cut.parts {
+                let result_of = is_result.then(|| names.shown_name(self.view, at));
+                reports.push(TruncationReport {
+                    message: at,
+                    tool: result_of
+                        .or_else(|| part.called.clone())
+                        .unwrap_or_default(),
+                    before: part.before,
+                    after: part.after,
+                    tighter: cut.limit.is_some(),
+                    new: at >= known,
+                    call: part.called.is_some(),
+                });
+            }
         }
-        for (&at, cut) in self.calls.iter().filter(|(at, _)| sent(**at)) {
-            edits.merge(cut.edits.clone());
-            reports.extend(cut.parts.iter().map(|part| TruncationReport {
-                new: at >= known,
-                ..part.clone()
-            }));
-        }
-        for (&at, cut) in self.attached.iter().filter(|(at, _)| sent(**at)) {
-            edits.merge(cut.edits.clone());
-            reports.push(TruncationReport {
-                message: at,
-                tool: String::new(),
-                before: self.view.item(at).sizes.total_chars(),
-                after: cut.sizes.total_chars(),
-                tighter: true,
-                new: at >= known,
-                call: false,
-            });
-        }
-        reports.sort_by_key(|report| report.message);
         reports
     }
 
@@ -278,8 +286,8 @@ impl<'a> ToolResults<'a> {
         &self,
         kept: &[bool],
     ) -> impl Iterator<Item = KeyedLimit> {
-        let limits = self.tight.iter().filter(|(at, _)| kept[**at]);
-        limits.map(|(&at, &limit)| (self.limit_key(at), limit))
+        let cuts = self.cuts.iter().filter(|(at, _)| kept[**at]);
+        cuts.filter_map(|(&at, cut)| Some((self.limit_key(at), cut.limit?)))
     }
 
     /// What a limit is remembered by: the digest of its message. Users repeat themselves, so their messages count with their
@@ -316,26 +324,33 @@ impl<'a> ToolResults<'a> {
 
     /// Cuts what is attached to a user message to `most` raw tokens, which the session then remembers.
     fn limit_attachments(&mut self, at: usize, most: usize) {
-        let most = u32::try_from(most).unwrap_or(u32::MAX);
-        if let Some(cut) =
-            attachments::shorten_attachments(self.view, at, AttachmentLimit::of_newest(most))
-        {
+        let tokens = u32::try_from(most).unwrap_or(u32::MAX);
+        let limit = AttachmentLimit::of_newest(tokens);
+        if let Some(cut) = attachments::shorten_attachments(self.view, at, limit) {
             self.tokens[at] = cut.tokens;
-            self.attached.insert(at, cut);
-            let limit = RememberedLimit::new(most as usize, TruncationMarker::Plain);
-            self.tight.insert(at, limit);
+            let part = CutPart {
+                called: None,
+                before: self.view.item(at).sizes.total_chars(),
+                after: cut.sizes.total_chars(),
+            };
+            let cut = MessageCut {
+                edits: cut.edits,
+                limit: Some(RememberedLimit::new(most, TruncationMarker::Plain)),
+                parts: vec![part],
+                ..MessageCut::default()
+            };
+            self.cuts.insert(at, cut);
         }
     }
 
-    /// Cuts one result to a limit, which the session then remembers.
-    fn apply_limit(&mut self, at: usize, limit: RememberedLimit) {
-        let halves = TruncationLimit::with_halves(limit.chars());
-        if self.cut_result(at, halves, limit.marker()) {
-            self.tight.insert(at, limit);
-        }
-    }
-
-    fn cut_result(&mut self, at: usize, limit: TruncationLimit, marker: TruncationMarker) -> bool {
+    /// Cuts one result. `remembered`: the limit that the session remembers from now on; `None` for the one before.
+    fn cut_result(
+        &mut self,
+        at: usize,
+        limit: TruncationLimit,
+        marker: TruncationMarker,
+        remembered: Option<RememberedLimit>,
+    ) -> bool {
         let message = self.view.item(at);
         let (conversation, id) = (self.view.conversation, self.view.recall_id(at));
         let Some(cut) = truncate::cut_result(conversation, message, limit, marker, id) else {
@@ -344,6 +359,17 @@ impl<'a> ToolResults<'a> {
         let mut sizes = cut.sizes;
         sizes += self.view.conversation.opaque_sizes(message);
         self.tokens[at] = self.view.weigh_item(at, &sizes);
+        let part = CutPart {
+            called: None,
+            before: cut.before,
+            after: cut.after,
+        };
+        let cut = MessageCut {
+            edits: cut.edits,
+            sizes: cut.sizes,
+            limit: remembered.or(self.limit_of(at)),
+            parts: vec![part],
+        };
         self.cuts.insert(at, cut);
         true
     }

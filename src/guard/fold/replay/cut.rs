@@ -5,9 +5,8 @@ use crate::{
     config::CutOrder,
     conversation::units::{Unit, UnitKind},
     guard::{
-        grammar::prompt_placement,
-        inject::placed_injections::with_injected,
-        shrink::{clear::RecentUnits, cuts::Cuts},
+        order::{DeepCut, ORDER, Reach},
+        shrink::cuts::Cuts,
     },
     json::{scan::Span, text},
 };
@@ -24,41 +23,45 @@ const MAX_WORD_BYTES: usize = 100;
 impl Replay<'_> {
     /// Makes the request that ended at unit `at` fit, and leaves room for the next ones. Units from `newest` on stay.
     pub(super) fn cut(&mut self, at: usize, newest: usize, now: &mut Moment) {
-        let high = self.high[at];
-        let fixed = self.fixed[at].min(high);
-        self.free_tokens = high - fixed;
+        now.room = self.budgets.room(at);
         if now.kept.list_unpinned(newest).is_empty() && now.kept.list_open(newest).is_empty() {
             return;
         }
-        let low_water = self.find_low_water(at);
-        let goal = fixed + (f64::from(self.free_tokens) * low_water) as u32;
-        self.settle_alternation(at);
+        let (most, goal) = (
+            self.budgets.most(at),
+            self.budgets.goal(at, self.find_low_water(at)),
+        );
+        self.rules.settle_alternation(self.view, at);
         let counts = now.kept.count_before(newest);
         let is_over = self.over(at, now) > 0;
         if !is_over && !self.can_free(at, newest, goal, now) {
             return;
         }
         self.drop_reasoning(at + 1, now);
-        // The words of the cut before stay where this one takes nothing.
+        // The words of the cut before stay if this one takes nothing.
         if is_over && (now.stuck == Some(counts) || !self.can_free(at, newest, goal, now)) {
-            now.stuck = Some(counts).filter(|_| !self.meets(high, now));
+            now.stuck = Some(counts).filter(|_| !self.meets(most, now));
             return;
         }
         self.read_words(at, now);
         now.state.bare = false;
         let tail = self.find_tail(newest, now);
-        let slides = self.slides();
-        for limit in [tail, newest].into_iter().filter(|_| !slides) {
-            self.mask_oldest(at, limit, Unit::has_results, goal, now);
-            self.mask_oldest(at, limit, Unit::is_user, goal, now);
-            self.fold_by_worth(limit, goal, now);
-            self.drop_settled(limit, now);
+        for &(cut, reach) in ORDER.deep {
+            let limit = match reach {
+                Reach::BeforeTail => tail,
+                Reach::BeforeNewest => newest,
+            };
+            match cut {
+                DeepCut::DropOldest => self.fold_oldest(limit, most, now),
+                _ if self.slides() => {}
+                DeepCut::ClearResults => self.mask_oldest(at, limit, Unit::has_results, goal, now),
+                DeepCut::ClearAttachments => self.mask_oldest(at, limit, Unit::is_user, goal, now),
+                DeepCut::DropLeastWorth => self.fold_by_worth(limit, goal, now),
+            }
         }
-        self.fold_oldest(newest, high, now);
-        self.drop_settled(newest, now);
         now.state.survived = now.state.survived.max(tail);
         if now.state.survived > 0 {
-            self.tolerance = 0.0;
+            self.budgets.end_tolerance();
         }
         now.is_cut = true;
     }
@@ -71,31 +74,26 @@ impl Replay<'_> {
     /// Whether a cut that ends with no more than `goal` raw tokens masks anything or leaves it out.
     fn can_free(&self, at: usize, newest: usize, goal: u32, now: &Moment) -> bool {
         let open = || now.kept.list_open(newest).iter().copied();
-        let recent = self.list_kept_from_masks(at);
+        let recent = self.masks.recent_units_of_cuts(at);
         let mask =
             |unit| now.asked != Some(unit) && self.may_mask(unit, newest, recent, &now.state);
-        let by_worth = |unit| self.may_go(&self.list_parts(unit, now), now);
+        let by_worth = |unit| {
+            self.rules
+                .may_go(self.view, &self.list_parts(unit, now), now)
+        };
         let by_age = |unit| self.find_foldable_parts(unit, newest, now).is_some();
         !self.slides()
             && !self.meets(goal, now)
             && (open().any(mask) || self.list_candidates(newest, now).any(by_worth))
-            || !self.meets(self.high[at], now) && open().any(by_age)
-    }
-
-    /// What the settings keep from the masks of a cut.
-    fn list_kept_from_masks(&self, at: usize) -> Option<RecentUnits> {
-        let settings = &self.view.policy.settings.clear;
-        let keeps = settings.keep_rounds.or(settings.keep_steps).is_some();
-        let recent = self.recent.as_ref().filter(|_| keeps);
-        recent.map(|recent| recent[at])
+            || !self.meets(self.budgets.most(at), now) && open().any(by_age)
     }
 
     /// The first of the newest units that stay as they are while there is anything else.
     fn find_tail(&self, newest: usize, now: &Moment) -> usize {
-        let mut room = self.free_tokens / TAIL_SHARE;
+        let mut room = now.room / TAIL_SHARE;
         let mut tail = newest;
         for &unit in now.kept.list_unpinned(newest).iter().rev() {
-            let tokens = self.unit_tokens(unit, &now.state);
+            let tokens = self.weights.of_unit(unit, &now.state);
             if tokens > room {
                 break;
             }
@@ -113,7 +111,7 @@ impl Replay<'_> {
         goal: u32,
         now: &mut Moment,
     ) {
-        let recent = self.list_kept_from_masks(at);
+        let recent = self.masks.recent_units_of_cuts(at);
         let mut units = now.kept.list_open(limit).to_vec();
         units.retain(|&unit| now.asked != Some(unit));
         for unit in units {
@@ -138,6 +136,7 @@ impl Replay<'_> {
             let parts = parts.into_iter().flatten();
             parts.for_each(|at| self.fold_unit(at, now));
         }
+        self.drop_settled(newest, now);
     }
 
     /// A unit with those that cannot stay without it, in order, where all of them may go as the oldest ones.
@@ -149,7 +148,7 @@ impl Replay<'_> {
         let mut alone = self.list_dependents(unit, now);
         alone.push(unit);
         alone.sort_unstable();
-        let may_go = |parts: &Vec<usize>| self.may_go(parts, now);
+        let may_go = |parts: &Vec<usize>| self.rules.may_go(self.view, parts, now);
         Some(alone).filter(may_go).or_else(|| {
             // Where roles alternate, the last answer of a turn goes with what it answers.
             Some(self.list_parts(unit, now)).filter(may_go)
@@ -176,14 +175,12 @@ impl Replay<'_> {
         self.cuts.results.tighten_step(messages, excess);
         let after: Vec<u32> = weigh(&self.cuts);
         for ((unit, before), after) in row.zip(before).zip(after) {
-            let taken = before.saturating_sub(after).min(self.tokens[unit]);
-            self.tokens[unit] -= taken;
-            let masked = self.masks.weigh(&units[unit], &self.cuts.results);
-            self.masked_tokens[unit] = with_injected(masked, self.injected[unit]);
-            if unit < self.reasoned {
-                self.masked_tokens[unit] =
-                    self.masked_tokens[unit].saturating_sub(self.reasoning[unit]);
-            }
+            let cleared = self.masks.weigh(&units[unit], &self.cuts.results);
+            let (freed, stale) = (
+                before.saturating_sub(after),
+                self.reasoning.left_out_of(unit),
+            );
+            let taken = self.weights.take_shortened(unit, freed, cleared, stale);
             if unit < now.visible.counted() {
                 self.count_words(unit, false, 1, &mut now.visible);
             }
@@ -197,7 +194,7 @@ impl Replay<'_> {
     pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let open = now.kept.list_open(newest).iter().copied();
         let least = self.view.policy.window / LEAST_QUESTION_SHARE;
-        let room = (self.free_tokens / QUESTION_SHARE).max(least);
+        let room = (now.room / QUESTION_SHARE).max(least);
         let asked =
             open.filter(|&unit| self.asks_for_newest(unit, now) && !now.kept.is_lasting(unit));
         let mut asked: Vec<usize> = asked.collect();
@@ -227,7 +224,7 @@ impl Replay<'_> {
 
     /// Forgets units before `limit` that no further cut can change: those that are gone, and those that stay and get no
     /// smaller.
-    fn drop_settled(&self, limit: usize, now: &mut Moment) {
+    pub(super) fn drop_settled(&self, limit: usize, now: &mut Moment) {
         let (state, kept) = (&now.state, &now.kept);
         let settled = kept.list_open(limit).iter().map(|&unit| {
             let is_done = || state.masked[unit] || !self.gets_smaller(unit, usize::MAX);
@@ -241,42 +238,6 @@ impl Replay<'_> {
         self.view.units[unit].kind == UnitKind::User && now.kept.is_of_newest_turn(unit)
     }
 
-    /// Whether what stands around units may do so without them.
-    fn may_go(&self, units: &[usize], now: &Moment) -> bool {
-        self.find_clashing_neighbours(units, now).is_none()
-            && self.find_bare_successor(units, now).is_none()
-    }
-
-    /// What stands before units and after them, where these may not stand side by side.
-    pub(super) fn find_clashing_neighbours(
-        &self,
-        units: &[usize],
-        now: &Moment,
-    ) -> Option<(usize, usize)> {
-        if !self.view.conversation.format.pairs_roles() {
-            return None;
-        }
-        let all = self.view.units;
-        let mut neighbours = now.kept.list_neighbours(units).into_iter();
-        neighbours.find(|&(before, after)| {
-            let last = self.view.item(all[before].unbound_messages().end - 1);
-            let next = self.view.item(all[after].messages.start);
-            !prompt_placement::can_follow(last.author, next.author, &self.profile)
-        })
-    }
-
-    /// The answer without thinking that would begin the running turn if these units went, of which one begins it with
-    /// thinking.
-    pub(super) fn find_bare_successor(&self, units: &[usize], now: &Moment) -> Option<usize> {
-        let mut thinking = units
-            .iter()
-            .filter(|&&unit| self.thinking.get(unit) == Some(&true));
-        thinking.find_map(|&unit| {
-            let next = now.kept.find_next_of_turn(unit, units, self.view.units)?;
-            (!self.thinking[next]).then_some(next)
-        })
-    }
-
     /// The words that stand nowhere else any more, most worth first, within their part of the budget.
     pub(super) fn choose_ledger_words(&self, now: &Moment) -> Vec<Span> {
         let mut words: Vec<(u64, u32)> = (0..now.visible.len() as u32)
@@ -286,7 +247,7 @@ impl Replay<'_> {
             .collect();
         words.sort_unstable_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
         let weights = self.view.token_weights();
-        let mut room = f64::from(self.words_room);
+        let mut room = f64::from(self.note.words_room());
         let mut chosen = Vec::new();
         for (_, word) in words {
             let Some(span) = self.vocabulary.span_of(word) else {

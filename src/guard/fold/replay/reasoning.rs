@@ -1,12 +1,17 @@
-//! A cut makes all earlier reasoning stale where a model binds it to what stood before it. So a cut goes deeper there, and
-//! comes where a turn begins if it is near.
+//! A cut makes all earlier reasoning stale if a model binds it to what stood before it. So a cut goes deeper there, and
+//! comes when a turn begins if it is near.
 
 use super::{Moment, Replay};
 use crate::{
-    conversation::units::{self, UnitKind},
+    config::profile::PastReasoning,
+    conversation::units::{self, Unit},
     guard::{
         fold::{cut_state::CutState, memory::Recall, sent_history::find_next_answer},
-        request::epoch::{Epoch, count_places},
+        request::{
+            epoch::{Epoch, count_places},
+            estimate,
+            view::RequestView,
+        },
     },
 };
 
@@ -14,6 +19,60 @@ use crate::{
 /// cut costs all reasoning so far, so that the next one shall be far. Measured with `cargo bench --bench report --
 /// thinking`: a fifth keeps more of the ten newest answers' reasoning than larger parts, at less cost.
 const BOUND_DEPTH: f64 = 0.2;
+
+/// The reasoning that is bound to what stands before it.
+pub(in crate::guard) struct BoundReasoning {
+    /// Raw tokens of each unit's; empty if there is none, or the model reads it whatever was changed.
+    tokens: Vec<u32>,
+    /// The first unit with any.
+    first: usize,
+    /// Units before this one are sent without it.
+    left_out_until: usize,
+    /// The newest request leaves all of it out.
+    leaves_out_all: bool,
+}
+
+impl BoundReasoning {
+    pub(in crate::guard) fn weigh(view: RequestView<'_>) -> Self {
+        let weights = view.token_weights();
+        let mut first = usize::MAX;
+        let mut weigh = |(at, unit): (usize, &Unit)| {
+            let items = view.conversation.items[unit.messages.clone()].iter();
+            let tokens = items
+                .filter_map(|item| estimate::estimate_reasoning(view.conversation, item, &weights));
+            tokens.fold(0u32, |sum, tokens| {
+                first = first.min(at);
+                sum.saturating_add(tokens)
+            })
+        };
+        let is_bound = view.policy.profile.past_reasoning != PastReasoning::Read;
+        let units = view.units.iter().enumerate().filter(|_| is_bound);
+        let tokens: Vec<u32> = units.map(&mut weigh).collect();
+        Self {
+            tokens: if first == usize::MAX {
+                Vec::new()
+            } else {
+                tokens
+            },
+            first,
+            left_out_until: 0,
+            leaves_out_all: false,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Raw tokens of a unit's reasoning that are left out.
+    pub(super) fn left_out_of(&self, at: usize) -> u32 {
+        if at < self.left_out_until {
+            self.tokens[at]
+        } else {
+            0
+        }
+    }
+}
 
 impl Replay<'_> {
     /// Leaves out what cuts before this request left out: all reasoning before `place`.
@@ -24,15 +83,9 @@ impl Replay<'_> {
         let units = self.view.units;
         let places = count_places(self.view.conversation);
         let stale = |at: &usize| places[units[*at].messages.start] < place;
-        self.reasoned = (0..units.len()).take_while(stale).count();
-        for at in 0..self.reasoned {
-            self.take_reasoning(at);
-        }
-    }
-
-    fn take_reasoning(&mut self, at: usize) {
-        for tokens in [&mut self.tokens[at], &mut self.masked_tokens[at]] {
-            *tokens = tokens.saturating_sub(self.reasoning[at]);
+        self.reasoning.left_out_until = (0..units.len()).take_while(stale).count();
+        for at in 0..self.reasoning.left_out_until {
+            self.weights.take_reasoning(at, self.reasoning.tokens[at]);
         }
     }
 
@@ -41,26 +94,27 @@ impl Replay<'_> {
         if self.reasoning.is_empty() {
             return;
         }
-        for at in self.reasoned..until {
-            let before = self.unit_tokens(at, &now.state);
-            self.take_reasoning(at);
+        for at in self.reasoning.left_out_until..until {
+            let before = self.weights.of_unit(at, &now.state);
+            self.weights.take_reasoning(at, self.reasoning.tokens[at]);
             if !now.state.folded[at] {
-                let freed = before.saturating_sub(self.unit_tokens(at, &now.state));
+                let freed = before.saturating_sub(self.weights.of_unit(at, &now.state));
                 now.live = now.live.saturating_sub(freed);
             }
         }
-        self.reasoned = self.reasoned.max(until);
-        self.leaves_out_reasoning |= until == self.view.units.len();
+        self.reasoning.left_out_until = self.reasoning.left_out_until.max(until);
+        self.reasoning.leaves_out_all |= until == self.view.units.len();
     }
 
     /// The first answer whose reasoning is sent, by the cuts of the replay.
     pub(in crate::guard) fn find_epoch(&self, recall: &Recall) -> Epoch {
-        if self.leaves_out_reasoning {
+        if self.reasoning.leaves_out_all {
             return find_next_answer(self.view.conversation, recall);
         }
-        let place = units::count_messages_before(self.view.units, self.reasoned);
+        let until = self.reasoning.left_out_until;
+        let place = units::count_messages_before(self.view.units, until);
         Epoch {
-            place: if self.reasoned == 0 { 0 } else { place },
+            place: if until == 0 { 0 } else { place },
             round: 0,
         }
     }
@@ -76,39 +130,41 @@ impl Replay<'_> {
         let is_stale = |at: usize| places[units[at].messages.start] < epoch.place;
         let sum_from = |first: usize| {
             let stale = (first..units.len()).filter(|&at| !state.folded[at] && is_stale(at));
-            let tokens = stale.map(|at| self.reasoning[at]);
+            let tokens = stale.map(|at| self.reasoning.tokens[at]);
             tokens.fold(0, u32::saturating_add)
         };
-        (sum_from(0), sum_from(self.reasoned))
+        (sum_from(0), sum_from(self.reasoning.left_out_until))
     }
 
     /// Whether a request that fits is cut because a turn begins with it, which needs little of the reasoning so far: a cut
     /// in the midst of a tool loop would soon cost the model the reasoning of the running round.
     pub(super) fn is_due_where_turn_begins(&self, at: usize, now: &Moment) -> bool {
         let unit = &self.view.units[at];
-        let begins_turn = unit.kind == UnitKind::User && !unit.stays;
-        begins_turn && self.binds_reasoning(at) && !self.meets(self.find_middle(at), now)
+        let begins_turn = unit.is_user() && !unit.stays;
+        begins_turn && self.binds_reasoning(at) && !self.meets(self.budgets.middle(at), now)
     }
 
-    /// The least raw tokens from which on a request may be cut. `lowest`: the least budget.
-    pub(super) fn find_least_mark(&self, lowest: u32) -> u32 {
-        match self.reasoning.is_empty() {
-            true => lowest,
-            false => (f64::from(lowest) * (1.0 + self.low_water) / 2.0) as u32,
+    /// The least raw tokens from which on a request may be cut.
+    pub(super) fn find_least_mark(&self) -> u32 {
+        let lowest = self.budgets.lowest();
+        if self.reasoning.is_empty() {
+            return lowest;
         }
+        (f64::from(lowest) * (1.0 + self.budgets.low_water) / 2.0) as u32
     }
 
     /// How full the cut of a request that ends at unit `at` leaves the room beside what is fixed.
     pub(super) fn find_low_water(&self, at: usize) -> f64 {
-        match self.binds_reasoning(at) {
-            true => self.low_water * BOUND_DEPTH,
-            false => self.low_water,
+        if self.binds_reasoning(at) {
+            self.budgets.low_water * BOUND_DEPTH
+        } else {
+            self.budgets.low_water
         }
     }
 
     /// Whether a request that ends at unit `at` has reasoning that a change would cost. What comes later does not count, so
     /// that its cuts are found again.
     fn binds_reasoning(&self, at: usize) -> bool {
-        self.reasons_from <= at
+        self.reasoning.first <= at
     }
 }

@@ -101,28 +101,28 @@ impl Replay<'_> {
 
     /// Masks a unit; its words go out of sight.
     pub(super) fn mask_unit(&mut self, unit: usize, now: &mut Moment) {
-        self.tolerance = 0.0;
-        let before = self.unit_tokens(unit, &now.state);
+        self.budgets.end_tolerance();
+        let before = self.weights.of_unit(unit, &now.state);
         self.count_words(unit, false, -1, &mut now.visible);
         now.state.masked[unit] = true;
         if unit < now.visible.counted {
             self.count_words(unit, true, 1, &mut now.visible);
         }
-        let freed = before.saturating_sub(self.unit_tokens(unit, &now.state));
+        let freed = before.saturating_sub(self.weights.of_unit(unit, &now.state));
         now.live = now.live.saturating_sub(freed);
     }
 
     /// Leaves a unit out; its words go out of sight.
     pub(super) fn fold_unit(&mut self, unit: usize, now: &mut Moment) {
-        self.tolerance = 0.0;
+        self.budgets.end_tolerance();
         let masked = now.state.masked[unit];
         self.count_words(unit, masked, -1, &mut now.visible);
-        let freed = self.unit_tokens(unit, &now.state);
+        let freed = self.weights.of_unit(unit, &now.state);
         now.state.folded[unit] = true;
-        self.spares.forget_unit(unit);
+        self.texts.forget_unit(unit);
         now.kept.remove_unit(unit, self.view.units[unit].kind);
-        self.note_fold(unit, &mut now.state);
-        let freed = freed.saturating_add(self.drop_injections_before(unit, &now.state));
+        self.note.note_dropped(unit, self.view, &mut now.state);
+        let freed = freed.saturating_add(self.weights.drop_injections_before(unit, &now.state));
         now.live = now.live.saturating_sub(freed);
     }
 
@@ -131,7 +131,7 @@ impl Replay<'_> {
         let mut words = Vec::new();
         let mut tokens = 0u32;
         for &unit in units {
-            tokens = tokens.saturating_add(self.unit_tokens(unit, state));
+            tokens = tokens.saturating_add(self.weights.of_unit(unit, state));
             self.for_each_words(unit, state.masked[unit], |it| words.extend_from_slice(it));
         }
         words.sort_unstable();
@@ -144,6 +144,7 @@ impl Replay<'_> {
     /// Leaves units before `limit` out, least worth first, until the goal is met.
     pub(super) fn fold_by_worth(&mut self, limit: usize, goal: u32, now: &mut Moment) {
         if self.meets(goal, now) {
+            self.drop_settled(limit, now);
             return;
         }
         let weigh = |this: &Self, unit: usize, now: &Moment| {
@@ -169,12 +170,14 @@ impl Replay<'_> {
                 heap.push(candidate);
                 continue;
             }
-            if let Some((before, after)) = self.find_clashing_neighbours(&parts, now) {
+            if let Some((before, after)) =
+                self.rules.find_clashing_neighbours(self.view, &parts, now)
+            {
                 waiting.entry(before).or_default().push(unit);
                 waiting.entry(after).or_default().push(unit);
                 continue;
             }
-            if let Some(next) = self.find_bare_successor(&parts, now) {
+            if let Some(next) = self.rules.find_bare_successor(self.view, &parts, now) {
                 waiting.entry(next).or_default().push(unit);
                 continue;
             }
@@ -184,6 +187,7 @@ impl Replay<'_> {
                 heap.extend(freed.into_iter().map(|unit| weigh(self, unit, now).0));
             }
         }
+        self.drop_settled(limit, now);
     }
 
     /// The units that go with one that is left out by its worth, in order.
@@ -228,9 +232,9 @@ impl Replay<'_> {
         let is_user = move |unit: usize| units[unit].kind == UnitKind::User;
         let survivors = now.kept.list_unpinned(limit.min(now.state.survived));
         let mut survivors = survivors.iter().copied();
-        let most = SURVIVORS_SHARE * f64::from(self.free_tokens);
+        let most = SURVIVORS_SHARE * f64::from(now.room);
         let are_few = survivors.try_fold(0, |sum: u32, unit| {
-            let sum = sum.saturating_add(self.unit_tokens(unit, &now.state));
+            let sum = sum.saturating_add(self.weights.of_unit(unit, &now.state));
             (f64::from(sum) <= most).then_some(sum)
         });
         let spared = are_few.map_or(0, |_| now.state.survived);

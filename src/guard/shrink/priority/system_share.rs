@@ -13,7 +13,10 @@ const TRIM_ROUNDS: usize = 8;
 
 impl Priorities<'_> {
     /// Holds each group of system messages to the share that the groups before it leave.
-    pub(super) fn enforce_system_share(&mut self, tokens: &mut [u32]) {
+    pub(in crate::guard) fn enforce_system_share(&mut self, tokens: &mut [u32]) {
+        if self.system <= self.limit {
+            return;
+        }
         let messages = &self.view.conversation.items;
         let is_system = |at: &usize| messages[*at].is_pinned_system();
         let start = (0..messages.len()).take_while(is_system).count();

@@ -3,9 +3,9 @@
 //!
 //! One limit in characters holds for each value of the message. It is remembered like that of a result.
 
-use super::{ToolResults, TruncationReport, tool_names};
+use super::{CutPart, MessageCut, ToolResults, tool_names};
 use crate::{
-    conversation::{Call, edit::Edits},
+    conversation::Call,
     guard::{
         shrink::result_limits::RememberedLimit,
         text::{
@@ -19,14 +19,6 @@ use crate::{
 const LEAST_CHARS: usize = 80;
 /// Rounds in which the limit is searched for. Then the least limit applies.
 const ROUNDS: usize = 6;
-
-/// The cuts of one message with calls.
-#[derive(Clone, Debug, Default)]
-pub(super) struct CallCut {
-    pub(super) edits: Edits,
-    /// One for the arguments of each cut call, and one for the text.
-    pub(super) parts: Vec<TruncationReport>,
-}
 
 impl ToolResults<'_> {
     /// Makes message `at` smaller by `excess` raw tokens, its longest values first. Returns the tokens removed,
@@ -48,7 +40,7 @@ impl ToolResults<'_> {
             let arguments = arguments.iter().map(|it| it.chars_within(most));
             arguments.sum::<usize>() + text_chars.min(most)
         };
-        let tight = self.tight.get(&at).map_or(usize::MAX, |it| it.chars());
+        let tight = self.limit_of(at).map_or(usize::MAX, |it| it.chars());
         let mut most = chars_within(usize::MAX).min(tight);
         for round in 0.. {
             let over = self.tokens[at].saturating_sub(target);
@@ -82,7 +74,7 @@ impl ToolResults<'_> {
         let conversation = self.view.conversation;
         let message = self.view.item(at);
         let calls = conversation.calls_of(message);
-        let mut cut = CallCut::default();
+        let mut cut = MessageCut::default();
         let mut sizes = message.sizes;
         for call in calls {
             let Some(arguments) = call.editable_arguments() else {
@@ -94,7 +86,7 @@ impl ToolResults<'_> {
             let (removed, inserted) = (cut_values.removed, cut_values.inserted);
             // All of the arguments are measured as they came and as they are cut.
             let (before, after) = (removed.total_chars(), inserted.total_chars());
-            cut.parts.push(self.report_call(at, call, before, after));
+            cut.parts.push(self.describe_cut(call, before, after));
             sizes -= removed;
             sizes += inserted;
             cut.edits.merge(cut_values.edits);
@@ -107,35 +99,24 @@ impl ToolResults<'_> {
             sizes -= conversation.text_sizes(message);
             sizes += text_cut.sizes;
             cut.edits.merge(text_cut.edits);
-            let report = |call| self.report_call(at, call, text_cut.before, text_cut.after);
+            let report = |call| self.describe_cut(call, text_cut.before, text_cut.after);
             cut.parts.extend(calls.first().map(report));
         }
         if cut.parts.is_empty() {
             return;
         }
         self.tokens[at] = self.view.weigh_item(at, &sizes);
-        self.calls.insert(at, cut);
-        self.tight.insert(at, RememberedLimit::new(most, marker));
+        cut.limit = Some(RememberedLimit::new(most, marker));
+        self.cuts.insert(at, cut);
     }
 
-    /// The report of a cut of `before` characters to `after`.
-    fn report_call(
-        &self,
-        message: usize,
-        call: &Call,
-        before: usize,
-        after: usize,
-    ) -> TruncationReport {
-        let tool = call.name;
-        let tool = tool.map(|name| tool_names::format_tool_name(self.view.conversation, name));
-        TruncationReport {
-            message,
-            tool: tool.unwrap_or_default(),
+    /// A cut of `before` characters to `after`.
+    fn describe_cut(&self, call: &Call, before: usize, after: usize) -> CutPart {
+        let format = |name| tool_names::format_tool_name(self.view.conversation, name);
+        CutPart {
+            called: Some(call.name.map(format).unwrap_or_default()),
             before,
             after,
-            tighter: true,
-            new: false,
-            call: true,
         }
     }
 }

@@ -49,7 +49,7 @@ impl ToolResults<'_> {
         let excess = excess.saturating_add(ROUNDING);
         let target = before.saturating_sub(excess);
         let (all, least) = attachments::weigh_newest(self.view, at);
-        let limit = self.tight.get(&at).map(|limit| limit.chars() as u32);
+        let limit = self.limit_of(at).map(|limit| limit.chars() as u32);
         let now = limit.unwrap_or(all);
         if now.saturating_sub(excess) < least || now < excess {
             return 0;
@@ -98,11 +98,15 @@ impl ToolResults<'_> {
             return;
         }
         let whole = self.view.item(at).sizes.total_chars();
-        let chars = self.cuts.get(&at).map_or(whole, |cut| cut.after);
+        let chars = self
+            .cuts
+            .get(&at)
+            .map_or(whole, |cut| cut.sizes.total_chars());
         let chars = chars as u64 * u64::from(level) / u64::from(now.max(1));
         let chars = (chars as usize).max(LEAST_CHARS);
-        let limit = self.tight.get(&at);
-        let marker = limit.map_or(TruncationMarker::Plain, |limit| limit.marker());
+        let marker = self
+            .limit_of(at)
+            .map_or(TruncationMarker::Plain, |limit| limit.marker());
         self.apply_limit(at, RememberedLimit::new(chars, marker));
     }
 }

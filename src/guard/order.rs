@@ -1,0 +1,117 @@
+//! The order in which cuts are tried: [`ORDER`].
+//!
+//! Each request is first cut by what its messages are, then by what it is too large. It may have been too large at any
+//! time while it grew, so the replay tries the cuts of requests for each request that the conversation went through
+//! (see `fold::replay`). The answer cap is lowered last, to what is left; the budgets count on that from the start
+//! (`request::answer_cap`).
+
+/// The order of all cuts.
+pub(in crate::guard) const ORDER: Order = Order {
+    messages: &[
+        MessageCut::CapNamedTexts,
+        MessageCut::HoldSystemShare,
+        MessageCut::TruncateResults,
+        MessageCut::RepeatLimits,
+        MessageCut::TruncateNewResults,
+        MessageCut::RepeatLeftOutTexts,
+    ],
+    requests: &[
+        RequestCut::ClearEarly,
+        RequestCut::LeaveOutTexts,
+        RequestCut::CutDeeply,
+        RequestCut::DropLedger,
+        RequestCut::ShortenNewestStep,
+        RequestCut::ShortenNewestAttachments,
+        RequestCut::DropNewestQuestion,
+        RequestCut::DropLedger,
+    ],
+    deep: &[
+        (DeepCut::ClearResults, Reach::BeforeTail),
+        (DeepCut::ClearAttachments, Reach::BeforeTail),
+        (DeepCut::DropLeastWorth, Reach::BeforeTail),
+        (DeepCut::ClearResults, Reach::BeforeNewest),
+        (DeepCut::ClearAttachments, Reach::BeforeNewest),
+        (DeepCut::DropLeastWorth, Reach::BeforeNewest),
+        (DeepCut::DropOldest, Reach::BeforeNewest),
+    ],
+};
+
+/// Cuts, each list in its order.
+pub(in crate::guard) struct Order {
+    /// Made once, whatever the request has room for.
+    pub(in crate::guard) messages: &'static [MessageCut],
+    /// Tried for each request of the replay.
+    pub(in crate::guard) requests: &'static [RequestCut],
+    /// The parts of a deep cut, each down to its goal.
+    pub(in crate::guard) deep: &'static [(DeepCut, Reach)],
+}
+
+/// A cut by the bytes of messages, the settings and what the session remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::guard) enum MessageCut {
+    /// Named texts over their caps keep their beginning and end.
+    CapNamedTexts,
+    /// System text over its share loses annotated texts, and gets shorter.
+    HoldSystemShare,
+    /// Long tool results keep their beginning and end.
+    TruncateResults,
+    /// Messages that an earlier request had to shorten stay so.
+    RepeatLimits,
+    /// Results that are new get shorter still while the window is nearly full.
+    TruncateNewResults,
+    /// Annotated texts that an earlier request left out stay out.
+    RepeatLeftOutTexts,
+}
+
+/// A cut of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::guard) enum RequestCut {
+    /// Old results become placeholders before the budget is reached, if the settings ask for it.
+    ClearEarly,
+    /// Annotated texts go, by their priority, while the request is over its budget.
+    LeaveOutTexts,
+    /// The one cut that makes room for requests to come: see [`Order::deep`].
+    CutDeeply,
+    /// The ledger of what is gone goes.
+    DropLedger,
+    /// Results of the newest step get shorter, then its calls.
+    ShortenNewestStep,
+    /// What is attached to the newest message gets shorter.
+    ShortenNewestAttachments,
+    /// The user's newest message goes, if it is long and a step behind it cannot get smaller.
+    DropNewestQuestion,
+}
+
+impl RequestCut {
+    /// Whether it takes from what the model has not answered yet.
+    pub(in crate::guard) const fn changes_newest(self) -> bool {
+        match self {
+            Self::ClearEarly | Self::LeaveOutTexts | Self::CutDeeply | Self::DropLedger => false,
+            Self::ShortenNewestStep | Self::ShortenNewestAttachments | Self::DropNewestQuestion => {
+                true
+            }
+        }
+    }
+}
+
+/// A part of a deep cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::guard) enum DeepCut {
+    /// Results become placeholders, oldest first; arguments of calls get shorter, if the settings ask for it.
+    ClearResults,
+    /// Media of the user become notices, and attachments get shorter, oldest first.
+    ClearAttachments,
+    /// Units go whose words stand elsewhere too, first those that are worth least a token.
+    DropLeastWorth,
+    /// The last resort: units go, oldest first, until the request is within its budget.
+    DropOldest,
+}
+
+/// How far a part of a deep cut reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::guard) enum Reach {
+    /// Up to the newest units, as many as fit into a part of the room.
+    BeforeTail,
+    /// Up to what the request asks for: the newest step or message.
+    BeforeNewest,
+}
