@@ -32,6 +32,11 @@ pub use server::{CurrentConfig, serve};
 #[cfg(test)]
 extern crate self as plimsoll;
 
+/// Reads the source alone. Among the unit tests, so that `tests/run fast` runs it.
+#[cfg(test)]
+#[path = "../tests/it/layers.rs"]
+mod layers;
+
 /// The support code of the integration tests that the unit tests share.
 #[cfg(test)]
 #[allow(

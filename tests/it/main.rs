@@ -25,7 +25,6 @@ mod index;
 mod inspect;
 mod keys;
 mod kill;
-mod layers;
 mod messages_endpoints;
 mod messages_exchange;
 mod model_rules;
