@@ -1,6 +1,9 @@
 //! No key and no prompt in any output of the proxy: its log at the lowest level, errors, commands,
 //! files, metrics, traces.
 
+mod commands;
+mod requests;
+
 use std::{
     fmt::Write as _,
     io::{BufRead, BufReader},
@@ -10,6 +13,7 @@ use std::{
     thread,
 };
 
+use self::requests::requests;
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use http::{Method, Request};
 use plimsoll::config::{Environment, Flags, load_config};
@@ -218,125 +222,6 @@ async fn start(
     (running, address)
 }
 
-/// One request of each kind, and each kind of failure.
-fn requests(client: &TestClient, markers: &Markers) -> Vec<Request<TestUpload>> {
-    let prompt = &markers.prompt;
-    let key = format!("Bearer {}", markers.client_key);
-    let mut all = Vec::new();
-    let mut ask = |method: Method, path: &str, headers: &[(&str, &str)], body: &str| {
-        let mut request = client.request(method, path);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        all.push(request.body(full_body(body.to_owned())).unwrap());
-    };
-    let json = ("content-type", "application/json");
-    let keyed = ("authorization", key.as_str());
-    let chat = |model: &str, more: &str| {
-        format!(
-            r#"{{"model":"{model}",{more}"messages":[{{"role":"system","content":"{prompt}"}},{{"role":"user","content":"{prompt}"}}]}}"#
-        )
-    };
-    let path = "/v1/chat/completions";
-    for want in [
-        "", "stream", "cut", "401", "404", "429", "400", "500", "garbage", "none",
-    ] {
-        for more in ["", "\"stream\":true,"] {
-            let headers = [keyed, json, ("x-want", want)];
-            ask(Method::POST, path, &headers, &chat("up/m", more));
-        }
-    }
-    for model in ["gone/m", "tls/m", "simulated/plimsoll-8k"] {
-        ask(Method::POST, path, &[keyed, json], &chat(model, ""));
-    }
-    let result = format!("{prompt} ").repeat(2_000);
-    let long = format!(
-        r#"{{"model":"up/small","messages":[{{"role":"user","content":"{prompt}"}},{{"role":"assistant","content":null,"tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"c","content":"{result}"}}]}}"#
-    );
-    ask(Method::POST, path, &[keyed, json], &long);
-    ask(
-        Method::POST,
-        path,
-        &[keyed, json],
-        &format!("{{\"messages\": {prompt}"),
-    );
-    ask(
-        Method::POST,
-        path,
-        &[keyed, json],
-        &format!("{{\"messages\": 7, \"x\":\"{prompt}\"}}"),
-    );
-    ask(Method::POST, path, &[keyed, json], &result.repeat(10));
-    ask(
-        Method::POST,
-        path,
-        &[keyed, json, ("content-encoding", "gzip")],
-        prompt,
-    );
-    let wrong = format!("Bearer {}", markers.wrong_key);
-    for headers in [
-        vec![json],
-        vec![json, ("authorization", &wrong)],
-        vec![json, ("api-key", &markers.wrong_key)],
-        vec![json, ("api-key", &markers.client_key)],
-        vec![json, ("x-api-key", &markers.client_key), ("cookie", &wrong)],
-    ] {
-        ask(Method::POST, path, &headers, &chat("up/m", ""));
-    }
-    let vectors = format!(r#"{{"model":"up/m","input":"{prompt}"}}"#);
-    for want in ["", "401", "500", "none"] {
-        ask(
-            Method::POST,
-            "/v1/embeddings",
-            &[keyed, json, ("x-want", want)],
-            &vectors,
-        );
-    }
-    ask(
-        Method::POST,
-        "/gone/v1/embeddings",
-        &[keyed, json],
-        &vectors,
-    );
-    ask(Method::POST, "/v1/responses", &[keyed, json], &vectors);
-    let form = format!(
-        "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nup/m\r\n\
-         --b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\n{prompt}\r\n--b--\r\n"
-    );
-    let kind = ("content-type", "multipart/form-data; boundary=b");
-    ask(
-        Method::POST,
-        "/v1/audio/transcriptions",
-        &[keyed, kind],
-        &form,
-    );
-    ask(
-        Method::POST,
-        "/v1/files",
-        &[keyed, ("content-type", "text/plain")],
-        prompt,
-    );
-    let query = format!("/v1/files?api-key={}&x=1", markers.client_key);
-    ask(Method::GET, &query, &[keyed], "");
-    for path in [
-        "/v1/models",
-        "/v1/models/up/m",
-        "/nobody/v1/models",
-        "/healthz",
-        "/readyz",
-        "/metrics",
-        "/v1/../x",
-    ] {
-        ask(Method::GET, path, &[keyed], "");
-    }
-    let admin = format!("Bearer {}", markers.admin_key);
-    for key in [&admin, &key, &wrong] {
-        let path = "/plimsoll/api/sessions/0123456789abcdef0123456789abcdef";
-        ask(Method::GET, path, &[("authorization", key)], "");
-    }
-    all
-}
-
 #[tokio::test]
 async fn no_log_header_or_error_holds_a_key_or_a_prompt() {
     let folder = tempfile::tempdir().unwrap();
@@ -453,69 +338,4 @@ async fn no_log_header_or_error_holds_a_key_or_a_prompt() {
                     .all(|seen| !seen.line.contains(key.as_str()))
         );
     }
-}
-
-#[tokio::test]
-async fn commands_and_debug_prints_hold_no_keys() {
-    let folder = tempfile::tempdir().unwrap();
-    let markers = Markers::new();
-    let up = ScriptedProvider::start_answering(answers).await;
-    write_config(folder.path(), &markers, &up, (9, 9));
-    let run = |command: &str, set: &[(&str, &str)]| {
-        let mut child = plimsoll(folder.path(), &markers);
-        let done = child
-            .arg(command)
-            .envs(set.iter().copied())
-            .output()
-            .unwrap();
-        let said = [done.stdout, done.stderr].concat();
-        let said = String::from_utf8_lossy(&said).into_owned();
-        markers.are_absent(command, &said);
-        assert!(!said.is_empty());
-        done.status.code()
-    };
-    assert_eq!(run("check", &[]), Some(0));
-    assert_eq!(run("models", &[]), Some(0));
-    let key = markers.provider_key.as_str();
-    let address = format!("http://user:{key}@127.0.0.1/v1");
-    let query = format!("key={key}#");
-    let broken = format!("{key}\n{key}");
-    for (name, value) in [
-        ("UP_KEY", broken.as_str()),
-        ("PLIMSOLL_PROVIDERS__UP__BASE_URL", &address),
-        ("PLIMSOLL_PROVIDERS__UP__QUERY", &query),
-        ("PLIMSOLL_PROVIDERS__UP__API_KEY", key),
-        ("PLIMSOLL_PROVIDERS__UP__API_KEY_ENV", key),
-        ("PLIMSOLL_CLIENTS__ALICE__KEY_SHA256", key),
-        ("PLIMSOLL_ADMIN__KEY_SHA256", key),
-        ("PLIMSOLL_ADMIN__KEY", key),
-    ] {
-        for command in ["check", "serve"] {
-            assert_eq!(run(command, &[(name, value)]), Some(2), "{name}");
-        }
-    }
-    let settings = std::fs::read_to_string(folder.path().join("config.toml")).unwrap();
-    for line in [
-        format!("api_key = \"{key}"),
-        format!("api_key = \"{key}\""),
-        format!("key_sha256 = {key}"),
-        format!("api_key_env = [\"{key}\"]"),
-        format!("headers = {{ authorization = \"{key}\" }}"),
-    ] {
-        let file = folder.path().join("config.toml");
-        let broken = settings.replace("[providers.tls]\n", &format!("[providers.tls]\n{line}\n"));
-        std::fs::write(&file, broken).unwrap();
-        assert_eq!(run("check", &[]), Some(2), "{line}");
-        std::fs::write(&file, &settings).unwrap();
-    }
-
-    let environment = Environment::from_iter([("UP_KEY", key)]);
-    let flags = Flags {
-        config: Some(folder.path().join("config.toml")),
-        listen: None,
-    };
-    let loaded = load_config(&flags, &environment).unwrap_or_else(|problems| panic!("{problems}"));
-    let shown = format!("{loaded:?} {:?} {environment:?}", loaded.config);
-    markers.are_absent("debug", &shown);
-    assert!(shown.contains("[hidden]"));
 }
