@@ -36,7 +36,7 @@ pub use self::{
     fold::ledger,
     grammar::{lint, running_turn},
     inject::{dropped_rounds, injections},
-    plan::found,
+    plan::explain,
     request::{budget, estimate, recall_id},
     text::truncate,
 };
