@@ -26,9 +26,9 @@ pub(super) fn run(flags: &Flags, environment: &Environment, out: &mut impl Write
         Some(path) => writeln!(out, "settings of {}", path.display())?,
         None => writeln!(out, "settings, without a file")?,
     }
-    write_table(out, &setting_rows(config, &registry))?;
+    write_table(out, &format_setting_rows(config, &registry))?;
     writeln!(out, "\nmodels")?;
-    write_table(out, &models::model_rows(config, &registry))?;
+    write_table(out, &models::format_model_rows(config, &registry))?;
     writeln!(out, "\n{}", registry.describe_catalogue())?;
     write_thresholds(out, config, &registry)?;
     let mut warnings = loaded.warnings;
@@ -49,7 +49,7 @@ pub(super) fn run(flags: &Flags, environment: &Environment, out: &mut impl Write
 }
 
 /// Key, value and origin of each setting, by key.
-fn setting_rows(config: &Config, registry: &Registry) -> Vec<[String; 3]> {
+fn format_setting_rows(config: &Config, registry: &Registry) -> Vec<[String; 3]> {
     let row = |setting: &Setting| {
         let key = setting.key.as_str();
         let origin = match &setting.origin {

@@ -36,7 +36,7 @@ pub(super) struct InspectArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Wire format of the request [default: guessed from its members]
-    #[arg(long, value_name = "NAME", value_parser = format_parser())]
+    #[arg(long, value_name = "NAME", value_parser = build_format_parser())]
     format: Option<Format>,
     /// Model to fit the request to [default: the one it names]
     #[arg(long, value_name = "NAME")]
@@ -45,7 +45,7 @@ pub(super) struct InspectArgs {
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
     window: Option<u32>,
     /// What the provider's grammar allows [default: the profile of the model's provider]
-    #[arg(long, value_name = "NAME", value_parser = profile_parser())]
+    #[arg(long, value_name = "NAME", value_parser = build_profile_parser())]
     profile: Option<&'static Profile>,
     /// Print the report as JSON
     #[arg(long)]
@@ -156,12 +156,12 @@ fn read_body(input: impl Read, limit: usize) -> io::Result<Bytes> {
     Ok(body.into())
 }
 
-fn format_parser() -> impl clap::builder::TypedValueParser<Value = Format> {
+fn build_format_parser() -> impl clap::builder::TypedValueParser<Value = Format> {
     PossibleValuesParser::new(FORMATS.map(Format::name))
         .try_map(|name| Format::from_name(&name).ok_or("no such format"))
 }
 
-fn profile_parser() -> impl clap::builder::TypedValueParser<Value = &'static Profile> {
+fn build_profile_parser() -> impl clap::builder::TypedValueParser<Value = &'static Profile> {
     PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name))
         .try_map(|name| find_profile(&name).ok_or("no such profile"))
 }

@@ -62,7 +62,7 @@ pub use self::{
     shrink::{
         clear::Cleared,
         priority::{CapUse, PriorityReport, ShortenedText, Shortening, SystemUse},
-        result_limits::{max_recall_chars, max_result_chars},
+        result_limits::max_recall_chars,
         results::{ToolNames, TruncationReport},
     },
 };
