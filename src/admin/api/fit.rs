@@ -100,13 +100,12 @@ fn fit_request(
     };
     let target = choose_target(app, parts, requester, &model)?;
     let policy = guard_policy(app, &target);
-    let (name, conversation) = (
-        Some(model).filter(|it| !it.is_empty()),
-        indexed.as_ref().ok(),
-    );
-    let ratios = &app.ratios;
+    let (name, conversation) = (Some(model), indexed.as_ref().ok());
+    let name = name.filter(|name| !name.is_empty());
     let model = ExplainedModel {
-        calibration: ratios.initial_calibration(&target.provider.name, &target.model),
+        calibration: app
+            .ratios
+            .initial_calibration(&target.provider.name, &target.model),
         ..explain_model(name, Some(&target), target.window, &policy, conversation)
     };
     Ok(match indexed {

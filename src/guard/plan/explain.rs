@@ -186,11 +186,7 @@ pub fn explain_unguarded(
     model: ExplainedModel,
 ) -> PlanExplanation {
     let budget = budget::default_budget(policy);
-    let makeup = RequestMakeup {
-        bytes,
-        free: if budget.is_open { 0 } else { budget.tokens },
-        ..RequestMakeup::default()
-    };
+    let makeup = RequestMakeup::from_shares(bytes, 0, TokenShares::default(), budget);
     PlanExplanation {
         actions: INVALID.to_owned(),
         stands_back: Some(StandBackExplanation { word: INVALID, why }),
@@ -287,11 +283,16 @@ impl RequestMakeup {
             tool_results: tokens(raw.tool_results),
             images: tokens(raw.images),
         };
+        let (bytes, messages) = (conversation.body.len(), conversation.items.len());
+        Self::from_shares(bytes, messages, shares, budget)
+    }
+
+    fn from_shares(bytes: usize, messages: usize, shares: TokenShares, budget: Budget) -> Self {
         let prompt = shares.total();
         let free = budget.tokens.saturating_sub(prompt);
         Self {
-            bytes: conversation.body.len(),
-            messages: conversation.items.len(),
+            bytes,
+            messages,
             shares,
             prompt,
             free: if budget.is_open { 0 } else { free },
