@@ -127,7 +127,7 @@ fn respond_json(body: &impl Serialize) -> Response<Body> {
     answer::json_response(StatusCode::OK, serde_json::to_vec(body).unwrap_or_default())
 }
 
-fn store_failure(error: SessionError) -> Failure {
+fn log_store_failure(error: SessionError) -> Failure {
     tracing::warn!(error = %format_error_chain(&error), "session lookup failed");
     Failure::StoreDown
 }

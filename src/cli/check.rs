@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{CommandError, CommandResult, models, table::write_table};
 use crate::{
     compaction,
-    config::{Auth, Config, Environment, Flags, Setting, StorePlace, load_config},
+    config::{Config, Environment, Flags, Setting, StorePlace, load_config},
     guard::{Policy, budget::default_budget},
     provider::{Registry, collect_warnings, find_unknown_windows, fit_body_to_windows},
 };
@@ -26,9 +26,9 @@ pub(super) fn run(flags: &Flags, environment: &Environment, out: &mut impl Write
         Some(path) => writeln!(out, "settings of {}", path.display())?,
         None => writeln!(out, "settings, without a file")?,
     }
-    write_table(out, &setting_rows(config, &registry))?;
+    write_table(out, &format_setting_rows(config, &registry))?;
     writeln!(out, "\nmodels")?;
-    write_table(out, &models::model_rows(config, &registry))?;
+    write_table(out, &models::format_model_rows(config, &registry))?;
     writeln!(out, "\n{}", registry.describe_catalogue())?;
     write_thresholds(out, config, &registry)?;
     let mut warnings = loaded.warnings;
@@ -49,7 +49,7 @@ pub(super) fn run(flags: &Flags, environment: &Environment, out: &mut impl Write
 }
 
 /// Key, value and origin of each setting, by key.
-fn setting_rows(config: &Config, registry: &Registry) -> Vec<[String; 3]> {
+fn format_setting_rows(config: &Config, registry: &Registry) -> Vec<[String; 3]> {
     let row = |setting: &Setting| {
         let key = setting.key.as_str();
         let origin = match &setting.origin {
@@ -103,51 +103,21 @@ fn describe_setting(setting: &Setting, config: &Config, registry: &Registry) -> 
             let tls = if server.is_tls() { ", with TLS" } else { "" };
             format!("{}{cluster}{tls}", server.list_hosts().join(", "))
         }
-        _ => format_value(setting, config),
+        _ => format_value(setting),
     }
 }
 
-fn format_value(setting: &Setting, config: &Config) -> String {
+fn format_value(setting: &Setting) -> String {
     let plain = |value: &Value| match value {
         Value::String(text) => text.clone(),
         value => value.to_string(),
     };
     match &setting.value {
         _ if setting.hidden => "set, not shown".to_owned(),
-        Value::Null => describe_unset(&setting.key, config).to_owned(),
+        Value::Null => setting.unset.to_owned(),
         Value::Array(values) if values.is_empty() => "none".to_owned(),
         Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(", "),
         value => plain(value),
-    }
-}
-
-/// What applies where a setting has no value.
-fn describe_unset<'c>(key: &str, config: &'c Config) -> &'c str {
-    if let Some(rest) = key.strip_prefix("providers.")
-        && let Some((name, key)) = rest.split_once('.')
-        && let Some(provider) = config.providers.get(name)
-    {
-        return match (key, &provider.auth) {
-            ("auth", Auth::Key(_)) => "a key of the settings",
-            ("profile", _) => provider.profile.name,
-            ("key_header", _) => "authorization",
-            ("ask_models", _) => "if not in the catalogue",
-            _ => "not set",
-        };
-    }
-    match key {
-        "catalogue.url" => "the one built in",
-        "compaction.model" => "the conversation's own model",
-        "guard.clear_tools_at" => "with cuts only",
-        "guard.keep_tool_rounds" | "guard.keep_tool_steps" => "by clear_tools_at",
-        "guard.reserve_tokens" => "twice the largest answer so far",
-        "guard.clear_at_least" => "0.2 for windows of up to 64k, else 0.1",
-        "guard.chars_per_token" => "by the model's name",
-        "guard.low_water" => "by guard.keep",
-        "recovery.prompts_dir" => "built in",
-        "server.secret_env" => "data_dir/secret, made on the first start",
-        "store.ca_file" => "those of the system",
-        _ => "not set",
     }
 }
 

@@ -111,7 +111,7 @@ async fn play_session(
         let (turn, request) = (agent.turn, request.body(agent.write_request()));
         let answer = request.send().await.map_err(CommandError::Demo)?;
         let answer = DemoAnswer::read(answer).await.map_err(CommandError::Demo)?;
-        match answer.refusal_text() {
+        match answer.describe_refusal() {
             Some(_) => agent.start_over(),
             None => agent.take_answer(&answer.body),
         }
@@ -119,7 +119,7 @@ async fn play_session(
         out.flush()?;
         time::sleep(pace).await;
     }
-    writeln!(out, "\n{} ({model})", report.summary_line())?;
+    writeln!(out, "\n{} ({model})", report.format_summary())?;
     Ok(out.flush()?)
 }
 

@@ -30,7 +30,7 @@ pub(super) fn run(
         }
         writeln!(out)?;
     }
-    table::write_table(out, &model_rows(&config, &registry))?;
+    table::write_table(out, &format_model_rows(&config, &registry))?;
     let note = "A provider serves its other models too, as provider/model; their windows are looked up \
                 in the catalogue.\nAll figures are tokens.";
     Ok(writeln!(
@@ -64,7 +64,7 @@ async fn ask_providers(registry: &Registry) -> Vec<String> {
 
 /// The heading, then one row for each name. An assumed window has no critical limit. The last column has the
 /// candidates, unless the name alone says it.
-pub(super) fn model_rows(config: &Config, registry: &Registry) -> Vec<[String; 7]> {
+pub(super) fn format_model_rows(config: &Config, registry: &Registry) -> Vec<[String; 7]> {
     let heading = [
         "model", "window", "source", "input", "optimal", "critical", "leads to",
     ];

@@ -26,6 +26,7 @@ settings! {
 }
 
 fn read_model(s: &mut Section) -> Option<String> {
+    s.explain_unset("the conversation's own model");
     let model: String = s.read_option("model", Visibility::Plain)?;
     if model.is_empty() {
         let message = "must name a model; leave it out for the conversation's own";

@@ -24,7 +24,7 @@ settings! {
                 .min(MAX_CHARS)..=MAX_CHARS,
             "it must hold truncate_head_chars, truncate_tail_chars and 100 for the marker between");
         /// Unset: twice the largest answer of the session so far, within bounds.
-        pub reserve_tokens: Option<u32> = s.read_optional_number("reserve_tokens", 1..=10_000_000,
+        pub reserve_tokens: Option<u32> = s.explain_unset("twice the largest answer so far").read_optional_number("reserve_tokens", 1..=10_000_000,
             "it is kept free for the answer, in tokens");
         /// How much of a conversation a cut keeps.
         pub keep: Keep = s.read_plain("keep", Keep::Balanced);
@@ -33,10 +33,10 @@ settings! {
         /// Whether the answer cap of a request is lowered before its history is cut.
         pub clamp_max_tokens: bool = s.read_plain("clamp_max_tokens", true);
         /// Share of the room beside what no cut can take that a cut leaves; unset: by `keep`.
-        pub low_water: Option<f64> = s.read_optional_number("low_water", 0.3..=0.95,
+        pub low_water: Option<f64> = s.explain_unset("by guard.keep").read_optional_number("low_water", 0.3..=0.95,
             "it is the share of the room beside system messages, tools and task that a cut leaves");
         /// Of ASCII text, in place of the estimate by words.
-        pub chars_per_token: Option<f64> = s.read_optional_number("chars_per_token", 1.0..=8.0,
+        pub chars_per_token: Option<f64> = s.explain_unset("by the model's name").read_optional_number("chars_per_token", 1.0..=8.0,
             "it is how many characters of ASCII text make a token");
         /// Its caps are part of `max_prompt_tokens`, `caps` and `system_share`.
         pub preset: Option<Preset> = s.read_option("preset", Visibility::Plain);
@@ -74,17 +74,17 @@ settings! {
     pub struct ClearConfig read from s {
         pub enabled: bool = s.read_plain("clear_tools", true);
         /// Share of the budget from which on it is done, 0: always; unset: where the budget is reached.
-        pub at: Option<f64> = s.read_optional_number("clear_tools_at", 0.0..=1.0,
+        pub at: Option<f64> = s.explain_unset("with cuts only").read_optional_number("clear_tools_at", 0.0..=1.0,
             "it is the share of the budget from which on old tool results are cleared, 0 for always");
         /// The least share of the budget that one clearing frees; unset: 0.2 for windows up to 64k, else 0.1,
         /// and 0 where `at` is 0.
-        pub at_least: Option<f64> = s.read_optional_number("clear_at_least", 0.02..=0.5,
+        pub at_least: Option<f64> = s.explain_unset("0.2 for windows of up to 64k, else 0.1").read_optional_number("clear_at_least", 0.02..=0.5,
             "it is the share of the budget that clearing frees at least");
         /// Results stay that are in the newest rounds (answered turns with tools) and in the newest steps. Unset: 2
         /// and 10 where `at` is set, else what a cut keeps in any case.
-        pub keep_rounds: Option<u32> = s.read_optional_number("keep_tool_rounds", 1..=1_000,
+        pub keep_rounds: Option<u32> = s.explain_unset("by clear_tools_at").read_optional_number("keep_tool_rounds", 1..=1_000,
             "it is how many of the newest answered turns with tools keep their tool results");
-        pub keep_steps: Option<u32> = s.read_optional_number("keep_tool_steps", 1..=10_000,
+        pub keep_steps: Option<u32> = s.explain_unset("by clear_tools_at").read_optional_number("keep_tool_steps", 1..=10_000,
             "it is how many of the newest steps keep their tool results");
         /// Tools whose results and arguments stay; names or patterns with a `*` at the end.
         pub exclude: Vec<String> = s.read_patterns("exclude_tools", &[], "a tool's name");

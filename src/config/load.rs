@@ -23,9 +23,6 @@ use super::{
 
 /// A settings file larger than this is a mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// The sections of [`Config`], to recognise misspelt variables.
-const SECTIONS: &str = "server admin clients providers aliases models responses retry catalogue guard recovery \
-                        compaction store traces";
 /// The prefix of the variables that are settings.
 const PREFIX: &str = "PLIMSOLL_";
 /// The settings file without `--config`, if the working directory has one.
@@ -91,7 +88,6 @@ pub(super) struct WrittenSettings {
     /// Whether there is a file with more than white space.
     pub(super) has_content: bool,
     pub(super) layers: Layers,
-    warnings: Vec<Problem>,
 }
 
 /// Reads, merges and checks all sources.
@@ -127,10 +123,13 @@ impl WrittenSettings {
 
     /// Fails with all problems at once.
     pub(super) fn check(self, environment: &Environment) -> Result<LoadedConfig, Problems> {
+        let mut section = Section::new(&self.layers, environment);
+        let config = Config::read(&mut section);
+        let warnings = find_misspelt_variables(environment, &section.list_known_keys());
         Ok(LoadedConfig {
-            config: Config::read_checked(Section::new(&self.layers, environment))?,
+            config: config.check_settings(section)?,
             file: self.file,
-            warnings: self.warnings,
+            warnings,
         })
     }
 
@@ -141,21 +140,15 @@ impl WrittenSettings {
         listen: Option<&str>,
     ) -> Result<Self, Problems> {
         let has_content = matches!(&file, Some((_, text)) if !text.trim().is_empty());
-        let (mut layers, mut warnings) = (Layers::default(), Vec::new());
+        let mut layers = Layers::default();
         if let Some((name, text)) = &file {
             let values = parse_toml(text).map_err(|message| Problems::for_file(name, message))?;
             layers.push(SettingSource::File, name, &[], values.into());
         }
         for (name, value) in &environment.0 {
-            match parse_variable_name(name) {
-                VariableKind::Setting(path) => {
-                    let Ok(value) = value.parse();
-                    layers.push(SettingSource::Environment, name, &path, value);
-                }
-                VariableKind::Misspelt(message) => {
-                    warnings.push(Problem::for_key(&[name], message))
-                }
-                VariableKind::Unrelated => {}
+            if let Some(path) = parse_variable_name(name) {
+                let Ok(value) = value.parse();
+                layers.push(SettingSource::Environment, name, &path, value);
             }
         }
         if let Some(listen) = listen {
@@ -167,7 +160,6 @@ impl WrittenSettings {
             file,
             has_content,
             layers,
-            warnings,
         })
     }
 }
@@ -200,34 +192,29 @@ fn parse_toml(text: &str) -> Result<Dict, String> {
     })
 }
 
-/// What the name of a variable of the environment stands for.
-enum VariableKind {
-    /// The path of a setting.
-    Setting(Vec<String>),
-    /// Probably a setting with a single underscore between section and key; with the warning.
-    Misspelt(String),
-    Unrelated,
+/// The path of the setting that a variable stands for: one with `PLIMSOLL_` and a double underscore, known or not.
+/// Without a double underscore only the top-level key is one: for a service called `plimsoll`, an orchestrator sets
+/// `PLIMSOLL_PORT` and others, and the proxy must start with them.
+fn parse_variable_name(name: &str) -> Option<Vec<String>> {
+    let lower = name.strip_prefix(PREFIX)?.to_ascii_lowercase();
+    let is_setting = lower.contains("__") || lower == "default_provider";
+    is_setting.then(|| lower.split("__").map(str::to_owned).collect())
 }
 
-/// A variable with `PLIMSOLL_` and a double underscore is a setting, known or not. Without a double underscore
-/// only the top-level key is one: for a service called `plimsoll`, an orchestrator sets `PLIMSOLL_PORT` and
-/// others, and the proxy must start with them.
-fn parse_variable_name(name: &str) -> VariableKind {
-    let Some(rest) = name.strip_prefix(PREFIX) else {
-        return VariableKind::Unrelated;
+/// Warns of variables with a single underscore between one of the `sections` and a key.
+fn find_misspelt_variables(environment: &Environment, sections: &[String]) -> Vec<Problem> {
+    let names = environment.0.keys();
+    let others = names.filter(|name| parse_variable_name(name).is_none());
+    let warn = |name: &String| {
+        let lower = name.strip_prefix(PREFIX)?.to_ascii_lowercase();
+        let corrected = sections.iter().find_map(|section| {
+            let key = lower.strip_prefix(section)?.strip_prefix('_')?;
+            Some(format!("{section}__{key}").to_ascii_uppercase())
+        })?;
+        let message = format!(
+            "is ignored; write two underscores between section and key: {PREFIX}{corrected}"
+        );
+        Some(Problem::for_key(&[name], message))
     };
-    let lower = rest.to_ascii_lowercase();
-    if lower.contains("__") || lower == "default_provider" {
-        return VariableKind::Setting(lower.split("__").map(str::to_owned).collect());
-    }
-    let corrected = SECTIONS.split(' ').find_map(|section| {
-        let key = lower.strip_prefix(section)?.strip_prefix('_')?;
-        Some(format!("{section}__{key}").to_ascii_uppercase())
-    });
-    match corrected {
-        Some(name) => VariableKind::Misspelt(format!(
-            "is ignored; write two underscores between section and key: {PREFIX}{name}"
-        )),
-        None => VariableKind::Unrelated,
-    }
+    others.filter_map(warn).collect()
 }

@@ -88,16 +88,15 @@ settings! {
 }
 
 impl Config {
-    /// Reads all settings. Fails with all problems at once.
-    fn read_checked(mut section: Section) -> Result<Self, Problems> {
-        let mut config = Self::read(&mut section);
-        names::check_references(&config, &mut section);
+    /// Checks what was read from `section`. Fails with all problems at once.
+    fn check_settings(mut self, mut section: Section) -> Result<Self, Problems> {
+        names::check_references(&self, &mut section);
         let (settings, problems) = section.finish_reading();
-        config.settings = settings.into();
-        problems
-            .is_empty()
-            .then_some(config)
-            .ok_or(Problems(problems))
+        self.settings = settings.into();
+        if problems.is_empty() {
+            return Ok(self);
+        }
+        Err(Problems(problems))
     }
 
     /// Whether any source sets the key, so that it is not at its default.

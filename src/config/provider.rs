@@ -51,7 +51,8 @@ settings! {
         pub idle_timeout: Duration = s.read_millis("idle_timeout_ms", 300_000, 1);
         /// Whether windows are read from the provider's list of models; unset: of models that the catalogue does
         /// not have.
-        pub ask_models: Option<bool> = s.read_option("ask_models", Visibility::Plain);
+        pub ask_models: Option<bool> = s.explain_unset("if not in the catalogue")
+            .read_option("ask_models", Visibility::Plain);
         /// Failures in a row that open the circuit breaker; 0: never.
         pub breaker_failures: u32 = s.read_plain("breaker_failures", 5);
         /// How long an open breaker skips the provider where another candidate can answer.
@@ -190,8 +191,10 @@ fn read_base_url(s: &mut Section) -> Option<String> {
 }
 
 fn read_profile(s: &mut Section, base_url: Option<&str>) -> &'static Profile {
-    let written: Option<String> = s.read_option("profile", Visibility::Plain);
     let guessed = profile::guess_by_host(base_url);
+    let written: Option<String> = s
+        .explain_unset(guessed)
+        .read_option("profile", Visibility::Plain);
     let wanted = written.as_deref().unwrap_or(guessed);
     profile::find_profile(wanted).unwrap_or_else(|| {
         let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();

@@ -32,7 +32,7 @@ settings! {
             "it is the length of a new tool result while the health is \"critical\", in characters");
         /// The directory of `prompts`; unset: the built-in ones.
         pub prompts_dir: Option<PathBuf> =
-            s.read_option::<String>("prompts_dir", Visibility::Plain).map(PathBuf::from);
+            s.explain_unset("built in").read_option::<String>("prompts_dir", Visibility::Plain).map(PathBuf::from);
         pub prompts: Arc<Prompts> = Arc::new(read_prompts(s, prompts_dir.as_deref()));
     }
 }

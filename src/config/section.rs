@@ -24,6 +24,9 @@ pub(super) use values::is_pattern;
 /// Further type errors and unknown keys are not reported.
 const MAX_PROBLEMS: usize = 50;
 
+/// What is said of a setting without a value where nothing else applies.
+const NOT_SET: &str = "not set";
+
 /// Declares a section: each key with its type and the expression that reads it. An expression may use the
 /// fields above it.
 macro_rules! settings {
@@ -57,6 +60,8 @@ pub(super) struct Section<'a> {
     path: Vec<String>,
     /// The keys of this section that were read.
     known: Vec<String>,
+    /// What applies where the next setting that is read has no value.
+    unset: &'static str,
     /// Names of clients by the digests of their keys.
     pub(super) client_keys: BTreeMap<[u8; 32], String>,
     /// Every key that was read.
@@ -74,6 +79,7 @@ impl<'a> Section<'a> {
             environment,
             path: Vec::new(),
             known: Vec::new(),
+            unset: NOT_SET,
             client_keys: BTreeMap::new(),
             settings: Vec::new(),
             type_errors: Vec::new(),
@@ -97,6 +103,17 @@ impl<'a> Section<'a> {
 
     fn key_path(&self, key: &str) -> Vec<String> {
         [&self.path[..], &[key.to_owned()]].concat()
+    }
+
+    /// The keys of this section that were read so far.
+    pub(super) fn list_known_keys(&self) -> Vec<String> {
+        self.known.clone()
+    }
+
+    /// Says what applies where the setting that is read next has no value.
+    pub(super) const fn explain_unset(&mut self, words: &'static str) -> &mut Self {
+        self.unset = words;
+        self
     }
 
     /// The keys that any source sets in a top-level section.
@@ -246,6 +263,7 @@ impl<'a> Section<'a> {
             key: format_key_path(&path),
             hidden: shown.is_none(),
             value: shown.unwrap_or_default(),
+            unset: std::mem::replace(&mut self.unset, NOT_SET),
             from,
             origin,
         });

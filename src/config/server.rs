@@ -38,7 +38,8 @@ settings! {
         pub drain_timeout: Duration = s.read_millis("drain_timeout_ms", 30_000, 0);
         pub data_dir: PathBuf = read_data_dir(s).into();
         /// The installation's secret; unset: the one in `data_dir`.
-        pub secret: Option<SecretKey> = s.read_named_key("secret_env");
+        pub secret: Option<SecretKey> = s.explain_unset("data_dir/secret, made on the first start")
+            .read_named_key("secret_env");
     }
 }
 

@@ -13,6 +13,9 @@ pub struct Setting {
     /// `null` where the setting has no value, and where it is hidden.
     pub value: Value,
     pub hidden: bool,
+    /// What applies where the setting has no value.
+    #[serde(skip)]
+    pub unset: &'static str,
     pub from: SettingSource,
     /// The file, variable or flag; `None` for a default.
     pub origin: Option<String>,

@@ -101,6 +101,7 @@ impl StorePlace {
         let url = s.read_address("url", "file");
         let prefix = s.read_plain("prefix", "plimsoll:".to_owned());
         let password_env: Option<String> = s.read_option("password_env", Visibility::Variable);
+        s.explain_unset("those of the system");
         let ca_file: Option<String> = s.read_option("ca_file", Visibility::Plain);
         match url.as_str() {
             "memory" => return Self::Memory,

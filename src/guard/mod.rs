@@ -31,7 +31,7 @@ pub use self::{
     fold::ledger,
     grammar::{lint, running_turn},
     inject::{dropped_rounds, injections},
-    plan::found,
+    plan::explain,
     request::{budget, estimate, recall_id},
     text::truncate,
 };
@@ -57,7 +57,7 @@ pub use self::{
     shrink::{
         clear::Cleared,
         priority::{CapUse, PriorityReport, ShortenedText, Shortening, SystemUse},
-        result_limits::{max_recall_chars, max_result_chars},
+        result_limits::max_recall_chars,
         results::{ToolNames, TruncationReport},
     },
 };

@@ -77,7 +77,7 @@ fn adds_up(report: &Value) {
     let gone = folded["messages"].as_u64().unwrap_or(0);
     let note = (count("as_it_goes") + gone).checked_sub(count("as_it_came"));
     assert!(matches!(note, Some(0 | 1)), "{report}");
-    let cut = &report["next"]["cut"];
+    let cut = &report["next"]["folded"];
     let next = cut["messages"].as_u64().unwrap_or(0);
     assert!(
         gone + next < count("as_it_came"),

@@ -21,7 +21,7 @@ pub(super) fn settings_to_json(config: &Config) -> Value {
 }
 
 pub(super) fn answer_about(app: &App, requester: &Requester) -> Response<Body> {
-    let reader = requester.reader_of(app, requester.account.as_ref());
+    let reader = requester.choose_reader(app, requester.account.as_ref());
     let keys = app.clients.have_keys();
     respond_json(&describe_proxy(&app.config, reader, keys))
 }

@@ -107,7 +107,7 @@ impl EventReader {
                 () = self.ended.cancelled() => return None,
                 // Before a poll, so that the store is not older than the last event.
                 event = self.subscription.next_event() => match event {
-                    SessionEvent::Changed(change) => if let Some(event) = self.session_event(&change) {
+                    SessionEvent::Changed(change) => if let Some(event) = self.write_session_event(&change) {
                         return Some(event);
                     },
                     SessionEvent::Missed => {
@@ -143,7 +143,7 @@ impl EventReader {
     }
 
     /// The overview of a session, unless it was sent before.
-    fn session_event(&mut self, change: &SessionChange) -> Option<Bytes> {
+    fn write_session_event(&mut self, change: &SessionChange) -> Option<Bytes> {
         let digest = xxh3_64(&change.overview);
         let changed = self.sent_digests.put(change.session, digest) != Some(digest);
         changed.then(|| write_event("session", &change.overview))
@@ -170,7 +170,7 @@ impl EventReader {
         let mut events = Vec::new();
         // The oldest first, in the order of the changes.
         for view in found.sessions.iter().rev() {
-            let event = self.session_event(&SessionChange::from_session(view));
+            let event = self.write_session_event(&SessionChange::from_session(view));
             events.extend(event.filter(|_| !first || view.state.updated_s >= since));
         }
         if !first && events.len() == POLLED {

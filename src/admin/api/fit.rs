@@ -14,10 +14,14 @@ use super::{Requester, shorten_word};
 use crate::{
     conversation::{FORMATS, Format, IndexError},
     error::Failure,
-    guard::found::{Aim, PlanExplanation, WindowFound},
+    guard::explain::{ExplainedModel, PlanExplanation, explain_plan, explain_unguarded},
     http::{admission::no_such_model, answer, body::RequestBody, tasks::run_beside_tasks},
     provider::Target,
-    proxy::{App, outgoing::chosen_provider, plan::guard_policy},
+    proxy::{
+        App,
+        outgoing::chosen_provider,
+        plan::{explain_model, guard_policy},
+    },
     telemetry::record::RequestRecord,
     wire::{Body, shallow_parse::shallow_parse},
 };
@@ -95,15 +99,22 @@ fn fit_request(
         Err(_) => shallow_parse(&request).model,
     };
     let target = choose_target(app, parts, requester, &model)?;
-    let aim = describe_target(app, model, &target);
     let policy = guard_policy(app, &target);
-    match indexed {
-        Ok(conversation) => Ok(PlanExplanation::plan(&conversation, &policy, &aim)),
-        Err(reason) => {
-            let report = PlanExplanation::unguarded(request.len(), reason, &policy, &aim);
-            Ok((request, report))
+    let (name, conversation) = (Some(model), indexed.as_ref().ok());
+    let name = name.filter(|name| !name.is_empty());
+    let model = ExplainedModel {
+        calibration: app
+            .ratios
+            .initial_calibration(&target.provider.name, &target.model),
+        ..explain_model(name, Some(&target), target.window, &policy, conversation)
+    };
+    Ok(match indexed {
+        Ok(conversation) => explain_plan(&conversation, &policy, model),
+        Err(why) => {
+            let report = explain_unguarded(request.len(), why, &policy, model);
+            (request, report)
         }
-    }
+    })
 }
 
 /// The target that a request to this model would get. A body with two models is no risk: the model
@@ -119,22 +130,4 @@ fn choose_target(
     let is_configured = choice.asked_is_configured;
     choice.retain_permitted(|target| requester.may_use(app, model, is_configured, target));
     choice.pick_heaviest().ok_or_else(|| no_such_model(model))
-}
-
-fn describe_target(app: &App, model: String, target: &Target) -> Aim {
-    let provider = &target.provider;
-    Aim {
-        model: (!model.is_empty()).then_some(model),
-        provider: Some(provider.name.to_string()),
-        profile: target.profile(),
-        window: WindowFound {
-            tokens: target.window.tokens,
-            input_limit: target.window.input,
-            source: target.window.source.display_name(),
-            is_guessed: target.window.is_guessed(),
-        },
-        calibration: app
-            .ratios
-            .initial_calibration(&provider.name, &target.model),
-    }
 }

@@ -68,7 +68,7 @@ impl Requester {
     }
 
     /// How the requester sees sessions of that account, or with `None` those of a list.
-    pub(super) fn reader_of(&self, app: &App, account: Option<&Account>) -> ReportReader {
+    pub(super) fn choose_reader(&self, app: &App, account: Option<&Account>) -> ReportReader {
         match &self.client_account {
             Some(client) if account == Some(client) => ReportReader::Owner,
             Some(_) => ReportReader::Local,

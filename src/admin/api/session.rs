@@ -6,7 +6,7 @@
 use http::{Response, request::Parts};
 use serde_json::Value;
 
-use super::{MAX_BODY_BYTES, Requester, respond_json, shorten_word, store_failure};
+use super::{MAX_BODY_BYTES, Requester, log_store_failure, respond_json, shorten_word};
 use crate::{
     config::ServerConfig,
     error::Failure,
@@ -26,8 +26,8 @@ pub(super) async fn answer_session(
         .sessions
         .view_session(requester.account.as_ref(), id)
         .await;
-    let view = view.map_err(store_failure)?;
-    Ok(session_response(
+    let view = view.map_err(log_store_failure)?;
+    Ok(respond_session(
         app,
         requester,
         &view.ok_or(Failure::SessionNotFound)?,
@@ -45,20 +45,20 @@ pub(super) async fn command_session(
     let view = sessions
         .add_command(requester.client_account.as_ref(), id, command)
         .await;
-    let Some(view) = view.map_err(store_failure)? else {
+    let Some(view) = view.map_err(log_store_failure)? else {
         // A local requester also sees sessions of other accounts.
         let visible = sessions.view_session(requester.account.as_ref(), id).await;
-        return Err(match visible.map_err(store_failure)? {
+        return Err(match visible.map_err(log_store_failure)? {
             Some(_) => Failure::SessionReadOnly,
             None => Failure::SessionNotFound,
         });
     };
     app.session_events.publish_change(&view);
-    Ok(session_response(app, requester, &view))
+    Ok(respond_session(app, requester, &view))
 }
 
-fn session_response(app: &App, requester: &Requester, view: &SessionView) -> Response<Body> {
-    let reader = requester.reader_of(app, Some(&view.account));
+fn respond_session(app: &App, requester: &Requester, view: &SessionView) -> Response<Body> {
+    let reader = requester.choose_reader(app, Some(&view.account));
     respond_json(&session::build_report(view, reader))
 }
 

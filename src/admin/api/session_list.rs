@@ -3,7 +3,7 @@
 use http::Response;
 use serde::Serialize;
 
-use super::{Requester, respond_json, shorten_word, store_failure};
+use super::{Requester, log_store_failure, respond_json, shorten_word};
 use crate::{
     error::{Failure, format_error_chain},
     proxy::App,
@@ -76,7 +76,7 @@ pub(super) async fn list_sessions(
         .sessions
         .list_sessions(requester.account.as_ref(), page)
         .await;
-    let found = found.map_err(store_failure)?;
+    let found = found.map_err(log_store_failure)?;
     let next = page.skip + page.take;
     let of_other_keys = count_others(app, requester).await;
     let local = app.config.admin.local;

@@ -37,23 +37,23 @@ impl DemoAnswer {
     }
 
     /// Status and message, where the request was refused.
-    pub(super) fn refusal_text(&self) -> Option<String> {
+    pub(super) fn describe_refusal(&self) -> Option<String> {
         let message = self.body["error"]["message"].as_str();
         let message = message.unwrap_or("no message");
         (self.status != 200).then(|| format!("{}: {message}", self.status))
     }
 
-    fn header_text(&self, name: &str) -> Option<&str> {
+    fn read_header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    fn header_number(&self, name: &str) -> Option<u32> {
-        self.header_text(name)?.parse().ok()
+    fn parse_header(&self, name: &str) -> Option<u32> {
+        self.read_header(name)?.parse().ok()
     }
 
     /// The value of one action in `x-plimsoll-actions`.
-    fn action_value(&self, name: &str) -> Option<&str> {
-        let actions = self.header_text("x-plimsoll-actions")?.split(',');
+    fn find_action(&self, name: &str) -> Option<&str> {
+        let actions = self.read_header("x-plimsoll-actions")?.split(',');
         let mut pairs = actions.filter_map(|action| action.trim().split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
@@ -67,28 +67,28 @@ impl DemoReport {
         let prompt_tokens = usage["prompt_tokens"].as_u64().unwrap_or(0);
         let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64();
         self.requests += 1;
-        self.refused += u64::from(answer.refusal_text().is_some());
+        self.refused += u64::from(answer.describe_refusal().is_some());
         self.prompt_tokens += prompt_tokens;
         self.cached_tokens += cached.unwrap_or(0);
-        self.prompts += u64::from(answer.action_value("injected").is_some());
-        self.courses += u64::from(answer.action_value("course").is_some());
-        self.reminders = answer.header_number("x-plimsoll-reminders").unwrap_or(0);
+        self.prompts += u64::from(answer.find_action("injected").is_some());
+        self.courses += u64::from(answer.find_action("course").is_some());
+        self.reminders = answer.parse_header("x-plimsoll-reminders").unwrap_or(0);
         let mut line = format!(
             "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {:>4.1} %  {}",
             self.requests,
             draw_bar(prompt_tokens, window.into(), BAR_CELLS),
             group_digits(prompt_tokens),
             group_digits(window),
-            answer.header_text("x-plimsoll-health").unwrap_or("unknown"),
-            self.cached_percent(),
-            answer.header_text("x-plimsoll-actions").unwrap_or("none"),
+            answer.read_header("x-plimsoll-health").unwrap_or("unknown"),
+            self.compute_cached_percent(),
+            answer.read_header("x-plimsoll-actions").unwrap_or("none"),
         );
         let reminders = self.reminders;
-        match answer.header_number("x-plimsoll-course").unwrap_or(1) {
+        match answer.parse_header("x-plimsoll-course").unwrap_or(1) {
             1 if reminders == 0 => {}
             course => line += &format!("  (course {course}, {reminders} reminders)"),
         }
-        if let Some(refusal) = answer.refusal_text() {
+        if let Some(refusal) = answer.describe_refusal() {
             line += &format!("  REFUSED {refusal}");
         }
         for event in self.describe_events(answer) {
@@ -99,27 +99,27 @@ impl DemoReport {
 
     /// What recovery did with a request.
     fn describe_events(&self, answer: &DemoAnswer) -> impl Iterator<Item = String> {
-        let left = answer.header_number("x-plimsoll-countdown");
+        let left = answer.parse_header("x-plimsoll-countdown");
         let left = left.map(|left| format!("; answers until then: {left}"));
         let left = left.unwrap_or_default();
-        let prompt = answer.action_value("injected").map(|level| match level {
+        let prompt = answer.find_action("injected").map(|level| match level {
             "caution" => "the model was asked to write down what must not be lost".to_owned(),
             _ => format!("the model was told that a new course is near{left}"),
         });
         let reminders = self.reminders;
         let kept = format!("the task, {reminders} reminders and the newest steps go on");
-        let course = answer.action_value("course");
+        let course = answer.find_action("course");
         let course = course.map(|number| format!("course {number} begins: {kept}"));
         prompt.into_iter().chain(course)
     }
 
-    pub(super) fn summary_line(&self) -> String {
+    pub(super) fn format_summary(&self) -> String {
         format!(
             "{} requests, {} refused, {:.1} % of {} prompt tokens read from the provider's cache, \
              {} recovery prompts, {} new courses, {} reminders kept",
             self.requests,
             self.refused,
-            self.cached_percent(),
+            self.compute_cached_percent(),
             group_digits(self.prompt_tokens),
             self.prompts,
             self.courses,
@@ -127,7 +127,7 @@ impl DemoReport {
         )
     }
 
-    fn cached_percent(&self) -> f64 {
+    fn compute_cached_percent(&self) -> f64 {
         100.0 * self.cached_tokens as f64 / self.prompt_tokens.max(1) as f64
     }
 }

@@ -1,129 +1,102 @@
-//! The report as text, for a screen of 80 columns. Plain characters, no colour.
+//! The explanation of a plan as text, for a screen of 80 columns. Plain characters, no colour.
 
 use std::{
     fmt::Display,
     io::{self, Write},
 };
 
-use crate::cli::table::{draw_bar, group_digits, write_table};
-use crate::guard::found::{
-    ClearedSpan, MessageRange, NextRemovals, PlanExplanation, RequestMakeup,
-};
+use crate::cli::table::{group_digits, write_table};
+use crate::guard::explain::{ClearedMessages, FoldedMessages, PlanExplanation, Removals};
 
-const BAR_CELLS: usize = 20;
 /// Longer names of models and tools are cut.
-const MODEL_CHARS: usize = 60;
+const MODEL_CHARS: usize = 48;
 const TOOL_CHARS: usize = 20;
 
-pub(super) fn write_report(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()> {
-    write_table(out, &describe_aim(found))?;
-    let guessed = if found.window.is_guessed {
-        "guessed "
-    } else {
-        ""
+pub(super) fn write_explanation(
+    out: &mut impl Write,
+    explained: &PlanExplanation,
+) -> io::Result<()> {
+    write_table(out, &describe_model(explained))?;
+    writeln!(out)?;
+    write_table(out, &describe_makeup(explained))?;
+    writeln!(out, "\nwhat is done (messages count from 0)")?;
+    write_lines(out, &describe_edits(explained))?;
+    let Some(next) = &explained.next else {
+        return Ok(());
     };
-    writeln!(
-        out,
-        "\nestimated tokens, and per cent of the {guessed}window"
-    )?;
-    write_shares(out, found)?;
-    writeln!(out, "\nwhat would be done (messages count from 0)")?;
-    for line in describe_edits(found) {
-        writeln!(out, "  {line}")?;
+    writeln!(out, "\nwhat goes next, when it no longer fits")?;
+    match describe_removals(next) {
+        lines if lines.is_empty() => writeln!(out, "  nothing: all that is left must stay"),
+        lines => write_lines(out, &lines),
     }
-    if let Some(next) = &found.next {
-        writeln!(out, "\nwhat goes first next, when it no longer fits")?;
-        for line in describe_next(next) {
-            writeln!(out, "  {line}")?;
-        }
-    }
-    Ok(())
 }
 
-fn describe_aim(found: &PlanExplanation) -> [[String; 2]; 4] {
-    let window = &found.window;
-    let model = found.model.as_deref();
-    let model = model.map_or("none named".into(), |name| sanitize_name(name, MODEL_CHARS));
-    let provider = found.provider.as_deref().unwrap_or("no provider");
-    let limit = window.input_limit.map_or(String::new(), |tokens| {
-        format!(", of the prompt alone {}", group_digits(tokens))
-    });
-    let (tokens, source) = (group_digits(window.tokens), window.source);
-    let budget = match found.budget_tokens {
-        Some(budget) => format!("{} tokens for the prompt", group_digits(budget)),
-        None => "open: nothing is cut before the provider refuses it".to_owned(),
-    };
-    let rows = [
-        ("model", model),
-        (
-            "served by",
-            format!("{provider}, profile {}", found.profile),
-        ),
-        ("window", format!("{tokens} tokens ({source}){limit}")),
-        ("budget", budget),
-    ];
-    rows.map(|(name, value)| [name.to_owned(), value])
+fn write_lines(out: &mut impl Write, lines: &[String]) -> io::Result<()> {
+    lines.iter().try_for_each(|line| writeln!(out, "  {line}"))
 }
 
-/// One row for each kind of content: its tokens in the request and, where the guard edits it, after the edits.
-fn write_shares(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()> {
-    let (came, goes) = (&found.as_it_came, &found.as_it_goes);
+fn describe_model(explained: &PlanExplanation) -> [[String; 2]; 6] {
+    let (model, window) = (&explained.model, &explained.window);
+    let name = model.name.as_deref().unwrap_or("none named");
+    let provider = model.provider.as_deref().unwrap_or("no provider");
+    let mut held = format!("{} tokens ({})", group_digits(window.tokens), window.source);
+    if let Some(limit) = window.input_limit {
+        held += &format!(", at most {} of them prompt", group_digits(limit));
+    }
+    let open = "open: nothing is cut before the provider refuses it".to_owned();
+    let budget = explained.budget_tokens.map(group_digits);
+    let budget = budget.map_or(open, |budget| format!("{budget} tokens for the prompt"));
+    let caution = group_digits(model.caution_above);
+    let critical = model.critical_above.map(group_digits);
+    let critical = critical.map_or(String::new(), |above| format!(", critical above {above}"));
+    let level = format!("by reported tokens: caution above {caution}{critical}");
+    let served = format!("{provider}, profile {}", explained.profile);
+    [
+        ["model".to_owned(), sanitize_name(name, MODEL_CHARS)],
+        ["served by".to_owned(), served],
+        ["window".to_owned(), held],
+        ["budget".to_owned(), budget],
+        ["level".to_owned(), level],
+        ["actions".to_owned(), explained.actions.clone()],
+    ]
+}
+
+/// Each kind of content with its estimated tokens and its share of the window, before and after the edits.
+fn describe_makeup(explained: &PlanExplanation) -> Vec<[String; 3]> {
+    let (came, goes) = (&explained.as_it_came, &explained.as_it_goes);
     let (before, after) = (&came.shares, &goes.shares);
-    let (reserve, held_back) = (found.reserve_tokens, found.held_back());
-    let window = u64::from(found.window.tokens.max(1));
-    let edited = found.is_edited();
-    if edited {
-        writeln!(out, "  {:<12}{:>21}{:>21}", "", "as it came", "as it goes")?;
-    }
-    let cell = |tokens: u32| {
-        let percent = f64::from(tokens) * 100.0 / window as f64;
+    let (window, reserve) = (explained.window.tokens.max(1), explained.reserve_tokens);
+    let share_cell = |tokens: u32| {
+        let percent = f64::from(tokens) * 100.0 / f64::from(window);
         format!("{:>12} {percent:>6.1} %", group_digits(tokens))
     };
-    for (name, before, after) in [
+    let count_cell = |count: usize| format!("{:>12}", group_digits(count));
+    let heading = ["tokens, estimated", "  as it came", "  as it goes"];
+    let shares = [
         ("system", before.system, after.system),
         ("tools", before.tools, after.tools),
         ("history", before.history, after.history),
         ("tool results", before.tool_results, after.tool_results),
         ("images", before.images, after.images),
-        ("reserve", reserve, reserve),
-        ("held back", held_back, held_back),
+        ("whole prompt", came.prompt, goes.prompt),
+        ("over the budget", came.over, goes.over),
         ("free", came.free, goes.free),
-        ("over", came.over, goes.over),
-    ] {
-        let is_of_budget = ["held back", "free"].contains(&name);
-        if name == "over" && before == 0 && after == 0
-            || is_of_budget && found.budget_tokens.is_none()
-        {
-            continue;
-        }
-        let goes = if edited { cell(after) } else { String::new() };
-        let bar = draw_bar(after.into(), window, BAR_CELLS);
-        writeln!(out, "  {name:<12}{}{goes}  {bar}", cell(before))?;
-    }
-    Ok(())
+        ("reserve", reserve, reserve),
+    ];
+    let counts = [
+        ("messages", came.messages, goes.messages),
+        ("bytes", came.bytes, goes.bytes),
+    ];
+    let heading = [heading.map(str::to_owned)].into_iter();
+    heading
+        .chain(shares.map(|(name, from, to)| [name.into(), share_cell(from), share_cell(to)]))
+        .chain(counts.map(|(name, from, to)| [name.into(), count_cell(from), count_cell(to)]))
+        .collect()
 }
 
-fn describe_edits(found: &PlanExplanation) -> Vec<String> {
+fn describe_edits(explained: &PlanExplanation) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(reason) = &found.stands_back {
-        let what = match found.is_edited() {
-            true => "Nothing else",
-            false => "Nothing",
-        };
-        lines.push(format!("{what} ({}):", reason.word));
-        lines.push(format!("{}.", reason.why));
-    } else if !found.is_edited() {
-        lines.push("Nothing: it goes on byte for byte.".to_owned());
-    }
-    if found.uncut_because.is_some() {
-        let why = [
-            "The window is only guessed, so nothing is cut by it: the provider refuses what",
-            "is too long, and the request is fitted to what its refusal says.",
-            "models.NAME.context_length sets the window.",
-        ];
-        lines.extend(why.map(str::to_owned));
-    }
-    for text in &found.shortened {
+    for text in &explained.shortened {
         let (how, message) = (text.how, text.message);
         let part = text.part.map_or(String::new(), |at| format!(", part {at}"));
         let name = sanitize_name(&text.name, TOOL_CHARS);
@@ -132,7 +105,7 @@ fn describe_edits(found: &PlanExplanation) -> Vec<String> {
             "{how} message {message}{part}  {name}  {sizes} tokens"
         ));
     }
-    for cut in &found.truncated {
+    for cut in &explained.truncated {
         let (message, tool) = (cut.message, sanitize_name(&cut.tool, TOOL_CHARS));
         let sizes = format_change(cut.before, cut.after);
         let harder = if cut.tighter { "  harder" } else { "" };
@@ -140,71 +113,36 @@ fn describe_edits(found: &PlanExplanation) -> Vec<String> {
             "truncate message {message}  {tool}  {sizes} characters{harder}"
         ));
     }
-    let cleared = found.cleared.as_ref().map(describe_cleared);
-    lines.extend(cleared.map(|cleared| format!("clear {cleared}")));
-    let folded = found.folded.as_ref().map(describe_span);
-    lines.extend(folded.map(|folded| format!("fold {folded}")));
-    if let Some(cap) = found.lowered_cap() {
+    lines.extend(describe_removals(&explained.removals));
+    if let Some(cap) = explained.answer_cap.filter(|cap| cap.is_lowered()) {
         let tokens = format_change(cap.asked, cap.sent);
         lines.push(format!("lower the answer's cap: {tokens} tokens"));
     }
-    lines.push(format!("as it came  {}", describe_size(&found.as_it_came)));
-    if found.is_edited() {
-        lines.push(format!("as it goes  {}", describe_size(&found.as_it_goes)));
+    if lines.is_empty() {
+        lines.push("nothing: it goes on byte for byte".to_owned());
     }
-    if found.as_it_goes.over > 0 && found.stands_back.is_none() {
-        let sent = "Still over: nothing more can go. It is sent, and the provider decides.";
-        lines.push(sent.to_owned());
+    let mut say = |words: &str| lines.push(words.to_owned());
+    if let Some(reason) = &explained.stands_back {
+        say("the guard stands back:");
+        say(&reason.why);
     }
-    lines
-}
-
-fn describe_size(made: &RequestMakeup) -> String {
-    let messages = format_count(made.messages, "message");
-    let (bytes, tokens) = (group_digits(made.bytes), group_digits(made.prompt));
-    format!("{messages}, {bytes} bytes, {tokens} tokens, estimated")
-}
-
-fn describe_next(next: &NextRemovals) -> Vec<String> {
-    let pinned = "there are only the pinned start and the newest message or step";
-    if next.results.is_empty() && next.cut.is_none() && next.clear.is_none() {
-        return vec![format!("Nothing: {pinned}.")];
+    if explained.uncut_because.is_some() {
+        say("the window is only guessed, so nothing is cut by it: what the provider refuses");
+        say("is fitted to what the refusal says (models.NAME.context_length sets it)");
     }
-    let mut lines = Vec::new();
-    if !next.results.is_empty() {
-        let heading = "the largest tool results, each as soon as it passes its limit";
-        lines.push(heading.to_owned());
-    }
-    for result in &next.results {
-        let (message, tool) = (result.message, sanitize_name(&result.tool, TOOL_CHARS));
-        let (chars, limit) = (group_digits(result.chars), group_digits(result.limit_chars));
-        let tokens = group_digits(result.tokens);
-        lines.push(format!(
-            "  message {message}  {tool}  {chars} of {limit} characters  ~{tokens} tokens"
-        ));
-    }
-    let more = |count_in_all: usize, shown: usize, noun: &str| {
-        let rest = count_in_all.saturating_sub(shown);
-        (rest > 0).then(|| format!("  and {} more", format_count(rest, noun)))
-    };
-    lines.extend(more(next.results_in_all, next.results.len(), "result"));
-    let cleared = next.clear.as_ref().map(describe_cleared);
-    lines.extend(cleared.map(|cleared| format!("old tool rounds: {cleared}")));
-    let Some(cut) = &next.cut else {
-        lines.push(format!("no turn: {pinned}"));
-        return lines;
-    };
-    lines.push(format!("the next cut folds {}", describe_span(cut)));
-    // A single turn is the cut itself.
-    if next.turns_in_all > 1 {
-        let turns = next.turns.iter().map(describe_span);
-        lines.extend(turns.map(|turn| format!("  {turn}")));
-        lines.extend(more(next.turns_in_all, next.turns.len(), "turn"));
+    if explained.as_it_goes.over > 0 && explained.stands_back.is_none() {
+        say("still over: the rest must stay; it is sent, and the provider decides");
     }
     lines
 }
 
-fn describe_cleared(cleared: &ClearedSpan) -> String {
+fn describe_removals(removals: &Removals) -> Vec<String> {
+    let cleared = removals.cleared.as_ref().map(describe_cleared);
+    let folded = removals.folded.as_ref().map(describe_folded);
+    cleared.into_iter().chain(folded).collect()
+}
+
+fn describe_cleared(cleared: &ClearedMessages) -> String {
     let counts = [
         (cleared.results, "result"),
         (cleared.inputs, "input"),
@@ -212,29 +150,26 @@ fn describe_cleared(cleared: &ClearedSpan) -> String {
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     let counts = counts.map(|(count, noun)| format_count(*count, noun));
-    let counts: Vec<_> = counts.collect();
-    let (counts, tokens) = (counts.join(", "), group_digits(cleared.tokens));
+    let counts = counts.collect::<Vec<_>>().join(", ");
     let messages = describe_range(cleared.first, cleared.last);
-    format!("{counts} of {messages} (~{tokens} tokens)")
+    let tokens = group_digits(cleared.tokens);
+    format!("clear {counts} of {messages} (~{tokens} tokens)")
 }
 
-fn describe_span(span: &MessageRange) -> String {
-    let range = describe_range(span.first, span.last);
-    let tokens = group_digits(span.tokens);
-    match span.first == span.last {
-        true => format!("{range} (~{tokens} tokens)"),
-        false => format!(
-            "{range} ({}, ~{tokens} tokens)",
-            format_count(span.messages, "message")
-        ),
-    }
+fn describe_folded(folded: &FoldedMessages) -> String {
+    let range = describe_range(folded.first, folded.last);
+    let count = format_count(folded.messages, "message");
+    format!(
+        "fold {range} ({count}, ~{} tokens)",
+        group_digits(folded.tokens)
+    )
 }
 
 fn describe_range(first: usize, last: usize) -> String {
-    match first == last {
-        true => format!("message {first}"),
-        false => format!("messages {first} to {last}"),
+    if first == last {
+        return format!("message {first}");
     }
+    format!("messages {first} to {last}")
 }
 
 fn format_count(count: usize, noun: &str) -> String {

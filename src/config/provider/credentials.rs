@@ -46,6 +46,7 @@ enum WrittenAuth {
 
 pub(super) fn read_auth(s: &mut Section) -> Auth {
     let key = "auth";
+    s.explain_unset("a key of the settings");
     let auth: Option<WrittenAuth> = s.read_option(key, Visibility::Plain);
     let variable: Option<String> = s.read_option("api_key_env", Visibility::Variable);
     let message = match (auth, variable) {
@@ -77,6 +78,7 @@ fn resolve_key(s: &mut Section, variable: &str) -> Option<Secret> {
 
 pub(super) fn read_key_header(s: &mut Section) -> Option<HeaderName> {
     let key = "key_header";
+    s.explain_unset("authorization");
     let written: String = s.read_option(key, Visibility::Plain)?;
     let Some(name) = parse_header_name(&written) else {
         s.refuse_text(key, &written, NO_HEADER);

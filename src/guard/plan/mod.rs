@@ -3,7 +3,7 @@
 pub(in crate::guard) mod assemble;
 pub(in crate::guard) mod compaction_request;
 pub(in crate::guard) mod course;
-pub mod found;
+pub mod explain;
 pub(in crate::guard) mod make_plan;
 pub(in crate::guard) mod managed_history;
 pub(in crate::guard) mod old_media;

@@ -71,21 +71,6 @@ impl Cleared {
     pub const fn count(&self) -> usize {
         self.results + self.inputs + self.media
     }
-
-    /// What is cleared here and was not `before`.
-    #[must_use]
-    pub fn beyond(&self, before: &Self) -> Self {
-        let new = |at: &&usize| before.messages.binary_search(at).is_err();
-        Self {
-            results: self.results.saturating_sub(before.results),
-            inputs: self.inputs.saturating_sub(before.inputs),
-            media: self.media.saturating_sub(before.media),
-            tokens: self.tokens.saturating_sub(before.tokens),
-            messages: self.messages.iter().filter(new).copied().collect(),
-            new: self.new,
-            fresh: self.fresh,
-        }
-    }
 }
 
 /// A message as it would be.

@@ -72,18 +72,6 @@ impl TruncationRule {
     }
 }
 
-/// The longest result of this kind of text that is not cut, in characters: the configured length, or the share
-/// of the window in tokens.
-pub fn max_result_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {
-    let rule = TruncationRule {
-        chars: policy.settings.max_tool_result_chars,
-        share: FIRST_SHARE,
-        ends: None,
-        marker: TruncationMarker::Plain,
-    };
-    max_chars_for_rule(sizes, &rule, policy)
-}
-
 /// Characters of one answer of `recall` for this kind of text. It is held to the share of a result that comes while
 /// the window is nearly full, since most are asked for then.
 pub fn max_recall_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {

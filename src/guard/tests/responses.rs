@@ -15,8 +15,7 @@ use crate::{
             dropped_rounds::drop_messages,
             injections::{InjectionRecord, Injections},
         },
-        plan::found::{Aim, PlanExplanation, WindowFound},
-        request::estimate::Calibration,
+        plan::explain::{ExplainedModel, explain_plan},
     },
     support::{
         annotate_randomly, any_settings,
@@ -211,19 +210,7 @@ fn time_is_linear_in_calls_that_wait() {
         waiting,
     ] {
         let conversation = RESPONSES.index(format!(r#"{{"input":[{user},{list}]}}"#).into());
-        let aim = Aim {
-            model: None,
-            provider: None,
-            profile,
-            window: WindowFound {
-                tokens: policy.window,
-                input_limit: None,
-                source: "test",
-                is_guessed: false,
-            },
-            calibration: Calibration::default(),
-        };
-        let (_, found) = PlanExplanation::plan(&conversation, &policy, &aim);
-        assert_eq!(found.stands_back.map(|it| it.word), None);
+        let (_, explained) = explain_plan(&conversation, &policy, ExplainedModel::default());
+        assert_eq!(explained.stands_back.map(|it| it.word), None);
     }
 }

@@ -2,6 +2,7 @@
 //! [`plan_request`] makes a plan, and every other function makes another plan of one. Sends nothing, stores no state.
 
 mod cache_age;
+mod explain_model;
 mod plan_log;
 mod planned_request;
 mod refit;
@@ -13,6 +14,7 @@ use std::{
 
 use self::{cache_age::is_cache_cold, planned_request::session_policy};
 pub use self::{
+    explain_model::explain_model,
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
     refit::{halve_request, keep_least, mask_media, refit_request, remeasure_for_target},

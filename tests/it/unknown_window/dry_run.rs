@@ -31,7 +31,7 @@ async fn the_dry_run_says_that_an_assumed_window_cuts_nothing() {
     assert_eq!(report["actions"], "none");
     assert_eq!(report["as_it_goes"]["over"], 0);
     assert!(
-        report["next"]["clear"]["tokens"].as_u64() > Some(1_000),
+        report["next"]["cleared"]["tokens"].as_u64() > Some(1_000),
         "{report}"
     );
     // Where the front is dropped in silence, it is cut.

@@ -15,8 +15,7 @@ use crate::{
     format::chat,
     guard::{
         self, Policy,
-        estimate::Calibration,
-        found::{Aim, PlanExplanation, WindowFound},
+        explain::{ExplainedModel, explain_plan, explain_unguarded},
         injections::Summary,
         profile::PROFILES,
     },
@@ -261,20 +260,14 @@ fn reports_of_the_guard_are_described() {
     messages.push(json!({"role": "user", "content": "go on"}));
     let body = json!({"model": "m", "messages": messages}).to_string();
     let settings = crate::config::Config::default().guard;
-    let aim = Aim {
-        model: Some("m".into()),
+    let model = ExplainedModel {
+        name: Some("m".into()),
         provider: Some("up".into()),
-        profile: &PROFILES[0],
-        window: WindowFound {
-            tokens: 16_000,
-            input_limit: None,
-            source: "settings",
-            is_guessed: false,
-        },
-        calibration: Calibration::default(),
+        window_source: "settings",
+        ..ExplainedModel::default()
     };
     let policy = Policy {
-        profile: aim.profile,
+        profile: &PROFILES[0],
         window: 16_000,
         window_is_guessed: false,
         input_limit: None,
@@ -282,9 +275,10 @@ fn reports_of_the_guard_are_described() {
         settings: &settings,
     };
     let conversation = chat::index_body(body.into()).unwrap();
-    let (_, found) = PlanExplanation::plan(&conversation, &policy, &aim);
-    assert!(found.folded.is_some() && !found.truncated.is_empty() && found.next.is_some());
-    check("FitReport", &found);
-    let unguarded = PlanExplanation::unguarded(9, "no object".into(), &policy, &aim);
+    let (_, explained) = explain_plan(&conversation, &policy, model.clone());
+    assert!(explained.removals.folded.is_some() && !explained.truncated.is_empty());
+    assert!(explained.next.is_some_and(|next| next.folded.is_some()));
+    check("FitReport", &explained);
+    let unguarded = explain_unguarded(9, "no object".into(), &policy, model);
     check("FitReport", &unguarded);
 }

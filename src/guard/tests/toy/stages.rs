@@ -12,8 +12,8 @@ use crate::{
     guard::{
         self,
         fold::memory::Recall,
-        plan::found::{Aim, PlanExplanation, WindowFound},
-        request::estimate::{Calibration, Weights},
+        plan::explain::{ExplainedModel, explain_plan},
+        request::estimate::Weights,
     },
     recovery::{Language, Prompts, RecoveryMemory, Reminders, course, language, tool},
     session::Lineage,
@@ -150,25 +150,13 @@ fn ask_for_summary(
 /// The plan as the API reports it, without the sizes of the bodies.
 fn describe_plan(conversation: &Conversation, profile: &'static Profile, window: u32) -> Value {
     let settings = settings();
-    let aim = Aim {
-        model: None,
-        provider: None,
-        profile,
-        window: WindowFound {
-            tokens: window,
-            input_limit: None,
-            source: "test",
-            is_guessed: false,
-        },
-        calibration: Calibration::default(),
-    };
-    let (_, found) =
-        PlanExplanation::plan(conversation, &make_policy(profile, window, &settings), &aim);
-    let mut found = json!(found);
+    let policy = make_policy(profile, window, &settings);
+    let (_, explained) = explain_plan(conversation, &policy, ExplainedModel::default());
+    let mut explained = json!(explained);
     for made in ["as_it_came", "as_it_goes"] {
-        assert!(found[made]["bytes"].take().is_number());
+        assert!(explained[made]["bytes"].take().is_number());
     }
-    found
+    explained
 }
 
 #[test]

@@ -1,0 +1,380 @@
+//! What the guard would do to a request, as data: the report of `plimsoll inspect` and of the API's `fit`.
+//!
+//! Messages are counted from 0, as in the request. Figures in tokens are estimates, but for those of the window and of
+//! the levels.
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::{
+    config::profile::AnswerFilling,
+    conversation::{
+        Conversation,
+        units::{self, Unit},
+    },
+    guard::{
+        fold::memory::Recall,
+        plan::{
+            make_plan::{self, Plan},
+            report::{INVALID, StandBackReason},
+        },
+        request::{
+            answer_cap::{AnswerCap, PastAnswers},
+            budget::{self, Budget, TokenShares},
+            estimate::Calibration,
+            measured_request::MeasuredRequest,
+            policy::Policy,
+        },
+        shrink::{clear::Cleared, priority::ShortenedText, results::TruncationReport},
+    },
+};
+
+/// The model that a request is fitted to; its window is part of the policy.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ExplainedModel {
+    #[serde(rename = "model")]
+    pub name: Option<String>,
+    /// `None` where nobody serves the model and a window was given.
+    pub provider: Option<String>,
+    /// Prompt tokens, as the provider reports them, above which the level is caution, and critical; `None` where the
+    /// window is not known.
+    pub caution_above: u32,
+    pub critical_above: Option<u32>,
+    #[serde(skip)]
+    pub window_source: &'static str,
+    #[serde(skip)]
+    pub calibration: Calibration,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct PlanExplanation {
+    #[serde(flatten)]
+    pub model: ExplainedModel,
+    pub profile: &'static str,
+    pub window: ExplainedWindow,
+    /// Kept free for the answer.
+    pub reserve_tokens: u32,
+    /// What the prompt may use; `None` where it is open, and only a refusal tells.
+    pub budget_tokens: Option<u32>,
+    /// Why nothing is cut by the window.
+    pub uncut_because: Option<&'static str>,
+    /// `None` where the request names no cap, or none that may be lowered.
+    pub answer_cap: Option<AnswerCap>,
+    pub as_it_came: RequestMakeup,
+    pub as_it_goes: RequestMakeup,
+    /// As the header `x-plimsoll-actions` would say it.
+    pub actions: String,
+    pub stands_back: Option<StandBackExplanation>,
+    /// By caps and shares.
+    pub shortened: Vec<ShortenedText>,
+    pub truncated: Vec<TruncationReport>,
+    #[serde(flatten)]
+    pub removals: Removals,
+    /// What goes with the next cut, as things stand; `None` where the guard stands back.
+    pub next: Option<Removals>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct ExplainedWindow {
+    pub tokens: u32,
+    /// The largest prompt, where lower than the window.
+    pub input_limit: Option<u32>,
+    pub source: &'static str,
+}
+
+/// What a request is made of; tokens, but for the first two.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct RequestMakeup {
+    pub bytes: usize,
+    pub messages: usize,
+    #[serde(flatten)]
+    pub shares: TokenShares,
+    /// All shares.
+    pub prompt: u32,
+    /// Under the budget; 0 where there is none.
+    pub free: u32,
+    /// Beyond the budget.
+    pub over: u32,
+}
+
+/// Why the guard does nothing.
+#[derive(Debug, Serialize)]
+pub struct StandBackExplanation {
+    pub word: &'static str,
+    pub why: String,
+}
+
+/// What a cut takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Removals {
+    pub cleared: Option<ClearedMessages>,
+    /// `None` where only the pinned start and the newest step are left.
+    pub folded: Option<FoldedMessages>,
+}
+
+/// Messages of which something becomes a placeholder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ClearedMessages {
+    pub results: usize,
+    /// Calls whose arguments are shortened.
+    pub inputs: usize,
+    /// Images and other media of the user's.
+    pub media: usize,
+    pub first: usize,
+    pub last: usize,
+    /// Freed.
+    pub tokens: u32,
+}
+
+/// Messages that are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FoldedMessages {
+    pub first: usize,
+    pub last: usize,
+    /// Those between that stay are not counted.
+    pub messages: usize,
+    pub tokens: u32,
+}
+
+/// Why an open budget cuts nothing.
+const OPEN_BUDGET: &str = "the window is only guessed, and the provider refuses what is too long: its refusal tells \
+    how much fits, and the request is fitted to that and sent again";
+
+/// Plans for a conversation as the first of a session: the request as it would go, and the explanation.
+pub fn explain_plan(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    model: ExplainedModel,
+) -> (Bytes, PlanExplanation) {
+    let calibration = model.calibration;
+    let recall = Recall {
+        calibration,
+        ..Recall::default()
+    };
+    let plan = make_plan::plan(conversation, policy, &recall);
+    let report = &plan.report;
+    let fitted = write_fitted(conversation, policy, &plan);
+    let measure = |conversation: &Conversation| {
+        RequestMakeup::measure_request(conversation, policy, report.budget, calibration)
+    };
+    let as_it_came = measure(conversation);
+    let reindexed = conversation.format.index_body(fitted.clone());
+    let units = units::split_units(conversation);
+    let explanation = PlanExplanation {
+        answer_cap: report.answer_cap,
+        as_it_goes: reindexed.map_or(as_it_came, |fitted| measure(&fitted)),
+        actions: report.format_actions(),
+        stands_back: report.stood_back.map(explain_stand_back),
+        shortened: report.texts.shortened.clone(),
+        truncated: report.truncated.clone(),
+        removals: Removals::compare_plans(&units, &Plan::default(), &plan, calibration),
+        next: report
+            .stood_back
+            .is_none()
+            .then(|| find_next_removals(conversation, policy, &units, &plan, calibration)),
+        ..PlanExplanation::new(policy, model, report.budget, as_it_came)
+    };
+    (fitted, explanation)
+}
+
+/// Explains a request that is no conversation that could be followed, and so goes as it came; `bytes` is its size. The
+/// budget is that of an answer of the usual size.
+pub fn explain_unguarded(
+    bytes: usize,
+    why: String,
+    policy: &Policy<'_>,
+    model: ExplainedModel,
+) -> PlanExplanation {
+    let budget = budget::default_budget(policy);
+    let makeup = RequestMakeup::from_shares(bytes, 0, TokenShares::default(), budget);
+    PlanExplanation {
+        actions: INVALID.to_owned(),
+        stands_back: Some(StandBackExplanation { word: INVALID, why }),
+        ..PlanExplanation::new(policy, model, budget, makeup)
+    }
+}
+
+fn write_fitted(conversation: &Conversation, policy: &Policy<'_>, plan: &Plan) -> Bytes {
+    let mut edits = plan.edits.clone();
+    conversation.take_out_annotations(&mut edits);
+    let fitted = edits.apply(&conversation.body);
+    let filling = match plan.report.stood_back {
+        None => AnswerFilling::ByName,
+        Some(_) => AnswerFilling::Nothing,
+    };
+    let filled = conversation.add_required_members(&fitted, policy.profile, filling);
+    filled.unwrap_or(fitted).to_bytes()
+}
+
+fn find_next_removals(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    units: &[Unit],
+    plan: &Plan,
+    calibration: Calibration,
+) -> Removals {
+    let later = plan_shorter_prompt(conversation, policy, plan);
+    let mut next = Removals::compare_plans(units, plan, &later, calibration);
+    if next.folded.is_none() && next.cleared.is_some() {
+        // What is cleared makes enough room: the cut after that folds.
+        let last = plan_shorter_prompt(conversation, policy, &later);
+        next.folded = FoldedMessages::compare_plans(units, plan, &last, calibration);
+    }
+    next
+}
+
+/// The plan of the same request, where the provider has refused it as too long by a token: it takes what goes next.
+fn plan_shorter_prompt(conversation: &Conversation, policy: &Policy<'_>, plan: &Plan) -> Plan {
+    let policy = Policy {
+        input_limit: Some(plan.report.raw_after.saturating_sub(1)),
+        ..*policy
+    };
+    let mut memory = plan.memory.clone();
+    memory.stand_on(&policy);
+    let recall = Recall {
+        messages: memory.planned as usize,
+        memory,
+        was_refused: true,
+        ..Recall::default()
+    };
+    make_plan::plan(conversation, &policy, &recall)
+}
+
+impl PlanExplanation {
+    /// Of a request that goes as it came.
+    fn new(
+        policy: &Policy<'_>,
+        model: ExplainedModel,
+        budget: Budget,
+        makeup: RequestMakeup,
+    ) -> Self {
+        Self {
+            profile: policy.profile.name,
+            window: ExplainedWindow {
+                tokens: policy.window,
+                input_limit: policy.input_limit,
+                source: model.window_source,
+            },
+            model,
+            reserve_tokens: budget.reserve,
+            budget_tokens: (!budget.is_open).then_some(budget.tokens),
+            uncut_because: budget.is_open.then_some(OPEN_BUDGET),
+            as_it_came: makeup,
+            as_it_goes: makeup,
+            ..Self::default()
+        }
+    }
+}
+
+impl RequestMakeup {
+    /// `budget`: that of the request as it came.
+    fn measure_request(
+        conversation: &Conversation,
+        policy: &Policy<'_>,
+        budget: Budget,
+        calibration: Calibration,
+    ) -> Self {
+        let raw = MeasuredRequest::new(conversation, policy, &PastAnswers::default()).shares;
+        let tokens = |raw| scale_tokens(raw, calibration);
+        let shares = TokenShares {
+            system: tokens(raw.system),
+            tools: tokens(raw.tools),
+            history: tokens(raw.history),
+            tool_results: tokens(raw.tool_results),
+            images: tokens(raw.images),
+        };
+        let (bytes, messages) = (conversation.body.len(), conversation.items.len());
+        Self::from_shares(bytes, messages, shares, budget)
+    }
+
+    fn from_shares(bytes: usize, messages: usize, shares: TokenShares, budget: Budget) -> Self {
+        let prompt = shares.total();
+        let free = budget.tokens.saturating_sub(prompt);
+        Self {
+            bytes,
+            messages,
+            shares,
+            prompt,
+            free: if budget.is_open { 0 } else { free },
+            over: prompt.saturating_sub(budget.uncut_tokens()),
+        }
+    }
+}
+
+impl Removals {
+    /// What the plan `after` takes of a request that `before` does not.
+    fn compare_plans(
+        units: &[Unit],
+        before: &Plan,
+        after: &Plan,
+        calibration: Calibration,
+    ) -> Self {
+        Self {
+            cleared: ClearedMessages::compare_plans(before, after, calibration),
+            folded: FoldedMessages::compare_plans(units, before, after, calibration),
+        }
+    }
+}
+
+impl ClearedMessages {
+    fn compare_plans(before: &Plan, after: &Plan, calibration: Calibration) -> Option<Self> {
+        let nothing = Cleared::default();
+        let before = before.report.cleared.as_ref().unwrap_or(&nothing);
+        let after = after.report.cleared.as_ref()?;
+        let is_new = |at: &&usize| before.messages.binary_search(at).is_err();
+        let mut messages = after.messages.iter().filter(is_new);
+        let first = *messages.next()?;
+        Some(Self {
+            results: after.results.saturating_sub(before.results),
+            inputs: after.inputs.saturating_sub(before.inputs),
+            media: after.media.saturating_sub(before.media),
+            first,
+            last: *messages.next_back().unwrap_or(&first),
+            tokens: scale_tokens(after.tokens.saturating_sub(before.tokens), calibration),
+        })
+    }
+}
+
+impl FoldedMessages {
+    fn compare_plans(
+        units: &[Unit],
+        before: &Plan,
+        after: &Plan,
+        calibration: Calibration,
+    ) -> Option<Self> {
+        let gone_before = before.memory.find_folded(units);
+        let gone_after = after.memory.find_folded(units);
+        let units = units.iter().zip(gone_before.iter().zip(&gone_after));
+        let new = units.filter(|(_, (before, after))| **after && !**before);
+        let messages: Vec<usize> = new.flat_map(|(unit, _)| unit.unbound_messages()).collect();
+        let tokens = |plan: &Plan| plan.report.folded.map_or(0, |folded| folded.tokens);
+        let raw = tokens(after).saturating_sub(tokens(before));
+        Some(Self {
+            first: *messages.first()?,
+            last: *messages.last()?,
+            messages: messages.len(),
+            tokens: scale_tokens(raw, calibration),
+        })
+    }
+}
+
+fn explain_stand_back(reason: StandBackReason) -> StandBackExplanation {
+    let why = match reason {
+        StandBackReason::Disabled => "the settings say guard.enabled = false".to_owned(),
+        StandBackReason::ProviderManages(member) => {
+            format!("the request's member `{member}` leaves the context to the provider")
+        }
+        StandBackReason::Unsound(broken) => {
+            format!("the plan did not pass its own check, a fault of the guard ({broken:?})")
+        }
+    };
+    StandBackExplanation {
+        word: reason.header_word(),
+        why,
+    }
+}
+
+/// Raw tokens as the model's own.
+fn scale_tokens(raw: u32, calibration: Calibration) -> u32 {
+    (f64::from(raw) * calibration.slope()) as u32
+}
