@@ -1,10 +1,9 @@
-//! Transport of bodies, whatever their format: event streams, content codings, bodies in pieces, and the model name
-//! of a forwarded body.
+//! Transport of bodies, whatever their format: event streams, content codings, bodies in pieces, and the model that
+//! a request names.
 
 pub mod content_coding;
 pub mod gather;
 pub mod model;
-pub mod shallow_parse;
 pub mod sse;
 
 use std::{convert::Infallible, io};
