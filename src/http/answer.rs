@@ -5,13 +5,13 @@
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
-    header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, TE, WWW_AUTHENTICATE},
 };
 
 use crate::{
     error::Failure,
     format::{AnswerFormat, SentEvents, error_body::ErrorBody},
-    wire::{Body, content_coding, whole_body},
+    wire::{Body, content_coding, split_header_list, whole_body},
 };
 
 /// The code of an error of the proxy.
@@ -85,9 +85,6 @@ fn build_response(status: StatusCode, content_type: &'static str, body: Body) ->
 
 /// Whether a client reads trailers.
 pub fn accepts_trailers(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(http::header::TE).iter();
-    values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+    let mut codings = split_header_list(headers, &TE);
+    codings.any(|coding| coding.eq_ignore_ascii_case("trailers"))
 }
