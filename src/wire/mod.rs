@@ -1,5 +1,5 @@
-//! Transport of bodies, whatever their format: event streams, content codings, bodies in pieces, and the model that
-//! a request names.
+//! Transport of bodies, whatever their format: event streams, content codings, bodies in pieces, lists in headers,
+//! and the model that a request names.
 
 pub mod content_coding;
 pub mod gather;
