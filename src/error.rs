@@ -2,10 +2,10 @@
 //!
 //! Every stage has its own small error enum; each is converted once, beside it, into a [`Failure`].
 //! Library errors never reach the client: they can hold URLs and keys, and go to the log only.
-//! Which status a failure gets is decided in `http::answer` alone.
 
 use std::{fmt::Write as _, time::Duration};
 
+use http::StatusCode;
 use thiserror::Error;
 
 use crate::wire::content_coding;
@@ -222,42 +222,59 @@ impl IdleTimeoutError {
 
 impl Failure {
     /// The stable name of this failure: in the body, in `x-plimsoll-error` and in the log.
-    pub fn code(&self) -> &'static str {
+    pub const fn code(&self) -> &'static str {
+        self.status_and_code().1
+    }
+
+    pub const fn status(&self) -> StatusCode {
+        self.status_and_code().0
+    }
+
+    const fn status_and_code(&self) -> (StatusCode, &'static str) {
+        use StatusCode as S;
         match self {
-            Self::NotJson(_) => "invalid_json",
-            Self::BodyBroken => "body_incomplete",
+            Self::NotJson(_) => (S::BAD_REQUEST, "invalid_json"),
+            Self::BodyBroken => (S::BAD_REQUEST, "body_incomplete"),
+            Self::BodyDamaged => (S::BAD_REQUEST, "invalid_content_encoding"),
+            Self::DotSegments => (S::BAD_REQUEST, "invalid_path"),
+            Self::ModelMissing { .. } => (S::BAD_REQUEST, "model_required"),
+            Self::SwitchMissing => (S::BAD_REQUEST, "missing_required_parameter"),
+            Self::SwitchValue | Self::QueryValue { .. } | Self::QueryWord { .. } => {
+                (S::BAD_REQUEST, "invalid_value")
+            }
+            Self::SwitchUnknown { .. } | Self::QueryUnknown { .. } => {
+                (S::BAD_REQUEST, "unknown_parameter")
+            }
+            Self::FormatNotSpoken { .. } => (S::BAD_REQUEST, "format_not_spoken"),
+            Self::KeyMissing | Self::KeyWrong | Self::KeyShort => {
+                (S::UNAUTHORIZED, "invalid_api_key")
+            }
+            Self::ForeignHost => (S::FORBIDDEN, "foreign_host"),
+            Self::ForeignOrigin | Self::ForeignPage => (S::FORBIDDEN, "foreign_origin"),
+            Self::PathNotAllowed => (S::FORBIDDEN, "path_not_allowed"),
+            Self::SessionReadOnly => (S::FORBIDDEN, "session_read_only"),
+            Self::AdminOnly => (S::FORBIDDEN, "admin_only"),
+            Self::ModelNotFound(_) => (S::NOT_FOUND, "model_not_found"),
+            Self::ProviderNotFound(_) => (S::NOT_FOUND, "provider_not_found"),
+            Self::PathNotFound | Self::PathMeant(_) => (S::NOT_FOUND, "path_not_found"),
+            Self::SessionNotFound => (S::NOT_FOUND, "session_not_found"),
+            Self::WrongMethod { .. } => (S::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::BodySlow { .. } => (S::REQUEST_TIMEOUT, "body_timeout"),
             Self::BodyTooLarge { .. }
             | Self::BodyUnwanted { .. }
             | Self::SwitchTooLarge { .. }
-            | Self::BodyBomb => "body_too_large",
-            Self::BodySlow { .. } => "body_timeout",
-            Self::UnsupportedEncoding(_) => "unsupported_content_encoding",
-            Self::BodyDamaged => "invalid_content_encoding",
-            Self::Busy => "overloaded",
-            Self::ForeignOrigin | Self::ForeignPage => "foreign_origin",
-            Self::ForeignHost => "foreign_host",
-            Self::KeyMissing | Self::KeyWrong | Self::KeyShort => "invalid_api_key",
-            Self::ModelNotFound(_) => "model_not_found",
-            Self::ModelMissing { .. } => "model_required",
-            Self::ProviderNotFound(_) => "provider_not_found",
-            Self::PathNotFound | Self::PathMeant(_) => "path_not_found",
-            Self::SessionNotFound => "session_not_found",
-            Self::AdminOnly => "admin_only",
-            Self::SessionReadOnly => "session_read_only",
-            Self::SwitchMissing => "missing_required_parameter",
-            Self::SwitchValue | Self::QueryValue { .. } | Self::QueryWord { .. } => "invalid_value",
-            Self::SwitchUnknown { .. } | Self::QueryUnknown { .. } => "unknown_parameter",
-            Self::TooManyListeners { .. } => "too_many_listeners",
-            Self::StoreDown => "store_unavailable",
-            Self::WrongMethod { .. } => "method_not_allowed",
-            Self::DotSegments => "invalid_path",
-            Self::PathNotAllowed => "path_not_allowed",
-            Self::FormatNotSpoken { .. } => "format_not_spoken",
-            Self::WebsocketRefused => "websocket_refused",
-            Self::TooManyRequests => "too_many_requests",
-            Self::ProviderUnreachable { .. } => "provider_unreachable",
-            Self::ProviderTimeout { .. } => "provider_timeout",
-            Self::ProviderBadAnswer { .. } => "provider_bad_answer",
+            | Self::BodyBomb => (S::PAYLOAD_TOO_LARGE, "body_too_large"),
+            Self::UnsupportedEncoding(_) => {
+                (S::UNSUPPORTED_MEDIA_TYPE, "unsupported_content_encoding")
+            }
+            Self::WebsocketRefused => (S::UPGRADE_REQUIRED, "websocket_refused"),
+            Self::TooManyRequests => (S::TOO_MANY_REQUESTS, "too_many_requests"),
+            Self::TooManyListeners { .. } => (S::TOO_MANY_REQUESTS, "too_many_listeners"),
+            Self::ProviderUnreachable { .. } => (S::BAD_GATEWAY, "provider_unreachable"),
+            Self::ProviderBadAnswer { .. } => (S::BAD_GATEWAY, "provider_bad_answer"),
+            Self::Busy => (S::SERVICE_UNAVAILABLE, "overloaded"),
+            Self::StoreDown => (S::SERVICE_UNAVAILABLE, "store_unavailable"),
+            Self::ProviderTimeout { .. } => (S::GATEWAY_TIMEOUT, "provider_timeout"),
         }
     }
 

@@ -19,6 +19,7 @@ use crate::{
     config::{ClientConfig, PROXY_KEY},
     error::Failure,
     provider::{self, Registry, Target},
+    wire::split_header_list,
 };
 
 /// A browser states here how the page that makes the request relates to this host.
@@ -296,14 +297,9 @@ fn find_client_key(headers: &HeaderMap) -> Result<&[u8], Failure> {
     if let Some(key) = KEY_HEADERS.iter().find_map(|name| headers.get(*name)) {
         return Ok(key.as_bytes().trim_ascii());
     }
-    let key = offered_protocols(headers).find_map(|protocol| protocol.strip_prefix(KEY_PROTOCOL));
+    let key = split_header_list(headers, &SEC_WEBSOCKET_PROTOCOL)
+        .find_map(|protocol| protocol.strip_prefix(KEY_PROTOCOL));
     key.map(str::as_bytes).ok_or(Failure::KeyMissing)
-}
-
-fn offered_protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
-    let offered = offered.filter_map(|value| value.to_str().ok());
-    offered.flat_map(|value| value.split(',')).map(str::trim)
 }
 
 /// Removes the keys from the protocols that a websocket offers.
@@ -316,7 +312,7 @@ pub fn strip_protocol_keys(headers: &mut HeaderMap) {
     if !headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().any(has_key) {
         return;
     }
-    let kept: Vec<_> = offered_protocols(headers)
+    let kept: Vec<_> = split_header_list(headers, &SEC_WEBSOCKET_PROTOCOL)
         .filter(|protocol| !protocol.to_ascii_lowercase().starts_with(KEY_PROTOCOL))
         .collect();
     let kept = HeaderValue::try_from(kept.join(", ")).ok();

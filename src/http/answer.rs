@@ -1,17 +1,17 @@
-//! Every response that the proxy makes itself; the only place that picks a status code.
+//! Every response that the proxy makes itself.
 //!
 //! Errors have the shape of the client's format; `x-plimsoll-error` has their code, which tells them from the provider's.
 
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
-    header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, TE, WWW_AUTHENTICATE},
 };
 
 use crate::{
     error::Failure,
     format::{AnswerFormat, SentEvents, error_body::ErrorBody},
-    wire::{Body, content_coding, whole_body},
+    wire::{Body, content_coding, split_header_list, whole_body},
 };
 
 /// The code of an error of the proxy.
@@ -22,7 +22,7 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// A failure as the answer to a request.
 pub fn failure_response(format: AnswerFormat, failure: &Failure) -> Response<Body> {
-    let status = failure_status(failure);
+    let status = failure.status();
     let body = format.error_body(&failure_to_fault(format, failure));
     let mut answer = json_response(status, body);
     let never_mends = status.is_client_error()
@@ -52,7 +52,7 @@ pub fn failure_response(format: AnswerFormat, failure: &Failure) -> Response<Bod
 fn failure_to_fault(format: AnswerFormat, failure: &Failure) -> ErrorBody {
     ErrorBody {
         message: failure.to_string(),
-        kind: Some(format.error_kind(failure_status(failure)).to_owned()),
+        kind: Some(format.error_kind(failure.status()).to_owned()),
         param: failure.param().map(str::to_owned),
         code: Some(failure.code().to_owned()),
     }
@@ -83,56 +83,8 @@ fn build_response(status: StatusCode, content_type: &'static str, body: Body) ->
     answer
 }
 
-const fn failure_status(failure: &Failure) -> StatusCode {
-    match failure {
-        Failure::NotJson(_)
-        | Failure::BodyBroken
-        | Failure::BodyDamaged
-        | Failure::DotSegments
-        | Failure::SwitchMissing
-        | Failure::SwitchValue
-        | Failure::SwitchUnknown { .. }
-        | Failure::QueryValue { .. }
-        | Failure::QueryWord { .. }
-        | Failure::QueryUnknown { .. }
-        | Failure::FormatNotSpoken { .. }
-        | Failure::ModelMissing { .. } => StatusCode::BAD_REQUEST,
-        Failure::KeyMissing | Failure::KeyWrong | Failure::KeyShort => StatusCode::UNAUTHORIZED,
-        Failure::ForeignHost
-        | Failure::ForeignOrigin
-        | Failure::ForeignPage
-        | Failure::PathNotAllowed
-        | Failure::SessionReadOnly
-        | Failure::AdminOnly => StatusCode::FORBIDDEN,
-        Failure::ModelNotFound(_)
-        | Failure::ProviderNotFound(_)
-        | Failure::PathNotFound
-        | Failure::PathMeant(_)
-        | Failure::SessionNotFound => StatusCode::NOT_FOUND,
-        Failure::WrongMethod { .. } => StatusCode::METHOD_NOT_ALLOWED,
-        Failure::WebsocketRefused => StatusCode::UPGRADE_REQUIRED,
-        Failure::BodySlow { .. } => StatusCode::REQUEST_TIMEOUT,
-        Failure::BodyTooLarge { .. }
-        | Failure::BodyUnwanted { .. }
-        | Failure::SwitchTooLarge { .. }
-        | Failure::BodyBomb => StatusCode::PAYLOAD_TOO_LARGE,
-        Failure::UnsupportedEncoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        Failure::TooManyRequests | Failure::TooManyListeners { .. } => {
-            StatusCode::TOO_MANY_REQUESTS
-        }
-        Failure::ProviderUnreachable { .. } | Failure::ProviderBadAnswer { .. } => {
-            StatusCode::BAD_GATEWAY
-        }
-        Failure::Busy | Failure::StoreDown => StatusCode::SERVICE_UNAVAILABLE,
-        Failure::ProviderTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
-    }
-}
-
 /// Whether a client reads trailers.
 pub fn accepts_trailers(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(http::header::TE).iter();
-    values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+    let mut codings = split_header_list(headers, &TE);
+    codings.any(|coding| coding.eq_ignore_ascii_case("trailers"))
 }

@@ -131,7 +131,7 @@ impl RequestBody {
     ///
     /// # Errors
     /// They did not come in time, or the body broke off.
-    pub async fn next_chunk(&mut self, limit: Duration) -> Result<Option<Bytes>, Failure> {
+    async fn next_chunk(&mut self, limit: Duration) -> Result<Option<Bytes>, Failure> {
         self.awaits_continue = false;
         while let Some(rest) = &mut self.rest {
             let failure = match tokio::time::timeout(limit, rest.frame()).await {

@@ -41,12 +41,13 @@ pub fn asks_as_codex(parts: &Parts) -> bool {
 /// The list of the provider that the path names, else of the default one, where it has Codex's form, else an empty one.
 pub async fn answer_codex_models(
     app: &Arc<App>,
-    mut parts: Parts,
+    parts: &Parts,
     body: &mut RequestBody,
     caller: Caller<'_>,
     record: &mut RequestRecord,
 ) -> Response<Body> {
     let plain = HeaderValue::from_static("identity");
+    let mut parts = parts.clone();
     parts.headers.insert(ACCEPT_ENCODING, plain);
     let ask = async {
         let asked = forward_request(app, &parts, body, caller, "/models", record).await;

@@ -1,10 +1,10 @@
 //! Passthrough: forwards every unguarded path of a provider's API untouched, except for the name of its model and the
 //! proxy's own compaction entries, and estimates the tokens of a request where the provider does not count them.
 //!
-//! The request goes to the provider of the model that body or query names; else to the one that the path or
-//! `x-plimsoll-provider` names; else to the default. Bodies stream both ways and are not held; only JSON is read
-//! whole, since its model may stand at its end.
-//! SECURITY: with a key for some models, every reader of a body must find the same, allowed model in it.
+//! The request goes to the provider of the model that a JSON body, else the query, names; else to the one that the
+//! path or `x-plimsoll-provider` names; else to the default. Bodies stream both ways and are not held; only JSON is
+//! read whole, since its model may stand at its end. Forms (uploads of audio and images) are not read.
+//! SECURITY: with a key for some models, every reader of a request must find the same, allowed model in it.
 
 pub mod codex_models;
 mod inspected_body;
@@ -13,7 +13,6 @@ mod upgrade;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{
     HeaderMap, Method, Response,
     header::{AUTHORIZATION, TRAILER},
@@ -21,6 +20,7 @@ use http::{
 };
 use http_body::Frame;
 use http_body_util::BodyExt;
+use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::{
@@ -49,7 +49,7 @@ use crate::{
     telemetry::{Operation, record::RequestRecord},
     wire::{
         Body,
-        model::{ModelLookup, NamedModel, find_model_in_query},
+        model::{NamedModel, find_model_in_query},
     },
 };
 
@@ -98,9 +98,12 @@ pub async fn forward_request(
         return Box::pin(exchange_body(app, incoming, body, record)).await;
     }
     let in_query = find_model_in_query(parts.uri.query().unwrap_or_default());
-    let named = inspected.found.model.as_ref().or(in_query.model.as_ref());
-    if let Some(named) = named {
-        record.set_model(&named.model);
+    let named = match inspected.named.model.is_empty() {
+        true => &in_query.model,
+        false => &inspected.named.model,
+    };
+    if !named.is_empty() {
+        record.set_model(named);
     }
 
     // The provider.
@@ -112,7 +115,7 @@ pub async fn forward_request(
     if !caller.client.is_unlimited() {
         check_limited_key(&inspected, &in_query, websocket.is_some().then_some(path))?;
     }
-    let target = choose_forward_target(app, parts, caller, [&inspected.found, &in_query])?;
+    let target = choose_forward_target(app, parts, caller, named)?;
     let provider = &*target.provider;
     record.notes().facts().provider = Some(provider.name.to_string());
 
@@ -120,7 +123,7 @@ pub async fn forward_request(
     let model = target.model.as_deref();
     let mut outgoing = OutgoingRequest {
         method: parts.method.clone(),
-        path: path.to_owned() + &build_query(app, parts, provider, in_query.model.as_ref(), model),
+        path: path.to_owned() + &build_query(app, parts, provider, &in_query, model),
         headers: outgoing::outgoing_headers(app, parts, provider, false),
         body: Payload::Empty,
         model: target.model.clone(),
@@ -148,7 +151,12 @@ pub async fn forward_request(
     {
         return Ok(estimate);
     }
-    let edits = replace_model(inspected.found.model.as_ref(), model);
+    let mut edits = Edits::default();
+    if let Some(model) = model
+        && let Some(span) = inspected.named.find_renamed(model)
+    {
+        edits.replace(span, Value::from(model).to_string());
+    }
     let limit = app.config.server.body_timeout;
     outgoing.body = inspected.into_payload(&edits, &mut outgoing.headers, body, limit);
     let operation = Operation::from_path(path);
@@ -197,53 +205,59 @@ fn read_list_to_compact(
     Ok(Some(ReceivedBody { bytes, hold }))
 }
 
-/// Refuses what a client with a key for some models must not send: a request whose model is not certain.
-/// `websocket`: the path of a websocket to open.
+/// Refuses what a client with a key for some models must not send: a request that does not name exactly one model,
+/// unless it has no body and names none. `websocket`: the path of a websocket to open.
 ///
-/// SECURITY: messages of a websocket are not read, and on all paths but one each of them may name a model.
+/// SECURITY: a body that is not JSON may name any model, and so may each message of a websocket, on all paths but one.
 fn check_limited_key(
     inspected: &InspectedBody,
-    in_query: &ModelLookup,
+    in_query: &NamedModel,
     websocket: Option<&str>,
 ) -> Result<(), Failure> {
-    let found = &inspected.found;
-    let body_is_certain = !inspected.has_body || (found.is_certain && found.model.is_some());
-    let keeps_model = |path| path == REALTIME && in_query.model.is_some();
-    match body_is_certain && in_query.is_certain && websocket.is_none_or(keeps_model) {
-        true => Ok(()),
-        false => Err(Failure::ModelNotFound(
-            "This client key allows some models only: name exactly one of them as `model`.".into(),
-        )),
+    let names_one = |named: &NamedModel| named.names == 1 && !named.model.is_empty();
+    let (is_certain, how) = if inspected.has_body {
+        (
+            names_one(&inspected.named) && in_query.names == 0,
+            "at the top of a JSON body. A body of another type, such as a form, needs a key for all models.",
+        )
+    } else {
+        let keeps_model = websocket.is_none_or(|path| path == REALTIME && in_query.names == 1);
+        (
+            (in_query.names == 0 || names_one(in_query)) && keeps_model,
+            "in the query. Of websockets such a key opens `/v1/realtime` only.",
+        )
+    };
+    if is_certain {
+        return Ok(());
     }
+    Err(Failure::ModelNotFound(format!(
+        "This client key allows some models only: name exactly one of them as `model` {how}"
+    )))
 }
 
-/// Chooses the provider of a request that names these models, the body's before the query's.
+/// Chooses the provider of a request; `named`: the model that it names, empty if it names none.
 fn choose_forward_target(
     app: &App,
     parts: &Parts,
     caller: Caller<'_>,
-    named: [&ModelLookup; 2],
+    named: &str,
 ) -> Result<ForwardTarget, Failure> {
     let client = caller.client;
     let in_path = caller.provider;
     let chosen = in_path.or_else(|| outgoing::chosen_provider(&parts.headers));
-    let mut body_or_query = None;
-    for named in named.iter().filter_map(|found| found.model.as_ref()) {
-        let mut choice = app.registry.choose_candidates(&named.model, chosen)?;
+    if !named.is_empty() {
+        let mut choice = app.registry.choose_candidates(named, chosen)?;
         let is_configured = choice.asked_is_configured;
         choice.retain_permitted(|target| {
-            allows_target(&app.registry, client, &named.model, is_configured, target)
+            allows_target(&app.registry, client, named, is_configured, target)
         });
         // Passthrough has no fallbacks, so only the first candidate counts.
         let first = choice.first_by_seed(client_seed(client, &parts.headers));
-        let target = first.ok_or_else(|| no_such_model(&named.model))?;
-        body_or_query.get_or_insert(ForwardTarget {
+        let target = first.ok_or_else(|| no_such_model(named))?;
+        return Ok(ForwardTarget {
             provider: target.provider,
             model: Some(target.model),
         });
-    }
-    if let Some(target) = body_or_query {
-        return Ok(target);
     }
     let provider = match chosen {
         Some(name) => app.registry.find_provider(name)?,
@@ -265,16 +279,6 @@ fn client_seed(client: &Client, headers: &HeaderMap) -> u64 {
     name.or_else(credential).map_or(0, xxh3_64)
 }
 
-fn replace_model(named: Option<&NamedModel>, model: Option<&str>) -> Edits {
-    let mut edits = Edits::default();
-    if let (Some(named), Some(model)) = (named, model)
-        && named.model != model
-    {
-        edits.replace(named.span, named.spell_model(model));
-    }
-    edits
-}
-
 /// The query to forward, with its `?`.
 ///
 /// SECURITY: browsers put a key into the query; it is removed wherever the client's key is not forwarded.
@@ -282,14 +286,19 @@ fn build_query(
     app: &App,
     parts: &Parts,
     provider: &Provider,
-    named: Option<&NamedModel>,
+    named: &NamedModel,
     model: Option<&str>,
 ) -> String {
     let Some(query) = parts.uri.query() else {
         return String::new();
     };
-    let edited = replace_model(named, model).apply(&Bytes::copy_from_slice(query.as_bytes()));
-    let query = String::from_utf8_lossy(&edited.to_bytes()).into_owned();
+    let mut query = query.to_owned();
+    if let Some(model) = model
+        && let Some(span) = named.find_renamed(model)
+    {
+        let name = String::from_iter(form_urlencoded::byte_serialize(model.as_bytes()));
+        query.replace_range(span.range(), &name);
+    }
     outgoing::strip_query_keys(app, parts, provider, &query)
 }
 

@@ -21,7 +21,7 @@ use crate::{
     proxy::{App, outgoing},
     relay::tunnel_bytes,
     telemetry::record::RequestRecord,
-    wire::{Body, whole_body},
+    wire::{Body, split_header_list, whole_body},
 };
 
 /// A websocket to open on both sides.
@@ -36,11 +36,8 @@ pub(super) struct UpgradeRequest {
 /// The connection of a client that asks for a websocket.
 pub(super) fn find_websocket_upgrade(parts: &Parts) -> Option<OnUpgrade> {
     let has_token = |name, token: &str| {
-        let values = parts.headers.get_all(name).iter();
-        values
-            .filter_map(|value: &HeaderValue| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .any(|listed| listed.trim().eq_ignore_ascii_case(token))
+        let mut listed = split_header_list(&parts.headers, &name);
+        listed.any(|listed| listed.eq_ignore_ascii_case(token))
     };
     let is_upgrade = parts.method == Method::GET
         && parts.version == Version::HTTP_11

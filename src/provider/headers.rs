@@ -17,6 +17,7 @@ use http::{
 use crate::{
     config::{Auth, PROXY_HEADER_PREFIX, ProviderConfig},
     conversation::Format,
+    wire::split_header_list,
 };
 
 /// Headers in which clients send credentials, `Authorization` apart.
@@ -115,10 +116,8 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 /// Headers that `Connection` names are hop-by-hop too. `Authorization` and `Content-Type` are named
 /// there only by mistake, and are forwarded: no request works without them.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
-    let values = headers.get_all(CONNECTION).iter();
-    let values = values.filter_map(|value| value.to_str().ok());
-    let names = values.flat_map(|value| value.split(','));
-    let mut names: Vec<HeaderName> = names.filter_map(|name| name.trim().parse().ok()).collect();
+    let names = split_header_list(headers, &CONNECTION);
+    let mut names: Vec<HeaderName> = names.filter_map(|name| name.parse().ok()).collect();
     names.retain(|name| *name != AUTHORIZATION && *name != http::header::CONTENT_TYPE);
     names
 }

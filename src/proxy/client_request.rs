@@ -12,7 +12,7 @@ use crate::{
     json::scan::{JsonKind, Span},
     session::InheritedSession,
     telemetry::record::RequestNotes,
-    wire::shallow_parse::shallow_parse,
+    wire::model::shallow_parse,
 };
 
 /// The body of a request, as far as it is understood.
@@ -114,7 +114,12 @@ pub fn parse_request(format: Format, mut bytes: Bytes) -> Result<ParsedRequest, 
         Err(IndexError::Unguardable(reason)) => {
             tracing::warn!(%reason, "request forwarded without the guard: {reason}");
             let shallow = shallow_parse(&bytes);
-            (None, shallow.model, shallow.model_span, shallow.streams)
+            (
+                None,
+                shallow.named.model,
+                shallow.named.span,
+                shallow.streams,
+            )
         }
     };
     Ok(ParsedRequest {

@@ -57,7 +57,11 @@ use crate::{
     relay::{self, AnswerFilter, BufferedAnswer, Ending, FooterOptions, StreamOptions},
     session::{self, InheritedSession, SessionHint},
     telemetry::record::RequestRecord,
-    wire::{Body, model::find_model_in_query, shallow_parse::count_model_names, whole_body},
+    wire::{
+        Body,
+        model::{find_model_in_query, shallow_parse},
+        whole_body,
+    },
 };
 
 /// A request with a conversation, before its body is read.
@@ -111,10 +115,9 @@ pub async fn exchange_body(
     let mut choice = app.registry.choose_candidates(&parsed.model, chosen)?;
     // SECURITY: a key for some models must not reach another one where parsers choose differently between two names,
     // nor by a name in the query, which some gateways prefer to the body's.
-    let in_query = find_model_in_query(parts.uri.query().unwrap_or_default());
-    let query_names_none = in_query.is_certain && in_query.model.is_none();
-    let is_certain =
-        client.is_unlimited() || (query_names_none && count_model_names(&parsed.bytes) == 1);
+    let in_query = || find_model_in_query(parts.uri.query().unwrap_or_default());
+    let is_certain = client.is_unlimited()
+        || (in_query().names == 0 && shallow_parse(&parsed.bytes).named.names == 1);
     let is_configured = choice.asked_is_configured;
     let may_use = |target: &Target| {
         allows_target(&app.registry, client, &parsed.model, is_configured, target)

@@ -71,6 +71,11 @@ pub(super) async fn handle_request(
     route.check_path(&client)?;
     let running = client.begin_request()?;
     let list_format = Format::of_client(&parts.headers);
+    let caller = |provider| Caller {
+        client: &client,
+        running: &running,
+        provider,
+    };
     let answer = match route {
         Route::Conversation { format, provider } => {
             let request = IncomingRequest {
@@ -82,33 +87,21 @@ pub(super) async fn handle_request(
             };
             exchange_conversation(app, request, body, record).await?
         }
-        Route::Forward { provider, path } if path == "/models" && asks_as_codex(&parts) => {
-            let caller = Caller {
-                client: &client,
-                running: &running,
-                provider,
-            };
-            answer_codex_models(app, parts.clone(), body, caller, record).await
+        Route::Forward {
+            provider,
+            path: "/models",
+        } if asks_as_codex(&parts) => {
+            answer_codex_models(app, &parts, body, caller(provider), record).await
         }
         Route::Forward { provider, path } => {
-            let caller = Caller {
-                client: &client,
-                running: &running,
-                provider,
-            };
-            forward_request(app, &parts, body, caller, path, record).await?
+            forward_request(app, &parts, body, caller(provider), path, record).await?
         }
         Route::Model { id } => {
             let id = percent_decode_str(id).decode_utf8_lossy();
             models::answer_model(app, &client, &id, list_format)?
         }
         Route::Models if asks_as_codex(&parts) => {
-            let caller = Caller {
-                client: &client,
-                running: &running,
-                provider: None,
-            };
-            answer_codex_models(app, parts, body, caller, record).await
+            answer_codex_models(app, &parts, body, caller(None), record).await
         }
         // All other routes were answered above.
         _ => models::answer_model_list(app, &client, list_format).await,

@@ -5,6 +5,10 @@
 //! request (`export.rs`). A client's `traceparent` is the parent, and its sampling decision is followed. Attributes
 //! hold no texts of conversations and no keys.
 //!
+//! The spans are no spans of the crate `tracing`: the layer that would export those (`tracing-opentelemetry`) belongs to
+//! the subscriber of the whole process, and a collector to the settings of one proxy. It would replace a few wrappers in
+//! `span.rs`; the export, the sampler and what a valid `traceparent` is would stay.
+//!
 //! A span has its id before the request that names it is sent. The span of an answered attempt ends with its answer.
 
 mod export;

@@ -1,15 +1,15 @@
-//! Transport of bodies, whatever their format: event streams, content codings, bodies in pieces, and the model name
-//! of a forwarded body.
+//! Transport of bodies, whatever their format: event streams, content codings, bodies in pieces, lists in headers,
+//! and the model that a request names.
 
 pub mod content_coding;
 pub mod gather;
 pub mod model;
-pub mod shallow_parse;
 pub mod sse;
 
 use std::{convert::Infallible, io};
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 
 /// The body of an answer on its way to the client, from the proxy or a provider.
@@ -19,4 +19,14 @@ pub fn whole_body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into())
         .map_err(|never: Infallible| match never {})
         .boxed_unsync()
+}
+
+/// The items of a header that holds a list, on one line or several. A value that is no text has none.
+pub fn split_header_list<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'h str> {
+    let values = headers.get_all(name).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
 }

@@ -165,46 +165,42 @@ fn form(parts: &[(&str, &str, &[u8])]) -> Vec<u8> {
 const FORM: &str = "multipart/form-data; boundary=bnd";
 
 #[tokio::test]
-async fn a_model_in_a_form_finds_its_provider_however_the_form_comes() {
-    let (up, _default, proxy) = two_providers().await;
-    let client = proxy.client();
-    let audio: Vec<u8> = (0..30_000u32).map(|n| (n * 7 % 251) as u8).collect();
-    let whole = |model: &[u8]| {
-        form(&[
-            ("file", "; filename=\"model.wav\"", &audio),
-            ("model", "", model),
-            ("prompt", "", &[b'x'; 200_000]),
-        ])
-    };
-    let (theirs, expected) = (whole(b"up/whisper"), whole(b"whisper"));
-    let request = post(&client, "/v1/audio/transcriptions", FORM, theirs.clone());
-    let seen = sent_on(&up, 1, &proxy, request).await;
-    assert!(seen.body == expected);
-    let length = expected.len().to_string();
-    let header = |name: &str| seen.headers.iter().find(|(n, _)| n == name);
-    assert_eq!(header("content-length").unwrap().1, length);
-    assert_eq!(header("content-type").unwrap().1, FORM);
-    for (count, size) in [1_000, 30_000, 65_536].into_iter().enumerate() {
-        let parts = theirs.chunks(size).map(Bytes::copy_from_slice);
-        let request = client
-            .request(Method::POST, "/v1/images/edits")
-            .header("content-type", FORM);
-        let request = request.body(chunked_body(parts)).unwrap();
-        let seen = sent_on(&up, count + 2, &proxy, request).await;
-        assert!(seen.body == expected, "{size}");
-    }
-}
-
-#[tokio::test]
-async fn a_form_with_its_model_far_in_is_forwarded_unchanged() {
+async fn a_form_is_forwarded_unread_to_the_provider_that_is_named_beside_it() {
     let (up, default, proxy) = two_providers().await;
     let client = proxy.client();
-    let late = form(&[("file", "", &[b'x'; 70_000]), ("model", "", b"up/whisper")]);
-    let request = post(&client, "/v1/audio/transcriptions", FORM, late.clone());
-    assert!(sent_on(&default, 1, &proxy, request).await.body == late);
-    let request = post(&client, "/up/v1/audio/transcriptions", FORM, late.clone());
-    assert!(sent_on(&up, 1, &proxy, request).await.body == late);
-    let cut = &late[..40];
+    let audio: Vec<u8> = (0..100_000u32).map(|n| (n * 7 % 251) as u8).collect();
+    let whole = form(&[("model", "", b"up/whisper"), ("file", "", &audio)]);
+    let path = "/v1/audio/transcriptions";
+    let request = post(&client, path, FORM, whole.clone());
+    let seen = sent_on(&default, 1, &proxy, request).await;
+    assert!(seen.body == whole);
+    let length = whole.len().to_string();
+    assert_eq!(seen.header("content-length"), Some(&*length));
+    assert_eq!(seen.header("content-type"), Some(FORM));
+    for (count, (path, sent)) in [
+        ("/up/v1/audio/transcriptions", "/v1/audio/transcriptions"),
+        (
+            "/v1/audio/transcriptions?model=up/whisper",
+            "/v1/audio/transcriptions?model=whisper",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let parts = whole.chunks(30_000).map(Bytes::copy_from_slice);
+        let request = client
+            .request(Method::POST, path)
+            .header("content-type", FORM);
+        let request = request.body(chunked_body(parts)).unwrap();
+        let seen = sent_on(&up, count + 1, &proxy, request).await;
+        assert_eq!(seen.line, format!("POST {sent} HTTP/1.1"));
+        assert!(seen.body == whole, "{path}");
+    }
+    let mut request = post(&client, path, FORM, whole.clone());
+    let name = "up".parse().unwrap();
+    request.headers_mut().insert("x-plimsoll-provider", name);
+    assert!(sent_on(&up, 3, &proxy, request).await.body == whole);
+    let cut = &whole[..40];
     let request = post(&client, "/v1/files", FORM, cut.to_vec());
     assert!(sent_on(&default, 2, &proxy, request).await.body == cut);
 }
@@ -423,10 +419,8 @@ async fn a_key_for_some_models_is_limited_on_every_path() {
         request
     };
     let json = "application/json";
-    let good = form(&[("file", "", b"x"), ("model", "", b"good")]);
     for (path, kind, body) in [
         ("/v1/embeddings", json, &b"{\"model\":\"up/good\"}"[..]),
-        ("/v1/audio/transcriptions", FORM, &good),
         ("/v1/batches/x/cancel", json, b""),
     ] {
         let request = keyed(post(&client, path, kind, body.to_vec()));
@@ -434,9 +428,7 @@ async fn a_key_for_some_models_is_limited_on_every_path() {
         sent_on(&up, count, &proxy, request).await;
     }
     let count = up.count_requests();
-    let twice = form(&[("model", "", b"good"), ("model", "", b"bad")]);
-    let bad = form(&[("model", "", b"bad")]);
-    let none = form(&[("file", "", b"x")]);
+    let good = form(&[("file", "", b"x"), ("model", "", b"good")]);
     for (path, kind, body) in [
         ("/v1/embeddings", json, &b"{\"model\":\"bad\"}"[..]),
         ("/v1/embeddings", json, b"{\"model\":\"other/good\"}"),
@@ -449,14 +441,24 @@ async fn a_key_for_some_models_is_limited_on_every_path() {
         ("/v1/embeddings", json, b"{\"model\":\"good\"}{}"),
         ("/v1/embeddings", "text/plain", b"{\"model\":\"good\"}"),
         ("/v1/embeddings?model=bad", json, b"{\"model\":\"good\"}"),
-        ("/v1/audio/transcriptions", FORM, &twice),
-        ("/v1/audio/transcriptions", FORM, &bad),
-        ("/v1/files", FORM, &none),
+        ("/v1/audio/transcriptions", FORM, &good),
+        ("/v1/audio/transcriptions?model=good", FORM, &good),
+        ("/v1/audio/transcriptions?model=good", json, &good),
+        ("/v1/audio/transcriptions?model=good", "", &good),
     ] {
         let request = keyed(post(&client, path, kind, body.to_vec()));
         let got = client.send(request).await;
         got.is_error(404, "model_not_found");
     }
+    let mut request = keyed(post(&client, "/v1/files", FORM, good));
+    let version = "2023-06-01".parse().unwrap();
+    request.headers_mut().insert("anthropic-version", version);
+    let got = client.send(request).await;
+    assert_eq!(got.status, 404);
+    let error = &got.json()["error"];
+    assert_eq!(error["type"], "not_found_error");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("needs a key for all models"), "{message}");
     // For gateways that prefer the query's model, or try the models of a list.
     let chat = "/v1/chat/completions";
     let one = br#"{"model":"good","messages":[{"role":"user","content":"x"}]}"#;

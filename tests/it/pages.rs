@@ -210,7 +210,7 @@ fn every_setting_that_is_named_exists() {
 #[test]
 fn every_error_is_described() {
     let errors = read("src/error.rs");
-    let (_, rest) = errors.split_once("pub fn code(").unwrap();
+    let (_, rest) = errors.split_once("fn status_and_code(").unwrap();
     let (codes, _) = rest.split_once("\n    }\n").unwrap();
     let codes: BTreeSet<&str> = codes.split('"').skip(1).step_by(2).collect();
     let codes: BTreeSet<&str> = codes.into_iter().filter(|it| *it != "origin").collect();

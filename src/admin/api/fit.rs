@@ -23,7 +23,7 @@ use crate::{
         plan::{explain_model, guard_policy},
     },
     telemetry::record::RequestRecord,
-    wire::{Body, shallow_parse::shallow_parse},
+    wire::{Body, model::shallow_parse},
 };
 
 #[derive(Serialize)]
@@ -96,7 +96,7 @@ fn fit_request(
     };
     let model = match &indexed {
         Ok(conversation) => conversation.model().map(Into::into).unwrap_or_default(),
-        Err(_) => shallow_parse(&request).model,
+        Err(_) => shallow_parse(&request).named.model,
     };
     let target = choose_target(app, parts, requester, &model)?;
     let policy = guard_policy(app, &target);

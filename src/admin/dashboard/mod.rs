@@ -23,7 +23,7 @@ use http::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::wire::{Body, whole_body};
+use crate::wire::{Body, split_header_list, whole_body};
 
 /// One file of the page.
 #[derive(Debug)]
@@ -115,12 +115,8 @@ fn make_answer(
 
 /// Whether `If-None-Match` names that tag.
 fn has_tag(headers: &HeaderMap, tag: &HeaderValue) -> bool {
-    headers
-        .get_all(IF_NONE_MATCH)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|tag| tag.trim().trim_start_matches("W/"))
+    split_header_list(headers, &IF_NONE_MATCH)
+        .map(|tag| tag.trim_start_matches("W/"))
         .any(|known| known == "*" || known.as_bytes() == tag.as_bytes())
 }
 
