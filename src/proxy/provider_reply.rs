@@ -61,26 +61,15 @@ pub struct CallCount {
 }
 
 /// Why there is no answer to relay.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub enum SendError {
     /// No answer began: the request may be sent again.
-    Unsent(UpstreamError),
+    Unsent(#[from] UpstreamError),
     /// A 5xx began, and broke off.
     Failing(BadAnswer),
     /// Another answer began, and broke off.
-    Broken(BadAnswer),
-}
-
-impl From<UpstreamError> for SendError {
-    fn from(error: UpstreamError) -> Self {
-        Self::Unsent(error)
-    }
-}
-
-impl From<BadAnswer> for SendError {
-    fn from(bad: BadAnswer) -> Self {
-        Self::Broken(bad)
-    }
+    Broken(#[from] BadAnswer),
 }
 
 impl From<SendError> for Failure {

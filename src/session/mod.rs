@@ -108,7 +108,7 @@ impl InheritedSession {
     }
 
     /// The state to fill in for the generation that now begins.
-    pub fn next_state(&self) -> SessionState {
+    pub fn begin_generation(&self) -> SessionState {
         let inherited = self.state.clone();
         let mut state = inherited.unwrap_or_else(|| SessionState::new(self.session));
         state.follows = match (self.clear_requested, self.compact_requested) {

@@ -3,11 +3,7 @@
 use serde::Serialize;
 
 use super::{SessionState, SessionView, history::HistoryPoint, state::PromptBreakdown};
-use crate::{
-    guard::injections::{InjectionContent, InjectionRecord},
-    health::HealthLevel,
-    recovery::{RecoveryClock, Reminder},
-};
+use crate::{guard::injections::InjectionContent, health::HealthLevel, recovery::RecoveryClock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportReader {
@@ -176,7 +172,18 @@ pub fn build_report(view: &SessionView, reader: ReportReader) -> SessionReport {
     let state = &view.state;
     let recovery = &state.recovery;
     let notes = recovery.reminders.notes();
-    let prompts: Vec<ReportedPrompt> = recovery.records.iter().filter_map(report_prompt).collect();
+    let reminders = notes.iter().map(|note| ReportedReminder {
+        id: format!("r{}", note.id),
+        text: note.text.to_string(),
+    });
+    let prompts = recovery.records.iter().filter_map(|it| match &it.what {
+        InjectionContent::Prompt(text) => Some(ReportedPrompt {
+            place: it.place,
+            text: text.to_string(),
+        }),
+        _ => None,
+    });
+    let prompts: Vec<ReportedPrompt> = prompts.collect();
     let show_content = match reader {
         ReportReader::Owner => true,
         ReportReader::Admin { show_content } => show_content,
@@ -198,27 +205,10 @@ pub fn build_report(view: &SessionView, reader: ReportReader) -> SessionReport {
             .filter(|_| show_content)
             .map(|summary| summary.text.to_string()),
         reminder_count: notes.len(),
-        reminders: show_content.then(|| notes.iter().map(report_reminder).collect()),
+        reminders: show_content.then(|| reminders.collect()),
         prompt_count: prompts.len(),
         prompts: show_content.then_some(prompts),
     }
-}
-
-fn report_reminder(reminder: &Reminder) -> ReportedReminder {
-    ReportedReminder {
-        id: format!("r{}", reminder.id),
-        text: reminder.text.to_string(),
-    }
-}
-
-fn report_prompt(record: &InjectionRecord) -> Option<ReportedPrompt> {
-    let InjectionContent::Prompt(text) = &record.what else {
-        return None;
-    };
-    Some(ReportedPrompt {
-        place: record.place,
-        text: text.to_string(),
-    })
 }
 
 #[cfg(test)]
@@ -227,7 +217,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        guard::injections::Course,
+        guard::injections::{Course, InjectionRecord},
         recovery::{self, fixture::build_reminders},
         session::{Account, SessionId},
     };

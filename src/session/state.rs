@@ -153,14 +153,7 @@ impl SessionState {
         Recall {
             memory: self.guard.clone(),
             history: self.sent_history,
-            sent: None,
             calibration: self.calibration,
-            counted: false,
-            was_refused: false,
-            keeps_least: false,
-            is_cold: false,
-            leaves_out_reasoning: false,
-            foreign: Vec::new(),
             messages: self.messages as usize,
             injections: Injections {
                 course: self.recovery.course.clone(),
@@ -172,6 +165,7 @@ impl SessionState {
                 largest: self.largest_answer,
                 cap_was_hit: self.cap_was_hit,
             },
+            ..Recall::default()
         }
     }
 

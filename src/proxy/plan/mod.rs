@@ -5,13 +5,14 @@ mod cache_age;
 mod plan_log;
 mod planned_request;
 mod refit;
+mod trial;
 
 use std::{
     ops::Range,
     time::{Duration, Instant, SystemTime},
 };
 
-use self::{cache_age::is_cache_cold, planned_request::session_policy};
+use self::{cache_age::is_cache_cold, planned_request::session_policy, trial::find_best_trial};
 pub use self::{
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
@@ -26,7 +27,7 @@ use crate::{
     compaction::{CompactionStep, JobOutcome},
     config::profile::PastReasoning,
     conversation::Conversation,
-    guard::{self, Plan, Policy, Recall, StandBackReason, injections::Injections},
+    guard::{self, Plan, Policy, Recall},
     health::{HealthLevel, limits::HealthLimits},
     provider::{Target, learnt_windows::wall_ms},
     recovery::tool::{RecallCount, RecallSource},
@@ -204,82 +205,15 @@ pub fn plan_without_prompt_after_tool(
     Some(replan_request(followed, planned))
 }
 
-/// Plans with recovery's decisions and the summary in use, or without those that do not fit or are unsound.
+/// Plans with as much of what the proxy adds as can be sent.
 fn replan_request(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
 ) -> PlannedRequest {
-    let added = planned.recovery.collect_injections(followed.conversation);
-    let (mut plan, mut summary_left_out) = plan_with_or_without_summary(followed, &planned, &added);
-    planned.recovery.note_sent_tools(plan.report.tools);
-    let plan_bare = || {
-        let mut recovery = planned.recovery.clone();
-        recovery.withdraw_all();
-        let repairs = recovery.collect_injections(followed.conversation);
-        plan_with_or_without_summary(followed, &planned, &repairs)
-    };
-    let has_additions = planned.recovery.adds_anything();
-    let session = followed.session.inherited.session;
-    let mut withdraws = false;
-    if let Some(reason) = plan.report.stood_back {
-        withdraws = true;
-        if has_additions && let StandBackReason::Unsound(broken) = reason {
-            tracing::error!(%session, ?broken, "plan with recovery's additions is unsound; sending without them");
-            (plan, summary_left_out) = plan_bare();
-        }
-    } else if plan.report.over_budget && has_additions {
-        let without = plan_bare();
-        // The proxy's additions must not be what makes a request too large.
-        if !without.0.report.over_budget {
-            withdraws = true;
-            (plan, summary_left_out) = without;
-        }
+    if let Some(trial) = find_best_trial(followed, &planned, |_| true) {
+        trial.take_over(&mut planned);
     }
-    if withdraws {
-        planned.recovery.withdraw_all();
-    }
-    if summary_left_out {
-        tracing::warn!(%session, "summary left out of the request: the plan with it is unsound or over budget");
-    }
-    planned.compaction.left_out = summary_left_out;
-    planned.plan = plan;
-    planned.raw_sent = match planned.mode {
-        GuardMode::Guard => planned.plan.report.raw_after,
-        GuardMode::DryRun | GuardMode::Off => planned.plan.report.raw_before,
-    };
     planned
-}
-
-/// The guard's plan, without the summary in use where only that is usable; and whether it was left out.
-fn plan_with_or_without_summary(
-    followed: FollowedConversation<'_>,
-    planned: &PlannedRequest,
-    additions: &Injections,
-) -> (Plan, bool) {
-    let policy = planned.build_policy(&followed.session.app);
-    let plan = |summary| {
-        let recall = Recall {
-            injections: Injections {
-                summary,
-                ..additions.clone()
-            },
-            ..planned.recall.clone()
-        };
-        guard::plan(followed.conversation, &policy, &recall)
-    };
-    let summary = planned.compaction_memory().summary;
-    let has_summary = summary.is_some();
-    let with = plan(summary);
-    let without = (has_summary && !is_usable(&with)).then(|| plan(None));
-    match without.filter(is_usable) {
-        Some(without) => (without, true),
-        None => (with, false),
-    }
-}
-
-fn is_usable(plan: &Plan) -> bool {
-    let unsound = matches!(plan.report.stood_back, Some(StandBackReason::Unsound(_)));
-    !unsound && !plan.report.over_budget
 }
 
 fn recovery_rules<'a>(session: &'a SessionContext, target: &Target) -> RecoveryRules<'a> {

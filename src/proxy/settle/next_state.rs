@@ -9,23 +9,23 @@ use super::{
 use crate::{
     health::{self, HealthLevel},
     proxy::{
-        AnswerFacts, GuardMode, PlannedRequest, SessionContext, answer_facts::reported_tokens,
+        GuardMode, JudgedAnswer, PlannedRequest, SessionContext, judged_answer::reported_tokens,
     },
     recovery,
     session::{SessionState, history::HistoryPoint},
 };
 
 /// The state to store after the answer.
-pub(super) fn next_state(
+pub(super) fn build_next_state(
     session: &SessionContext,
     planned: &PlannedRequest,
-    answer: AnswerFacts<'_>,
+    answer: JudgedAnswer<'_>,
 ) -> SessionState {
     let (response, usage) = (answer.response, answer.response.usage);
     let reported = reported_tokens(response);
     let level = judge_level(planned, answer);
     let target = &planned.target;
-    let mut state = session.inherited.next_state();
+    let mut state = session.inherited.begin_generation();
     state.calibration = planned.recall.calibration;
     if let Some(reported) = reported.filter(|_| !answer.cut_in_silence) {
         let (profile, sent) = (target.provider.config.profile, planned.raw_sent);
@@ -81,7 +81,7 @@ pub(super) fn next_state(
 }
 
 /// The level of the session after the answer.
-fn judge_level(planned: &PlannedRequest, answer: AnswerFacts<'_>) -> HealthLevel {
+fn judge_level(planned: &PlannedRequest, answer: JudgedAnswer<'_>) -> HealthLevel {
     if answer.cut_in_silence {
         // The provider's count is not that of the prompt.
         return HealthLevel::Unknown;
