@@ -43,7 +43,7 @@ use crate::{
 const MAX_REPORTED: usize = 1_024;
 
 /// All providers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Registry {
     providers: BTreeMap<String, Arc<Provider>>,
     names: ModelNames,

@@ -4,7 +4,6 @@ mod answer_compaction;
 mod app;
 mod attempt;
 pub mod begin_summary;
-mod candidates;
 pub mod client_request;
 pub mod dispatch;
 pub mod exchange;

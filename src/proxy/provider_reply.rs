@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode, header::CONTENT_TYPE};
 use serde_json::Value;
 
+use super::refusal::is_bad_request;
 use crate::{
     config::profile::AnswerFilling,
     error::Failure,
@@ -128,13 +129,11 @@ pub async fn read_fault(
 
 /// Whether an error, in any shape, refuses to report the usage of a stream.
 pub(super) fn refuses_usage(status: StatusCode, body: &[u8]) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY
-    ) && match serde_json::from_slice(body) {
-        Ok(error) => names_usage(&error),
-        Err(_) => contains_words(&String::from_utf8_lossy(body)),
-    }
+    is_bad_request(status)
+        && match serde_json::from_slice(body) {
+            Ok(error) => names_usage(&error),
+            Err(_) => contains_words(&String::from_utf8_lossy(body)),
+        }
 }
 
 fn names_usage(error: &Value) -> bool {

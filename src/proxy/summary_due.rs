@@ -4,7 +4,7 @@
 //! request is planned with the prompt first, and again without. The session's state has the begin of the wait, so
 //! that its bound holds in every replica. The countdown never waits.
 
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use super::{
     FollowedConversation, JudgedAnswer, PlannedRequest, SessionContext,
@@ -13,8 +13,9 @@ use super::{
 use crate::{
     compaction::{self, BackoffSubject, choose_summary_model},
     guard::{self, Recall},
-    provider::{breaker::BreakerState, learnt_windows::wall_ms},
+    provider::breaker::BreakerState,
     session::InheritedSession,
+    unix_time::unix_ms_now,
 };
 
 /// The session that uses a summary of the conversation; its account where there is no session yet.
@@ -91,7 +92,7 @@ pub(super) fn caution_waits_since(
     }
     let session = followed.session;
     let state = session.inherited.state.as_ref();
-    let now = wall_ms(SystemTime::now());
+    let now = unix_ms_now();
     let since = state.and_then(|state| state.caution_waits_since_ms);
     let since = since.unwrap_or(now);
     let limit = session.app.config.compaction.timeout.as_millis();

@@ -295,7 +295,6 @@ mod tests {
             recovery: recovery::RecoveryMemory {
                 clock: RecoveryClock::Critical {
                     left: 0,
-                    unused: false,
                     told: false,
                 },
                 reminders: build_reminders(&[(0, "run the tests"), (4, "port 8080")]),

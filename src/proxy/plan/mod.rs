@@ -9,7 +9,7 @@ mod trial;
 
 use std::{
     ops::Range,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use self::{cache_age::is_cache_cold, planned_request::session_policy, trial::find_best_trial};
@@ -29,14 +29,19 @@ use crate::{
     conversation::Conversation,
     guard::{self, Plan, Policy, Recall},
     health::{HealthLevel, limits::HealthLimits},
-    provider::{Target, learnt_windows::wall_ms},
+    provider::Target,
     recovery::tool::{RecallCount, RecallSource},
     relay::{AssistantTurn, PrecedingText},
-    session::{InheritedSession, ReasoningMemory, SessionState, reasoning_makers::Maker},
+    session::{InheritedSession, ReasoningMemory, SessionState, reasoning_by_session::Maker},
+    telemetry::trace::OpenSpan,
+    unix_time::unix_ms_now,
 };
 
-/// The guard's span in a trace.
-const GUARD_SPAN: &str = "plimsoll.guard";
+/// Begins the guard's span in a trace, which ends when it is dropped.
+fn begin_planning(session: &SessionContext) -> (OpenSpan, Instant) {
+    let span = session.notes.trace.begin_child("plimsoll.guard");
+    (span, Instant::now())
+}
 
 /// Plans a request for `target`. `home`: the candidate that the session belongs to where it has no state.
 pub fn plan_request(
@@ -46,8 +51,7 @@ pub fn plan_request(
     compaction: CompactionStep,
 ) -> PlannedRequest {
     let (session, conversation) = (followed.session, followed.conversation);
-    let _child = session.notes.trace.begin_child(GUARD_SPAN);
-    let begun = Instant::now();
+    let (_span, begun) = begin_planning(session);
     let (app, inherited, mode) = (&session.app, &session.inherited, session.options.mode);
     let reasoning = reasoning_for_target(app, inherited, target);
     let policy = session_policy(app, target, reasoning);
@@ -72,7 +76,7 @@ pub fn plan_request(
         compaction,
         caution_waits_since_ms: None,
         reasoning,
-        asked_ms: wall_ms(SystemTime::now()),
+        asked_ms: unix_ms_now(),
         plan: Plan::default(),
         raw_sent: 0,
         guard_took: Duration::ZERO,
@@ -99,8 +103,7 @@ pub fn plan_next_turn(
     turn: &AssistantTurn,
 ) -> PlannedRequest {
     let session = followed.session;
-    let _child = session.notes.trace.begin_child(GUARD_SPAN);
-    let begun = Instant::now();
+    let (_span, begun) = begin_planning(session);
     let target = planned.target.clone();
     let policy = guard_policy(&session.app, &target);
     let source = RecallSource {
@@ -150,8 +153,7 @@ pub fn plan_with_summary(
     outcome: &JobOutcome,
 ) -> PlannedRequest {
     let session = followed.session;
-    let _child = session.notes.trace.begin_child(GUARD_SPAN);
-    let begun = Instant::now();
+    let (_span, begun) = begin_planning(session);
     if planned.compaction.take_over(outcome) {
         if session.inherited.state.is_some() {
             let user = summary_user(&session.inherited);
@@ -255,10 +257,9 @@ fn reasoning_for_target(
     inherited: &InheritedSession,
     target: &Target,
 ) -> ReasoningMemory {
-    let (session, provider) = (inherited.session, &*target.provider.name);
     let lesson = app
-        .reasoning_lessons
-        .find_lesson(session, provider, &target.model);
+        .reasoning
+        .find_lesson(inherited.session, target_maker(target));
     let state = inherited.state.as_ref();
     let state = state.filter(|_| is_same_model(inherited, target));
     let known = state.map_or_else(ReasoningMemory::default, |state| state.reasoning);
@@ -277,7 +278,7 @@ fn find_foreign_reasoning(
 ) -> Vec<Range<u32>> {
     let session = followed.session;
     let last = find_last_maker(&session.inherited).unwrap_or_else(|| target_maker(home));
-    let makers = &session.app.reasoning_makers;
+    let makers = &session.app.reasoning;
     let foreign = makers.list_foreign(session.inherited.session, &last, &target_maker(target));
     match foreign.is_empty() || !followed.conversation.has_sealed_reasoning() {
         true => Vec::new(),
@@ -302,9 +303,7 @@ pub fn target_maker(target: &Target) -> Maker {
 
 /// Whether the previous generation was by the same model of the same provider.
 pub fn is_same_model(inherited: &InheritedSession, target: &Target) -> bool {
-    inherited.state.as_ref().is_some_and(|state| {
-        *state.model == *target.model && *state.provider == *target.provider.name
-    })
+    find_last_maker(inherited) == Some(target_maker(target))
 }
 
 /// Whether `larger` avoids a cut, now or soon; or the session is there already, and too long to stay uncut here.

@@ -1,9 +1,7 @@
 //! Plans a request again for a smaller window, after its provider refused it as too long.
 
-use std::time::Instant;
-
 use super::{
-    GUARD_SPAN, level_limits, planned_request::session_policy, replan_request,
+    begin_planning, level_limits, planned_request::session_policy, replan_request,
     trial::find_best_trial,
 };
 use crate::{
@@ -23,8 +21,7 @@ pub fn refit_request(
     target: &Target,
     counted: Option<u32>,
 ) -> Option<PlannedRequest> {
-    let _child = followed.session.notes.trace.begin_child(GUARD_SPAN);
-    let begun = Instant::now();
+    let (_span, begun) = begin_planning(followed.session);
     let is_smaller = |plan: &Plan| {
         let cap = |plan: &Plan| plan.report.answer_cap.map(|cap| cap.sent);
         // A prompt may grow by what the count taught, where its answer's cap makes room.

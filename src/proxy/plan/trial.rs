@@ -9,25 +9,14 @@ use crate::{
     },
 };
 
-/// What a request keeps of the additions.
-#[derive(Clone, Copy)]
-struct KeptAdditions {
-    recovery: KeptRecovery,
-    summary: bool,
-}
-
-const fn keep(recovery: KeptRecovery, summary: bool) -> KeptAdditions {
-    KeptAdditions { recovery, summary }
-}
-
-/// The order in which the proxy gives up what it adds.
-const ORDER_OF_SACRIFICE: [KeptAdditions; 6] = [
-    keep(KeptRecovery::All, true),
-    keep(KeptRecovery::All, false),
-    keep(KeptRecovery::AllButToolsAndPrompt, true),
-    keep(KeptRecovery::AllButToolsAndPrompt, false),
-    keep(KeptRecovery::Nothing, true),
-    keep(KeptRecovery::Nothing, false),
+/// The order in which the proxy gives up what it adds: what a request keeps of recovery, and whether it keeps the summary.
+const ORDER_OF_SACRIFICE: [(KeptRecovery, bool); 6] = [
+    (KeptRecovery::All, true),
+    (KeptRecovery::All, false),
+    (KeptRecovery::AllButToolsAndPrompt, true),
+    (KeptRecovery::AllButToolsAndPrompt, false),
+    (KeptRecovery::Nothing, true),
+    (KeptRecovery::Nothing, false),
 ];
 
 /// A plan with some of the additions.
@@ -59,16 +48,16 @@ pub(super) fn find_best_trial(
     let mut recall = planned.recall.clone();
     let mut best: Option<Trial> = None;
     let mut fault = None;
-    for kept in ORDER_OF_SACRIFICE {
+    for (kept, keeps_summary) in ORDER_OF_SACRIFICE {
         let mut recovery = planned.recovery.clone();
-        let is_new = recovery.keep_only(kept.recovery);
+        let is_new = recovery.keep_only(kept);
         let summary = planned.compaction.memory.summary.clone();
         let summary = summary.filter(|_| !recovery.begins_course());
-        if !is_new || !kept.summary && summary.is_none() {
+        if !is_new || !keeps_summary && summary.is_none() {
             continue;
         }
         recall.injections = Injections {
-            summary: summary.filter(|_| kept.summary),
+            summary: summary.filter(|_| keeps_summary),
             ..recovery.collect_injections(followed.conversation)
         };
         let plan = guard::plan(followed.conversation, &policy, &recall);
@@ -86,17 +75,17 @@ pub(super) fn find_best_trial(
         recovery.note_sent_tools(plan.report.tools);
         best = Some(Trial {
             recovery,
-            summary_left_out: !kept.summary,
+            summary_left_out: !keeps_summary,
             plan,
             rank,
         });
         if rank != PlanRank::Fits {
             continue;
         }
-        if let Some(broken) = fault.filter(|_| kept.recovery != KeptRecovery::All) {
+        if let Some(broken) = fault.filter(|_| kept != KeptRecovery::All) {
             tracing::error!(%session, ?broken, "plan with recovery's additions is unsound; sending without them");
         }
-        if !kept.summary {
+        if !keeps_summary {
             tracing::warn!(%session, "summary left out of the request: the plan with it is unsound or over budget");
         }
         break;

@@ -27,7 +27,11 @@ impl RecoveryStep {
         match kept {
             KeptRecovery::All => true,
             _ if self.adds_nothing => false,
-            KeptRecovery::AllButToolsAndPrompt => self.withdraw_tools_and_prompt(),
+            // An entry with tools that comes back later would change once more what reasoning is bound to.
+            KeptRecovery::AllButToolsAndPrompt => {
+                let has_entry = self.binds_reasoning && self.inherited.records.iter().any(is_tools);
+                !has_entry && self.withdraw_tools_and_prompt()
+            }
             KeptRecovery::Nothing => {
                 let had_any = self.adds_anything();
                 self.withdraw_all();

@@ -63,7 +63,7 @@ pub async fn settle_answer(
     let state = build_next_state(session, &planned, answer);
     let (before, by) = (find_last_maker(inherited), target_maker(&planned.target));
     let place = planned.plan.answer.place;
-    app.reasoning_makers
+    app.reasoning
         .note_answer(inherited.session, place, before, by);
     if reported_tokens(response).is_some() {
         let (provider, model) = (&planned.target.provider.name, &planned.target.model);

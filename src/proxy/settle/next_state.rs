@@ -1,7 +1,5 @@
 //! The session's state after an answer.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::{
     generation_stats::{break_down_prompt, collect_marks},
     silent_cut::{is_overfull, sample_prompt},
@@ -13,6 +11,7 @@ use crate::{
     },
     recovery,
     session::{SessionState, history::HistoryPoint},
+    unix_time::unix_seconds_now,
 };
 
 /// The state to store after the answer.
@@ -75,8 +74,7 @@ pub(super) fn build_next_state(
     });
     state.reasoning = planned.reasoning;
     state.asked_ms = planned.asked_ms;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    state.updated_s = now.map_or(0, |now| now.as_secs());
+    state.updated_s = unix_seconds_now();
     state
 }
 
