@@ -49,9 +49,10 @@ pub struct App {
     pub summary_tasks: Tasks,
     pub summary_jobs: Arc<SummaryJobs>,
     client_limits: Arc<LimitMap<String>>,
-    draining: CancellationToken,
-    /// Cancelled when other settings replace these, or with the server.
-    listening: CancellationToken,
+    /// Cancelled when a drain begins, under whatever settings.
+    pub draining: CancellationToken,
+    /// Cancelled when listeners have to subscribe again: other settings replace these, or a drain begins.
+    pub listening: CancellationToken,
 }
 
 impl App {
@@ -123,28 +124,5 @@ impl App {
         self.inflight_bytes.set_max(max_bytes);
         // Replicas may have published something about a provider that was not configured.
         self.replica_sync.pull_again();
-    }
-
-    pub fn is_draining(&self) -> bool {
-        self.draining.is_cancelled()
-    }
-
-    /// Cancelled when listeners have to subscribe again: the settings were replaced, or the server drains.
-    pub fn listener_token(&self) -> CancellationToken {
-        self.listening.clone()
-    }
-
-    pub fn cancel_listeners(&self) {
-        self.listening.cancel();
-    }
-
-    /// Cancelled when a drain begins.
-    pub fn drain_token(&self) -> CancellationToken {
-        self.draining.clone()
-    }
-
-    /// Holds under later settings too.
-    pub fn begin_drain(&self) {
-        self.draining.cancel();
     }
 }

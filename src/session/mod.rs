@@ -46,7 +46,7 @@ pub use hint::SessionHint;
 use id_generator::IdGenerator;
 pub use lineage::Lineage;
 pub use reasoning_memory::ReasoningMemory;
-pub use report::{ReportReader, SessionOverview, SessionReport, build_overview, build_report};
+pub use report::{ReportReader, build_overview, build_report};
 pub use session_commands::SessionCommands;
 pub use session_view::{SessionCommand, SessionView, SessionViewPage};
 pub use state::{GenerationId, SessionState};

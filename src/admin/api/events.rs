@@ -59,7 +59,7 @@ pub(super) fn stream_events(
     let mut poll_timer = interval(POLL_INTERVAL);
     poll_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let reader = EventReader {
-        ended: app.listener_token(),
+        ended: app.listening.clone(),
         app: Arc::clone(app),
         requester,
         subscription: subscription.ok_or(Failure::TooManyListeners {
