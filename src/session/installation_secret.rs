@@ -88,8 +88,9 @@ impl fmt::Debug for InstallationSecret {
 /// Writes the secret to a draft file, which its owner alone may read, and moves it to `path`, so that no other process
 /// reads half of it. A secret that another process created meanwhile stays.
 fn create_secret_file(data_dir: &Path, path: &Path, secret: &InstallationSecret) -> io::Result<()> {
-    let mut draft = tempfile::Builder::new();
-    let mut draft = draft.prefix(".secret.").tempfile_in(data_dir)?;
+    let mut draft = tempfile::Builder::new()
+        .prefix(".secret.")
+        .tempfile_in(data_dir)?;
     writeln!(draft, "{}", hex::encode(secret.as_bytes()))?;
     draft.as_file().sync_all()?;
     match draft.persist_noclobber(path) {
