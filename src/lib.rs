@@ -25,6 +25,7 @@ pub mod server;
 pub mod session;
 pub mod store;
 pub mod telemetry;
+pub mod unix_time;
 pub mod wire;
 
 pub use server::{CurrentConfig, serve};

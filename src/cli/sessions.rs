@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use http_body_util::{BodyExt, Limited};
@@ -15,6 +15,7 @@ use super::{CommandError, CommandResult, block_on};
 use crate::config::{Environment, Flags, load_config, secret::Secret};
 use crate::error::format_error_chain;
 use crate::provider::begin_http_client;
+use crate::unix_time::unix_seconds_now;
 
 /// The most sessions that the API puts on one page.
 const PAGE_SIZE: usize = 200;
@@ -155,8 +156,7 @@ fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 9]> {
     let heading = [
         "session", "level", "tokens", "window", "full", "model", "format", "course", "age",
     ];
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now_s = now.map_or(0, |now| now.as_secs());
+    let now_s = unix_seconds_now();
     let mut rows = vec![heading.map(str::to_owned)];
     for session in sessions {
         let session = serde_json::from_str(session.get()).unwrap_or_default();

@@ -17,7 +17,6 @@ mod job;
 mod jobs;
 mod parse_summary;
 mod prompt;
-mod shorten;
 mod summary_backoff;
 mod summary_model;
 mod summary_range;

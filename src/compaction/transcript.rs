@@ -7,10 +7,10 @@
 //! The transcript takes at most [`MAX_CHUNKS`] requests, each with the summary of the parts before.
 //! Long entries are shortened to fit, never left out.
 
-use super::{prompt::SummaryPrompt, shorten::keep_head_and_tail};
+use super::prompt::SummaryPrompt;
 use crate::{
     conversation::{Author, BlockKind, Content, Conversation, Item},
-    guard::{self, estimate::Weights, fence},
+    guard::{self, estimate::Weights, fence, truncate::shorten_to_tokens},
 };
 
 /// Most requests of one summary.
@@ -45,7 +45,7 @@ fn pack_entries(
         let mut entry = head.clone();
         // 2 for the line ends after the head and before the next entry.
         let left = limit.saturating_sub(weights.count_plain_tokens(head) + 2);
-        push_line(&mut entry, &keep_head_and_tail(text.clone(), left, weights));
+        push_line(&mut entry, &shorten_to_tokens(text, left, weights));
         let tokens = weights.count_plain_tokens(&entry) + 1;
         let last = chunks.last_mut().filter(|_| taken + tokens <= room);
         if let Some(chunk) = last {

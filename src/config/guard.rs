@@ -97,7 +97,17 @@ settings! {
 const RESERVE_PART: u32 = 24;
 const RESERVE_BOUNDS: (u32, u32) = (1_024, 8_192);
 
+/// One part in so many of every limit of a prompt stays free: an estimate is a guess.
+pub const PROMPT_MARGIN: u32 = 64;
+
 impl GuardConfig {
+    /// The largest prompt that has `room` tokens and may have `input` tokens at most.
+    pub fn limit_prompt(&self, room: u32, input: Option<u32>) -> u32 {
+        let limits = [input, self.max_prompt_tokens].into_iter().flatten();
+        let most = limits.fold(room, u32::min);
+        most - most / PROMPT_MARGIN
+    }
+
     /// Tokens kept free for an answer of which nothing is known.
     pub fn default_reserve(&self, window: u32) -> u32 {
         self.learnt_reserve(window, 0)

@@ -38,7 +38,8 @@ pub use client::{AdminConfig, ClientConfig};
 pub use compaction::CompactionConfig;
 pub use format::{FORMATS, Format};
 pub use guard::{
-    ClearConfig, CutOrder, GuardConfig, Keep, Preset, RecallMode, UsageMode, WhenUnsure,
+    ClearConfig, CutOrder, GuardConfig, Keep, PROMPT_MARGIN, Preset, RecallMode, UsageMode,
+    WhenUnsure,
 };
 pub use load::{Environment, Flags, LoadedConfig, load_config};
 pub use model::{Deployment, ModelConfig};

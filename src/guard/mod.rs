@@ -47,6 +47,7 @@ pub use self::{
         course::{find_course_boundary, list_removed_messages, preface_fit_check, weigh_before},
         make_plan::{Plan, plan},
         old_media::mask_old_media,
+        questions::{count_cleared_tokens, plan_without_new_cuts},
         report::{FoldReport, Report, StandBackReason},
     },
     request::{

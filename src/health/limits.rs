@@ -4,12 +4,10 @@
 //! budget where the guard does not let prompts grow so far. An assumed window gives no limit, since its level would be
 //! a guess.
 
-use crate::config::{GuardConfig, ModelConfig};
+use crate::config::ModelConfig;
 
 /// Above this models are known to lose track, whatever their window.
 const OPTIMAL_MAX_TOKENS: u32 = 100_000;
-/// The guard leaves one part in this many of every budget free.
-const MARGIN: u32 = 64;
 /// Of the window, or of the budget, in percent.
 const CRITICAL_PERCENT: u32 = 90;
 /// Of the budget, in percent, where the usual limit would not lie under critical.
@@ -55,23 +53,6 @@ pub fn choose_health_limits(window: Option<u32>, budget: u32, model: &ModelConfi
     }
 }
 
-/// The budget of a request without an answer cap, before any answer; tokens. `answer_inside` says that the answer
-/// shares the window with the prompt.
-pub fn usual_budget(
-    window: u32,
-    input: Option<u32>,
-    answer_inside: bool,
-    guard: &GuardConfig,
-) -> u32 {
-    let reserve = match answer_inside {
-        true => guard.default_reserve(window),
-        false => 0,
-    };
-    let cap = guard.max_prompt_tokens.unwrap_or(u32::MAX);
-    let least = (window - reserve).min(input.unwrap_or(u32::MAX)).min(cap);
-    least - least / MARGIN
-}
-
 /// `percent` (at most 100) of `tokens`, rounded down.
 fn percent_of(tokens: u32, percent: u32) -> u32 {
     (u64::from(tokens) * u64::from(percent) / 100) as u32
@@ -82,10 +63,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::GuardConfig;
 
-    /// The limits by default, with the usual budget.
+    /// The limits by default, with the budget of a request without an answer cap.
     fn limits(window: u32, input: Option<u32>, inside: bool, guard: &GuardConfig) -> HealthLimits {
-        let budget = usual_budget(window, input, inside, guard);
+        let reserve = if inside {
+            guard.default_reserve(window)
+        } else {
+            0
+        };
+        let budget = guard.limit_prompt(window - reserve, input);
         choose_health_limits(Some(window), budget, &ModelConfig::default())
     }
 

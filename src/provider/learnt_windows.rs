@@ -22,7 +22,7 @@ use super::{Bounds, Window, overflow::Overflow};
 mod dated_lessons;
 mod lesson;
 
-pub use dated_lessons::{DatedTokens, Lessons, wall_ms};
+pub use dated_lessons::{DatedTokens, Lessons};
 
 /// Models that are remembered.
 const MAX_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not zero");

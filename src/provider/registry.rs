@@ -36,14 +36,14 @@ use crate::{
         profile::{AnswerRoom, Profile},
         tokens::{TokenRule, find_token_rule},
     },
-    health::limits::{HealthLimits, choose_health_limits, usual_budget},
+    health::limits::{HealthLimits, choose_health_limits},
 };
 
 /// Models with an unknown window that are remembered as logged.
 const MAX_REPORTED: usize = 1_024;
 
 /// All providers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Registry {
     providers: BTreeMap<String, Arc<Provider>>,
     names: ModelNames,
@@ -397,8 +397,13 @@ impl Target {
     /// The prompt sizes at which the health level changes; `budget` is that of one request, in tokens.
     pub fn compute_limits(&self, guard: &GuardConfig, budget: Option<u32>) -> HealthLimits {
         let (window, settings) = (self.window.known_tokens(), &self.settings);
-        let inside = self.provider.config.profile.answer_room != AnswerRoom::Apart;
-        let usual = |window| usual_budget(window, self.window.input, inside, guard);
+        let usual = |window| {
+            let reserve = match self.provider.config.profile.answer_room {
+                AnswerRoom::Checked | AnswerRoom::Shared => guard.default_reserve(window),
+                AnswerRoom::Apart => 0,
+            };
+            guard.limit_prompt(window - reserve, self.window.input)
+        };
         let budget = budget.or(window.map(usual)).unwrap_or(u32::MAX);
         choose_health_limits(window, budget, settings)
     }

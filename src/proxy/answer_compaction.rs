@@ -5,8 +5,6 @@
 //! comments while a summary is made. When the entry comes back, `Format::index_body` makes a message of it, so nothing
 //! is kept here.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
@@ -24,6 +22,7 @@ use crate::{
     format::{responses::answer::CompactionReply, usage::Usage},
     guard,
     http::{answer::json_response, limit::Hold},
+    unix_time::unix_seconds_now,
     wire::{Body, whole_body},
 };
 
@@ -124,7 +123,6 @@ fn write_reply(
     shape: CompactionShape,
 ) -> Bytes {
     let to_count = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let reply = CompactionReply {
         text: &compacted.text,
         model: &request.parsed.model,
@@ -134,7 +132,7 @@ fn write_reply(
             cached_tokens: None,
             cache_written_tokens: None,
         },
-        created_s: now.map_or(0, |now| now.as_secs()),
+        created_s: unix_seconds_now(),
     };
     match (shape, &request.parsed.conversation) {
         (CompactionShape::List, Some(conversation)) => reply.write_list(conversation),

@@ -20,15 +20,14 @@ use crate::{
     provider::Registry,
     session::{
         Sessions, Tenants, installation_secret::InstallationSecret,
-        reasoning_lessons::ReasoningLessons, reasoning_makers::ReasoningMakers,
-        token_ratios::TokenRatios,
+        reasoning_by_session::ReasoningBySession, token_ratios::TokenRatios,
     },
     store::Store,
     telemetry::{metrics::Metrics, recent_latencies::RecentLatencies, trace::Tracing},
 };
 
 /// Everything that all requests share. Immutable, except for state inside its parts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct App {
     pub config: Config,
     pub clients: Clients,
@@ -37,8 +36,7 @@ pub struct App {
     pub sessions: Sessions,
     /// The calibration that new sessions begin with.
     pub ratios: Arc<TokenRatios>,
-    pub reasoning_lessons: Arc<ReasoningLessons>,
-    pub reasoning_makers: Arc<ReasoningMakers>,
+    pub reasoning: Arc<ReasoningBySession>,
     pub replica_sync: Arc<ReplicaSync>,
     pub inflight_bytes: InflightBytes,
     pub metrics: Arc<Metrics>,
@@ -51,9 +49,10 @@ pub struct App {
     pub summary_tasks: Tasks,
     pub summary_jobs: Arc<SummaryJobs>,
     client_limits: Arc<LimitMap<String>>,
-    draining: CancellationToken,
-    /// Cancelled when other settings replace these, or with the server.
-    listening: CancellationToken,
+    /// Cancelled when a drain begins, under whatever settings.
+    pub draining: CancellationToken,
+    /// Cancelled when listeners have to subscribe again: other settings replace these, or a drain begins.
+    pub listening: CancellationToken,
 }
 
 impl App {
@@ -80,8 +79,7 @@ impl App {
             sessions,
             replica_sync: Arc::new(sync),
             ratios,
-            reasoning_lessons: Arc::default(),
-            reasoning_makers: Arc::default(),
+            reasoning: Arc::default(),
             clients: Clients::new(&config.clients, &client_limits),
             registry: Registry::new(&config)?,
             inflight_bytes: Limit::new(config.server.max_bytes_in_flight),
@@ -107,23 +105,9 @@ impl App {
         Ok(Self {
             registry: self.registry.with_settings(&config)?,
             clients: Clients::new(&config.clients, &self.client_limits),
-            sessions: self.sessions.clone(),
-            ratios: Arc::clone(&self.ratios),
-            reasoning_lessons: Arc::clone(&self.reasoning_lessons),
-            reasoning_makers: Arc::clone(&self.reasoning_makers),
-            replica_sync: Arc::clone(&self.replica_sync),
-            inflight_bytes: Arc::clone(&self.inflight_bytes),
-            metrics: Arc::clone(&self.metrics),
-            tracing: Arc::clone(&self.tracing),
-            recent: Arc::clone(&self.recent),
-            session_events: Arc::clone(&self.session_events),
-            tasks: self.tasks.clone(),
-            summary_tasks: self.summary_tasks.clone(),
-            summary_jobs: Arc::clone(&self.summary_jobs),
-            client_limits: Arc::clone(&self.client_limits),
             listening: self.draining.child_token(),
-            draining: self.draining.clone(),
             config,
+            ..self.clone()
         })
     }
 
@@ -140,28 +124,5 @@ impl App {
         self.inflight_bytes.set_max(max_bytes);
         // Replicas may have published something about a provider that was not configured.
         self.replica_sync.pull_again();
-    }
-
-    pub fn is_draining(&self) -> bool {
-        self.draining.is_cancelled()
-    }
-
-    /// Cancelled when listeners have to subscribe again: the settings were replaced, or the server drains.
-    pub fn listener_token(&self) -> CancellationToken {
-        self.listening.clone()
-    }
-
-    pub fn cancel_listeners(&self) {
-        self.listening.cancel();
-    }
-
-    /// Cancelled when a drain begins.
-    pub fn drain_token(&self) -> CancellationToken {
-        self.draining.clone()
-    }
-
-    /// Holds under later settings too.
-    pub fn begin_drain(&self) {
-        self.draining.cancel();
     }
 }

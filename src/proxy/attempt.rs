@@ -1,13 +1,17 @@
 //! One attempt at one candidate.
 //!
-//! An attempt may send several requests, each changed: without asking for usage where that is refused; without the
-//! cache markers that the proxy added, then without a prompt after a tool result, and then without all of recovery's
-//! additions, where these are refused; without old images, where images or bytes are refused; with the wish that thinking
-//! be dropped, or without thinking, where that is refused ([`super::thinking_remedy`]); and fitted to a smaller window where the conversation was too long
-//! ([`super::overflow_retry`]). Only headers and log show it. Nothing that the proxy adds may fail a request that would
-//! have worked without it.
+//! After a refusal the request is sent again, changed:
+//!
+//! - without asking for the usage of a stream,
+//! - without the cache markers, or the members of answers, that the proxy added,
+//! - with the prompt elsewhere, and then without any of recovery's additions,
+//! - without old images,
+//! - asking the provider to drop thinking, and then without thinking ([`super::thinking_remedy`]),
+//! - smaller, if the conversation was too long ([`super::overflow_retry`]).
+//!
+//! Only headers and log show it. Nothing that the proxy adds may fail a request that would have worked without it.
 
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -27,7 +31,8 @@ use crate::{
     config::profile::AnswerFilling,
     conversation::edit::{Edits, Rope},
     format::beta_header::Beta,
-    provider::{learnt_windows::wall_ms, thinking_refusal::ThinkingRefusal},
+    provider::thinking_refusal::ThinkingRefusal,
+    unix_time::unix_ms_now,
 };
 
 /// Asks the candidate of `placed`, where a changed request replaces the one before. `fallbacks`: none in a later tool
@@ -171,7 +176,7 @@ async fn send_once(
     calls: &mut CallCount,
 ) -> Result<ProviderReply, SendError> {
     if let Some(planned) = &mut placed.planned {
-        planned.asked_ms = wall_ms(SystemTime::now());
+        planned.asked_ms = unix_ms_now();
     }
     let (body, sent_extras) = edit_body(request, placed, extras);
     let (trace, target) = (&request.notes.trace, &placed.target);

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    AnswerFacts, App, FollowedConversation, GuardMode, PlannedRequest, SessionContext,
+    App, FollowedConversation, GuardMode, JudgedAnswer, PlannedRequest, SessionContext,
     summary_due::{answer_is_past_threshold, may_begin_summary, summary_account, summary_user},
     summary_source::SummarySource,
 };
@@ -16,10 +16,7 @@ use crate::{
         SummaryJob, SummaryRange,
     },
     conversation::{Conversation, edit::Edits},
-    guard::{
-        self, GuardMemory, Recall,
-        estimate::{Calibration, SLOPES},
-    },
+    guard::{self, GuardMemory},
     session::{Account, SessionId},
 };
 
@@ -55,7 +52,7 @@ pub fn begin_compaction(session: &SessionContext, conversation: &Conversation) -
 pub(super) fn begin_summary_after(
     session: &SessionContext,
     planned: &mut PlannedRequest,
-    answer: AnswerFacts<'_>,
+    answer: JudgedAnswer<'_>,
     source: SummarySource,
 ) -> Option<SummaryJob<SummarySource>> {
     let followed = FollowedConversation {
@@ -77,13 +74,9 @@ pub(super) fn begin_summary_before(
     planned: &mut PlannedRequest,
     mut source: SummarySource,
 ) -> Option<SummaryJob<SummarySource>> {
-    let recall = Recall {
-        calibration: Calibration::from_ratio(*SLOPES.start()),
-        injections: planned.collect_injections(&source.conversation),
-        ..planned.recall.clone()
-    };
     let policy = planned.build_policy(&session.app);
-    let uncut = guard::plan(&source.conversation, &policy, &recall);
+    let recall = planned.to_recall(&source.conversation);
+    let uncut = guard::plan_without_new_cuts(&source.conversation, &policy, recall);
     source.tools_beta = planned.tools_beta(&uncut);
     begin_summary(session, planned, source, uncut.edits, &uncut.memory)
 }

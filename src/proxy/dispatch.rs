@@ -20,10 +20,10 @@ use crate::{
     provider::{
         Provider, UpstreamError,
         breaker::{BreakerState, Permit},
-        learnt_windows::wall_ms,
         retry::{RetryClass, classify_status, parse_retry_after},
     },
     telemetry::{Operation, metrics::Metrics},
+    unix_time::unix_ms_now,
 };
 
 /// The answer for the client, and the request as it went out.
@@ -238,7 +238,7 @@ fn judge_attempt(
     ) {
         provider
             .unreachable_ms
-            .store(wall_ms(SystemTime::now()), Ordering::Relaxed);
+            .store(unix_ms_now(), Ordering::Relaxed);
     }
     let headers = result.as_ref().ok().map(|reply| reply.answer.headers());
     let retry_after = headers.and_then(|headers| parse_retry_after(headers, SystemTime::now()));

@@ -113,8 +113,8 @@ pub async fn exchange_body(
     let in_path = incoming.provider.as_deref();
     let chosen = in_path.or_else(|| chosen_provider(&parts.headers));
     let mut choice = app.registry.choose_candidates(&parsed.model, chosen)?;
-    // SECURITY: a key for some models must not reach another one where parsers choose differently between two names,
-    // nor by a name in the query, which some gateways prefer to the body's.
+    // SECURITY: a limited key needs exactly one model name, in the body. Parsers differ in which of two names they take,
+    // and some gateways prefer a name in the query.
     let in_query = || find_model_in_query(parts.uri.query().unwrap_or_default());
     let is_certain = client.is_unlimited()
         || (in_query().names == 0 && shallow_parse(&parsed.bytes).named.names == 1);

@@ -1,20 +1,20 @@
 //! The candidates of a request in their order, each with a plan for its window and grammar, and the retry budget.
 //!
 //! A request that would be cut goes to the configured larger model first, also where only a refusal tells that it would.
-//! Where that fails, it is cut after all.
+//! Where that fails, it is cut after all. Where every circuit is open, the first candidate is asked all the same: the proxy
+//! refuses nothing that might work.
 
 use std::time::Instant;
 
 use super::{
     ClientRequest, FollowedConversation, PlannedRequest,
     begin_summary::begin_compaction,
-    candidates::Candidates,
     outgoing::RequestHead,
     plan::{note_plan, plan_request, wants_larger_model},
 };
 use crate::{
     compaction::CompactionStep,
-    config::GuardConfig,
+    config::{Auth, GuardConfig},
     http::tasks::run_beside_tasks,
     provider::{Target, retry::RetryBudget},
 };
@@ -82,7 +82,10 @@ impl PlacedRequest {
 
 /// The candidates that may still be asked, and the budget for retries.
 pub struct Fallbacks {
-    candidates: Candidates,
+    /// In their order.
+    rest: Vec<Target>,
+    /// The base URL that the client's credentials are for; `None`: no provider gets them yet.
+    lent: Option<Option<String>>,
     /// The first candidate.
     home: Option<Target>,
     /// The one that the client names; `None` where the name stands for several.
@@ -98,6 +101,8 @@ impl Fallbacks {
     /// `targets` in the order in which they are asked, of which the first `deployments` stand for the name that the client
     /// gives. Those whose model refuses the request whatever is cut are left out, but for the one that the client names, and
     /// for all deployments where nothing else is left. The time for retries runs from now on.
+    ///
+    /// SECURITY: the client's credentials are for one base URL: candidates elsewhere that would get them are left out.
     pub fn new(request: &ClientRequest, mut targets: Vec<Target>, deployments: usize) -> Self {
         let retry = request.app.config.retry;
         let all: Vec<Target> = targets.iter().take(deployments).cloned().collect();
@@ -110,10 +115,15 @@ impl Fallbacks {
         if targets.is_empty() {
             targets = all;
         }
+        let home = targets.first().cloned();
+        let home_url = home.as_ref().map(base_url);
+        targets.retain(|it| !needs_client_credentials(it) || Some(base_url(it)) == home_url);
+        let lent = targets.iter().find(|it| needs_client_credentials(it));
         Self {
-            home: targets.first().cloned(),
+            lent: lent.map(base_url),
+            rest: targets,
+            home,
             named,
-            candidates: Candidates::new(targets),
             larger: None,
             larger_is_queued: false,
             budget: RetryBudget::new(retry, &request.parts.headers, Instant::now()),
@@ -122,7 +132,7 @@ impl Fallbacks {
 
     /// Plans the request for the first candidate; `None` where there is none.
     pub fn plan_first_candidate(&mut self, request: &ClientRequest) -> Option<PlacedRequest> {
-        let target = self.candidates.next()?;
+        let target = self.take_next()?;
         let followed = request.followed_conversation();
         let compaction = followed.map(|chat| begin_compaction(chat.session, chat.conversation));
         Some(self.plan_for_candidate(request, target, compaction))
@@ -142,13 +152,14 @@ impl Fallbacks {
         if too_long && !std::mem::take(&mut self.larger_is_queued) {
             // Behind a larger model stands the one in whose place it was asked, which is cut.
             if !self.is_larger(&failed.target) {
-                self.candidates.keep_larger(failed.target.window.tokens);
+                let tokens = failed.target.window.tokens;
+                self.rest.retain(|target| target.window.tokens > tokens);
             }
             if let Some(larger) = self.find_larger_model(request, &failed.target) {
-                self.candidates.put_first(larger);
+                self.rest.insert(0, larger);
             }
         }
-        let target = self.candidates.next()?;
+        let target = self.take_next()?;
         // The outcome of a summary that the request waited for holds at every candidate.
         let planned = failed.planned.as_ref();
         let compaction = planned.map(|planned| planned.compaction.clone());
@@ -164,7 +175,7 @@ impl Fallbacks {
 
     /// Whether the first candidate was not asked yet, since its circuit is open or it asked to wait.
     pub fn home_was_skipped(&self) -> bool {
-        self.candidates.targets().any(|target| self.is_home(target))
+        self.rest.iter().any(|target| self.is_home(target))
     }
 
     /// Whether this is the larger model that was asked in place of a cut, so that its error is not the client's.
@@ -187,15 +198,20 @@ impl Fallbacks {
         let Some(larger) = self.take_larger_model(request, smaller) else {
             return false;
         };
-        self.candidates.put_first(smaller.target.clone());
-        self.candidates.put_first(larger);
+        self.rest.splice(..0, [larger, smaller.target.clone()]);
         self.larger_is_queued = true;
         true
     }
 
     /// Whether the breaker of any other candidate admits a request.
     pub fn any_admits(&self) -> bool {
-        self.candidates.any_admits()
+        self.rest.iter().any(breaker_admits)
+    }
+
+    /// Takes the first candidate whose breaker admits a request; where none does, the first.
+    fn take_next(&mut self) -> Option<Target> {
+        let at = self.rest.iter().position(breaker_admits).unwrap_or(0);
+        (!self.rest.is_empty()).then(|| self.rest.remove(at))
     }
 
     /// Plans the request for `target`, or for a larger model instead of cutting it there.
@@ -218,7 +234,7 @@ impl Fallbacks {
         {
             // If that fails, the conversation is cut after all.
             let smaller = std::mem::replace(&mut target, larger);
-            self.candidates.put_first(smaller);
+            self.rest.insert(0, smaller);
             planned = plan(&target, Some(smaller_plan.compaction.clone()));
         }
         if let (Some(session), Some(planned)) = (&request.session, &planned) {
@@ -247,7 +263,7 @@ impl Fallbacks {
         let larger = self.find_larger_model(request, &smaller.target)?;
         if self.larger.is_some()
             || !wants_larger_model(inherited, smaller, &larger)
-            || larger.provider.breaker.try_admit(Instant::now()).is_none()
+            || !breaker_admits(&larger)
         {
             return None;
         }
@@ -267,8 +283,23 @@ impl Fallbacks {
         if !may_take(request, &larger) {
             return None;
         }
-        self.candidates.may_lend_to(&larger).then_some(larger)
+        let may_lend = !needs_client_credentials(&larger)
+            || *self.lent.get_or_insert_with(|| base_url(&larger)) == base_url(&larger);
+        may_lend.then_some(larger)
     }
+}
+
+/// Whether the provider gets the client's credentials.
+fn needs_client_credentials(target: &Target) -> bool {
+    matches!(target.provider.config.auth, Auth::Client)
+}
+
+fn base_url(target: &Target) -> Option<String> {
+    target.provider.config.base_url.clone()
+}
+
+fn breaker_admits(target: &Target) -> bool {
+    target.provider.breaker.try_admit(Instant::now()).is_some()
 }
 
 /// Whether a model may take the request, by the table of models' rules.

@@ -1,15 +1,14 @@
 //! One guarded exchange, from a request's body to the end of its answer. [`exchange`] lists the steps.
 
 mod answer_compaction;
-pub mod answer_facts;
 mod app;
 mod attempt;
 pub mod begin_summary;
-mod candidates;
 pub mod client_request;
 pub mod dispatch;
 pub mod exchange;
 pub mod fallbacks;
+pub mod judged_answer;
 pub mod keepalive_stream;
 pub mod models;
 pub mod outgoing;
@@ -32,10 +31,10 @@ pub mod wait_for_summary;
 
 pub use self::{
     answer_compaction::CompactionShape,
-    answer_facts::AnswerFacts,
     app::App,
     client_request::{ClientRequest, FollowedConversation, SessionContext},
     fallbacks::PlacedRequest,
+    judged_answer::JudgedAnswer,
     plan::PlannedRequest,
     provider_reply::{CallCount, ProviderReply, SendError},
     request_options::GuardMode,

@@ -165,22 +165,19 @@ async fn find_refusal_inside(
     if !is_stream(&reply.answer, request.parsed.streams) {
         let (answer, text) = read_short(format, reply.answer, &provider.name).await?;
         let reply = ProviderReply { answer, ..reply };
-        let judge = |text: Bytes| match detect_thinking_refusal(StatusCode::OK, &text) {
-            Some(refused) => RefusalKind::RefusesThinking(refused),
-            None => verdict_to_refusal(overflow::detect_overflow(StatusCode::OK, &text), false),
+        let judge = |text: Bytes| {
+            let verdict = overflow::detect_overflow(StatusCode::OK, &text);
+            judge_success(&text, verdict, false)
         };
         return Ok((reply, text.map_or(RefusalKind::Nothing, judge)));
     }
     let (answer, first) = peek_first_event(format, reply.answer, FIRST_EVENT_WITHIN).await;
     let reply = ProviderReply { answer, ..reply };
     let refusal = match first {
-        FirstEvent::Event(data) => match detect_thinking_refusal(StatusCode::OK, &data) {
-            Some(refused) => RefusalKind::RefusesThinking(refused),
-            None => {
-                let verdict = overflow::detect_overflow_in_event(&data);
-                verdict_to_refusal(verdict, format.tells_overflow_in_stream())
-            }
-        },
+        FirstEvent::Event(data) => {
+            let verdict = overflow::detect_overflow_in_event(&data);
+            judge_success(&data, verdict, format.tells_overflow_in_stream())
+        }
         FirstEvent::Nothing => RefusalKind::Wordless,
         FirstEvent::Unknown => RefusalKind::Nothing,
     };
@@ -226,13 +223,13 @@ pub(super) fn refit_after_overflow(
     let counted = refused.count_prompt_tokens();
     let may_refit = planned.refits < MAX_REFITS;
     let is_last = !has_numbers && planned.refits + 1 == MAX_REFITS;
-    let smaller = may_refit.then(|| match is_last {
+    let smaller = match is_last {
+        _ if !may_refit => None,
         true => keep_least(followed, planned),
         false => refit_request(followed, planned, target, counted),
-    });
+    };
     let goes_to_larger = |it: &_| fallbacks.is_some_and(|all| all.queue_larger_model(request, it));
     // The levels go by what the window is taken for.
-    let smaller = smaller.flatten();
     let smaller = smaller.map(|it| remeasure_for_target(followed, it, target));
     let Some(smaller) = smaller.filter(|it| !goes_to_larger(it)) else {
         // The refusal stands, with the window that was learnt.
@@ -377,10 +374,12 @@ pub(super) fn overflow_answer(
     }
 }
 
-fn verdict_to_refusal(verdict: OverflowVerdict, classic: bool) -> RefusalKind {
-    match verdict {
-        OverflowVerdict::Overflow(overflow) => RefusalKind::TooLong { overflow, classic },
-        _ => RefusalKind::Nothing,
+/// The refusal in an answer whose status is a success.
+fn judge_success(text: &Bytes, verdict: OverflowVerdict, classic: bool) -> RefusalKind {
+    match (detect_thinking_refusal(StatusCode::OK, text), verdict) {
+        (Some(refused), _) => RefusalKind::RefusesThinking(refused),
+        (None, OverflowVerdict::Overflow(overflow)) => RefusalKind::TooLong { overflow, classic },
+        (None, _) => RefusalKind::Nothing,
     }
 }
 

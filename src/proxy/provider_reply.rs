@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode, header::CONTENT_TYPE};
 use serde_json::Value;
 
+use super::refusal::is_bad_request;
 use crate::{
     config::profile::AnswerFilling,
     error::Failure,
@@ -61,26 +62,15 @@ pub struct CallCount {
 }
 
 /// Why there is no answer to relay.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub enum SendError {
     /// No answer began: the request may be sent again.
-    Unsent(UpstreamError),
+    Unsent(#[from] UpstreamError),
     /// A 5xx began, and broke off.
     Failing(BadAnswer),
     /// Another answer began, and broke off.
-    Broken(BadAnswer),
-}
-
-impl From<UpstreamError> for SendError {
-    fn from(error: UpstreamError) -> Self {
-        Self::Unsent(error)
-    }
-}
-
-impl From<BadAnswer> for SendError {
-    fn from(bad: BadAnswer) -> Self {
-        Self::Broken(bad)
-    }
+    Broken(#[from] BadAnswer),
 }
 
 impl From<SendError> for Failure {
@@ -139,13 +129,11 @@ pub async fn read_fault(
 
 /// Whether an error, in any shape, refuses to report the usage of a stream.
 pub(super) fn refuses_usage(status: StatusCode, body: &[u8]) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY
-    ) && match serde_json::from_slice(body) {
-        Ok(error) => names_usage(&error),
-        Err(_) => contains_words(&String::from_utf8_lossy(body)),
-    }
+    is_bad_request(status)
+        && match serde_json::from_slice(body) {
+            Ok(error) => names_usage(&error),
+            Err(_) => contains_words(&String::from_utf8_lossy(body)),
+        }
 }
 
 fn names_usage(error: &Value) -> bool {

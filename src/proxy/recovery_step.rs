@@ -11,6 +11,7 @@ mod withdrawal;
 use std::sync::Arc;
 
 use self::after_answer::BilledTokens;
+pub use self::withdrawal::KeptRecovery;
 use super::GuardMode;
 use crate::{
     config::{RecallMode, RecoveryConfig, profile::PastReasoning},

@@ -32,10 +32,11 @@ use tokio::time::{error::Elapsed, timeout, timeout_at};
 
 use self::row::{RowName, SharedFact, StampedFact};
 use crate::{
-    provider::{Registry, learnt_windows::wall_ms},
+    provider::Registry,
     session::token_ratios::TokenRatios,
     store::{MAX_SHARED_NAME_BYTES, Store, StoreError},
     telemetry::metrics::{Metrics, StoreOperation},
+    unix_time::to_unix_ms,
 };
 
 /// How long nothing is pulled after a failure.
@@ -163,8 +164,8 @@ impl ReplicaSync {
             return;
         };
         let now = SystemTime::now();
-        let latest = wall_ms(now).saturating_add(MOST_AHEAD_MS);
-        let received = StampedFact::from_bytes(row.letter, value);
+        let latest = to_unix_ms(now).saturating_add(MOST_AHEAD_MS);
+        let received = StampedFact::from_bytes(row.kind, value);
         let Some(received) = received.filter(|received| received.at_ms <= latest) else {
             return;
         };
@@ -259,7 +260,7 @@ impl ReplicaSync {
         let learnt = lessons.map(SharedFact::Window).into_iter();
         let learnt = learnt.chain(ratio.map(SharedFact::Ratio));
         let rows = learnt.filter_map(|learnt| {
-            let name = RowName::new(learnt.row_letter(), found, model).to_bytes()?;
+            let name = RowName::new(learnt.row_kind(), found, model).to_bytes();
             (name.len() <= MAX_SHARED_NAME_BYTES).then_some((name, learnt))
         });
         rows.collect()

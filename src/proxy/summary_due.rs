@@ -4,17 +4,18 @@
 //! request is planned with the prompt first, and again without. The session's state has the begin of the wait, so
 //! that its bound holds in every replica. The countdown never waits.
 
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use super::{
-    AnswerFacts, FollowedConversation, PlannedRequest, SessionContext,
-    answer_facts::reported_tokens,
+    FollowedConversation, JudgedAnswer, PlannedRequest, SessionContext,
+    judged_answer::reported_tokens,
 };
 use crate::{
     compaction::{self, BackoffSubject, choose_summary_model},
-    guard::{self, Policy, Recall},
-    provider::{breaker::BreakerState, learnt_windows::wall_ms},
+    guard::{self, Recall},
+    provider::breaker::BreakerState,
     session::InheritedSession,
+    unix_time::unix_ms_now,
 };
 
 /// The session that uses a summary of the conversation; its account where there is no session yet.
@@ -48,7 +49,7 @@ pub(super) fn may_begin_after_answer(session: &SessionContext, planned: &Planned
 pub(super) fn answer_is_past_threshold(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
-    answer: AnswerFacts<'_>,
+    answer: JudgedAnswer<'_>,
 ) -> bool {
     // The provider did not count the whole prompt.
     if answer.cut_in_silence {
@@ -91,7 +92,7 @@ pub(super) fn caution_waits_since(
     }
     let session = followed.session;
     let state = session.inherited.state.as_ref();
-    let now = wall_ms(SystemTime::now());
+    let now = unix_ms_now();
     let since = state.and_then(|state| state.caution_waits_since_ms);
     let since = since.unwrap_or(now);
     let limit = session.app.config.compaction.timeout.as_millis();
@@ -181,20 +182,13 @@ fn is_past_threshold(
 
 /// Tokens that clearing would remove from the conversation as it was sent.
 fn clearable_tokens(followed: FollowedConversation<'_>, planned: &PlannedRequest) -> u32 {
-    let app = &followed.session.app;
-    let mut settings = app.config.guard.clone();
-    settings.clear.at = Some(0.0);
-    let policy = Policy {
-        settings: &settings,
-        ..planned.build_policy(app)
-    };
+    let conversation = followed.conversation;
+    let policy = planned.build_policy(&followed.session.app);
     let recall = Recall {
         memory: planned.plan.memory.clone(),
-        injections: planned.collect_injections(followed.conversation),
-        ..planned.recall.clone()
+        ..planned.to_recall(conversation)
     };
-    let cleared = guard::plan(followed.conversation, &policy, &recall);
-    let (sent, cleared) = (planned.plan.report.raw_after, cleared.report.raw_after);
-    let freed = sent.saturating_sub(cleared);
+    let cleared = guard::count_cleared_tokens(conversation, &policy, &recall);
+    let freed = planned.plan.report.raw_after.saturating_sub(cleared);
     (f64::from(freed) * planned.recall.calibration.slope()) as u32
 }

@@ -1,10 +1,10 @@
-//! The remedy where a provider refuses thinking of earlier answers, since something before it was changed, or since its
-//! signature is of no use.
+//! What is done if a provider refuses thinking of earlier answers: something before it was changed, or its signature is of
+//! no use.
 //!
 //! First the same request asks the provider to drop what does not fit, which keeps all other thinking; it needs a header
 //! and a member that not every host takes. Then a plan without any thinking goes out. Each is tried once. The session
-//! remembers what was accepted: the provider does not store that it was asked to drop thinking, so each later request
-//! asks again, and a plan without thinking begins anew in the guard's memory.
+//! remembers what was accepted. The provider does not, so each later request asks again to drop thinking. A plan without
+//! thinking begins anew in the guard's memory.
 //!
 //! Three refusals concern the shape of an answer. If an answer lacks the member that holds its reasoning, it is added, and
 //! the provider's entry remembers it for the model. The other two come where the session has lost the proxy's tool rounds,
@@ -16,7 +16,7 @@
 use super::{
     ClientRequest, PlacedRequest, ProviderReply,
     attempt::edit_body,
-    plan::{PlannedRequest, plan_without_reasoning},
+    plan::{PlannedRequest, plan_without_reasoning, target_maker},
     provider_reply::Extras,
     refusal::is_bad_request,
 };
@@ -204,10 +204,9 @@ impl ThinkingRemedy {
                 ..planned.reasoning
             };
             if let Some(session) = &request.session {
-                let (session, target) = (session.inherited.session, &placed.target);
-                let lessons = &request.app.reasoning_lessons;
-                let (provider, model) = (&target.provider.name, &target.model);
-                lessons.note_lesson(session, provider, model, planned.reasoning);
+                let (session, model) = (session.inherited.session, target_maker(&placed.target));
+                let lessons = &request.app.reasoning;
+                lessons.note_lesson(session, model, planned.reasoning);
             }
         }
     }

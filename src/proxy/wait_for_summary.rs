@@ -29,7 +29,6 @@ pub struct SummaryWait {
 impl SummaryWait {
     /// The outcome, if it comes in time. A proxy that drains does not wait.
     pub(super) async fn wait_for_outcome(self, app: &App) -> Option<JobOutcome> {
-        let drain = app.drain_token();
         tokio::select! {
             waited = tokio::time::timeout_at(self.until.into(), self.result) => match waited {
                 Ok(outcome) => outcome.ok(),
@@ -38,7 +37,7 @@ impl SummaryWait {
                     None
                 }
             },
-            () = drain.cancelled() => None,
+            () = app.draining.cancelled() => None,
         }
     }
 }

@@ -27,8 +27,6 @@ pub enum RecoveryClock {
     Critical {
         /// Generations before a clear, the next one included.
         left: u32,
-        /// Always false: the place of a field that releases before stored.
-        unused: bool,
         /// A generation of unknown level carried the prompt, so it is not repeated until the count
         /// advances.
         told: bool,
@@ -103,13 +101,11 @@ impl RecoveryClock {
             (before, HealthLevel::Unknown) => before.advance_without_level(events),
             (Self::Critical { left, .. }, HealthLevel::Critical) => Self::Critical {
                 left: left.saturating_sub(1),
-                unused: false,
                 told: false,
             },
             (_, HealthLevel::Healthy) => Self::Calm,
             (_, HealthLevel::Critical) => Self::Critical {
                 left: pace.critical_countdown,
-                unused: false,
                 told: false,
             },
             (Self::Caution { due, since }, HealthLevel::Caution) => {
@@ -144,7 +140,6 @@ impl RecoveryClock {
             },
             Self::Critical { left, told, .. } => Self::Critical {
                 left,
-                unused: false,
                 told: told || events.carried_prompt,
             },
             before => before,

@@ -63,7 +63,6 @@ mod tests {
         let memory = RecoveryMemory {
             clock: RecoveryClock::Critical {
                 left: 0,
-                unused: false,
                 told: false,
             },
             reminders: build_reminders(&[(1, "a"), (2, "b")]),

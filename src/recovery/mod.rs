@@ -53,8 +53,7 @@ pub struct RecoveryMemory {
     pub refused: RefusedAdditions,
 }
 
-/// Additions of recovery that a provider refused. The first two are stored like `false` and `true` of
-/// a flag in older states.
+/// Additions of recovery that a provider refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusedAdditions {
     #[default]
@@ -70,22 +69,5 @@ impl RecoveryMemory {
     /// The number of the current course; the first is 1.
     pub fn course_number(&self) -> u32 {
         self.course.as_ref().map_or(1, |course| course.number)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::RefusedAdditions;
-
-    #[test]
-    fn refused_additions_are_read_from_the_flag_of_older_states() {
-        for (flag, expected) in [
-            (false, RefusedAdditions::Nothing),
-            (true, RefusedAdditions::All),
-        ] {
-            let stored = postcard::to_stdvec(&flag).unwrap();
-            let refused: RefusedAdditions = postcard::from_bytes(&stored).unwrap();
-            assert_eq!(refused, expected);
-        }
     }
 }

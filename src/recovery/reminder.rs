@@ -138,13 +138,8 @@ impl Reminders {
         self.notes.len() < MAX_NOTES && self.push_note(text, ReminderKind::Package).is_some()
     }
 
-    /// All notes between fences, oldest first, with fence tags in them neutralised.
-    pub fn render_all(&self) -> String {
-        self.render_within(|_| true)
-    }
-
-    /// The newest notes that fit, oldest first; the oldest of them may be shortened. The stored notes
-    /// do not change.
+    /// The newest notes that fit, between fences and oldest first, with fence tags in them neutralised; the oldest of them
+    /// may be shortened. The stored notes do not change.
     pub fn render_within(&self, fits: impl Fn(&str) -> bool) -> String {
         let mut shown = String::new();
         for note in self.notes.iter().rev() {

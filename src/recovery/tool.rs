@@ -8,10 +8,7 @@ mod offer;
 mod recall;
 mod schema;
 
-use self::{
-    arguments::ReminderArguments,
-    recall::{RecallUse, Recalled},
-};
+use self::{arguments::ReminderArguments, recall::RecallUse};
 pub use self::{
     offer::{Offer, OfferRules, ToolOffer, decide_offer},
     recall::{RecallSource, restore_result},
@@ -51,6 +48,14 @@ pub struct ExecutionOutcome {
     pub recalls: RecallCount,
 }
 
+/// The answer to one call.
+#[derive(Clone)]
+enum CallAnswer {
+    Text(String),
+    /// Parts of the conversation, in the form from which [`restore_result`] makes an item.
+    Stored(Box<str>),
+}
+
 /// Calls of `recall`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecallCount {
@@ -81,41 +86,38 @@ pub fn execute_calls(
     let mut recalls = RecallCount::default();
     let mut used = RecallUse::default();
     let mut results = vec![Err(NOT_CLEARED.to_owned()); calls.len()];
-    let mut recalled: Vec<Option<Box<str>>> = vec![None; calls.len()];
-    for ((call, result), recalled) in calls.iter().zip(&mut results).zip(&mut recalled) {
+    for (call, result) in calls.iter().zip(&mut results) {
         // A recall that finds nothing loses nothing, so it does not keep a new course from beginning.
         if &*call.name == RECALL {
-            match recall::execute_recall(call, source, &mut used) {
-                Ok(Recalled::Found(stored)) => *recalled = Some(stored),
-                Ok(Recalled::Nothing(text)) => *result = Ok(text),
-                Err(error) => *result = Err(error),
-            }
+            *result = recall::execute_recall(call, source, &mut used);
+            let is_found = matches!(result, Ok(CallAnswer::Stored(_)));
             recalls += RecallCount {
-                found: recalled.is_some().into(),
-                missed: recalled.is_none().into(),
+                found: is_found.into(),
+                missed: (!is_found).into(),
             };
         } else if !clears(call) {
-            *result = execute_call(call, reminders);
+            *result = execute_call(call, reminders).map(CallAnswer::Text);
             failed |= result.is_err();
         }
     }
     let mut clear = false;
     for (call, result) in calls.iter().zip(&mut results) {
         if clears(call) && !failed {
-            *result = execute_call(call, reminders);
+            *result = execute_call(call, reminders).map(CallAnswer::Text);
             failed = result.is_err();
             clear |= !failed;
         }
     }
-    let items = results.into_iter().zip(calls).zip(recalled);
-    let items = items.map(|((result, call), recalled)| {
-        recalled.unwrap_or_else(|| {
-            let mut text = result.unwrap_or_else(|error| format!("Error: {error}"));
-            if may_be_lost {
-                text = format!("{text} {MAY_BE_LOST}");
-            }
-            format.result_item(call, &text)
-        })
+    let items = results.into_iter().zip(calls).map(|(result, call)| {
+        let mut text = match result {
+            Ok(CallAnswer::Stored(stored)) => return stored,
+            Ok(CallAnswer::Text(text)) => text,
+            Err(error) => format!("Error: {error}"),
+        };
+        if may_be_lost {
+            text = format!("{text} {MAY_BE_LOST}");
+        }
+        format.result_item(call, &text)
     });
     ExecutionOutcome {
         results: items.collect(),

@@ -4,13 +4,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
-use http::{HeaderMap, Response};
+use http::HeaderMap;
 
 use super::{
     AnswerFormat, AssistantTurn, PrecedingText, ResponseSummary, StreamOptions, TurnDriver,
 };
-use crate::wire::Body;
-
 pub struct Ending {
     pub options: StreamOptions,
     /// Called once for every stream that the provider ended or broke, before the last bytes go out.
@@ -54,10 +52,6 @@ pub struct StreamFooter {
 /// Drives a stream of one answer, without a next turn.
 #[async_trait]
 impl TurnDriver for Ending {
-    async fn next_turn(&mut self, _: AssistantTurn) -> Option<Response<Body>> {
-        None
-    }
-
     async fn end_answer(
         self: Box<Self>,
         summary: ResponseSummary,

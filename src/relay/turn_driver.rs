@@ -13,7 +13,9 @@ pub trait TurnDriver: Send {
     /// answer without success ends the tool loop too.
     ///
     /// CANCEL: dropped with the client's connection; nothing of the round is kept then.
-    async fn next_turn(&mut self, turn: AssistantTurn) -> Option<Response<Body>>;
+    async fn next_turn(&mut self, _turn: AssistantTurn) -> Option<Response<Body>> {
+        None
+    }
 
     /// Ends the response. `summary` is what the client got, with usage summed up; `last` is empty if
     /// there was no next answer. Called once for every stream that the provider ended or broke;

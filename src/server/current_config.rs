@@ -87,7 +87,7 @@ impl CurrentConfig {
         app.take_over(before);
         self.connections.set_max(app.config.server.max_connections);
         self.app.store(app);
-        before.cancel_listeners();
+        before.listening.cancel();
         Ok(change)
     }
 }

@@ -115,7 +115,7 @@ pub async fn serve(
 
 /// Every wait in here is bounded, whatever hangs: the process is about to end.
 async fn drain_connections(app: &App, graceful: GracefulShutdown) {
-    app.begin_drain();
+    app.draining.cancel();
     let limit = app.config.server.drain_timeout;
     tracing::info!(connections = graceful.count(), "draining");
     let drained = timeout(limit, async {
@@ -166,7 +166,7 @@ async fn serve_connection(
         let app = current.app();
         let limits = &app.config.server;
         let http = build_http_server(limits, app.tasks.clone());
-        (http, limits.header_timeout, app.drain_token())
+        (http, limits.header_timeout, app.draining.clone())
     };
     let has_request = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&has_request);

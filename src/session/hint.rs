@@ -5,7 +5,7 @@
 //! are not read here. A value with a control character or over `MAX_BYTES` is ignored.
 
 use http::{HeaderMap, header::USER_AGENT};
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::conversation::Conversation;
 
@@ -109,22 +109,16 @@ fn check_value(value: &[u8]) -> Option<&[u8]> {
 /// `metadata.user_id` as Anthropic clients send it: JSON with a `session_id`, or the older
 /// `user_…_account_…_session_<uuid>`. Without a session it names a person and is no hint.
 fn hint_from_metadata(conversation: &Conversation) -> Option<SessionHint> {
-    #[derive(Deserialize)]
-    struct Metadata {
-        user_id: String,
-    }
-    #[derive(Deserialize)]
-    struct UserId {
-        session_id: String,
-    }
     let field = conversation.find_field("metadata")?;
     if field.value.len() > MAX_METADATA_BYTES {
         return None;
     }
-    let Metadata { user_id } = serde_json::from_slice(conversation.span_bytes(field.value)).ok()?;
-    let session = match serde_json::from_str::<UserId>(&user_id) {
-        Ok(user) => user.session_id,
-        Err(_) => user_id.rsplit_once("_session_")?.1.to_owned(),
+    let metadata: Value = serde_json::from_slice(conversation.span_bytes(field.value)).ok()?;
+    let user = metadata["user_id"].as_str()?;
+    let parsed: Value = serde_json::from_str(user).unwrap_or_default();
+    let session = match parsed["session_id"].as_str() {
+        Some(session) => session,
+        None => user.rsplit_once("_session_")?.1,
     };
     Some(SessionHint {
         source: "metadata.user_id",

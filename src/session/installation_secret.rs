@@ -85,36 +85,22 @@ impl fmt::Debug for InstallationSecret {
     }
 }
 
-/// Writes the secret to a draft file and links it to `path`, so that no other process reads half
-/// of it. A secret that another process created meanwhile stays.
+/// Writes the secret to a draft file, which its owner alone may read, and moves it to `path`, so that no other process
+/// reads half of it. A secret that another process created meanwhile stays.
 fn create_secret_file(data_dir: &Path, path: &Path, secret: &InstallationSecret) -> io::Result<()> {
-    // Unlike the process id, this differs in every container that shares the directory.
-    let mut suffix = [0; 8];
-    getrandom::fill(&mut suffix)?;
-    let draft = data_dir.join(format!(".secret.{}", hex::encode(suffix)));
-    let placed = write_private(&draft, hex::encode(secret.as_bytes()).as_bytes()).and_then(|()| {
-        match fs::hard_link(&draft, path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+    let mut draft = tempfile::Builder::new()
+        .prefix(".secret.")
+        .tempfile_in(data_dir)?;
+    writeln!(draft, "{}", hex::encode(secret.as_bytes()))?;
+    draft.as_file().sync_all()?;
+    match draft.persist_noclobber(path) {
+        Err(failed) if failed.error.kind() != io::ErrorKind::AlreadyExists => {
             // Some file systems have no links; a rename is atomic too, but the last one wins.
-            Err(_) => fs::rename(&draft, path),
-            Ok(()) => Ok(()),
+            failed.file.persist(path)?;
         }
-    });
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => placed.and(Err(error)),
-        _ => placed,
+        _ => {}
     }
-}
-
-fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(text)?;
-    file.write_all(b"\n")?;
-    file.sync_all()
+    Ok(())
 }
 
 /// A reader of the secret can tell whose conversation a stored key belongs to. This is no error,

@@ -32,8 +32,7 @@ pub mod history;
 mod id_generator;
 pub mod installation_secret;
 pub mod lineage;
-pub mod reasoning_lessons;
-pub mod reasoning_makers;
+pub mod reasoning_by_session;
 mod reasoning_memory;
 mod report;
 pub mod session_commands;
@@ -47,7 +46,7 @@ pub use hint::SessionHint;
 use id_generator::IdGenerator;
 pub use lineage::Lineage;
 pub use reasoning_memory::ReasoningMemory;
-pub use report::{ReportReader, SessionOverview, SessionReport, build_overview, build_report};
+pub use report::{ReportReader, build_overview, build_report};
 pub use session_commands::SessionCommands;
 pub use session_view::{SessionCommand, SessionView, SessionViewPage};
 pub use state::{GenerationId, SessionState};
@@ -108,7 +107,7 @@ impl InheritedSession {
     }
 
     /// The state to fill in for the generation that now begins.
-    pub fn next_state(&self) -> SessionState {
+    pub fn begin_generation(&self) -> SessionState {
         let inherited = self.state.clone();
         let mut state = inherited.unwrap_or_else(|| SessionState::new(self.session));
         state.follows = match (self.clear_requested, self.compact_requested) {

@@ -1,13 +1,9 @@
-//! A session as the API shows it.
+//! A session as the API shows it. Unknown values are `null`, never guesses.
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::{SessionState, SessionView, history::HistoryPoint, state::PromptBreakdown};
-use crate::{
-    guard::injections::{InjectionContent, InjectionRecord},
-    health::HealthLevel,
-    recovery::{RecoveryClock, Reminder},
-};
+use super::{SessionState, SessionView};
+use crate::{guard::injections::InjectionContent, health::HealthLevel, recovery::RecoveryClock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportReader {
@@ -19,98 +15,8 @@ pub enum ReportReader {
     Local,
 }
 
-/// A session in a list, and the first part of its report. Unknown values are `null`, never guesses.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SessionOverview {
-    pub id: String,
-    pub generations: u32,
-    pub messages: u32,
-    pub model: String,
-    pub provider: String,
-    /// The wire format of the conversation, by its name in settings.
-    pub format: &'static str,
-    pub health: HealthLevel,
-    /// Why the level is unknown or never critical; see `health_reason`.
-    pub health_reason: Option<&'static str>,
-    pub prompt_tokens: Option<u32>,
-    pub completion_tokens: Option<u32>,
-    /// Prompt and completion tokens of the last generation; `null` where one of them is unknown.
-    pub total_tokens: Option<u32>,
-    pub cached_tokens: Option<u32>,
-    pub cached_share: Option<f64>,
-    /// The window in tokens; `null` if it is only assumed.
-    pub context_limit: Option<u32>,
-    /// Prompt sizes beyond which the level is caution and critical; `null` with the window.
-    pub optimal_max_tokens: Option<u32>,
-    pub critical_max_tokens: Option<u32>,
-    pub hard_util: Option<f64>,
-    pub optimal_util: Option<f64>,
-    /// 1 before the first clear.
-    pub course: u32,
-    /// Recovery's clock: `calm`, `caution` or `critical`.
-    pub recovery: &'static str,
-    /// Generations left before a clear; `null` unless critical.
-    pub countdown: Option<u32>,
-    /// A course commanded through the API has not begun.
-    pub clear_pending: bool,
-    /// A summary commanded through the API has not begun.
-    pub compact_pending: bool,
-    /// `on`, `off`, or `follow` for the settings.
-    pub auto_compact: &'static str,
-    /// Why automatic compaction cannot start now: `window_unknown`, or `running` for a summary.
-    pub auto_compact_off: Option<&'static str>,
-    pub compacting: bool,
-    /// Seconds since 1970.
-    pub updated_s: u64,
-}
-
-/// The body of `GET /plimsoll/api/sessions/{id}`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SessionReport {
-    #[serde(flatten)]
-    pub overview: SessionOverview,
-    /// Whether the reader may give no commands.
-    pub read_only: bool,
-    /// Of the last generation, summed over all calls to providers.
-    pub billed_prompt_tokens: Option<u32>,
-    pub billed_completion_tokens: Option<u32>,
-    /// The first message after the fold, counted without system messages; `null` without a fold.
-    pub folded_until: Option<u32>,
-    /// Tool results with a lower limit than the configured one.
-    pub tightened: usize,
-    /// Estimated tokens of the last request by kind; `null` if the guard did not look at it.
-    pub made_of: Option<PromptBreakdown>,
-    /// History of the session, oldest first, coarser in a long one.
-    pub points: Vec<HistoryPoint>,
-    /// Summaries so far, and failures since the last one.
-    pub summaries: u32,
-    pub summary_failures: u32,
-    /// The summary in use; `null` without one, or if texts are not shown.
-    pub summary: Option<String>,
-    pub reminder_count: usize,
-    /// Oldest first; `null` if texts are not shown.
-    pub reminders: Option<Vec<ReportedReminder>>,
-    pub prompt_count: usize,
-    /// Prompts injected in this course; `null` if texts are not shown.
-    pub prompts: Option<Vec<ReportedPrompt>>,
-}
-
-/// A reminder, with the id that the model sees.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ReportedReminder {
-    pub id: String,
-    pub text: String,
-}
-
-/// An injected prompt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ReportedPrompt {
-    /// The client's messages before it, without system messages.
-    pub place: u32,
-    pub text: String,
-}
-
-pub fn build_overview(view: &SessionView) -> SessionOverview {
+/// A session in a list, and the first part of its report.
+pub fn build_overview(view: &SessionView) -> Value {
     let state = &view.state;
     let recovery = &state.recovery;
     let health = state.last_health();
@@ -118,46 +24,46 @@ pub fn build_overview(view: &SessionView) -> SessionOverview {
     let cached = state.cached_tokens.zip(state.prompt_tokens);
     let cached = cached.filter(|(_, prompt)| *prompt > 0);
     let tokens = state.prompt_tokens.zip(state.completion_tokens);
-    SessionOverview {
-        id: state.session.to_string(),
-        generations: state.generations,
-        messages: state.messages,
-        model: state.model.to_string(),
-        provider: state.provider.to_string(),
-        format: state.format.name(),
-        health: health.level,
-        health_reason: health_reason(state),
-        prompt_tokens: state.prompt_tokens,
-        completion_tokens: state.completion_tokens,
-        total_tokens: tokens.map(|(prompt, completion)| prompt.saturating_add(completion)),
-        cached_tokens: state.cached_tokens,
-        cached_share: cached.map(|(cached, prompt)| f64::from(cached) / f64::from(prompt)),
-        context_limit: health.window,
-        optimal_max_tokens: health.window.and(state.optimal_max_tokens),
-        critical_max_tokens: health.window.and(state.critical_max_tokens),
-        hard_util: health.hard_util,
-        optimal_util: health.optimal_util,
-        course: recovery.course_number(),
-        recovery: match recovery.clock {
+    json!({
+        "id": state.session.to_string(),
+        "generations": state.generations,
+        "messages": state.messages,
+        "model": state.model,
+        "provider": state.provider,
+        "format": state.format.name(),
+        "health": health.level,
+        "health_reason": health_reason(state),
+        "prompt_tokens": state.prompt_tokens,
+        "completion_tokens": state.completion_tokens,
+        "total_tokens": tokens.map(|(prompt, completion)| prompt.saturating_add(completion)),
+        "cached_tokens": state.cached_tokens,
+        "cached_share": cached.map(|(cached, prompt)| f64::from(cached) / f64::from(prompt)),
+        "context_limit": health.window,
+        "optimal_max_tokens": health.window.and(state.optimal_max_tokens),
+        "critical_max_tokens": health.window.and(state.critical_max_tokens),
+        "hard_util": health.hard_util,
+        "optimal_util": health.optimal_util,
+        "course": recovery.course_number(),
+        "recovery": match recovery.clock {
             RecoveryClock::Calm => "calm",
             RecoveryClock::Caution { .. } => "caution",
             RecoveryClock::Critical { .. } => "critical",
         },
-        countdown: recovery.clock.countdown(),
-        clear_pending: view.clear_pending,
-        compact_pending: view.compact_pending,
-        auto_compact: match view.auto_compact {
+        "countdown": recovery.clock.countdown(),
+        "clear_pending": view.clear_pending,
+        "compact_pending": view.compact_pending,
+        "auto_compact": match view.auto_compact {
             Some(true) => "on",
             Some(false) => "off",
             None => "follow",
         },
-        auto_compact_off: match state.window {
+        "auto_compact_off": match state.window {
             None => Some("window_unknown"),
             Some(_) => compacting.then_some("running"),
         },
-        compacting,
-        updated_s: state.updated_s,
-    }
+        "compacting": compacting,
+        "updated_s": state.updated_s,
+    })
 }
 
 /// Why the level of a session is unknown: it has no answer yet (`not_answered`), its provider reported
@@ -172,62 +78,53 @@ fn health_reason(state: &SessionState) -> Option<&'static str> {
     }
 }
 
-pub fn build_report(view: &SessionView, reader: ReportReader) -> SessionReport {
+/// The body of `GET /plimsoll/api/sessions/{id}`.
+pub fn build_report(view: &SessionView, reader: ReportReader) -> Value {
     let state = &view.state;
-    let recovery = &state.recovery;
-    let notes = recovery.reminders.notes();
-    let prompts: Vec<ReportedPrompt> = recovery.records.iter().filter_map(report_prompt).collect();
     let show_content = match reader {
         ReportReader::Owner => true,
         ReportReader::Admin { show_content } => show_content,
         ReportReader::Local => false,
     };
+    let notes = state.recovery.reminders.notes().iter();
+    // The model sees a reminder's id in this form.
+    let notes = notes.map(|note| json!({"id": format!("r{}", note.id), "text": note.text}));
+    let reminders: Vec<Value> = notes.collect();
+    let records = state.recovery.records.iter();
+    let prompts = records.filter_map(|record| match &record.what {
+        InjectionContent::Prompt(text) => Some(json!({"place": record.place, "text": text})),
+        _ => None,
+    });
+    let prompts: Vec<Value> = prompts.collect();
     let summary = state.compaction.summary.as_ref();
-    SessionReport {
-        overview: build_overview(view),
-        read_only: reader == ReportReader::Local,
-        billed_prompt_tokens: state.billed_prompt_tokens,
-        billed_completion_tokens: state.billed_completion_tokens,
-        folded_until: state.guard.boundary(),
-        tightened: state.guard.count_tightened(),
-        made_of: state.made_of,
-        points: state.history.points().to_vec(),
-        summaries: state.compaction.made,
-        summary_failures: state.compaction.failures,
-        summary: summary
-            .filter(|_| show_content)
-            .map(|summary| summary.text.to_string()),
-        reminder_count: notes.len(),
-        reminders: show_content.then(|| notes.iter().map(report_reminder).collect()),
-        prompt_count: prompts.len(),
-        prompts: show_content.then_some(prompts),
+    let mut report = build_overview(view);
+    let details = json!({
+        "read_only": reader == ReportReader::Local,
+        "billed_prompt_tokens": state.billed_prompt_tokens,
+        "billed_completion_tokens": state.billed_completion_tokens,
+        "folded_until": state.guard.boundary(),
+        "tightened": state.guard.count_tightened(),
+        "made_of": state.made_of,
+        "points": state.history.points(),
+        "summaries": state.compaction.made,
+        "summary_failures": state.compaction.failures,
+        "summary": summary.filter(|_| show_content).map(|summary| &summary.text),
+        "reminder_count": reminders.len(),
+        "reminders": show_content.then_some(reminders),
+        "prompt_count": prompts.len(),
+        "prompts": show_content.then_some(prompts),
+    });
+    if let (Some(report), Value::Object(details)) = (report.as_object_mut(), details) {
+        report.extend(details);
     }
-}
-
-fn report_reminder(reminder: &Reminder) -> ReportedReminder {
-    ReportedReminder {
-        id: format!("r{}", reminder.id),
-        text: reminder.text.to_string(),
-    }
-}
-
-fn report_prompt(record: &InjectionRecord) -> Option<ReportedPrompt> {
-    let InjectionContent::Prompt(text) = &record.what else {
-        return None;
-    };
-    Some(ReportedPrompt {
-        place: record.place,
-        text: text.to_string(),
-    })
+    report
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
     use crate::{
-        guard::injections::Course,
+        guard::injections::{Course, InjectionRecord},
         recovery::{self, fixture::build_reminders},
         session::{Account, SessionId},
     };
@@ -240,7 +137,7 @@ mod tests {
             compact_pending: false,
             auto_compact: None,
         };
-        serde_json::to_value(build_report(&view, reader)).unwrap()
+        build_report(&view, reader)
     }
 
     #[test]
@@ -305,7 +202,6 @@ mod tests {
             recovery: recovery::RecoveryMemory {
                 clock: RecoveryClock::Critical {
                     left: 0,
-                    unused: false,
                     told: false,
                 },
                 reminders: build_reminders(&[(0, "run the tests"), (4, "port 8080")]),

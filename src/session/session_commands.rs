@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::state::{GenerationId, SessionState, StateError};
+use super::state::{GenerationId, SessionState, StateError, decode_version, encode_version};
 use crate::compaction::JobOutcome;
 
 /// First byte of all stored commands; changes with the encoding.
@@ -84,7 +84,7 @@ impl SessionCommands {
     }
 
     pub fn to_bytes(&self) -> Result<Vec<u8>, StateError> {
-        Ok(postcard::to_extend(self, vec![VERSION])?)
+        encode_version(VERSION, self)
     }
 
     /// Reads a stored form; no bytes are no commands.
@@ -92,13 +92,9 @@ impl SessionCommands {
     /// # Errors
     /// For anything but the whole output of [`Self::to_bytes`] of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
-        match bytes.split_first() {
-            None => Ok(Self::default()),
-            Some((&VERSION, rest)) => match postcard::take_from_bytes(rest)? {
-                (commands, []) => Ok(commands),
-                _ => Err(StateError::Length),
-            },
-            Some((&version, _)) => Err(StateError::Version(version)),
+        match bytes {
+            [] => Ok(Self::default()),
+            _ => decode_version(VERSION, bytes),
         }
     }
 }

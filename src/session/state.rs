@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     compaction,
@@ -26,7 +26,7 @@ use crate::{
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the encoding.
-const VERSION: u8 = 12;
+const VERSION: u8 = 13;
 
 /// Random id of a generation, never shown to clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,14 +153,7 @@ impl SessionState {
         Recall {
             memory: self.guard.clone(),
             history: self.sent_history,
-            sent: None,
             calibration: self.calibration,
-            counted: false,
-            was_refused: false,
-            keeps_least: false,
-            is_cold: false,
-            leaves_out_reasoning: false,
-            foreign: Vec::new(),
             messages: self.messages as usize,
             injections: Injections {
                 course: self.recovery.course.clone(),
@@ -172,6 +165,7 @@ impl SessionState {
                 largest: self.largest_answer,
                 cap_was_hit: self.cap_was_hit,
             },
+            ..Recall::default()
         }
     }
 
@@ -207,7 +201,7 @@ impl SessionState {
     pub fn encode_bounded(&self) -> Result<EncodedState, StateError> {
         let mut shed = Cow::Borrowed(self);
         loop {
-            let bytes = shed.to_bytes()?;
+            let bytes = encode_version(VERSION, &*shed)?;
             if bytes.len() <= MAX_BYTES {
                 let left = &shed.recovery.records;
                 let is_shed = |record: &&InjectionRecord| !left.contains(record);
@@ -249,26 +243,34 @@ impl SessionState {
         true
     }
 
-    fn to_bytes(&self) -> Result<Vec<u8>, StateError> {
-        Ok(postcard::to_extend(self, vec![VERSION])?)
-    }
-
     /// Reads a stored form.
     ///
     /// # Errors
     /// For anything but the whole output of [`Self::encode_bounded`] of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
-        let (&version, rest) = bytes.split_first().ok_or(StateError::Length)?;
         if bytes.len() > MAX_BYTES {
             return Err(StateError::TooLarge(bytes.len()));
         }
-        if version != VERSION {
-            return Err(StateError::Version(version));
-        }
-        match postcard::take_from_bytes(rest)? {
-            (state, []) => Ok(state),
-            _ => Err(StateError::Length),
-        }
+        decode_version(VERSION, bytes)
+    }
+}
+
+/// The version byte, and the encoding of a value.
+pub(super) fn encode_version(version: u8, value: &impl Serialize) -> Result<Vec<u8>, StateError> {
+    Ok(postcard::to_extend(value, vec![version])?)
+}
+
+pub(super) fn decode_version<T: DeserializeOwned>(
+    version: u8,
+    bytes: &[u8],
+) -> Result<T, StateError> {
+    let (&found, rest) = bytes.split_first().ok_or(StateError::Length)?;
+    if found != version {
+        return Err(StateError::Version(found));
+    }
+    match postcard::take_from_bytes(rest)? {
+        (value, []) => Ok(value),
+        _ => Err(StateError::Length),
     }
 }
 

@@ -71,7 +71,7 @@ async fn generate_as(
     let tenant = tenant(sessions, name);
     let conversation = conversation(messages);
     let inherited = sessions.inherit_session(&conversation, &tenant, hint).await;
-    let mut state = inherited.next_state();
+    let mut state = inherited.begin_generation();
     // Marks the state with its answer.
     state.model = format!("{answer}").into();
     assert!(save(sessions, &inherited, &state, answer).await);
@@ -201,7 +201,7 @@ async fn auxiliary_requests_write_nothing() {
     let tenant = tenant(&sessions, "a");
     let title = with_fields(&[("max_tokens", "20")]);
     let inherited = sessions.inherit_session(&title, &tenant, None).await;
-    let state = inherited.next_state();
+    let state = inherited.begin_generation();
     assert!(!save(&sessions, &inherited, &state, &assistant("a")).await);
     let account = tenant.account();
     let view = sessions.view_session(Some(&account), state.session).await;

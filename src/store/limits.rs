@@ -1,11 +1,8 @@
 //! The limits of the memory and file stores, with their clock.
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
-use crate::config::StoreConfig;
+use crate::{config::StoreConfig, unix_time::unix_seconds_now};
 
 /// Seconds since 1970; tests set their own.
 pub(super) type UnixClock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -21,9 +18,7 @@ pub(super) struct StoreLimits {
 
 impl StoreLimits {
     pub(super) fn new(config: &StoreConfig) -> Self {
-        let elapsed = || SystemTime::now().duration_since(UNIX_EPOCH);
-        let clock = Arc::new(move || elapsed().map_or(0, |time| time.as_secs()));
-        Self::with_clock(config, clock)
+        Self::with_clock(config, Arc::new(unix_seconds_now))
     }
 
     pub(super) fn with_clock(config: &StoreConfig, clock: UnixClock) -> Self {

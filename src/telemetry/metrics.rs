@@ -5,15 +5,13 @@
 
 mod table;
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{sync::Arc, time::Duration};
 
 use prometheus::{IntCounterVec, TextEncoder};
 
 pub use self::table::Metrics;
 use super::Operation;
+use crate::unix_time::unix_seconds_now;
 
 /// Models that have series of their own, for each kind of operation.
 const MAX_MODELS: usize = 256;
@@ -139,9 +137,8 @@ impl Default for Metrics {
         let metrics = Self::register().expect("the table's names are valid and different");
         let version = env!("CARGO_PKG_VERSION");
         metrics.build_info.with_label_values(&[version]).set(1);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now_s = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
-        metrics.start_time.set(now_s);
+        let now_s = i64::try_from(unix_seconds_now());
+        metrics.start_time.set(now_s.unwrap_or(i64::MAX));
         // Series begin at zero.
         metrics.requests.with_label_values(&["done", "2xx"]);
         for operation in STORE_OPERATIONS {

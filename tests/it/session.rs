@@ -44,7 +44,7 @@ async fn check(name: &str, messages: &[Value]) {
         answers += 1;
         let request = index(&messages[..at]);
         let inherited = sessions.inherit_session(&request, &tenant, None).await;
-        let state = inherited.next_state();
+        let state = inherited.begin_generation();
         assert_eq!(state.generations, answers, "{name}: message {at}");
         let answer = whole.items[at].short_digest;
         let within = Duration::from_secs(5);

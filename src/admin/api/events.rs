@@ -7,11 +7,7 @@
 //! The stream ends with the proxy, and when the settings change, since they may have removed the
 //! reader's key; readers connect again. Nothing is buffered for a slow reader: it gets a `resync` event.
 
-use std::{
-    num::NonZeroUsize,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -36,6 +32,7 @@ use crate::{
     },
     session::{SessionError, SessionId},
     store::Page,
+    unix_time::unix_seconds_now,
     wire::Body,
 };
 
@@ -62,7 +59,7 @@ pub(super) fn stream_events(
     let mut poll_timer = interval(POLL_INTERVAL);
     poll_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let reader = EventReader {
-        ended: app.listener_token(),
+        ended: app.listening.clone(),
         app: Arc::clone(app),
         requester,
         subscription: subscription.ok_or(Failure::TooManyListeners {
@@ -165,8 +162,7 @@ impl EventReader {
         };
         let found = found.inspect_err(log_failure).ok()?;
         let first = !std::mem::replace(&mut self.has_polled, true);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let since = now.map_or(0, |now| now.as_secs().saturating_sub(RECENT_SECONDS));
+        let since = unix_seconds_now().saturating_sub(RECENT_SECONDS);
         let mut events = Vec::new();
         // The oldest first, in the order of the changes.
         for view in found.sessions.iter().rev() {

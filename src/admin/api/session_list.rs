@@ -2,12 +2,13 @@
 
 use http::Response;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{Requester, log_store_failure, respond_json, shorten_word};
 use crate::{
     error::{Failure, format_error_chain},
     proxy::App,
-    session::{self, SessionError, SessionOverview},
+    session::{self, SessionError},
     store::Page,
     wire::Body,
 };
@@ -19,7 +20,7 @@ const MAX_SKIP: usize = 10_000_000;
 
 #[derive(Debug, Serialize)]
 pub(super) struct SessionPage {
-    pub(super) sessions: Vec<SessionOverview>,
+    pub(super) sessions: Vec<Value>,
     /// `skip` of the next page; `null` after the last page.
     pub(super) next: Option<usize>,
     /// Number of sessions of other keys; `null` if clients have keys, or if all sessions are shown.

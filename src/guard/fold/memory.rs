@@ -102,6 +102,8 @@ pub struct Recall {
     pub was_refused: bool,
     /// Nothing but what must stay is sent, and that as it is: nobody knows how much fits.
     pub keeps_least: bool,
+    /// No request of the conversation is over its budget, whatever it holds.
+    pub ignores_budget: bool,
     /// Messages of the last request, whose cuts are in `memory`, without system messages; 0 where there was none.
     pub messages: usize,
     /// What the proxy added to the conversation.
@@ -157,6 +159,7 @@ impl Recall {
             history: self.answers,
             calibration: self.calibration,
             was_refused: self.was_refused,
+            ignores_budget: self.ignores_budget,
         }
     }
 

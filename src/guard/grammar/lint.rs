@@ -84,7 +84,8 @@ impl BrokenRules {
         self.0[rule as usize] += 1;
     }
 
-    pub const fn has_broken(self, rule: ConversationRule) -> bool {
+    #[cfg(test)]
+    pub(in crate::guard) const fn has_broken(self, rule: ConversationRule) -> bool {
         self.0[rule as usize] > 0
     }
 

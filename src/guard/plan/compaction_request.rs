@@ -22,8 +22,8 @@ pub(in crate::guard) fn keep_results(policy: &Policy<'_>) -> GuardConfig {
     settings
 }
 
-/// What is remembered without cuts, and without additions of the proxy: of its records, only those that take
-/// something out of what the client echoes are among those that it is given.
+/// What is remembered, without cuts and without what the proxy adds. The caller has left only records that take text out
+/// of echoed answers.
 pub(in crate::guard) fn forget_cuts(recall: &Recall) -> Recall {
     Recall {
         memory: GuardMemory {

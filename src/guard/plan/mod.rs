@@ -7,4 +7,5 @@ pub mod explain;
 pub(in crate::guard) mod make_plan;
 pub(in crate::guard) mod managed_history;
 pub(in crate::guard) mod old_media;
+pub(in crate::guard) mod questions;
 pub(in crate::guard) mod report;

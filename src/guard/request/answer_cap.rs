@@ -63,6 +63,7 @@ pub(in crate::guard) struct SessionBudgets<'a> {
     /// Completion tokens of the largest answer so far, as reported.
     largest_reported: u32,
     was_refused: bool,
+    ignores_budget: bool,
     cap: Option<LowerableCap>,
     /// Raw tokens of the largest assistant message up to each message.
     largest_answers: Vec<u32>,
@@ -75,6 +76,8 @@ pub struct PastAnswers {
     pub calibration: Calibration,
     /// The provider refused this very request as too long.
     pub was_refused: bool,
+    /// The budgets limit no prompt.
+    pub ignores_budget: bool,
 }
 
 /// An answer cap that may be lowered; tokens.
@@ -115,6 +118,7 @@ impl<'a> SessionBudgets<'a> {
             },
             largest_reported: past.history.largest,
             was_refused: past.was_refused,
+            ignores_budget: past.ignores_budget,
             largest_answers: largest_so_far.collect(),
             cap,
         }
@@ -127,13 +131,20 @@ impl<'a> SessionBudgets<'a> {
     /// The budget of the request that ended before message `end`. Where the cap can be lowered, the budget depends
     /// on the messages before `end` alone, so that every process finds the same cuts.
     pub(in crate::guard) fn budget_at(&self, end: usize) -> Budget {
-        match self.cap {
+        self.open_if_ignored(match self.cap {
             Some(_) => budget::budget_with_reserve(self.expected_cap(end), self.policy),
             None if self.is_asked => self.as_asked,
             None => {
                 let largest = self.largest_answer(end).max(self.largest_reported);
                 budget::budget_with_reserve(self.learnt_reserve(largest), self.policy)
             }
+        })
+    }
+
+    const fn open_if_ignored(&self, budget: Budget) -> Budget {
+        Budget {
+            is_open: budget.is_open || self.ignores_budget,
+            ..budget
         }
     }
 
@@ -148,9 +159,9 @@ impl<'a> SessionBudgets<'a> {
     /// The budget that clearing goes by: the same for all requests of a session, however long its answers are.
     pub(in crate::guard) fn clearing_budget(&self) -> Budget {
         let reserve = |cap: LowerableCap| cap.asked.min(self.learnt_reserve(0));
-        self.cap.map_or(self.as_asked, |cap| {
+        self.open_if_ignored(self.cap.map_or(self.as_asked, |cap| {
             budget::budget_with_reserve(reserve(cap), self.policy)
-        })
+        }))
     }
 
     fn learnt_reserve(&self, largest: u32) -> u32 {

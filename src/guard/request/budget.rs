@@ -2,14 +2,12 @@
 
 use serde::Serialize;
 
+pub(in crate::guard) use crate::config::PROMPT_MARGIN as MARGIN;
 use crate::{
     config::profile::AnswerRoom,
     conversation::{Author, Conversation},
     guard::request::{estimate, policy::Policy},
 };
-
-/// One part in so many of every limit stays free: an estimate is a guess.
-pub(in crate::guard) const MARGIN: u32 = 64;
 
 /// The largest window that is called medium; tokens.
 pub(in crate::guard) const MEDIUM_WINDOW: u32 = 65_536;
@@ -61,17 +59,17 @@ pub(in crate::guard) fn budget_with_reserve(reserve: u32, policy: &Policy<'_>) -
     let window = policy.window;
     // A request that asks for more goes out all the same: the provider decides.
     let reserve = reserve.min(window / 2);
-    let limits = [policy.input_limit, policy.settings.max_prompt_tokens];
-    let limit = limits.into_iter().flatten().min();
-    let most = match policy.cuts_by_window() {
-        true => (window - reserve).min(limit.unwrap_or(u32::MAX)),
-        false => limit.unwrap_or(window - reserve),
+    let is_open = policy.is_open();
+    let room = if policy.cuts_by_window() || is_open {
+        window - reserve
+    } else {
+        u32::MAX
     };
     Budget {
         window,
         reserve,
-        tokens: most - most / MARGIN,
-        is_open: policy.is_open(),
+        tokens: policy.settings.limit_prompt(room, policy.input_limit),
+        is_open,
     }
 }
 

@@ -14,7 +14,7 @@ pub(in crate::guard) mod text_cut;
 use std::ops::Range;
 
 pub(in crate::guard) use self::marker::MARKER_BYTES;
-pub use self::marker::TruncationMarker;
+pub use self::{marker::TruncationMarker, text_cut::shorten_to_tokens};
 use crate::{
     conversation::{Author, BlockKind, Content, Conversation, Item, edit::Edits},
     guard::request::recall_id::RecallId,

@@ -3,11 +3,12 @@
 //! An accepted prompt contradicts an earlier lesson, whichever replica learnt it. A wrong clock makes a
 //! lesson last longer or shorter by its error, never by more than the lesson's age.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use super::lesson::{INFERRED_MAX_AGE, LEAST_INPUT, LEAST_WINDOW};
+use crate::unix_time::to_unix_ms;
 
 /// A lesson learnt again is published where the published one is older by this.
 const REFRESH_MS: u64 = 60_000;
@@ -26,14 +27,14 @@ impl DatedTokens {
     pub(super) fn new(tokens: u32, now: SystemTime, max_age: Duration) -> Self {
         Self {
             tokens,
-            since_ms: wall_ms(now),
+            since_ms: to_unix_ms(now),
             max_age_ms: to_millis(max_age),
         }
     }
 
     /// A date in the future means that the clock was set back; it ages like one in the past.
     fn is_believed(&self, now: SystemTime) -> bool {
-        wall_ms(now).abs_diff(self.since_ms) < self.max_age_ms
+        to_unix_ms(now).abs_diff(self.since_ms) < self.max_age_ms
     }
 }
 
@@ -98,7 +99,7 @@ impl Lessons {
         let bound = |lesson: Option<DatedTokens>, least: u32, most_age: Duration| {
             let lesson = lesson.filter(|lesson| lesson.tokens >= least)?;
             let bounded = DatedTokens {
-                since_ms: lesson.since_ms.min(wall_ms(now)),
+                since_ms: lesson.since_ms.min(to_unix_ms(now)),
                 max_age_ms: lesson.max_age_ms.min(to_millis(most_age)),
                 ..lesson
             };
@@ -132,17 +133,14 @@ impl Lessons {
     }
 }
 
-/// Milliseconds since 1970.
-pub fn wall_ms(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, to_millis)
-}
-
 pub(super) fn to_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use proptest::prelude::*;
 
     use super::*;

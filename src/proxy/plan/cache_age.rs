@@ -1,11 +1,9 @@
 //! Whether the provider's prompt cache of a conversation is gone, so that a cut costs nothing now.
 
-use std::{sync::atomic::Ordering, time::SystemTime};
+use std::sync::atomic::Ordering;
 
 use crate::{
-    conversation::Conversation,
-    provider::{Target, learnt_windows::wall_ms},
-    session::InheritedSession,
+    conversation::Conversation, provider::Target, session::InheritedSession, unix_time::unix_ms_now,
 };
 
 /// Whether the cache of the session's last request is gone: that request began longer ago than the provider's caches
@@ -27,7 +25,7 @@ pub(super) fn is_cache_cold(
     if provider.is_on_this_machine() && was_away() {
         return true;
     }
-    let now = wall_ms(SystemTime::now());
+    let now = unix_ms_now();
     let profile = target.profile();
     let marked = profile
         .marked_cache_life_s

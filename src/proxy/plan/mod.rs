@@ -6,13 +6,14 @@ mod explain_model;
 mod plan_log;
 mod planned_request;
 mod refit;
+mod trial;
 
 use std::{
     ops::Range,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
-use self::{cache_age::is_cache_cold, planned_request::session_policy};
+use self::{cache_age::is_cache_cold, planned_request::session_policy, trial::find_best_trial};
 pub use self::{
     explain_model::explain_model,
     plan_log::{log_cuts, log_plan, note_plan},
@@ -28,16 +29,21 @@ use crate::{
     compaction::{CompactionStep, JobOutcome},
     config::profile::PastReasoning,
     conversation::Conversation,
-    guard::{self, Plan, Policy, Recall, StandBackReason, injections::Injections},
+    guard::{self, Plan, Policy, Recall},
     health::{HealthLevel, limits::HealthLimits},
-    provider::{Target, learnt_windows::wall_ms},
+    provider::Target,
     recovery::tool::{RecallCount, RecallSource},
     relay::{AssistantTurn, PrecedingText},
-    session::{InheritedSession, ReasoningMemory, SessionState, reasoning_makers::Maker},
+    session::{InheritedSession, ReasoningMemory, SessionState, reasoning_by_session::Maker},
+    telemetry::trace::OpenSpan,
+    unix_time::unix_ms_now,
 };
 
-/// The guard's span in a trace.
-const GUARD_SPAN: &str = "plimsoll.guard";
+/// Begins the guard's span in a trace, which ends when it is dropped.
+fn begin_planning(session: &SessionContext) -> (OpenSpan, Instant) {
+    let span = session.notes.trace.begin_child("plimsoll.guard");
+    (span, Instant::now())
+}
 
 /// Plans a request for `target`. `home`: the candidate that the session belongs to where it has no state.
 pub fn plan_request(
@@ -47,8 +53,7 @@ pub fn plan_request(
     compaction: CompactionStep,
 ) -> PlannedRequest {
     let (session, conversation) = (followed.session, followed.conversation);
-    let _child = session.notes.trace.begin_child(GUARD_SPAN);
-    let begun = Instant::now();
+    let (_span, begun) = begin_planning(session);
     let (app, inherited, mode) = (&session.app, &session.inherited, session.options.mode);
     let reasoning = reasoning_for_target(app, inherited, target);
     let policy = session_policy(app, target, reasoning);
@@ -73,7 +78,7 @@ pub fn plan_request(
         compaction,
         caution_waits_since_ms: None,
         reasoning,
-        asked_ms: wall_ms(SystemTime::now()),
+        asked_ms: unix_ms_now(),
         plan: Plan::default(),
         raw_sent: 0,
         guard_took: Duration::ZERO,
@@ -100,8 +105,7 @@ pub fn plan_next_turn(
     turn: &AssistantTurn,
 ) -> PlannedRequest {
     let session = followed.session;
-    let _child = session.notes.trace.begin_child(GUARD_SPAN);
-    let begun = Instant::now();
+    let (_span, begun) = begin_planning(session);
     let target = planned.target.clone();
     let policy = guard_policy(&session.app, &target);
     let source = RecallSource {
@@ -151,8 +155,7 @@ pub fn plan_with_summary(
     outcome: &JobOutcome,
 ) -> PlannedRequest {
     let session = followed.session;
-    let _child = session.notes.trace.begin_child(GUARD_SPAN);
-    let begun = Instant::now();
+    let (_span, begun) = begin_planning(session);
     if planned.compaction.take_over(outcome) {
         if session.inherited.state.is_some() {
             let user = summary_user(&session.inherited);
@@ -206,82 +209,15 @@ pub fn plan_without_prompt_after_tool(
     Some(replan_request(followed, planned))
 }
 
-/// Plans with recovery's decisions and the summary in use, or without those that do not fit or are unsound.
+/// Plans with as much of what the proxy adds as can be sent.
 fn replan_request(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
 ) -> PlannedRequest {
-    let added = planned.recovery.collect_injections(followed.conversation);
-    let (mut plan, mut summary_left_out) = plan_with_or_without_summary(followed, &planned, &added);
-    planned.recovery.note_sent_tools(plan.report.tools);
-    let plan_bare = || {
-        let mut recovery = planned.recovery.clone();
-        recovery.withdraw_all();
-        let repairs = recovery.collect_injections(followed.conversation);
-        plan_with_or_without_summary(followed, &planned, &repairs)
-    };
-    let has_additions = planned.recovery.adds_anything();
-    let session = followed.session.inherited.session;
-    let mut withdraws = false;
-    if let Some(reason) = plan.report.stood_back {
-        withdraws = true;
-        if has_additions && let StandBackReason::Unsound(broken) = reason {
-            tracing::error!(%session, ?broken, "plan with recovery's additions is unsound; sending without them");
-            (plan, summary_left_out) = plan_bare();
-        }
-    } else if plan.report.over_budget && has_additions {
-        let without = plan_bare();
-        // The proxy's additions must not be what makes a request too large.
-        if !without.0.report.over_budget {
-            withdraws = true;
-            (plan, summary_left_out) = without;
-        }
+    if let Some(trial) = find_best_trial(followed, &planned, |_| true) {
+        trial.take_over(&mut planned);
     }
-    if withdraws {
-        planned.recovery.withdraw_all();
-    }
-    if summary_left_out {
-        tracing::warn!(%session, "summary left out of the request: the plan with it is unsound or over budget");
-    }
-    planned.compaction.left_out = summary_left_out;
-    planned.plan = plan;
-    planned.raw_sent = match planned.mode {
-        GuardMode::Guard => planned.plan.report.raw_after,
-        GuardMode::DryRun | GuardMode::Off => planned.plan.report.raw_before,
-    };
     planned
-}
-
-/// The guard's plan, without the summary in use where only that is usable; and whether it was left out.
-fn plan_with_or_without_summary(
-    followed: FollowedConversation<'_>,
-    planned: &PlannedRequest,
-    additions: &Injections,
-) -> (Plan, bool) {
-    let policy = planned.build_policy(&followed.session.app);
-    let plan = |summary| {
-        let recall = Recall {
-            injections: Injections {
-                summary,
-                ..additions.clone()
-            },
-            ..planned.recall.clone()
-        };
-        guard::plan(followed.conversation, &policy, &recall)
-    };
-    let summary = planned.compaction_memory().summary;
-    let has_summary = summary.is_some();
-    let with = plan(summary);
-    let without = (has_summary && !is_usable(&with)).then(|| plan(None));
-    match without.filter(is_usable) {
-        Some(without) => (without, true),
-        None => (with, false),
-    }
-}
-
-fn is_usable(plan: &Plan) -> bool {
-    let unsound = matches!(plan.report.stood_back, Some(StandBackReason::Unsound(_)));
-    !unsound && !plan.report.over_budget
 }
 
 fn recovery_rules<'a>(session: &'a SessionContext, target: &Target) -> RecoveryRules<'a> {
@@ -323,10 +259,9 @@ fn reasoning_for_target(
     inherited: &InheritedSession,
     target: &Target,
 ) -> ReasoningMemory {
-    let (session, provider) = (inherited.session, &*target.provider.name);
     let lesson = app
-        .reasoning_lessons
-        .find_lesson(session, provider, &target.model);
+        .reasoning
+        .find_lesson(inherited.session, target_maker(target));
     let state = inherited.state.as_ref();
     let state = state.filter(|_| is_same_model(inherited, target));
     let known = state.map_or_else(ReasoningMemory::default, |state| state.reasoning);
@@ -345,7 +280,7 @@ fn find_foreign_reasoning(
 ) -> Vec<Range<u32>> {
     let session = followed.session;
     let last = find_last_maker(&session.inherited).unwrap_or_else(|| target_maker(home));
-    let makers = &session.app.reasoning_makers;
+    let makers = &session.app.reasoning;
     let foreign = makers.list_foreign(session.inherited.session, &last, &target_maker(target));
     match foreign.is_empty() || !followed.conversation.has_sealed_reasoning() {
         true => Vec::new(),
@@ -370,9 +305,7 @@ pub fn target_maker(target: &Target) -> Maker {
 
 /// Whether the previous generation was by the same model of the same provider.
 pub fn is_same_model(inherited: &InheritedSession, target: &Target) -> bool {
-    inherited.state.as_ref().is_some_and(|state| {
-        *state.model == *target.model && *state.provider == *target.provider.name
-    })
+    find_last_maker(inherited) == Some(target_maker(target))
 }
 
 /// Whether `larger` avoids a cut, now or soon; or the session is there already, and too long to stay uncut here.

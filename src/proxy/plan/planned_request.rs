@@ -10,10 +10,13 @@ use crate::{
     guard::{AnswerCap, Plan, Policy, Recall, StandBackReason, injections::Injections},
     health::limits::HealthLimits,
     provider::{Target, learnt_windows::RefusedPrompt, overflow::Overflow},
-    proxy::{App, GuardMode, answer_facts::AnswerFacts, recovery_step::RecoveryStep},
+    proxy::{App, GuardMode, judged_answer::JudgedAnswer, recovery_step::RecoveryStep},
     relay::AnswerFilter,
     session::ReasoningMemory,
 };
+
+/// The word for a request to which nothing was done.
+const NO_ACTION: &str = "none";
 
 /// The result of planning. The functions of [`super`] make another one of it where another request is to be sent.
 #[derive(Clone)]
@@ -89,6 +92,14 @@ impl PlannedRequest {
         }
     }
 
+    /// The guard's memory of earlier requests, with what the proxy adds to this one.
+    pub fn to_recall(&self, conversation: &Conversation) -> Recall {
+        Recall {
+            injections: self.collect_injections(conversation),
+            ..self.recall.clone()
+        }
+    }
+
     /// What the session remembers of compaction after this request.
     pub fn compaction_memory(&self) -> compaction::CompactionMemory {
         let mut memory = self.compaction.memory_after();
@@ -155,30 +166,28 @@ impl PlannedRequest {
     }
 
     /// What was done to the request, as header and log have it. `answer`: at its end.
-    pub fn describe_actions(&self, answer: Option<AnswerFacts<'_>>) -> String {
-        let mut words = self.recovery.action_words();
+    pub fn describe_actions(&self, answer: Option<JudgedAnswer<'_>>) -> String {
+        let mut words = vec![self.plan.report.format_actions()];
+        words.retain(|word| word != NO_ACTION);
+        words.extend(self.recovery.action_words());
         words.extend(self.compaction.list_actions().map(str::to_owned));
-        let report = self.plan.report.format_actions();
-        if words.is_empty() || report != "none" {
-            words.insert(0, report);
-        }
         let refits = self.refits + self.size_refits;
         if refits > 0 {
-            words.retain(|word| word != "none");
             words.push(format!("refitted={refits}"));
         }
-        if answer.is_some_and(|answer| answer.cut_in_silence) {
-            words.retain(|word| word != "none");
-            words.push("provider-truncated".to_owned());
+        if let Some(answer) = answer {
+            let dropped = answer.response.input_changes.count_dropped();
+            let of_answer = [
+                answer
+                    .cut_in_silence
+                    .then(|| "provider-truncated".to_owned()),
+                (dropped > 0).then(|| format!("thinking-dropped={dropped}")),
+                (answer.response.window_exceeded).then(|| "window-exceeded".to_owned()),
+            ];
+            words.extend(of_answer.into_iter().flatten());
         }
-        let dropped = answer.map_or(0, |answer| answer.response.input_changes.count_dropped());
-        if dropped > 0 {
-            words.retain(|word| word != "none");
-            words.push(format!("thinking-dropped={dropped}"));
-        }
-        if answer.is_some_and(|answer| answer.response.window_exceeded) {
-            words.retain(|word| word != "none");
-            words.push("window-exceeded".to_owned());
+        if words.is_empty() {
+            words.push(NO_ACTION.to_owned());
         }
         match self.mode {
             GuardMode::Guard => words.join(", "),

@@ -1,13 +1,11 @@
 //! Plans a request again for a smaller window, after its provider refused it as too long.
 
-use std::time::Instant;
-
 use super::{
-    GUARD_SPAN, level_limits, plan_without_additions, planned_request::session_policy,
-    replan_request,
+    begin_planning, level_limits, planned_request::session_policy, replan_request,
+    trial::find_best_trial,
 };
 use crate::{
-    guard,
+    guard::{self, Plan},
     provider::Target,
     proxy::{FollowedConversation, PlannedRequest},
 };
@@ -16,20 +14,18 @@ use crate::{
 const LEAST_PROMPT: u32 = 1;
 
 /// Plans for the window of `target`, which turned out smaller. `counted`: the provider's count of the refused
-/// request. Where that changes nothing, plans without recovery's tools and prompt, and then without any of its
-/// additions. `None` where neither the request nor its answer cap gets smaller.
+/// request. Only a plan counts that makes the request or its answer cap smaller; `None` if there is none.
 pub fn refit_request(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
     target: &Target,
     counted: Option<u32>,
 ) -> Option<PlannedRequest> {
-    let _child = followed.session.notes.trace.begin_child(GUARD_SPAN);
-    let begun = Instant::now();
-    let cap = |planned: &PlannedRequest| planned.plan.report.answer_cap.map(|cap| cap.sent);
-    let is_smaller = |planned: &PlannedRequest| {
+    let (_span, begun) = begin_planning(followed.session);
+    let is_smaller = |plan: &Plan| {
+        let cap = |plan: &Plan| plan.report.answer_cap.map(|cap| cap.sent);
         // A prompt may grow by what the count taught, where its answer's cap makes room.
-        planned.raw_sent < refused.raw_sent || cap(planned) < cap(refused)
+        plan.report.raw_after < refused.raw_sent || cap(plan) < cap(&refused.plan)
     };
     let mut planned = remeasure_for_target(followed, refused.clone(), target);
     planned.recall.was_refused = true;
@@ -39,16 +35,8 @@ pub fn refit_request(
         planned.recall.calibration = calibration.learn_usage(refused.raw_sent, counted, profile);
         planned.recall.counted = true;
     }
-    planned = replan_request(followed, planned);
-    if !is_smaller(&planned) && planned.recovery.withdraw_tools_and_prompt() {
-        planned = replan_request(followed, planned);
-    }
-    if !is_smaller(&planned) && planned.has_additions() {
-        planned = plan_without_additions(followed, planned);
-    }
-    if !is_smaller(&planned) {
-        return None;
-    }
+    let trial = find_best_trial(followed, &planned, is_smaller)?;
+    trial.take_over(&mut planned);
     planned.guard_took += begun.elapsed();
     planned.refits += 1;
     Some(planned)

@@ -5,7 +5,7 @@ use crate::{
     conversation::Conversation,
     guard::{
         self, dropped_rounds,
-        injections::ToolSet,
+        injections::{InjectionRecord, ToolSet},
         profile::{Acceptance, Profile},
     },
     recovery::{
@@ -13,10 +13,36 @@ use crate::{
     },
 };
 
+/// What a request keeps of recovery's additions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum KeptRecovery {
+    All,
+    AllButToolsAndPrompt,
+    Nothing,
+}
+
 impl RecoveryStep {
+    /// Withdraws all other additions. Returns whether the request may differ from one that keeps more of them.
+    pub fn keep_only(&mut self, kept: KeptRecovery) -> bool {
+        match kept {
+            KeptRecovery::All => true,
+            _ if self.adds_nothing => false,
+            // An entry with tools that comes back later would change once more what reasoning is bound to.
+            KeptRecovery::AllButToolsAndPrompt => {
+                let has_entry = self.binds_reasoning && self.inherited.records.iter().any(is_tools);
+                !has_entry && self.withdraw_tools_and_prompt()
+            }
+            KeptRecovery::Nothing => {
+                let had_any = self.adds_anything();
+                self.withdraw_all();
+                had_any
+            }
+        }
+    }
+
     /// After a refusal: places no prompt after a tool result any more in this session, and none as a system message.
-    /// Where a prompt may be no block there, a caution prompt then waits for a user message. Returns whether that changes anything: not where such a prompt was accepted before, or the
-    /// conversation has a user message after a result.
+    /// If a prompt may be no block there, a caution prompt then waits for a user message. Returns whether that changes
+    /// anything: it does not if such a prompt was accepted before, or if the conversation has a user message after a result.
     pub fn avoid_prompt_after_tool(
         &mut self,
         conversation: &Conversation,
@@ -86,19 +112,22 @@ impl RecoveryStep {
         self.tight_chars = None;
     }
 
-    /// Withdraws the tools and the prompt of this request before its first round. Returns whether there were any.
-    pub fn withdraw_tools_and_prompt(&mut self) -> bool {
-        self.offer = Offer::Nothing;
+    /// Withdraws the tools and the prompt of this request. Returns whether there were any.
+    fn withdraw_tools_and_prompt(&mut self) -> bool {
+        let offer = std::mem::replace(&mut self.offer, Offer::Nothing);
         let sent = std::mem::take(&mut self.sent_tools);
-        self.withdraw_prompt() || !sent.is_empty()
+        let had_prompt = self.withdraw_prompt();
+        had_prompt || !sent.is_empty() || matches!(offer, Offer::Tools(_))
     }
 
     /// Withdraws the prompt of this request. Returns whether there was one.
     fn withdraw_prompt(&mut self) -> bool {
         let had_prompt = std::mem::take(&mut self.events.carried_prompt);
         if had_prompt {
-            self.memory.records.pop_if(|it| is_tools(it));
-            self.memory.records.pop();
+            // Tool rounds may stand behind the prompt.
+            let is_new = |it: &InjectionRecord| it.place == self.place;
+            let records = &mut self.memory.records;
+            records.retain(|it| !(is_new(it) && (is_prompt(it) || is_tools(it))));
             self.injected = None;
             // The next plan notes those that it sends.
             (self.memory.tools, self.sent_tools) = (self.inherited.tools, ToolSet::Nothing);

@@ -11,6 +11,7 @@ use crate::{
         overflow::Overflow,
     },
     store::{SessionId, memory::MemoryStore},
+    unix_time::unix_ms_now,
 };
 
 const WITHIN: Duration = Duration::from_millis(50);
@@ -95,14 +96,14 @@ impl Replica {
 }
 
 /// The name of a row about the model `m`.
-fn name(letter: u8, address_digest: u64, provider: &str) -> Bytes {
+fn name(kind: u8, address_digest: u64, provider: &str) -> Bytes {
     let name = RowName {
-        letter,
+        kind,
         address_digest,
         provider: provider.into(),
         model: "m".into(),
     };
-    name.to_bytes().unwrap()
+    name.to_bytes()
 }
 
 fn stamped(at_ms: u64, learnt: SharedFact) -> Bytes {
@@ -175,7 +176,7 @@ async fn disproved_lessons_are_dropped_by_all_replicas() {
     // A replica whose provider has just disproved it ignores it too.
     let third = Replica::new(&store());
     third.accept(30_000);
-    let at_ms = wall_ms(SystemTime::now()) - 1_000;
+    let at_ms = unix_ms_now() - 1_000;
     let lessons = Lessons {
         window: Some(crate::provider::learnt_windows::DatedTokens {
             tokens: 16_000,
@@ -210,8 +211,8 @@ async fn a_ratio_is_published_when_it_moved() {
 
 /// Lessons are dated in milliseconds: two of one millisecond cannot be told apart.
 fn let_the_clock_move() {
-    let begun = wall_ms(SystemTime::now());
-    while wall_ms(SystemTime::now()) < begun + 3 {
+    let begun = unix_ms_now();
+    while unix_ms_now() < begun + 3 {
         std::thread::yield_now();
     }
 }

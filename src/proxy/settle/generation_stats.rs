@@ -3,7 +3,7 @@
 use crate::{
     guard::estimate::Calibration,
     health::Health,
-    proxy::{GuardMode, PlannedRequest, SessionContext, answer_facts::reported_tokens},
+    proxy::{GuardMode, PlannedRequest, SessionContext, judged_answer::reported_tokens},
     relay::{InputChanges, ResponseSummary},
     session::{history::Marks, state::PromptBreakdown},
     telemetry::record::GenerationFacts,

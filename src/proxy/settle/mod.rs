@@ -9,11 +9,13 @@ mod silent_cut;
 
 use http::HeaderMap;
 
-use self::{generation_stats::note_answer, next_state::next_state, silent_cut::detect_silent_cut};
+use self::{
+    generation_stats::note_answer, next_state::build_next_state, silent_cut::detect_silent_cut,
+};
 use super::{
-    AnswerFacts, PlannedRequest, SessionContext,
-    answer_facts::reported_tokens,
+    JudgedAnswer, PlannedRequest, SessionContext,
     begin_summary::{begin_summary_after, run_summary},
+    judged_answer::reported_tokens,
     plan::{find_last_maker, target_maker},
     response_headers::{build_end_headers, stream_comment},
     summary_source::SummarySource,
@@ -51,23 +53,24 @@ pub async fn settle_answer(
     end: AnswerEnd,
 ) -> HeaderMap {
     let (app, inherited, response) = (&session.app, &session.inherited, &end.response);
-    let answer = AnswerFacts {
+    let answer = JudgedAnswer {
         response,
         cut_in_silence: detect_silent_cut(session, &planned, response),
     };
     renew_guessed_window(session, &mut planned);
     let begin_summary = |source| begin_summary_after(session, &mut planned, answer, source);
     let job = end.source.and_then(begin_summary);
-    let state = next_state(session, &planned, answer);
+    let state = build_next_state(session, &planned, answer);
     let (before, by) = (find_last_maker(inherited), target_maker(&planned.target));
     let place = planned.plan.answer.place;
-    app.reasoning_makers
+    app.reasoning
         .note_answer(inherited.session, place, before, by);
     if reported_tokens(response).is_some() {
         let (provider, model) = (&planned.target.provider.name, &planned.target.model);
         app.replica_sync.mark_changed(provider, model);
     }
-    session.notes.facts().actions = Some(planned.describe_actions(Some(answer)));
+    let mut actions = planned.describe_actions(Some(answer));
+    session.notes.facts().actions = Some(actions.clone());
     note_answer(session, &planned, response, &state.last_health());
     let digest = answer_digest(response.text, &response.call_ids);
     let (lineage, within) = (&inherited.lineage, app.config.store.save_timeout());
@@ -82,9 +85,9 @@ pub async fn settle_answer(
     } else if job.is_some() {
         // No request would find a summary that no stored state names.
         planned.compaction.memory.job = None;
+        actions = planned.describe_actions(Some(answer));
+        session.notes.facts().actions = Some(actions.clone());
     }
-    let actions = planned.describe_actions(Some(answer));
-    session.notes.facts().actions = Some(actions.clone());
     let headers = build_end_headers(&planned, &state, actions);
     if stored && app.session_events.has_listeners() {
         let account = lineage.tenant().account();

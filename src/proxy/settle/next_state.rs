@@ -1,7 +1,5 @@
 //! The session's state after an answer.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::{
     generation_stats::{break_down_prompt, collect_marks},
     silent_cut::{is_overfull, sample_prompt},
@@ -9,23 +7,24 @@ use super::{
 use crate::{
     health::{self, HealthLevel},
     proxy::{
-        AnswerFacts, GuardMode, PlannedRequest, SessionContext, answer_facts::reported_tokens,
+        GuardMode, JudgedAnswer, PlannedRequest, SessionContext, judged_answer::reported_tokens,
     },
     recovery,
     session::{SessionState, history::HistoryPoint},
+    unix_time::unix_seconds_now,
 };
 
 /// The state to store after the answer.
-pub(super) fn next_state(
+pub(super) fn build_next_state(
     session: &SessionContext,
     planned: &PlannedRequest,
-    answer: AnswerFacts<'_>,
+    answer: JudgedAnswer<'_>,
 ) -> SessionState {
     let (response, usage) = (answer.response, answer.response.usage);
     let reported = reported_tokens(response);
     let level = judge_level(planned, answer);
     let target = &planned.target;
-    let mut state = session.inherited.next_state();
+    let mut state = session.inherited.begin_generation();
     state.calibration = planned.recall.calibration;
     if let Some(reported) = reported.filter(|_| !answer.cut_in_silence) {
         let (profile, sent) = (target.provider.config.profile, planned.raw_sent);
@@ -75,13 +74,12 @@ pub(super) fn next_state(
     });
     state.reasoning = planned.reasoning;
     state.asked_ms = planned.asked_ms;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    state.updated_s = now.map_or(0, |now| now.as_secs());
+    state.updated_s = unix_seconds_now();
     state
 }
 
 /// The level of the session after the answer.
-fn judge_level(planned: &PlannedRequest, answer: AnswerFacts<'_>) -> HealthLevel {
+fn judge_level(planned: &PlannedRequest, answer: JudgedAnswer<'_>) -> HealthLevel {
     if answer.cut_in_silence {
         // The provider's count is not that of the prompt.
         return HealthLevel::Unknown;

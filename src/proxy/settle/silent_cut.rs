@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use crate::{
     health::silent_truncation::{self, UsageSample},
-    proxy::{PlannedRequest, SessionContext, answer_facts::reported_tokens, plan::is_same_model},
+    proxy::{PlannedRequest, SessionContext, judged_answer::reported_tokens, plan::is_same_model},
     relay::ResponseSummary,
 };
 

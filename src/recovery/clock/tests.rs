@@ -48,11 +48,7 @@ fn due_actions(
 }
 
 fn critical(left: u32) -> RecoveryClock {
-    RecoveryClock::Critical {
-        left,
-        unused: false,
-        told: false,
-    }
+    RecoveryClock::Critical { left, told: false }
 }
 
 #[test]

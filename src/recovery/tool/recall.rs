@@ -15,6 +15,7 @@ use std::ops::Range;
 
 pub use self::stored::restore_result;
 use self::{document::Document, query::RecallQuery, stored::Piece};
+use super::CallAnswer;
 use crate::{
     conversation::Conversation,
     format::ProxyToolCall,
@@ -42,14 +43,6 @@ pub(super) struct RecallUse {
     chars: usize,
 }
 
-/// The answer of one call.
-pub(super) enum Recalled {
-    /// Parts of the conversation: the result as it is stored.
-    Found(Box<str>),
-    /// A text that says why nothing is shown.
-    Nothing(String),
-}
-
 /// Answers a call.
 ///
 /// # Errors
@@ -58,7 +51,7 @@ pub(super) fn execute_recall(
     call: &ProxyToolCall,
     source: Option<&RecallSource<'_>>,
     used: &mut RecallUse,
-) -> Result<Recalled, String> {
+) -> Result<CallAnswer, String> {
     let source = source.ok_or("there is nothing to recall.")?;
     used.calls += 1;
     if used.calls > MAX_CALLS {
@@ -77,7 +70,7 @@ pub(super) fn execute_recall(
     };
     if document.is_empty() {
         let id = document.title();
-        return Ok(Recalled::Nothing(format!("{id} holds no text.")));
+        return Ok(CallAnswer::Text(format!("{id} holds no text.")));
     }
     let largest = guard::max_recall_chars(&document.sizes, source.policy);
     let room = (largest * LARGEST_ANSWERS).saturating_sub(used.chars);
@@ -88,8 +81,8 @@ pub(super) fn execute_recall(
     // Never more than its characters, whatever their bytes.
     used.chars += shown.sum::<usize>().min(max_chars);
     Ok(match is_found {
-        true => Recalled::Found(stored::store_result(call, pieces)),
-        false => Recalled::Nothing(stored::join_pieces(&pieces, source.conversation)),
+        true => CallAnswer::Stored(stored::store_result(call, pieces)),
+        false => CallAnswer::Text(stored::join_pieces(&pieces, source.conversation)),
     })
 }
 

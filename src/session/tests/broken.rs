@@ -116,7 +116,7 @@ async fn a_request_continues_if_the_store_fails() {
         for hint in [None, Some(&named)] {
             let inherited = sessions.inherit_session(&conversation, &tenant, hint).await;
             assert!(inherited.store_failed && inherited.state.is_none());
-            let state = inherited.next_state();
+            let state = inherited.begin_generation();
             assert_eq!(state.health, HealthLevel::Unknown);
             assert!(!save(&sessions, &inherited, &state, &assistant("a")).await);
             let clear = sessions.add_command(None, inherited.session, SessionCommand::Clear);
@@ -146,7 +146,7 @@ async fn the_log_says_why_a_store_fails() {
     let _log = tracing::subscriber::set_default(log.with_ansi(false).finish());
     let sessions = sessions_in(Arc::new(Broken::Down));
     let inherited = find(&sessions, &turns(2)).await;
-    let state = inherited.next_state();
+    let state = inherited.begin_generation();
     assert!(!save(&sessions, &inherited, &state, &assistant("a")).await);
     let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     assert_eq!(log.matches("disk is full").count(), 2, "{log}");

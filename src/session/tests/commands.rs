@@ -44,7 +44,7 @@ async fn pending(sessions: &Sessions, id: SessionId) -> bool {
 /// A request that clears if a command asks for it; returns whether one does.
 async fn carry_out(sessions: &Sessions, messages: &[Value], answer: &Value) -> bool {
     let inherited = find(sessions, messages).await;
-    let mut state = inherited.next_state();
+    let mut state = inherited.begin_generation();
     if inherited.clear_requested {
         state.recovery.clears = inherited.commands.clears;
     }
@@ -97,7 +97,7 @@ async fn a_clear_waits_for_the_request_after_the_one_under_way() {
     let id = begun(&sessions).await.session;
     let under_way = find(&sessions, &turns(3)).await;
     clear(&sessions, id).await;
-    let state = under_way.next_state();
+    let state = under_way.begin_generation();
     assert!(save(&sessions, &under_way, &state, &assistant("answer 3")).await);
     assert!(pending(&sessions, id).await);
     assert!(carry_out(&sessions, &turns(4), &assistant("answer 4")).await);
@@ -208,7 +208,7 @@ async fn a_summary_of_removed_messages_is_not_taken_over() {
     ];
     generate(&sessions, &messages[..1], &assistant("a")).await;
     let inherited = find(&sessions, &messages).await;
-    let mut state = inherited.next_state();
+    let mut state = inherited.begin_generation();
     let id = sessions.new_job_id();
     state.compaction.job = Some(PendingJob { id, since: 2 });
     assert!(save(&sessions, &inherited, &state, &assistant("b")).await);

@@ -54,7 +54,7 @@ fn with_canaries(mut state: SessionState) -> SessionState {
 /// The stored state of the first turn of a conversation.
 async fn first_turn(sessions: &Sessions) -> SessionState {
     let inherited = find(sessions, &turns(0)).await;
-    let state = with_canaries(inherited.next_state());
+    let state = with_canaries(inherited.begin_generation());
     assert!(save(sessions, &inherited, &state, &assistant("answer 0")).await);
     state
 }
@@ -228,7 +228,7 @@ async fn failures_of_the_store_are_counted_by_operation() {
     sessions.metrics = Arc::clone(&metrics);
     sessions.find_timeout = Duration::from_millis(1);
     let next = second_turn(&sessions).await;
-    let state = next.next_state();
+    let state = next.begin_generation();
     assert!(!sessions.save_state(&next.lineage, 1, &state, WITHIN).await);
     assert!(!sessions.save_state(&next.lineage, 1, &state, WITHIN).await);
     let clear = sessions.add_command(None, next.session, SessionCommand::Clear);

@@ -15,7 +15,7 @@ use crate::{
 /// A request with an injected prompt, and its answer.
 async fn prompted(sessions: &Sessions, messages: &[Value], answer: &Value) {
     let inherited = find(sessions, messages).await;
-    let mut state = inherited.next_state();
+    let mut state = inherited.begin_generation();
     state.recovery.records.push(InjectionRecord {
         place: state.messages,
         what: InjectionContent::Prompt("write it down".into()),
@@ -69,7 +69,7 @@ async fn a_course_that_began_with_a_removed_remark_begins_with_the_answer() {
     let start = [user("task"), assistant("a"), user("go on")];
     let sent = [&start[..], &[user("hurry")]].concat();
     let inherited = find(&sessions, &sent).await;
-    let mut state = inherited.next_state();
+    let mut state = inherited.begin_generation();
     state.recovery.course = Some(Course {
         number: 2,
         boundary: 3,

@@ -2,7 +2,7 @@
 //!
 //! Cuts lie between characters, never inside an escape, and at the end of a line where one is near.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use super::{TruncationMarker, find_byte_offset, widen_to_lines};
 use crate::{
@@ -71,6 +71,20 @@ pub(in crate::guard) fn cut_to_tokens(
         text: marker,
         sizes,
     })
+}
+
+/// A text in at most `most` raw tokens: its beginning and end around a marker where it has more, and nothing where the
+/// marker has no room.
+pub fn shorten_to_tokens<'a>(plain: &'a str, most: u32, weights: &Weights) -> Cow<'a, str> {
+    let raw = text::escape_text(plain);
+    let Some(cut) = cut_to_tokens(raw.as_bytes(), most, weights, None) else {
+        return Cow::Borrowed(plain);
+    };
+    let fits = weights.count_text_tokens(&cut.sizes) <= most;
+    let mut left = raw;
+    left.replace_range(cut.removed, &cut.text);
+    let left = text::decode_text(left.as_bytes()).filter(|_| fits);
+    Cow::Owned(left.unwrap_or_default())
 }
 
 #[cfg(test)]

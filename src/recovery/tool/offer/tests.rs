@@ -77,13 +77,8 @@ fn short(offer: &Offer) -> String {
 
 #[test]
 fn tools_are_added_as_configured() {
-    let [critical, over] = [3, 0].map(|left| {
-        with_clock(RecoveryClock::Critical {
-            left,
-            unused: false,
-            told: false,
-        })
-    });
+    let [critical, over] =
+        [3, 0].map(|left| with_clock(RecoveryClock::Critical { left, told: false }));
     use AddTools::{Always, Never, WhenDue};
     for (tools, memory, expected) in [
         (WhenDue, RecoveryMemory::default(), "-"),

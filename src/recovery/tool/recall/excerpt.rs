@@ -85,11 +85,8 @@ impl Excerpt<'_> {
         let first = line.checked_sub(1).is_none_or(|before| {
             self.document.lines[before].message != self.document.lines[line].message
         });
-        let heading = if first && self.document.is_earlier {
-            40
-        } else {
-            1
-        };
+        let has_heading = first && self.document.is_earlier;
+        let heading = if has_heading { 40 } else { 1 };
         let chars = self.document.line_text(line).chars().count() + heading;
         let fits = chars <= self.room && !self.chosen.contains(&line);
         if fits {
@@ -154,29 +151,21 @@ impl Excerpt<'_> {
         let left = &matches[shown..];
         let hidden: Vec<_> = left.iter().filter(|it| !self.chosen.contains(it)).collect();
         let all = matches.len();
-        let lines = if all == 1 { "1 line matches." } else { "" };
-        let mut more = match lines {
-            "" => format!("{all} lines match."),
-            one => one.to_owned(),
+        let mut more = match all {
+            1 => "1 line matches.".to_owned(),
+            _ => format!("{all} lines match."),
         };
         if !hidden.is_empty() {
             let named = hidden.iter().take(MAX_NAMED_LINES);
             let named: Vec<_> = named.map(|line| self.document.name_line(**line)).collect();
-            let dots = if hidden.len() > MAX_NAMED_LINES {
-                ", …"
-            } else {
+            let (named, count) = (named.join(", "), hidden.len());
+            let lines = if self.document.is_earlier {
                 ""
+            } else {
+                "lines "
             };
-            more += &format!(
-                " Not shown: {} of them, in {}{}{dots}.",
-                hidden.len(),
-                if self.document.is_earlier {
-                    ""
-                } else {
-                    "lines "
-                },
-                named.join(", ")
-            );
+            let dots = if count > MAX_NAMED_LINES { ", …" } else { "" };
+            more += &format!(" Not shown: {count} of them, in {lines}{named}{dots}.");
         }
         more
     }

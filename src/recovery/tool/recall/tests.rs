@@ -43,7 +43,7 @@ fn check_bounds(long: &str) {
     let mut lengths = Vec::new();
     for _ in 0..MAX_CALLS {
         let found = execute_recall(&call, Some(&source), &mut used).unwrap();
-        let Recalled::Found(stored) = found else {
+        let CallAnswer::Stored(stored) = found else {
             panic!("nothing was found");
         };
         lengths.push(restore_result(&stored, &conversation).chars().count());
@@ -82,7 +82,7 @@ fn recall(conversation: &Conversation, left_out: Range<u32>, arguments: &str) ->
         ..ProxyToolCall::default()
     };
     match execute_recall(&call, Some(&source), &mut RecallUse::default()) {
-        Ok(Recalled::Found(stored)) => {
+        Ok(CallAnswer::Stored(stored)) => {
             let item = restore_result(&stored, conversation);
             let item: Value = serde_json::from_str(&item).unwrap();
             assert_eq!(
@@ -91,7 +91,7 @@ fn recall(conversation: &Conversation, left_out: Range<u32>, arguments: &str) ->
             );
             (item["content"].as_str().unwrap().to_owned(), stored.len())
         }
-        Ok(Recalled::Nothing(text)) | Err(text) => (text, 0),
+        Ok(CallAnswer::Text(text)) | Err(text) => (text, 0),
     }
 }
 

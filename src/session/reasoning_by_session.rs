@@ -1,22 +1,26 @@
-//! Which provider answered which part of a session, where more than one did: what one has signed or encrypted is of no use
-//! at another.
+//! What is known of the reasoning in sessions beside their states; kept in memory.
 //!
-//! Kept in memory. After a restart the provider of the session's last answer counts for all of it.
+//! Which provider answered which part of a session, if more than one did: what one has signed or encrypted is of no use at
+//! another. After a restart the provider of the session's last answer counts for all of it.
+//!
+//! What a session learnt when a provider refused thinking. Its state has it too, but a client that edits its history in
+//! each request continues a state from before its edits. After a restart such a session is refused once more.
 
 use std::{num::NonZeroUsize, ops::Range};
 
 use lru::LruCache;
 use parking_lot::Mutex;
 
+use super::ReasoningMemory;
 use crate::{config::profile::is_other_family, store::SessionId};
 
-/// Beyond this the least recently used session is forgotten.
+/// Beyond this the least recently used session, or lesson, is forgotten.
 const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::new(4_096).expect("not zero");
 /// Changes of the provider in one session. Of more, the newest are kept.
 const MAX_CHANGES: usize = 32;
 
 /// A model of a provider.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Maker {
     pub provider: Box<str>,
     pub model: Box<str>,
@@ -30,7 +34,10 @@ impl Maker {
 }
 
 #[derive(Debug)]
-pub struct ReasoningMakers(Mutex<LruCache<SessionId, Vec<Answered>>>);
+pub struct ReasoningBySession {
+    makers: Mutex<LruCache<SessionId, Vec<Answered>>>,
+    lessons: Mutex<LruCache<(SessionId, Maker), ReasoningMemory>>,
+}
 
 /// Answers from a place on, which is the number of the client's messages before, without system messages.
 #[derive(Clone, Debug)]
@@ -39,16 +46,27 @@ struct Answered {
     by: Maker,
 }
 
-impl Default for ReasoningMakers {
+impl Default for ReasoningBySession {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(MAX_SESSIONS)))
+        Self {
+            makers: Mutex::new(LruCache::new(MAX_SESSIONS)),
+            lessons: Mutex::new(LruCache::new(MAX_SESSIONS)),
+        }
     }
 }
 
-impl ReasoningMakers {
+impl ReasoningBySession {
+    pub fn find_lesson(&self, session: SessionId, model: Maker) -> Option<ReasoningMemory> {
+        self.lessons.lock().get(&(session, model)).copied()
+    }
+
+    pub fn note_lesson(&self, session: SessionId, model: Maker, learnt: ReasoningMemory) {
+        self.lessons.lock().put((session, model), learnt);
+    }
+
     /// Notes who gave the answer at `place`. `before`: who gave the one before it.
     pub fn note_answer(&self, session: SessionId, place: u32, before: Option<Maker>, by: Maker) {
-        let mut sessions = self.0.lock();
+        let mut sessions = self.makers.lock();
         let is_same = before
             .as_ref()
             .is_none_or(|before| !by.is_foreign_to(before));
@@ -76,7 +94,7 @@ impl ReasoningMakers {
         last: &Maker,
         reader: &Maker,
     ) -> Vec<Range<u32>> {
-        let mut sessions = self.0.lock();
+        let mut sessions = self.makers.lock();
         let Some(parts) = sessions.get(&session).filter(|parts| !parts.is_empty()) else {
             let all = 0..u32::MAX;
             return Vec::from_iter(reader.is_foreign_to(last).then_some(all));
@@ -101,7 +119,7 @@ mod tests {
 
     #[test]
     fn each_part_is_foreign_to_the_others() {
-        let (makers, session) = (ReasoningMakers::default(), SessionId::default());
+        let (makers, session) = (ReasoningBySession::default(), SessionId::default());
         let (home, away) = (maker("a", "gpt-6"), maker("b", "gpt-6"));
         let list = |last: &Maker, reader: &Maker| {
             let foreign = makers.list_foreign(session, last, reader);

@@ -4,7 +4,7 @@ use crate::relay::ResponseSummary;
 
 /// An answer, and the result of comparing it with the session's previous one.
 #[derive(Clone, Copy)]
-pub struct AnswerFacts<'a> {
+pub struct JudgedAnswer<'a> {
     pub response: &'a ResponseSummary,
     /// The provider truncates prompts silently: it counted fewer tokens than were sent.
     pub cut_in_silence: bool,
