@@ -9,6 +9,7 @@ use crate::{
             preface::{LEDGER_HEAD, LEDGER_HEAD_SINCE, NOTE, SUMMARY_HEAD},
         },
         request::{budget, policy::Policy},
+        text::truncate::shorten_to_tokens,
     },
 };
 
@@ -17,8 +18,8 @@ const NOTE_START: &str = "[Note by the context guard between client and model";
 /// One part in so many of the budget is for the ledger, and as much for the note of the compaction before. So a small
 /// window has room for work beside them, however often a client compacts.
 const NOTE_SHARE: u32 = 8;
-/// Most characters of an earlier note that a ledger is added to: those of the longest summary.
-const MAX_EARLIER_CHARS: usize = 24_000;
+/// Most raw tokens of an earlier note that a ledger is added to: about those of the longest summary.
+const MAX_EARLIER_TOKENS: u32 = 6_000;
 
 /// Whether a system text is the note of an earlier compaction. Told by its text, unlike the other additions of the guard:
 /// no state is kept for the entry that it comes from. Only system texts are looked at, which no tool writes; a client
@@ -40,10 +41,17 @@ pub fn write_compaction_note(
     let most = budget::compute_request_budget(conversation, policy).tokens / NOTE_SHARE;
     let weights = policy.token_weights();
     let fits = |text: &str| weights.count_plain_tokens(text) <= most;
+    let most_earlier = most.min(MAX_EARLIER_TOKENS);
     let earlier = find_earlier_note(conversation);
     let first = earlier.as_ref().map_or(0, |(at, _)| at + 1);
     let (before, head) = match earlier {
-        Some((_, note)) => (shorten_note(note, fits), LEDGER_HEAD_SINCE),
+        Some((_, note)) => {
+            let shorter = shorten_to_tokens(&note, most_earlier, &weights).into_owned();
+            // Of a note without its beginning, no later compaction would know what it is.
+            let is_known = is_compaction_note(&shorter);
+            let shorter = if is_known { shorter } else { NOTE.to_owned() };
+            (shorter, LEDGER_HEAD_SINCE)
+        }
         None => (NOTE.to_owned(), LEDGER_HEAD),
     };
     let items = first..conversation.items.len();
@@ -72,28 +80,4 @@ fn find_earlier_note(conversation: &Conversation) -> Option<(usize, String)> {
         is_compaction_note(&text).then(|| (at, text.into_owned()))
     });
     notes.next()
-}
-
-/// The note without its middle, where it is too long.
-fn shorten_note(note: String, fits: impl Fn(&str) -> bool) -> String {
-    let count = note.chars().count();
-    if count <= MAX_EARLIER_CHARS && fits(&note) {
-        return note;
-    }
-    let lengths = std::iter::successors(Some(count.min(MAX_EARLIER_CHARS)), |most| {
-        Some(most / 8 * 7)
-    });
-    let lengths = lengths.take_while(|&most| most > 0);
-    let mut shorter = lengths.map(|most| cut_middle(&note, most));
-    shorter
-        .find(|note| fits(note))
-        .unwrap_or_else(|| NOTE.to_owned())
-}
-
-/// As many characters of the beginning and the end of a text.
-fn cut_middle(text: &str, most: usize) -> String {
-    let count = text.chars().count();
-    let head: String = text.chars().take(most / 2).collect();
-    let tail: String = text.chars().skip(count - most / 2).collect();
-    format!("{head}\n[…]\n{tail}")
 }
