@@ -1,10 +1,10 @@
 //! Agents of 300 steps at providers that refuse what their models do not take, with a fallback in the midst: no client sees
 //! an error. What each provider demands is written down here anew, from the vendors' documentation.
 
+mod known;
 mod programs;
 mod refused;
 mod sealed;
-mod simulated;
 
 use std::sync::{
     Arc,
@@ -32,6 +32,8 @@ enum Demand {
     OnEvery,
     /// The same on answers with calls.
     OnCalls,
+    /// The same, and an empty one counts as missing.
+    OnCallsWorded,
     /// A signature of its own, or the one that is not checked, on the first call of each answer in the running turn.
     Signed,
     /// No reasoning that it has not sealed itself.
@@ -108,7 +110,11 @@ impl Host {
             .unwrap_or(0);
         for (at, message) in answers {
             let calls = message["tool_calls"].as_array();
-            let has_reasoning = message["reasoning_content"].is_string();
+            let reasoning = message["reasoning_content"].as_str();
+            let has_reasoning = match self.demand {
+                Demand::OnCallsWorded => reasoning.is_some_and(|it| !it.is_empty()),
+                _ => reasoning.is_some(),
+            };
             match self.demand {
                 Demand::OnEvery if !has_reasoning => {
                     return Some(format!(
@@ -116,7 +122,7 @@ impl Host {
                          but assistant message at index {at} is missing reasoning_content"
                     ));
                 }
-                Demand::OnCalls if calls.is_some() && !has_reasoning => {
+                Demand::OnCalls | Demand::OnCallsWorded if calls.is_some() && !has_reasoning => {
                     return Some(
                         "The `reasoning_content` in the thinking mode must be passed back to the API."
                             .into(),
@@ -155,10 +161,10 @@ impl Host {
         None
     }
 
-    /// The answer: mostly a call, sometimes a text that ends the turn; its reasoning may be empty.
+    /// The answer: mostly a call, sometimes a text that ends the turn; its reasoning may be empty where that is taken.
     fn write_message(&self, nth: usize) -> Value {
         let thoughts = match nth % 7 {
-            3 => String::new(),
+            3 if self.demand != Demand::OnCallsWorded => String::new(),
             _ => words(60 + nth % 5 * 40, nth),
         };
         let mut message = json!({"role": "assistant", "content": "That is done."});
@@ -170,7 +176,9 @@ impl Host {
             message["tool_calls"] = json!([{"id": id, "type": "function", "function": function}]);
         }
         match self.demand {
-            Demand::OnEvery | Demand::OnCalls => message["reasoning_content"] = thoughts.into(),
+            Demand::OnEvery | Demand::OnCalls | Demand::OnCallsWorded => {
+                message["reasoning_content"] = thoughts.into();
+            }
             Demand::Signed => {
                 if message["tool_calls"].is_array() {
                     let signature = format!("{}{}", self.name, "A".repeat(800));
