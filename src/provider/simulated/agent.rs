@@ -137,24 +137,17 @@ fn follow_notice(body: &Value) -> Option<Call> {
     Some((tool.to_owned(), arguments))
 }
 
-/// The newest text behind the model's last answer that asks for a reminder. Results of the tools of reminders ask for
-/// nothing.
+/// The newest text behind the model's last answer that asks for a reminder. Nothing is asked for behind a call of a tool
+/// for reminders.
 fn find_notice(messages: &[Value]) -> Option<String> {
     let last = messages.iter().rposition(|it| role(it) == "assistant");
-    let (before, newest) = messages.split_at(last.map_or(0, |last| last + 1));
-    let calls = before.last().and_then(|last| last["tool_calls"].as_array());
-    let is_memory_result = |message: &Value| {
-        let mut calls = calls.into_iter().flatten();
-        let call = calls.find(|call| call["id"] == message["tool_call_id"]);
-        let name = call.and_then(|call| call["function"]["name"].as_str());
-        name.is_some_and(|name| MEMORY_TOOLS.contains(&name) && name != "recall")
-    };
-    let asking = newest.iter().filter(|message| match role(message) {
-        "user" => true,
-        "tool" => !is_memory_result(message),
-        _ => false,
-    });
-    asking.map(message_text).rfind(|text| text.contains(ADD))
+    let called = last.map(|last| &messages[last]["tool_calls"][0]["function"]["name"]);
+    let called = called.and_then(Value::as_str).unwrap_or_default();
+    if MEMORY_TOOLS.contains(&called) {
+        return None;
+    }
+    let newest = messages.iter().skip(last.map_or(0, |last| last + 1));
+    newest.map(message_text).rfind(|text| text.contains(ADD))
 }
 
 /// The text of a message, its parts joined by spaces.
@@ -176,8 +169,12 @@ fn read_remaining(notice: &str) -> Option<u32> {
     after[..end.unwrap_or(after.len())].parse().ok()
 }
 
-/// A reminder from which the work can go on.
+/// A reminder from which the work can go on, in lines without tags.
 fn write_reminder(messages: &[Value]) -> String {
+    let quote_start = |text: &str| {
+        let start: String = text.trim().chars().take(QUOTED).collect();
+        start.replace(['<', '>', '\n'], " ")
+    };
     let text_of = |found: Option<&Value>| found.map(message_text).unwrap_or_default();
     let task = text_of(messages.iter().find(|it| role(it) == "user"));
     let arguments = "/tool_calls/0/function/arguments";
@@ -190,10 +187,4 @@ fn write_reminder(messages: &[Value]) -> String {
         quote_start(call.unwrap_or("-")),
         quote_start(result.lines().next().unwrap_or("-")),
     )
-}
-
-/// The beginning of a text in one line, without tags.
-fn quote_start(text: &str) -> String {
-    let start: String = text.trim().chars().take(QUOTED).collect();
-    start.replace(['<', '>', '\n'], " ")
 }

@@ -3,10 +3,8 @@
 use std::io;
 
 use bytes::Bytes;
-use futures_util::stream;
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body::Frame;
-use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use serde_json::{Value, json};
 
 use super::{SimulatedApi, agent::Reply, prompt::TokenPieces};
@@ -23,6 +21,7 @@ pub(super) struct Completion {
     pub(super) id: u64,
     /// The same for one prompt, streamed or not.
     pub(super) call_id: u64,
+    pub(super) api: SimulatedApi,
     pub(super) model: &'static str,
     /// A call only in chat completions.
     pub(super) reply: Reply,
@@ -30,17 +29,13 @@ pub(super) struct Completion {
     pub(super) cached_tokens: u32,
 }
 
-pub(super) fn json_response(status: StatusCode, body: &Value) -> Response<SimulatedBody> {
-    let body = Full::new(Bytes::from(body.to_string())).map_err(|never| match never {});
-    write_response(status, "application/json", body.boxed_unsync())
+pub(super) fn write_json(status: StatusCode, body: &Value) -> Response<SimulatedBody> {
+    write_response(status, "application/json", body.to_string())
 }
 
-fn write_response(
-    status: StatusCode,
-    kind: &'static str,
-    body: SimulatedBody,
-) -> Response<SimulatedBody> {
-    let mut response = Response::new(body);
+fn write_response(status: StatusCode, kind: &'static str, body: String) -> Response<SimulatedBody> {
+    let body = Full::new(Bytes::from(body)).map_err(|never| match never {});
+    let mut response = Response::new(body.boxed_unsync());
     *response.status_mut() = status;
     let kind = HeaderValue::from_static(kind);
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -49,47 +44,40 @@ fn write_response(
 
 impl Completion {
     /// The whole answer in one body.
-    pub(super) fn write_body(&self, api: SimulatedApi) -> Response<SimulatedBody> {
-        let body = match api {
+    pub(super) fn write_body(&self) -> Response<SimulatedBody> {
+        let body = match self.api {
             SimulatedApi::Chat => self.write_chat_completion(),
             SimulatedApi::Messages => self.write_message(),
             SimulatedApi::Responses => self.write_whole_response(),
         };
-        json_response(StatusCode::OK, &body)
+        write_json(StatusCode::OK, &body)
     }
 
-    /// The answer as server-sent events, one in a frame.
-    pub(super) fn write_stream(
-        &self,
-        api: SimulatedApi,
-        includes_usage: bool,
-    ) -> Response<SimulatedBody> {
-        let mut events: Vec<String> = match api {
-            SimulatedApi::Chat => self.write_chunks(includes_usage),
-            SimulatedApi::Messages => self.write_message_events(),
-            SimulatedApi::Responses => self.write_response_events(),
-        }
-        .iter()
-        .map(|event| match event["type"].as_str() {
+    /// The answer as server-sent events.
+    pub(super) fn write_stream(&self, includes_usage: bool) -> Response<SimulatedBody> {
+        let (events, end) = match self.api {
+            SimulatedApi::Chat => (self.write_chunks(includes_usage), "data: [DONE]\n\n"),
+            SimulatedApi::Messages => (self.write_message_events(), ""),
+            SimulatedApi::Responses => (self.write_response_events(), ""),
+        };
+        let events = events.iter().map(|event| match event["type"].as_str() {
             // The type of an event is its name too.
             Some(name) => format!("event: {name}\ndata: {event}\n\n"),
             None => format!("data: {event}\n\n"),
-        })
-        .collect();
-        if api == SimulatedApi::Chat {
-            events.push("data: [DONE]\n\n".to_owned());
-        }
-        let frames = events.into_iter().map(|it| Ok(Frame::data(it.into())));
-        let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
+        });
+        let body = events.collect::<String>() + end;
         write_response(StatusCode::OK, "text/event-stream; charset=utf-8", body)
     }
 
-    fn finish_reason(&self) -> &'static str {
-        match self.reply.tool {
-            _ if self.reply.is_cut => "length",
-            Some(_) => "tool_calls",
-            None => "stop",
-        }
+    /// Why the answer ends, in the words of its API.
+    fn finish(&self) -> &'static str {
+        let words = match self.api {
+            SimulatedApi::Chat if self.reply.tool.is_some() => ["tool_calls", "length"],
+            SimulatedApi::Chat => ["stop", "length"],
+            SimulatedApi::Messages => ["end_turn", "max_tokens"],
+            SimulatedApi::Responses => ["completed", "incomplete"],
+        };
+        words[usize::from(self.reply.is_cut)]
     }
 
     fn write_chat_completion(&self) -> Value {
@@ -100,7 +88,7 @@ impl Completion {
             Some(name) => message["tool_calls"] = json!([self.write_call(name, text)]),
         }
         let choice = json!({"index": 0, "message": message, "logprobs": null,
-            "finish_reason": self.finish_reason()});
+            "finish_reason": self.finish()});
         let mut body = self.write_chat_head("chat.completion", json!([choice]));
         body["usage"] = self.write_chat_usage();
         body
@@ -115,11 +103,8 @@ impl Completion {
         };
         let deltas = self.write_deltas().into_iter();
         let mut chunks: Vec<Value> = deltas.map(|delta| write_choice(delta, None)).collect();
-        chunks.push(write_choice(json!({}), Some(self.finish_reason())));
+        chunks.push(write_choice(json!({}), Some(self.finish())));
         if includes_usage {
-            for chunk in &mut chunks {
-                chunk["usage"] = Value::Null;
-            }
             let mut last = write_chunk(json!([]));
             last["usage"] = self.write_chat_usage();
             chunks.push(last);
@@ -163,7 +148,7 @@ impl Completion {
     fn write_message(&self) -> Value {
         let mut message = self.write_message_head(self.reply.tokens);
         message["content"] = json!([{"type": "text", "text": self.reply.text}]);
-        message["stop_reason"] = self.stop_reason().into();
+        message["stop_reason"] = self.finish().into();
         message
     }
 
@@ -177,7 +162,7 @@ impl Completion {
             let delta = json!({"type": "text_delta", "text": piece});
             json!({"type": "content_block_delta", "index": 0, "delta": delta})
         }));
-        let delta = json!({"stop_reason": self.stop_reason(), "stop_sequence": null});
+        let delta = json!({"stop_reason": self.finish(), "stop_sequence": null});
         let usage = self.write_message_usage(self.reply.tokens);
         events.extend([
             json!({"type": "content_block_stop", "index": 0}),
@@ -193,14 +178,6 @@ impl Completion {
             "usage": self.write_message_usage(output_tokens)})
     }
 
-    fn stop_reason(&self) -> &'static str {
-        if self.reply.is_cut {
-            "max_tokens"
-        } else {
-            "end_turn"
-        }
-    }
-
     /// `input_tokens` are only those that the cache does not hold.
     fn write_message_usage(&self, output_tokens: u32) -> Value {
         json!({"input_tokens": self.prompt_tokens.saturating_sub(self.cached_tokens),
@@ -211,7 +188,7 @@ impl Completion {
     fn write_whole_response(&self) -> Value {
         let (prompt, output) = (self.prompt_tokens, self.reply.tokens);
         let mut response = self.write_response_head();
-        response["status"] = self.response_status().into();
+        response["status"] = self.finish().into();
         response["output"] = json!([self.write_item(json!([self.write_part(&self.reply.text)]))]);
         if self.reply.is_cut {
             response["incomplete_details"] = json!({"reason": "max_output_tokens"});
@@ -243,20 +220,12 @@ impl Completion {
             in_part("output_text.done", "text", self.reply.text.as_str().into()),
             in_part("content_part.done", "part", item["content"][0].clone()),
             json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
-            json!({"type": format!("response.{}", self.response_status()), "response": whole}),
+            json!({"type": format!("response.{}", self.finish()), "response": whole}),
         ]);
         for (number, event) in events.iter_mut().enumerate() {
             event["sequence_number"] = number.into();
         }
         events
-    }
-
-    fn response_status(&self) -> &'static str {
-        if self.reply.is_cut {
-            "incomplete"
-        } else {
-            "completed"
-        }
     }
 
     fn write_response_head(&self) -> Value {
@@ -268,7 +237,7 @@ impl Completion {
 
     fn write_item(&self, content: Value) -> Value {
         json!({"type": "message", "id": format!("msg_{:016x}", self.id), "role": "assistant",
-            "status": self.response_status(), "content": content})
+            "status": self.finish(), "content": content})
     }
 
     fn write_part(&self, text: &str) -> Value {

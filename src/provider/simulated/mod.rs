@@ -16,7 +16,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use answer::{Completion, SimulatedBody, json_response};
+use answer::{Completion, SimulatedBody};
 pub use demo_agent::DemoAgent;
 use prompt::SimulatedPrompt;
 
@@ -28,6 +28,9 @@ pub const MODELS: &[(&str, u32)] = &[
     ("plimsoll-200k", 200_000),
     ("plimsoll-1m", 1_000_000),
 ];
+
+const RESPONSES_OVERFLOW: &str =
+    "Your input exceeds the context window of this model. Please adjust your input and try again.";
 
 /// The API that a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,30 +55,21 @@ struct SimulatedRefusal {
     message: String,
 }
 
+const TOO_LONG: Option<&str> = Some("context_length_exceeded");
+
+fn refuse(
+    status: StatusCode,
+    code: Option<&'static str>,
+    message: impl Into<String>,
+) -> SimulatedRefusal {
+    SimulatedRefusal {
+        status,
+        code,
+        message: message.into(),
+    }
+}
+
 impl SimulatedRefusal {
-    fn new(message: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::BAD_REQUEST,
-            code: None,
-            message: message.into(),
-        }
-    }
-
-    fn not_found(code: Option<&'static str>, message: String) -> Self {
-        Self {
-            status: StatusCode::NOT_FOUND,
-            code,
-            message,
-        }
-    }
-
-    fn too_long(message: impl Into<String>) -> Self {
-        Self {
-            code: Some("context_length_exceeded"),
-            ..Self::new(message)
-        }
-    }
-
     fn to_body(&self, api: SimulatedApi) -> Value {
         let message = &self.message;
         if api == SimulatedApi::Messages {
@@ -101,14 +95,14 @@ pub async fn answer_request(request: Request<Bytes>) -> Response<SimulatedBody> 
     let answer = match route {
         Some((_, api)) => answer_conversation(*api, &request),
         None if method == Method::GET && end.ends_with("/models") => Ok(list_models()),
-        None => Err(SimulatedRefusal::not_found(
-            None,
-            format!("Invalid URL ({method} {path})"),
-        )),
+        None => {
+            let message = format!("Invalid URL ({method} {path})");
+            Err(refuse(StatusCode::NOT_FOUND, None, message))
+        }
     };
     answer.unwrap_or_else(|refusal| {
         let api = route.map_or(SimulatedApi::Chat, |(_, api)| *api);
-        json_response(refusal.status, &refusal.to_body(api))
+        answer::write_json(refusal.status, &refusal.to_body(api))
     })
 }
 
@@ -118,7 +112,7 @@ fn list_models() -> Response<SimulatedBody> {
             "context_length": window})
     });
     let list = json!({"object": "list", "data": models.collect::<Vec<Value>>()});
-    json_response(StatusCode::OK, &list)
+    answer::write_json(StatusCode::OK, &list)
 }
 
 /// The model of that name, also with `simulated/` before it.
@@ -127,7 +121,7 @@ fn find_model(name: &str) -> Result<(&'static str, u32), SimulatedRefusal> {
     let found = MODELS.iter().find(|(name, _)| *name == bare);
     found.copied().ok_or_else(|| {
         let message = format!("The model `{name}` does not exist or you do not have access to it.");
-        SimulatedRefusal::not_found(Some("model_not_found"), message)
+        refuse(StatusCode::NOT_FOUND, Some("model_not_found"), message)
     })
 }
 
@@ -136,16 +130,16 @@ fn answer_conversation(
     request: &Request<Bytes>,
 ) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
     let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+    let invalid = |message| refuse(StatusCode::BAD_REQUEST, None, message);
     if !body.is_object() {
-        let message = "We could not parse the JSON body of your request.";
-        return Err(SimulatedRefusal::new(message));
+        return Err(invalid("We could not parse the JSON body of your request."));
     }
     let name = body["model"].as_str();
-    let name = name.ok_or_else(|| SimulatedRefusal::new("you must provide a model parameter"))?;
+    let name = name.ok_or_else(|| invalid("you must provide a model parameter"))?;
     let (model, window) = find_model(name)?;
     let messages = prompt::list_messages(api, &body);
     if messages.is_empty() {
-        return Err(SimulatedRefusal::new("at least one message is required"));
+        return Err(invalid("at least one message is required"));
     }
     if api == SimulatedApi::Chat {
         check_pairs(&messages)?;
@@ -161,16 +155,16 @@ fn answer_conversation(
     let completion = Completion {
         id: xxh3_64_with_seed(request.body(), prompt.hash),
         call_id: prompt.hash,
+        api,
         model,
         reply,
         prompt_tokens: prompt.tokens,
         cached_tokens: if is_cached { prompt.read_cache() } else { 0 },
     };
-    if body["stream"] == true {
-        let includes_usage = body["stream_options"]["include_usage"] == true;
-        return Ok(completion.write_stream(api, includes_usage));
-    }
-    Ok(completion.write_body(api))
+    Ok(match body["stream"] == true {
+        true => completion.write_stream(body["stream_options"]["include_usage"] == true),
+        false => completion.write_body(),
+    })
 }
 
 fn cache_owner(request: &Request<Bytes>, model: &str) -> u64 {
@@ -190,20 +184,19 @@ fn check_pairs(messages: &[&Value]) -> Result<(), SimulatedRefusal> {
             let call = open_calls.iter().position(|call| call["id"] == *id);
             let orphan = "Invalid parameter: messages with role 'tool' must be a response to a preceding message \
                           with 'tool_calls'.";
-            open_calls.remove(call.ok_or_else(|| SimulatedRefusal::new(orphan))?);
+            open_calls.remove(call.ok_or_else(|| refuse(StatusCode::BAD_REQUEST, None, orphan))?);
         } else if open_calls.is_empty() {
             open_calls.extend(message["tool_calls"].as_array().into_iter().flatten());
         } else {
             break;
         }
     }
-    if open_calls.is_empty() {
-        return Ok(());
+    let unanswered = "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
+                      'tool_call_id'.";
+    match open_calls.is_empty() {
+        true => Ok(()),
+        false => Err(refuse(StatusCode::BAD_REQUEST, None, unanswered)),
     }
-    Err(SimulatedRefusal::new(
-        "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
-         'tool_call_id'.",
-    ))
 }
 
 /// The tokens that the window leaves for the answer.
@@ -216,31 +209,33 @@ fn find_room(
     prompt: u32,
     cap: Option<u32>,
 ) -> Result<u32, SimulatedRefusal> {
-    let chat = format!("This model's maximum context length is {window} tokens. However, ");
-    let asked = cap.unwrap_or(0);
+    // In the other APIs, the window just ends the answer.
+    let asked = cap.filter(|_| api == SimulatedApi::Chat).unwrap_or(0);
     let total = prompt.saturating_add(asked);
-    match (api, window.checked_sub(prompt)) {
-        (SimulatedApi::Messages, _) if cap.is_none() => {
-            Err(SimulatedRefusal::new("max_tokens: Field required"))
-        }
-        // Only here does the cap count.
-        (SimulatedApi::Chat, Some(_)) if total > window => {
-            Err(SimulatedRefusal::too_long(format!(
-                "{chat}you requested {total} tokens ({prompt} in the messages, {asked} in the completion). \
-                 Please reduce the length of the messages or completion."
-            )))
-        }
-        (_, Some(room)) => Ok(room),
-        (SimulatedApi::Chat, None) => Err(SimulatedRefusal::too_long(format!(
-            "{chat}your messages resulted in {prompt} tokens. Please reduce the length of the messages."
-        ))),
-        (SimulatedApi::Messages, None) => Err(SimulatedRefusal::new(format!(
-            "prompt is too long: {prompt} tokens > {window} maximum"
-        ))),
-        (SimulatedApi::Responses, None) => Err(SimulatedRefusal::too_long(
-            "Your input exceeds the context window of this model. Please adjust your input and try again.",
-        )),
+    if total <= window {
+        return Ok(window - prompt);
     }
+    let (code, message) = match api {
+        SimulatedApi::Chat => {
+            let excess = match asked {
+                0 => format!("your messages resulted in {prompt} tokens"),
+                _ => format!(
+                    "you requested {total} tokens ({prompt} in the messages, {asked} in the completion)"
+                ),
+            };
+            let message = format!(
+                "This model's maximum context length is {window} tokens. However, {excess}. Please reduce the length \
+                 of the messages."
+            );
+            (TOO_LONG, message)
+        }
+        SimulatedApi::Messages => {
+            let message = format!("prompt is too long: {prompt} tokens > {window} maximum");
+            (None, message)
+        }
+        SimulatedApi::Responses => (TOO_LONG, RESPONSES_OVERFLOW.to_owned()),
+    };
+    Err(refuse(StatusCode::BAD_REQUEST, code, message))
 }
 
 #[cfg(test)]

@@ -151,39 +151,20 @@ pub(super) fn find_end(text: &str, limit: u32) -> usize {
 /// The tokens of a text, in order and without gaps.
 pub(super) struct TokenPieces<'a>(pub(super) &'a str);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CharacterClass {
-    Letter,
-    /// Of other alphabets: more tokens than for Latin.
-    ForeignLetter,
-    Digit,
-    Space,
-    /// Han, kana, Hangul, pictographs: a token each.
-    Ideograph,
-    Mark,
-}
-
 impl<'a> Iterator for TokenPieces<'a> {
     type Item = &'a str;
 
     fn next(&mut self) -> Option<&'a str> {
-        use CharacterClass::{Digit, ForeignLetter, Ideograph, Letter, Mark, Space};
-        let mut class = classify_character(self.0.chars().next()?);
+        let first = classify_character(self.0.chars().next()?);
         // One space belongs to the word or mark after it.
         let after_space = self.0.strip_prefix(' ');
         let next = after_space.and_then(|rest| rest.chars().next());
-        if let Some(next @ (Letter | ForeignLetter | Mark)) = next.map(classify_character) {
-            class = next;
-        }
-        let longest = match class {
-            Letter => 6,
-            ForeignLetter | Digit | Mark => 3,
-            Space => 16,
-            Ideograph => 1,
-        };
+        let next = next.map(classify_character);
+        let joined = next.filter(|(kind, _)| ["letter", "foreign letter", "mark"].contains(kind));
+        let (kind, longest) = joined.unwrap_or(first);
         let mut rest = self.0.char_indices().enumerate().skip(1);
         let end =
-            rest.find(|(nth, (_, next))| *nth >= longest || classify_character(*next) != class);
+            rest.find(|(nth, (_, next))| *nth >= longest || classify_character(*next).0 != kind);
         let end = end.map_or(self.0.len(), |(_, (index, _))| index);
         let (piece, rest) = self.0.split_at(end);
         self.0 = rest;
@@ -191,16 +172,16 @@ impl<'a> Iterator for TokenPieces<'a> {
     }
 }
 
-fn classify_character(character: char) -> CharacterClass {
+/// The kind of a character, and how many of this kind make a token.
+fn classify_character(character: char) -> (&'static str, usize) {
     match character {
-        'a'..='z' | 'A'..='Z' => CharacterClass::Letter,
-        '0'..='9' => CharacterClass::Digit,
-        '\u{1100}'..='\u{11ff}' | '\u{2600}'..='\u{27bf}' | '\u{2e80}'.. => {
-            CharacterClass::Ideograph
-        }
-        _ if character.is_whitespace() => CharacterClass::Space,
-        _ if character.is_alphabetic() => CharacterClass::ForeignLetter,
-        _ => CharacterClass::Mark,
+        'a'..='z' | 'A'..='Z' => ("letter", 6),
+        '0'..='9' => ("digit", 3),
+        // Han, kana, Hangul, pictographs.
+        '\u{1100}'..='\u{11ff}' | '\u{2600}'..='\u{27bf}' | '\u{2e80}'.. => ("ideograph", 1),
+        _ if character.is_whitespace() => ("space", 16),
+        _ if character.is_alphabetic() => ("foreign letter", 3),
+        _ => ("mark", 3),
     }
 }
 
