@@ -129,6 +129,8 @@ export class Scripted {
       case "text":
       case "window":
         return say({ content: TEXT });
+      case "harbour":
+        return say({ content: JSON.stringify({ name: "Bergen", depth: 2.5, berths: [10] }) });
       case "gzip":
         return say({ content: TEXT }, true);
       case "tools": {

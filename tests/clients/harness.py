@@ -131,6 +131,9 @@ class Answers(BaseHTTPRequestHandler):
     def model_gzip(self, _):
         self.say({"content": TEXT}, compress=True)
 
+    def model_harbour(self, _):
+        self.say({"content": json.dumps({"name": "Bergen", "depth": 2.5, "berths": [10]})})
+
     def model_window(self, _):
         self.say({"content": TEXT})
 

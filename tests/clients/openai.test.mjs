@@ -209,7 +209,7 @@ test("structured output", limit, async () => {
     messages: [user("Describe a harbour")],
     response_format: { type: "json_schema", json_schema: { name: "harbour", strict: true, schema } },
   };
-  const done = await create({ model: MODEL, ...request });
+  const done = await create({ model: "scripted/harbour", ...request });
   const harbour = JSON.parse(done.choices[0].message.content);
   assert.equal(typeof harbour.name, "string");
   assert.equal(typeof harbour.depth, "number");

@@ -184,7 +184,7 @@ class Harbour(BaseModel):
 
 def test_structured_output(client, provider, tag):
     request = {"messages": [user("Describe a harbour")], "response_format": Harbour}
-    parsed = client.chat.completions.parse(model=MODEL, **request).choices[0].message.parsed
+    parsed = client.chat.completions.parse(model="scripted/harbour", **request).choices[0].message.parsed
     assert isinstance(parsed, Harbour)
     with pytest.raises(Exception, match="(?i)json"):
         client.chat.completions.parse(model="scripted/text", user=tag, **request)

@@ -1,12 +1,12 @@
 //! What clients of Anthropic's Messages ask beside their conversations, and the simulated provider behind the proxy.
 
 use http::Method;
-use plimsoll::{config::ProviderConfig, conversation::Format};
+use plimsoll::{config::ProviderConfig, conversation::Format, guard::profile::find_profile};
 use serde_json::{Value, json};
 
 use crate::support::{
-    ClientAnswer, ProxyBuilder, RunningProxy, ScriptedProvider, TestClient, answer, full_body,
-    model_with_window,
+    ClientAnswer, Mixing, ModelSetup, NoticeManner, ProxyBuilder, RunningProxy, ScriptedProvider,
+    TestClient, Worker, answer, full_body, model_with_window,
 };
 
 /// Refuses to count a conversation as the client has it.
@@ -54,8 +54,15 @@ async fn the_simulated_provider_answers_messages_with_health() {
 
 #[tokio::test]
 async fn a_session_stays_in_its_window_and_too_long_a_message_is_refused() {
-    let (_proxy, client) = simulated().await;
+    let worker = Worker::new(NoticeManner::Follows, Mixing::Never);
+    let up = ModelSetup::new(8_192).start(move |heard| worker.compose_reply(heard));
+    let up = up.await;
+    let proxy = up.provider.proxy().model("m", model_with_window(8_192));
+    let proxy = proxy.providers(|provider| provider.profile = find_profile("anthropic").unwrap());
+    let proxy = proxy.start().await;
+    let client = proxy.client();
     let mut body = ask("Find every leak in the hull and mend it.");
+    body["model"] = "m".into();
     body["system"] = "You mend ships.".into();
     body["tools"] = json!([{"name": "read_file", "input_schema": {"type": "object",
         "properties": {"path": {"type": "string"}}, "required": ["path"]}}]);
@@ -81,6 +88,8 @@ async fn a_session_stays_in_its_window_and_too_long_a_message_is_refused() {
         messages.push(json!({"role": "user", "content": results}));
     }
     assert!(folds > 5, "{folds} requests were cut");
+    up.assert_no_faults();
+    assert_eq!(up.overflows(), 0);
     let sessions = client.get("/plimsoll/api/sessions").await.json();
     let id = sessions["sessions"][0]["id"].as_str().unwrap();
     let session = client.get(&format!("/plimsoll/api/sessions/{id}")).await;
@@ -89,28 +98,48 @@ async fn a_session_stays_in_its_window_and_too_long_a_message_is_refused() {
     for part in ["system", "tools", "tool_results"] {
         assert!(made_of[part].as_u64() > Some(0), "{part} in {made_of}");
     }
-    let long = ask("tide table ".repeat(5_000));
+    let mut long = ask("tide table ".repeat(5_000));
+    long["model"] = "m".into();
     let refused = post(&client, "/v1/messages", &long).await;
     assert_eq!(refused.status, 400, "{}", refused.text());
+}
+
+#[tokio::test]
+async fn the_simulated_provider_refuses_too_long_a_message() {
+    let (_proxy, client) = simulated().await;
+    let refused = post(&client, "/v1/messages", &ask("tide table ".repeat(5_000))).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    let message = refused.json()["error"]["message"].clone();
+    assert!(
+        message
+            .as_str()
+            .unwrap()
+            .starts_with("prompt is too long: "),
+        "{message}"
+    );
 }
 
 #[tokio::test]
 async fn tokens_are_counted_by_the_provider_or_estimated() {
     let (_proxy, client) = simulated().await;
     let mut body = ask("Where is the harbour?");
+    let answered = post(&client, "/v1/messages", &body).await;
+    let exact = answered.json()["usage"]["input_tokens"].as_u64().unwrap();
     body.as_object_mut().unwrap().remove("max_tokens");
-    let counted = post(&client, "/v1/messages/count_tokens?beta=true", &body).await;
-    assert_eq!(counted.status, 200, "{}", counted.text());
-    assert!(!counted.headers.contains_key("x-plimsoll-count"));
-    let exact = counted.json()["input_tokens"].as_u64().unwrap();
-    let other = json!({"model": "simulated/none", "messages": body["messages"]});
-    let refused = post(&client, "/v1/messages/count_tokens", &other).await;
-    assert_eq!(refused.status, 404, "{}", refused.text());
+    let estimated = post(&client, "/v1/messages/count_tokens", &body).await;
+    assert_eq!(estimated.headers["x-plimsoll-count"], "estimate");
 
     let up = ScriptedProvider::start().await;
     let proxy = up.proxy().start().await;
     let client = proxy.client();
     body["model"] = "up/m".into();
+    up.script_next([answer("200 OK", "", r#"{"input_tokens":14}"#)]);
+    let counted = post(&client, "/v1/messages/count_tokens?beta=true", &body).await;
+    assert_eq!(
+        (counted.status.as_u16(), counted.text()),
+        (200, r#"{"input_tokens":14}"#)
+    );
+    assert!(!counted.headers.contains_key("x-plimsoll-count"));
     for status in ["404 Not Found", "405 Method Not Allowed"] {
         up.script_next([answer(status, "", "{}")]);
         let estimated = post(&client, "/v1/messages/count_tokens", &body).await;

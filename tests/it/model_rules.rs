@@ -2,10 +2,10 @@
 //! an error. What each provider demands is written down here anew, from the vendors' documentation.
 
 mod fallbacks;
+mod known;
 mod programs;
 mod refused;
 mod sealed;
-mod simulated;
 
 use std::sync::{
     Arc,
@@ -33,6 +33,8 @@ enum Demand {
     OnEvery,
     /// The same on answers with calls.
     OnCalls,
+    /// The same, and an empty one counts as missing.
+    OnCallsWorded,
     /// A signature of its own, or the one that is not checked, on the first call of each answer in the running turn.
     Signed,
     /// No reasoning that it has not sealed itself.
@@ -109,7 +111,11 @@ impl Host {
             .unwrap_or(0);
         for (at, message) in answers {
             let calls = message["tool_calls"].as_array();
-            let has_reasoning = message["reasoning_content"].is_string();
+            let reasoning = message["reasoning_content"].as_str();
+            let has_reasoning = match self.demand {
+                Demand::OnCallsWorded => reasoning.is_some_and(|it| !it.is_empty()),
+                _ => reasoning.is_some(),
+            };
             match self.demand {
                 Demand::OnEvery if !has_reasoning => {
                     return Some(format!(
@@ -117,7 +123,7 @@ impl Host {
                          but assistant message at index {at} is missing reasoning_content"
                     ));
                 }
-                Demand::OnCalls if calls.is_some() && !has_reasoning => {
+                Demand::OnCalls | Demand::OnCallsWorded if calls.is_some() && !has_reasoning => {
                     return Some(
                         "The `reasoning_content` in the thinking mode must be passed back to the API."
                             .into(),
@@ -156,10 +162,10 @@ impl Host {
         None
     }
 
-    /// The answer: mostly a call, sometimes a text that ends the turn; its reasoning may be empty.
+    /// The answer: mostly a call, sometimes a text that ends the turn; its reasoning may be empty where that is taken.
     fn write_message(&self, nth: usize) -> Value {
         let thoughts = match nth % 7 {
-            3 => String::new(),
+            3 if self.demand != Demand::OnCallsWorded => String::new(),
             _ => words(60 + nth % 5 * 40, nth),
         };
         let mut message = json!({"role": "assistant", "content": "That is done."});
@@ -171,7 +177,9 @@ impl Host {
             message["tool_calls"] = json!([{"id": id, "type": "function", "function": function}]);
         }
         match self.demand {
-            Demand::OnEvery | Demand::OnCalls => message["reasoning_content"] = thoughts.into(),
+            Demand::OnEvery | Demand::OnCalls | Demand::OnCallsWorded => {
+                message["reasoning_content"] = thoughts.into();
+            }
             Demand::Signed => {
                 if message["tool_calls"].is_array() {
                     let signature = format!("{}{}", self.name, "A".repeat(800));

@@ -1,13 +1,14 @@
 //! Requests for summaries: valid, cacheable, within the room, and complete.
 
+use crate::compaction::{completion, sections};
 use crate::support::{
+    count::TokenCounter,
     drive::{apply_plan, make_policy, raw_tokens, settings},
     generate::{ConversationSize, Recipe, Session, Shape, any_conversation},
+    model::notice::summary_key,
     strict,
 };
 use bytes::Bytes;
-use http::Request;
-use http_body_util::BodyExt;
 use plimsoll::{
     compaction::{Summariser, SummaryProgress, SummaryRange, SummaryWork, find_summary_range},
     config::GuardConfig,
@@ -17,12 +18,13 @@ use plimsoll::{
         self, Plan, Recall, StandBackReason,
         profile::{PROFILES, Profile, find_profile},
     },
-    provider::simulated,
     recovery::Language,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+/// Of the model that summarises.
+const WINDOW: u32 = 32_768;
 const NONCE: [u8; 8] = [0xC0, 0xDE, 0xC0, 0xDE, 1, 2, 3, 4];
 const KEY: &str = "c0dec0de01020304";
 
@@ -218,12 +220,13 @@ proptest! {
     }
 }
 
-/// A whole summary by the simulated provider.
-async fn whole_summary(conversation: &Conversation, asked: Summariser) -> (usize, String) {
+/// A whole summary by a model that refuses what it does not take.
+fn whole_summary(conversation: &Conversation, asked: Summariser) -> (usize, String) {
     // Too little would be left for a summary if results were cleared.
     let mut settings = GuardConfig::default();
     settings.clear.enabled = false;
-    let policy = make_policy(asked.profile, 32_768, &settings);
+    let profile = asked.profile;
+    let policy = make_policy(profile, WINDOW, &settings);
     let plan = guard::plan(conversation, &policy, &Recall::default());
     let ours = guard::injections::Injections::default();
     let due =
@@ -231,11 +234,8 @@ async fn whole_summary(conversation: &Conversation, asked: Summariser) -> (usize
     let (mut work, mut body) =
         SummaryWork::begin_summary(conversation, &plan.edits, due, asked).unwrap();
     for requests in 1.. {
-        let request = Request::post("/v1/chat/completions").body(body).unwrap();
-        let response = simulated::answer_request(request).await;
-        assert!(response.status().is_success(), "{}", response.status());
-        let answer = response.into_body().collect().await.unwrap().to_bytes();
-        match work.read_answer(&answer) {
+        assert_eq!(strict::find_violations(&body, profile), []);
+        match work.read_answer(answer_summary(&body).as_bytes()) {
             SummaryProgress::Ask(next) => body = next,
             SummaryProgress::Done(summary) => {
                 assert_eq!(summary.boundary, due.boundary);
@@ -247,8 +247,21 @@ async fn whole_summary(conversation: &Conversation, asked: Summariser) -> (usize
     unreachable!("every summary ends")
 }
 
-#[tokio::test]
-async fn the_simulated_model_summarises_when_asked() {
+/// A completion with the summary that the last message asks for, by the messages or the transcript in it.
+fn answer_summary(body: &[u8]) -> String {
+    let tokens = TokenCounter::o200k().request(body);
+    let body: Value = serde_json::from_slice(body).unwrap();
+    let cap = body["max_tokens"]
+        .as_u64()
+        .or(body["max_completion_tokens"].as_u64());
+    let total = tokens + cap.expect("a cap");
+    assert!(total <= WINDOW.into(), "{total} tokens do not fit");
+    let key = summary_key(&body).expect("a key is asked for");
+    completion(&sections(&key, 1))
+}
+
+#[test]
+fn a_model_summarises_when_asked() {
     for shape in [Shape::OneTurn, Shape::Chinese, Shape::Chat] {
         let session = Session::new(3, Recipe::new(shape), ConversationSize::Bytes(90_000));
         let conversation = index_body(Bytes::from(session.whole())).unwrap();
@@ -264,7 +277,7 @@ async fn the_simulated_model_summarises_when_asked() {
                 },
                 ..summariser(find_profile(profile).unwrap(), own, room)
             };
-            let (requests, text) = whole_summary(&conversation, asked).await;
+            let (requests, text) = whole_summary(&conversation, asked);
             assert_eq!(requests > 1, !own, "{shape:?}: {requests} requests");
             assert!(
                 text.starts_with("<summary>\n<done>") && text.len() > 150,

@@ -1,9 +1,5 @@
 //! The simulated provider, through its requests.
 
-mod bound_reasoning;
-mod messages;
-mod model_rules;
-
 use http_body_util::BodyExt as _;
 
 use super::*;
@@ -208,12 +204,21 @@ async fn invalid_json_is_refused() {
 }
 
 #[tokio::test]
+async fn a_limit_ends_an_answer() {
+    let (_, text) = ask(json!({"max_tokens": 5})).await;
+    assert_eq!(text["usage"]["completion_tokens"], 5);
+    let (_, call) = ask(json!({"tools": tools(), "max_tokens": 1})).await;
+    for body in [text, call] {
+        assert_eq!(body["choices"][0]["finish_reason"], "length");
+    }
+}
+
+#[tokio::test]
 async fn models_are_listed_and_other_paths_refused() {
     async fn call(method: &str, path: &str) -> (StatusCode, Value) {
         let request = Request::builder().method(method).uri(path);
         let response = answer_request(request.body(Bytes::new()).unwrap()).await;
         let status = response.status();
-        assert!(response.headers().contains_key("x-request-id"));
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&body).unwrap())
     }
@@ -230,18 +235,10 @@ async fn models_are_listed_and_other_paths_refused() {
     }
 }
 
-/// Whether the conversation is refused, and with which words.
-async fn check_refusal(messages: Value, expected: &str) {
-    let (status, body) = ask(json!({"messages": messages})).await;
-    let message = body["error"]["message"].as_str().unwrap_or_default();
-    assert_eq!(status == 200, expected.is_empty(), "{messages}: {message}");
-    assert!(message.contains(expected), "{messages}: {message}");
-}
-
 #[tokio::test]
-async fn invalid_conversations_are_refused() {
+async fn calls_and_results_that_do_not_pair_are_refused() {
     const ORPHAN: &str = "messages with role 'tool' must be a response to a preceding message";
-    const UNANSWERED: &str = "did not have response messages: ";
+    const UNANSWERED: &str = "must be followed by tool messages";
     let user = json!({"role": "user", "content": "a"});
     let tool = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "done"});
     let calls = |ids: &[&str]| {
@@ -250,93 +247,33 @@ async fn invalid_conversations_are_refused() {
         json!({"role": "assistant", "content": [], "tool_calls": calls})
     };
     // The same id again in a later step, and twice in one step.
-    check_refusal(
-        json!([
-            user,
-            calls(&["1"]),
-            tool("1"),
-            calls(&["1", "1"]),
-            tool("1"),
-            tool("1"),
-            user
-        ]),
-        "",
-    )
-    .await;
-    check_refusal(json!([user, calls(&["1", "2"]), tool("2"), tool("1")]), "").await;
-    check_refusal(
-        json!([user, {"role": "function", "name": "f", "content": null}]),
-        "",
-    )
-    .await;
-    check_refusal(json!([user, tool("1")]), ORPHAN).await;
-    check_refusal(json!([user, calls(&["1"]), tool("2")]), ORPHAN).await;
-    check_refusal(json!([user, calls(&["1"]), tool("1"), tool("1")]), ORPHAN).await;
-    check_refusal(
-        json!([user, calls(&["x1", "x2"]), user]),
-        "messages: x1, x2",
-    )
-    .await;
-    check_refusal(json!([user, calls(&["1"])]), UNANSWERED).await;
-    check_refusal(json!([]), "expected an array of objects").await;
-    check_refusal(json!([1]), "Invalid value: ''").await;
-    check_refusal(
-        json!([{"role": "robot", "content": "x"}]),
-        "Invalid value: 'robot'",
-    )
-    .await;
-    check_refusal(
-        json!([{"role": "user", "content": null}]),
-        "'messages[0].content'",
-    )
-    .await;
-    check_refusal(
-        json!([user, {"role": "assistant"}]),
-        "'messages[1].content'",
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn formats_are_answered_with_json() {
-    let schema = json!({"type": "object", "required": ["depth"],
-        "properties": {"depth": {"type": "number"}}});
-    for (format, member) in [
-        (json!({"type": "json_object"}), "answer"),
-        (
-            json!({"type": "json_schema", "json_schema": {"schema": schema}}),
-            "depth",
-        ),
+    let (one, twice) = (calls(&["1"]), calls(&["1", "1"]));
+    let again = json!([user, one, tool("1"), twice, tool("1"), tool("1"), user]);
+    for (messages, expected) in [
+        (again, ""),
+        (json!([user, calls(&["1", "2"]), tool("2"), tool("1")]), ""),
+        (json!([user, tool("1")]), ORPHAN),
+        (json!([user, one, tool("2")]), ORPHAN),
+        (json!([user, one, tool("1"), tool("1")]), ORPHAN),
+        (json!([user, one, user]), UNANSWERED),
+        (json!([user, one]), UNANSWERED),
+        (json!([]), "at least one message"),
     ] {
-        let (_, body) = ask(json!({"response_format": format})).await;
-        let text = body["choices"][0]["message"]["content"].as_str().unwrap();
-        let value: Value = serde_json::from_str(text).unwrap();
-        assert!(!value[member].is_null(), "{value}");
+        let (status, body) = ask(json!({"messages": messages})).await;
+        let message = body["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!(status == 200, expected.is_empty(), "{messages}: {message}");
+        assert!(message.contains(expected), "{messages}: {message}");
     }
 }
 
 #[tokio::test]
-async fn a_limit_ends_an_answer() {
-    let (_, text) = ask(json!({"max_tokens": 5})).await;
-    assert_eq!(text["usage"]["completion_tokens"], 5);
-    let (_, call) = ask(json!({"tools": tools(), "max_tokens": 1})).await;
-    for body in [text, call] {
-        assert_eq!(body["choices"][0]["finish_reason"], "length");
-    }
-}
-
-#[tokio::test]
-async fn the_choice_of_tools_is_obeyed_and_a_loop_ends() {
+async fn a_loop_of_calls_ends() {
     let called = |body: &Value| body["choices"][0]["message"]["tool_calls"][0].clone();
     let mut tools = tools();
     let own = json!({"type": "function", "function": {"name": "add_reminder"}});
     tools.as_array_mut().unwrap().push(own);
     let none = ask(json!({"tools": tools, "tool_choice": "none"})).await.1;
     assert!(called(&none).is_null());
-    let named = json!({"type": "function", "function": {"name": "add_reminder"}});
-    let named = ask(json!({"tools": tools, "tool_choice": named})).await.1;
-    assert_eq!(called(&named)["function"]["name"], "add_reminder");
-
     let mut messages = vec![json!({"role": "user", "content": "Mend the leak"})];
     for round in 0.. {
         let body = ask(json!({"tools": tools, "messages": messages})).await.1;
@@ -346,9 +283,218 @@ async fn the_choice_of_tools_is_obeyed_and_a_loop_ends() {
             return;
         }
         assert_eq!(call["function"]["name"], "read_file");
-        let arguments = call["function"]["arguments"].as_str().unwrap();
-        assert!(arguments.starts_with("{\"path\":"), "{arguments}");
+        assert_eq!(call["function"]["arguments"], r#"{"path":"tide tables"}"#);
         messages.push(body["choices"][0]["message"].clone());
         messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": "ok"}));
     }
+}
+
+const NOTICE: &str = "The window fills up: save it with add_reminder, update_reminder or clear_mind. Replies that \
+    remain, this reply included: 4.";
+
+/// The tool that is called, with its arguments; nothing for a text.
+async fn find_call(messages: &Value, more: Value) -> (String, String) {
+    let names = ["read_file", "add_reminder", "update_reminder", "clear_mind"];
+    let tools = names.map(|name| json!({"type": "function", "function": {"name": name}}));
+    let mut body = json!({"messages": messages, "tools": tools});
+    for (key, value) in more.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    let function = ask(body).await.1["choices"][0]["message"]["tool_calls"][0]["function"].clone();
+    let text = |name: &str| function[name].as_str().unwrap_or_default().to_owned();
+    (text("name"), text("arguments"))
+}
+
+#[tokio::test]
+async fn a_notice_is_followed_wherever_it_stands_until_it_is_answered() {
+    let user = |text: &str| json!({"role": "user", "content": text});
+    let result = |text: &str| json!({"role": "tool", "tool_call_id": "1", "content": text});
+    let calling = |name: &str| {
+        json!({"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function",
+            "function": {"name": name, "arguments": "{}"}}]})
+    };
+    let (read, noted) = (calling("read_file"), calling("add_reminder"));
+    let parts = json!({"role": "user", "content": [{"type": "text", "text": NOTICE}]});
+    let known = user("<reminder id=\"r1\">x</reminder>");
+    let few = user(&NOTICE.replace('4', "2"));
+    for (messages, expected) in [
+        (json!([user("Mend it"), user(NOTICE)]), "add_reminder"),
+        (json!([parts]), "add_reminder"),
+        (
+            json!([user("a"), read, result("b"), user(NOTICE)]),
+            "add_reminder",
+        ),
+        (json!([user("a"), read, result(NOTICE)]), "add_reminder"),
+        (json!([user(NOTICE), noted, result("add_reminder")]), ""),
+        (json!([user("Mend it")]), "read_file"),
+        (json!([few]), "clear_mind"),
+        (json!([known, user(NOTICE)]), "update_reminder"),
+    ] {
+        let (tool, _) = find_call(&messages, json!({})).await;
+        assert_eq!(tool, expected, "{messages}");
+    }
+    let notice = json!([user("Mend it"), user(NOTICE)]);
+    let (_, arguments) = find_call(&notice, json!({})).await;
+    assert!(
+        arguments.contains("First step: go on with Mend it"),
+        "{arguments}"
+    );
+    let none = json!({"tool_choice": "none"});
+    assert_eq!(find_call(&notice, none).await.0, "");
+    let other = json!({"tools": tools()});
+    assert_eq!(find_call(&notice, other).await.0, "read_file");
+    let (tool, arguments) = find_call(&json!([known, few]), json!({})).await;
+    assert_eq!((&*tool, &*arguments), ("clear_mind", "{}"));
+}
+
+/// The answer of the other APIs: its status, and the body or the events.
+async fn post_to(path: &str, body: &Value) -> (StatusCode, Value) {
+    let request = Request::post(format!("http://simulated/v1{path}"));
+    let request = request.body(body.to_string().into()).unwrap();
+    let response = answer_request(request).await;
+    let status = response.status();
+    let text = response.into_body().collect().await.unwrap().to_bytes();
+    let text = std::str::from_utf8(&text).unwrap();
+    if !text.starts_with("event: ") {
+        return (status, serde_json::from_str(text).unwrap());
+    }
+    let events = text.split_terminator("\n\n").map(|event| {
+        let (name, data) = event.split_once("\ndata: ").unwrap();
+        let data: Value = serde_json::from_str(data).unwrap();
+        assert_eq!(name.strip_prefix("event: "), data["type"].as_str());
+        data
+    });
+    (status, events.collect())
+}
+
+fn message(more: Value) -> Value {
+    let mut body = request(&json!({"max_tokens": 1_000}));
+    for (key, value) in more.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    body
+}
+
+#[tokio::test]
+async fn a_message_has_its_shape_and_the_same_text_streamed() {
+    let (status, body) = post_to("/messages", &message(json!({}))).await;
+    assert_eq!((status.as_u16(), &body["type"]), (200, &json!("message")));
+    assert_eq!(body["stop_reason"], "end_turn");
+    let (_, events) = post_to("/messages", &message(json!({"stream": true}))).await;
+    let events = events.as_array().unwrap();
+    let types: Vec<&str> = events.iter().filter_map(|it| it["type"].as_str()).collect();
+    assert_eq!(types[..2], ["message_start", "content_block_start"]);
+    assert_eq!(
+        types[types.len() - 3..],
+        ["content_block_stop", "message_delta", "message_stop"]
+    );
+    let text = events.iter().filter_map(|it| it["delta"]["text"].as_str());
+    assert_eq!(body["content"][0]["text"], text.collect::<String>());
+    let end = &events[events.len() - 2]["usage"];
+    assert_eq!(
+        (&events[0]["message"]["usage"]["input_tokens"], end),
+        (&body["usage"]["input_tokens"], &body["usage"])
+    );
+    let (_, cut) = post_to("/messages", &message(json!({"max_tokens": 5}))).await;
+    assert_eq!(cut["stop_reason"], "max_tokens");
+}
+
+#[tokio::test]
+async fn messages_are_refused_as_at_anthropic() {
+    let long = json!([{"role": "user", "content": "tide table ".repeat(5_000)}]);
+    for (more, kind, words) in [
+        (
+            json!({"messages": long}),
+            "invalid_request_error",
+            "prompt is too long: 1",
+        ),
+        (
+            json!({"messages": []}),
+            "invalid_request_error",
+            "at least one message",
+        ),
+        (
+            json!({"model": "other"}),
+            "not_found_error",
+            "does not exist",
+        ),
+    ] {
+        let (status, body) = post_to("/messages", &message(more)).await;
+        assert!(status.is_client_error());
+        assert_eq!(
+            (&body["type"], &body["error"]["type"]),
+            (&json!("error"), &json!(kind))
+        );
+        let told = body["error"]["message"].as_str().unwrap();
+        assert!(told.starts_with(words) || told.contains(words), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn only_marked_messages_are_cached() {
+    let text = "The keel of this test is its own. ".repeat(300);
+    let plain = json!([{"type": "text", "text": text}]);
+    let marked = json!([{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]);
+    for (system, is_read) in [
+        (&plain, false),
+        (&plain, false),
+        (&marked, false),
+        (&marked, true),
+    ] {
+        let usage = post_to("/messages", &message(json!({"system": system})))
+            .await
+            .1["usage"]
+            .clone();
+        let read = usage["cache_read_input_tokens"].as_u64().unwrap();
+        assert_eq!(read >= 1_024, is_read, "{usage}");
+        assert!(
+            usage["input_tokens"].as_u64().unwrap() + read > 1_200,
+            "{usage}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_response_has_its_shape_and_the_same_text_streamed() {
+    let mut body = json!({"model": "plimsoll-8k", "instructions": "Be brief.", "input": "Where is the harbour?"});
+    let (status, whole) = post_to("/responses", &body).await;
+    assert_eq!(
+        (status.as_u16(), &whole["status"]),
+        (200, &json!("completed"))
+    );
+    let text = &whole["output"][0]["content"][0]["text"];
+    body["stream"] = true.into();
+    let (_, events) = post_to("/responses", &body).await;
+    let events = events.as_array().unwrap();
+    assert_eq!(events[0]["type"], "response.created");
+    let numbers = events.iter().map(|event| event["sequence_number"].as_u64());
+    assert!(numbers.eq((0..events.len() as u64).map(Some)));
+    let pieces = events
+        .iter()
+        .filter(|it| it["type"] == "response.output_text.delta");
+    let pieces = pieces.filter_map(|it| it["delta"].as_str());
+    assert_eq!(*text, pieces.collect::<String>());
+    let last = events.last().unwrap();
+    assert_eq!(
+        (
+            &last["response"]["output"][0]["content"],
+            &last["response"]["usage"]
+        ),
+        (&whole["output"][0]["content"], &whole["usage"])
+    );
+
+    let (_, cut) = post_to(
+        "/responses",
+        &json!({"model": "plimsoll-8k", "input": "a", "max_output_tokens": 5}),
+    )
+    .await;
+    assert_eq!(cut["status"], "incomplete");
+    let items = json!([{"role": "user", "content": [{"type": "input_text", "text": "tide table ".repeat(5_000)}]}]);
+    let (status, refused) = post_to(
+        "/responses",
+        &json!({"model": "plimsoll-8k", "input": items}),
+    )
+    .await;
+    assert_eq!(status, 400);
+    assert_eq!(refused["error"]["code"], "context_length_exceeded");
 }

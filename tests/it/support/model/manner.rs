@@ -34,6 +34,8 @@ pub(crate) struct Worker {
     pub(crate) mixing: Mixing,
     /// Steps of one turn; the last is text.
     pub(crate) turn: u32,
+    /// The beginning of what it writes down.
+    pub(crate) note: &'static str,
     done: AtomicU32,
     notices: AtomicU32,
     ids: AtomicU32,
@@ -45,6 +47,7 @@ impl Worker {
             manner,
             mixing,
             turn: 8,
+            note: "first:",
             done: AtomicU32::new(0),
             notices: AtomicU32::new(0),
             ids: AtomicU32::new(0),
@@ -61,8 +64,9 @@ impl Worker {
         if block {
             let nth = self.ids.fetch_add(1, Ordering::SeqCst);
             text.push_str(&format!(
-                "\n\n<continuation_package>\nfirst: step {nth}\nverify: run the tests\n\
-                 </continuation_package>"
+                "\n\n<continuation_package>\n{} step {nth}\nverify: run the tests\n\
+                 </continuation_package>",
+                self.note
             ));
         }
         ModelReply::Says(
@@ -100,8 +104,9 @@ impl Worker {
             return vec![self.make_call("clear_mind", &last)];
         }
         let content = format!(
-            "first: go on after step {nth}; pointers: src/hull.rs; verify: cargo test; detail: \
-             the datum is in metres"
+            "{} go on after step {nth}; pointers: src/hull.rs; verify: cargo test; detail: the \
+             datum is in metres",
+            self.note
         );
         vec![self.make_call("add_reminder", &json!({ "content": content }))]
     }

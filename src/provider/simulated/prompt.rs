@@ -7,11 +7,12 @@
 
 use std::{num::NonZeroUsize, sync::LazyLock};
 
-use parking_lot::Mutex;
-
 use lru::LruCache;
+use parking_lot::Mutex;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::SimulatedApi;
 
 /// Tokens of one block of the prefix cache.
 const BLOCK: u32 = 128;
@@ -31,9 +32,26 @@ const CACHED_BLOCKS: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero")
 static CACHE: LazyLock<Mutex<LruCache<u64, ()>>> =
     LazyLock::new(|| Mutex::new(LruCache::new(CACHED_BLOCKS)));
 
-/// Members of a message that reach the model, separated by spaces.
-const READ_MEMBERS: &str = "role content name tool_calls tool_call_id function_call \
-    arguments reasoning_content refusal custom input";
+/// What reaches the model before the messages, beside the system prompt.
+const SCHEMAS: [&str; 3] = ["tools", "functions", "response_format"];
+/// Members of a message, an item or a block that reach the model, separated by spaces.
+const READ_MEMBERS: &str = "role content text name tool_calls tool_call_id function function_call arguments \
+    reasoning_content thinking refusal custom input output source";
+
+/// The system prompt and the messages of a request; the items of Responses.
+pub(super) fn list_messages(api: SimulatedApi, body: &Value) -> Vec<&Value> {
+    let (system, messages) = match api {
+        SimulatedApi::Chat => (None, &body["messages"]),
+        SimulatedApi::Messages => (body.get("system"), &body["messages"]),
+        SimulatedApi::Responses => (body.get("instructions"), &body["input"]),
+    };
+    let messages = match messages {
+        Value::Array(messages) => messages.as_slice(),
+        Value::String(_) => std::slice::from_ref(messages),
+        _ => &[],
+    };
+    system.into_iter().chain(messages).collect()
+}
 
 /// The prompt, counted and hashed in one pass: schemas first, then messages, as a prefix cache sees them.
 #[derive(Clone, Debug, Default)]
@@ -47,16 +65,12 @@ pub(super) struct SimulatedPrompt {
 
 impl SimulatedPrompt {
     /// `seed`: of the model and the owner of the cache.
-    pub(super) fn count_prompt<'a>(
-        seed: u64,
-        schemas: impl IntoIterator<Item = &'a Value>,
-        messages: &[Value],
-    ) -> Self {
+    pub(super) fn count_prompt(seed: u64, body: &Value, messages: &[&Value]) -> Self {
         let mut prompt = Self {
             hash: seed,
             ..Self::default()
         };
-        for schema in schemas {
+        for schema in SCHEMAS.iter().filter_map(|name| body.get(name)) {
             prompt.add_text(&schema.to_string());
         }
         for message in messages {
@@ -83,34 +97,33 @@ impl SimulatedPrompt {
         }
     }
 
-    /// Keys of objects are part of the format and free.
+    /// Keys of objects are part of the format and free, apart from those of a call's input.
     fn add_value(&mut self, value: &Value) {
         match value {
             Value::Null => {}
             Value::String(text) => self.add_text(text),
             Value::Bool(_) | Value::Number(_) => self.add_text(&value.to_string()),
             Value::Array(list) => list.iter().for_each(|element| self.add_value(element)),
-            Value::Object(fields) => match value["type"].as_str() {
-                Some(kind @ ("text" | "function")) => self.add_value(&value[kind]),
-                Some("image_url") => self.add_piece(&value["image_url"].to_string(), IMAGE),
-                _ => {
-                    let read = fields
-                        .iter()
-                        .filter(|(key, _)| READ_MEMBERS.split(' ').any(|name| name == *key));
-                    read.for_each(|(_, member)| self.add_value(member));
+            Value::Object(members) => {
+                let kind = value["type"].as_str();
+                if kind.is_some_and(|kind| kind.contains("image")) {
+                    return self.add_piece(&value.to_string(), IMAGE);
                 }
-            },
+                for (key, member) in members {
+                    match key.as_str() {
+                        "input" | "source" => self.add_text(&member.to_string()),
+                        key if READ_MEMBERS.split(' ').any(|name| name == key) => {
+                            self.add_value(member);
+                        }
+                        _ => {}
+                    }
+                }
+            }
         }
     }
 
-    /// The tokens that a cache can hold. The last token is always computed, so a block that ends with the prompt is
-    /// not cached.
-    pub(super) fn cacheable_tokens(&self) -> u32 {
-        let whole = self.tokens.saturating_sub(1) / BLOCK * BLOCK;
-        if whole < LEAST_CACHED { 0 } else { whole }
-    }
-
-    /// The number of cached tokens; afterwards the whole prompt is cached.
+    /// The number of cached tokens; afterwards the whole prompt is cached. The last token is always computed, so a
+    /// block that ends with the prompt is not cached.
     pub(super) fn read_cache(&self) -> u32 {
         let mut cache = CACHE.lock();
         let whole = (self.tokens.saturating_sub(1) / BLOCK) as usize;
@@ -138,39 +151,20 @@ pub(super) fn find_end(text: &str, limit: u32) -> usize {
 /// The tokens of a text, in order and without gaps.
 pub(super) struct TokenPieces<'a>(pub(super) &'a str);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CharacterClass {
-    Letter,
-    /// Of other alphabets: more tokens than for Latin.
-    ForeignLetter,
-    Digit,
-    Space,
-    /// Han, kana, Hangul, pictographs: a token each.
-    Ideograph,
-    Mark,
-}
-
 impl<'a> Iterator for TokenPieces<'a> {
     type Item = &'a str;
 
     fn next(&mut self) -> Option<&'a str> {
-        use CharacterClass::{Digit, ForeignLetter, Ideograph, Letter, Mark, Space};
-        let mut class = classify_character(self.0.chars().next()?);
+        let first = classify_character(self.0.chars().next()?);
         // One space belongs to the word or mark after it.
         let after_space = self.0.strip_prefix(' ');
         let next = after_space.and_then(|rest| rest.chars().next());
-        if let Some(next @ (Letter | ForeignLetter | Mark)) = next.map(classify_character) {
-            class = next;
-        }
-        let longest = match class {
-            Letter => 6,
-            ForeignLetter | Digit | Mark => 3,
-            Space => 16,
-            Ideograph => 1,
-        };
+        let next = next.map(classify_character);
+        let joined = next.filter(|(kind, _)| ["letter", "foreign letter", "mark"].contains(kind));
+        let (kind, longest) = joined.unwrap_or(first);
         let mut rest = self.0.char_indices().enumerate().skip(1);
         let end =
-            rest.find(|(nth, (_, next))| *nth >= longest || classify_character(*next) != class);
+            rest.find(|(nth, (_, next))| *nth >= longest || classify_character(*next).0 != kind);
         let end = end.map_or(self.0.len(), |(_, (index, _))| index);
         let (piece, rest) = self.0.split_at(end);
         self.0 = rest;
@@ -178,16 +172,16 @@ impl<'a> Iterator for TokenPieces<'a> {
     }
 }
 
-fn classify_character(character: char) -> CharacterClass {
+/// The kind of a character, and how many of this kind make a token.
+fn classify_character(character: char) -> (&'static str, usize) {
     match character {
-        'a'..='z' | 'A'..='Z' => CharacterClass::Letter,
-        '0'..='9' => CharacterClass::Digit,
-        '\u{1100}'..='\u{11ff}' | '\u{2600}'..='\u{27bf}' | '\u{2e80}'.. => {
-            CharacterClass::Ideograph
-        }
-        _ if character.is_whitespace() => CharacterClass::Space,
-        _ if character.is_alphabetic() => CharacterClass::ForeignLetter,
-        _ => CharacterClass::Mark,
+        'a'..='z' | 'A'..='Z' => ("letter", 6),
+        '0'..='9' => ("digit", 3),
+        // Han, kana, Hangul, pictographs.
+        '\u{1100}'..='\u{11ff}' | '\u{2600}'..='\u{27bf}' | '\u{2e80}'.. => ("ideograph", 1),
+        _ if character.is_whitespace() => ("space", 16),
+        _ if character.is_alphabetic() => ("foreign letter", 3),
+        _ => ("mark", 3),
     }
 }
 
@@ -224,7 +218,8 @@ mod tests {
 
     #[test]
     fn only_known_members_are_counted() {
-        let count = |message: Value| SimulatedPrompt::count_prompt(0, [], &[message]).tokens;
+        let count =
+            |message: Value| SimulatedPrompt::count_prompt(0, &Value::Null, &[&message]).tokens;
         let plain = count(json!({"role": "user", "content": "hello there"}));
         assert_eq!(plain, PER_MESSAGE + PRIMING + 1 + 2);
         let parts = json!({"role": "user", "content": [{"type": "text", "text": "hello there"}]});
@@ -234,18 +229,19 @@ mod tests {
         let image = json!({"role": "user", "content": [{"type": "image_url",
             "image_url": {"url": format!("data:image/png;base64,{}", "A".repeat(40_000))}}]});
         assert!((700..900).contains(&count(image)));
+        let call = json!({"type": "tool_use", "name": "read", "input": {"path": "hull"}});
+        assert!(count(call) > PER_MESSAGE + PRIMING + 5);
     }
 
     #[test]
     fn the_cache_is_per_owner_and_ignores_short_prompts() {
         let message = json!({"role": "user", "content": "alpha beta ".repeat(800)});
-        let prompt =
-            |owner| SimulatedPrompt::count_prompt(owner, [], std::slice::from_ref(&message));
+        let prompt = |owner| SimulatedPrompt::count_prompt(owner, &Value::Null, &[&message]);
         assert_eq!(prompt(1).read_cache(), 0);
         assert!(prompt(1).read_cache() >= LEAST_CACHED);
         assert_eq!(prompt(2).read_cache(), 0, "another owner");
-        let short =
-            SimulatedPrompt::count_prompt(1, [], &[json!({"role": "user", "content": "hi"})]);
+        let message = json!({"role": "user", "content": "hi"});
+        let short = SimulatedPrompt::count_prompt(1, &Value::Null, &[&message]);
         assert_eq!((short.read_cache(), short.read_cache()), (0, 0));
     }
 

@@ -1,17 +1,18 @@
-//! The simulated provider summarises its conversations, so compaction can be tried without a key.
+//! A model summarises its conversations again and again, in both languages, with the default settings.
 
-use super::wait_for_summary;
-use crate::support::{Agent, ProxyBuilder};
+use super::{Pair, good_summary, wait_for_summary};
+use crate::support::{Agent, ModelSetup, model_with_window};
+
+const WINDOW: u32 = 8_192;
 
 async fn check(stream: bool, task: &str) {
-    let proxy = ProxyBuilder::new().set(|config| {
+    let pair = Pair::with_model(ModelSetup::new(WINDOW), Box::new(good_summary)).await;
+    let proxy = pair.up.provider.proxy().set(|config| {
         config.compaction.auto = true;
         config.recovery.enabled = false;
     });
-    let proxy = proxy.start().await;
-    let mut agent = Agent::new(&proxy)
-        .set("model", "simulated/plimsoll-8k")
-        .set("stream", stream);
+    let proxy = proxy.model("m", model_with_window(WINDOW)).start().await;
+    let mut agent = Agent::new(&proxy).set("stream", stream);
     agent.messages[1]["content"] = task.into();
     agent.result = |nth| format!("let leak = {nth};\n").repeat(20);
     let mut taken = 0;
@@ -23,6 +24,8 @@ async fn check(stream: bool, task: &str) {
         if taken == 2 {
             let summary = session["summary"].as_str().unwrap();
             assert!(summary.starts_with("<summary>") && summary.contains("<next_steps>"));
+            pair.up.assert_no_faults();
+            assert_eq!(pair.up.overflows(), 0);
             return;
         }
     }
@@ -30,7 +33,7 @@ async fn check(stream: bool, task: &str) {
 }
 
 #[tokio::test]
-async fn the_simulated_provider_summarises() {
+async fn a_session_is_summarised_in_both_languages() {
     for stream in [false, true] {
         check(stream, "Find every leak in the hull and mend it.").await;
         check(stream, "请把船底的每一个漏洞都找出来并修好。").await;

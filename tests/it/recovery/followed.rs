@@ -1,16 +1,22 @@
-//! The simulated provider follows the shipped prompts in both languages, by tools and in text, so
-//! recovery can be tried without a key.
+//! A model follows the shipped prompts in both languages, by tools and in text. The simulated provider follows those by
+//! tools in English, so recovery can be tried without a key.
 
 use serde_json::Value;
 
-use crate::support::{Agent, AgentGeneration, ProxyBuilder, model_with_courses};
+use crate::support::{
+    Agent, AgentGeneration, Mixing, ModelSetup, NoticeManner, ProxyBuilder, Worker,
+    model_with_courses,
+};
+
+const WINDOW: u32 = 8_192;
 
 struct Spoken {
     task: &'static str,
     user: fn(usize) -> String,
     result: fn(usize) -> String,
-    /// The beginnings of a notice and of a note.
+    /// The beginning of a notice.
     notice: &'static str,
+    /// The beginning of what the model writes down.
     note: &'static str,
 }
 
@@ -25,14 +31,14 @@ const SPOKEN: [Spoken; 2] = [
         },
         result: |nth| format!("let leak = {nth};\n").repeat(12),
         notice: "[Context notice, ",
-        note: "First step: go on with ",
+        note: "first:",
     },
     Spoken {
         task: "请把船底的每一个漏洞都找出来并修好。",
         user: |nth| format!("做得好，请继续第{nth}部分。{}", "船板还有很多。".repeat(12)),
         result: |nth| format!("第{nth}块船板有裂缝\n").repeat(12),
         notice: "【上下文",
-        note: "第一步：继续",
+        note: "第一步：",
     },
 ];
 
@@ -50,20 +56,36 @@ async fn play_to_second_course(mut agent: Agent) -> (Vec<AgentGeneration>, Vec<V
     panic!("no second course");
 }
 
-async fn check(spoken: &Spoken, tools: bool, stream: bool) {
+/// At the simulated provider.
+async fn check_simulated(stream: bool) {
     let model = "simulated/plimsoll-8k";
-    let proxy = ProxyBuilder::new().set(|config| {
-        config
-            .models
-            .insert(model.into(), model_with_courses(8_192));
-    });
+    let proxy = ProxyBuilder::new().model(model, model_with_courses(WINDOW));
     let proxy = proxy.start().await;
-    let mut agent = Agent::new(&proxy).set("model", model).set("stream", stream);
+    let agent = Agent::new(&proxy).set("model", model).set("stream", stream);
+    let note = "First step: go on with Find every leak";
+    check_courses(agent, &Spoken { note, ..SPOKEN[0] }, true).await;
+}
+
+/// At a model that follows prompts in any language, by tools or in text.
+async fn check_model(spoken: &Spoken, tools: bool, stream: bool) {
+    let mut worker = Worker::new(NoticeManner::Follows, Mixing::Never);
+    worker.note = spoken.note;
+    let up = ModelSetup::new(WINDOW).start(move |heard| worker.compose_reply(heard));
+    let up = up.await;
+    let proxy = up.provider.proxy().model("m", model_with_courses(WINDOW));
+    let proxy = proxy.start().await;
+    let agent = Agent::new(&proxy).set("stream", stream);
+    check_courses(agent, spoken, tools).await;
+    up.assert_no_faults();
+}
+
+async fn check_courses(mut agent: Agent, spoken: &Spoken, tools: bool) {
     agent.messages[1]["content"] = spoken.task.into();
     (agent.user, agent.result) = (spoken.user, spoken.result);
     if !tools {
         agent.fields.as_object_mut().unwrap().remove("tools");
     }
+    let stream = agent.fields["stream"].clone();
     let (generations, sessions, _) = play_to_second_course(agent).await;
     let case = format!("{}, tools {tools}, stream {stream}", spoken.task);
 
@@ -108,18 +130,25 @@ async fn check(spoken: &Spoken, tools: bool, stream: bool) {
 
 #[tokio::test]
 async fn the_simulated_provider_follows_prompts_by_tools() {
+    for stream in [false, true] {
+        check_simulated(stream).await;
+    }
+}
+
+#[tokio::test]
+async fn prompts_are_followed_by_tools_in_both_languages() {
     for spoken in &SPOKEN {
         for stream in [false, true] {
-            check(spoken, true, stream).await;
+            check_model(spoken, true, stream).await;
         }
     }
 }
 
 #[tokio::test]
-async fn the_simulated_provider_follows_prompts_in_text() {
+async fn prompts_are_followed_in_text_in_both_languages() {
     for spoken in &SPOKEN {
         for stream in [false, true] {
-            check(spoken, false, stream).await;
+            check_model(spoken, false, stream).await;
         }
     }
 }
