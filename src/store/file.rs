@@ -31,24 +31,18 @@ use super::{
 use crate::config::StoreConfig;
 
 mod batch;
-mod checkpointer;
-mod expiry;
 mod open;
 mod read;
 mod readers;
 mod recent_states;
 mod row;
 mod save;
-mod schema;
-mod shared_values;
-mod sql;
-mod write_queue;
 mod writer;
 
-use batch::{Batch, WriteResult, WriteTime};
+use batch::{Batch, WriteResult};
+use read::SessionFilter;
 use readers::Readers;
-use write_queue::{JobKind, WriterJob};
-use writer::Writer;
+use writer::{Writer, WriterJob};
 
 /// Most jobs in the writer's queue; the senders of more wait.
 const MAX_QUEUED_JOBS: usize = 1_024;
@@ -78,7 +72,7 @@ impl FileStore {
         let (jobs, queue) = mpsc::channel(MAX_QUEUED_JOBS);
         let (writer, readers) =
             Writer::open_directory(data_dir, limits.clone(), Arc::clone(&version))?;
-        let thread = writer.spawn_threads(queue, jobs.downgrade())?;
+        let thread = writer.spawn_thread(queue)?;
         Ok(Self {
             limits,
             readers,
@@ -93,29 +87,28 @@ impl FileStore {
     }
 
     /// Waits until the write is committed.
-    async fn write_job(
+    async fn run_write(
         &self,
-        write: impl Fn(&mut Batch<'_>, WriteTime) -> WriteResult + Send + 'static,
+        write: impl Fn(&mut Batch<'_>) -> WriteResult + Send + 'static,
     ) -> Result<bool, StoreError> {
-        self.run_job(JobKind::Write(Box::new(write))).await
-    }
-
-    /// Waits until the writer has done the job.
-    async fn run_job(&self, kind: JobKind) -> Result<bool, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let jobs = self.job_sender().ok_or_else(writer_gone)?;
-        let answer = Some(answer);
-        let sent = jobs.send(WriterJob { kind, answer }).await;
-        sent.map_err(|_| writer_gone())?;
+        let jobs = self.job_sender().ok_or_else(file_closed)?;
+        let job = WriterJob {
+            write: Box::new(write),
+            answer: Some(answer),
+        };
+        jobs.send(job).await.map_err(|_| file_closed())?;
         drop(jobs);
-        answered.await.map_err(|_| writer_gone())?
+        answered.await.map_err(|_| file_closed())?
     }
 
-    /// Queues a job without waiting for it; drops it if the queue is full.
-    fn try_queue_job(&self, kind: JobKind) {
+    /// Queues a write without waiting for it; drops it if the queue is full.
+    fn queue_write(&self, write: impl Fn(&mut Batch<'_>) -> WriteResult + Send + 'static) {
         if let Some(jobs) = self.job_sender() {
-            let answer = None;
-            let _ = jobs.try_send(WriterJob { kind, answer });
+            let _ = jobs.try_send(WriterJob {
+                write: Box::new(write),
+                answer: None,
+            });
         }
     }
 
@@ -129,13 +122,21 @@ impl FileStore {
         &self,
         read: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (read, epoch) = Readers::read_blocking(&self.readers, read).await?;
-        read.map_err(|error| {
-            if open::is_damage(&error) {
-                self.try_queue_job(JobKind::Damaged { epoch });
-            }
-            to_store_error(error)
-        })
+        let result = Readers::read_blocking(&self.readers, read).await;
+        if matches!(result, Err(StoreError::Damaged)) {
+            // The writer replaces the file before its next write.
+            self.queue_write(|_| Ok(Ok(true)));
+        }
+        result
+    }
+
+    /// The sessions of an account, or of all, that have not expired.
+    fn filter_sessions(&self, account: Option<&Account>, id: Option<SessionId>) -> SessionFilter {
+        SessionFilter {
+            account: account.copied(),
+            id,
+            since_s: self.limits.expiry_horizon(),
+        }
     }
 }
 
@@ -185,18 +186,15 @@ impl Store for FileStore {
         };
         Ok(hit.map(|hit| {
             if now.saturating_sub(hit.used_s) > self.limits.age_s / YOUNG_SHARE {
-                let touch = move |batch: &mut Batch<'_>, when| {
-                    save::touch_session(batch, hit.session, when)
-                };
-                self.try_queue_job(JobKind::Write(Box::new(touch)));
+                self.queue_write(move |batch| save::touch_session(batch, hit.session));
             }
             hit.found
         }))
     }
 
     async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
-        let save = move |batch: &mut Batch<'_>, when| save::save_state(batch, &saved, when);
-        self.write_job(save).await.map(drop)
+        let write = move |batch: &mut Batch<'_>| save::save_state(batch, &saved);
+        self.run_write(write).await.map(drop)
     }
 
     async fn load_session(
@@ -204,9 +202,10 @@ impl Store for FileStore {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<SessionRow>, StoreError> {
-        let (account, horizon) = (account.copied(), self.limits.expiry_horizon());
-        self.run_read(move |file| read::load_session(file, account.as_ref(), id, horizon))
-            .await
+        let filter = self.filter_sessions(account, Some(id));
+        let page = Page { skip: 0, take: 1 };
+        let read = move |file: &rusqlite::Connection| read::list_sessions(file, &filter, page);
+        Ok(self.run_read(read).await?.pop())
     }
 
     async fn put_commands(
@@ -217,10 +216,8 @@ impl Store for FileStore {
     ) -> Result<bool, StoreError> {
         check_bytes(commands.len(), MAX_COMMANDS_BYTES)?;
         let account = account.copied();
-        self.write_job(move |batch, when| {
-            save::put_commands(batch, account.as_ref(), id, &commands, when)
-        })
-        .await
+        self.run_write(move |batch| save::put_commands(batch, account, id, &commands))
+            .await
     }
 
     async fn list_sessions(
@@ -228,28 +225,28 @@ impl Store for FileStore {
         account: Option<&Account>,
         page: Page,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        let (account, horizon) = (account.copied(), self.limits.expiry_horizon());
-        self.run_read(move |file| read::list_sessions(file, account.as_ref(), page, horizon))
+        let filter = self.filter_sessions(account, None);
+        self.run_read(move |file| read::list_sessions(file, &filter, page))
             .await
     }
 
     async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
-        let (account, horizon) = (account.copied(), self.limits.expiry_horizon());
-        self.run_read(move |file| read::count_sessions(file, account.as_ref(), horizon))
+        let filter = self.filter_sessions(account, None);
+        self.run_read(move |file| read::count_sessions(file, &filter))
             .await
     }
 
     async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
         check_shared(name, &value)?;
         let name = Bytes::copy_from_slice(name);
-        let put = move |batch: &mut Batch<'_>, _| shared_values::put_shared(batch, &name, &value);
-        self.write_job(put).await.map(drop)
+        let write = move |batch: &mut Batch<'_>| save::put_shared(batch, &name, &value);
+        self.run_write(write).await.map(drop)
     }
 
     async fn read_shared(&self) -> Result<SharedValues, StoreError> {
         // Loaded before reading, so that a value published meanwhile counts as new.
-        let version = self.version.load(Relaxed);
-        let all = self.run_read(shared_values::read_all_shared).await?;
+        let version = self.shared_version();
+        let all = self.run_read(read::list_shared).await?;
         Ok(SharedValues { version, all })
     }
 
@@ -264,9 +261,9 @@ impl Store for FileStore {
     }
 }
 
-/// The writer has ended or dropped the job.
-fn writer_gone() -> StoreError {
-    StoreError::Unreachable(io::ErrorKind::BrokenPipe.into())
+/// The file cannot be opened, or the store is closed.
+fn file_closed() -> StoreError {
+    StoreError::Unreachable(io::ErrorKind::NotConnected.into())
 }
 
 fn to_store_error(error: rusqlite::Error) -> StoreError {
