@@ -3,18 +3,15 @@
 //! The file is an SQLite database with a write-ahead log. An acknowledged save has reached the operating system: it
 //! survives a killed process. A power failure may lose the last moments, but damages nothing. One thread writes all
 //! waiting jobs in one transaction. A few connections read the states that are not cached. Saves wait only for the
-//! last part of a checkpoint.
+//! last part of a copy of the log into the file.
 //!
 //! Each generation has a checksum over all its data, so damaged data is never returned as a state. A damaged file is
 //! renamed, and a new one begun. No other process may change, remove or replace the file while it is locked.
 
 use std::{
-    fmt, io,
+    io,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     thread::JoinHandle,
 };
 
@@ -22,6 +19,7 @@ use parking_lot::Mutex;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -53,7 +51,6 @@ const YOUNG_SHARE: u64 = 64;
 pub struct FileStore {
     limits: StoreLimits,
     readers: Arc<Readers>,
-    version: Arc<AtomicU64>,
     /// `None` once the store is closed.
     writer: Mutex<Option<(mpsc::Sender<WriterJob>, JoinHandle<()>)>>,
 }
@@ -68,15 +65,12 @@ impl FileStore {
     }
 
     fn with_limits(limits: StoreLimits, data_dir: &Path) -> io::Result<Self> {
-        let version = Arc::new(AtomicU64::new(0));
         let (jobs, queue) = mpsc::channel(MAX_QUEUED_JOBS);
-        let (writer, readers) =
-            Writer::open_directory(data_dir, limits.clone(), Arc::clone(&version))?;
-        let thread = writer.spawn_thread(queue)?;
+        let (writer, readers) = Writer::open_directory(data_dir, limits.clone())?;
+        let thread = writer.spawn_threads(queue)?;
         Ok(Self {
             limits,
             readers,
-            version,
             writer: Mutex::new(Some((jobs, thread))),
         })
     }
@@ -118,11 +112,20 @@ impl FileStore {
         writer.take().map(|(_jobs, thread)| thread)
     }
 
+    /// Reads on a thread that may block.
+    ///
+    /// CANCEL: a read that has begun goes on, and its result is dropped.
     async fn run_read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T> + Send + 'static,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let result = Readers::read_blocking(&self.readers, read).await;
+        let readers = Arc::clone(&self.readers);
+        let permit = Arc::clone(&readers.permits).acquire_owned().await;
+        let reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            readers.read_here(read)
+        });
+        let result = reading.await.map_err(|_| file_closed())?;
         if matches!(result, Err(StoreError::Damaged)) {
             // The writer replaces the file before its next write.
             self.queue_write(|_| Ok(Ok(true)));
@@ -149,12 +152,6 @@ impl Drop for FileStore {
     }
 }
 
-impl fmt::Debug for FileStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileStore").finish_non_exhaustive()
-    }
-}
-
 #[async_trait]
 impl Store for FileStore {
     async fn find_state(
@@ -168,17 +165,17 @@ impl Store for FileStore {
         }
         let prefix_group = row::hash_prefix_group(tenant, opening);
         let (now, horizon) = (self.limits.now_s(), self.limits.expiry_horizon());
-        let recent = self.readers.recent();
+        let recent = &self.readers.recent;
         let hit = match recent.find_state(tenant, prefix_group, keys, horizon) {
             Ok(hit) => hit,
             Err(since) => {
                 let (tenant, keys) = (*tenant, keys.to_vec());
                 let readers = Arc::clone(&self.readers);
-                let find = move |file: &rusqlite::Connection| {
+                let find = move |file: &Connection| {
                     let mut absent = Vec::new();
                     let hit =
                         read::find_state(file, &tenant, prefix_group, &keys, horizon, &mut absent)?;
-                    readers.recent().learn_absent(since, absent);
+                    readers.recent.learn_absent(since, absent);
                     Ok(hit)
                 };
                 self.run_read(find).await?
@@ -204,7 +201,7 @@ impl Store for FileStore {
     ) -> Result<Option<SessionRow>, StoreError> {
         let filter = self.filter_sessions(account, Some(id));
         let page = Page { skip: 0, take: 1 };
-        let read = move |file: &rusqlite::Connection| read::list_sessions(file, &filter, page);
+        let read = move |file: &Connection| read::list_sessions(file, &filter, page);
         Ok(self.run_read(read).await?.pop())
     }
 
@@ -251,7 +248,7 @@ impl Store for FileStore {
     }
 
     fn shared_version(&self) -> u64 {
-        self.version.load(Relaxed)
+        self.readers.version.load(Relaxed)
     }
 
     async fn close(&self) {

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, Error, ErrorCode, ffi};
+use rusqlite::{Connection, Error, ErrorCode, config::DbConfig, ffi};
 
 use super::batch::Totals;
 
@@ -84,16 +84,25 @@ fn to_io_error(error: Error) -> io::Error {
     }
 }
 
-/// Opens a connection. The file is not mapped into memory, since a truncated file would end the process.
+/// Opens a connection. It runs no checkpoint by itself before it is the last one that closes. The file is not mapped into memory, since a truncated file would end the process.
 pub(super) fn connect(path: &Path, cache_kib: u32) -> rusqlite::Result<Connection> {
     let file = Connection::open(path)?;
     file.set_prepared_statement_cache_capacity(48);
+    // Otherwise SQLite prepares joins again for each new value of a parameter.
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     file.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -{cache_kib};
          PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; PRAGMA cell_size_check = ON;
-         PRAGMA trusted_schema = OFF; PRAGMA journal_size_limit = 67108864;"
+         PRAGMA trusted_schema = OFF; PRAGMA journal_size_limit = 67108864;
+         PRAGMA wal_autocheckpoint = 0;"
     ))?;
     Ok(file)
+}
+
+/// Copies the write-ahead log into the file, as far as no connection has to wait. Returns the pages of the log at the
+/// beginning.
+pub(super) fn checkpoint(file: &Connection) -> rusqlite::Result<i64> {
+    file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
 }
 
 /// The locked path of the file; dropping it unlocks the path.

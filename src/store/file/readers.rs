@@ -1,12 +1,13 @@
-//! The reading connections: a few, opened on demand, used on threads that may block.
+//! The reading connections: a few, opened on demand, used on threads that may block. With them lies what reads share
+//! with the writer.
 //!
-//! All of them can be closed at once, so that the file can be renamed.
+//! All connections can be closed at once, so that the file can be renamed.
 
 use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -25,13 +26,17 @@ const CACHE_KIB: u32 = 2_048;
 #[derive(Debug)]
 pub(super) struct Readers {
     path: PathBuf,
-    permits: Arc<Semaphore>,
+    pub(super) permits: Arc<Semaphore>,
     /// Idle connections; `None` while there is no file to read. Each read holds a read lock, so a write lock waits for
     /// all of them.
     idle: RwLock<Option<Mutex<Vec<Connection>>>>,
     /// A read met damage, and the file was not yet replaced.
-    damaged: AtomicBool,
-    recent: RecentStates,
+    pub(super) damaged: AtomicBool,
+    /// The checkpointer copied a long log but for what was added meanwhile.
+    pub(super) long_log: AtomicBool,
+    pub(super) recent: RecentStates,
+    /// The version of the shared values.
+    pub(super) version: AtomicU64,
 }
 
 impl Readers {
@@ -41,27 +46,13 @@ impl Readers {
             permits: Arc::new(Semaphore::new(READERS)),
             idle: RwLock::default(),
             damaged: AtomicBool::new(false),
+            long_log: AtomicBool::new(false),
             recent: RecentStates::default(),
+            version: AtomicU64::new(0),
         }
     }
 
-    /// Reads on a thread that may block.
-    ///
-    /// CANCEL: a read that has begun goes on, and its result is dropped.
-    pub(super) async fn read_blocking<T: Send + 'static>(
-        readers: &Arc<Self>,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let permit = Arc::clone(&readers.permits).acquire_owned().await;
-        let readers = Arc::clone(readers);
-        let reading = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            readers.read_here(read)
-        });
-        reading.await.map_err(|_| file_closed())?
-    }
-
-    /// As [`Self::read_blocking`], on this thread.
+    /// Reads on this thread, which may block.
     pub(super) fn read_here<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -94,13 +85,5 @@ impl Readers {
         *self.idle.write() = None;
         self.damaged.store(false, Relaxed);
         self.recent.clear();
-    }
-
-    pub(super) const fn recent(&self) -> &RecentStates {
-        &self.recent
-    }
-
-    pub(super) fn met_damage(&self) -> bool {
-        self.damaged.load(Relaxed)
     }
 }

@@ -159,3 +159,35 @@ fn checksum(body: &[u8], rest: &[&[u8]]) -> [u8; SUM_BYTES] {
     }
     sum.digest().to_le_bytes()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::{saved, session, tenant};
+
+    #[test]
+    fn a_head_is_read_only_for_its_owner_and_state() {
+        let decode = GenerationHead::decode;
+        for (gap, ambiguous) in [(true, false), (false, true)] {
+            let mut saved = saved(tenant("a"), session(1), 10);
+            saved.keys.gap = saved.keys.gap.filter(|_| gap);
+            let head = GenerationHead::from_saved(&saved, ambiguous);
+            let (tenant, session) = (saved.tenant, saved.session);
+            let owner = StateOwner { tenant, session };
+            let stored = head.encode(&owner, b"state");
+            assert_eq!(decode(&stored, &owner, b"state"), Some(head));
+            assert_eq!(GenerationHead::decode_unchecked(&stored), head);
+            assert_eq!(decode(&stored, &owner, b"other"), None);
+            for (tenant, session) in [(self::tenant("b"), session), (tenant, self::session(2))] {
+                let owner = StateOwner { tenant, session };
+                assert_eq!(decode(&stored, &owner, b"state"), None);
+            }
+            for at in 0..stored.len() {
+                assert_eq!(decode(&stored[..at], &owner, b"state"), None);
+                let mut changed = stored.clone();
+                changed[at] ^= 1;
+                assert_eq!(decode(&changed, &owner, b"state"), None);
+            }
+        }
+    }
+}

@@ -45,7 +45,7 @@ fn clocked(config: &StoreConfig, directory: &TempDir) -> (FileStore, Arc<AtomicU
 }
 
 /// Runs a function on the writer's connection.
-async fn run(store: &FileStore, run: fn(&rusqlite::Connection)) -> Result<bool, StoreError> {
+async fn run(store: &FileStore, run: fn(&Connection)) -> Result<bool, StoreError> {
     let run = move |batch: &mut Batch<'_>| {
         run(batch);
         Ok(Ok(true))
@@ -63,9 +63,7 @@ async fn tick(store: &FileStore) {
 
 /// Copies the log into the file.
 async fn checkpoint(store: &FileStore) {
-    let sql = "PRAGMA wal_checkpoint(PASSIVE)";
-    let copied = store.run_read(move |file| file.query_row(sql, [], |_| Ok(())));
-    copied.await.unwrap();
+    store.run_read(open::checkpoint).await.unwrap();
 }
 
 /// Names of the files in a directory with this prefix.

@@ -3,6 +3,8 @@
 //! It writes all waiting jobs in one transaction and answers them after the commit. So a save waits for the previous
 //! transaction only, however many saves wait. If a transaction fails, each of its jobs is tried alone, so that no job
 //! fails because of another. The thread survives every error: it logs the error and replaces a damaged file.
+//!
+//! A second thread copies the write-ahead log into the file, so that no save waits for that.
 
 use std::{
     io,
@@ -11,7 +13,8 @@ use std::{
     slice,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::Ordering::Relaxed,
+        mpsc::{Receiver, sync_channel},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -33,6 +36,10 @@ use crate::store::{StoreError, limits::StoreLimits};
 const MAX_GROUP: usize = 128;
 /// Jobs between two checks of the limits.
 pub(super) const CHECK_AFTER: usize = 32;
+/// Jobs between two checkpoints of the log.
+const CHECKPOINT_AFTER: usize = 1_024;
+/// Pages of a log (64 MiB) whose last part the writer copies, since otherwise a busy log never starts over.
+const LONG_LOG: i64 = 16_384;
 /// The pause between two tries to open the file.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -51,8 +58,6 @@ pub(super) struct Writer {
     /// The last failed try to open the file, which is logged.
     failed_open_at: Option<Instant>,
     limits: StoreLimits,
-    /// The version of the shared values.
-    version: Arc<AtomicU64>,
     /// Jobs since the last check of the limits.
     unchecked: usize,
 }
@@ -66,7 +71,6 @@ impl Writer {
     pub(super) fn open_directory(
         directory: &Path,
         limits: StoreLimits,
-        version: Arc<AtomicU64>,
     ) -> io::Result<(Self, Arc<Readers>)> {
         let locked_file = LockedFile::lock_directory(directory)?;
         let readers = Arc::new(Readers::new(locked_file.path().to_owned()));
@@ -76,7 +80,6 @@ impl Writer {
             open: None,
             failed_open_at: None,
             limits,
-            version,
             unchecked: CHECK_AFTER,
         };
         match writer.open_file() {
@@ -85,14 +88,23 @@ impl Writer {
         }
     }
 
-    /// Starts the thread, which runs until the queue is closed.
-    pub(super) fn spawn_thread(
+    /// Starts both threads, which run until the queue is closed.
+    pub(super) fn spawn_threads(
         mut self,
         mut queue: mpsc::Receiver<WriterJob>,
     ) -> io::Result<JoinHandle<()>> {
+        let (checkpoint_due, due) = sync_channel(1);
+        let readers = Arc::clone(&self.readers);
+        let checkpointer = thread::Builder::new()
+            .name("store-log".to_owned())
+            .spawn(move || run_checkpointer(&readers, &due))?;
         let run = move || {
-            let mut more = false;
+            let (mut more, mut since_checkpoint) = (false, 0);
             while let Some(group) = take_group(&mut queue, more) {
+                since_checkpoint += group.len();
+                if since_checkpoint >= CHECKPOINT_AFTER && checkpoint_due.try_send(()).is_ok() {
+                    since_checkpoint = 0;
+                }
                 // After a panic the senders of the group receive an error, since their answers are dropped.
                 let result = catch_unwind(AssertUnwindSafe(|| self.process_group(group)));
                 more = result.unwrap_or_else(|_| {
@@ -103,6 +115,8 @@ impl Writer {
                     false
                 });
             }
+            drop(checkpoint_due);
+            let _ = checkpointer.join();
             self.close_file();
         };
         thread::Builder::new()
@@ -112,7 +126,7 @@ impl Writer {
 
     /// Does the jobs and answers them; returns whether there are more sessions to remove.
     fn process_group(&mut self, group: Vec<WriterJob>) -> bool {
-        if self.readers.met_damage() {
+        if self.readers.damaged.load(Relaxed) {
             self.replace_damaged_file(&open::inconsistency_error());
         }
         self.unchecked += group.len();
@@ -132,8 +146,13 @@ impl Writer {
                 let _ = answer.send(outcome);
             }
         }
-        let open = self.open.as_ref();
-        let is_full = open.is_some_and(|(_, it)| it.sessions > self.limits.sessions as u64);
+        let Some((file, totals)) = &self.open else {
+            return false;
+        };
+        if self.readers.long_log.swap(false, Relaxed) {
+            log_failed_checkpoint(open::checkpoint(file).map_err(to_store_error));
+        }
+        let is_full = totals.sessions > self.limits.sessions as u64;
         if !is_full && self.unchecked < CHECK_AFTER {
             return false;
         }
@@ -178,13 +197,13 @@ impl Writer {
             let _ = self.open_file();
         }
         let (file, totals) = self.open.as_mut().ok_or_else(file_closed)?;
-        let recent = self.readers.recent();
+        let recent = &self.readers.recent;
         let result = Batch::begin(file, *totals, &self.limits, recent).and_then(|mut batch| {
             let value = run(&mut batch)?;
             *totals = batch.commit(recent)?;
             Ok(value)
         });
-        self.version.store(totals.shared_version, Relaxed);
+        self.readers.version.store(totals.shared_version, Relaxed);
         Ok(result)
     }
 
@@ -215,13 +234,35 @@ impl Writer {
         });
         let (file, mut totals) = opened?;
         // The published version never goes back.
-        totals.shared_version = self.version.load(Relaxed).max(totals.shared_version);
-        self.version.store(totals.shared_version, Relaxed);
+        totals.shared_version = self
+            .readers
+            .version
+            .load(Relaxed)
+            .max(totals.shared_version);
+        self.readers.version.store(totals.shared_version, Relaxed);
         self.open = Some((file, totals));
         self.failed_open_at = None;
         self.readers.enable_reads();
         Ok(())
     }
+}
+
+/// Copies the log whenever it is due. It copies a long one twice, since little is added during the second time.
+fn run_checkpointer(readers: &Readers, due: &Receiver<()>) {
+    while due.recv().is_ok() {
+        let copy = || log_failed_checkpoint(readers.read_here(open::checkpoint)) > LONG_LOG;
+        if copy() && copy() {
+            readers.long_log.store(true, Relaxed);
+        }
+    }
+}
+
+/// Returns the pages of the log.
+fn log_failed_checkpoint(pages: Result<i64, StoreError>) -> i64 {
+    pages.unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot copy the store's write-ahead log into its file");
+        0
+    })
 }
 
 /// The next group. It waits for a first job, unless the writer has `more` to do: then the group may be empty. `None`

@@ -7,7 +7,7 @@ use super::*;
 async fn a_file_in_use_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
-    let refused = FileStore::open(&LIMITS, directory.path()).unwrap_err();
+    let refused = FileStore::open(&LIMITS, directory.path()).err().unwrap();
     let message = refused.to_string();
     assert!(
         message.contains("sessions.db is in use by another process"),
@@ -41,7 +41,7 @@ async fn a_newer_format_is_refused_and_not_changed() {
     newer.await.unwrap();
     store.close().await;
     let before = fs::read(&path).unwrap();
-    let refused = FileStore::open(&LIMITS, directory.path()).unwrap_err();
+    let refused = FileStore::open(&LIMITS, directory.path()).err().unwrap();
     let message = refused.to_string();
     assert!(
         message.contains("sessions.db was written by a newer release (format 3"),

@@ -210,7 +210,7 @@ async fn saved_states_and_absent_keys_are_cached() {
     let store = open(&directory);
     let one = saved(tenant("a"), session(1), 10);
     store.save_state(one.clone()).await.unwrap();
-    let known = |saved: &StateToSave| known(store.readers.recent(), saved);
+    let known = |saved: &StateToSave| known(&store.readers.recent, saved);
     assert_eq!(known(&one), Some(Some(one.state.clone())));
     // The commands are cached too.
     let commands = Bytes::from_static(b"orders");
