@@ -3,18 +3,15 @@
 //! The file is an SQLite database with a write-ahead log. An acknowledged save has reached the operating system: it
 //! survives a killed process. A power failure may lose the last moments, but damages nothing. One thread writes all
 //! waiting jobs in one transaction. A few connections read the states that are not cached. Saves wait only for the
-//! last part of a checkpoint.
+//! last part of a copy of the log into the file.
 //!
 //! Each generation has a checksum over all its data, so damaged data is never returned as a state. A damaged file is
 //! renamed, and a new one begun. No other process may change, remove or replace the file while it is locked.
 
 use std::{
-    fmt, io,
+    io,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     thread::JoinHandle,
 };
 
@@ -22,6 +19,7 @@ use parking_lot::Mutex;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -31,24 +29,18 @@ use super::{
 use crate::config::StoreConfig;
 
 mod batch;
-mod checkpointer;
-mod expiry;
 mod open;
 mod read;
 mod readers;
 mod recent_states;
 mod row;
 mod save;
-mod schema;
-mod shared_values;
-mod sql;
-mod write_queue;
 mod writer;
 
-use batch::{Batch, WriteResult, WriteTime};
+use batch::{Batch, WriteResult};
+use read::SessionFilter;
 use readers::Readers;
-use write_queue::{JobKind, WriterJob};
-use writer::Writer;
+use writer::{Writer, WriterJob};
 
 /// Most jobs in the writer's queue; the senders of more wait.
 const MAX_QUEUED_JOBS: usize = 1_024;
@@ -59,7 +51,6 @@ const YOUNG_SHARE: u64 = 64;
 pub struct FileStore {
     limits: StoreLimits,
     readers: Arc<Readers>,
-    version: Arc<AtomicU64>,
     /// `None` once the store is closed.
     writer: Mutex<Option<(mpsc::Sender<WriterJob>, JoinHandle<()>)>>,
 }
@@ -74,15 +65,12 @@ impl FileStore {
     }
 
     fn with_limits(limits: StoreLimits, data_dir: &Path) -> io::Result<Self> {
-        let version = Arc::new(AtomicU64::new(0));
         let (jobs, queue) = mpsc::channel(MAX_QUEUED_JOBS);
-        let (writer, readers) =
-            Writer::open_directory(data_dir, limits.clone(), Arc::clone(&version))?;
-        let thread = writer.spawn_threads(queue, jobs.downgrade())?;
+        let (writer, readers) = Writer::open_directory(data_dir, limits.clone())?;
+        let thread = writer.spawn_threads(queue)?;
         Ok(Self {
             limits,
             readers,
-            version,
             writer: Mutex::new(Some((jobs, thread))),
         })
     }
@@ -93,29 +81,28 @@ impl FileStore {
     }
 
     /// Waits until the write is committed.
-    async fn write_job(
+    async fn run_write(
         &self,
-        write: impl Fn(&mut Batch<'_>, WriteTime) -> WriteResult + Send + 'static,
+        write: impl Fn(&mut Batch<'_>) -> WriteResult + Send + 'static,
     ) -> Result<bool, StoreError> {
-        self.run_job(JobKind::Write(Box::new(write))).await
-    }
-
-    /// Waits until the writer has done the job.
-    async fn run_job(&self, kind: JobKind) -> Result<bool, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let jobs = self.job_sender().ok_or_else(writer_gone)?;
-        let answer = Some(answer);
-        let sent = jobs.send(WriterJob { kind, answer }).await;
-        sent.map_err(|_| writer_gone())?;
+        let jobs = self.job_sender().ok_or_else(file_closed)?;
+        let job = WriterJob {
+            write: Box::new(write),
+            answer: Some(answer),
+        };
+        jobs.send(job).await.map_err(|_| file_closed())?;
         drop(jobs);
-        answered.await.map_err(|_| writer_gone())?
+        answered.await.map_err(|_| file_closed())?
     }
 
-    /// Queues a job without waiting for it; drops it if the queue is full.
-    fn try_queue_job(&self, kind: JobKind) {
+    /// Queues a write without waiting for it; drops it if the queue is full.
+    fn queue_write(&self, write: impl Fn(&mut Batch<'_>) -> WriteResult + Send + 'static) {
         if let Some(jobs) = self.job_sender() {
-            let answer = None;
-            let _ = jobs.try_send(WriterJob { kind, answer });
+            let _ = jobs.try_send(WriterJob {
+                write: Box::new(write),
+                answer: None,
+            });
         }
     }
 
@@ -125,17 +112,34 @@ impl FileStore {
         writer.take().map(|(_jobs, thread)| thread)
     }
 
+    /// Reads on a thread that may block.
+    ///
+    /// CANCEL: a read that has begun goes on, and its result is dropped.
     async fn run_read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T> + Send + 'static,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (read, epoch) = Readers::read_blocking(&self.readers, read).await?;
-        read.map_err(|error| {
-            if open::is_damage(&error) {
-                self.try_queue_job(JobKind::Damaged { epoch });
-            }
-            to_store_error(error)
-        })
+        let readers = Arc::clone(&self.readers);
+        let permit = Arc::clone(&readers.permits).acquire_owned().await;
+        let reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            readers.read_here(read)
+        });
+        let result = reading.await.map_err(|_| file_closed())?;
+        if matches!(result, Err(StoreError::Damaged)) {
+            // The writer replaces the file before its next write.
+            self.queue_write(|_| Ok(Ok(true)));
+        }
+        result
+    }
+
+    /// The sessions of an account, or of all, that have not expired.
+    fn filter_sessions(&self, account: Option<&Account>, id: Option<SessionId>) -> SessionFilter {
+        SessionFilter {
+            account: account.copied(),
+            id,
+            since_s: self.limits.expiry_horizon(),
+        }
     }
 }
 
@@ -145,12 +149,6 @@ impl Drop for FileStore {
         if let Some(thread) = self.take_writer() {
             let _ = thread.join();
         }
-    }
-}
-
-impl fmt::Debug for FileStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileStore").finish_non_exhaustive()
     }
 }
 
@@ -167,17 +165,17 @@ impl Store for FileStore {
         }
         let prefix_group = row::hash_prefix_group(tenant, opening);
         let (now, horizon) = (self.limits.now_s(), self.limits.expiry_horizon());
-        let recent = self.readers.recent();
+        let recent = &self.readers.recent;
         let hit = match recent.find_state(tenant, prefix_group, keys, horizon) {
             Ok(hit) => hit,
             Err(since) => {
                 let (tenant, keys) = (*tenant, keys.to_vec());
                 let readers = Arc::clone(&self.readers);
-                let find = move |file: &rusqlite::Connection| {
+                let find = move |file: &Connection| {
                     let mut absent = Vec::new();
                     let hit =
                         read::find_state(file, &tenant, prefix_group, &keys, horizon, &mut absent)?;
-                    readers.recent().learn_absent(since, absent);
+                    readers.recent.learn_absent(since, absent);
                     Ok(hit)
                 };
                 self.run_read(find).await?
@@ -185,18 +183,15 @@ impl Store for FileStore {
         };
         Ok(hit.map(|hit| {
             if now.saturating_sub(hit.used_s) > self.limits.age_s / YOUNG_SHARE {
-                let touch = move |batch: &mut Batch<'_>, when| {
-                    save::touch_session(batch, hit.session, when)
-                };
-                self.try_queue_job(JobKind::Write(Box::new(touch)));
+                self.queue_write(move |batch| save::touch_session(batch, hit.session));
             }
             hit.found
         }))
     }
 
     async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
-        let save = move |batch: &mut Batch<'_>, when| save::save_state(batch, &saved, when);
-        self.write_job(save).await.map(drop)
+        let write = move |batch: &mut Batch<'_>| save::save_state(batch, &saved);
+        self.run_write(write).await.map(drop)
     }
 
     async fn load_session(
@@ -204,9 +199,10 @@ impl Store for FileStore {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<SessionRow>, StoreError> {
-        let (account, horizon) = (account.copied(), self.limits.expiry_horizon());
-        self.run_read(move |file| read::load_session(file, account.as_ref(), id, horizon))
-            .await
+        let filter = self.filter_sessions(account, Some(id));
+        let page = Page { skip: 0, take: 1 };
+        let read = move |file: &Connection| read::list_sessions(file, &filter, page);
+        Ok(self.run_read(read).await?.pop())
     }
 
     async fn put_commands(
@@ -217,10 +213,8 @@ impl Store for FileStore {
     ) -> Result<bool, StoreError> {
         check_bytes(commands.len(), MAX_COMMANDS_BYTES)?;
         let account = account.copied();
-        self.write_job(move |batch, when| {
-            save::put_commands(batch, account.as_ref(), id, &commands, when)
-        })
-        .await
+        self.run_write(move |batch| save::put_commands(batch, account, id, &commands))
+            .await
     }
 
     async fn list_sessions(
@@ -228,33 +222,33 @@ impl Store for FileStore {
         account: Option<&Account>,
         page: Page,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        let (account, horizon) = (account.copied(), self.limits.expiry_horizon());
-        self.run_read(move |file| read::list_sessions(file, account.as_ref(), page, horizon))
+        let filter = self.filter_sessions(account, None);
+        self.run_read(move |file| read::list_sessions(file, &filter, page))
             .await
     }
 
     async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
-        let (account, horizon) = (account.copied(), self.limits.expiry_horizon());
-        self.run_read(move |file| read::count_sessions(file, account.as_ref(), horizon))
+        let filter = self.filter_sessions(account, None);
+        self.run_read(move |file| read::count_sessions(file, &filter))
             .await
     }
 
     async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
         check_shared(name, &value)?;
         let name = Bytes::copy_from_slice(name);
-        let put = move |batch: &mut Batch<'_>, _| shared_values::put_shared(batch, &name, &value);
-        self.write_job(put).await.map(drop)
+        let write = move |batch: &mut Batch<'_>| save::put_shared(batch, &name, &value);
+        self.run_write(write).await.map(drop)
     }
 
     async fn read_shared(&self) -> Result<SharedValues, StoreError> {
         // Loaded before reading, so that a value published meanwhile counts as new.
-        let version = self.version.load(Relaxed);
-        let all = self.run_read(shared_values::read_all_shared).await?;
+        let version = self.shared_version();
+        let all = self.run_read(read::list_shared).await?;
         Ok(SharedValues { version, all })
     }
 
     fn shared_version(&self) -> u64 {
-        self.version.load(Relaxed)
+        self.readers.version.load(Relaxed)
     }
 
     async fn close(&self) {
@@ -264,9 +258,9 @@ impl Store for FileStore {
     }
 }
 
-/// The writer has ended or dropped the job.
-fn writer_gone() -> StoreError {
-    StoreError::Unreachable(io::ErrorKind::BrokenPipe.into())
+/// The file cannot be opened, or the store is closed.
+fn file_closed() -> StoreError {
+    StoreError::Unreachable(io::ErrorKind::NotConnected.into())
 }
 
 fn to_store_error(error: rusqlite::Error) -> StoreError {

@@ -82,7 +82,9 @@ impl fmt::Debug for SessionId {
 }
 
 /// Names a state within its tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct StateKey([u8; 16]);
 
 impl StateKey {
@@ -96,7 +98,7 @@ impl StateKey {
 }
 
 /// The keys of the state after one generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateKeys {
     /// The request's messages and the answer.
     pub exact: StateKey,

@@ -18,7 +18,6 @@ use super::{
 };
 use crate::config::StoreConfig;
 
-mod cost;
 mod record;
 mod session_table;
 

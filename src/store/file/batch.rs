@@ -1,49 +1,44 @@
-//! One transaction of the writer, with the totals that it updates.
+//! One transaction of the writer, and its removal of sessions over the limits.
 
-use std::ops::Deref;
+use std::{
+    ops::Deref,
+    time::{Duration, Instant},
+};
 
-use rusqlite::{Connection, Result};
+use rusqlite::{Connection, Result, Transaction};
 
 use super::{
+    open,
+    read::query_first,
     recent_states::{BatchChanges, RecentStates},
-    row::Stamp,
-    sql::{Transaction, column_int, execute, query_first},
+    row::{stamp, stamp_second},
+    save,
 };
-use crate::store::StoreError;
+use crate::store::{StoreError, limits::StoreLimits};
+
+/// Writes wait about so long for one step of a removal.
+const STEP: Duration = Duration::from_millis(4);
 
 /// Totals of the file's content, updated with each change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) sessions: u64,
-    /// Larger than the number of every session that was in the file while this process ran.
-    pub(super) next_session: i64,
+    /// The stamp of the last use of any session.
+    used: i64,
     /// The version of the last shared value.
     pub(super) shared_version: u64,
 }
 
 impl Totals {
-    pub(super) fn count_file(file: &Connection) -> Result<Self> {
-        let number = |sql| -> Result<i64> {
-            let number = query_first(file, sql, [], |row| column_int(row, 0))?;
-            Ok(number.unwrap_or(0))
-        };
-        // Earlier releases keep their count there, and would trust an old one. An error is ignored, since sessions are
-        // found in a read-only file too.
-        let _ = execute(file, "DELETE FROM meta WHERE name = 'sessions'", []);
+    pub(super) fn read(file: &Connection) -> Result<Self> {
+        let number = |sql| file.query_row(sql, [], |row| row.get::<_, Option<i64>>(0));
+        let number = |sql| Ok::<_, rusqlite::Error>(number(sql)?.unwrap_or(0));
         Ok(Self {
             sessions: number("SELECT count(*) FROM sessions")?.unsigned_abs(),
-            next_session: number("SELECT max(number) FROM sessions")?.saturating_add(1),
+            used: number("SELECT max(used) FROM sessions")?,
             shared_version: number("SELECT max(version) FROM shared")?.unsigned_abs(),
         })
     }
-}
-
-/// The time of a write.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WriteTime {
-    pub(super) used: Stamp,
-    /// Sessions last used before this second have expired.
-    pub(super) horizon: u64,
 }
 
 /// The outer error fails the whole transaction, the inner one this write alone. `false` if there is no such session.
@@ -54,21 +49,70 @@ pub(super) struct Batch<'f> {
     file: Transaction<'f>,
     pub(super) totals: Totals,
     pub(super) changes: BatchChanges,
+    now_s: u64,
+    /// Sessions last used before this second have expired.
+    pub(super) horizon: u64,
 }
 
 impl<'f> Batch<'f> {
-    pub(super) fn begin(file: &'f Connection, totals: Totals) -> Result<Self> {
-        Ok(Self {
-            file: Transaction::begin(file)?,
+    pub(super) fn begin(
+        file: &'f Connection,
+        totals: Totals,
+        limits: &StoreLimits,
+        recent: &RecentStates,
+    ) -> Result<Self> {
+        let mut batch = Self {
+            file: file.unchecked_transaction()?,
             totals,
             changes: BatchChanges::default(),
-        })
+            now_s: limits.now_s(),
+            horizon: limits.expiry_horizon(),
+        };
+        if stamp_second(totals.used) > batch.now_s {
+            // The clock went back. Sessions from the future would outlive all new ones, which would be removed as soon
+            // as they are saved.
+            recent.clear();
+            batch.totals.used = stamp(batch.now_s);
+            let sql = "UPDATE sessions SET used = ?1 WHERE used > ?1";
+            save::execute(&batch, sql, [batch.totals.used])?;
+        }
+        Ok(batch)
     }
 
     /// Returns the new totals.
     pub(super) fn commit(self, recent: &RecentStates) -> Result<Totals> {
         recent.commit_changes(self.changes, || self.file.commit())?;
         Ok(self.totals)
+    }
+
+    /// The stamp of a use now.
+    pub(super) fn next_use(&mut self) -> i64 {
+        self.totals.used = stamp(self.now_s).max(self.totals.used + 1);
+        self.totals.used
+    }
+
+    /// Removes some sessions over the limits, least recently used first; returns whether there are more.
+    pub(super) fn remove_over_limits(&mut self, limits: &StoreLimits) -> Result<bool> {
+        let horizon = stamp(self.horizon);
+        let begun = Instant::now();
+        while begun.elapsed() < STEP {
+            let sql = "SELECT number, used FROM sessions ORDER BY used LIMIT 1";
+            let oldest = query_first(self, sql, [], |row| {
+                Ok((row.get(0)?, row.get::<_, i64>(1)?))
+            })?;
+            let Some((number, used)) = oldest else {
+                return Ok(false);
+            };
+            let is_over = self.totals.sessions > limits.sessions as u64;
+            if used >= horizon && !is_over && used_bytes(self)? <= limits.bytes as u64 {
+                return Ok(false);
+            }
+            // Without this an index with an absent session would end no loop.
+            if !save::remove_session(self, number)? {
+                return Err(open::inconsistency_error());
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -78,4 +122,13 @@ impl Deref for Batch<'_> {
     fn deref(&self) -> &Connection {
         &self.file
     }
+}
+
+/// Bytes of the file without its free pages, which SQLite reuses before the file grows. The write-ahead log comes on
+/// top.
+pub(super) fn used_bytes(file: &Connection) -> Result<u64> {
+    let sql = "SELECT (page_count - freelist_count) * page_size \
+               FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
+    let bytes = query_first(file, sql, [], |row| row.get::<_, i64>(0))?;
+    Ok(bytes.unwrap_or(0).unsigned_abs())
 }

@@ -1,23 +1,42 @@
-//! Opens the file for one process, refuses a newer format, and sets a damaged file aside.
+//! Opens the file for one process, refuses that of a newer release, and sets a damaged file aside.
+//!
+//! Rows of one session lie side by side in `generations`, so that removed rows make room for new ones. Keys of one
+//! conversation lie side by side in `keys`, so that a whole chain is read from one page. There is no automatic
+//! vacuum, since it slows every write, and free pages are reused before the file grows.
 
 use std::{
+    error,
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Read as _},
+    io::{self, ErrorKind, Read as _},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, Error, ErrorCode, ffi};
+use rusqlite::{Connection, Error, ErrorCode, config::DbConfig, ffi};
 
-use super::{
-    read,
-    schema::{self, APPLICATION, FORMAT, TABLES},
-    sql::read_pragma,
-};
+use super::batch::Totals;
 
 const FILE_NAME: &str = "sessions.db";
 const LOCK_NAME: &str = "sessions.lock";
+
+/// To be changed with the meaning of anything in the file.
+pub(super) const FORMAT: i32 = 2;
+/// Marks a file of the proxy: "Pli". The header has the sum of it and the format, so a damaged format is not taken for
+/// a newer one.
+pub(super) const APPLICATION: i32 = 0x506c_6900;
+
+pub(super) const TABLES: &str = "
+    CREATE TABLE sessions (number INTEGER PRIMARY KEY, account BLOB NOT NULL,
+        session BLOB NOT NULL, tenant BLOB NOT NULL, saved_s INTEGER NOT NULL,
+        used INTEGER NOT NULL, commands BLOB NOT NULL);
+    CREATE INDEX sessions_by_id ON sessions (session);
+    CREATE INDEX sessions_by_use ON sessions (used);
+    CREATE INDEX sessions_by_account ON sessions (account, used);
+    CREATE TABLE generations (place INTEGER PRIMARY KEY, head BLOB NOT NULL, state BLOB NOT NULL);
+    CREATE TABLE keys (place BLOB PRIMARY KEY, generation INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE shared (version INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE,
+        value BLOB NOT NULL);";
 
 /// The header of an SQLite file.
 const HEAD_BYTES: u64 = 100;
@@ -32,72 +51,58 @@ const MAX_SET_ASIDE: u32 = 9;
 /// Page cache of the writer's connection.
 const CACHE_KIB: u32 = 8_192;
 
-/// Why the file was not opened. The first three prevent the start of the proxy.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum OpenFileError {
-    #[error(
-        "{} is in use by another process: set another server.data_dir for this one, or keep the \
-         sessions of both on a server (store.url)",
-        path.display()
-    )]
-    InUse { path: PathBuf },
-    #[error("cannot use {}", path.display())]
-    Unusable { path: PathBuf, source: io::Error },
-    #[error(
-        "{} was written by a newer release (format {format}, this one supports {FORMAT}): start \
-         that release, or move the file away to begin without its sessions; it was not changed",
-        path.display()
-    )]
-    Newer { path: PathBuf, format: i64 },
-    #[error("{0}")]
-    Damaged(&'static str),
-    #[error(transparent)]
-    Sql(#[from] Error),
-    #[error(transparent)]
-    File(#[from] io::Error),
-}
-
-impl From<OpenFileError> for io::Error {
-    fn from(fault: OpenFileError) -> Self {
-        Self::other(fault)
-    }
-}
-
-impl OpenFileError {
-    fn is_damage(&self) -> bool {
-        match self {
-            Self::Damaged(_) => true,
-            Self::Sql(error) => is_damage(error),
-            _ => false,
-        }
-    }
-}
-
 /// Whether the error shows that the file is damaged.
 pub(super) fn is_damage(error: &Error) -> bool {
-    let code = match error {
-        Error::SqliteFailure(error, _) => error.code,
-        // No such table or column, though the tables are checked when the file is opened.
+    match error {
+        Error::SqliteFailure(error, _) => matches!(
+            error.code,
+            ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::ConstraintViolation
+                | ErrorCode::TypeMismatch
+        ),
+        // Such as an absent table or column.
         Error::SqlInputError { .. }
         | Error::InvalidColumnType(..)
         | Error::FromSqlConversionFailure(..)
         | Error::Utf8Error(..)
-        | Error::IntegralValueOutOfRange(..)
-        | Error::QueryReturnedNoRows => return true,
-        _ => return false,
-    };
-    matches!(
-        code,
-        ErrorCode::DatabaseCorrupt
-            | ErrorCode::NotADatabase
-            | ErrorCode::ConstraintViolation
-            | ErrorCode::TypeMismatch
-    )
+        | Error::IntegralValueOutOfRange(..) => true,
+        _ => false,
+    }
 }
 
 /// Two tables contradict each other.
 pub(super) fn inconsistency_error() -> Error {
     Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), None)
+}
+
+/// Of the kind [`ErrorKind::InvalidData`] if the file is damaged.
+fn to_io_error(error: Error) -> io::Error {
+    match is_damage(&error) {
+        true => io::Error::new(ErrorKind::InvalidData, error),
+        false => io::Error::other(error),
+    }
+}
+
+/// Opens a connection. It runs no checkpoint by itself before it is the last one that closes. The file is not mapped into memory, since a truncated file would end the process.
+pub(super) fn connect(path: &Path, cache_kib: u32) -> rusqlite::Result<Connection> {
+    let file = Connection::open(path)?;
+    file.set_prepared_statement_cache_capacity(48);
+    // Otherwise SQLite prepares joins again for each new value of a parameter.
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    file.execute_batch(&format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -{cache_kib};
+         PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; PRAGMA cell_size_check = ON;
+         PRAGMA trusted_schema = OFF; PRAGMA journal_size_limit = 67108864;
+         PRAGMA wal_autocheckpoint = 0;"
+    ))?;
+    Ok(file)
+}
+
+/// Copies the write-ahead log into the file, as far as no connection has to wait. Returns the pages of the log at the
+/// beginning.
+pub(super) fn checkpoint(file: &Connection) -> rusqlite::Result<i64> {
+    file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
 }
 
 /// The locked path of the file; dropping it unlocks the path.
@@ -109,17 +114,16 @@ pub(super) struct LockedFile {
 
 impl LockedFile {
     /// Locks a directory, and creates it if it is absent.
-    pub(super) fn lock_directory(directory: &Path) -> Result<Self, OpenFileError> {
-        let unusable = |path: &Path| {
-            let path = path.to_owned();
-            move |source| OpenFileError::Unusable { path, source }
+    pub(super) fn lock_directory(directory: &Path) -> io::Result<Self> {
+        let unusable = |path: &Path, error: io::Error| {
+            let message = format!("cannot use {}: {error}", path.display());
+            io::Error::new(error.kind(), message)
         };
-        fs::create_dir_all(directory).map_err(unusable(directory))?;
+        fs::create_dir_all(directory).map_err(|error| unusable(directory, error))?;
         // SQLite would take a relative path with a colon for a URI.
-        let directory = std::path::absolute(directory).map_err(unusable(directory))?;
-        let path = directory.join(FILE_NAME);
-        let lock_path = directory.join(LOCK_NAME);
-        let lock = open_private(&lock_path).map_err(unusable(&lock_path))?;
+        let directory = std::path::absolute(directory)?;
+        let (path, lock_path) = (directory.join(FILE_NAME), directory.join(LOCK_NAME));
+        let lock = open_private(&lock_path).map_err(|error| unusable(&lock_path, error))?;
         let begun = Instant::now();
         loop {
             match lock.try_lock() {
@@ -128,8 +132,14 @@ impl LockedFile {
                 Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WITHIN => {
                     thread::park_timeout(LOCK_AGAIN);
                 }
-                Err(TryLockError::WouldBlock) => return Err(OpenFileError::InUse { path }),
-                Err(TryLockError::Error(source)) => return Err(unusable(&lock_path)(source)),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(io::Error::other(format!(
+                        "{} is in use by another process: set another server.data_dir for this \
+                         one, or keep the sessions of both on a server (store.url)",
+                        path.display()
+                    )));
+                }
+                Err(TryLockError::Error(error)) => return Err(unusable(&lock_path, error)),
             }
         }
     }
@@ -138,60 +148,49 @@ impl LockedFile {
         &self.path
     }
 
-    /// Opens the file and runs `begin` on it. If either finds damage, both are repeated with a new file.
-    pub(super) fn open_or_replace<T>(
-        &self,
-        begin: impl Fn(Connection) -> Result<T, OpenFileError>,
-    ) -> Result<T, OpenFileError> {
-        match self.open_or_create().and_then(&begin) {
-            Err(fault) if fault.is_damage() => {
-                self.set_aside(&fault)?;
-                self.open_or_create().and_then(&begin)
+    /// Opens or creates the file; replaces a damaged one.
+    ///
+    /// # Errors
+    /// Of the kind [`ErrorKind::Unsupported`] if a newer release wrote it.
+    pub(super) fn open_or_replace(&self) -> io::Result<(Connection, Totals)> {
+        match self.open_or_create() {
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                self.set_aside(&error)?;
+                self.open_or_create()
             }
             opened => opened,
         }
     }
 
-    fn open_or_create(&self) -> Result<Connection, OpenFileError> {
+    fn open_or_create(&self) -> io::Result<(Connection, Totals)> {
+        let damage = |why: String| Err(io::Error::new(ErrorKind::InvalidData, why));
         if !has_sound_head(open_private(&self.path)?)? {
-            return Err(OpenFileError::Damaged("its header is no SQLite header"));
+            return damage("its header is no SQLite header".to_owned());
         }
-        let file = schema::open_connection(&self.path)?;
-        let fresh = self.is_fresh(&file)?;
-        schema::configure_connection(&file, CACHE_KIB)?;
-        match fresh {
-            true => schema::create_tables(&file)?,
-            false => check_tables(&file)?,
+        let file = connect(&self.path, CACHE_KIB).map_err(to_io_error)?;
+        let number = |name| file.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+        let format = number("user_version").map_err(to_io_error)?;
+        let application = number("application_id").map_err(to_io_error)?;
+        let is_marked = application == APPLICATION.wrapping_add(format);
+        if (format, application) == (0, 0) {
+            create_tables(&file).map_err(to_io_error)?;
+        } else if is_marked && format > FORMAT {
+            let message = format!(
+                "{} was written by a newer release (format {format}, this one supports {FORMAT}): \
+                 start that release, or move the file away to begin without its sessions; it was \
+                 not changed",
+                self.path.display()
+            );
+            return Err(io::Error::new(ErrorKind::Unsupported, message));
+        } else if !is_marked || format != FORMAT {
+            return damage(format!("it has another format: {format}, {application:#x}"));
         }
-        Ok(file)
-    }
-
-    /// Whether nothing was ever written; refuses other formats.
-    ///
-    /// The format number in the header may be damaged, so a newer release writes it in `meta` too.
-    fn is_fresh(&self, file: &Connection) -> Result<bool, OpenFileError> {
-        let format = read_pragma(file, "user_version")?;
-        let application = read_pragma(file, "application_id")?;
-        let tables: i64 =
-            file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-        if (format, application, tables) == (0, 0, 0) {
-            return Ok(true);
-        }
-        if format > i64::from(FORMAT) {
-            let meta = schema::read_meta(file, "format").ok().flatten();
-            if meta == Some(format.unsigned_abs()) {
-                let path = self.path.clone();
-                return Err(OpenFileError::Newer { path, format });
-            }
-        }
-        if (format, application) != (FORMAT.into(), APPLICATION.into()) {
-            return Err(OpenFileError::Damaged("its header has another format"));
-        }
-        Ok(false)
+        let totals = Totals::read(&file).map_err(to_io_error)?;
+        Ok((file, totals))
     }
 
     /// Renames a damaged file together with its write-ahead log. No connection to it may be open.
-    pub(super) fn set_aside(&self, why: &dyn std::error::Error) -> io::Result<()> {
+    pub(super) fn set_aside(&self, why: &dyn error::Error) -> io::Result<()> {
         let aside = |number: u32| path_with_suffix(&self.path, &format!(".damaged-{number}"));
         let mut free = (1..MAX_SET_ASIDE).map(aside);
         let to = free.find(|path| !path.exists());
@@ -202,7 +201,7 @@ impl LockedFile {
         let index = fs::remove_file(path_with_suffix(&self.path, "-shm"));
         for result in [log, index] {
             if let Err(error) = result
-                && error.kind() != io::ErrorKind::NotFound
+                && error.kind() != ErrorKind::NotFound
             {
                 return Err(error);
             }
@@ -211,7 +210,7 @@ impl LockedFile {
             file = %self.path.display(),
             aside = %to.display(),
             error = %why,
-            "the session file is damaged: it was set aside as {}, and {} begins anew",
+            "the session file cannot be used: it was set aside as {}, and {} begins anew",
             to.display(),
             self.path.display()
         );
@@ -219,7 +218,7 @@ impl LockedFile {
     }
 }
 
-pub(super) fn path_with_suffix(path: &Path, suffix: &str) -> PathBuf {
+fn path_with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -247,16 +246,10 @@ fn has_sound_head(file: File) -> io::Result<bool> {
             && matches!(head.get(44..48), Some([0, 0, 0, 0..=4])))
 }
 
-/// Checks the tables and a sample of their rows for damage, in a time that does not grow with the file.
-fn check_tables(file: &Connection) -> Result<(), OpenFileError> {
-    let mut statement = file.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")?;
-    let found = statement.query_map([], |row| row.get::<_, String>(0))?;
-    let mut found = found.collect::<Result<Vec<_>, _>>()?;
-    found.sort();
-    let mut tables = TABLES;
-    tables.sort_unstable();
-    if found != tables {
-        return Err(OpenFileError::Damaged("its tables have another schema"));
-    }
-    Ok(read::check_sample(file)?)
+/// Creates the tables in an empty file, in one transaction.
+fn create_tables(file: &Connection) -> rusqlite::Result<()> {
+    file.execute_batch(&format!(
+        "BEGIN; {TABLES} PRAGMA application_id = {}; PRAGMA user_version = {FORMAT}; COMMIT",
+        APPLICATION + FORMAT
+    ))
 }

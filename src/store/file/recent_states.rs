@@ -1,4 +1,4 @@
-//! A cache of recently saved states, and of keys that the file does not have.
+//! A cache of recently saved states, and of keys that the file does not have, in one list of recent use.
 //!
 //! The writer commits every change through [`RecentStates::commit_changes`]. It removes all changed entries before
 //! the commit and inserts the new states after it. So the cache never has a state that is already replaced in the
@@ -10,8 +10,6 @@
 //! Only reads add absent keys, except keys written since the read began. The file is locked, so no other process
 //! changes it.
 
-use std::num::NonZeroUsize;
-
 use parking_lot::Mutex;
 
 use lru::LruCache;
@@ -22,12 +20,12 @@ use super::{
 };
 use crate::store::{StateKey, Tenant};
 
-/// Most bytes of all states.
+/// Most bytes of all entries.
 const MAX_BYTES: usize = 8 << 20;
-/// Bytes of an entry without its state and commands.
-const OVERHEAD_BYTES: usize = 256;
-/// Most absent keys. Requests with the same examples before their question search for the same keys.
-const MAX_ABSENT: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
+/// Bytes of a state's entry without the state and its commands.
+const STATE_OVERHEAD: usize = 256;
+/// Bytes of an absent key. Requests with the same examples before their question search for the same keys.
+const ABSENT_BYTES: usize = 128;
 /// Groups of keys, each with the time of its last write.
 const GROUPS: usize = 1_024;
 
@@ -37,12 +35,6 @@ struct CachedState {
     tenant: Tenant,
     exact: StateKey,
     hit: StateHit,
-}
-
-impl CachedState {
-    fn size_bytes(&self) -> usize {
-        OVERHEAD_BYTES + self.hit.found.state.len() + self.hit.found.commands.len()
-    }
 }
 
 /// The changes of a transaction.
@@ -66,9 +58,7 @@ impl BatchChanges {
 
     /// Adds the keys of a generation that is replaced or removed.
     pub(super) fn add_keys(&mut self, head: &GenerationHead) {
-        let keys = head.keys.iter();
-        self.keys
-            .extend(keys.map(|(_, key)| key_place(head.prefix_group, key)));
+        self.keys.extend(head.key_places());
     }
 
     /// Commands are rare, so they clear all cached states.
@@ -86,9 +76,9 @@ pub(super) struct RecentStates(Mutex<RecentTable>);
 
 #[derive(Debug)]
 struct RecentTable {
-    states: LruCache<KeyPlace, CachedState>,
+    /// The states of exact keys; `None` for an absent key.
+    entries: LruCache<KeyPlace, Option<CachedState>>,
     bytes: usize,
-    absent: LruCache<KeyPlace, ()>,
     /// Transactions so far.
     changes: u64,
     /// The last change by group of keys; the highest number during a commit.
@@ -98,9 +88,8 @@ struct RecentTable {
 impl Default for RecentTable {
     fn default() -> Self {
         Self {
-            states: LruCache::unbounded(),
+            entries: LruCache::unbounded(),
             bytes: 0,
-            absent: LruCache::new(MAX_ABSENT),
             changes: 0,
             written: [0; GROUPS],
         }
@@ -121,24 +110,21 @@ impl RecentStates {
     ) -> Result<Option<StateHit>, ReadSince> {
         let mut table = self.0.lock();
         for (at, key) in keys.iter().enumerate() {
-            let place = key_place(prefix_group, key);
-            if table.absent.get(&place).is_some() {
-                continue;
-            }
-            return match table.states.get(&place) {
+            match table.entries.get(&key_place(prefix_group, key)) {
+                Some(None) => {}
                 // SECURITY: the whole tenant and the whole key are compared, as with a row of the file. An expired hit
                 // needs the file, since the session may have been used with another of its states.
-                Some(CachedState {
-                    tenant: owner,
-                    exact,
-                    hit,
-                }) if owner == tenant && exact == key && hit.used_s >= horizon => {
-                    let mut hit = hit.clone();
+                Some(Some(cached))
+                    if cached.tenant == *tenant
+                        && cached.exact == *key
+                        && cached.hit.used_s >= horizon =>
+                {
+                    let mut hit = cached.hit.clone();
                     hit.found.at = at;
-                    Ok(Some(hit))
+                    return Ok(Some(hit));
                 }
-                _ => Err(ReadSince(table.changes)),
-            };
+                _ => return Err(ReadSince(table.changes)),
+            }
         }
         Ok(None)
     }
@@ -148,7 +134,7 @@ impl RecentStates {
         let mut table = self.0.lock();
         for place in absent {
             if table.written[key_group(&place)] <= since.0 {
-                table.absent.put(place, ());
+                table.put_entry(place, None);
             }
         }
     }
@@ -168,8 +154,7 @@ impl RecentStates {
     /// Clears the cache, and ignores the absent keys of reads that began earlier. For the writer alone.
     pub(super) fn clear(&self) {
         let mut table = self.0.lock();
-        table.forget_all_states();
-        table.absent.clear();
+        table.forget_all();
         table.changes += 1;
         let now = table.changes;
         table.written.fill(now);
@@ -185,11 +170,10 @@ impl RecentTable {
     fn begin_commit(&mut self, changes: &BatchChanges) {
         for place in &changes.keys {
             self.written[key_group(place)] = u64::MAX;
-            self.absent.pop(place);
-            self.forget_state(place);
+            self.forget_entry(place);
         }
         if changes.commands {
-            self.forget_all_states();
+            self.forget_all();
         }
     }
 
@@ -199,31 +183,40 @@ impl RecentTable {
             self.written[key_group(place)] = self.changes;
         }
         // With changed commands, the states saved before the change have old ones.
-        if !committed || changes.commands {
-            return;
+        if committed && !changes.commands {
+            for (place, state) in changes.saved {
+                self.put_entry(place, Some(state));
+            }
         }
-        for (place, state) in changes.saved {
-            self.forget_state(&place);
-            self.bytes += state.size_bytes();
-            self.states.put(place, state);
-        }
+    }
+
+    fn put_entry(&mut self, place: KeyPlace, entry: Option<CachedState>) {
+        self.forget_entry(&place);
+        self.bytes += entry_bytes(&entry);
+        self.entries.put(place, entry);
         while self.bytes > MAX_BYTES
-            && let Some((_, state)) = self.states.pop_lru()
+            && let Some((_, oldest)) = self.entries.pop_lru()
         {
-            self.bytes -= state.size_bytes();
+            self.bytes -= entry_bytes(&oldest);
         }
     }
 
-    fn forget_state(&mut self, place: &KeyPlace) {
-        if let Some(state) = self.states.pop(place) {
-            self.bytes -= state.size_bytes();
+    fn forget_entry(&mut self, place: &KeyPlace) {
+        if let Some(entry) = self.entries.pop(place) {
+            self.bytes -= entry_bytes(&entry);
         }
     }
 
-    fn forget_all_states(&mut self) {
-        self.states.clear();
+    fn forget_all(&mut self) {
+        self.entries.clear();
         self.bytes = 0;
     }
+}
+
+fn entry_bytes(entry: &Option<CachedState>) -> usize {
+    entry.as_ref().map_or(ABSENT_BYTES, |cached| {
+        STATE_OVERHEAD + cached.hit.found.state.len() + cached.hit.found.commands.len()
+    })
 }
 
 fn key_group(place: &KeyPlace) -> usize {

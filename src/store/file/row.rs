@@ -3,39 +3,31 @@
 //! SECURITY: a row counts only if its checksum fits the requesting tenant, the session and the key. SQLite checks
 //! little of what it reads. With these checksums a changed or lost page gives no state instead of a wrong one.
 
-use rusqlite::Row;
+use rusqlite::{Result, Row};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::sql::column_bytes;
-use crate::store::{Account, SessionId, StateKey, StateKeys, StateToSave, Tenant, key::KeyKind};
+use crate::store::{Account, SessionId, StateKey, StateKeys, StateToSave, Tenant};
 
 /// Bits of a generation's number within its session.
-const NUMBER_BITS: u32 = 24;
+pub(super) const NUMBER_BITS: u32 = 28;
 
-/// The row of a generation. The rows of one session lie side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GenerationRow(pub(super) i64);
+/// The first and the last place that a generation of the session may have in its table.
+pub(super) const fn generation_places(session: i64) -> (i64, i64) {
+    (session << NUMBER_BITS, ((session + 1) << NUMBER_BITS) - 1)
+}
 
-impl GenerationRow {
-    /// The first and the last row that a session may have.
-    pub(super) const fn session_range(session: i64) -> (Self, Self) {
-        let first = session << NUMBER_BITS;
-        (Self(first), Self(first | ((1 << NUMBER_BITS) - 1)))
-    }
+/// The time of a session's use: its second, and a counter, which keeps the order within a second.
+pub(super) const fn stamp(second: u64) -> i64 {
+    const MAX: u64 = (1 << (63 - STAMP_BITS)) - 1;
+    let second = if second > MAX { MAX } else { second };
+    (second as i64) << STAMP_BITS
+}
 
-    pub(super) const fn session_number(self) -> i64 {
-        self.0 >> NUMBER_BITS
-    }
+const STAMP_BITS: u32 = 20;
 
-    /// The value of a key's row.
-    pub(super) const fn to_target(self, kind: KeyKind) -> i64 {
-        self.0 << 2 | kind as i64
-    }
-
-    pub(super) fn from_target(target: i64) -> Option<(Self, KeyKind)> {
-        let kind = KeyKind::ALL.get((target & 3) as usize)?;
-        Some((Self(target >> 2), *kind))
-    }
+pub(super) const fn stamp_second(stamp: i64) -> u64 {
+    stamp.unsigned_abs() >> STAMP_BITS
 }
 
 /// Groups the keys of a tenant's conversations with the same opening.
@@ -58,7 +50,7 @@ pub(super) fn key_place(prefix_group: u64, key: &StateKey) -> KeyPlace {
 }
 
 /// All of a generation but its state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GenerationHead {
     pub(super) prefix_group: u64,
     /// Half the answer's digest: enough to distinguish two answers to the same request.
@@ -69,10 +61,6 @@ pub(super) struct GenerationHead {
 }
 
 impl GenerationHead {
-    pub(super) const BYTES: usize = 8 + 8 + 1 + 3 * 16;
-    /// The checksum behind the head.
-    const SUM_BYTES: usize = 8;
-
     pub(super) fn from_saved(saved: &StateToSave, ambiguous: bool) -> Self {
         Self {
             prefix_group: hash_prefix_group(&saved.tenant, saved.opening),
@@ -82,146 +70,94 @@ impl GenerationHead {
         }
     }
 
-    /// The stored form, with a checksum over it, its owner and the state.
-    pub(super) fn encode_checked(&self, owner: &GenerationOwner, state: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(Self::BYTES + Self::SUM_BYTES);
-        bytes.extend_from_slice(&self.prefix_group.to_le_bytes());
-        bytes.extend_from_slice(&self.answer.to_le_bytes());
-        bytes.push(u8::from(self.ambiguous) | u8::from(self.keys.gap.is_some()) << 1);
-        bytes.extend_from_slice(self.keys.exact.as_bytes());
-        bytes.extend_from_slice(self.keys.bare.as_bytes());
-        if let Some(gap) = &self.keys.gap {
-            bytes.extend_from_slice(gap.as_bytes());
-        }
-        let sum = owner.checksum(&bytes, state);
-        bytes.extend_from_slice(&sum.to_le_bytes());
-        bytes
+    pub(super) fn key_places(&self) -> impl Iterator<Item = KeyPlace> {
+        let keys = self.keys.iter();
+        keys.map(|(_, key)| key_place(self.prefix_group, key))
     }
 
-    /// Parses a stored form without a check of its checksum.
-    pub(super) fn parse_unchecked(stored: &[u8]) -> Option<Self> {
-        let (head, _) = stored.split_last_chunk::<{ Self::SUM_BYTES }>()?;
-        let (prefix_group, rest) = head.split_first_chunk::<8>()?;
-        let (answer, rest) = rest.split_first_chunk::<8>()?;
-        let (flags, rest) = rest.split_first()?;
-        let (exact, rest) = rest.split_first_chunk::<16>()?;
-        let (bare, gap) = rest.split_first_chunk::<16>()?;
-        let gap = match flags & 2 {
-            0 if gap.is_empty() => None,
-            0 => return None,
-            _ => Some(StateKey::from_bytes(gap.try_into().ok()?)),
-        };
-        Some(Self {
-            prefix_group: u64::from_le_bytes(*prefix_group),
-            answer: u64::from_le_bytes(*answer),
-            ambiguous: flags & 1 == 1,
-            keys: StateKeys {
-                exact: StateKey::from_bytes(*exact),
-                gap,
-                bare: StateKey::from_bytes(*bare),
-            },
-        })
+    pub(super) fn has_key(&self, key: &StateKey) -> bool {
+        self.keys.iter().any(|(_, own)| own == key)
     }
 
-    /// Parses a stored form if its checksum fits the owner and the state.
-    pub(super) fn parse_checked(
-        stored: &[u8],
-        owner: &GenerationOwner,
-        state: &[u8],
-    ) -> Option<Self> {
-        let (head, sum) = stored.split_last_chunk::<{ Self::SUM_BYTES }>()?;
-        (owner.checksum(head, state) == u64::from_le_bytes(*sum))
-            .then(|| Self::parse_unchecked(stored))
-            .flatten()
+    /// Whether the generation is a find of the key.
+    pub(super) fn answers_key(&self, key: &StateKey) -> bool {
+        self.has_key(key) && !(self.ambiguous && self.keys.bare == *key)
+    }
+
+    pub(super) fn encode(&self, owner: &StateOwner, state: &[u8]) -> Vec<u8> {
+        // This encoding has no errors.
+        owner.seal(&postcard::to_stdvec(self).unwrap_or_default(), state)
+    }
+
+    pub(super) fn decode(stored: &[u8], owner: &StateOwner, state: &[u8]) -> Option<Self> {
+        postcard::from_bytes(owner.unseal(stored, state)?).ok()
+    }
+
+    /// Decodes without a check of the checksum. What cannot be read has no key.
+    pub(super) fn decode_unchecked(stored: &[u8]) -> Self {
+        let head = stored.get(SUM_BYTES..).map(postcard::from_bytes);
+        head.and_then(Result::ok).unwrap_or_default()
     }
 }
 
-/// Tenant and session of a generation.
+/// Tenant and session of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GenerationOwner {
+pub(super) struct StateOwner {
     pub(super) tenant: Tenant,
     pub(super) session: SessionId,
 }
 
-impl GenerationOwner {
-    pub(super) fn from_saved(saved: &StateToSave) -> Self {
-        let StateToSave {
-            tenant, session, ..
-        } = *saved;
-        Self { tenant, session }
-    }
-
-    /// Reads the columns `account`, `tenant` and `session` from index `first` on; `None` if one has another length.
-    pub(super) fn from_columns(row: &Row<'_>, first: usize) -> Option<Self> {
-        let digest = |at| column_bytes(row, first + at).try_into().ok();
-        let account = Account::from_bytes(digest(0)?);
-        Some(Self {
-            tenant: Tenant::from_parts(digest(1)?, account),
-            session: SessionId::from_bytes(digest(2)?),
+impl StateOwner {
+    /// Reads the columns `account`, `tenant` and `session`, the first ones of the row.
+    pub(super) fn from_row(row: &Row<'_>) -> Result<Self> {
+        let account = Account::from_bytes(row.get(0)?);
+        Ok(Self {
+            tenant: Tenant::from_parts(row.get(1)?, account),
+            session: SessionId::from_bytes(row.get(2)?),
         })
     }
 
-    fn checksum(&self, head: &[u8], state: &[u8]) -> u64 {
-        let mut sum = Xxh3::new();
-        sum.update(self.tenant.id());
-        sum.update(self.tenant.account().as_bytes());
-        sum.update(self.session.as_bytes());
-        sum.update(head);
-        sum.update(state);
-        sum.digest()
+    /// As the function [`seal`]; the checksum also covers the owner.
+    pub(super) fn seal(&self, body: &[u8], rest: &[u8]) -> Vec<u8> {
+        seal(body, &[&self.to_bytes(), rest])
     }
 
-    /// The stored form of commands: behind a checksum; empty without commands.
-    pub(super) fn encode_commands(&self, commands: &[u8]) -> Vec<u8> {
-        if commands.is_empty() {
-            return Vec::new();
-        }
-        let sum = self.checksum(b"orders", commands).to_le_bytes();
-        [&sum[..], commands].concat()
+    pub(super) fn unseal<'a>(&self, stored: &'a [u8], rest: &[u8]) -> Option<&'a [u8]> {
+        unseal(stored, &[&self.to_bytes(), rest])
     }
 
-    /// Commands whose checksum does not fit are dropped.
-    pub(super) fn decode_commands<'a>(&self, stored: &'a [u8]) -> &'a [u8] {
-        let Some((sum, commands)) = stored.split_first_chunk() else {
-            return &[];
-        };
-        match self.checksum(b"orders", commands) == u64::from_le_bytes(*sum) {
-            true => commands,
-            false => &[],
-        }
+    fn to_bytes(self) -> Vec<u8> {
+        let account = self.tenant.account();
+        [
+            self.tenant.id(),
+            &account.as_bytes()[..],
+            self.session.as_bytes(),
+        ]
+        .concat()
     }
 }
 
-/// The time of a session's use: a second and a counter, which keeps the order within a second.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stamp(pub(super) i64);
+const SUM_BYTES: usize = 8;
 
-impl Stamp {
-    const BITS: u32 = 20;
+/// A column's bytes behind a checksum over them and over what belongs to them.
+pub(super) fn seal(body: &[u8], rest: &[&[u8]]) -> Vec<u8> {
+    [&checksum(body, rest), body].concat()
+}
 
-    pub(super) const fn from_second(second: u64) -> Self {
-        const MAX: u64 = (1 << (63 - Stamp::BITS)) - 1;
-        let second = if second > MAX { MAX } else { second };
-        Self((second as i64) << Self::BITS)
+/// The bytes behind the checksum, if it fits.
+pub(super) fn unseal<'a>(stored: &'a [u8], rest: &[&[u8]]) -> Option<&'a [u8]> {
+    let (sum, body) = stored.split_first_chunk()?;
+    (checksum(body, rest) == *sum).then_some(body)
+}
+
+fn checksum(body: &[u8], rest: &[&[u8]]) -> [u8; SUM_BYTES] {
+    let mut sum = Xxh3::new();
+    sum.update(&(body.len() as u64).to_le_bytes());
+    sum.update(body);
+    for part in rest {
+        sum.update(part);
     }
-
-    pub(super) const fn second(self) -> u64 {
-        (self.0.unsigned_abs()) >> Self::BITS
-    }
-
-    /// The stamp of the same second with this counter.
-    pub(super) const fn with_offset(self, nth: i64) -> Self {
-        Self(self.0 | nth & ((1 << Self::BITS) - 1))
-    }
-
-    /// A stamp of `second`, after this one if that is of the same second.
-    pub(super) fn next_stamp(self, second: u64) -> Self {
-        let first = Self::from_second(second);
-        match self.second() == first.second() {
-            true => first.with_offset(self.0 + 1),
-            false => first,
-        }
-    }
+    sum.digest().to_le_bytes()
 }
 
 #[cfg(test)]
@@ -231,37 +167,27 @@ mod tests {
 
     #[test]
     fn a_head_is_read_only_for_its_owner_and_state() {
-        let parse = GenerationHead::parse_checked;
+        let decode = GenerationHead::decode;
         for (gap, ambiguous) in [(true, false), (false, true)] {
             let mut saved = saved(tenant("a"), session(1), 10);
             saved.keys.gap = saved.keys.gap.filter(|_| gap);
             let head = GenerationHead::from_saved(&saved, ambiguous);
-            let owner = GenerationOwner::from_saved(&saved);
-            let stored = head.encode_checked(&owner, b"state");
-            assert_eq!(parse(&stored, &owner, b"state"), Some(head));
-            assert_eq!(GenerationHead::parse_unchecked(&stored), Some(head));
-            assert_eq!(parse(&stored, &owner, b"other"), None);
-            for (tenant, session) in [(tenant("b"), session(1)), (tenant("a"), session(2))] {
-                let owner = GenerationOwner { tenant, session };
-                assert_eq!(parse(&stored, &owner, b"state"), None);
+            let (tenant, session) = (saved.tenant, saved.session);
+            let owner = StateOwner { tenant, session };
+            let stored = head.encode(&owner, b"state");
+            assert_eq!(decode(&stored, &owner, b"state"), Some(head));
+            assert_eq!(GenerationHead::decode_unchecked(&stored), head);
+            assert_eq!(decode(&stored, &owner, b"other"), None);
+            for (tenant, session) in [(self::tenant("b"), session), (tenant, self::session(2))] {
+                let owner = StateOwner { tenant, session };
+                assert_eq!(decode(&stored, &owner, b"state"), None);
             }
             for at in 0..stored.len() {
-                assert_eq!(parse(&stored[..at], &owner, b"state"), None);
+                assert_eq!(decode(&stored[..at], &owner, b"state"), None);
                 let mut changed = stored.clone();
                 changed[at] ^= 1;
-                assert_eq!(parse(&changed, &owner, b"state"), None);
+                assert_eq!(decode(&changed, &owner, b"state"), None);
             }
         }
-    }
-
-    #[test]
-    fn stamps_keep_their_order_within_a_second() {
-        let mut stamp = Stamp::default();
-        for second in [7, 7, 7, 8, 8] {
-            let next = stamp.next_stamp(second);
-            assert!(next.0 > stamp.0 && next.second() == second);
-            stamp = next;
-        }
-        assert_eq!(stamp.next_stamp(3).second(), 3);
     }
 }

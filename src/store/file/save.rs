@@ -1,66 +1,84 @@
-//! Writes of sessions, within a transaction of the writer. A refused save writes nothing.
+//! Writes of sessions and shared values, within a transaction of the writer. A refused save writes nothing.
 
 use bytes::Bytes;
-use rusqlite::{Connection, Result};
+use rusqlite::{Connection, Params, Result};
 
 use super::{
-    batch::{Batch, WriteResult, WriteTime},
-    read::{self, StateHit, StoredGeneration},
-    row::{GenerationHead, GenerationOwner, GenerationRow, Stamp, hash_prefix_group, key_place},
-    sql::{column_bytes, column_int, execute, query_first},
+    batch::{Batch, WriteResult},
+    read::{self, SessionFilter, StateHit, column_bytes, query_first},
+    row::{
+        GenerationHead, StateOwner, generation_places, hash_prefix_group, key_place, seal,
+        stamp_second,
+    },
 };
 use crate::store::{
-    Account, FoundState, SessionId, StateToSave, StoreError,
+    Account, FoundState, MAX_SHARED, SessionId, StateToSave, StoreError,
     retention::{self, RetainedGeneration},
 };
 
+/// A session by its id. The plus prevents a use of the index of accounts: without client keys, all sessions have one
+/// account.
+const SESSION_BY_ID_SQL: &str =
+    "SELECT number, tenant, commands FROM sessions WHERE session = ?1 AND +account = ?2";
+
 /// Saves a state under all its keys, and as its session's newest.
-pub(super) fn save_state(
-    batch: &mut Batch<'_>,
-    saved: &StateToSave,
-    WriteTime { used, .. }: WriteTime,
-) -> WriteResult {
-    let owner = GenerationOwner::from_saved(saved);
-    let (session, commands) = match find_owned_session(batch, &owner)? {
+pub(super) fn save_state(batch: &mut Batch<'_>, saved: &StateToSave) -> WriteResult {
+    let owner = StateOwner {
+        tenant: saved.tenant,
+        session: saved.session,
+    };
+    let (account, id) = (owner.tenant.account(), owner.session.as_bytes());
+    let params = (id, account.as_bytes());
+    let known = query_first(batch, SESSION_BY_ID_SQL, params, |row| {
+        let commands = read::decode_commands(&owner, column_bytes(row, 2)?);
+        Ok((row.get(0)?, row.get::<_, [u8; 16]>(1)?, commands))
+    })?;
+    let used = batch.next_use();
+    let used_s = stamp_second(used);
+    let (session, commands) = match known {
         // SECURITY: the end users of one account may know each other's session ids.
-        Some((_, None)) => return Ok(Err(StoreError::Foreign)),
-        Some((session, Some(commands))) => {
+        Some((_, tenant, _)) if tenant != *owner.tenant.id() => {
+            return Ok(Err(StoreError::Foreign));
+        }
+        Some((session, _, commands)) => {
             let sql = "UPDATE sessions SET saved_s = ?2, used = ?3 WHERE number = ?1";
-            execute(batch, sql, (session, used.second() as i64, used.0))?;
+            execute(batch, sql, (session, used_s as i64, used))?;
             (session, commands)
         }
-        None => (insert_session(batch, &owner, used)?, Bytes::new()),
+        None => {
+            let sql = "INSERT INTO sessions (account, session, tenant, saved_s, used, commands) \
+                       VALUES (?1, ?2, ?3, ?4, ?5, x'')";
+            let tenant = owner.tenant.id();
+            execute(
+                batch,
+                sql,
+                (account.as_bytes(), id, tenant, used_s as i64, used),
+            )?;
+            batch.totals.sessions += 1;
+            (batch.last_insert_rowid(), Bytes::new())
+        }
     };
     let head = GenerationHead::from_saved(saved, is_ambiguous(batch, saved)?);
-    let mut kept = Vec::new();
-    for stored in read::list_generations(batch, session)? {
-        match stored {
-            Ok(stored) if stored.head.keys.exact == saved.keys.exact => {
-                remove_generation(batch, &stored)?
-            }
-            Ok(stored) => kept.push(stored),
-            Err(unreadable) => delete_generation_row(batch, unreadable)?,
-        }
+    let mut kept = list_generations(batch, session)?;
+    if let Some(at) = kept
+        .iter()
+        .position(|old| old.head.keys.exact == head.keys.exact)
+    {
+        remove_generation(batch, &kept.remove(at))?;
     }
-    let (low, high) = GenerationRow::session_range(session);
-    let row = match kept.last() {
-        None => low,
-        Some(newest) if newest.row == high => {
-            // The session has no more numbers, so it starts over with this state.
-            for stored in kept.drain(..) {
-                remove_generation(batch, &stored)?;
-            }
-            low
-        }
-        Some(newest) => GenerationRow(newest.row.0 + 1),
-    };
-    let sql = "INSERT INTO generations (place, head, state) VALUES (?1, ?2, ?3)";
-    let encoded = head.encode_checked(&owner, &saved.state);
-    execute(batch, sql, (row.0, encoded, &saved.state[..]))?;
-    for (kind, key) in head.keys.iter() {
-        let sql = "REPLACE INTO keys (place, target) VALUES (?1, ?2)";
-        let place = key_place(head.prefix_group, key);
-        execute(batch, sql, (place, row.to_target(kind)))?;
+    let (first, last) = generation_places(session);
+    let place = kept
+        .last()
+        .map_or(first, |newest| last.min(newest.place + 1));
+    let sql = "REPLACE INTO generations (place, head, state) VALUES (?1, ?2, ?3)";
+    let encoded = head.encode(&owner, &saved.state);
+    execute(batch, sql, (place, encoded, &saved.state[..]))?;
+    for key in head.key_places() {
+        execute(
+            batch,
+            "REPLACE INTO keys (place, generation) VALUES (?1, ?2)",
+            (key, place),
+        )?;
     }
     let found = FoundState {
         at: 0,
@@ -70,14 +88,19 @@ pub(super) fn save_state(
     let hit = StateHit {
         found,
         session,
-        used_s: used.second(),
+        used_s,
     };
     batch.changes.add_saved(saved.tenant, &head, hit);
     kept.push(StoredGeneration {
-        row,
+        place,
         head,
         state_bytes: saved.state.len(),
     });
+    let to_retained = |stored: &StoredGeneration| RetainedGeneration {
+        opening: stored.head.prefix_group,
+        bare: stored.head.keys.bare,
+        bytes: retention::generation_size(stored.state_bytes),
+    };
     while let Some(at) = retention::find_superfluous(&kept, to_retained) {
         remove_generation(batch, &kept.remove(at))?;
     }
@@ -87,136 +110,117 @@ pub(super) fn save_state(
 /// Replaces the commands of a session, without a use of it.
 pub(super) fn put_commands(
     batch: &mut Batch<'_>,
-    account: Option<&Account>,
+    account: Option<Account>,
     id: SessionId,
-    commands: &Bytes,
-    WriteTime { horizon, .. }: WriteTime,
+    commands: &[u8],
 ) -> WriteResult {
-    let Some(session) = read::find_session(batch, account, id, horizon)? else {
+    let filter = SessionFilter {
+        account,
+        id: Some(id),
+        since_s: batch.horizon,
+    };
+    let Some((session, owner)) = read::find_session(batch, &filter)? else {
         return Ok(Ok(false));
     };
     batch.changes.add_commands();
-    let sql = "UPDATE sessions SET orders = ?2 WHERE number = ?1";
-    let stored = session.owner.encode_commands(commands);
-    Ok(Ok(execute(batch, sql, (session.number, stored))? > 0))
+    let sql = "UPDATE sessions SET commands = ?2 WHERE number = ?1";
+    let stored = owner.seal(commands, read::COMMANDS);
+    Ok(Ok(execute(batch, sql, (session, stored))? > 0))
 }
 
 /// Updates the last use of a session. Cached states keep the time of their save. That can only be too early, and then
 /// a find reads the file.
-pub(super) fn touch_session(
-    file: &Connection,
-    session: i64,
-    WriteTime { used, .. }: WriteTime,
-) -> WriteResult {
-    let sql = "UPDATE sessions SET used = ?2 WHERE number = ?1 AND used < ?2";
-    Ok(Ok(execute(file, sql, (session, used.0))? > 0))
+pub(super) fn touch_session(batch: &mut Batch<'_>, session: i64) -> WriteResult {
+    let used = batch.next_use();
+    let sql = "UPDATE sessions SET used = ?2 WHERE number = ?1";
+    Ok(Ok(execute(batch, sql, (session, used))? > 0))
 }
 
 /// Removes a session with its generations and keys; `false` if there is no such session.
 pub(super) fn remove_session(batch: &mut Batch<'_>, session: i64) -> Result<bool> {
-    for stored in read::list_generations(batch, session)? {
-        match stored {
-            Ok(stored) => remove_generation(batch, &stored)?,
-            Err(unreadable) => delete_generation_row(batch, unreadable)?,
-        }
+    for stored in list_generations(batch, session)? {
+        remove_generation(batch, &stored)?;
     }
-    let removed = execute(batch, "DELETE FROM sessions WHERE number = ?1", [session])? > 0;
-    let sessions = &mut batch.totals.sessions;
-    *sessions = sessions.saturating_sub(u64::from(removed));
-    Ok(removed)
+    let removed = execute(batch, "DELETE FROM sessions WHERE number = ?1", [session])?;
+    batch.totals.sessions = batch.totals.sessions.saturating_sub(removed as u64);
+    Ok(removed > 0)
 }
 
-/// A session by its id. The plus prevents a use of the index of accounts: without client keys, all sessions have one
-/// account.
-const SESSION_BY_ID_SQL: &str =
-    "SELECT number, tenant, orders FROM sessions WHERE session = ?1 AND +account = ?2";
-
-/// The number of the owner's session, and its commands if it belongs to the same tenant.
-fn find_owned_session(
-    file: &Connection,
-    owner: &GenerationOwner,
-) -> Result<Option<(i64, Option<Bytes>)>> {
-    let account = owner.tenant.account();
-    let params = (owner.session.as_bytes(), account.as_bytes());
-    query_first(file, SESSION_BY_ID_SQL, params, |row| {
-        let is_same = column_bytes(row, 1) == owner.tenant.id();
-        let commands = || Bytes::copy_from_slice(owner.decode_commands(column_bytes(row, 2)));
-        (column_int(row, 0), is_same.then(commands))
-    })
+/// Replaces the value of a name; beyond [`MAX_SHARED`] names, the name published longest ago goes.
+pub(super) fn put_shared(batch: &mut Batch<'_>, name: &[u8], value: &[u8]) -> WriteResult {
+    batch.totals.shared_version += 1;
+    let version = batch.totals.shared_version as i64;
+    let sql = "REPLACE INTO shared (version, name, value) VALUES (?1, ?2, ?3)";
+    execute(batch, sql, (version, name, seal(value, &[name])))?;
+    let sql = "DELETE FROM shared WHERE version <= \
+               (SELECT version FROM shared ORDER BY version DESC LIMIT 1 OFFSET ?1)";
+    execute(batch, sql, [MAX_SHARED as i64])?;
+    Ok(Ok(true))
 }
 
-fn insert_session(batch: &mut Batch<'_>, owner: &GenerationOwner, used: Stamp) -> Result<i64> {
-    let number = batch.totals.next_session;
-    execute(
-        batch,
-        "INSERT INTO sessions (number, account, session, tenant, saved_s, used, orders) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, x'')",
-        (
-            number,
-            owner.tenant.account().as_bytes(),
-            owner.session.as_bytes(),
-            owner.tenant.id(),
-            used.second() as i64,
-            used.0,
-        ),
+/// Returns the number of changed rows.
+pub(super) fn execute(file: &Connection, sql: &str, params: impl Params) -> Result<usize> {
+    file.prepare_cached(sql)?.execute(params)
+}
+
+/// A generation without its state.
+#[derive(Clone, Copy, Debug)]
+struct StoredGeneration {
+    place: i64,
+    head: GenerationHead,
+    state_bytes: usize,
+}
+
+/// The generations of a session, oldest first.
+fn list_generations(file: &Connection, session: i64) -> Result<Vec<StoredGeneration>> {
+    let mut list = file.prepare_cached(
+        "SELECT place, head, length(state) FROM generations WHERE place BETWEEN ?1 AND ?2 \
+         ORDER BY place LIMIT 1024",
     )?;
-    batch.totals.next_session += 1;
-    batch.totals.sessions += 1;
-    Ok(number)
+    let rows = list.query_map(generation_places(session), |row| {
+        Ok(StoredGeneration {
+            place: row.get(0)?,
+            head: GenerationHead::decode_unchecked(column_bytes(row, 1)?),
+            state_bytes: row.get::<_, u32>(2)? as usize,
+        })
+    })?;
+    rows.collect()
 }
 
 /// Whether the bare key has seen another answer.
 fn is_ambiguous(file: &Connection, saved: &StateToSave) -> Result<bool> {
     let bare = &saved.keys.bare;
     let place = key_place(hash_prefix_group(&saved.tenant, saved.opening), bare);
-    let target = read::find_target(file, &place)?;
-    let Some((row, kind)) = target.and_then(GenerationRow::from_target) else {
-        return Ok(false);
-    };
-    let sql = "SELECT head FROM generations WHERE place = ?1";
-    let head = query_first(file, sql, [row.0], |row| {
-        GenerationHead::parse_unchecked(column_bytes(row, 0))
-    })?;
-    let seen = head.flatten();
-    let seen = seen.filter(|head| head.keys.get(kind) == Some(bare));
-    Ok(seen.is_some_and(|seen| seen.ambiguous || seen.answer != saved.answer as u64))
+    let sql = "SELECT g.head FROM keys k CROSS JOIN generations g ON g.place = k.generation \
+               WHERE k.place = ?1";
+    let seen = query_first(file, sql, [place], |row| {
+        let seen = GenerationHead::decode_unchecked(column_bytes(row, 0)?);
+        let is_other = seen.ambiguous || seen.answer != saved.answer as u64;
+        Ok(seen.has_key(bare) && is_other)
+    });
+    Ok(seen?.unwrap_or(false))
 }
 
 /// Removes a generation and the keys that still point to it; keys that moved to another generation stay.
 fn remove_generation(batch: &mut Batch<'_>, stored: &StoredGeneration) -> Result<()> {
-    let StoredGeneration { row, head, .. } = stored;
+    let StoredGeneration { place, head, .. } = stored;
     batch.changes.add_keys(head);
-    for (kind, key) in head.keys.iter() {
-        let sql = "DELETE FROM keys WHERE place = ?1 AND target = ?2";
-        let place = key_place(head.prefix_group, key);
-        execute(batch, sql, (place, row.to_target(kind)))?;
+    for key in head.key_places() {
+        let sql = "DELETE FROM keys WHERE place = ?1 AND generation = ?2";
+        execute(batch, sql, (key, place))?;
     }
-    delete_generation_row(batch, *row)
-}
-
-fn delete_generation_row(file: &Connection, row: GenerationRow) -> Result<()> {
-    execute(file, "DELETE FROM generations WHERE place = ?1", [row.0]).map(drop)
-}
-
-fn to_retained(stored: &StoredGeneration) -> RetainedGeneration {
-    RetainedGeneration {
-        opening: stored.head.prefix_group,
-        bare: stored.head.keys.bare,
-        bytes: retention::generation_size(stored.state_bytes),
-    }
+    execute(batch, "DELETE FROM generations WHERE place = ?1", [place]).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::file::schema;
+    use crate::store::file::open;
 
     #[test]
     fn a_session_is_found_by_the_index_of_ids() {
         let file = Connection::open_in_memory().unwrap();
-        for table in schema::TABLES {
-            file.execute_batch(table).unwrap();
-        }
+        file.execute_batch(open::TABLES).unwrap();
         let sql = format!("EXPLAIN QUERY PLAN {SESSION_BY_ID_SQL}");
         let mut statement = file.prepare(&sql).unwrap();
         let mut rows = statement.query(([0u8; 16], [0u8; 16])).unwrap();

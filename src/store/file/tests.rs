@@ -45,12 +45,25 @@ fn clocked(config: &StoreConfig, directory: &TempDir) -> (FileStore, Arc<AtomicU
 }
 
 /// Runs a function on the writer's connection.
-async fn run(store: &FileStore, run: fn(&rusqlite::Connection)) -> Result<bool, StoreError> {
-    let run = move |batch: &mut Batch<'_>, _| {
+async fn run(store: &FileStore, run: fn(&Connection)) -> Result<bool, StoreError> {
+    let run = move |batch: &mut Batch<'_>| {
         run(batch);
         Ok(Ok(true))
     };
-    store.write_job(run).await
+    store.run_write(run).await
+}
+
+/// Lets the writer check the limits.
+async fn tick(store: &FileStore) {
+    // The writer checks them after some jobs, and before the next group.
+    for _ in 0..=writer::CHECK_AFTER {
+        run(store, |_| {}).await.unwrap();
+    }
+}
+
+/// Copies the log into the file.
+async fn checkpoint(store: &FileStore) {
+    store.run_read(open::checkpoint).await.unwrap();
 }
 
 /// Names of the files in a directory with this prefix.

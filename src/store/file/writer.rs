@@ -3,70 +3,75 @@
 //! It writes all waiting jobs in one transaction and answers them after the commit. So a save waits for the previous
 //! transaction only, however many saves wait. If a transaction fails, each of its jobs is tried alone, so that no job
 //! fails because of another. The thread survives every error: it logs the error and replaces a damaged file.
+//!
+//! A second thread copies the write-ahead log into the file, so that no save waits for that.
 
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
+    slice,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-        mpsc::{SyncSender, sync_channel},
+        atomic::Ordering::Relaxed,
+        mpsc::{Receiver, sync_channel},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use rusqlite::Connection;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    batch::{Batch, Totals, WriteTime},
-    checkpointer, expiry,
-    open::{self, LockedFile, OpenFileError},
+    batch::{Batch, Totals, WriteResult},
+    file_closed,
+    open::{self, LockedFile},
     readers::Readers,
-    row::Stamp,
-    schema, to_store_error,
-    write_queue::{self, JobKind, WriterJob},
+    to_store_error,
 };
 use crate::store::{StoreError, limits::StoreLimits};
 
+/// Most jobs of one transaction.
+const MAX_GROUP: usize = 128;
+/// Jobs between two checks of the limits.
+pub(super) const CHECK_AFTER: usize = 32;
 /// Jobs between two checkpoints of the log.
 const CHECKPOINT_AFTER: usize = 1_024;
-/// Jobs between two checks of the limits. The checkpointer's ticks cause checks too.
-const EXPIRE_AFTER: usize = 32;
-
+/// Pages of a log (64 MiB) whose last part the writer copies, since otherwise a busy log never starts over.
+const LONG_LOG: i64 = 16_384;
 /// The pause between two tries to open the file.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The results of a group's jobs.
-type Outcomes = Vec<Result<bool, StoreError>>;
-
-struct OpenFile {
-    file: Connection,
-    totals: Totals,
+pub(super) struct WriterJob {
+    /// Runs in a transaction, and once more alone if that fails.
+    pub(super) write: Box<dyn Fn(&mut Batch<'_>) -> WriteResult + Send>,
+    /// `None` if the sender does not wait.
+    pub(super) answer: Option<oneshot::Sender<Result<bool, StoreError>>>,
 }
 
 pub(super) struct Writer {
     locked_file: LockedFile,
     readers: Arc<Readers>,
     /// `None` while it cannot be opened.
-    open: Option<OpenFile>,
+    open: Option<(Connection, Totals)>,
     /// The last failed try to open the file, which is logged.
     failed_open_at: Option<Instant>,
     limits: StoreLimits,
-    stamp: Stamp,
-    /// The version of the shared values.
-    version: Arc<AtomicU64>,
+    /// Jobs since the last check of the limits.
+    unchecked: usize,
 }
 
 impl Writer {
     /// Locks a directory and opens the file in it.
+    ///
+    /// # Errors
+    /// The directory cannot be used, another process has it, or a newer release wrote the file. Any other error is
+    /// logged, and opening is tried again.
     pub(super) fn open_directory(
         directory: &Path,
         limits: StoreLimits,
-        version: Arc<AtomicU64>,
-    ) -> Result<(Self, Arc<Readers>), OpenFileError> {
+    ) -> io::Result<(Self, Arc<Readers>)> {
         let locked_file = LockedFile::lock_directory(directory)?;
         let readers = Arc::new(Readers::new(locked_file.path().to_owned()));
         let mut writer = Self {
@@ -75,179 +80,131 @@ impl Writer {
             open: None,
             failed_open_at: None,
             limits,
-            stamp: Stamp::default(),
-            version,
+            unchecked: CHECK_AFTER,
         };
         match writer.open_file() {
-            Err(newer @ OpenFileError::Newer { .. }) => Err(newer),
-            // Any other error is logged, and opening is tried again.
+            Err(newer) if newer.kind() == io::ErrorKind::Unsupported => Err(newer),
             _ => Ok((writer, readers)),
         }
     }
 
-    /// Starts the writer and the checkpointer, which run until the queue is closed.
+    /// Starts both threads, which run until the queue is closed.
     pub(super) fn spawn_threads(
-        self,
-        queue: mpsc::Receiver<WriterJob>,
-        jobs: mpsc::WeakSender<WriterJob>,
-    ) -> io::Result<JoinHandle<()>> {
-        let readers = Arc::clone(&self.readers);
-        let (checkpoint_due, due) = sync_channel(1);
-        let checkpointer = thread::Builder::new()
-            .name("store-log".to_owned())
-            .spawn(move || checkpointer::run_checkpointer(&readers, &jobs, &due))?;
-        thread::Builder::new()
-            .name("store-writer".to_owned())
-            .spawn(move || self.run_jobs(queue, checkpoint_due, checkpointer))
-    }
-
-    fn run_jobs(
         mut self,
         mut queue: mpsc::Receiver<WriterJob>,
-        checkpoint_due: SyncSender<()>,
-        checkpointer: JoinHandle<()>,
-    ) {
-        let (mut more, mut since_checkpoint, mut since_expiry) = (false, 0, EXPIRE_AFTER);
-        while let Some(group) = write_queue::take_group(&mut queue, more) {
-            since_checkpoint += group.len();
-            since_expiry += group.len();
-            let is_tick = |job: &WriterJob| matches!(job.kind, JobKind::Tick | JobKind::Checkpoint);
-            if group.iter().any(is_tick) {
-                since_expiry = EXPIRE_AFTER;
-            }
-            if since_checkpoint >= CHECKPOINT_AFTER && checkpoint_due.try_send(()).is_ok() {
-                since_checkpoint = 0;
-            }
-            // After a panic the senders of the group receive an error, since their answers are dropped.
-            let result = catch_unwind(AssertUnwindSafe(|| {
-                self.process_group(group);
-                let expire = more || since_expiry >= EXPIRE_AFTER || self.is_full();
-                if expire {
-                    since_expiry = 0;
+    ) -> io::Result<JoinHandle<()>> {
+        let (checkpoint_due, due) = sync_channel(1);
+        let readers = Arc::clone(&self.readers);
+        let checkpointer = thread::Builder::new()
+            .name("store-log".to_owned())
+            .spawn(move || run_checkpointer(&readers, &due))?;
+        let run = move || {
+            let (mut more, mut since_checkpoint) = (false, 0);
+            while let Some(group) = take_group(&mut queue, more) {
+                since_checkpoint += group.len();
+                if since_checkpoint >= CHECKPOINT_AFTER && checkpoint_due.try_send(()).is_ok() {
+                    since_checkpoint = 0;
                 }
-                expire && self.remove_expired()
-            }));
-            more = result.unwrap_or_else(|_| {
-                tracing::error!("the store's writer panicked; it reopens the file and continues");
-                self.close_file();
-                false
-            });
-        }
-        drop(queue);
-        self.readers.disable_reads();
-        // The checkpointer ends once its channel is closed.
-        drop(checkpoint_due);
-        let _ = checkpointer.join();
-        if let Some(OpenFile { file, .. }) = self.open.take()
-            && let Err(error) = schema::truncate_log(&file)
-        {
-            tracing::warn!(%error, "cannot copy the store's whole write-ahead log into its file; it stays beside it");
-        }
+                // After a panic the senders of the group receive an error, since their answers are dropped.
+                let result = catch_unwind(AssertUnwindSafe(|| self.process_group(group)));
+                more = result.unwrap_or_else(|_| {
+                    tracing::error!(
+                        "the store's writer panicked; it reopens the file and continues"
+                    );
+                    self.close_file();
+                    false
+                });
+            }
+            drop(checkpoint_due);
+            let _ = checkpointer.join();
+            self.close_file();
+        };
+        thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(run)
     }
 
-    /// Does the jobs and answers them.
-    fn process_group(&mut self, group: Vec<WriterJob>) {
-        for job in &group {
-            match job.kind {
-                JobKind::Damaged { epoch } if epoch == self.readers.epoch() => {
-                    self.replace_damaged_file(&open::inconsistency_error());
-                }
-                JobKind::Checkpoint => self.checkpoint_rest(),
-                _ => {}
-            }
+    /// Does the jobs and answers them; returns whether there are more sessions to remove.
+    fn process_group(&mut self, group: Vec<WriterJob>) -> bool {
+        if self.readers.damaged.load(Relaxed) {
+            self.replace_damaged_file(&open::inconsistency_error());
         }
+        self.unchecked += group.len();
         let outcomes = match self.write_group(&group) {
             Ok(outcomes) => outcomes,
             Err(error) if group.len() == 1 => vec![Err(error)],
             Err(_) => {
-                let single = group.iter().map(std::slice::from_ref);
-                let outcomes = single.map(|job| self.write_group(job)?.pop().unwrap_or(Ok(false)));
-                outcomes.collect()
+                let single = group.iter().map(slice::from_ref);
+                single
+                    .map(|job| self.write_group(job)?.pop().unwrap_or(Ok(false)))
+                    .collect()
             }
         };
         for (job, outcome) in group.into_iter().zip(outcomes) {
-            job.send_answer(outcome);
-        }
-    }
-
-    /// Writes a group in one transaction. If the file is damaged, the write is repeated in a new file.
-    fn write_group(&mut self, group: &[WriterJob]) -> Result<Outcomes, StoreError> {
-        match self.try_write_group(group)? {
-            Err(error) if open::is_damage(&error) && self.replace_damaged_file(&error) => {
-                self.try_write_group(group)?.map_err(to_store_error)
+            if let Some(answer) = job.answer {
+                // An error means that the sender has gone.
+                let _ = answer.send(outcome);
             }
-            outcomes => outcomes.map_err(to_store_error),
         }
+        let Some((file, totals)) = &self.open else {
+            return false;
+        };
+        if self.readers.long_log.swap(false, Relaxed) {
+            log_failed_checkpoint(open::checkpoint(file).map_err(to_store_error));
+        }
+        let is_full = totals.sessions > self.limits.sessions as u64;
+        if !is_full && self.unchecked < CHECK_AFTER {
+            return false;
+        }
+        let limits = self.limits.clone();
+        let removed = self.run_batch(|batch| batch.remove_over_limits(&limits));
+        let more = removed.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the store cannot remove expired sessions");
+            false
+        });
+        self.unchecked = if more { CHECK_AFTER } else { 0 };
+        more
     }
 
-    fn try_write_group(
+    /// Writes a group in one transaction.
+    fn write_group(
         &mut self,
         group: &[WriterJob],
-    ) -> Result<rusqlite::Result<Outcomes>, StoreError> {
-        let second = self.limits.now_s();
-        if second < self.stamp.second() {
-            // The clock went back, so cached states have a last use in the future.
-            self.readers.recent().clear();
+    ) -> Result<Vec<Result<bool, StoreError>>, StoreError> {
+        self.run_batch(|batch| group.iter().map(|job| (job.write)(batch)).collect())
+    }
+
+    /// Runs a transaction. If the file is damaged, it is repeated in a new file.
+    fn run_batch<T>(
+        &mut self,
+        run: impl Fn(&mut Batch<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        match self.try_batch(&run)? {
+            Err(error) if open::is_damage(&error) && self.replace_damaged_file(&error) => {
+                self.try_batch(&run)?.map_err(to_store_error)
+            }
+            result => result.map_err(to_store_error),
         }
+    }
+
+    fn try_batch<T>(
+        &mut self,
+        run: impl Fn(&mut Batch<'_>) -> rusqlite::Result<T>,
+    ) -> Result<rusqlite::Result<T>, StoreError> {
         let may_retry = |failed: Instant| failed.elapsed() >= RETRY;
         if self.open.is_none() && self.failed_open_at.is_none_or(may_retry) {
             // An error is logged.
             let _ = self.open_file();
         }
-        let Some(open) = &mut self.open else {
-            return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
-        };
-        let result = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
-            let mut outcomes = Vec::with_capacity(group.len());
-            for job in group {
-                let JobKind::Write(write) = &job.kind else {
-                    outcomes.push(Ok(true));
-                    continue;
-                };
-                self.stamp = self.stamp.next_stamp(second);
-                let when = WriteTime {
-                    used: self.stamp,
-                    horizon: self.limits.expiry_horizon(),
-                };
-                outcomes.push(write(&mut batch, when)?);
-            }
-            open.totals = batch.commit(self.readers.recent())?;
-            Ok(outcomes)
+        let (file, totals) = self.open.as_mut().ok_or_else(file_closed)?;
+        let recent = &self.readers.recent;
+        let result = Batch::begin(file, *totals, &self.limits, recent).and_then(|mut batch| {
+            let value = run(&mut batch)?;
+            *totals = batch.commit(recent)?;
+            Ok(value)
         });
-        self.version.store(open.totals.shared_version, Relaxed);
+        self.readers.version.store(totals.shared_version, Relaxed);
         Ok(result)
-    }
-
-    fn is_full(&self) -> bool {
-        let open = self.open.as_ref();
-        open.is_some_and(|open| open.totals.sessions > self.limits.sessions as u64)
-    }
-
-    /// Removes some sessions over the limits; returns whether there are more.
-    fn remove_expired(&mut self) -> bool {
-        let Some(open) = &mut self.open else {
-            return false;
-        };
-        let result = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
-            let more = expiry::remove_over_limits(&mut batch, &self.limits)?;
-            open.totals = batch.commit(self.readers.recent())?;
-            Ok(more)
-        });
-        match result {
-            Ok(more) => return more,
-            Err(error) if open::is_damage(&error) => _ = self.replace_damaged_file(&error),
-            Err(error) => tracing::warn!(%error, "the store cannot remove expired sessions"),
-        }
-        false
-    }
-
-    /// Copies the rest of a long log, which was added during the checkpointer's checkpoints.
-    fn checkpoint_rest(&mut self) {
-        if let Some(open) = &self.open
-            && let Err(error) = schema::checkpoint_log(&open.file)
-        {
-            tracing::warn!(%error, "cannot copy the store's write-ahead log into its file");
-        }
     }
 
     fn close_file(&mut self) {
@@ -265,29 +222,60 @@ impl Writer {
         self.open_file().is_ok()
     }
 
-    fn open_file(&mut self) -> Result<(), OpenFileError> {
+    fn open_file(&mut self) -> io::Result<()> {
         let failed_before = self.failed_open_at.replace(Instant::now()).is_some();
-        let opened = self.locked_file.open_or_replace(|file| {
-            Ok(OpenFile {
-                totals: Totals::count_file(&file)?,
-                file,
-            })
-        });
-        let mut open = opened.inspect_err(|error| {
+        let opened = self.locked_file.open_or_replace().inspect_err(|error| {
             let file = self.locked_file.path().display();
             let message = "cannot open the session file; requests go on without stored sessions";
             match failed_before {
                 false => tracing::error!(%file, %error, "{message}"),
                 true => tracing::debug!(%file, %error, "{message}"),
             }
-        })?;
+        });
+        let (file, mut totals) = opened?;
         // The published version never goes back.
-        let version = &mut open.totals.shared_version;
-        *version = self.version.load(Relaxed).max(*version);
-        self.version.store(*version, Relaxed);
-        self.open = Some(open);
+        totals.shared_version = self
+            .readers
+            .version
+            .load(Relaxed)
+            .max(totals.shared_version);
+        self.readers.version.store(totals.shared_version, Relaxed);
+        self.open = Some((file, totals));
         self.failed_open_at = None;
         self.readers.enable_reads();
         Ok(())
     }
+}
+
+/// Copies the log whenever it is due. It copies a long one twice, since little is added during the second time.
+fn run_checkpointer(readers: &Readers, due: &Receiver<()>) {
+    while due.recv().is_ok() {
+        let copy = || log_failed_checkpoint(readers.read_here(open::checkpoint)) > LONG_LOG;
+        if copy() && copy() {
+            readers.long_log.store(true, Relaxed);
+        }
+    }
+}
+
+/// Returns the pages of the log.
+fn log_failed_checkpoint(pages: Result<i64, StoreError>) -> i64 {
+    pages.unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot copy the store's write-ahead log into its file");
+        0
+    })
+}
+
+/// The next group. It waits for a first job, unless the writer has `more` to do: then the group may be empty. `None`
+/// once the queue is closed.
+fn take_group(jobs: &mut mpsc::Receiver<WriterJob>, more: bool) -> Option<Vec<WriterJob>> {
+    let mut group = Vec::new();
+    if !more {
+        group.push(jobs.blocking_recv()?);
+    }
+    while group.len() < MAX_GROUP
+        && let Ok(job) = jobs.try_recv()
+    {
+        group.push(job);
+    }
+    Some(group)
 }

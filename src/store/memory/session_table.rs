@@ -11,10 +11,22 @@ use lru::LruCache;
 
 use super::{
     super::{Account, FoundState, SessionId, StateKey, StateToSave, StoreError, Tenant},
-    cost,
     record::{Generation, SessionRecord},
 };
 use crate::store::{key::KeyKind, limits::StoreLimits};
+
+/// Memory of a session without its generations, and of a generation without its state: with the allocator's overhead,
+/// and with maps that have just grown. `benches/store.rs` compares it with what the process takes.
+const SESSION_BYTES: usize = 304;
+const GENERATION_BYTES: usize = 168;
+
+pub(super) const fn session_cost(commands: usize) -> usize {
+    SESSION_BYTES + commands
+}
+
+pub(super) const fn generation_cost(state: usize) -> usize {
+    GENERATION_BYTES + state
+}
 
 /// Most expired sessions that one write removes.
 pub(super) const MAX_EXPIRED_PER_WRITE: usize = 32;
@@ -144,9 +156,9 @@ impl SessionTable {
         let Some(record) = id.and_then(|id| self.records.peek_mut(&id)) else {
             return false;
         };
-        let freed = cost::commands_cost(record.commands.len());
+        let freed = record.commands.len();
         record.commands = commands.into();
-        self.bytes = self.bytes.saturating_sub(freed) + cost::commands_cost(commands.len());
+        self.bytes = self.bytes.saturating_sub(freed) + commands.len();
         true
     }
 
@@ -163,7 +175,7 @@ impl SessionTable {
         record.saved_s = now;
         record.used_s = now;
         let number = record.append_generation(saved, ambiguous);
-        self.bytes += cost::generation_cost(saved.state.len());
+        self.bytes += generation_cost(saved.state.len());
         for (kind, _) in saved.keys.iter() {
             self.set_pointer(KeyPointer::new(id, number, kind));
         }
@@ -209,7 +221,7 @@ impl SessionTable {
         self.next = self.next.wrapping_add(1);
         self.ids.insert(name, id);
         self.records.put(id, SessionRecord::new(saved));
-        self.bytes += cost::SESSION;
+        self.bytes += session_cost(0);
         Ok(id)
     }
 
@@ -261,7 +273,7 @@ impl SessionTable {
                 entry.remove();
             }
         }
-        let freed = cost::generation_cost(old.state.len());
+        let freed = generation_cost(old.state.len());
         self.bytes = self.bytes.saturating_sub(freed);
     }
 
@@ -276,7 +288,7 @@ impl SessionTable {
             return;
         };
         self.ids.remove(&(record.tenant.account(), record.session));
-        let freed = cost::SESSION + cost::commands_cost(record.commands.len());
+        let freed = session_cost(record.commands.len());
         self.bytes = self.bytes.saturating_sub(freed);
     }
 }

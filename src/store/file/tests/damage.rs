@@ -245,7 +245,7 @@ async fn damage_of_an_open_file_is_set_aside() {
         let store = open(&directory);
         store.publish_shared(b"name", "value".into()).await.unwrap();
         let version = store.shared_version();
-        store.run_job(JobKind::Checkpoint).await.unwrap();
+        checkpoint(&store).await;
         overwrite(&directory.path().join("sessions.db"));
         let set_aside = async {
             while files(&directory, "sessions.db.damaged-1").is_empty() {

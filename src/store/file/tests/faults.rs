@@ -7,7 +7,7 @@ use super::*;
 async fn a_file_in_use_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
-    let refused = FileStore::open(&LIMITS, directory.path()).unwrap_err();
+    let refused = FileStore::open(&LIMITS, directory.path()).err().unwrap();
     let message = refused.to_string();
     assert!(
         message.contains("sessions.db is in use by another process"),
@@ -33,16 +33,18 @@ async fn a_newer_format_is_refused_and_not_changed() {
         .await
         .unwrap();
     let newer = run(&store, |file| {
-        file.execute_batch("PRAGMA user_version = 2").unwrap();
-        schema::write_meta(file, "format", 2).unwrap();
+        let (format, application) = (open::FORMAT + 1, open::APPLICATION + open::FORMAT + 1);
+        file.pragma_update(None, "user_version", format).unwrap();
+        file.pragma_update(None, "application_id", application)
+            .unwrap();
     });
     newer.await.unwrap();
     store.close().await;
     let before = fs::read(&path).unwrap();
-    let refused = FileStore::open(&LIMITS, directory.path()).unwrap_err();
+    let refused = FileStore::open(&LIMITS, directory.path()).err().unwrap();
     let message = refused.to_string();
     assert!(
-        message.contains("sessions.db was written by a newer release (format 2"),
+        message.contains("sessions.db was written by a newer release (format 3"),
         "{message}"
     );
     assert_eq!(fs::read(&path).unwrap(), before);
@@ -58,7 +60,8 @@ async fn a_damaged_version_number_is_set_aside() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let newer = run(&store, |file| {
-        file.execute_batch("PRAGMA user_version = 2").unwrap()
+        file.pragma_update(None, "user_version", open::FORMAT + 1)
+            .unwrap();
     });
     newer.await.unwrap();
     store.close().await;

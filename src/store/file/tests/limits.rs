@@ -10,14 +10,10 @@ use super::*;
 async fn wait_for_expiry(store: &FileStore) -> usize {
     let wait = async {
         loop {
-            let mut left = 0;
             let page = Page { skip: 0, take: 200 };
-            // The writer removes sessions between two jobs, so the second job waits for that.
-            for _ in 0..2 {
-                store.run_job(JobKind::Tick).await.unwrap();
-                left = store.list_sessions(None, page).await.unwrap().len();
-            }
-            store.run_job(JobKind::Tick).await.unwrap();
+            tick(store).await;
+            let left = store.list_sessions(None, page).await.unwrap().len();
+            tick(store).await;
             if store.list_sessions(None, page).await.unwrap().len() == left {
                 return left;
             }
@@ -107,9 +103,9 @@ async fn bytes_are_bounded_and_free_pages_are_reused() {
         }
         let left = wait_for_expiry(&store).await;
         assert!((50..110).contains(&left), "{left}");
-        let used = store.run_read(expiry::used_bytes).await.unwrap();
+        let used = store.run_read(batch::used_bytes).await.unwrap();
         assert!((1 << 20..=2 << 20).contains(&used), "{used}");
-        store.run_job(JobKind::Checkpoint).await.unwrap();
+        checkpoint(&store).await;
         let size = fs::metadata(&path).unwrap().len();
         assert!(
             round == 0 || size <= largest + (1 << 19),
@@ -137,15 +133,7 @@ async fn the_session_limit_holds_after_a_restart() {
             wait_for_expiry(&store).await,
             usize::from(round * 2 + 2).min(5)
         );
-        // An older release keeps its count here, and this one removes it.
-        let count = |file: &rusqlite::Connection| schema::write_meta(file, "sessions", 99).unwrap();
-        run(&store, count).await.unwrap();
     }
-    let (store, _) = clocked(&config, &directory);
-    let forgotten = |file: &rusqlite::Connection| {
-        assert_eq!(schema::read_meta(file, "sessions").unwrap(), None);
-    };
-    run(&store, forgotten).await.unwrap();
 }
 
 /// A find writes nothing soon after the last use.
@@ -156,11 +144,11 @@ async fn finds_seldom_write() {
     let one = tenant("a");
     store.save_state(saved(one, session(1), 10)).await.unwrap();
     let used = async || {
-        store.run_job(JobKind::Tick).await.unwrap();
+        tick(&store).await;
         let used = store.run_read(|file| {
             file.query_row("SELECT used FROM sessions", [], |row| row.get::<_, i64>(0))
         });
-        row::Stamp(used.await.unwrap()).second()
+        row::stamp_second(used.await.unwrap())
     };
     let share = LIMITS.max_age.as_secs() / 64;
     for (later, expected) in [(0, 100_000), (share, 100_000), (1, 100_001 + share)] {
@@ -180,7 +168,7 @@ async fn checkpoints_keep_the_log_short() {
         next.state = Bytes::from(vec![3; 60_000]);
         store.save_state(next).await.unwrap();
         if number % 50 == 49 {
-            store.run_job(JobKind::Checkpoint).await.unwrap();
+            checkpoint(&store).await;
         }
     }
     let log = fs::metadata(directory.path().join("sessions.db-wal"))

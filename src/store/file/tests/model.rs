@@ -165,7 +165,7 @@ async fn both(steps: Vec<Step>) {
             Step::Wait(seconds) => {
                 now.fetch_add(seconds.into(), Ordering::SeqCst);
             }
-            Step::Forget => file.readers.recent().clear(),
+            Step::Forget => file.readers.recent.clear(),
             Step::Reopen => {
                 drop(file);
                 file = open();

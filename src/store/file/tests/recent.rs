@@ -210,7 +210,7 @@ async fn saved_states_and_absent_keys_are_cached() {
     let store = open(&directory);
     let one = saved(tenant("a"), session(1), 10);
     store.save_state(one.clone()).await.unwrap();
-    let known = |saved: &StateToSave| known(store.readers.recent(), saved);
+    let known = |saved: &StateToSave| known(&store.readers.recent, saved);
     assert_eq!(known(&one), Some(Some(one.state.clone())));
     // The commands are cached too.
     let commands = Bytes::from_static(b"orders");
@@ -258,9 +258,9 @@ async fn a_tick_backdates_cached_sessions_from_the_future() {
     now.fetch_add(50_000, Ordering::SeqCst);
     store.save_state(one.clone()).await.unwrap();
     now.fetch_sub(50_000, Ordering::SeqCst);
-    store.run_job(JobKind::Tick).await.unwrap();
+    tick(&store).await;
     // The second job waits for the expiry after the first.
-    store.run_job(JobKind::Tick).await.unwrap();
+    tick(&store).await;
     now.fetch_add(LIMITS.max_age.as_secs() + 1, Ordering::SeqCst);
     assert!(found(&store, &one.tenant, &[10]).await.is_none());
 }
