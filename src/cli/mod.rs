@@ -3,6 +3,7 @@
 //! Results go to standard output, problems to standard error. A pipe that is closed early is no error.
 
 mod check;
+#[cfg(feature = "simulated")]
 mod demo;
 mod inspect;
 mod models;
@@ -41,6 +42,7 @@ enum Command {
     Models(models::ModelsArgs),
     /// Show what the guard would do to a request
     Inspect(inspect::InspectArgs),
+    #[cfg(feature = "simulated")]
     /// Play a long coding session against the built-in provider: no key, no network
     Demo(demo::DemoArgs),
     /// List the sessions of a running proxy
@@ -62,6 +64,7 @@ enum CommandError {
     },
     #[error("the proxy could not be started: {}", crate::error::format_error_chain(.0))]
     Start(io::Error),
+    #[cfg(feature = "simulated")]
     #[error("the demo ended early: the proxy did not answer: {0}")]
     Demo(reqwest::Error),
     /// The message of one command.
@@ -89,6 +92,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         Command::Check => check::run(&flags, environment, out),
         Command::Models(args) => models::run(&args, &flags, environment, out),
         Command::Inspect(args) => inspect::run(&args, &flags, environment, &mut io::stdin(), out),
+        #[cfg(feature = "simulated")]
         Command::Demo(args) => demo::run(&args, out),
         Command::Sessions(args) => sessions::run(&args, &flags, environment, out),
     };

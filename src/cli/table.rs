@@ -38,6 +38,7 @@ pub(super) fn group_digits(number: impl Display) -> String {
 }
 
 /// A bar of `cells` characters. Any part above zero fills at least one.
+#[cfg(feature = "simulated")]
 pub(super) fn draw_bar(part: u64, whole: u64, cells: usize) -> String {
     let filled = (part * cells as u64).div_ceil(whole.max(1)) as usize;
     let filled = filled.min(cells);

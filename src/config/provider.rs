@@ -76,7 +76,9 @@ pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderCon
         check_name(s, name);
         Some(provider)
     });
-    providers.insert(SIMULATED.to_owned(), make_simulated());
+    if cfg!(feature = "simulated") {
+        providers.insert(SIMULATED.to_owned(), make_simulated());
+    }
     providers
 }
 

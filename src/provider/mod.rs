@@ -17,6 +17,7 @@ pub mod overflow;
 mod query_parameters;
 mod registry;
 pub mod retry;
+#[cfg_attr(not(feature = "simulated"), path = "no_simulated.rs")]
 pub mod simulated;
 pub mod size_refusal;
 pub mod thinking_refusal;

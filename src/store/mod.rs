@@ -15,6 +15,7 @@ pub mod file;
 mod key;
 mod limits;
 pub mod memory;
+#[cfg(feature = "redis")]
 pub mod redis;
 mod retention;
 
@@ -184,7 +185,12 @@ pub fn open_store(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn S
     match &config.place {
         StorePlace::Memory => Ok(Arc::new(memory::MemoryStore::new(config))),
         StorePlace::File => Ok(Arc::new(file::FileStore::open(config, data_dir)?)),
+        #[cfg(feature = "redis")]
         StorePlace::Redis(server) => Ok(Arc::new(redis::RedisStore::open(config, server)?)),
+        #[cfg(not(feature = "redis"))]
+        StorePlace::Redis(_) => Err(io::Error::other(
+            "store.url names a server, but this build knows none: build it with the feature `redis`",
+        )),
     }
 }
 

@@ -5,6 +5,10 @@ mod notes;
 mod operation;
 pub mod recent_latencies;
 pub mod record;
+#[cfg(feature = "otlp")]
+pub mod trace;
+#[cfg(not(feature = "otlp"))]
+#[path = "no_trace.rs"]
 pub mod trace;
 
 use std::io::{self, IsTerminal};

@@ -13,7 +13,11 @@ use http::{HeaderMap, header::CONTENT_ENCODING};
 use self::codec::Codec;
 
 /// The codings that can be read, as a value of `Accept-Encoding`.
-pub const READABLE_CODINGS: &str = "gzip, deflate, br, zstd";
+pub const READABLE_CODINGS: &str = if cfg!(feature = "zstd") {
+    "gzip, deflate, br, zstd"
+} else {
+    "gzip, deflate, br"
+};
 
 /// Output bytes pulled at a time.
 pub const PIECE_BYTES: usize = 32 << 10;

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use opentelemetry::{Array, Value};
-
 use super::RequestRecord;
 use crate::telemetry::{
     Operation,
@@ -167,8 +165,7 @@ impl RequestRecord {
             let cached = count(generation.cached_tokens);
             span.set_optional_attribute("gen_ai.usage.cache_read.input_tokens", cached);
             let finish = generation.finish_reason;
-            let finish = finish.map(|reason| Value::Array(Array::String(vec![reason.into()])));
-            span.set_optional_attribute("gen_ai.response.finish_reasons", finish);
+            span.set_list("gen_ai.response.finish_reasons", finish);
             span.set_attribute("plimsoll.health", generation.level.as_str());
             span.set_optional_attribute("plimsoll.hard_util", generation.hard_util);
         }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use opentelemetry::{
-    Context, KeyValue, Value,
+    Array, Context, KeyValue, Value,
     trace::{Link, Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _},
 };
 use opentelemetry_sdk::trace::Span;
@@ -175,6 +175,12 @@ impl OpenSpan {
         if let Some(value) = value {
             self.set_attribute(key, value);
         }
+    }
+
+    /// Sets a list of one word.
+    pub fn set_list(&mut self, key: &'static str, only: Option<&'static str>) {
+        let list = only.map(|word| Value::Array(Array::String(vec![word.into()])));
+        self.set_optional_attribute(key, list);
     }
 
     /// Marks a failure of the proxy or a provider.

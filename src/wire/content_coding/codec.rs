@@ -2,11 +2,13 @@
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::{Decompress, FlushDecompress, Status};
+#[cfg(feature = "zstd")]
 use zstd::stream::raw::{DParameter, InBuffer, Operation, OutBuffer};
 
 use super::UnpackError;
 
 /// 8 MiB as a power of two, which the content coding `zstd` allows (RFC 9659).
+#[cfg(feature = "zstd")]
 const ZSTD_WINDOW_LOG: u32 = 23;
 /// 32 KiB as a power of two.
 const GZIP_WINDOW_LOG: u8 = 15;
@@ -16,6 +18,7 @@ pub(super) enum Codec {
     /// `None` until the first byte shows whether there is a zlib header.
     Deflate(Option<Decompress>),
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
+    #[cfg(feature = "zstd")]
     Zstd(zstd::stream::raw::Decoder<'static>),
 }
 
@@ -31,6 +34,7 @@ impl Codec {
                 let state = BrotliState::new_strict(alloc(), alloc(), alloc());
                 Self::Brotli(Box::new(state))
             }
+            #[cfg(feature = "zstd")]
             "zstd" => {
                 let mut decoder = zstd::stream::raw::Decoder::new().ok()?;
                 let window = DParameter::WindowLogMax(ZSTD_WINDOW_LOG);
@@ -46,6 +50,7 @@ impl Codec {
         match self {
             Self::Gzip(_) | Self::Deflate(_) => 1 << GZIP_WINDOW_LOG,
             Self::Brotli(_) => 16 << 20,
+            #[cfg(feature = "zstd")]
             Self::Zstd(_) => 1 << ZSTD_WINDOW_LOG,
         }
     }
@@ -58,6 +63,7 @@ impl Codec {
         match self {
             Self::Gzip(inflater) => *inflater = Decompress::new_gzip(GZIP_WINDOW_LOG),
             // This decoder starts over by itself.
+            #[cfg(feature = "zstd")]
             Self::Zstd(_) => {}
             Self::Deflate(_) | Self::Brotli(_) => return Err(UnpackError::Damaged),
         }
@@ -104,6 +110,7 @@ impl Codec {
                     ended: matches!(result, BrotliResult::ResultSuccess),
                 })
             }
+            #[cfg(feature = "zstd")]
             Self::Zstd(decoder) => {
                 let mut from = InBuffer::around(input);
                 let mut into = OutBuffer::around(output);
