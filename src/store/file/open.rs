@@ -185,6 +185,10 @@ impl LockedFile {
         } else if !is_marked || format != FORMAT {
             return damage(format!("it has another format: {format}, {application:#x}"));
         }
+        // A query of an absent table fails like many others, so damage of the definitions is found here.
+        if !has_own_tables(&file).map_err(to_io_error)? {
+            return damage("it has other tables".to_owned());
+        }
         let totals = Totals::read(&file).map_err(to_io_error)?;
         Ok((file, totals))
     }
@@ -244,6 +248,15 @@ fn has_sound_head(file: File) -> io::Result<bool> {
         || head.starts_with(b"SQLite format 3\0")
             && matches!(head.get(18..20), Some([1 | 2, 1 | 2]))
             && matches!(head.get(44..48), Some([0, 0, 0, 0..=4])))
+}
+
+/// Whether the definitions of tables and indexes are those of [`TABLES`].
+fn has_own_tables(file: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
+    let mut list = file.prepare(sql)?;
+    let found = list.query_map([], |row| row.get(0))?;
+    let found: Vec<String> = found.collect::<Result<_, _>>()?;
+    Ok(TABLES.split_terminator(';').map(str::trim).eq(found))
 }
 
 /// Creates the tables in an empty file, in one transaction.
