@@ -36,7 +36,7 @@ mod tests;
 pub use change::Change;
 pub use client::{AdminConfig, ClientConfig};
 pub use compaction::CompactionConfig;
-pub use format::{FORMATS, Format};
+pub use format::{Api, FORMATS, Format};
 pub use guard::{
     ClearConfig, CutOrder, GuardConfig, Keep, Preset, RecallMode, UsageMode, WhenUnsure,
 };

@@ -13,7 +13,7 @@ pub use credentials::{Auth, PROXY_HEADER_PREFIX, PROXY_KEY};
 use credentials::{read_auth, read_headers, read_key_header, read_query};
 
 use super::{
-    format::{FORMATS, Format},
+    format::{Api, FORMATS, Format},
     layer::Layers,
     load::Environment,
     problem::find_nearest,
@@ -90,17 +90,15 @@ fn make_simulated() -> ProviderConfig {
     }
 }
 
-/// Unset: chat completions, and Messages where the profile has them or the address names Anthropic's API, as those of
+/// Unset: chat completions and Responses, and Messages where the profile has them or the address names Anthropic's API, as those of
 /// several clouds do.
 fn read_formats(s: &mut Section, profile: &Profile, base_url: Option<&str>) -> Vec<Format> {
     let key = "formats";
     let Some(names) = s.read_option::<Vec<String>>(key, Visibility::Plain) else {
         let has_messages = profile.speaks_messages
             || base_url.is_none_or(|url| url.to_ascii_lowercase().contains("/anthropic"));
-        let formats = FORMATS.into_iter();
-        return formats
-            .filter(|&format| format != Format::Messages || has_messages)
-            .collect();
+        let is_spoken = |format: &Format| format.api() == Api::OpenAi || has_messages;
+        return FORMATS.into_iter().filter(is_spoken).collect();
     };
     let mut formats = Vec::new();
     for name in names {

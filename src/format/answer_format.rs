@@ -1,8 +1,10 @@
-//! The wire format of an answer, and what the relay has to know of it.
+//! Answers by their format, and what the relay has to know of them.
 
 use bytes::Bytes;
 use http::StatusCode;
 
+#[cfg(test)]
+use super::tests::toy;
 use super::{
     AnswerEvent, AnswerEvents, chat,
     error_body::ErrorBody,
@@ -10,47 +12,29 @@ use super::{
     responses::{self, answer::SentEvents},
     usage::Usage,
 };
-use crate::{conversation::Format, json::scan::MalformedJson, wire::sse::SseMessage};
-
-/// The wire format of an answer: that of its request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AnswerFormat {
-    /// OpenAI's chat completions.
-    #[default]
-    Chat,
-    /// Anthropic's Messages.
-    Messages,
-    /// OpenAI's Responses.
-    Responses,
-}
+use crate::{
+    conversation::{Api, Format},
+    json::scan::MalformedJson,
+    wire::sse::SseMessage,
+};
 
 /// An event of a stream, or a whole answer.
 pub enum ParsedAnswer {
     Chat(chat::answer::ChatAnswer),
     Messages(messages::answer::MessagesAnswer),
     Responses(responses::answer::ResponsesAnswer),
+    #[cfg(test)]
+    Toy(toy::answer::ToyAnswer),
 }
 
 /// Reads the events of one answer in their order.
 pub struct AnswerReader {
-    format: AnswerFormat,
+    format: Format,
     /// Usage of Messages comes in parts.
     counts: messages::answer::TokenCounts,
 }
 
-impl From<Format> for AnswerFormat {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Chat => Self::Chat,
-            Format::Messages => Self::Messages,
-            Format::Responses => Self::Responses,
-            #[cfg(test)]
-            Format::Toy => Self::Chat,
-        }
-    }
-}
-
-impl AnswerFormat {
+impl Format {
     /// Reads a whole body, or the data of one event.
     ///
     /// # Errors
@@ -60,6 +44,8 @@ impl AnswerFormat {
             Self::Chat => chat::answer::read_answer(json).map(ParsedAnswer::Chat),
             Self::Messages => messages::answer::read_answer(json).map(ParsedAnswer::Messages),
             Self::Responses => responses::answer::read_answer(json).map(ParsedAnswer::Responses),
+            #[cfg(test)]
+            Self::Toy => toy::answer::read_answer(json).map(ParsedAnswer::Toy),
         }
     }
 
@@ -71,16 +57,8 @@ impl AnswerFormat {
             Self::Chat => chat::answer::may_need_whole_event(beginning, usage),
             Self::Messages => messages::answer::may_be_end(beginning),
             Self::Responses => responses::answer::may_be_end(beginning),
-        }
-    }
-
-    /// Bytes held of an event that may have to be complete before it goes on.
-    pub const fn max_whole_event(self) -> usize {
-        match self {
-            // Far more than such an event has.
-            Self::Chat | Self::Messages => 16 << 10,
-            // The last event repeats the whole answer.
-            Self::Responses => 2 << 20,
+            #[cfg(test)]
+            Self::Toy => toy::answer::may_be_end(beginning),
         }
     }
 
@@ -90,14 +68,16 @@ impl AnswerFormat {
             Self::Chat => false,
             Self::Messages => messages::answer::is_ping(message),
             Self::Responses => responses::answer::is_keepalive(message),
+            #[cfg(test)]
+            Self::Toy => false,
         }
     }
 
     /// The `type` of an error of this status.
     pub fn error_kind(self, status: StatusCode) -> &'static str {
-        match self {
-            Self::Messages => messages::answer::error_kind(status),
-            Self::Chat | Self::Responses => match status {
+        match self.api() {
+            Api::Anthropic => messages::answer::error_kind(status),
+            Api::OpenAi => match status {
                 StatusCode::FORBIDDEN => "permission_error",
                 StatusCode::TOO_MANY_REQUESTS => "requests",
                 status if status.is_server_error() => "server_error",
@@ -108,18 +88,20 @@ impl AnswerFormat {
 
     /// An error as the body of an answer.
     pub fn error_body(self, error: &ErrorBody) -> Vec<u8> {
-        match self {
-            Self::Chat | Self::Responses => error.to_json(),
-            Self::Messages => messages::answer::error_json(error),
+        match self.api() {
+            Api::OpenAi => error.to_json(),
+            Api::Anthropic => messages::answer::error_json(error),
         }
     }
 
     /// An error as an event of a stream, of which the client has what was `sent`.
     pub fn error_event(self, error: &ErrorBody, sent: &SentEvents) -> Bytes {
         match self {
-            Self::Chat => [b"data: ", &error.to_json()[..], b"\n\n"].concat().into(),
+            Self::Chat => error.to_event(),
             Self::Messages => messages::answer::error_event(error),
             Self::Responses => responses::answer::error_event(error, sent),
+            #[cfg(test)]
+            Self::Toy => error.to_event(),
         }
     }
 
@@ -130,6 +112,8 @@ impl AnswerFormat {
             Self::Chat => chat::write::empty_answer(streamed, model, usage),
             Self::Messages => messages::answer::empty_answer(streamed, model, usage),
             Self::Responses => responses::answer::empty_answer(streamed, model, usage),
+            #[cfg(test)]
+            Self::Toy => toy::answer::empty_answer(streamed, model, usage),
         }
     }
 }
@@ -140,6 +124,8 @@ impl AnswerEvents for ParsedAnswer {
             Self::Chat(answer) => &answer.events,
             Self::Messages(answer) => &answer.events,
             Self::Responses(answer) => &answer.events,
+            #[cfg(test)]
+            Self::Toy(answer) => &answer.events,
         }
     }
 
@@ -148,6 +134,8 @@ impl AnswerEvents for ParsedAnswer {
             Self::Chat(answer) => answer.is_end(),
             Self::Messages(answer) => answer.is_end(),
             Self::Responses(answer) => answer.is_end(),
+            #[cfg(test)]
+            Self::Toy(answer) => answer.is_end(),
         }
     }
 }
@@ -155,8 +143,11 @@ impl AnswerEvents for ParsedAnswer {
 impl ParsedAnswer {
     /// Notes that the client got this event of a stream as it came.
     pub fn note_sent(&self, json: &[u8], sent: &mut SentEvents) {
-        if let Self::Responses(answer) = self {
-            answer.note_sent(json, sent);
+        match self {
+            Self::Responses(answer) => answer.note_sent(json, sent),
+            Self::Chat(_) | Self::Messages(_) => {}
+            #[cfg(test)]
+            Self::Toy(_) => {}
         }
     }
 
@@ -165,6 +156,8 @@ impl ParsedAnswer {
         match self {
             Self::Chat(answer) => answer.is_usage_only(),
             Self::Messages(_) | Self::Responses(_) => false,
+            #[cfg(test)]
+            Self::Toy(_) => false,
         }
     }
 
@@ -174,12 +167,14 @@ impl ParsedAnswer {
             Self::Chat(answer) => answer.has_message(),
             Self::Messages(answer) => answer.has_content(),
             Self::Responses(answer) => answer.has_output(),
+            #[cfg(test)]
+            Self::Toy(answer) => answer.has_pieces(),
         }
     }
 }
 
 impl AnswerReader {
-    pub fn new(format: AnswerFormat) -> Self {
+    pub fn new(format: Format) -> Self {
         Self {
             format,
             counts: Default::default(),
@@ -190,13 +185,13 @@ impl AnswerReader {
     pub fn read_event(&mut self, message: &SseMessage) -> ParsedAnswer {
         let counts = &mut self.counts;
         match self.format {
-            AnswerFormat::Chat => ParsedAnswer::Chat(chat::answer::read_event(message)),
-            AnswerFormat::Messages => {
+            Format::Chat => ParsedAnswer::Chat(chat::answer::read_event(message)),
+            Format::Messages => {
                 ParsedAnswer::Messages(messages::answer::read_event(message, counts))
             }
-            AnswerFormat::Responses => {
-                ParsedAnswer::Responses(responses::answer::read_event(message))
-            }
+            Format::Responses => ParsedAnswer::Responses(responses::answer::read_event(message)),
+            #[cfg(test)]
+            Format::Toy => ParsedAnswer::Toy(toy::answer::read_event(message)),
         }
     }
 }

@@ -21,13 +21,15 @@ pub(super) use self::{
     rewriter::{FormatRewriter, ParsedEvent},
     whole_blocks::{CutTexts, write_cut},
 };
+#[cfg(test)]
+use super::tests::toy::answer::ToyAnswer;
 use super::{
-    AnswerFilter, AnswerFormat, AssistantTurn, ParsedAnswer, PrecedingText, ResponseSummarizer,
+    AnswerFilter, AssistantTurn, ParsedAnswer, PrecedingText, ResponseSummarizer,
     chat::answer::ChatAnswer,
     messages::answer::MessagesAnswer,
     responses::answer::{ResponsesAnswer, SentEvents},
 };
-use crate::wire::sse::SseMessage;
+use crate::{conversation::Format, wire::sse::SseMessage};
 
 /// What becomes of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub enum AnswerRewriter {
     Chat(FormatRewriter<ChatAnswer>),
     Messages(FormatRewriter<MessagesAnswer>),
     Responses(FormatRewriter<ResponsesAnswer>),
+    #[cfg(test)]
+    Toy(FormatRewriter<ToyAnswer>),
 }
 
 /// Does the same with the rewriter of any format.
@@ -71,17 +75,21 @@ macro_rules! with_rewriter {
             Self::Chat($rewriter) => $result,
             Self::Messages($rewriter) => $result,
             Self::Responses($rewriter) => $result,
+            #[cfg(test)]
+            Self::Toy($rewriter) => $result,
         }
     };
 }
 
 impl AnswerRewriter {
     /// `left_out`: tokens left out of the request, which are added to the prompt tokens of its answer.
-    pub fn new(format: AnswerFormat, filter: AnswerFilter, left_out: Option<u32>) -> Self {
+    pub fn new(format: Format, filter: AnswerFilter, left_out: Option<u32>) -> Self {
         match format {
-            AnswerFormat::Chat => Self::Chat(FormatRewriter::new(filter, left_out)),
-            AnswerFormat::Messages => Self::Messages(FormatRewriter::new(filter, left_out)),
-            AnswerFormat::Responses => Self::Responses(FormatRewriter::new(filter, left_out)),
+            Format::Chat => Self::Chat(FormatRewriter::new(filter, left_out)),
+            Format::Messages => Self::Messages(FormatRewriter::new(filter, left_out)),
+            Format::Responses => Self::Responses(FormatRewriter::new(filter, left_out)),
+            #[cfg(test)]
+            Format::Toy => Self::Toy(FormatRewriter::new(filter, left_out)),
         }
     }
 
@@ -104,6 +112,8 @@ impl AnswerRewriter {
         match self {
             Self::Chat(_) | Self::Messages(_) => SentEvents::default(),
             Self::Responses(rewriter) => rewriter.joined.sent_events(),
+            #[cfg(test)]
+            Self::Toy(_) => SentEvents::default(),
         }
     }
 
@@ -136,19 +146,24 @@ impl AnswerRewriter {
         } = event;
         match (self, answer) {
             (Self::Chat(rewriter), ParsedAnswer::Chat(answer)) => {
-                let event = ParsedEvent::new(raw, message, answer);
-                rewriter.take_event(event, ready, summarizer)
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
             }
             (Self::Messages(rewriter), ParsedAnswer::Messages(answer)) => {
-                let event = ParsedEvent::new(raw, message, answer);
-                rewriter.take_event(event, ready, summarizer)
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
             }
             (Self::Responses(rewriter), ParsedAnswer::Responses(answer)) => {
-                let event = ParsedEvent::new(raw, message, answer);
-                rewriter.take_event(event, ready, summarizer)
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
+            }
+            #[cfg(test)]
+            (Self::Toy(rewriter), ParsedAnswer::Toy(answer)) => {
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
             }
             // Never: reader and rewriter have one format.
-            _ => EventAction::Pass,
+            (_, ParsedAnswer::Chat(_) | ParsedAnswer::Messages(_) | ParsedAnswer::Responses(_)) => {
+                EventAction::Pass
+            }
+            #[cfg(test)]
+            (_, ParsedAnswer::Toy(_)) => EventAction::Pass,
         }
     }
 

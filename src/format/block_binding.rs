@@ -84,9 +84,11 @@ impl Conversation {
             _ => false,
         };
         let says_nothing = wishes.iter().all(|wish| wish.is_null());
-        match self.format == Format::Messages && takes_binding && says_nothing {
-            true => BindingWish::Open,
-            false => BindingWish::Fixed,
+        match self.format {
+            Format::Messages if takes_binding && says_nothing => BindingWish::Open,
+            Format::Chat | Format::Messages | Format::Responses => BindingWish::Fixed,
+            #[cfg(test)]
+            Format::Toy => BindingWish::Fixed,
         }
     }
 

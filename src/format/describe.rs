@@ -143,7 +143,7 @@ fn digest_value(found: &Conversation, span: Span) -> u128 {
 fn is_ignored(found: &Conversation, key: JsonString, depth: usize) -> bool {
     let name = found.raw_bytes(key);
     matches!(name, b"cache_control" | b"prompt_cache_breakpoint")
-        || depth == MAX_MEDIA_DEPTH && found.format.ignores_in_digest(name)
+        || depth == MAX_MEDIA_DEPTH && found.format.rules().bookkeeping.contains(&name)
         || found.is_annotation_key(key)
 }
 

@@ -3,6 +3,7 @@
 //! The reader accepts every shape seen at providers: a number as code, a bare string as error, the
 //! object without the wrapper.
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -26,6 +27,11 @@ impl ErrorBody {
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(&WrappedError { error: self })
             .expect("strings and options of strings always serialise")
+    }
+
+    /// The error as an event of a stream.
+    pub(super) fn to_event(&self) -> Bytes {
+        [b"data: ", &self.to_json()[..], b"\n\n"].concat().into()
     }
 
     /// Reads an error body, or the data of an error event; `None` if it is neither.

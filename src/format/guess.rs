@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
-use super::{messages, responses};
-use crate::conversation::{Conversation, Format};
+use crate::conversation::{Conversation, FORMATS, Format};
 
 /// Top-level members that only Messages have. `thinking` and `top_k` are not among them: some providers of chat
 /// completions take these too.
@@ -21,13 +20,23 @@ const MESSAGES_MEMBERS: [&str; 5] = [
 impl Format {
     /// The format that a body has by its shape: chat completions unless something in it speaks for another.
     pub fn guess_from_body(body: &Bytes) -> Self {
-        match messages::index_body(body.clone()) {
-            Ok(found) if is_messages(&found) => Self::Messages,
-            Ok(_) => Self::Chat,
-            Err(_) => match responses::index_body(body.clone()) {
-                Ok(found) if found.find_field("messages").is_none() => Self::Responses,
-                _ => Self::Chat,
-            },
+        let mut formats = FORMATS.into_iter();
+        let found = formats.find(|format| {
+            let found = format.index_body(body.clone());
+            found.is_ok_and(|found| format.claims_body(&found))
+        });
+        found.unwrap_or_default()
+    }
+
+    /// Whether a body that can be read in this format is written in no other one.
+    fn claims_body(self, found: &Conversation) -> bool {
+        match self {
+            // What no other format claims.
+            Self::Chat => false,
+            Self::Messages => is_messages(found),
+            Self::Responses => found.find_field("messages").is_none(),
+            #[cfg(test)]
+            Self::Toy => true,
         }
     }
 }

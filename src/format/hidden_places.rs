@@ -2,18 +2,19 @@
 //! continuation block. Their records say it by the client's calls and by characters, which is not enough where reasoning
 //! or texts stand between.
 
-use super::{AssistantTurn, continuation::is_block_alone};
+use super::{AssistantTurn, continuation::is_block_alone, rules::ReasoningPlace};
 use crate::{
     conversation::{Block, BlockKind, Conversation, Format, HiddenPlaces},
     json::text,
 };
 
 impl AssistantTurn {
-    /// The places; `None` where the records of the blocks say all, and where the answer was too long to be kept. Never in
-    /// chat, whose reasoning has no place among the blocks.
+    /// The places; `None` where the records of the blocks say all, and where the answer was too long to be kept. Never where
+    /// reasoning has no place among the blocks.
     pub fn find_hidden_places(&self, format: Format) -> Option<HiddenPlaces> {
         let hides_any = !self.proxy_calls.is_empty() || self.package.is_some();
-        if !hides_any || format == Format::Chat {
+        let reasoning = format.rules().reasoning;
+        if !hides_any || reasoning == ReasoningPlace::Members {
             return None;
         }
         let read = format.index_items(&[&self.message])?;
@@ -34,7 +35,7 @@ impl AssistantTurn {
                 found.push((seen, true));
                 continue;
             }
-            if format == Format::Messages
+            if reasoning == ReasoningPlace::Blocks
                 && self.package.is_some()
                 && is_block_alone_in(&read, block)
             {

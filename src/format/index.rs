@@ -19,13 +19,10 @@ impl Format {
     pub fn unfold_compactions(self, body: &Bytes) -> Option<Bytes> {
         match self {
             Self::Responses => responses::unfold_body(body),
-            _ => None,
+            Self::Chat | Self::Messages => None,
+            #[cfg(test)]
+            Self::Toy => None,
         }
-    }
-
-    /// Whether a member of an entry or a block says nothing of what the model reads: its digest leaves it out.
-    pub(super) fn ignores_in_digest(self, key: &[u8]) -> bool {
-        self == Self::Responses && responses::is_bookkeeping(key)
     }
 
     /// Indexes items; `None` if one of them is not exactly one item.

@@ -3,12 +3,11 @@
 //!
 //! The functions of `request`, `write` and `index` call the folder of the format, which alone knows the
 //! shape of its JSON: by `in_format!` where every folder has the function, else by a `match` over
-//! [`Format`](crate::conversation::Format). [`AnswerFormat`] does the same for answers. One [`AnswerReader`] per format
-//! turns an event of a stream, or a whole body, into answer events, which hold spans and copy
-//! nothing. [`ResponseSummarizer`] sums them up for health and session; the [`AnswerRewriter`]
+//! [`Format`](crate::conversation::Format) that names each of them. One [`AnswerReader`] per format turns an event of a
+//! stream, or a whole body, into answer events, which hold spans and copy nothing. [`ResponseSummarizer`] sums them up for health and session; the [`AnswerRewriter`]
 //! removes what [`AnswerFilter`] names.
 //!
-//! What a format fixes for every provider stands in `grammar`, its paths in `paths`.
+//! What a format fixes for every provider is its row of [`FormatRules`].
 
 /// The constant or function of this path in the folder of a format: each of them has one.
 macro_rules! in_format {
@@ -18,7 +17,7 @@ macro_rules! in_format {
             Format::Messages => messages::$module::$name $(($($argument),*))?,
             Format::Responses => responses::$module::$name $(($($argument),*))?,
             #[cfg(test)]
-            Format::Toy => crate::format::tests::toy::$name $(($($argument),*))?,
+            Format::Toy => crate::format::tests::toy::$module::$name $(($($argument),*))?,
         }
     };
 }
@@ -49,6 +48,7 @@ mod request;
 mod required_members;
 mod response_summary;
 pub mod responses;
+mod rules;
 mod sealed;
 #[cfg(test)]
 mod tests;
@@ -63,12 +63,12 @@ pub use self::{
         AnswerEvent, AnswerEvents, AnswerFilter, AssistantTurn, CallFragment, ContinuationBlock,
         Finish, FinishKind, PrecedingText, ProxyToolCall, UsageCount, UsageCountKind, UsageReport,
     },
-    answer_format::{AnswerFormat, AnswerReader, ParsedAnswer},
+    answer_format::{AnswerReader, ParsedAnswer},
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
     input_changes::InputChanges,
-    paths::COMPACT_PATH,
     response_summary::{ResponseSummarizer, ResponseSummary},
     responses::answer::SentEvents,
+    rules::{FormatRules, ReasoningPlace},
     tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},
 };

@@ -1,6 +1,7 @@
 //! An overflow in the words that the clients of a format look for.
 
-use super::{AnswerFormat, error_body::ErrorBody};
+use super::error_body::ErrorBody;
+use crate::conversation::Format;
 
 /// The code of an overflow at OpenAI.
 const CHAT_CODE: &str = "context_length_exceeded";
@@ -12,13 +13,15 @@ const RESPONSES_WORDS: &str =
 /// How Anthropic begins to tell of an overflow. Claude Code compacts on it.
 const MESSAGES_WORDS: &str = "prompt is too long";
 
-impl AnswerFormat {
+impl Format {
     /// The error of a 400 by which clients recover. Unknown numbers are left out.
     pub fn overflow_error(self, window: Option<u32>, prompt_tokens: Option<u32>) -> ErrorBody {
         let (message, param) = match self {
             Self::Chat => (chat_message(window, prompt_tokens), Some("messages".into())),
             Self::Messages => (messages_message(window, prompt_tokens), None),
             Self::Responses => (RESPONSES_WORDS.to_owned(), Some("input".into())),
+            #[cfg(test)]
+            Self::Toy => (chat_message(window, prompt_tokens), None),
         };
         ErrorBody {
             message,
@@ -41,12 +44,9 @@ impl AnswerFormat {
             }
             // Its clients look for the code alone.
             Self::Responses => error.code.as_deref() == Some(CHAT_CODE),
+            #[cfg(test)]
+            Self::Toy => error.code.as_deref() == Some(CHAT_CODE),
         }
-    }
-
-    /// Whether clients look for an overflow at the end of a stream, and take a 400 for another error.
-    pub const fn tells_overflow_in_stream(self) -> bool {
-        matches!(self, Self::Responses)
     }
 }
 
@@ -83,15 +83,11 @@ fn messages_message(window: Option<u32>, prompt_tokens: Option<u32>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::AnswerFormat;
+    use super::Format;
 
     #[test]
     fn what_is_written_is_recognised() {
-        for format in [
-            AnswerFormat::Chat,
-            AnswerFormat::Messages,
-            AnswerFormat::Responses,
-        ] {
+        for format in [Format::Chat, Format::Messages, Format::Responses] {
             for window in [None, Some(8_192)] {
                 for prompt in [None, Some(100), Some(10_000)] {
                     assert!(format.is_overflow_error(&format.overflow_error(window, prompt)));
@@ -102,11 +98,7 @@ mod tests {
 
     #[test]
     fn numbers_of_an_overflow_are_in_the_words_of_messages() {
-        let message = |window, prompt| {
-            AnswerFormat::Messages
-                .overflow_error(window, prompt)
-                .message
-        };
+        let message = |window, prompt| Format::Messages.overflow_error(window, prompt).message;
         let full = "prompt is too long: 210000 tokens > 200000 maximum";
         assert_eq!(message(Some(200_000), Some(210_000)), full);
         assert_eq!(message(Some(200_000), Some(190_000)), "prompt is too long");

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::{
     chat::reasoning_sizes::measure_reasoning,
+    rules::ReasoningPlace,
     values::{find_member, has_type},
 };
 use crate::{
@@ -50,7 +51,8 @@ impl Conversation {
         if message.author != Author::Model {
             return None;
         }
-        if self.format == Format::Chat {
+        let place = self.format.rules().reasoning;
+        if place == ReasoningPlace::Members {
             let members = self.list_members(message.span.start);
             let calls = self.calls_of(message).iter();
             let of_calls = calls.flat_map(|call| self.list_members(call.span.start));
@@ -64,7 +66,7 @@ impl Conversation {
                 BlockKind::Reasoning(Some(text)) => {
                     sizes += text::measure_text(self.raw_bytes(text));
                 }
-                BlockKind::Reasoning(None) if self.format == Format::Responses => {
+                BlockKind::Reasoning(None) if place == ReasoningPlace::Entries => {
                     let entry = String::from_utf8_lossy(self.span_bytes(block.span));
                     let read = self.format.index_items(&[&entry]);
                     let item = read.as_ref().and_then(|read| read.items.first());
@@ -85,14 +87,16 @@ impl Conversation {
             let key = self.raw_bytes(member.key);
             SEALED_MEMBERS.contains(&key) && self.holds_reasoning(member)
         };
-        self.items.iter().any(|item| match self.format {
-            Format::Chat if item.author == Author::Model => {
-                let calls = self.calls_of(item).iter().map(|call| call.span.start);
-                let mut objects = std::iter::once(item.span.start).chain(calls);
-                objects.any(|object| self.list_members(object).iter().any(is_sealed))
-            }
-            _ => self.measure_reasoning(item).is_some(),
-        })
+        self.items
+            .iter()
+            .any(|item| match self.format.rules().reasoning {
+                ReasoningPlace::Members if item.author == Author::Model => {
+                    let calls = self.calls_of(item).iter().map(|call| call.span.start);
+                    let mut objects = std::iter::once(item.span.start).chain(calls);
+                    objects.any(|object| self.list_members(object).iter().any(is_sealed))
+                }
+                _ => self.measure_reasoning(item).is_some(),
+            })
     }
 
     /// Leaves the reasoning of an answer out. Returns whether there was any. In Responses with the ids of its texts and
@@ -101,8 +105,8 @@ impl Conversation {
         if message.author != Author::Model {
             return false;
         }
-        match self.format {
-            Format::Chat => {
+        match self.format.rules().reasoning {
+            ReasoningPlace::Members => {
                 let calls = self.calls_of(message).iter().map(|call| call.span.start);
                 let objects = std::iter::once(message.span.start).chain(calls);
                 let mut has_any = false;
@@ -114,7 +118,7 @@ impl Conversation {
                 }
                 has_any
             }
-            Format::Messages => {
+            ReasoningPlace::Blocks => {
                 let blocks = self.blocks_of(message);
                 let reasoning = blocks.iter().filter(|block| self.is_reasoning(block));
                 match reasoning.count() {
@@ -132,7 +136,7 @@ impl Conversation {
                 }
                 true
             }
-            Format::Responses => {
+            ReasoningPlace::Entries => {
                 let blocks = self.blocks_of(message);
                 let reasoning = blocks.iter().filter(|block| self.is_reasoning(block));
                 let count = reasoning.count();
@@ -148,8 +152,6 @@ impl Conversation {
                 self.remove_ids(message, edits);
                 count > 0
             }
-            #[cfg(test)]
-            Format::Toy => false,
         }
     }
 
@@ -190,7 +192,7 @@ impl Conversation {
             BlockKind::Reasoning(_) => true,
             BlockKind::Opaque => {
                 let start = block.span.start;
-                self.format == Format::Messages
+                self.format.rules().reasoning == ReasoningPlace::Blocks
                     && has_type(&self.body, start, "connector_text")
                     && find_member(&self.body, start, b"signature").is_some()
             }

@@ -96,8 +96,10 @@ impl Conversation {
         match self.format {
             Format::Chat => chat::request::thinking_budget(self),
             Format::Messages => messages::request::thinking_budget(self),
-            // Responses states an effort instead.
-            _ => None,
+            // It states an effort instead.
+            Format::Responses => None,
+            #[cfg(test)]
+            Format::Toy => None,
         }
     }
 
@@ -114,7 +116,12 @@ impl Conversation {
     /// Asks for the usage of a stream if the client leaves it open; an explicit `false` is kept.
     /// Returns whether it added the option.
     pub fn ask_usage(&self, edits: &mut Edits) -> bool {
-        self.format == Format::Chat && chat::request::ask_usage(self, edits)
+        match self.format {
+            Format::Chat => chat::request::ask_usage(self, edits),
+            Format::Messages | Format::Responses => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        }
     }
 
     /// The member by which the request asks the provider to manage its context.
@@ -124,7 +131,12 @@ impl Conversation {
 
     /// Whether the model's turn must begin with thinking while results of its calls are returned.
     pub fn begins_turns_with_thinking(&self) -> bool {
-        self.format == Format::Messages && messages::request::begins_turns_with_thinking(self)
+        match self.format {
+            Format::Messages => messages::request::begins_turns_with_thinking(self),
+            Format::Chat | Format::Responses => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        }
     }
 
     /// Has the model not think, where its turn must begin with thinking and does not. Returns whether it does.
@@ -140,14 +152,22 @@ impl Conversation {
     /// Whether the client compacts its conversation with this request: by a summary of the model, or by an entry that
     /// asks the provider to do so.
     pub fn asks_to_compact(&self) -> bool {
-        self.format == Format::Responses && responses::request::asks_to_compact(self)
+        match self.format {
+            Format::Responses => responses::request::asks_to_compact(self),
+            Format::Chat | Format::Messages => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        }
     }
 
     /// Whether the request ends in an entry that asks the provider to compact, and holds all that is to be compacted.
     pub fn can_be_compacted(&self) -> bool {
-        self.format == Format::Responses
-            && responses::request::ends_in_trigger(self)
-            && responses::request::has_whole_history(self)
+        match self.format {
+            Format::Responses => responses::request::can_be_compacted(self),
+            Format::Chat | Format::Messages => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        }
     }
 
     /// The body of a request for a compacted list (`/responses/compact`), as one that ends in an entry that asks to
@@ -155,7 +175,9 @@ impl Conversation {
     pub fn with_compaction_trigger(&self) -> Option<Bytes> {
         match self.format {
             Format::Responses => responses::append_trigger(self),
-            _ => None,
+            Format::Chat | Format::Messages => None,
+            #[cfg(test)]
+            Format::Toy => None,
         }
     }
 
@@ -163,26 +185,16 @@ impl Conversation {
     pub fn find_document_text(&self, block: Span) -> Option<JsonString> {
         match self.format {
             Format::Messages => messages::blocks::find_document_text(&self.body, block),
-            _ => None,
+            Format::Chat | Format::Responses => None,
+            #[cfg(test)]
+            Format::Toy => None,
         }
     }
 
     /// Whether a block is a document, text or not.
     pub fn is_document(&self, block: Span) -> bool {
-        let name = match self.format {
-            Format::Chat => "file",
-            Format::Messages => "document",
-            Format::Responses => "input_file",
-            #[cfg(test)]
-            Format::Toy => return false,
-        };
-        has_type(&self.body, block.start, name)
-    }
-
-    /// Whether long results are truncated although the provider manages the context. Where it holds the history, they
-    /// could not be truncated later.
-    pub const fn truncates_managed_history(&self) -> bool {
-        matches!(self.format, Format::Responses)
+        let name = self.format.rules().document_type;
+        name.is_some_and(|name| has_type(&self.body, block.start, name))
     }
 
     /// What the model reads beside the items: schemas of tools and of the answer. Tools that stand in an entry count with
@@ -202,10 +214,14 @@ impl Conversation {
     /// The list, brackets included, to whose end tools can be added: the member `name`, or the list in an entry of the
     /// conversation where a client has its tools there.
     pub fn find_tool_list(&self, name: &str) -> Option<Span> {
-        match self.find_field(name) {
-            Some(field) => (field.kind == JsonKind::Array).then_some(field.value),
-            None if self.format == Format::Responses => responses::request::find_entry_tools(self),
-            None => None,
+        if let Some(field) = self.find_field(name) {
+            return (field.kind == JsonKind::Array).then_some(field.value);
+        }
+        match self.format {
+            Format::Responses => responses::request::find_entry_tools(self),
+            Format::Chat | Format::Messages => None,
+            #[cfg(test)]
+            Format::Toy => None,
         }
     }
 
@@ -214,7 +230,9 @@ impl Conversation {
         match self.format {
             Format::Messages => self.asks_for(messages::request::TOOL_SERVERS),
             Format::Responses => responses::request::tool_entries(self).next().is_some(),
-            _ => false,
+            Format::Chat => false,
+            #[cfg(test)]
+            Format::Toy => false,
         }
     }
 
@@ -223,25 +241,28 @@ impl Conversation {
     pub fn lists_tools(&self) -> bool {
         let mut lists = self.format.tool_lists().iter();
         lists.any(|name| self.has_elements(name))
-            || self.format == Format::Responses && self.names_tools_elsewhere()
+            || self.format.rules().lists_tools_in_entries && self.names_tools_elsewhere()
     }
 
     /// Whether the API of a model with this profile refuses the request whatever it is fitted to: for its tools, the call
     /// that it demands, or the answer that it begins.
     pub fn is_refused_by(&self, profile: &Profile) -> bool {
-        let is_chat = self.format == Format::Chat;
         // An answer that ends with what the server runs is gone on with, and begins nothing.
         let begins_answer = || {
-            self.format == Format::Messages
-                && self.items.last().is_some_and(|last| {
-                    let block = self.blocks_of(last).last();
-                    last.author == Author::Model
-                        && block.is_none_or(|it| matches!(it.kind, BlockKind::Text(_)))
-                })
+            self.items.last().is_some_and(|last| {
+                let block = self.blocks_of(last).last();
+                last.author == Author::Model
+                    && block.is_none_or(|it| matches!(it.kind, BlockKind::Text(_)))
+            })
         };
-        is_chat && !profile.takes_chat_tools && self.lists_tools()
-            || !profile.takes_forced_calls && self.demands_call()
-            || !profile.may_end_with_assistant && begins_answer()
+        let is_refused = match self.format {
+            Format::Chat => !profile.takes_chat_tools && self.lists_tools(),
+            Format::Messages => !profile.may_end_with_assistant && begins_answer(),
+            Format::Responses => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        };
+        is_refused || !profile.takes_forced_calls && self.demands_call()
     }
 
     /// Whether the answer must call a tool.
@@ -259,10 +280,12 @@ impl Conversation {
     /// Leaves one answer cap, under the name that chat completions of the profile take. Of two that are set,
     /// `max_completion_tokens` stays, which the guard goes by.
     pub fn keep_one_answer_cap(&self, profile: &Profile, edits: &mut Edits) {
-        if self.format != Format::Chat {
-            return;
-        }
-        let [new, old] = chat::request::CAPS;
+        let [new, old] = match self.format {
+            Format::Chat => chat::request::CAPS,
+            Format::Messages | Format::Responses => return,
+            #[cfg(test)]
+            Format::Toy => return,
+        };
         let (wanted, other) = match profile.names_completion_cap {
             true => (new, old),
             false => (old, new),
@@ -316,14 +339,24 @@ impl Conversation {
 
     /// Whether the request asks for several choices; a tool loop could continue only one of them.
     pub fn asks_for_many(&self) -> bool {
-        self.format == Format::Chat && chat::answer_shape::asks_for_many(self)
+        match self.format {
+            Format::Chat => chat::answer_shape::asks_for_many(self),
+            Format::Messages | Format::Responses => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        }
     }
 
     /// Whether the answer continues the last item.
     pub fn begins_answer(&self) -> bool {
         let newest = self.items.last();
         newest.is_some_and(|item| item.author == Author::Model)
-            || self.format == Format::Chat && chat::answer_shape::continues_message(self)
+            || match self.format {
+                Format::Chat => chat::answer_shape::continues_message(self),
+                Format::Messages | Format::Responses => false,
+                #[cfg(test)]
+                Format::Toy => false,
+            }
     }
 
     /// Whether the answer is plain text that may end with a continuation block.

@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use super::{
     reasoning::{CHAT_MEMBERS, COUNTED_MEMBER, SIGNED_MEMBER},
+    rules::ReasoningPlace,
     values::{insert_first_member, parse_field},
 };
 use crate::{
     config::profile::{AnswerFilling, Profile, ReasoningMember},
     conversation::{
-        Author, Block, BlockKind, Call, Content, Conversation, Field, Format, Item,
+        Author, Block, BlockKind, Call, Content, Conversation, Field, Item,
         edit::{Edits, Rope},
     },
     json::scan::JsonKind,
@@ -41,17 +42,17 @@ impl Conversation {
         profile: &Profile,
         filling: AnswerFilling,
     ) -> Option<Rope> {
-        let is_chat = self.format == Format::Chat;
+        let place = self.format.rules().reasoning;
         let demanded = match filling {
             AnswerFilling::Nothing => return None,
             AnswerFilling::All => ReasoningMember::OnEvery,
-            AnswerFilling::ByName if self.format == Format::Messages => return None,
+            AnswerFilling::ByName if place == ReasoningPlace::Blocks => return None,
             AnswerFilling::ByName => match profile.reasoning_member {
                 ReasoningMember::OnCalls if switches_thinking_off(self) => ReasoningMember::Free,
                 demanded => demanded,
             },
         };
-        let signs_calls = profile.signs_calls && is_chat;
+        let signs_calls = profile.signs_calls && place == ReasoningPlace::Members;
         if demanded == ReasoningMember::Free && !signs_calls {
             return None;
         }
@@ -64,13 +65,13 @@ impl Conversation {
         };
         let answers = sent.items.iter().filter(|it| it.author == Author::Model);
         for answer in answers.filter(|it| needs(it)) {
-            match self.format {
-                Format::Chat => add_reasoning(&sent, answer, filling, &mut edits),
-                Format::Messages => add_thinking(&sent, answer, &mut edits),
-                Format::Responses if lacks_reasoning(&sent, answer, filling) => {
+            match place {
+                ReasoningPlace::Members => add_reasoning(&sent, answer, filling, &mut edits),
+                ReasoningPlace::Blocks => add_thinking(&sent, answer, &mut edits),
+                ReasoningPlace::Entries if lacks_reasoning(&sent, answer, filling) => {
                     edits.insert(answer.span.start, format!("{NO_REASONING_ENTRY},"));
                 }
-                _ => {}
+                ReasoningPlace::Entries => {}
             }
         }
         if signs_calls {
@@ -203,7 +204,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::config::profile::find_profile;
+    use crate::{config::profile::find_profile, conversation::Format};
 
     fn add(model: &str, body: &str, was_refused: bool) -> String {
         let filling = match was_refused {

@@ -132,11 +132,15 @@ impl ToolForm {
 }
 
 impl Format {
-    /// An entry among the messages that brings tools. `schemas`: elements of a list of tools, with commas between them.
+    /// An entry among the messages that brings tools; empty where the format has none. `schemas`: elements of a list of
+    /// tools, with commas between them.
     pub fn write_tools_entry(self, schemas: &str) -> String {
         match self {
             Self::Messages => messages::tools::write_entry(schemas),
-            _ => responses::tools::write_entry(schemas),
+            Self::Responses => responses::tools::write_entry(schemas),
+            Self::Chat => String::new(),
+            #[cfg(test)]
+            Self::Toy => String::new(),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 #[cfg(test)]
 use super::tests::toy;
-use super::{AnswerFormat, AssistantTurn, ProxyToolCall, chat, messages, responses, usage::Usage};
+use super::{AssistantTurn, ProxyToolCall, chat, messages, responses};
 use crate::{
     conversation::{Author, Content, Conversation, Field, Format, ItemPlace, edit::Edits},
     json::scan::{JsonKind, Span},
@@ -43,7 +43,9 @@ impl Format {
     pub fn write_entries(self, items: &[&str]) -> String {
         match self {
             Self::Messages => messages::write::write_entries(items),
-            _ => items.join(","),
+            Self::Chat | Self::Responses => items.join(","),
+            #[cfg(test)]
+            Self::Toy => items.join(","),
         }
     }
 
@@ -52,7 +54,7 @@ impl Format {
             Self::Chat | Self::Messages => chat::write::text_block(escaped),
             Self::Responses => responses::write::text_block(escaped),
             #[cfg(test)]
-            Self::Toy => toy::text_block(escaped),
+            Self::Toy => toy::write::text_block(escaped),
         }
     }
 
@@ -60,7 +62,9 @@ impl Format {
     pub(crate) fn text_in_answer(self, escaped: &str) -> String {
         match self {
             Self::Responses => self.text_item(Author::Model, escaped),
-            _ => self.text_block(escaped),
+            Self::Chat | Self::Messages => self.text_block(escaped),
+            #[cfg(test)]
+            Self::Toy => self.text_block(escaped),
         }
     }
 
@@ -87,7 +91,7 @@ impl Format {
                 messages::write::answer_item(self, turn, max_bytes, max_argument_bytes)
             }
             #[cfg(test)]
-            Self::Toy => Some(toy::answer_item(turn)),
+            Self::Toy => Some(toy::write::answer_item(turn)),
         }
     }
 
@@ -106,24 +110,8 @@ impl Format {
         in_format!(self, write::result_item(call, text))
     }
 
-    /// The value that replaces a removed content beside calls.
-    pub const fn empty_content(self) -> &'static str {
-        match self {
-            Self::Chat => "null",
-            Self::Messages | Self::Responses => r#""""#,
-            #[cfg(test)]
-            Self::Toy => "false",
-        }
-    }
-
     pub fn text_request(self, request: &TextRequest<'_>) -> Bytes {
         in_format!(self, write::text_request(request))
-    }
-
-    /// The end of an answer from which the proxy removed everything: a body, or the last events of a
-    /// stream.
-    pub fn empty_answer(self, streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
-        AnswerFormat::from(self).empty_answer(streamed, model, usage)
     }
 }
 

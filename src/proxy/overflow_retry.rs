@@ -31,7 +31,8 @@ use super::{
 };
 use crate::{
     config::profile::AnswerFilling,
-    format::{AnswerFormat, error_body::ErrorBody},
+    conversation::Format,
+    format::error_body::ErrorBody,
     provider::{
         learnt_windows::{Lessons, RefusedPrompt},
         overflow::{self, Overflow, OverflowVerdict},
@@ -178,7 +179,7 @@ async fn find_refusal_inside(
             Some(refused) => RefusalKind::RefusesThinking(refused),
             None => {
                 let verdict = overflow::detect_overflow_in_event(&data);
-                verdict_to_refusal(verdict, format.tells_overflow_in_stream())
+                verdict_to_refusal(verdict, format.rules().tells_overflow_in_stream)
             }
         },
         FirstEvent::Nothing => RefusalKind::Wordless,
@@ -356,7 +357,7 @@ pub(super) fn learn_from_guesses(
 
 /// The answer where no smaller request helps: an overflow in the words that the clients of the format look for.
 pub(super) fn overflow_answer(
-    format: AnswerFormat,
+    format: Format,
     placed: &PlacedRequest,
     reply: ProviderReply,
     refusal: RefusalKind,
@@ -385,6 +386,6 @@ fn verdict_to_refusal(verdict: OverflowVerdict, classic: bool) -> RefusalKind {
 }
 
 /// Whether an overflow is in the words that the clients of the format look for, so that it can stay as it came.
-fn is_classic(format: AnswerFormat, text: &[u8]) -> bool {
+fn is_classic(format: Format, text: &[u8]) -> bool {
     ErrorBody::parse_body(text).is_some_and(|fault| format.is_overflow_error(&fault))
 }

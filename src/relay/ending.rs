@@ -6,9 +6,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, Response};
 
-use super::{
-    AnswerFormat, AssistantTurn, PrecedingText, ResponseSummary, StreamOptions, TurnDriver,
-};
+use super::{AssistantTurn, Format, PrecedingText, ResponseSummary, StreamOptions, TurnDriver};
 use crate::wire::Body;
 
 pub struct Ending {
@@ -30,7 +28,7 @@ pub struct FooterOptions {
 
 impl Ending {
     /// Removes nothing and does nothing at the end.
-    pub fn without_effects(format: AnswerFormat) -> Self {
+    pub fn without_effects(format: Format) -> Self {
         Self {
             options: StreamOptions {
                 format,

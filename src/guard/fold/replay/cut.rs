@@ -253,7 +253,7 @@ impl Replay<'_> {
         units: &[usize],
         now: &Moment,
     ) -> Option<(usize, usize)> {
-        if !self.view.conversation.format.pairs_roles() {
+        if !self.view.conversation.format.rules().pairs_roles {
             return None;
         }
         let all = self.view.units;
