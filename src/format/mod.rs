@@ -23,52 +23,36 @@ macro_rules! in_format {
 }
 
 mod answer;
-mod answer_format;
 mod answer_rewriter;
-pub mod beta_header;
-pub mod block_binding;
-mod cache_markers;
 pub mod chat;
-mod continuation;
-mod describe;
-pub mod error_body;
-mod event_hold;
+mod errors;
 mod grammar;
-mod guess;
-mod hidden_places;
 mod index;
-mod indexing;
-mod input_changes;
 pub mod messages;
-mod overflow_error;
 mod paths;
-mod reasoning;
-pub mod refusal;
 mod request;
-mod required_members;
-mod response_summary;
 pub mod responses;
 mod rules;
-mod sealed;
 #[cfg(test)]
 mod tests;
-mod tools;
-pub mod usage;
 mod values;
-mod visible_text;
-mod write;
 
 pub use self::{
     answer::{
         AnswerEvent, AnswerEvents, AnswerFilter, AssistantTurn, CallFragment, ContinuationBlock,
         Finish, FinishKind, PrecedingText, ProxyToolCall, UsageCount, UsageCountKind, UsageReport,
+        by_format::{AnswerReader, ParsedAnswer},
+        input_changes::InputChanges,
+        response_summary::{ResponseSummarizer, ResponseSummary},
+        usage,
     },
-    answer_format::{AnswerReader, ParsedAnswer},
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
-    input_changes::InputChanges,
-    response_summary::{ResponseSummarizer, ResponseSummary},
+    errors::{error_body, refusal},
+    request::{
+        beta_header, block_binding,
+        tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
+        write::{AnswerLimit, TextRequest},
+    },
     responses::answer::SentEvents,
     rules::{FormatRules, ReasoningPlace},
-    tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
-    write::{AnswerLimit, TextRequest},
 };

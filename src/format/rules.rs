@@ -1,7 +1,9 @@
 //! What each format fixes for every provider that speaks it, one row a format.
 
-use super::beta_header::Beta;
-use crate::conversation::{Author, Format};
+use crate::{
+    conversation::{Author, Format},
+    format::request::beta_header::Beta,
+};
 
 /// What a format fixes. A new format writes a row of it, so that the compiler asks for each field.
 #[derive(Debug)]

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     format::{
-        AnswerFilter, FinishKind, ProxyToolCall, answer::MAX_ARGUMENT_BYTES,
-        continuation::ContinuationScanner,
+        AnswerFilter, FinishKind, ProxyToolCall,
+        answer::{MAX_ARGUMENT_BYTES, continuation::ContinuationScanner},
     },
     json::{scan::JsonString, text::decode_text},
 };

@@ -17,7 +17,7 @@ pub use self::{
     write::{empty_answer, error_event, error_json, error_kind},
 };
 use crate::{
-    format::{AnswerEvent, AnswerEvents, event_hold::may_be_event},
+    format::{AnswerEvent, AnswerEvents, answer::event_hold::may_be_event},
     json::scan::{JsonKind, JsonString, Span},
 };
 

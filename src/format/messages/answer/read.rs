@@ -7,7 +7,7 @@ use super::{ContentSpans, END, EventKind, Member, MessagesAnswer, ObjectSpans, T
 use crate::{
     format::{
         AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind,
-        input_changes::{INPUT_CHANGES, read_input_changes},
+        answer::input_changes::{INPUT_CHANGES, read_input_changes},
         values::{ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson},

@@ -7,9 +7,11 @@ use super::{ENDS, EventKind, OutputItem, ResponsesAnswer};
 use crate::{
     format::{
         AnswerEvent, CallFragment, Finish, FinishKind, InputChanges,
-        input_changes::{INPUT_CHANGES, read_input_changes},
+        answer::{
+            input_changes::{INPUT_CHANGES, read_input_changes},
+            usage::read_usage,
+        },
         responses::kinds::{CallShape, EntryType},
-        usage::read_usage,
         values::{
             ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text,
             walk_if_object,

@@ -9,11 +9,11 @@ use crate::{
     format::{
         AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind, ResponseSummarizer,
         UsageCount, UsageCountKind, UsageReport,
+        answer::usage::{Usage, parse_count},
         answer_rewriter::{
             AssembledCall, BlockAnswer, BlockAssembler, BlockState, BlockStep, JoinedResponse,
             NewBlock, ParsedEvent, TrackedBlock, WholeBlock,
         },
-        usage::{Usage, parse_count},
         values::{ReadResult, parse_index, skip_value, take_text, walk_if_object},
     },
     json::{
@@ -63,6 +63,9 @@ pub(in crate::format) fn read_answer(json: &[u8]) -> Result<ToyAnswer, Malformed
     let mut scan = JsonScanner::new(json, 0);
     scan.walk_object(|scan, key| answer.read_member(json, scan, key))?;
     scan.expect_end()?;
+    if answer.is_end() {
+        answer.events.push(AnswerEvent::End);
+    }
     Ok(answer)
 }
 

@@ -1,9 +1,20 @@
 //! The parts of an answer in terms that all formats share.
 
+pub(super) mod by_format;
+pub(super) mod continuation;
+pub(super) mod event_hold;
+mod hidden_places;
+pub(super) mod input_changes;
+pub(super) mod response_summary;
+pub mod usage;
+pub(super) mod visible_text;
+
 use smallvec::SmallVec;
 
-use super::{input_changes::InputChanges, usage::Usage};
-use crate::json::scan::{JsonKind, JsonString, Span};
+use crate::{
+    format::answer::{input_changes::InputChanges, usage::Usage},
+    json::scan::{JsonKind, JsonString, Span},
+};
 
 /// One part of a chunk or of a whole answer. Spans lie in its JSON.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use crate::json::{scan::JsonString, text::TextSizes};
 const ENCRYPTION_BYTES: usize = 650;
 
 /// The sizes of what was encrypted, taken for prose.
-pub(super) fn measure_sealed(encrypted: JsonString) -> TextSizes {
+pub(in crate::format) fn measure_sealed(encrypted: JsonString) -> TextSizes {
     let bytes = encrypted.span.len() * 3 / 4;
     prose_sizes(bytes.saturating_sub(ENCRYPTION_BYTES))
 }

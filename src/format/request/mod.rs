@@ -1,16 +1,24 @@
 //! The options of a request beside its items, whatever its format.
 
+pub mod beta_header;
+pub mod block_binding;
+pub(super) mod cache_markers;
+pub(super) mod reasoning;
+mod required_members;
+pub(super) mod tools;
+pub(super) mod write;
+
 use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
     chat, messages, responses,
-    tools::ClientTools,
     values::{has_type, parse_field},
 };
 use crate::{
     config::profile::Profile,
     conversation::{Author, BlockKind, Conversation, Field, Format, edit::Edits},
+    format::request::tools::ClientTools,
     json::scan::{JsonKind, JsonString, Span},
 };
 

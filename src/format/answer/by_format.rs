@@ -4,16 +4,17 @@ use bytes::Bytes;
 use http::StatusCode;
 
 #[cfg(test)]
-use super::tests::toy;
-use super::{
-    AnswerEvent, AnswerEvents, chat,
-    error_body::ErrorBody,
-    messages,
-    responses::{self, answer::SentEvents},
-    usage::Usage,
-};
+use crate::format::tests::toy;
 use crate::{
     conversation::{Api, Format},
+    format::{
+        AnswerEvent, AnswerEvents,
+        answer::usage::Usage,
+        chat,
+        errors::error_body::ErrorBody,
+        messages,
+        responses::{self, answer::SentEvents},
+    },
     json::scan::MalformedJson,
     wire::sse::SseMessage,
 };

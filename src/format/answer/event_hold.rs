@@ -3,7 +3,7 @@
 
 /// Whether this may be the beginning of an event of the type `expected`. If it may be, so may every
 /// shorter beginning. The name of the event says so, or else the beginning of its data.
-pub(super) fn may_be_event(beginning: &[u8], expected: &str) -> bool {
+pub(in crate::format) fn may_be_event(beginning: &[u8], expected: &str) -> bool {
     let mut lines = beginning.split(|byte| matches!(byte, b'\n' | b'\r'));
     let partial = lines.next_back().unwrap_or_default();
     let mut named = false;

@@ -5,14 +5,13 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use super::ContinuationBlock;
-use crate::json::text::TextWalk;
+use crate::{format::ContinuationBlock, json::text::TextWalk};
 
 const OPENING: &str = "<continuation_package>";
 const CLOSING: &str = "</continuation_package>";
 
 /// Whether a text has nothing beside a continuation block.
-pub(super) fn is_block_alone(text: &str) -> bool {
+pub(in crate::format) fn is_block_alone(text: &str) -> bool {
     let inside = text.trim().strip_prefix(OPENING);
     inside.is_some_and(|inside| {
         let closing = inside.find(CLOSING);
@@ -24,7 +23,7 @@ pub(super) fn is_block_alone(text: &str) -> bool {
 const MAX_KEPT: usize = 64 << 10;
 
 #[derive(Default)]
-pub(super) struct ContinuationScanner {
+pub(in crate::format) struct ContinuationScanner {
     /// Bytes of text so far.
     len: usize,
     inside: bool,
@@ -46,7 +45,7 @@ pub(super) struct ContinuationScanner {
 
 impl ContinuationScanner {
     /// Takes the next piece; returns its range.
-    pub(super) fn push(&mut self, raw: &[u8]) -> Range<usize> {
+    pub(in crate::format) fn push(&mut self, raw: &[u8]) -> Range<usize> {
         let begin = self.len;
         for character in TextWalk::new(raw) {
             let code = char::from_u32(character.code).unwrap_or(char::REPLACEMENT_CHARACTER);
@@ -111,7 +110,7 @@ impl ContinuationScanner {
 
     /// Takes half an opening tag for text, since no more text comes or it cannot be waited for. An
     /// unclosed block stays hidden.
-    pub(super) fn give_up(&mut self) {
+    pub(in crate::format) fn give_up(&mut self) {
         if !self.inside {
             self.chars += self.matched as u32;
             self.has_text |= self.matched > 0;
@@ -120,7 +119,7 @@ impl ContinuationScanner {
     }
 
     /// Ends a text: what follows is another one, and a tag does not go on in it.
-    pub(super) fn end_text(&mut self) {
+    pub(in crate::format) fn end_text(&mut self) {
         self.give_up();
         if std::mem::take(&mut self.inside) {
             self.matched = 0;
@@ -131,12 +130,12 @@ impl ContinuationScanner {
     }
 
     /// Whether all text up to `end` is known to be visible or hidden.
-    pub(super) const fn is_decided(&self, end: usize) -> bool {
+    pub(in crate::format) const fn is_decided(&self, end: usize) -> bool {
         self.inside || self.matched == 0 || end <= self.tag_start
     }
 
     /// The visible part of the piece with this range. Pieces must be asked for in their order.
-    pub(super) fn visible_part<'a>(
+    pub(in crate::format) fn visible_part<'a>(
         &mut self,
         raw: &'a [u8],
         range: &Range<usize>,
@@ -157,7 +156,7 @@ impl ContinuationScanner {
     }
 
     /// All blocks so far as one. `has_calls`: the answer has calls too.
-    pub(super) fn build_block(&self, has_calls: bool) -> Option<ContinuationBlock> {
+    pub(in crate::format) fn build_block(&self, has_calls: bool) -> Option<ContinuationBlock> {
         Some(ContinuationBlock {
             before_chars: self.before_chars?,
             text: self.kept.as_str().into(),
@@ -170,7 +169,7 @@ impl ContinuationScanner {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{CLOSING, ContinuationScanner, MAX_KEPT, OPENING};
+    use crate::format::answer::continuation::{CLOSING, ContinuationScanner, MAX_KEPT, OPENING};
 
     fn take<'a>(pieces: impl IntoIterator<Item = &'a str>) -> (String, ContinuationScanner) {
         let mut blocks = ContinuationScanner::default();

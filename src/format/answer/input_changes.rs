@@ -1,11 +1,13 @@
 //! What a provider says it did with the thinking of earlier answers before the model read the request
 //! (`input_transformations`), in Messages and in Responses. Entries of unknown types are ignored, as both ask.
 
-use super::values::{skip_value, take_text, walk_if_object};
-use crate::json::scan::{JsonScanner, JsonString, MalformedJson};
+use crate::{
+    format::values::{skip_value, take_text, walk_if_object},
+    json::scan::{JsonScanner, JsonString, MalformedJson},
+};
 
 /// The member of an answer.
-pub(super) const INPUT_CHANGES: &[u8] = b"input_transformations";
+pub(in crate::format) const INPUT_CHANGES: &[u8] = b"input_transformations";
 
 /// Why a block does not fit any more; those of Anthropic and Bedrock, then OpenAI's.
 const REASONS: [&str; 9] = [
@@ -66,7 +68,7 @@ impl InputChanges {
 }
 
 /// Reads the list; `None` for any other value.
-pub(super) fn read_input_changes(
+pub(in crate::format) fn read_input_changes(
     json: &[u8],
     scan: &mut JsonScanner<'_>,
 ) -> Result<Option<InputChanges>, MalformedJson> {
@@ -94,7 +96,7 @@ pub(super) fn read_input_changes(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::format::answer::input_changes::*;
 
     fn read(json: &str) -> Option<InputChanges> {
         let json = json.as_bytes();

@@ -2,9 +2,9 @@
 //! continuation block. Their records say it by the client's calls and by characters, which is not enough where reasoning
 //! or texts stand between.
 
-use super::{AssistantTurn, continuation::is_block_alone, rules::ReasoningPlace};
 use crate::{
     conversation::{Block, BlockKind, Conversation, Format, HiddenPlaces},
+    format::{AssistantTurn, answer::continuation::is_block_alone, rules::ReasoningPlace},
     json::text,
 };
 

@@ -5,16 +5,16 @@
 
 use serde_json::Value;
 
-use super::{
-    reasoning::{CHAT_MEMBERS, COUNTED_MEMBER, SIGNED_MEMBER},
-    rules::ReasoningPlace,
-    values::{insert_first_member, parse_field},
-};
 use crate::{
     config::profile::{AnswerFilling, Profile, ReasoningMember},
     conversation::{
         Author, Block, BlockKind, Call, Content, Conversation, Field, Item,
         edit::{Edits, Rope},
+    },
+    format::{
+        request::reasoning::{CHAT_MEMBERS, COUNTED_MEMBER, SIGNED_MEMBER},
+        rules::ReasoningPlace,
+        values::{insert_first_member, parse_field},
     },
     json::scan::JsonKind,
 };
@@ -203,8 +203,9 @@ fn sign_call(sent: &Conversation, call: &Call, edits: &mut Edits) {
 mod tests {
     use bytes::Bytes;
 
-    use super::*;
-    use crate::{config::profile::find_profile, conversation::Format};
+    use crate::{
+        config::profile::find_profile, conversation::Format, format::request::required_members::*,
+    };
 
     fn add(model: &str, body: &str, was_refused: bool) -> String {
         let filling = match was_refused {

@@ -5,14 +5,16 @@
 
 use std::borrow::Cow;
 
-use super::{PrecedingText, ResponseSummarizer};
-use crate::json::text::TextWalk;
+use crate::{
+    format::{PrecedingText, ResponseSummarizer},
+    json::text::TextWalk,
+};
 
 /// A blank line, as JSON spells it.
 const SEPARATOR: &[u8] = br"\n\n";
 
 #[derive(Default)]
-pub(super) struct VisibleText {
+pub(in crate::format) struct VisibleText {
     chars: u32,
     /// The last character is not white space.
     needs_separator: bool,
@@ -27,7 +29,7 @@ pub(super) struct VisibleText {
 
 impl VisibleText {
     /// `is_apart`: the format keeps the texts of two answers apart.
-    pub(super) fn new(is_apart: bool) -> Self {
+    pub(in crate::format) fn new(is_apart: bool) -> Self {
         Self {
             is_apart,
             ..Self::default()
@@ -36,7 +38,7 @@ impl VisibleText {
 
     /// Takes the raw content of a text for the client; returns it, separated from the text of the
     /// answer before.
-    pub(super) fn push_text<'a>(
+    pub(in crate::format) fn push_text<'a>(
         &mut self,
         text: Cow<'a, [u8]>,
         summarizer: &mut ResponseSummarizer,
@@ -59,18 +61,18 @@ impl VisibleText {
         }
     }
 
-    pub(super) fn begin_answer(&mut self, summarizer: &ResponseSummarizer) {
+    pub(in crate::format) fn begin_answer(&mut self, summarizer: &ResponseSummarizer) {
         self.preceding = self.text_so_far(summarizer);
         self.is_new_answer = true;
     }
 
     /// The text before that of the last answer.
-    pub(super) const fn preceding_text(&self) -> PrecedingText {
+    pub(in crate::format) const fn preceding_text(&self) -> PrecedingText {
         self.preceding
     }
 
     /// Characters of the last answer's text so far.
-    pub(super) const fn answer_chars(&self) -> u32 {
+    pub(in crate::format) const fn answer_chars(&self) -> u32 {
         self.chars.saturating_sub(self.preceding.chars)
     }
 
@@ -98,9 +100,8 @@ impl VisibleText {
 
 #[cfg(test)]
 mod tests {
-    use super::VisibleText;
     use crate::{
-        format::{PrecedingText, ResponseSummarizer},
+        format::{PrecedingText, ResponseSummarizer, answer::visible_text::VisibleText},
         json::text::digest_text,
     };
 

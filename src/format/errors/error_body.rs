@@ -30,7 +30,7 @@ impl ErrorBody {
     }
 
     /// The error as an event of a stream.
-    pub(super) fn to_event(&self) -> Bytes {
+    pub(in crate::format) fn to_event(&self) -> Bytes {
         [b"data: ", &self.to_json()[..], b"\n\n"].concat().into()
     }
 
@@ -76,7 +76,7 @@ fn text_or_number(value: Option<&Value>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::ErrorBody;
+    use crate::format::errors::error_body::ErrorBody;
 
     #[test]
     fn errors_are_read_in_every_shape() {

@@ -1,5 +1,10 @@
 //! Indexes request bodies: bytes to a [`Conversation`] of spans.
 
+pub(super) mod describe;
+mod guess;
+pub(super) mod indexing;
+pub(super) mod sealed;
+
 use bytes::Bytes;
 
 use super::{chat, messages, responses};

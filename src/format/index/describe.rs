@@ -6,12 +6,12 @@
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::values::find_member;
 use crate::{
     conversation::{
         Arguments, Author, Block, BlockKind, Content, Conversation, Item, answer_digest,
         digest::DigestBuilder,
     },
+    format::values::find_member,
     json::{
         scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
         text::{self, TextDigester},
@@ -23,7 +23,7 @@ const MAX_MEDIA_DEPTH: usize = 16;
 
 /// Fills in `sizes`, `digest` and `short_digest` of an item whose calls, blocks and annotations
 /// are in `found`. `tag` seeds the digest: one for each role that the format tells apart.
-pub(super) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
+pub(in crate::format) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
     let body = &found.body;
     let mut mix = DigestBuilder::default();
     mix.push_tag(tag);

@@ -2,10 +2,13 @@
 //!
 //! It keeps digests and numbers, never text, and cannot fail.
 
-use super::{
-    AnswerEvent, CallFragment, Finish, FinishKind, input_changes::InputChanges, usage::Usage,
+use crate::{
+    format::{
+        AnswerEvent, CallFragment, Finish, FinishKind,
+        answer::{input_changes::InputChanges, usage::Usage},
+    },
+    json::text::{TextDigester, digest_text},
 };
-use crate::json::text::{TextDigester, digest_text};
 
 /// Calls kept of one answer; any further call is ignored.
 const MAX_CALLS: usize = 1_024;

@@ -6,14 +6,14 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::{
-    chat::reasoning_sizes::measure_reasoning,
-    rules::ReasoningPlace,
-    values::{find_member, has_type},
-};
 use crate::{
     conversation::{
         Author, Block, BlockKind, Content, Conversation, Field, Format, Item, edit::Edits,
+    },
+    format::{
+        chat::reasoning_sizes::measure_reasoning,
+        rules::ReasoningPlace,
+        values::{find_member, has_type},
     },
     json::{
         scan::{JsonKind, JsonScanner, MalformedJson, Span},
@@ -22,10 +22,10 @@ use crate::{
 };
 
 /// The member of a chat message that some models demand.
-pub(super) const COUNTED_MEMBER: &[u8] = b"reasoning_content";
+pub(in crate::format) const COUNTED_MEMBER: &[u8] = b"reasoning_content";
 /// All members of a chat message that hold reasoning. Gateways make signed thinking again of `reasoning_details`
 /// (OpenRouter) and of `thinking_blocks` (LiteLLM).
-pub(super) const CHAT_MEMBERS: [&[u8]; 4] = [
+pub(in crate::format) const CHAT_MEMBERS: [&[u8]; 4] = [
     COUNTED_MEMBER,
     b"reasoning",
     b"reasoning_details",
@@ -33,7 +33,7 @@ pub(super) const CHAT_MEMBERS: [&[u8]; 4] = [
 ];
 
 /// The member of a chat message, and of its calls, in which Gemini signs them.
-pub(super) const SIGNED_MEMBER: &[u8] = b"extra_content";
+pub(in crate::format) const SIGNED_MEMBER: &[u8] = b"extra_content";
 /// Those of all with signatures, or encrypted.
 const SEALED_MEMBERS: [&[u8]; 3] = [b"reasoning_details", b"thinking_blocks", SIGNED_MEMBER];
 
@@ -208,7 +208,7 @@ impl Conversation {
     }
 
     /// The members of the object that begins at `start`.
-    pub(super) fn list_members(&self, start: u32) -> Vec<Field> {
+    pub(in crate::format) fn list_members(&self, start: u32) -> Vec<Field> {
         let mut members = Vec::new();
         let mut scan = JsonScanner::new(&self.body, start as usize);
         // The object was read before.
@@ -242,7 +242,7 @@ impl Format {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::format::request::reasoning::*;
 
     fn leave_out(format: Format, answer: &str) -> String {
         format.without_reasoning(answer).into_owned()

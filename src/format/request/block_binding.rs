@@ -6,12 +6,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{
-    beta_header::Beta,
-    values::{find_member, insert_first_member, parse_field},
-};
 use crate::{
     conversation::{Conversation, Format, edit::Edits},
+    format::{
+        request::beta_header::Beta,
+        values::{find_member, insert_first_member, parse_field},
+    },
     json::scan::JsonKind,
 };
 
@@ -135,7 +135,7 @@ mod tests {
     use bytes::Bytes;
     use memchr::memmem;
 
-    use super::*;
+    use crate::format::request::block_binding::*;
 
     fn messages(members: &str) -> Conversation {
         let list = r#""messages":[{"role":"user","content":"u"}]"#;

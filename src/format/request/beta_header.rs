@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-pub(super) const BETA_HEADER: HeaderName = HeaderName::from_static("anthropic-beta");
+pub(in crate::format) const BETA_HEADER: HeaderName = HeaderName::from_static("anthropic-beta");
 
 /// A part of the API without which it refuses what the proxy adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Beta {
 }
 
 impl Beta {
-    pub(super) const fn value(self) -> &'static str {
+    pub(in crate::format) const fn value(self) -> &'static str {
         match self {
             Self::Binding => "thinking-binding-controls-2026-08-01",
             Self::InlineTools => "inline-tools-2026-09-15",
@@ -37,7 +37,7 @@ pub fn add_beta(headers: &mut HeaderMap, beta: Beta) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::format::request::beta_header::*;
 
     #[test]
     fn the_value_stands_behind_the_clients() {

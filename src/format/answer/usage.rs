@@ -5,11 +5,13 @@
 
 use smallvec::SmallVec;
 
-use super::{
-    UsageCount, UsageCountKind, UsageReport,
-    values::{ReadResult, skip_value, walk_if_object},
+use crate::{
+    format::{
+        UsageCount, UsageCountKind, UsageReport,
+        values::{ReadResult, skip_value, walk_if_object},
+    },
+    json::scan::{JsonScanner, JsonString, MalformedJson},
 };
-use crate::json::scan::{JsonScanner, JsonString, MalformedJson};
 
 /// The tokens of one answer, by its provider's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +36,7 @@ impl Usage {
 }
 
 /// A count of tokens: a whole number of 32 bits, in any spelling (`12`, `12.0`).
-pub(super) fn parse_count(spelt: &[u8]) -> Option<u32> {
+pub(in crate::format) fn parse_count(spelt: &[u8]) -> Option<u32> {
     let spelt = std::str::from_utf8(spelt).ok()?;
     if let Ok(whole) = spelt.parse::<u64>() {
         return u32::try_from(whole).ok();
@@ -45,7 +47,7 @@ pub(super) fn parse_count(spelt: &[u8]) -> Option<u32> {
 }
 
 /// Whether a number is written in digits only, so that an edit can replace it by another one.
-pub(super) fn is_plain(spelt: &[u8]) -> bool {
+pub(in crate::format) fn is_plain(spelt: &[u8]) -> bool {
     spelt.iter().all(u8::is_ascii_digit) && (spelt.len() == 1 || !spelt.starts_with(b"0"))
 }
 
@@ -59,7 +61,7 @@ struct ReportedCounts {
 }
 
 /// Reads the value of a `usage` of chat completions or Responses; skips what is not an object.
-pub(super) fn read_usage(
+pub(in crate::format) fn read_usage(
     json: &[u8],
     scan: &mut JsonScanner<'_>,
 ) -> Result<Option<UsageReport>, MalformedJson> {

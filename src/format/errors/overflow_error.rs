@@ -1,7 +1,6 @@
 //! An overflow in the words that the clients of a format look for.
 
-use super::error_body::ErrorBody;
-use crate::conversation::Format;
+use crate::{conversation::Format, format::errors::error_body::ErrorBody};
 
 /// The code of an overflow at OpenAI.
 const CHAT_CODE: &str = "context_length_exceeded";
@@ -83,7 +82,7 @@ fn messages_message(window: Option<u32>, prompt_tokens: Option<u32>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Format;
+    use crate::format::errors::overflow_error::Format;
 
     #[test]
     fn what_is_written_is_recognised() {

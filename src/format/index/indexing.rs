@@ -15,7 +15,7 @@ const MAX_ITEMS: usize = 1 << 18;
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum IndexFailure {
+pub(in crate::format) enum IndexFailure {
     #[error(transparent)]
     Malformed(#[from] MalformedJson),
     #[error("{0} stands twice")]
@@ -27,7 +27,7 @@ pub(super) enum IndexFailure {
 }
 
 /// Tells JSON that is not understood from what is not JSON.
-pub(super) fn classify_failure(body: &[u8], failure: &IndexFailure) -> IndexError {
+pub(in crate::format) fn classify_failure(body: &[u8], failure: &IndexFailure) -> IndexError {
     match serde_json::from_slice::<IgnoredAny>(&body[find_json_start(body)..]) {
         // It may be valid JSON, nested deeper than serde_json follows.
         Err(error) if !error.to_string().starts_with("recursion limit") => {
@@ -38,14 +38,17 @@ pub(super) fn classify_failure(body: &[u8], failure: &IndexFailure) -> IndexErro
 }
 
 /// The beginning of the JSON, after a byte order mark.
-pub(super) fn find_json_start(body: &[u8]) -> usize {
+pub(in crate::format) fn find_json_start(body: &[u8]) -> usize {
     match body.starts_with(BOM) {
         true => BOM.len(),
         false => 0,
     }
 }
 
-pub(super) fn add_field(found: &mut Conversation, field: Field) -> Result<(), IndexFailure> {
+pub(in crate::format) fn add_field(
+    found: &mut Conversation,
+    field: Field,
+) -> Result<(), IndexFailure> {
     if found.fields.len() == MAX_FIELDS {
         return Err(IndexFailure::Shape("more than 256 members"));
     }
@@ -62,7 +65,10 @@ pub(super) fn add_field(found: &mut Conversation, field: Field) -> Result<(), In
 }
 
 /// Fails where the index of a body would be too large with `more` blocks.
-pub(super) fn check_item_count(found: &Conversation, more: usize) -> Result<(), IndexFailure> {
+pub(in crate::format) fn check_item_count(
+    found: &Conversation,
+    more: usize,
+) -> Result<(), IndexFailure> {
     let count = found.items.len() + found.calls.len() + found.blocks.len() + more;
     match count + found.annotations.len() > MAX_ITEMS {
         true => Err(IndexFailure::Shape(
@@ -73,7 +79,7 @@ pub(super) fn check_item_count(found: &Conversation, more: usize) -> Result<(), 
 }
 
 /// A key spelled with escapes could hide one that the proxy acts upon.
-pub(super) const fn check_plain_key(key: JsonString) -> Result<(), IndexFailure> {
+pub(in crate::format) const fn check_plain_key(key: JsonString) -> Result<(), IndexFailure> {
     match key.has_escapes() {
         true => Err(IndexFailure::Shape("an escaped key in a message")),
         false => Ok(()),
@@ -82,11 +88,11 @@ pub(super) const fn check_plain_key(key: JsonString) -> Result<(), IndexFailure>
 
 /// The keys of one object that were read already, a bit for each.
 #[derive(Default)]
-pub(super) struct SeenKeys(u16);
+pub(in crate::format) struct SeenKeys(u16);
 
 impl SeenKeys {
     /// Fails with `failure` if `key` is one of `keys` and was read before.
-    pub(super) fn mark_once(
+    pub(in crate::format) fn mark_once(
         &mut self,
         keys: &[&'static str],
         key: &[u8],
@@ -104,28 +110,28 @@ impl SeenKeys {
 
 /// Who speaks in an item.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Role {
-    pub(super) author: Author,
+pub(in crate::format) struct Role {
+    pub(in crate::format) author: Author,
     /// Its letter in digests. Sessions are found by these, so it never changes.
-    pub(super) tag: u8,
+    pub(in crate::format) tag: u8,
 }
 
 impl Role {
-    pub(super) const SYSTEM: Self = Self::new(Author::System, b'S');
-    pub(super) const DEVELOPER: Self = Self::new(Author::System, b'D');
-    pub(super) const USER: Self = Self::new(Author::User, b'U');
-    pub(super) const ASSISTANT: Self = Self::new(Author::Model, b'A');
-    pub(super) const RESULT: Self = Self::new(Author::Tool, b'T');
+    pub(in crate::format) const SYSTEM: Self = Self::new(Author::System, b'S');
+    pub(in crate::format) const DEVELOPER: Self = Self::new(Author::System, b'D');
+    pub(in crate::format) const USER: Self = Self::new(Author::User, b'U');
+    pub(in crate::format) const ASSISTANT: Self = Self::new(Author::Model, b'A');
+    pub(in crate::format) const RESULT: Self = Self::new(Author::Tool, b'T');
     /// The legacy result of a `function_call`.
-    pub(super) const FUNCTION_RESULT: Self = Self::new(Author::Tool, b'F');
-    pub(super) const UNKNOWN: Self = Self::new(Author::Unknown, b'?');
+    pub(in crate::format) const FUNCTION_RESULT: Self = Self::new(Author::Tool, b'F');
+    pub(in crate::format) const UNKNOWN: Self = Self::new(Author::Unknown, b'?');
 
     const fn new(author: Author, tag: u8) -> Self {
         Self { author, tag }
     }
 
     /// The usual role of an author.
-    pub(super) const fn from_author(author: Author) -> Self {
+    pub(in crate::format) const fn from_author(author: Author) -> Self {
         match author {
             Author::System => Self::SYSTEM,
             Author::User => Self::USER,

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use super::{chat, messages, responses};
 use crate::{
     conversation::{Conversation, Format},
+    format::{chat, messages, responses},
     json::scan::JsonKind,
 };
 
@@ -35,20 +35,20 @@ pub struct ClientTools {
 /// A tool of the client, as far as it is read. Schemas may be most of a body, so they are skipped. A list with a member
 /// that stands twice in a tool is not read, since parsers choose differently.
 #[derive(Deserialize)]
-pub(super) struct ListedTool {
+pub(in crate::format) struct ListedTool {
     name: Option<String>,
-    pub(super) function: Option<ListedFunction>,
+    pub(in crate::format) function: Option<ListedFunction>,
     custom: Option<ListedFunction>,
     /// The model does not see it before something names it.
     defer_loading: Option<bool>,
     /// Of a tool that holds others.
-    pub(super) tools: Option<Vec<Self>>,
+    pub(in crate::format) tools: Option<Vec<Self>>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct ListedFunction {
+pub(in crate::format) struct ListedFunction {
     name: Option<String>,
-    pub(super) strict: Option<bool>,
+    pub(in crate::format) strict: Option<bool>,
 }
 
 impl ListedTool {
@@ -63,7 +63,10 @@ impl ListedTool {
 }
 
 /// The tools in a top-level member, none if it is absent; `None` if they cannot be read.
-pub(super) fn read_tool_list(conversation: &Conversation, name: &str) -> Option<Vec<ListedTool>> {
+pub(in crate::format) fn read_tool_list(
+    conversation: &Conversation,
+    name: &str,
+) -> Option<Vec<ListedTool>> {
     let field = conversation.find_field(name);
     match field.filter(|field| field.kind != JsonKind::Null) {
         Some(field) => serde_json::from_slice(conversation.span_bytes(field.value)).ok(),
@@ -73,7 +76,7 @@ pub(super) fn read_tool_list(conversation: &Conversation, name: &str) -> Option<
 
 impl ClientTools {
     /// `None` without tools.
-    pub(super) fn from_list(
+    pub(in crate::format) fn from_list(
         form: ToolForm,
         tools: &[ListedTool],
         reserved: impl Iterator<Item = &'static str>,
@@ -147,7 +150,7 @@ impl Format {
 
 /// The JSON schema of a tool's arguments. Those of a `strict` tool are all required, and null where they may be left
 /// out.
-pub(super) fn write_object_schema(arguments: &[ToolArgument], strict: bool) -> String {
+pub(in crate::format) fn write_object_schema(arguments: &[ToolArgument], strict: bool) -> String {
     let properties = arguments.iter().map(|it| write_property(it, strict));
     let properties = properties.collect::<Vec<_>>().join(",");
     let required = arguments.iter().filter(|it| it.required || strict);

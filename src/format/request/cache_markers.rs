@@ -2,17 +2,17 @@
 
 use memchr::memmem;
 
-use super::messages::markers;
 use crate::{
     conversation::{
         Conversation, Format, ItemPlace,
         edit::{Edits, Rope},
     },
+    format::messages::markers,
     json::scan::{JsonKind, JsonScanner, MalformedJson, Span},
 };
 
 /// The member of a block that is a marker.
-pub(super) const MARKER_KEY: &str = "cache_control";
+pub(in crate::format) const MARKER_KEY: &str = "cache_control";
 
 /// Top-level members with markers: of tools, and of the whole request.
 const MARKED_FIELDS: [&str; 2] = ["tools", MARKER_KEY];

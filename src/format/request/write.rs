@@ -8,10 +8,10 @@ use bytes::Bytes;
 use serde_json::Value;
 
 #[cfg(test)]
-use super::tests::toy;
-use super::{AssistantTurn, ProxyToolCall, chat, messages, responses};
+use crate::format::tests::toy;
 use crate::{
     conversation::{Author, Content, Conversation, Field, Format, ItemPlace, edit::Edits},
+    format::{AssistantTurn, ProxyToolCall, chat, messages, responses},
     json::scan::{JsonKind, Span},
 };
 
@@ -147,19 +147,19 @@ impl Conversation {
 }
 
 /// The members of a request for one text that only the proxy reads.
-pub(super) struct TextMembers<'a> {
-    pub(super) model: &'a str,
+pub(in crate::format) struct TextMembers<'a> {
+    pub(in crate::format) model: &'a str,
     /// The member that caps the answer, and its value.
-    pub(super) cap: (&'a str, u32),
+    pub(in crate::format) cap: (&'a str, u32),
     /// Members by which the client may demand a call, each with the value that forbids it.
-    pub(super) call_choices: &'a [(&'a str, &'a str)],
+    pub(in crate::format) call_choices: &'a [(&'a str, &'a str)],
     /// Members that are added where the request has none.
-    pub(super) defaults: &'a [(&'a str, &'a str)],
+    pub(in crate::format) defaults: &'a [(&'a str, &'a str)],
 }
 
 impl TextMembers<'_> {
     /// Removes members of `part` and sets these.
-    pub(super) fn write(
+    pub(in crate::format) fn write(
         &self,
         part: &Conversation,
         is_dropped: impl Fn(&str) -> bool,
@@ -192,7 +192,7 @@ impl TextMembers<'_> {
 }
 
 /// Whether a top-level member is present and not null.
-pub(super) fn is_set(part: &Conversation, name: &str) -> bool {
+pub(in crate::format) fn is_set(part: &Conversation, name: &str) -> bool {
     let field = part.find_field(name);
     field.is_some_and(|field| field.kind != JsonKind::Null)
 }
