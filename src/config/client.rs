@@ -2,7 +2,7 @@
 
 use super::{
     format::FORMATS,
-    section::{Section, is_pattern, settings},
+    loading::section::{Section, is_pattern, settings},
 };
 
 settings! {

@@ -4,10 +4,12 @@ use std::{fmt::Display, ops::RangeInclusive, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::Section;
 use crate::config::{
+    loading::{
+        section::Section,
+        setting::{Visibility, is_variable},
+    },
     secret::{Secret, SecretKey},
-    setting::{Visibility, is_variable},
 };
 
 /// A day. A longer duration is written in the wrong unit.

@@ -14,12 +14,14 @@ use credentials::{read_auth, read_headers, read_key_header, read_query};
 
 use super::{
     format::{Api, FORMATS, Format},
-    layer::Layers,
-    load::Environment,
-    problem::find_nearest,
+    loading::{
+        layer::Layers,
+        load::Environment,
+        problem::find_nearest,
+        section::{Section, Visibility, settings},
+    },
     profile::{self, PROFILES, Profile},
     secret::Secret,
-    section::{Section, Visibility, settings},
 };
 
 /// The name of the built-in provider.

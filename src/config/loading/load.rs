@@ -13,12 +13,14 @@ use figment::{
     value::Dict,
 };
 
-use super::{
+use crate::config::{
     Config,
-    layer::Layers,
-    problem::{Problem, Problems},
-    section::Section,
-    setting::SettingSource,
+    loading::{
+        layer::Layers,
+        problem::{Problem, Problems},
+        section::Section,
+        setting::SettingSource,
+    },
 };
 
 /// A settings file larger than this is a mistake.
@@ -86,11 +88,11 @@ pub struct LoadedConfig {
 }
 
 /// All sources before the checks. Each is read once, since a pipe is empty when it is read again.
-pub(super) struct WrittenSettings {
-    pub(super) file: Option<PathBuf>,
+pub(in crate::config) struct WrittenSettings {
+    pub(in crate::config) file: Option<PathBuf>,
     /// Whether there is a file with more than white space.
-    pub(super) has_content: bool,
-    pub(super) layers: Layers,
+    pub(in crate::config) has_content: bool,
+    pub(in crate::config) layers: Layers,
     warnings: Vec<Problem>,
 }
 
@@ -104,7 +106,10 @@ pub fn load_config(flags: &Flags, environment: &Environment) -> Result<LoadedCon
 
 impl WrittenSettings {
     /// Fails where the file cannot be read, or is not TOML.
-    pub(super) fn read_sources(flags: &Flags, environment: &Environment) -> Result<Self, Problems> {
+    pub(in crate::config) fn read_sources(
+        flags: &Flags,
+        environment: &Environment,
+    ) -> Result<Self, Problems> {
         let path = settings_path(flags);
         let must_exist = flags.config.is_some();
         let file = match read_text(path, MAX_FILE_BYTES, "a settings file") {
@@ -119,14 +124,17 @@ impl WrittenSettings {
     }
 
     /// The directory whose prompts [`Self::check`] reads.
-    pub(super) fn prompts_dir(&self) -> Option<PathBuf> {
+    pub(in crate::config) fn prompts_dir(&self) -> Option<PathBuf> {
         let (_, folder) = self.layers.find_strongest(&["recovery", "prompts_dir"])?;
         let folder = folder.as_str().filter(|folder| !folder.is_empty());
         folder.map(PathBuf::from)
     }
 
     /// Fails with all problems at once.
-    pub(super) fn check(self, environment: &Environment) -> Result<LoadedConfig, Problems> {
+    pub(in crate::config) fn check(
+        self,
+        environment: &Environment,
+    ) -> Result<LoadedConfig, Problems> {
         Ok(LoadedConfig {
             config: Config::read_checked(Section::new(&self.layers, environment))?,
             file: self.file,
@@ -135,7 +143,7 @@ impl WrittenSettings {
     }
 
     /// [`Self::read_sources`] without the file system. `file` is the name and the text of the settings file.
-    pub(super) fn from_text(
+    pub(in crate::config) fn from_text(
         file: Option<(String, String)>,
         environment: &Environment,
         listen: Option<&str>,
@@ -172,12 +180,12 @@ impl WrittenSettings {
     }
 }
 
-pub(super) fn settings_path(flags: &Flags) -> &Path {
+pub(in crate::config) fn settings_path(flags: &Flags) -> &Path {
     flags.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
 }
 
 /// Reads a file of at most `max_bytes`. `kind` names what it should be in the error about a longer one.
-pub(super) fn read_text(path: &Path, max_bytes: u64, kind: &str) -> io::Result<String> {
+pub(in crate::config) fn read_text(path: &Path, max_bytes: u64, kind: &str) -> io::Result<String> {
     let size = fs::metadata(path)?.len();
     if size > max_bytes {
         let message = format!("{size} bytes are too many for {kind}");

@@ -5,8 +5,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::ConfigWatcher;
-use crate::config::{Environment, Flags};
+use crate::config::{Environment, Flags, loading::watch::ConfigWatcher};
 
 fn watch(file: &Path) -> ConfigWatcher {
     let flags = Flags {

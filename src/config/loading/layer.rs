@@ -6,23 +6,23 @@ use std::collections::BTreeSet;
 
 use figment::value::{Dict, Value};
 
-use super::setting::SettingSource;
+use crate::config::loading::setting::SettingSource;
 
 /// One source of settings.
-pub(super) struct Layer {
-    pub(super) source: SettingSource,
+pub(in crate::config) struct Layer {
+    pub(in crate::config) source: SettingSource,
     /// The file, variable or flag.
-    pub(super) origin: String,
+    pub(in crate::config) origin: String,
     values: Value,
 }
 
 /// All sources, the strongest last.
 #[derive(Default)]
-pub(super) struct Layers(Vec<Layer>);
+pub(in crate::config) struct Layers(Vec<Layer>);
 
 impl Layers {
     /// Adds a source that overrides those before it. `path` leads to `value`; it is empty for a whole file.
-    pub(super) fn push(
+    pub(in crate::config) fn push(
         &mut self,
         source: SettingSource,
         origin: &str,
@@ -40,13 +40,16 @@ impl Layers {
     }
 
     /// The value in force of a key, and the source that sets it.
-    pub(super) fn find_strongest<S: AsRef<str>>(&self, path: &[S]) -> Option<(&Layer, &Value)> {
+    pub(in crate::config) fn find_strongest<S: AsRef<str>>(
+        &self,
+        path: &[S],
+    ) -> Option<(&Layer, &Value)> {
         let mut strongest_first = self.0.iter().rev();
         strongest_first.find_map(|layer| Some((layer, find_value(&layer.values, path)?)))
     }
 
     /// The keys that a section has in any source, each once, sorted.
-    pub(super) fn list_keys<S: AsRef<str>>(&self, path: &[S]) -> Vec<String> {
+    pub(in crate::config) fn list_keys<S: AsRef<str>>(&self, path: &[S]) -> Vec<String> {
         let values = self.0.iter().map(|layer| &layer.values);
         let sections = values.filter_map(|values| find_value(values, path)?.as_dict());
         let keys: BTreeSet<_> = sections.flat_map(Dict::keys).collect();

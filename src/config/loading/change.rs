@@ -4,10 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
+use crate::config::{
     Config,
-    problem::{Problem, Problems, format_key_path},
-    setting::keep_until_restart,
+    loading::{
+        problem::{Problem, Problems, format_key_path},
+        setting::keep_until_restart,
+    },
 };
 
 /// Changed sections that a log line names; it counts the rest.
@@ -119,8 +121,9 @@ fn changed_entries<T: PartialEq>(
 mod tests {
     use std::time::Duration;
 
-    use super::Change;
-    use crate::config::{ClientConfig, Config, ModelConfig, secret::SecretKey};
+    use crate::config::{
+        ClientConfig, Config, ModelConfig, loading::change::Change, secret::SecretKey,
+    };
 
     fn changed(change: impl FnOnce(&mut Config)) -> (Change, Config) {
         let running = Config::default();

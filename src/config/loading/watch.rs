@@ -10,10 +10,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
+use crate::config::{
     Environment, Flags, LoadedConfig,
-    load::{WrittenSettings, settings_path},
-    problem::Problems,
+    loading::{
+        load::{WrittenSettings, settings_path},
+        problem::Problems,
+    },
 };
 
 /// Entries of a directory that are stamped.

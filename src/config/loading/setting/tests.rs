@@ -1,5 +1,4 @@
-use super::*;
-use crate::config::{Change, Config, Environment, tests::merge};
+use crate::config::{Change, Config, Environment, loading::setting::*, tests::merge};
 
 const HASH: &str = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
 

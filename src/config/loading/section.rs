@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use figment::error::Kind;
 
-pub(super) use super::setting::Visibility;
-use super::{
+pub(in crate::config) use crate::config::loading::setting::Visibility;
+use crate::config::loading::{
     explain::{WRITE_SECTION, explain_type_error, explain_unknown},
     layer::Layers,
     load::Environment,
@@ -19,7 +19,7 @@ use super::{
     setting::{Setting, SettingSource, is_under},
 };
 use values::SettingValue;
-pub(super) use values::is_pattern;
+pub(in crate::config) use values::is_pattern;
 
 /// Further type errors and unknown keys are not reported.
 const MAX_PROBLEMS: usize = 50;
@@ -40,25 +40,25 @@ macro_rules! settings {
         }
 
         impl $name {
-            pub(in crate::config) fn read($section: &mut $crate::config::section::Section<'_>) -> Self {
+            pub(in crate::config) fn read($section: &mut $crate::config::loading::section::Section<'_>) -> Self {
                 $(let $field: $type = $read;)*
                 Self { $($field),* }
             }
         }
     };
 }
-pub(super) use settings;
+pub(in crate::config) use settings;
 
 /// The section that is being read, and what was read of all sections so far.
-pub(super) struct Section<'a> {
+pub(in crate::config) struct Section<'a> {
     layers: &'a Layers,
-    pub(super) environment: &'a Environment,
+    pub(in crate::config) environment: &'a Environment,
     /// The names of the sections from the top; empty outside of all sections.
     path: Vec<String>,
     /// The keys of this section that were read.
     known: Vec<String>,
     /// Names of clients by the digests of their keys.
-    pub(super) client_keys: BTreeMap<[u8; 32], String>,
+    pub(in crate::config) client_keys: BTreeMap<[u8; 32], String>,
     /// Every key that was read.
     settings: Vec<Setting>,
     /// Wrong types and unknown keys; reported first.
@@ -68,7 +68,7 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    pub(super) const fn new(layers: &'a Layers, environment: &'a Environment) -> Self {
+    pub(in crate::config) const fn new(layers: &'a Layers, environment: &'a Environment) -> Self {
         Self {
             layers,
             environment,
@@ -82,7 +82,7 @@ impl<'a> Section<'a> {
     }
 
     /// All settings, sorted by key, and all problems.
-    pub(super) fn finish_reading(mut self) -> (Vec<Setting>, Vec<Problem>) {
+    pub(in crate::config) fn finish_reading(mut self) -> (Vec<Setting>, Vec<Problem>) {
         self.note_unknown_keys();
         self.settings.sort_by(|a, b| a.key.cmp(&b.key));
         self.type_errors.sort_by(|a, b| a.key.cmp(&b.key));
@@ -91,7 +91,7 @@ impl<'a> Section<'a> {
     }
 
     /// The last part of the section's name, such as the name of a client; empty outside of all sections.
-    pub(super) fn section_name(&self) -> &str {
+    pub(in crate::config) fn section_name(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
@@ -100,12 +100,12 @@ impl<'a> Section<'a> {
     }
 
     /// The keys that any source sets in a top-level section.
-    pub(super) fn list_keys(&self, section: &str) -> Vec<String> {
+    pub(in crate::config) fn list_keys(&self, section: &str) -> Vec<String> {
         self.layers.list_keys(&[section])
     }
 
     /// Whether any source sets the key.
-    pub(super) fn is_set(&self, key: &str) -> bool {
+    pub(in crate::config) fn is_set(&self, key: &str) -> bool {
         self.layers.find_strongest(&self.key_path(key)).is_some()
     }
 
@@ -148,7 +148,7 @@ impl<'a> Section<'a> {
     }
 
     /// Records that the value of a key is not allowed. With `value` at `None`, the message hides it.
-    pub(super) fn refuse_value(
+    pub(in crate::config) fn refuse_value(
         &mut self,
         key: &str,
         value: Option<String>,
@@ -158,12 +158,17 @@ impl<'a> Section<'a> {
     }
 
     /// [`Self::refuse_value`] with a text, which the message shows in quotes.
-    pub(super) fn refuse_text(&mut self, key: &str, text: &str, message: impl Into<String>) {
+    pub(in crate::config) fn refuse_text(
+        &mut self,
+        key: &str,
+        text: &str,
+        message: impl Into<String>,
+    ) {
         self.refuse_value(key, Some(format!("{text:?}")), message);
     }
 
     /// Records a value that is not allowed, unless the key or its section already has a problem.
-    pub(super) fn refuse_at<S: AsRef<str>>(
+    pub(in crate::config) fn refuse_at<S: AsRef<str>>(
         &mut self,
         path: &[S],
         value: Option<String>,
@@ -179,14 +184,18 @@ impl<'a> Section<'a> {
     }
 
     /// Records a value that is not allowed, also where the key already has a problem.
-    pub(super) fn refuse_again(&mut self, key: &str, value: String, message: String) {
+    pub(in crate::config) fn refuse_again(&mut self, key: &str, value: String, message: String) {
         let mut problem = self.make_problem(&self.key_path(key), message);
         problem.value = Some(value);
         self.value_errors.push(problem);
     }
 
     /// Reads a section inside this one.
-    pub(super) fn read_section<R>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> R) -> R {
+    pub(in crate::config) fn read_section<R>(
+        &mut self,
+        key: &str,
+        read: impl FnOnce(&mut Self) -> R,
+    ) -> R {
         self.known.push(key.to_owned());
         self.path.push(key.to_owned());
         let outer_known = std::mem::take(&mut self.known);
@@ -202,7 +211,7 @@ impl<'a> Section<'a> {
     }
 
     /// Reads a section whose keys are chosen by the user. Entries for which `read` has no value are left out.
-    pub(super) fn read_entries<T>(
+    pub(in crate::config) fn read_entries<T>(
         &mut self,
         key: &str,
         mut read: impl FnMut(&mut Self, &str) -> Option<T>,
@@ -215,7 +224,7 @@ impl<'a> Section<'a> {
     }
 
     /// Reads the sections inside a section, whose names are chosen by the user.
-    pub(super) fn read_sections<T>(
+    pub(in crate::config) fn read_sections<T>(
         &mut self,
         key: &str,
         read: impl Fn(&mut Self) -> T,
