@@ -295,13 +295,8 @@ impl BlockAnswer for ToyAnswer {
         summarizer: &mut ResponseSummarizer,
     ) -> bool {
         let (json, answer) = (&event.message.data, &event.answer);
-        if let Some((index, span)) = answer.index {
-            let begins = answer.piece.new_block(json).is_some();
-            let renumbered = joined.renumber(index, begins, current);
-            if renumbered != index {
-                edits.replace(span, renumbered.to_string());
-            }
-        }
+        let begins = answer.piece.new_block(json).is_some();
+        joined.edit_index(answer.index, begins, current, edits);
         joined.edit_texts(event, edits, summarizer);
         answer.edit_reports(json, joined, current, edits, summarizer);
         // The client has the beginning of the first answer.
