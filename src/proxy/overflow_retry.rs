@@ -105,7 +105,7 @@ pub(super) async fn find_refusal(
     if !status.is_client_error() && !status.is_server_error() {
         return Ok((reply, RefusalKind::Nothing));
     }
-    let format = request.parsed.format.into();
+    let format = request.parsed.format;
     let read = read_short(format, reply.answer, &placed.target.provider.name).await;
     let (answer, text) = read.map_err(|bad| match status.is_server_error() {
         true => SendError::Failing(bad),
@@ -162,7 +162,7 @@ async fn find_refusal_inside(
     if !request.parsed.format.refine_profile(profile).errors_inside {
         return Ok((reply, RefusalKind::Nothing));
     }
-    let format = request.parsed.format.into();
+    let format = request.parsed.format;
     if !is_stream(&reply.answer, request.parsed.streams) {
         let (answer, text) = read_short(format, reply.answer, &provider.name).await?;
         let reply = ProviderReply { answer, ..reply };
