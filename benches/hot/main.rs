@@ -307,7 +307,7 @@ fn splitter(bencher: Bencher<'_, '_>, kind: BodyKind) {
 #[divan::bench(args = kinds())]
 fn relay_plain(bencher: Bencher<'_, '_>, kind: BodyKind) {
     relayed(bencher, kind, |answer| {
-        relay::stream_answer(answer, Ending::without_effects(kind.format.into()))
+        relay::stream_answer(answer, Ending::without_effects(kind.format))
     });
 }
 
@@ -324,7 +324,7 @@ fn relay_sifted(bencher: Bencher<'_, '_>, kind: BodyKind) {
             max_wait: Duration::from_millis(50),
         };
         let options = StreamOptions {
-            format: kind.format.into(),
+            format: kind.format,
             filter: sifting,
             footer: foot,
             ..StreamOptions::default()

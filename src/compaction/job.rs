@@ -185,14 +185,7 @@ impl<C: SummaryClient> SummaryJob<C> {
             left = left.saturating_sub(bytes);
             left > 0
         };
-        match relay::buffer_answer(
-            self.conversation.format.into(),
-            answer,
-            &provider.name,
-            room,
-        )
-        .await?
-        {
+        match relay::buffer_answer(self.conversation.format, answer, &provider.name, room).await? {
             BufferedAnswer::Overlong(_) => Err(JobError::Overlong),
             BufferedAnswer::Complete {
                 head,

@@ -11,7 +11,8 @@ use thiserror::Error;
 
 use super::SECTIONS;
 use crate::{
-    format::{AnswerEvent, AnswerEvents, AnswerFormat, FinishKind},
+    conversation::Format,
+    format::{AnswerEvent, AnswerEvents, FinishKind},
     guard::{estimate::Weights, fence},
     json::text,
 };
@@ -57,7 +58,7 @@ pub(super) struct SummaryBlock<'a> {
 /// Parses the answer. The summary is `<summary>`, its sections, `</summary>`: never empty, at most
 /// [`MAX_BYTES`] and `most` raw tokens, and without any other fence tag.
 pub(super) fn parse_summary(
-    format: AnswerFormat,
+    format: Format,
     answer: &[u8],
     block: SummaryBlock<'_>,
     most: u32,
@@ -83,7 +84,7 @@ pub(super) fn parse_summary(
 }
 
 /// The text of an answer that ended regularly.
-fn read_text(format: AnswerFormat, json: &[u8]) -> Result<String, SummaryRejection> {
+fn read_text(format: Format, json: &[u8]) -> Result<String, SummaryRejection> {
     let answer = format
         .read_answer(json)
         .map_err(|_| SummaryRejection::NotAnAnswer)?;

@@ -136,7 +136,7 @@ impl SummaryWork {
             accept_unkeyed: self.accept_unkeyed,
         };
         let most = longest_summary(self.summariser.max_tokens);
-        let text = match parse_summary(self.format.into(), answer, block, most, &self.weights) {
+        let text = match parse_summary(self.format, answer, block, most, &self.weights) {
             Ok(text) => text,
             Err(rejection) => return SummaryProgress::Failed(rejection),
         };

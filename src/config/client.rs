@@ -1,6 +1,9 @@
 //! Settings of clients and of the administrator.
 
-use super::section::{Section, is_pattern, settings};
+use super::{
+    format::FORMATS,
+    loading::section::{Section, is_pattern, settings},
+};
 
 settings! {
     #[derive(Default)]
@@ -57,17 +60,14 @@ fn read_client_key(s: &mut Section) -> [u8; 32] {
 }
 
 fn read_paths(s: &mut Section) -> Vec<String> {
-    let default = [
-        "chat/completions",
-        "messages",
-        "messages/count_tokens",
-        "responses",
-        "responses/input_tokens",
-        "embeddings",
-        "models",
-    ]
-    .map(str::to_owned);
-    let paths: Vec<String> = s.read_plain("paths", default.to_vec());
+    let of_formats = FORMATS
+        .iter()
+        .flat_map(|format| [Some(format.path()), format.rules().count_path]);
+    let of_formats = of_formats
+        .flatten()
+        .map(|path| path.trim_start_matches('/'));
+    let default = of_formats.chain(["embeddings", "models"]);
+    let paths: Vec<String> = s.read_plain("paths", default.map(str::to_owned).collect());
     let is_invalid = |path: &&String| path.starts_with('/') || !is_pattern(path);
     if let Some(path) = paths.iter().find(is_invalid) {
         let message = "must be what follows /v1/, or its beginning with one * at the end";

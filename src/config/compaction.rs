@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::section::{Section, Visibility, settings};
+use super::loading::section::{Section, Visibility, settings};
 
 settings! {
     pub struct CompactionConfig read from s {

@@ -17,8 +17,20 @@ pub enum Format {
     Toy,
 }
 
+/// The API that a format is a part of: its keys, its errors, its lists of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// Most providers have it.
+    OpenAi,
+    Anthropic,
+}
+
 /// The formats that clients may ask in.
 pub const FORMATS: [Format; 3] = [Format::Chat, Format::Messages, Format::Responses];
+
+/// A format that is missing in the list does not compile.
+#[cfg(test)]
+const _: () = assert!(Format::Toy as usize == FORMATS.len());
 
 impl Format {
     /// The name in settings.
@@ -29,6 +41,15 @@ impl Format {
             Self::Responses => "responses",
             #[cfg(test)]
             Self::Toy => "toy",
+        }
+    }
+
+    pub const fn api(self) -> Api {
+        match self {
+            Self::Chat | Self::Responses => Api::OpenAi,
+            Self::Messages => Api::Anthropic,
+            #[cfg(test)]
+            Self::Toy => Api::OpenAi,
         }
     }
 }

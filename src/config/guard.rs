@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::section::{Section, Visibility, settings};
+use super::loading::section::{Section, Visibility, settings};
 
 /// Room for the marker between head and tail of a truncated result.
 const MARKER_CHARS: usize = 100;

@@ -4,17 +4,13 @@
 //! a file with its type. The macro `settings!` there declares each key once: default, bounds, unit, and what an
 //! administrator sees of its value.
 
-mod change;
 mod client;
 mod compaction;
-mod explain;
 mod format;
 mod guard;
-mod layer;
-mod load;
+mod loading;
 mod model;
 pub mod names;
-mod problem;
 pub mod profile;
 pub mod prompts;
 mod provider;
@@ -22,43 +18,44 @@ mod recovery;
 mod responses;
 mod retry;
 pub mod secret;
-mod section;
 mod server;
-mod setting;
 mod store;
 pub mod tokens;
 mod traces;
-mod watch;
 
 #[cfg(test)]
 mod tests;
 
-pub use change::Change;
 pub use client::{AdminConfig, ClientConfig};
 pub use compaction::CompactionConfig;
-pub use format::{FORMATS, Format};
+pub use format::{Api, FORMATS, Format};
 pub use guard::{
     ClearConfig, CutOrder, GuardConfig, Keep, PROMPT_MARGIN, Preset, RecallMode, UsageMode,
     WhenUnsure,
 };
-pub use load::{Environment, Flags, LoadedConfig, load_config};
+pub use loading::{
+    change::Change,
+    load::{Environment, Flags, LoadedConfig, load_config},
+    problem::{Problem, Problems},
+    setting::Setting,
+    watch::ConfigWatcher,
+};
 pub use model::{Deployment, ModelConfig};
-pub use problem::{Problem, Problems};
 pub use provider::{Auth, CacheMarkers, PROXY_HEADER_PREFIX, PROXY_KEY, ProviderConfig, SIMULATED};
 pub use recovery::{AddTools, Language, RecoveryConfig};
 pub use responses::{ClientCompaction, ResponsesConfig, ResponsesWebsocket};
 pub use retry::{CatalogueConfig, RetryConfig};
 pub use server::ServerConfig;
-pub use setting::Setting;
 pub use store::{RedisConfig, StoreConfig, StorePlace};
 pub use traces::TracesConfig;
-pub use watch::ConfigWatcher;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use load::WrittenSettings;
-use section::{Section, settings};
-use setting::SettingSource;
+use loading::{
+    load::WrittenSettings,
+    section::{Section, settings},
+    setting::SettingSource,
+};
 
 settings! {
     /// All settings, checked.

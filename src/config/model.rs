@@ -4,9 +4,11 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use super::provider::read_provider;
-use super::recovery::{CADENCE, WHY_CADENCE};
-use super::section::{Section, Visibility, settings};
+use super::{
+    loading::section::{Section, Visibility, settings},
+    provider::read_provider,
+    recovery::{CADENCE, WHY_CADENCE},
+};
 
 const TOKENS: &str = "the unit is tokens";
 const WINDOW: RangeInclusive<u32> = 1024..=100_000_000;

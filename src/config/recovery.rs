@@ -4,9 +4,11 @@ use std::{ops::RangeInclusive, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::prompts::{Prompts, read_prompts};
-use super::section::{Visibility, settings};
-use super::{ClientConfig, ModelConfig};
+use super::{
+    ClientConfig, ModelConfig,
+    loading::section::{Visibility, settings},
+    prompts::{Prompts, read_prompts},
+};
 
 /// The range of a caution cadence, for all models and for one.
 pub(super) const CADENCE: RangeInclusive<u32> = 1..=10_000;

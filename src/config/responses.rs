@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::section::settings;
+use super::loading::section::settings;
 
 settings! {
     #[derive(Copy, Eq)]

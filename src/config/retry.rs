@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Uri;
 
-use super::section::{Section, settings};
+use super::loading::section::{Section, settings};
 
 /// A year.
 const MAX_AGE_S: u64 = 31_536_000;

@@ -2,8 +2,10 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::secret::SecretKey;
-use super::section::{Section, settings};
+use super::{
+    loading::section::{Section, settings},
+    secret::SecretKey,
+};
 
 /// The smallest limit that is derived from windows.
 const MIN_BODY_BYTES: usize = 32 << 20;

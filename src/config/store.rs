@@ -4,8 +4,10 @@ use std::{path::PathBuf, time::Duration};
 
 use reqwest::Url;
 
-use super::secret::{Secret, SecretKey};
-use super::section::{Section, Visibility, settings};
+use super::{
+    loading::section::{Section, Visibility, settings},
+    secret::{Secret, SecretKey},
+};
 
 const MAX_PREFIX_BYTES: usize = 64;
 

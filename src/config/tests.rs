@@ -3,11 +3,9 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use super::{
-    AddTools, Auth, Config, Environment, Flags, Problem, Problems, Setting, load::WrittenSettings,
-    load_config, section::Section, setting::SettingSource,
-};
+use super::{AddTools, Auth, Config, Environment, Flags, Problem, Problems, Setting, load_config};
 use crate::{
+    config::loading::{load::WrittenSettings, section::Section, setting::SettingSource},
     provider::{self, Registry},
     recovery::{Language, prompt::NoteMethod},
 };

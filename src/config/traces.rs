@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
 
-use super::section::{Section, settings};
+use super::loading::section::{Section, settings};
 
 const MAX_NAME_BYTES: usize = 128;
 

@@ -28,7 +28,7 @@ pub use self::{
     },
     list_edits::NewItems,
 };
-pub use crate::config::{FORMATS, Format};
+pub use crate::config::{Api, FORMATS, Format};
 use crate::json::scan::{JsonKind, JsonString, Span};
 
 /// The index of one request body. Holds spans, never copies.

@@ -107,7 +107,7 @@ fn pin_task(conversation: &Conversation, units: &mut [Unit]) {
         return;
     };
     units[first].stays = true;
-    if !conversation.format.states_task_apart() {
+    if !conversation.format.rules().states_task_apart {
         return;
     }
     let row = units[first..].iter_mut();

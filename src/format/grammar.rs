@@ -1,54 +1,21 @@
-//! What a format fixes for every provider that speaks it.
+//! What a provider accepts, in the grammar of a format.
 
 use crate::{
     config::profile::{Acceptance, PastReasoning, Profile},
-    conversation::Format,
+    conversation::{Author, Format},
 };
 
 impl Format {
-    /// Whether servers may demand that user and assistant take turns. Those of Messages make one message of adjacent entries,
-    /// and in Responses an answer has many.
-    pub const fn may_alternate(self) -> bool {
-        !matches!(self, Self::Messages | Self::Responses)
-    }
-
-    /// Whether the parts of an answer are entries of their own, so that answers in a row are taken for one.
-    pub const fn joins_answers(self) -> bool {
-        matches!(self, Self::Responses)
-    }
-
-    /// Whether clients say where they run in a user entry of its own, and what is to be done in one behind it.
-    pub const fn states_task_apart(self) -> bool {
-        matches!(self, Self::Responses)
-    }
-
-    /// Whether a result may stand apart from its call.
-    pub(crate) const fn pairs_apart(self) -> bool {
-        matches!(self, Self::Responses)
-    }
-
-    /// Whether the server runs a program anew with the results of its calls, until the program's own output is there.
-    pub(crate) const fn replays_programs(self) -> bool {
-        matches!(self, Self::Responses)
-    }
-
-    /// Whether the model never reads the results of calls that a program made: Anthropic gives them to the container, and
-    /// counts them nowhere (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/programmatic-tool-calling>).
-    pub(crate) const fn hides_program_results(self) -> bool {
-        matches!(self, Self::Messages)
-    }
-
-    /// Whether a provider may refuse entries for the roles that stand side by side. In Responses nothing alternates.
-    pub(crate) const fn pairs_roles(self) -> bool {
-        !matches!(self, Self::Responses)
-    }
-
     /// A profile is written for chat completions. This is what it becomes in the grammar of the format.
     pub fn refine_profile(self, profile: Profile) -> Profile {
         let profile = Profile {
             tools_entry: profile
                 .tools_entry
                 .filter(|it| self.takes_tools_entry(*it, &profile)),
+            ..profile
+        };
+        let chat = |profile| Profile {
+            system_prompts: false,
             ..profile
         };
         match self {
@@ -68,10 +35,9 @@ impl Format {
                 errors_inside: true,
                 ..profile
             },
-            _ => Profile {
-                system_prompts: false,
-                ..profile
-            },
+            Self::Chat => chat(profile),
+            #[cfg(test)]
+            Self::Toy => chat(profile),
         }
     }
 
@@ -81,7 +47,6 @@ impl Format {
         self == taken
             && profile.past_reasoning != PastReasoning::Read
             && profile.user_after_tool != Acceptance::No
-            // In Messages the entry is the system's.
-            && (profile.system_prompts || self != Self::Messages)
+            && (profile.system_prompts || self.rules().tools_entry_author != Some(Author::System))
     }
 }

@@ -3,12 +3,11 @@
 //!
 //! The functions of `request`, `write` and `index` call the folder of the format, which alone knows the
 //! shape of its JSON: by `in_format!` where every folder has the function, else by a `match` over
-//! [`Format`](crate::conversation::Format). [`AnswerFormat`] does the same for answers. One [`AnswerReader`] per format
-//! turns an event of a stream, or a whole body, into answer events, which hold spans and copy
-//! nothing. [`ResponseSummarizer`] sums them up for health and session; the [`AnswerRewriter`]
+//! [`Format`](crate::conversation::Format) that names each of them. One [`AnswerReader`] per format turns an event of a
+//! stream, or a whole body, into answer events, which hold spans and copy nothing. [`ResponseSummarizer`] sums them up for health and session; the [`AnswerRewriter`]
 //! removes what [`AnswerFilter`] names.
 //!
-//! What a format fixes for every provider stands in `grammar`, its paths in `paths`.
+//! What a format fixes for every provider is its row of [`FormatRules`].
 
 /// The constant or function of this path in the folder of a format: each of them has one.
 macro_rules! in_format {
@@ -18,57 +17,42 @@ macro_rules! in_format {
             Format::Messages => messages::$module::$name $(($($argument),*))?,
             Format::Responses => responses::$module::$name $(($($argument),*))?,
             #[cfg(test)]
-            Format::Toy => crate::format::tests::toy::$name $(($($argument),*))?,
+            Format::Toy => crate::format::tests::toy::$module::$name $(($($argument),*))?,
         }
     };
 }
 
 mod answer;
-mod answer_format;
 mod answer_rewriter;
-pub mod beta_header;
-pub mod block_binding;
-mod cache_markers;
 pub mod chat;
-mod continuation;
-mod describe;
-pub mod error_body;
-mod event_hold;
+mod errors;
 mod grammar;
-mod guess;
-mod hidden_places;
 mod index;
-mod indexing;
-mod input_changes;
 pub mod messages;
-mod overflow_error;
 mod paths;
-mod reasoning;
-pub mod refusal;
 mod request;
-mod required_members;
-mod response_summary;
 pub mod responses;
-mod sealed;
+mod rules;
 #[cfg(test)]
 mod tests;
-mod tools;
-pub mod usage;
 mod values;
-mod visible_text;
-mod write;
 
 pub use self::{
     answer::{
         AnswerEvent, AnswerEvents, AnswerFilter, AssistantTurn, CallFragment, ContinuationBlock,
         Finish, FinishKind, PrecedingText, ProxyToolCall, UsageCount, UsageCountKind, UsageReport,
+        by_format::{AnswerReader, ParsedAnswer},
+        input_changes::InputChanges,
+        response_summary::{ResponseSummarizer, ResponseSummary},
+        usage,
     },
-    answer_format::{AnswerFormat, AnswerReader, ParsedAnswer},
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
-    input_changes::InputChanges,
-    paths::COMPACT_PATH,
-    response_summary::{ResponseSummarizer, ResponseSummary},
+    errors::{error_body, refusal},
+    request::{
+        beta_header, block_binding,
+        tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
+        write::{AnswerLimit, TextRequest},
+    },
     responses::answer::SentEvents,
-    tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
-    write::{AnswerLimit, TextRequest},
+    rules::{FormatRules, ReasoningPlace},
 };

@@ -2,46 +2,32 @@
 
 use http::HeaderMap;
 
+use super::rules::FormatRules;
 use crate::conversation::{FORMATS, Format};
-
-/// The header that every client of Messages sends, on any path.
-const ANTHROPIC_VERSION: &str = "anthropic-version";
-
-/// The path behind `/v1` where a conversation in Responses is compacted.
-pub const COMPACT_PATH: &str = "/responses/compact";
 
 impl Format {
     /// The path of a request, behind `/v1`.
-    pub const fn path(self) -> &'static str {
-        match self {
-            Self::Chat => "/chat/completions",
-            Self::Messages => "/messages",
-            Self::Responses => "/responses",
-            #[cfg(test)]
-            Self::Toy => "/toy",
-        }
-    }
-
-    /// The path behind `/v1` where the tokens of a request are counted.
-    pub const fn count_path(self) -> Option<&'static str> {
-        match self {
-            Self::Messages => Some("/messages/count_tokens"),
-            Self::Responses => Some("/responses/input_tokens"),
-            Self::Chat => None,
-            #[cfg(test)]
-            Self::Toy => None,
-        }
-    }
-
-    /// The format whose requests have their tokens counted at this path behind `/v1`.
-    pub fn from_count_path(path: &str) -> Option<Self> {
-        let mut formats = FORMATS.into_iter();
-        formats.find(|format| format.count_path() == Some(path))
+    pub fn path(self) -> &'static str {
+        &self.rules().route["/v1".len()..]
     }
 
     /// The format whose guarded requests have this path behind `/v1`.
     pub fn from_path(path: &str) -> Option<Self> {
         FORMATS.into_iter().find(|format| format.path() == path)
+    }
+
+    /// The format whose requests have their tokens counted at this path behind `/v1`.
+    pub fn from_count_path(path: &str) -> Option<Self> {
+        Self::find(|rules| rules.count_path == Some(path))
+    }
+
+    /// The format whose conversations are compacted to a list at this path behind `/v1`.
+    pub fn from_compact_path(path: &str) -> Option<Self> {
+        Self::find(|rules| rules.compact_path == Some(path))
+    }
+
+    fn find(has: impl Fn(&FormatRules) -> bool) -> Option<Self> {
+        FORMATS.into_iter().find(|format| has(format.rules()))
     }
 
     /// The format of a request with this whole path: that whose path is this or above it, else that of the client.
@@ -59,10 +45,8 @@ impl Format {
 
     /// The format that a client speaks, by its headers; for paths that serve all formats.
     pub fn of_client(headers: &HeaderMap) -> Self {
-        match headers.contains_key(ANTHROPIC_VERSION) {
-            true => Self::Messages,
-            false => Self::Chat,
-        }
+        let sends = |header| headers.contains_key(header);
+        Self::find(|rules| rules.client_header.is_some_and(sends)).unwrap_or_default()
     }
 
     /// The format with this name in settings and options.
@@ -93,7 +77,7 @@ mod tests {
             assert_eq!(Format::of_request(path, &none), format, "{path}");
         }
         let mut anthropic = HeaderMap::new();
-        anthropic.insert(ANTHROPIC_VERSION, "2023-06-01".parse().unwrap());
+        anthropic.insert("anthropic-version", "2023-06-01".parse().unwrap());
         assert_eq!(
             Format::of_request("/v1/models", &anthropic),
             Format::Messages

@@ -40,6 +40,22 @@ pub(super) fn walk_if_object<'a>(
     }
 }
 
+/// Elements of a list in an answer that are read; an answer has far fewer.
+const MAX_ELEMENTS: usize = 4_096;
+
+/// Reads the elements of a list. A longer list passes unread.
+pub(super) fn read_list<'a, T>(
+    scan: &mut JsonScanner<'a>,
+    mut read_element: impl FnMut(&mut JsonScanner<'a>) -> Result<T, MalformedJson>,
+) -> Result<Option<(Span, Vec<T>)>, MalformedJson> {
+    let mut elements = Vec::new();
+    let span = scan.walk_array(|scan| {
+        elements.push(read_element(scan)?);
+        Ok::<_, MalformedJson>(())
+    })?;
+    Ok((elements.len() <= MAX_ELEMENTS).then_some((span, elements)))
+}
+
 /// Takes a `caller`: gives the id of the program that it names, or the kind of caller where that has no id that is known.
 /// Nothing has such an id, so what it called stays.
 pub(super) fn take_caller(

@@ -9,8 +9,9 @@ use http::{
 };
 
 use crate::{
+    conversation::Format,
     error::Failure,
-    format::{AnswerFormat, SentEvents, error_body::ErrorBody},
+    format::{SentEvents, error_body::ErrorBody},
     wire::{Body, content_coding, split_header_list, whole_body},
 };
 
@@ -21,7 +22,7 @@ pub const ERROR_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-error")
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// A failure as the answer to a request.
-pub fn failure_response(format: AnswerFormat, failure: &Failure) -> Response<Body> {
+pub fn failure_response(format: Format, failure: &Failure) -> Response<Body> {
     let status = failure.status();
     let body = format.error_body(&failure_to_fault(format, failure));
     let mut answer = json_response(status, body);
@@ -49,7 +50,7 @@ pub fn failure_response(format: AnswerFormat, failure: &Failure) -> Response<Bod
     answer
 }
 
-fn failure_to_fault(format: AnswerFormat, failure: &Failure) -> ErrorBody {
+fn failure_to_fault(format: Format, failure: &Failure) -> ErrorBody {
     ErrorBody {
         message: failure.to_string(),
         kind: Some(format.error_kind(failure.status()).to_owned()),
@@ -59,7 +60,7 @@ fn failure_to_fault(format: AnswerFormat, failure: &Failure) -> ErrorBody {
 }
 
 /// A failure as the last event of a stream whose head the client has.
-pub fn failure_event(format: AnswerFormat, failure: &Failure) -> Bytes {
+pub fn failure_event(format: Format, failure: &Failure) -> Bytes {
     format.error_event(&failure_to_fault(format, failure), &SentEvents::default())
 }
 

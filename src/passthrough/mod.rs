@@ -32,7 +32,6 @@ use crate::{
     config::{ClientCompaction, ResponsesWebsocket},
     conversation::{Format, edit::Edits},
     error::Failure,
-    format::COMPACT_PATH,
     http::{
         admission::{Client, allows_provider, allows_target, no_such_model},
         answer::accepts_trailers,
@@ -87,9 +86,9 @@ pub async fn forward_request(
     // The model that its body and its query name.
     let inspected =
         inspected_body::inspect_body(app, parts, body, caller.client.is_unlimited()).await?;
-    if let Some(body) = read_list_to_compact(app, parts, path, &inspected)? {
+    if let Some((format, body)) = read_list_to_compact(app, parts, path, &inspected)? {
         let incoming = IncomingRequest {
-            format: Format::Responses,
+            format,
             parts: parts.clone(),
             client: caller.client,
             provider: caller.provider.map(str::to_owned),
@@ -109,7 +108,8 @@ pub async fn forward_request(
     // The provider.
     let websocket = find_websocket_upgrade(parts).filter(|_| !inspected.has_body);
     let refuses = app.config.responses.websocket == ResponsesWebsocket::Refuse;
-    if websocket.is_some() && path == Format::Responses.path() && refuses {
+    let may_open = |format: Format| format.rules().opens_websockets;
+    if websocket.is_some() && Format::from_path(path).is_some_and(may_open) && refuses {
         return Err(Failure::WebsocketRefused);
     }
     if !caller.client.is_unlimited() {
@@ -183,15 +183,14 @@ fn read_list_to_compact(
     parts: &Parts,
     path: &str,
     inspected: &InspectedBody,
-) -> Result<Option<ReceivedBody>, Failure> {
+) -> Result<Option<(Format, ReceivedBody)>, Failure> {
     let is_asked = app.config.responses.compaction == ClientCompaction::Answer
         && parts.method == Method::POST
-        && path == COMPACT_PATH
         && RequestOptions::from_headers(&parts.headers, false).mode == GuardMode::Guard;
-    if !is_asked {
+    let Some(format) = Format::from_compact_path(path).filter(|_| is_asked) else {
         return Ok(None);
-    }
-    let conversation = Format::Responses.index_body(inspected.read.clone());
+    };
+    let conversation = format.index_body(inspected.read.clone());
     let Some(bytes) = conversation
         .ok()
         .and_then(|it| it.with_compaction_trigger())
@@ -202,7 +201,7 @@ fn read_list_to_compact(
     if !hold.grow(bytes.len()) {
         return Err(Failure::Busy);
     }
-    Ok(Some(ReceivedBody { bytes, hold }))
+    Ok(Some((format, ReceivedBody { bytes, hold })))
 }
 
 /// Refuses what a client with a key for some models must not send: a request that does not name exactly one model,

@@ -16,7 +16,7 @@ use http::{
 
 use crate::{
     config::{Auth, PROXY_HEADER_PREFIX, ProviderConfig},
-    conversation::Format,
+    conversation::{Api, Format},
     wire::split_header_list,
 };
 
@@ -69,7 +69,7 @@ pub fn filter_for_provider(
 /// Moves the configured key to where the provider looks for it in requests of this format: Anthropic takes keys in
 /// `x-api-key` for Messages, and as `Bearer` for chat completions.
 pub fn place_key(headers: &mut HeaderMap, provider: &ProviderConfig, format: Format) {
-    let moves = format == Format::Messages && provider.profile.name == "anthropic";
+    let moves = format.api() == Api::Anthropic && provider.profile.name == "anthropic";
     if let (true, Auth::Key(key), None) = (moves, &provider.auth, &provider.key_header)
         && let Ok(mut value) = HeaderValue::try_from(key.reveal())
     {

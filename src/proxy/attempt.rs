@@ -117,7 +117,7 @@ pub(super) async fn attempt_request(
         // Only the same request without them tells: another change may be why the next one is answered.
         markers_refused = matches!(refusal, RefusalKind::RefusesMarkers);
         if !sends_again {
-            break overflow_answer(request.parsed.format.into(), placed, reply, refusal);
+            break overflow_answer(request.parsed.format, placed, reply, refusal);
         }
         match refusal {
             // What was missing is added now: where that is refused too, it is for another reason, and the client's to know.

@@ -228,7 +228,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
     request.notes.facts().is_stream = true;
     let asked_model = request.parsed.copy_renamed_model(&placed.target.model);
     let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
-        let mut ending = Ending::without_effects(request.parsed.format.into());
+        let mut ending = Ending::without_effects(request.parsed.format);
         ending.options.asked_model = asked_model;
         return relay::stream_answer(reply.answer, ending);
     };
@@ -240,7 +240,7 @@ fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -
     let head = build_head_headers(session, planned, &reply);
     reply.answer.headers_mut().extend(head);
     let (answer, strip_usage) = (reply.answer, reply.sent.usage);
-    let (format, filter) = (request.parsed.format.into(), planned.answer_filter());
+    let (format, filter) = (request.parsed.format, planned.answer_filter());
     let mut options = StreamOptions {
         format,
         filter,
@@ -282,7 +282,7 @@ async fn relay_whole(
         left = left.saturating_sub(bytes);
         left > 0 && hold.grow(bytes)
     };
-    let format = request.parsed.format.into();
+    let format = request.parsed.format;
     let provider = placed.target.provider.name.clone();
     let mut first_head = HeaderMap::new();
     let mut filter = AnswerFilter::default();

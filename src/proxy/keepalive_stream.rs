@@ -53,7 +53,7 @@ pub fn answer_while_waiting(
         (request, placed, fallbacks)
     };
     let answers = async |(request, placed, fallbacks): (ClientRequest, _, _)| {
-        let format = request.parsed.format.into();
+        let format = request.parsed.format;
         match send_with_fallbacks(&request, placed, fallbacks).await {
             Ok(answered) => write_answer(request, answered, relay).await,
             Err(failure) => failed_body(answer::failure_event(format, &failure)),
@@ -112,7 +112,7 @@ async fn write_answer(
     if plain && is_stream(&answered.reply.answer, true) {
         return relay(request, answered).into_body();
     }
-    let format = request.parsed.format.into();
+    let format = request.parsed.format;
     let provider = &answered.placed.target.provider.name;
     failed_body(proxy_answers::refusal_event(format, answered.reply.answer, provider).await)
 }

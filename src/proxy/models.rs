@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 use super::App;
 use crate::{
     config::GuardConfig,
-    conversation::Format,
+    conversation::{Api, Format},
     error::Failure,
-    format::AnswerFormat,
     http::{
         admission::{Client, allows_target, no_such_model},
         answer::json_response,
@@ -32,14 +31,14 @@ pub async fn answer_model_list(app: &App, client: &Client, format: Format) -> Re
     let allowed = offered.iter().filter(|model| may_see(app, client, model));
     let models = allowed.map(|model| model_to_json(model, &app.config.guard, format));
     let data: Vec<Value> = models.collect();
-    let list = match AnswerFormat::from(format) {
+    let list = match format.api() {
         // Pages are not cut, whatever `limit` says.
-        AnswerFormat::Messages => {
+        Api::Anthropic => {
             let id = |model: Option<&Value>| model.map(|model| model["id"].clone());
             let (first, last) = (id(data.first()), id(data.last()));
             json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
         }
-        AnswerFormat::Chat | AnswerFormat::Responses => json!({"object": "list", "data": data}),
+        Api::OpenAi => json!({"object": "list", "data": data}),
     };
     json_response(StatusCode::OK, list.to_string())
 }
@@ -65,8 +64,8 @@ pub fn answer_model(
 fn model_to_json(offered: &OfferedModel, guard: &GuardConfig, format: Format) -> Value {
     let target = &offered.target;
     let window = target.window;
-    match AnswerFormat::from(format) {
-        AnswerFormat::Messages => {
+    match format.api() {
+        Api::Anthropic => {
             let mut model = json!({"type": "model", "id": offered.id, "display_name": offered.id,
                 "created_at": UNKNOWN_DATE});
             if let Some(tokens) = window.input.or_else(|| window.known_tokens()) {
@@ -74,7 +73,7 @@ fn model_to_json(offered: &OfferedModel, guard: &GuardConfig, format: Format) ->
             }
             model
         }
-        AnswerFormat::Chat | AnswerFormat::Responses => {
+        Api::OpenAi => {
             let limits = target.compute_limits(guard, None);
             json!({
                 "id": offered.id,

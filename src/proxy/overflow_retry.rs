@@ -31,7 +31,8 @@ use super::{
 };
 use crate::{
     config::profile::AnswerFilling,
-    format::{AnswerFormat, error_body::ErrorBody},
+    conversation::Format,
+    format::error_body::ErrorBody,
     provider::{
         learnt_windows::{Lessons, RefusedPrompt},
         overflow::{self, Overflow, OverflowVerdict},
@@ -104,7 +105,7 @@ pub(super) async fn find_refusal(
     if !status.is_client_error() && !status.is_server_error() {
         return Ok((reply, RefusalKind::Nothing));
     }
-    let format = request.parsed.format.into();
+    let format = request.parsed.format;
     let read = read_short(format, reply.answer, &placed.target.provider.name).await;
     let (answer, text) = read.map_err(|bad| match status.is_server_error() {
         true => SendError::Failing(bad),
@@ -161,7 +162,7 @@ async fn find_refusal_inside(
     if !request.parsed.format.refine_profile(profile).errors_inside {
         return Ok((reply, RefusalKind::Nothing));
     }
-    let format = request.parsed.format.into();
+    let format = request.parsed.format;
     if !is_stream(&reply.answer, request.parsed.streams) {
         let (answer, text) = read_short(format, reply.answer, &provider.name).await?;
         let reply = ProviderReply { answer, ..reply };
@@ -176,7 +177,7 @@ async fn find_refusal_inside(
     let refusal = match first {
         FirstEvent::Event(data) => {
             let verdict = overflow::detect_overflow_in_event(&data);
-            judge_success(&data, verdict, format.tells_overflow_in_stream())
+            judge_success(&data, verdict, format.rules().tells_overflow_in_stream)
         }
         FirstEvent::Nothing => RefusalKind::Wordless,
         FirstEvent::Unknown => RefusalKind::Nothing,
@@ -353,7 +354,7 @@ pub(super) fn learn_from_guesses(
 
 /// The answer where no smaller request helps: an overflow in the words that the clients of the format look for.
 pub(super) fn overflow_answer(
-    format: AnswerFormat,
+    format: Format,
     placed: &PlacedRequest,
     reply: ProviderReply,
     refusal: RefusalKind,
@@ -384,6 +385,6 @@ fn judge_success(text: &Bytes, verdict: OverflowVerdict, classic: bool) -> Refus
 }
 
 /// Whether an overflow is in the words that the clients of the format look for, so that it can stay as it came.
-fn is_classic(format: AnswerFormat, text: &[u8]) -> bool {
+fn is_classic(format: Format, text: &[u8]) -> bool {
     ErrorBody::parse_body(text).is_some_and(|fault| format.is_overflow_error(&fault))
 }

@@ -14,8 +14,9 @@ use serde_json::Value;
 use super::refusal::is_bad_request;
 use crate::{
     config::profile::AnswerFilling,
+    conversation::Format,
     error::Failure,
-    format::{AnswerFormat, block_binding::MismatchField, error_body::ErrorBody},
+    format::{block_binding::MismatchField, error_body::ErrorBody},
     provider::UpstreamError,
     relay::{self, BadAnswer, BufferedAnswer},
     wire::{Body, whole_body},
@@ -97,7 +98,7 @@ pub fn is_stream(answer: &Response<Body>, asked: bool) -> bool {
 /// # Errors
 /// It broke off, or is a success and not JSON.
 pub async fn read_short(
-    format: AnswerFormat,
+    format: Format,
     answer: Response<Body>,
     provider: &str,
 ) -> Result<(Response<Body>, Option<Bytes>), BadAnswer> {
@@ -119,7 +120,7 @@ pub async fn read_short(
 
 /// The error in an answer; `None` where it is too long, broke off, or cannot be read.
 pub async fn read_fault(
-    format: AnswerFormat,
+    format: Format,
     answer: Response<Body>,
     provider: &str,
 ) -> Option<ErrorBody> {

@@ -8,7 +8,7 @@ use super::provider_reply::read_fault;
 use crate::{
     conversation::Format,
     error::Failure,
-    format::{AnswerFormat, SentEvents, usage::Usage},
+    format::{SentEvents, usage::Usage},
     http::answer::{ERROR_HEADER, events_response, failure_event, json_response},
     provider::{Window, overflow::Overflow},
     wire::Body,
@@ -16,7 +16,7 @@ use crate::{
 
 /// An overflow in the words that the client's own recovery looks for.
 pub(super) fn overflow_response(
-    format: AnswerFormat,
+    format: Format,
     overflow: &Overflow,
     window: Window,
 ) -> Response<Body> {
@@ -45,7 +45,7 @@ pub(super) fn empty_response(
 
 /// The last event of a stream whose head is out: the provider's refusal in its words, where it has any.
 pub(super) async fn refusal_event(
-    format: AnswerFormat,
+    format: Format,
     refusal: Response<Body>,
     provider: &str,
 ) -> Bytes {
@@ -64,7 +64,7 @@ pub(super) async fn refusal_event(
 
 /// A refusal as the last event of a stream whose head is out. `None` where it has no readable error.
 pub(super) async fn refusal_stream(
-    format: AnswerFormat,
+    format: Format,
     refusal: Response<Body>,
     provider: &str,
 ) -> Option<Response<Body>> {

@@ -113,7 +113,7 @@ impl ToolLoop {
     /// The answer to a request without recovery's additions; as an event where the client has a stream's head.
     async fn answer_for_client(&self, answer: Response<Body>) -> Option<Response<Body>> {
         if self.streamed && !self.can_follow(&answer) {
-            let format = self.request.parsed.format.into();
+            let format = self.request.parsed.format;
             let provider = &self.placed.target.provider.name;
             return proxy_answers::refusal_stream(format, answer, provider).await;
         }

@@ -11,8 +11,8 @@ use http_body_util::BodyExt;
 use serde::de::IgnoredAny;
 
 use super::{
-    AnswerFilter, AnswerFormat, AssistantTurn, BadAnswer, PrecedingText, ResponseSummary,
-    TurnDriver, decode::Decoder, peek::resume_body,
+    AnswerFilter, AssistantTurn, BadAnswer, Format, PrecedingText, ResponseSummary, TurnDriver,
+    decode::Decoder, peek::resume_body,
 };
 use crate::{
     error::{IdleTimeoutError, format_error_chain},
@@ -37,7 +37,7 @@ pub enum BufferedAnswer {
 /// # Errors
 /// The answer broke off, or a successful one is not JSON.
 pub async fn buffer_answer(
-    format: AnswerFormat,
+    format: Format,
     answer: Response<Body>,
     provider: &str,
     mut reserve: impl FnMut(usize) -> bool,
@@ -85,7 +85,7 @@ pub async fn buffer_answer(
 /// # Errors
 /// An answer broke off, a successful one is not JSON, or there is no next one.
 pub async fn buffer_filtered_answer(
-    format: AnswerFormat,
+    format: Format,
     mut answer: Response<Body>,
     filter: AnswerFilter,
     driver: &mut dyn TurnDriver,
@@ -144,7 +144,7 @@ pub fn unpack_answer(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
 /// as the client asked for it (in quotes), where the provider was sent another name. An edited answer
 /// loses its content encoding; one that cannot be read stays as it is.
 pub fn edit_whole_answer(
-    format: AnswerFormat,
+    format: Format,
     headers: &mut HeaderMap,
     body: Bytes,
     left_out: Option<u32>,
@@ -169,7 +169,7 @@ pub fn edit_whole_answer(
 }
 
 /// The summary of an answer; `None` for a success that is not JSON.
-fn summarize_answer(format: AnswerFormat, head: &Parts, body: &Bytes) -> Option<ResponseSummary> {
+fn summarize_answer(format: Format, head: &Parts, body: &Bytes) -> Option<ResponseSummary> {
     let mut summarizer = ResponseSummarizer::default();
     let Some(text) = unpack_answer(&head.headers, body) else {
         summarizer.mark_unreadable();

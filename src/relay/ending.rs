@@ -6,9 +6,8 @@ use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::HeaderMap;
 
-use super::{
-    AnswerFormat, AssistantTurn, PrecedingText, ResponseSummary, StreamOptions, TurnDriver,
-};
+use super::{AssistantTurn, Format, PrecedingText, ResponseSummary, StreamOptions, TurnDriver};
+
 pub struct Ending {
     pub options: StreamOptions,
     /// Called once for every stream that the provider ended or broke, before the last bytes go out.
@@ -28,7 +27,7 @@ pub struct FooterOptions {
 
 impl Ending {
     /// Removes nothing and does nothing at the end.
-    pub fn without_effects(format: AnswerFormat) -> Self {
+    pub fn without_effects(format: Format) -> Self {
         Self {
             options: StreamOptions {
                 format,

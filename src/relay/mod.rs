@@ -31,15 +31,18 @@ pub use self::{
     tunnel::tunnel_bytes,
     turn_driver::TurnDriver,
 };
-pub use crate::format::{
-    AnswerFilter, AnswerFormat, AssistantTurn, ContinuationBlock, InputChanges, PrecedingText,
-    ProxyToolCall, ResponseSummary,
+pub use crate::{
+    conversation::Format,
+    format::{
+        AnswerFilter, AssistantTurn, ContinuationBlock, InputChanges, PrecedingText, ProxyToolCall,
+        ResponseSummary,
+    },
 };
 
 /// How a stream is relayed, and what is changed in it.
 #[derive(Clone, Debug, Default)]
 pub struct StreamOptions {
-    pub format: AnswerFormat,
+    pub format: Format,
     pub filter: AnswerFilter,
     /// Remove the chunk with usage that the client did not ask for.
     pub strip_usage: bool,

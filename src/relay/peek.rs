@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, StreamBody};
 
 use super::decode::Decoder;
 use crate::{
-    format::AnswerFormat,
+    conversation::Format,
     wire::{Body, sse::SseSplitter},
 };
 
@@ -33,7 +33,7 @@ pub enum FirstEvent {
 
 /// Waits for the first event of a stream that says anything, `limit` at most. The returned answer has all of its bytes.
 pub async fn peek_first_event(
-    format: AnswerFormat,
+    format: Format,
     answer: Response<Body>,
     limit: Duration,
 ) -> (Response<Body>, FirstEvent) {
@@ -103,9 +103,9 @@ mod tests {
     use http_body_util::{BodyExt, StreamBody};
 
     use super::{FirstEvent, peek_first_event};
-    use crate::{format::AnswerFormat, wire::Body};
+    use crate::{conversation::Format, wire::Body};
 
-    const FORMAT: AnswerFormat = AnswerFormat::Chat;
+    const FORMAT: Format = Format::Chat;
 
     /// A stream of these chunks that then ends, or stays open.
     fn stream_of(chunks: &[&'static str], open: bool) -> Response<Body> {
@@ -147,7 +147,7 @@ mod tests {
         ] {
             let answer = stream_of(&[ping, "data: {}\n\n"], false);
             let found = |format| peek_first_event(format, answer, Duration::from_secs(5));
-            let (_, found) = found(AnswerFormat::Messages).await;
+            let (_, found) = found(Format::Messages).await;
             assert_eq!(found, FirstEvent::Event("{}".into()));
         }
     }

@@ -5,7 +5,7 @@
 //! the stream if none comes; there the state is stored, and a comment may be inserted.
 //!
 //! Without a rewriter, incomplete events pass at once, unless they may be the end marker or a usage
-//! chunk to remove ([`max_whole_event`](super::AnswerFormat::max_whole_event) at most). With a rewriter, events are held
+//! chunk to remove ([`max_whole_event`](super::Format::max_whole_event) at most). With a rewriter, events are held
 //! until they are complete (2 MiB at most), and then only while it is undecided who executes a call,
 //! or whether a continuation block begins at the end of a text (64 KiB at most). The summary covers
 //! what the client gets, but prompt tokens are those of the provider.
@@ -224,7 +224,7 @@ impl Pipeline {
             self.looked_at_from = match length {
                 ..LONG_BEGINNING => 0,
                 // Looked at with every chunk, it would be read as often.
-                _ => (2 * length).min(self.options.format.max_whole_event() + 1),
+                _ => (2 * length).min(self.options.format.rules().max_whole_event + 1),
             };
             return;
         }
@@ -292,7 +292,7 @@ impl Pipeline {
     fn must_wait(&self, beginning: &[u8]) -> bool {
         let (format, usage) = (self.options.format, self.options.strip_usage);
         self.rewriter.is_some()
-            || (beginning.len() <= format.max_whole_event()
+            || (beginning.len() <= format.rules().max_whole_event
                 && format.may_need_whole_event(beginning, usage))
     }
 

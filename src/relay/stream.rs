@@ -18,7 +18,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::{
-    AnswerFormat, Ending, FooterOptions, StreamOptions, TurnDriver,
+    Ending, FooterOptions, Format, StreamOptions, TurnDriver,
     decode::Decoder,
     pipeline::{Pipeline, PipelineOutput},
 };
@@ -41,7 +41,7 @@ const FLUSH_WAIT: Duration = Duration::from_millis(50);
 struct SourceBroken;
 
 struct StreamRelay {
-    format: AnswerFormat,
+    format: Format,
     source: Body,
     /// Decompresses the stream itself, if something in it may change.
     decoder: Option<Decoder>,
@@ -277,7 +277,7 @@ impl StreamRelay {
 }
 
 /// An error event after a blank line, since the stream may have broken in the middle of an event.
-fn broken_event(format: AnswerFormat, sent: &SentEvents) -> Bytes {
+fn broken_event(format: Format, sent: &SentEvents) -> Bytes {
     let error = ErrorBody {
         message: "The provider's answer broke off before its end.".into(),
         kind: Some("provider_error".into()),

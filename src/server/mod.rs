@@ -40,7 +40,6 @@ use self::handle::handle_request;
 use crate::{
     config::ServerConfig,
     conversation::Format,
-    format::AnswerFormat,
     http::{answer, body::RequestBody, limit::Hold, tasks::Tasks},
     proxy::App,
     telemetry::record::RequestRecord,
@@ -210,7 +209,6 @@ async fn answer_request(
 ) -> Result<Response<Body>, Infallible> {
     let mut record = RequestRecord::new(request.method(), request.uri().path());
     let errors = Format::of_request(request.uri().path(), request.headers());
-    let errors = AnswerFormat::from(errors);
     record.in_flight = Some(app.metrics.begin_request());
     let (parts, body) = request.into_parts();
     let version = parts.version;

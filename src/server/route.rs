@@ -54,14 +54,12 @@ impl Route<'_> {
             _ => return ("", None),
         };
         let operation = Operation::from_path(path);
-        let shape = match operation {
-            Some(Operation::Chat) if path == Format::Messages.path() => "/v1/messages",
-            Some(Operation::Chat) if path == Format::Responses.path() => "/v1/responses",
-            Some(Operation::Chat) => "/v1/chat/completions",
+        let other = match operation {
             Some(Operation::Embeddings) => "/v1/embeddings",
             Some(Operation::TextCompletion) => "/v1/completions",
-            None => "/v1/{path}",
+            Some(Operation::Chat) | None => "/v1/{path}",
         };
+        let shape = Format::from_path(path).map_or(other, |format| format.rules().route);
         (shape, operation)
     }
 

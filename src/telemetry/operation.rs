@@ -1,5 +1,7 @@
 //! The kind of a generation, in the words of OpenTelemetry's conventions.
 
+use crate::conversation::Format;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Chat,
@@ -11,10 +13,9 @@ impl Operation {
     /// `path` is the part behind `/v1`.
     pub fn from_path(path: &str) -> Option<Self> {
         match path {
-            "/chat/completions" | "/messages" | "/responses" => Some(Self::Chat),
             "/embeddings" => Some(Self::Embeddings),
             "/completions" => Some(Self::TextCompletion),
-            _ => None,
+            path => Format::from_path(path).map(|_| Self::Chat),
         }
     }
 

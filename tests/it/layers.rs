@@ -104,6 +104,28 @@ fn the_table_of_layers_in_the_architecture_is_in_this_order() {
     assert_eq!(rows, LAYERS);
 }
 
+/// A new format would fail in silence where a format is compared with a single one; a `match` names it.
+#[test]
+fn no_format_is_compared_with_a_single_one() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut compared = BTreeSet::new();
+    for layer in LAYERS.iter().filter(|it| **it != "guard") {
+        for file in files(&source, layer) {
+            let code = code(&fs::read_to_string(&file).unwrap());
+            for line in code.lines() {
+                let is_compared = ["== Format::", "!= Format::"]
+                    .iter()
+                    .any(|it| line.contains(it));
+                if is_compared || line.contains("matches!(") && line.contains("Format::") {
+                    let file = file.strip_prefix(&source).unwrap().display();
+                    compared.insert(format!("{file}: {}", line.trim()));
+                }
+            }
+        }
+    }
+    assert!(compared.is_empty(), "{compared:#?}");
+}
+
 /// JSON keys that only the formats have.
 const KEYS: [&str; 17] = [
     "role",

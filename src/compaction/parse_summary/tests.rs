@@ -25,7 +25,7 @@ const BLOCK: SummaryBlock<'_> = SummaryBlock {
 
 fn parsed(answer: &[u8]) -> Result<String, SummaryRejection> {
     parse_summary(
-        AnswerFormat::Chat,
+        Format::Chat,
         answer,
         BLOCK,
         MOST,
@@ -89,7 +89,7 @@ fn empty_sections_are_written_as_none() {
 fn a_summary_comes_in_any_format() {
     let message = |content: Value, reason: &str| {
         let message = json!({"type": "message", "content": content, "stop_reason": reason});
-        let (messages, weights) = (AnswerFormat::Messages, Weights::for_unknown_model());
+        let (messages, weights) = (Format::Messages, Weights::for_unknown_model());
         parse_summary(
             messages,
             message.to_string().as_bytes(),
@@ -231,7 +231,7 @@ fn a_block_without_key_counts_if_the_conversation_holds_none() {
             ..BLOCK
         };
         parse_summary(
-            AnswerFormat::Chat,
+            Format::Chat,
             &text_answer(text),
             block,
             MOST,
@@ -287,7 +287,7 @@ fn the_longest_sections_of_a_long_summary_are_shortened() {
     let han = "长".repeat(20_000);
     let text = text_answer(&keyed([&han, &han, "c", "d", "e", "f"]));
     let summary = parse_summary(
-        AnswerFormat::Chat,
+        Format::Chat,
         &text,
         BLOCK,
         u32::MAX,
@@ -295,13 +295,7 @@ fn the_longest_sections_of_a_long_summary_are_shortened() {
     )
     .unwrap();
     assert!((MAX_BYTES / 2..=MAX_BYTES).contains(&summary.len()));
-    let rejected = parse_summary(
-        AnswerFormat::Chat,
-        &text,
-        BLOCK,
-        5,
-        &Weights::for_unknown_model(),
-    );
+    let rejected = parse_summary(Format::Chat, &text, BLOCK, 5, &Weights::for_unknown_model());
     assert_eq!(rejected, Err(SummaryRejection::Hollow));
 }
 
@@ -325,7 +319,7 @@ proptest! {
         let text = pieces.concat().replace('"', "\\\"").replace("text ", &"text ".repeat(times));
         let answer = format!(r#"{{"choices":[{{"message":{{"content":"{text}"}},"finish_reason":"stop"}}]}}"#);
         let weights = Weights::for_unknown_model();
-        if let Ok(summary) = parse_summary(AnswerFormat::Chat, answer.as_bytes(), BLOCK, most, &weights) {
+        if let Ok(summary) = parse_summary(Format::Chat, answer.as_bytes(), BLOCK, most, &weights) {
             prop_assert!(summary.len() <= MAX_BYTES && weights.count_plain_tokens(&summary) <= most);
             prop_assert_eq!(fence::count_tags(&summary), 2);
             prop_assert!(summary.starts_with("<summary>\n<done>") && summary.ends_with("</summary>"));

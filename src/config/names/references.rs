@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use super::{ModelNameError, ModelNames, ServedModel};
 use crate::config::{
-    Config, ModelConfig, problem::find_nearest, section::Section, setting::Visibility,
+    Config, ModelConfig,
+    loading::{problem::find_nearest, section::Section, setting::Visibility},
 };
 
 pub(in crate::config) fn read_aliases(root: &mut Section) -> BTreeMap<String, String> {

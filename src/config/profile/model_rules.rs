@@ -244,10 +244,8 @@ fn read_version(part: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{PastReasoning, Profile, ReasoningMember, find_profile},
-        MINUTE, is_other_family,
-    };
+    use super::{MINUTE, is_other_family};
+    use crate::config::profile::{PastReasoning, Profile, ReasoningMember, find_profile};
 
     fn rules_of(model: &str) -> &'static Profile {
         find_profile("openai").unwrap().for_model(model)

@@ -6,7 +6,7 @@
 use std::{fs, io, path::Path};
 
 use super::{BUILT_IN, MAX_CHARS, Prompts};
-use crate::config::{load::read_text, problem::find_nearest, section::Section};
+use crate::config::loading::{load::read_text, problem::find_nearest, section::Section};
 
 /// Files that are read of each folder, which has nine at most when all names are right.
 const MAX_FILES: usize = 100;

@@ -5,7 +5,10 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{secret::Secret, section::Section, setting::Visibility};
+use crate::config::{
+    loading::{section::Section, setting::Visibility},
+    secret::Secret,
+};
 
 /// The prefix of the proxy's headers.
 pub const PROXY_HEADER_PREFIX: &str = "x-plimsoll-";

@@ -18,7 +18,7 @@ type CallId = Option<u128>;
 pub fn split_units(conversation: &Conversation) -> Vec<Unit> {
     let mut splitter = Splitter {
         conversation,
-        pairs_apart: conversation.format.pairs_apart(),
+        pairs_apart: conversation.format.rules().pairs_apart,
         units: Vec::with_capacity(conversation.items.len()),
         sources: BTreeMap::new(),
         open: 0,

@@ -1,8 +1,8 @@
 //! What is known of an answer in any format.
 
 use crate::format::{
-    AnswerEvent, AnswerFilter, ContinuationBlock, FinishKind, answer::AnswerEvents,
-    continuation::ContinuationScanner, usage::Usage,
+    AnswerEvent, AnswerFilter, ContinuationBlock, FinishKind,
+    answer::{AnswerEvents, continuation::ContinuationScanner, usage::Usage},
 };
 
 pub(in crate::format) struct AnswerFacts {

@@ -17,11 +17,15 @@ use super::{
     whole_blocks::CutTexts,
 };
 use crate::{
+    conversation::edit::Edits,
     format::{
-        AnswerFilter, FinishKind, ProxyToolCall, answer::MAX_ARGUMENT_BYTES,
-        continuation::ContinuationScanner,
+        AnswerFilter, FinishKind, ProxyToolCall,
+        answer::{MAX_ARGUMENT_BYTES, continuation::ContinuationScanner},
     },
-    json::{scan::JsonString, text::decode_text},
+    json::{
+        scan::{JsonString, Span},
+        text::decode_text,
+    },
 };
 
 /// What is known of the current answer.
@@ -75,19 +79,23 @@ impl<A: BlockAnswer> ParsedEvent<A> {
 }
 
 impl<A: BlockAnswer> JoinedResponse<A> {
-    /// The index of a block for the client. `begins`: the client gets the block's beginning.
-    pub(in crate::format) fn renumber(
+    /// Gives a block the index that it has for the client. `begins`: the client gets the block's beginning.
+    pub(in crate::format) fn edit_index(
         &mut self,
-        index: u64,
+        index: Option<(u64, Span)>,
         begins: bool,
         current: &BlockState<A>,
-    ) -> u64 {
+        edits: &mut Edits,
+    ) {
+        let Some((index, span)) = index else { return };
         let renumbered = current.blocks.renumber(index);
         let renumbered = renumbered.saturating_add(current.earlier_blocks);
         if begins {
             self.sent.next_index = self.sent.next_index.max(renumbered.saturating_add(1));
         }
-        renumbered
+        if renumbered != index {
+            edits.replace(span, renumbered.to_string());
+        }
     }
 }
 

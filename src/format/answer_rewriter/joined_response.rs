@@ -8,8 +8,8 @@ use super::{BlockAnswer, ParsedEvent, SentBlocks};
 use crate::{
     conversation::edit::Edits,
     format::{
-        ResponseSummarizer, UsageCount, UsageCountKind, UsageReport, usage::Usage,
-        visible_text::VisibleText,
+        ResponseSummarizer, UsageCount, UsageCountKind, UsageReport,
+        answer::{usage::Usage, visible_text::VisibleText},
     },
     json::scan::JsonString,
 };

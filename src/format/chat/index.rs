@@ -19,9 +19,11 @@ use crate::{
         IndexError, Item, annotation,
     },
     format::{
-        describe::describe_item,
-        indexing::{self, IndexFailure, Role, SeenKeys, check_item_count, check_plain_key},
-        reasoning::{CHAT_MEMBERS, SIGNED_MEMBER},
+        index::{
+            describe::describe_item,
+            indexing::{self, IndexFailure, Role, SeenKeys, check_item_count, check_plain_key},
+        },
+        request::reasoning::{CHAT_MEMBERS, SIGNED_MEMBER},
         values::{skip_value, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},

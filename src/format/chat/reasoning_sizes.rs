@@ -4,8 +4,8 @@
 
 use crate::{
     format::{
-        reasoning::{CHAT_MEMBERS, SIGNED_MEMBER},
-        sealed::measure_sealed,
+        index::sealed::measure_sealed,
+        request::reasoning::{CHAT_MEMBERS, SIGNED_MEMBER},
         values::skip_value,
     },
     json::{

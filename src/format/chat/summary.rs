@@ -4,8 +4,8 @@ use super::request::CAPS;
 use crate::{
     conversation::{Conversation, edit::Edits},
     format::{
+        request::write::{AnswerLimit, TextMembers, is_set},
         values::parse_field,
-        write::{AnswerLimit, TextMembers, is_set},
     },
 };
 

@@ -2,7 +2,9 @@
 
 use crate::{
     conversation::Conversation,
-    format::tools::{ClientTools, ToolForm, ToolSchema, read_tool_list, write_object_schema},
+    format::request::tools::{
+        ClientTools, ToolForm, ToolSchema, read_tool_list, write_object_schema,
+    },
 };
 
 pub(in crate::format) fn read_client_tools(

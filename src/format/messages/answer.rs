@@ -17,7 +17,7 @@ pub use self::{
     write::{empty_answer, error_event, error_json, error_kind},
 };
 use crate::{
-    format::{AnswerEvent, AnswerEvents, event_hold::may_be_event},
+    format::{AnswerEvent, AnswerEvents, answer::event_hold::may_be_event},
     json::scan::{JsonKind, JsonString, Span},
 };
 
@@ -36,8 +36,8 @@ pub struct MessagesAnswer {
     index: Option<(u64, Span)>,
     /// The block that begins, or the `delta`.
     part: Option<ObjectSpans>,
-    /// The blocks of a whole answer.
-    content: Option<ContentSpans>,
+    /// The list of a whole answer, brackets included, and its blocks.
+    content: Option<(Span, Vec<ObjectSpans>)>,
     /// The counts of this event alone.
     reported: TokenCounts,
     /// The counts of the answer so far.
@@ -74,13 +74,6 @@ struct Member {
     kind: JsonKind,
     /// The value, if it is a string.
     text: Option<JsonString>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct ContentSpans {
-    /// The list, brackets included.
-    span: Span,
-    blocks: Vec<ObjectSpans>,
 }
 
 impl ObjectSpans {

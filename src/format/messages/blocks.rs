@@ -5,7 +5,7 @@ use crate::{
         Arguments, Block, BlockKind, Call, Content, Conversation, Link, LinkKind, annotation,
     },
     format::{
-        indexing::{IndexFailure, SeenKeys, check_item_count, check_plain_key},
+        index::indexing::{IndexFailure, SeenKeys, check_item_count, check_plain_key},
         values::{skip_value, take_caller, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},

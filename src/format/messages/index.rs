@@ -19,8 +19,10 @@ use crate::{
         LinkKind, SharedEntry, annotation,
     },
     format::{
-        describe::describe_item,
-        indexing::{self, IndexFailure, Role, SeenKeys, check_item_count, check_plain_key},
+        index::{
+            describe::describe_item,
+            indexing::{self, IndexFailure, Role, SeenKeys, check_item_count, check_plain_key},
+        },
         values::{skip_value, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},

@@ -15,7 +15,7 @@ use crate::{
     conversation::{
         Author, BlockKind, Content, Conversation, Item, ItemPlace, edit::Edits, texts::decode_chars,
     },
-    format::cache_markers::MARKER_KEY,
+    format::request::cache_markers::MARKER_KEY,
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
 };
 

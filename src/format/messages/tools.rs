@@ -4,7 +4,9 @@ use serde_json::value::RawValue;
 
 use crate::{
     conversation::Conversation,
-    format::tools::{ClientTools, ToolForm, ToolSchema, read_tool_list, write_object_schema},
+    format::request::tools::{
+        ClientTools, ToolForm, ToolSchema, read_tool_list, write_object_schema,
+    },
 };
 
 pub(in crate::format) fn read_client_tools(
@@ -22,7 +24,7 @@ pub(in crate::format) fn write_tool(tool: &ToolSchema<'_>) -> String {
 }
 
 /// Tools from this place on, each with its definition (Anthropic's "Define tools in a message"). The request needs
-/// [`Beta::InlineTools`](crate::format::beta_header::Beta).
+/// [`Beta::InlineTools`](crate::format::request::beta_header::Beta).
 pub(in crate::format) fn write_entry(schemas: &str) -> String {
     let list = format!("[{schemas}]");
     let tools: Vec<&RawValue> = serde_json::from_str(&list).unwrap_or_default();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     conversation::{Author, BlockKind, Format},
-    format::{AssistantTurn, ProxyToolCall, values::walk_if_object, write::TextRequest},
+    format::{AssistantTurn, ProxyToolCall, request::write::TextRequest, values::walk_if_object},
     json::{scan::JsonScanner, text},
 };
 

@@ -17,7 +17,7 @@ pub use self::{
 };
 use super::kinds::{AnswerPart, CallShape, EntryKind};
 use crate::{
-    format::{AnswerEvent, AnswerEvents, event_hold::may_be_event},
+    format::{AnswerEvent, AnswerEvents, answer::event_hold::may_be_event},
     json::scan::{JsonString, Span},
 };
 

@@ -7,8 +7,10 @@ use super::{
 use crate::{
     conversation::{Arguments, Call, Content, Link, LinkKind, annotation},
     format::{
-        indexing::{IndexFailure, SeenKeys, check_plain_key},
-        sealed::measure_sealed,
+        index::{
+            indexing::{IndexFailure, SeenKeys, check_plain_key},
+            sealed::measure_sealed,
+        },
         values::{skip_value, take_caller, take_text},
     },
     json::{

@@ -23,8 +23,10 @@ use crate::{
         annotation,
     },
     format::{
-        describe::describe_item,
-        indexing::{self, IndexFailure, check_item_count},
+        index::{
+            describe::describe_item,
+            indexing::{self, IndexFailure, check_item_count},
+        },
         values::has_type,
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},

@@ -15,7 +15,7 @@ pub(super) mod tools;
 mod values;
 pub(super) mod write;
 
-pub(super) use self::{compaction_item::append_trigger, index::index_body};
+pub(super) use self::compaction_item::append_trigger;
 
 /// The body with messages in the place of compaction entries of the proxy; `None` where there is none.
 pub(super) fn unfold_body(body: &Bytes) -> Option<Bytes> {
@@ -24,12 +24,6 @@ pub(super) fn unfold_body(body: &Bytes) -> Option<Bytes> {
     }
     let found = index::index_entries(body.clone()).ok()?;
     compaction_item::unfold_entries(&found)
-}
-
-/// Whether a member of an entry changes from request to request without another meaning. Some clients leave them out
-/// of what they send back.
-pub(super) const fn is_bookkeeping(key: &[u8]) -> bool {
-    matches!(key, b"id" | b"status")
 }
 
 #[cfg(test)]

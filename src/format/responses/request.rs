@@ -61,6 +61,11 @@ fn parse_turn_metadata(conversation: &Conversation) -> Value {
     turn.unwrap_or_default()
 }
 
+/// Whether it ends in an entry that asks to compact, and holds all that is to be compacted.
+pub(in crate::format) fn can_be_compacted(conversation: &Conversation) -> bool {
+    ends_in_trigger(conversation) && has_whole_history(conversation)
+}
+
 /// Whether the last entry asks the provider to compact.
 pub(in crate::format) fn ends_in_trigger(conversation: &Conversation) -> bool {
     let last = conversation.items.last();

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::index_body;
+use super::index::index_body;
 use crate::{
     conversation::{
         Author, BlockKind, Content, Conversation, Format, IndexError, edit::Edits, units,

@@ -3,7 +3,7 @@
 use crate::{
     conversation::{Block, BlockKind, Content, annotation},
     format::{
-        indexing::{IndexFailure, SeenKeys, check_item_count, check_plain_key},
+        index::indexing::{IndexFailure, SeenKeys, check_item_count, check_plain_key},
         values::{skip_value, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},

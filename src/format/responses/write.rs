@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     conversation::Author,
-    format::{ProxyToolCall, write::TextRequest},
+    format::{ProxyToolCall, request::write::TextRequest},
 };
 
 pub(in crate::format) fn wrap_items(entries: &[&str]) -> String {

@@ -1,4 +1,4 @@
-//! A wire format for tests. It shares no name and no shape with chat completions. The properties of
+//! A wire format for tests, and a model of a new one: it has a file for each that every format has. It shares no name and no shape with chat completions. The properties of
 //! the guard hold over it too, which shows that nothing outside `format/` knows the JSON of chat.
 //!
 //! ```json
@@ -11,102 +11,51 @@
 //! ```
 //!
 //! `false` is an empty content. A call outside a list has no ticket, and neither has its report.
+//!
+//! An answer is a list of pieces. A stream has its events without names; the last one has the counts of tokens:
+//!
+//! ```json
+//! {"tag": "a1", "engine": "m"}
+//! {"piece": 0, "line": ""}
+//! {"piece": 0, "more": "A boat."}
+//! {"piece": 0, "shut": true}
+//! {"piece": 1, "want": {"ticket": "t1", "tool": "look", "with": "{}"}}
+//! {"piece": 1, "shut": true}
+//! {"over": "wants", "spent": {"read": 9, "wrote": 3}}
+//! ```
+//!
+//! A whole answer is one object: `tag`, `engine`, `pieces` (each a `line` or a `want`), `over` and `spent`.
 
-mod index;
+pub(in crate::format) mod answer;
+pub(in crate::format) mod index;
+pub(in crate::format) mod request;
+pub(in crate::format) mod summary;
+pub(in crate::format) mod tools;
+pub(in crate::format) mod write;
 
-use bytes::Bytes;
-use serde_json::{Value, json};
+use crate::format::rules::{FormatRules, ReasoningPlace};
 
-pub(in crate::format) use self::index::index_body;
-use crate::format::{
-    AssistantTurn, ClientTools, ProxyToolCall,
-    write::{AnswerLimit, TextRequest},
+pub(in crate::format) const RULES: FormatRules = FormatRules {
+    route: "/v1/toy",
+    count_path: None,
+    compact_path: None,
+    client_header: None,
+    opens_websockets: false,
+    may_alternate: true,
+    pairs_roles: true,
+    joins_answers: false,
+    states_task_apart: false,
+    pairs_apart: false,
+    replays_programs: false,
+    hides_program_results: false,
+    truncates_managed_history: false,
+    reasoning: ReasoningPlace::Blocks,
+    tools_entry_author: None,
+    tools_entry_beta: None,
+    lists_tools_in_entries: false,
+    document_type: None,
+    empty_content: "false",
+    bookkeeping: &[],
+    max_whole_event: 16 << 10,
+    tells_overflow_in_stream: false,
 };
-use crate::{
-    conversation::{Author, Conversation, edit::Edits},
-    json::{scan::Span, text},
-};
-
-/// The members that cap an answer.
-pub(in crate::format) const CAPS: &[&str] = &["hard_limit", "reply_limit"];
-/// The lists of tools.
-pub(in crate::format) const TOOL_LISTS: &[&str] = &["gear", "old_gear"];
-
-pub(in crate::format) fn wrap_items(entries: &[&str]) -> String {
-    format!(r#"{{"log":[{}]}}"#, entries.join(","))
-}
-
-pub(in crate::format) fn text_item(author: Author, escaped: &str) -> String {
-    let who = match author {
-        Author::Model => "machine",
-        _ => "person",
-    };
-    format!(r#"{{"who":"{who}","says":{{"words":"{escaped}"}}}}"#)
-}
-
-pub(in crate::format) fn text_block(escaped: &str) -> String {
-    format!(r#"{{"line":"{escaped}"}}"#)
-}
-
-pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
-    let calls = calls.join(",");
-    format!(r#"{{"who":"machine","says":{{"words":false}},"wants":[{calls}]}}"#)
-}
-
-/// As the model gave it, whatever its length.
-pub(in crate::format) fn answer_item(turn: &AssistantTurn) -> Box<str> {
-    turn.message.clone()
-}
-
-pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {
-    let entry = json!({"who": "report", "for": &*call.id, "says": {"words": text}});
-    entry.to_string().into()
-}
-
-pub(in crate::format) fn text_request(request: &TextRequest<'_>) -> Bytes {
-    let text = text::escape_text(request.text);
-    let entry = text_item(Author::User, &text);
-    let (engine, limit) = (json!(request.model), request.limit.tokens);
-    Bytes::from(format!(
-        r#"{{"engine":{engine},"log":[{entry}],"reply_limit":{limit}}}"#
-    ))
-}
-
-pub(in crate::format) fn ask_for_text(
-    part: &Conversation,
-    model: &str,
-    limit: AnswerLimit,
-    edits: &mut Edits,
-) {
-    if let Some(field) = part.find_field("engine") {
-        edits.replace(field.value, json!(model).to_string());
-    }
-    part.lower_answer_caps(limit.tokens, edits);
-}
-
-pub(in crate::format) const fn find_answer_format(_: &Conversation) -> Option<Span> {
-    None
-}
-
-pub(in crate::format) const fn takes_plain_text(_: &Conversation) -> bool {
-    true
-}
-
-pub(in crate::format) const fn managed_by_provider(_: &Conversation) -> Option<&'static str> {
-    None
-}
-
-pub(in crate::format) const fn may_call_tools(_: &Conversation) -> bool {
-    true
-}
-
-pub(in crate::format) fn read_client_tools(
-    _: &Conversation,
-    _: impl Iterator<Item = &'static str>,
-) -> Option<ClientTools> {
-    None
-}
-
-pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
-    serde_json::from_str(&call.json).unwrap_or_default()
-}

@@ -336,7 +336,7 @@ impl Replay<'_> {
     fn is_replayed(&self, unit: &Unit, limit: usize) -> bool {
         let conversation = self.view.conversation;
         let mut items = conversation.items[unit.messages.clone()].iter();
-        conversation.format.replays_programs()
+        conversation.format.rules().replays_programs
             && (unit.is_needed || unit.bond.is_some_and(|bond| bond.last >= limit))
             && items.any(|item| item.read_by_program)
     }

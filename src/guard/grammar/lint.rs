@@ -119,7 +119,7 @@ fn check_outline(
     let pairing = Pairing::of_outline(conversation, items, profile);
     broken.0[ConversationRule::Pairing as usize] = pairing.unpaired.len() as u32;
     let strict_turns =
-        profile.adjacent_users == Acceptance::No && conversation.format.pairs_roles();
+        profile.adjacent_users == Acceptance::No && conversation.format.rules().pairs_roles;
     let mut last: Option<Author> = None;
     // Whether the last message is bound to the one before it.
     let mut is_bound = false;
@@ -144,7 +144,7 @@ fn check_outline(
                 Some(ConversationRule::AdjacentUsers)
             }
             (Some(Author::Model), Author::Model)
-                if strict_turns && !conversation.format.joins_answers() =>
+                if strict_turns && !conversation.format.rules().joins_answers =>
             {
                 Some(ConversationRule::AdjacentAssistants)
             }

@@ -23,7 +23,7 @@ use crate::{
 /// Nothing follows from it in a format whose entries need not alternate, nor where an answer has
 /// entries that no such template knows: there it is false.
 pub(in crate::guard) fn has_alternating_roles(conversation: &Conversation, count: usize) -> bool {
-    if !conversation.format.may_alternate() {
+    if !conversation.format.rules().may_alternate {
         return false;
     }
     let messages = conversation.items.iter();

@@ -220,7 +220,7 @@ impl Echo {
                 0
             }
             EchoCut::All => {
-                let empty = answer.conversation.format.empty_content();
+                let empty = answer.conversation.format.rules().empty_content;
                 self.edits.replace(answer.span, empty);
                 self.spared += answer.count_tokens(usize::MAX, weights);
                 self.left_out += added.len();

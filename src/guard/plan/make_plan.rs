@@ -71,7 +71,7 @@ fn plan_request(
         Ok(units) => units,
         Err(reason) => {
             let is_managed = matches!(reason, StandBackReason::ProviderManages(_));
-            if !is_managed || !conversation.truncates_managed_history() {
+            if !is_managed || !conversation.format.rules().truncates_managed_history {
                 return measured.stand_back(reason, recall);
             }
             let view = RequestView {

@@ -30,7 +30,7 @@ pub fn estimate_message(
     weights: &Weights,
     profile: &Profile,
 ) -> u32 {
-    if message.read_by_program && conversation.format.hides_program_results() {
+    if message.read_by_program && conversation.format.rules().hides_program_results {
         return weights.message_tokens();
     }
     let calls = (message.calls.len() as u32).saturating_mul(weights.call_tokens());

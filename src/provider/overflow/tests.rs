@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{Overflow, OverflowVerdict, detect_overflow, detect_overflow_in_event};
-use crate::format::AnswerFormat;
+use crate::conversation::Format;
 
 fn judged(status: u16, body: &str) -> OverflowVerdict {
     detect_overflow(StatusCode::from_u16(status).unwrap(), body.as_bytes())
@@ -288,7 +288,7 @@ fn an_answer_that_fills_the_window_is_detected() {
 
 #[test]
 fn the_error_for_clients_leaves_unknown_numbers_out() {
-    let message = |window, prompt| AnswerFormat::Chat.overflow_error(window, prompt).message;
+    let message = |window, prompt| Format::Chat.overflow_error(window, prompt).message;
     assert_eq!(
         message(Some(4_097), Some(4_294)),
         "This model's maximum context length is 4097 tokens. However, your messages resulted in \
@@ -297,7 +297,7 @@ fn the_error_for_clients_leaves_unknown_numbers_out() {
     assert!(!message(None, Some(4_294)).contains("4097"));
     assert!(!message(Some(4_097), None).contains("4294"));
     assert!(message(Some(4_097), Some(4_000)).contains("too little room"));
-    let fault = AnswerFormat::Chat.overflow_error(None, None);
+    let fault = Format::Chat.overflow_error(None, None);
     assert_eq!(fault.kind.as_deref(), Some("invalid_request_error"));
     assert_eq!(fault.param.as_deref(), Some("messages"));
     assert_eq!(fault.code.as_deref(), Some("context_length_exceeded"));
@@ -306,7 +306,7 @@ fn the_error_for_clients_leaves_unknown_numbers_out() {
 proptest! {
     #[test]
     fn the_error_for_clients_is_detected_as_an_overflow(window: Option<u32>, prompt: Option<u32>) {
-        let mut fault = AnswerFormat::Chat.overflow_error(window, prompt);
+        let mut fault = Format::Chat.overflow_error(window, prompt);
         for code in [fault.code.clone(), None] {
             fault.code = code;
             let expected = Overflow { window, prompt_tokens: prompt, ..Overflow::default() };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     compaction::{self, CompactionStep},
     config::UsageMode,
-    conversation::{Conversation, Format, edit::Edits},
+    conversation::{Conversation, edit::Edits},
     format::beta_header::Beta,
     guard::{AnswerCap, Plan, Policy, Recall, StandBackReason, injections::Injections},
     health::limits::HealthLimits,
@@ -56,8 +56,8 @@ impl PlannedRequest {
     /// What a request by this plan needs in its header.
     pub fn tools_beta(&self, plan: &Plan) -> Option<Beta> {
         let needs = self.mode == GuardMode::Guard && plan.report.has_tools_entry;
-        let is_messages = self.recovery.format() == Format::Messages;
-        (needs && is_messages).then_some(Beta::InlineTools)
+        let beta = self.recovery.format().rules().tools_entry_beta;
+        beta.filter(|_| needs)
     }
 
     /// What is taken out of the answer, since the proxy asked for it.

@@ -6,7 +6,7 @@ use super::{BufferedAnswer, buffer_filtered_answer};
 use crate::{
     json::text::digest_text,
     relay::{
-        AnswerFilter, AnswerFormat, AssistantTurn, BadAnswer, PrecedingText, ResponseSummary,
+        AnswerFilter, AssistantTurn, BadAnswer, Format, PrecedingText, ResponseSummary,
         StreamFooter, TurnDriver,
     },
     wire::{Body, whole_body},
@@ -50,7 +50,7 @@ async fn read(first: Response<Body>, answers: Vec<Response<Body>>) -> (Read, Vec
         turns: Vec::new(),
     };
     let read = on_any_thread(buffer_filtered_answer(
-        AnswerFormat::Chat,
+        Format::Chat,
         first,
         FILTER,
         &mut driver,

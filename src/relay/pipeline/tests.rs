@@ -7,7 +7,7 @@ use super::{Pipeline, PipelineOutput, StreamOptions};
 use crate::{
     conversation::{Format, answer_digest},
     format::{AnswerRewriter, ResponseSummarizer, RewrittenAnswer},
-    relay::{AnswerFilter, AnswerFormat, AssistantTurn, PrecedingText, ResponseSummary},
+    relay::{AnswerFilter, AssistantTurn, PrecedingText, ResponseSummary},
 };
 
 mod asked_model;
@@ -19,6 +19,7 @@ mod messages;
 mod plain;
 mod responses;
 mod rounds;
+mod toy;
 mod usage;
 
 const TOOLS: AnswerFilter = AnswerFilter {
@@ -46,10 +47,10 @@ struct Relayed {
 }
 
 fn filtering(filter: AnswerFilter, strip_usage: bool) -> Pipeline {
-    filtering_as(AnswerFormat::Chat, filter, strip_usage)
+    filtering_as(Format::Chat, filter, strip_usage)
 }
 
-fn filtering_as(format: AnswerFormat, filter: AnswerFilter, strip_usage: bool) -> Pipeline {
+fn filtering_as(format: Format, filter: AnswerFilter, strip_usage: bool) -> Pipeline {
     let changes = StreamOptions {
         format,
         filter,
@@ -124,10 +125,10 @@ fn check_echo(format: Format, echo: &str, summary: &ResponseSummary) {
 
 /// Asserts that every cut gives the same, and returns it.
 fn run(answers: &[&str], filter: AnswerFilter) -> Relayed {
-    run_as(AnswerFormat::Chat, answers, filter)
+    run_as(Format::Chat, answers, filter)
 }
 
-fn run_as(format: AnswerFormat, answers: &[&str], filter: AnswerFilter) -> Relayed {
+fn run_as(format: Format, answers: &[&str], filter: AnswerFilter) -> Relayed {
     let pipeline = || filtering_as(format, filter, false);
     let whole = run_pipeline(pipeline(), answers, |answer| vec![answer]);
     let longest = answers.iter().map(|answer| answer.len()).max().unwrap_or(0);
@@ -239,11 +240,11 @@ fn client_call(index: u64) -> ClientCall {
 
 /// Rewrites whole answers in turn. Each comes with its turn; one for the proxy only becomes empty.
 fn whole(filter: AnswerFilter, answers: &[String]) -> Vec<(Bytes, AssistantTurn)> {
-    whole_as(AnswerFormat::Chat, filter, answers)
+    whole_as(Format::Chat, filter, answers)
 }
 
 fn whole_as(
-    format: AnswerFormat,
+    format: Format,
     filter: AnswerFilter,
     answers: &[String],
 ) -> Vec<(Bytes, AssistantTurn)> {

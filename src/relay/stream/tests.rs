@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, StreamBody};
 use super::{Ending, FooterOptions, StreamOptions, stream_answer, stream_filtered_answer};
 use crate::{
     relay::{
-        AnswerFilter, AnswerFormat, AssistantTurn, PrecedingText, ResponseSummary, StreamFooter,
+        AnswerFilter, AssistantTurn, Format, PrecedingText, ResponseSummary, StreamFooter,
         TurnDriver,
     },
     wire::{Body, whole_body},
@@ -148,11 +148,11 @@ fn filter(
     first: Response<Body>,
     answers: Vec<Response<Body>>,
 ) -> (Response<Body>, Arc<Mutex<DriverCalls>>) {
-    filter_as(AnswerFormat::Chat, first, answers, Vec::new())
+    filter_as(Format::Chat, first, answers, Vec::new())
 }
 
 fn filter_as(
-    format: AnswerFormat,
+    format: Format,
     first: Response<Body>,
     answers: Vec<Response<Body>>,
     left_out: Vec<u32>,
@@ -361,7 +361,7 @@ async fn a_compressed_stream_is_decompressed_if_its_usage_changes() {
     assert!(text.contains("\"prompt_tokens\":107"), "{text}");
     assert_eq!(summary, Some(7));
     for (encoding, left_out) in [("zstd", None), ("zstd", Some(0)), ("odd", Some(100))] {
-        let mut ending = Ending::without_effects(AnswerFormat::Chat);
+        let mut ending = Ending::without_effects(Format::Chat);
         ending.options.left_out = left_out;
         let answer = stream_answer(compressed(encoding), ending);
         assert_eq!(answer.headers()["content-encoding"], encoding);
@@ -381,7 +381,7 @@ async fn each_turn_adds_the_tokens_left_out_of_its_request() {
     ] {
         let first = format!("{PROXY_CALL}{USAGE}");
         let (answer, calls) = filter_as(
-            AnswerFormat::Chat,
+            Format::Chat,
             events(first),
             vec![events(TEXT_AND_USAGE)],
             left_out,

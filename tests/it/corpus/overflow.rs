@@ -3,7 +3,8 @@
 use super::split;
 use http::StatusCode;
 use plimsoll::{
-    format::{AnswerFormat, error_body::ErrorBody},
+    conversation::Format,
+    format::error_body::ErrorBody,
     provider::overflow::{self, Overflow, OverflowVerdict},
 };
 
@@ -43,7 +44,7 @@ fn expected_numbers(verdict: OverflowVerdict) {
     } = found;
     assert!(excess.is_none() || prompt_tokens.is_none(), "{found:?}");
     let _ = found.is_filled_by_answer();
-    let fault = AnswerFormat::Chat.overflow_error(found.window, prompt_tokens);
+    let fault = Format::Chat.overflow_error(found.window, prompt_tokens);
     let read = ErrorBody::parse_body(&fault.to_json()).expect("an error that can be read");
     assert_eq!(read.code.as_deref(), Some("context_length_exceeded"));
 }

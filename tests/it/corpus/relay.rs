@@ -11,7 +11,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use plimsoll::{
     relay::{
-        self, AnswerFilter, AnswerFormat, AssistantTurn, Ending, PrecedingText, ResponseSummary,
+        self, AnswerFilter, AssistantTurn, Ending, Format, PrecedingText, ResponseSummary,
         StreamFooter, StreamOptions, TurnDriver,
     },
     wire::Body,
@@ -44,8 +44,8 @@ pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
     let left_out = (way & 2 == 2).then_some(1_000);
     let sifts = way & 4 == 4;
     let format = match way & 8 {
-        0 => AnswerFormat::Chat,
-        _ => AnswerFormat::Messages,
+        0 => Format::Chat,
+        _ => Format::Messages,
     };
     let run = |pieces: &[&[u8]]| {
         RUNTIME.with_borrow(|it| it.block_on(relay_bytes(pieces, format, strip, left_out, sifts)))
@@ -67,7 +67,7 @@ pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
 
 async fn relay_bytes(
     pieces: &[&[u8]],
-    format: AnswerFormat,
+    format: Format,
     strip_usage: bool,
     left_out: Option<u32>,
     sifts: bool,

@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, Response, StatusCode};
 use plimsoll::{
     format::{AnswerEvent, chat::answer, usage::Usage},
-    relay::{self, AnswerFormat, BufferedAnswer},
+    relay::{self, BufferedAnswer, Format},
     wire::{self, sse::SseSplitter},
 };
 use serde_json::Value;
@@ -69,7 +69,7 @@ fn contains_number(json: &Value, wanted: f64) -> bool {
 fn check_whole(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
     let read = relay::buffer_answer(
-        AnswerFormat::Chat,
+        Format::Chat,
         Response::new(wire::whole_body(body)),
         "up",
         |_| true,
@@ -114,15 +114,10 @@ fn is_lax(error: &serde_json::Error) -> bool {
 fn check_added_tokens(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
     let mut headers = HeaderMap::new();
-    let same = relay::edit_whole_answer(AnswerFormat::Chat, &mut headers, body.clone(), None, None);
+    let same = relay::edit_whole_answer(Format::Chat, &mut headers, body.clone(), None, None);
     assert_eq!(same.as_ptr(), body.as_ptr());
-    let edited = relay::edit_whole_answer(
-        AnswerFormat::Chat,
-        &mut headers,
-        body.clone(),
-        Some(1_000),
-        None,
-    );
+    let edited =
+        relay::edit_whole_answer(Format::Chat, &mut headers, body.clone(), Some(1_000), None);
     let digits = |bytes: &[u8]| {
         let kept = bytes.iter().copied().filter(|byte| !byte.is_ascii_digit());
         kept.collect::<Vec<_>>()

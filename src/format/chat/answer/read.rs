@@ -7,7 +7,8 @@ use super::{ChatAnswer, DONE, MessageSpans};
 use crate::{
     conversation::Field,
     format::{
-        AnswerEvent, AnswerEvents, CallFragment, Finish, usage,
+        AnswerEvent, AnswerEvents, CallFragment, Finish,
+        answer::usage,
         values::{
             ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text,
             walk_if_object,

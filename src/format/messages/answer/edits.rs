@@ -50,8 +50,8 @@ impl BlockAnswer for MessagesAnswer {
     }
 
     fn whole_blocks<'a>(&self, json: &'a [u8]) -> Option<(Span, Vec<WholeBlock<'a>>)> {
-        let content = self.content.as_ref()?;
-        let blocks = content.blocks.iter().map(|block| {
+        let (list, blocks) = self.content.as_ref()?;
+        let blocks = blocks.iter().map(|block| {
             let is_text = block.type_name(json) == b"text";
             let text = block.find_text(json, b"text").filter(|_| is_text);
             WholeBlock {
@@ -60,7 +60,7 @@ impl BlockAnswer for MessagesAnswer {
                 texts: text.into_iter().collect(),
             }
         });
-        Some((content.span, blocks.collect()))
+        Some((*list, blocks.collect()))
     }
 
     fn edit_event(
@@ -73,13 +73,8 @@ impl BlockAnswer for MessagesAnswer {
     ) -> bool {
         let (json, answer) = (&event.message.data, &event.answer);
         let is_known = answer.kind != EventKind::Other || event.tracked.slot.is_some();
-        if let Some((index, span)) = answer.index.filter(|_| is_known) {
-            let begins = answer.kind == EventKind::BlockStart;
-            let renumbered = joined.renumber(index, begins, current);
-            if renumbered != index {
-                edits.replace(span, renumbered.to_string());
-            }
-        }
+        let index = answer.index.filter(|_| is_known);
+        joined.edit_index(index, answer.kind == EventKind::BlockStart, current, edits);
         joined.edit_texts(event, edits, summarizer);
         answer.edit_reports(json, joined, current, edits, summarizer);
         // The client has the beginning of the first message.

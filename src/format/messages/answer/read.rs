@@ -3,19 +3,19 @@
 //! Holds spans, never copies. A member of an unexpected shape is skipped where spans stay
 //! trustworthy, and is an error elsewhere.
 
-use super::{ContentSpans, END, EventKind, Member, MessagesAnswer, ObjectSpans, TokenCounts};
+use super::{END, EventKind, Member, MessagesAnswer, ObjectSpans, TokenCounts};
 use crate::{
     format::{
         AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind,
-        input_changes::{INPUT_CHANGES, read_input_changes},
-        values::{ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text},
+        answer::input_changes::{INPUT_CHANGES, read_input_changes},
+        values::{
+            ReadResult, finish_kind, parse_index, read_list, skip_value, take_nonempty_text,
+            take_text,
+        },
     },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson},
     wire::sse::SseMessage,
 };
-
-/// Blocks of a whole answer that are read; an answer has far fewer.
-const MAX_READ_BLOCKS: usize = 4_096;
 
 /// Reads the data of an event, or a whole body.
 ///
@@ -84,7 +84,9 @@ impl<'a> MessagesAnswerReader<'a> {
                 self.answer.part = Some(read_object(scan)?);
             }
             b"message" if scan.peek() == Some(b'{') => self.read_begun_message(scan)?,
-            b"content" if scan.peek() == Some(b'[') => self.read_content(scan)?,
+            b"content" if scan.peek() == Some(b'[') => {
+                self.answer.content = read_list(scan, read_block)?;
+            }
             b"stop_reason" => self.stop_reason = take_text(scan)?,
             b"usage" => self.read_usage(scan)?,
             INPUT_CHANGES => self.read_input_changes(scan)?,
@@ -117,24 +119,6 @@ impl<'a> MessagesAnswerReader<'a> {
         Ok(())
     }
 
-    fn read_content(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
-        let mut content = ContentSpans::default();
-        content.span = scan.walk_array(|scan| {
-            let block = match scan.peek() {
-                Some(b'{') => read_object(scan)?,
-                _ => ObjectSpans {
-                    span: scan.take_value()?.0,
-                    ..ObjectSpans::default()
-                },
-            };
-            content.blocks.push(block);
-            Ok::<_, MalformedJson>(())
-        })?;
-        // A longer list passes unread.
-        self.answer.content = (content.blocks.len() <= MAX_READ_BLOCKS).then_some(content);
-        Ok(())
-    }
-
     /// Adds the events of what was read, by the type of the whole.
     fn add_events(&mut self, kind: &[u8]) {
         let has_content = self.answer.has_content();
@@ -164,7 +148,7 @@ impl<'a> MessagesAnswerReader<'a> {
             EventKind::MessageStop => self.answer.events.push(AnswerEvent::End),
             EventKind::Message => {
                 let content = self.answer.content.take();
-                let blocks = content.iter().flat_map(|content| &content.blocks);
+                let blocks = content.iter().flat_map(|(_, blocks)| blocks);
                 blocks.for_each(|block| self.add_block(block));
                 self.answer.content = content;
                 self.add_finish(self.stop_reason);
@@ -229,6 +213,16 @@ impl<'a> MessagesAnswerReader<'a> {
             kind,
             first: true,
         }));
+    }
+}
+
+fn read_block(scan: &mut JsonScanner<'_>) -> Result<ObjectSpans, MalformedJson> {
+    match scan.peek() {
+        Some(b'{') => read_object(scan),
+        _ => Ok(ObjectSpans {
+            span: scan.take_value()?.0,
+            ..ObjectSpans::default()
+        }),
     }
 }
 

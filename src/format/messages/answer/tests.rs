@@ -9,9 +9,9 @@ use super::{
 use crate::{
     format::{
         AnswerFilter, FinishKind,
+        answer::usage::Usage,
         answer_rewriter::{BlockState, ParsedEvent},
-        error_body::ErrorBody,
-        usage::Usage,
+        errors::error_body::ErrorBody,
     },
     wire::sse::SseMessage,
 };

@@ -11,7 +11,7 @@ use super::{MessagesAnswer, read::MessagesAnswerReader};
 use crate::{
     format::{
         AnswerEvent, UsageCount, UsageCountKind, UsageReport,
-        usage::{Usage, is_plain, parse_count},
+        answer::usage::{Usage, is_plain, parse_count},
         values::{ReadResult, skip_value, take_text, walk_if_object},
     },
     json::scan::{JsonScanner, MalformedJson},

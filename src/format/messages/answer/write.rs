@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::format::{error_body::ErrorBody, usage::Usage};
+use crate::format::{answer::usage::Usage, errors::error_body::ErrorBody};
 
 /// The types that clients know; any other error is the server's fault.
 const ERROR_TYPES: [&str; 9] = [

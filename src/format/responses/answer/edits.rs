@@ -101,13 +101,8 @@ impl BlockAnswer for ResponsesAnswer {
         if let (Some(id), None) = (answer.response.id, &joined.first_id) {
             joined.first_id = Some(json.slice(id.span.range()));
         }
-        if let Some((index, span)) = answer.output_index {
-            let begins = answer.kind == EventKind::ItemBegin;
-            let renumbered = joined.renumber(index, begins, current);
-            if renumbered != index {
-                edits.replace(span, renumbered.to_string());
-            }
-        }
+        let begins = answer.kind == EventKind::ItemBegin;
+        joined.edit_index(answer.output_index, begins, current, edits);
         joined.edit_texts(event, edits, summarizer);
         let item_texts = answer.item.iter().filter(|item| item.is_message());
         let item_texts = item_texts.flat_map(|item| &item.texts);

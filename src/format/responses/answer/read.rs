@@ -7,20 +7,19 @@ use super::{ENDS, EventKind, OutputItem, ResponsesAnswer};
 use crate::{
     format::{
         AnswerEvent, CallFragment, Finish, FinishKind, InputChanges,
-        input_changes::{INPUT_CHANGES, read_input_changes},
+        answer::{
+            input_changes::{INPUT_CHANGES, read_input_changes},
+            usage::read_usage,
+        },
         responses::kinds::{CallShape, EntryType},
-        usage::read_usage,
         values::{
-            ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text,
-            walk_if_object,
+            ReadResult, finish_kind, parse_index, read_list, skip_value, take_nonempty_text,
+            take_text, walk_if_object,
         },
     },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
     wire::sse::SseMessage,
 };
-
-/// Items of an answer that are read; an answer has far fewer.
-const MAX_ITEMS: usize = 4_096;
 
 /// Reads the data of an event, or a whole body.
 ///
@@ -125,7 +124,12 @@ impl<'a> ResponsesReader<'a> {
         match self.raw_bytes(key) {
             b"id" => self.answer.response.id = take_nonempty_text(scan)?,
             b"model" => self.answer.response.model = take_nonempty_text(scan)?,
-            b"output" if scan.peek() == Some(b'[') => self.read_output(scan)?,
+            b"output" if scan.peek() == Some(b'[') => {
+                self.answer.response.output = read_list(scan, |scan| match scan.peek() {
+                    Some(b'{') => self.read_item(scan),
+                    _ => Ok(OutputItem::new_empty(scan.take_value()?.0)),
+                })?;
+            }
             b"status" => self.status = take_text(scan)?,
             b"store" => {
                 self.answer.response.is_unstored = scan.take_value()?.1 == JsonKind::False;
@@ -147,21 +151,6 @@ impl<'a> ResponsesReader<'a> {
             b"error" => self.has_error |= scan.take_value()?.1 != JsonKind::Null,
             _ => skip_value(scan)?,
         }
-        Ok(())
-    }
-
-    fn read_output(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
-        let mut items = Vec::new();
-        let span = scan.walk_array(|scan| {
-            let item = match scan.peek() {
-                Some(b'{') => self.read_item(scan)?,
-                _ => OutputItem::new_empty(scan.take_value()?.0),
-            };
-            items.push(item);
-            Ok::<_, MalformedJson>(())
-        })?;
-        // A longer list passes unread.
-        self.answer.response.output = (items.len() <= MAX_ITEMS).then_some((span, items));
         Ok(())
     }
 

@@ -9,7 +9,10 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::SentEvents;
 use crate::{
     conversation::{Author, Conversation},
-    format::{error_body::ErrorBody, responses::compaction_item::encode_text, usage::Usage},
+    format::{
+        answer::usage::Usage, errors::error_body::ErrorBody,
+        responses::compaction_item::encode_text,
+    },
 };
 
 /// A compaction that the proxy made.

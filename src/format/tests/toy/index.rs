@@ -8,7 +8,7 @@ use crate::{
         IndexError, Item, annotation,
     },
     format::{
-        describe::describe_item,
+        index::describe::describe_item,
         values::{ReadResult, skip_value, take_text},
     },
     json::{

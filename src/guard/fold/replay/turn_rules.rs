@@ -54,7 +54,7 @@ impl TurnRules {
         units: &[usize],
         now: &Moment,
     ) -> Option<(usize, usize)> {
-        if !view.conversation.format.pairs_roles() {
+        if !view.conversation.format.rules().pairs_roles {
             return None;
         }
         let mut neighbours = now.kept.list_neighbours(units).into_iter();

@@ -34,7 +34,7 @@ impl Pairing {
         items: &[OutlineItem],
         profile: &Profile,
     ) -> Self {
-        let pairs_apart = conversation.format.pairs_apart() && profile.pairs_apart;
+        let pairs_apart = conversation.format.rules().pairs_apart && profile.pairs_apart;
         let mut pairing = Self::default();
         for item in items {
             let (at, calls) = match *item {

@@ -59,7 +59,7 @@ impl ToolNames {
         let first = &conversation.items[unit.messages.start];
         let mut calls = conversation.calls_of(first);
         self.step = unit.messages.clone();
-        if conversation.format.pairs_apart() {
+        if conversation.format.rules().pairs_apart {
             (self.step, calls) = (0..conversation.items.len(), &conversation.calls);
         }
         let digest = |id: JsonString| text::digest_text(conversation.raw_bytes(id));

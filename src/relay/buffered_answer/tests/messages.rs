@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{FILTER, Scripted, complete, ok};
 use crate::{
     json::text::digest_text,
-    relay::{AnswerFormat, buffer_filtered_answer},
+    relay::{Format, buffer_filtered_answer},
 };
 
 fn message(content: &Value, stop_reason: &str) -> String {
@@ -38,7 +38,7 @@ async fn contents_and_usage_of_all_answers_are_joined() {
             answers,
             turns: Vec::new(),
         };
-        let format = AnswerFormat::Messages;
+        let format = Format::Messages;
         let read =
             buffer_filtered_answer(format, ok(first), FILTER, &mut driver, "p", |_| true).await;
         let (body, summary, _, preceding) = complete(read);

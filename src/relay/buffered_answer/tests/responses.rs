@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{FILTER, Scripted, complete, ok};
 use crate::{
     json::text::digest_text,
-    relay::{AnswerFormat, buffer_filtered_answer},
+    relay::{Format, buffer_filtered_answer},
 };
 
 fn response(output: &Value, status: &str, id: &str) -> String {
@@ -39,7 +39,7 @@ async fn outputs_and_usage_of_all_answers_are_joined() {
             answers,
             turns: Vec::new(),
         };
-        let format = AnswerFormat::Responses;
+        let format = Format::Responses;
         let read =
             buffer_filtered_answer(format, ok(first), FILTER, &mut driver, "p", |_| true).await;
         let (body, summary, _, preceding) = complete(read);

@@ -3,19 +3,19 @@
 use bytes::Bytes;
 
 use super::{Pipeline, StreamOptions, cut_at, run_pipeline};
-use crate::relay::{AnswerFilter, AnswerFormat};
+use crate::relay::{AnswerFilter, Format};
 
 const ASKED: &str = r#""up/\u0061 \"b\"""#;
 
-const STREAMS: [(AnswerFormat, &str); 3] = [
+const STREAMS: [(Format, &str); 3] = [
     (
-        AnswerFormat::Chat,
+        Format::Chat,
         "data: {\"id\":\"1\",\"model\":\"sent\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\\\"model\\\":\\\"sent\\\"\"}}]}\n\n\
          data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"model\" : \"sent\" }\n\n\
          data: {\"model\":null,\"choices\":[]}\n\ndata: {\"model\":\"\",\"choices\":[]}\n\ndata: [DONE]\n\n",
     ),
     (
-        AnswerFormat::Messages,
+        Format::Messages,
         "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"role\":\"assistant\",\"model\":\"sent\",\"content\":[],\"usage\":{\"input_tokens\":1}}}\n\n\
          event: ping\ndata: {\"type\":\"ping\"}\n\n\
          event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}\n\n\
@@ -25,7 +25,7 @@ const STREAMS: [(AnswerFormat, &str); 3] = [
          event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
     ),
     (
-        AnswerFormat::Responses,
+        Format::Responses,
         "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"r\",\"status\":\"in_progress\",\"model\":\"sent\",\"output\":[]}}\n\n\
          event: response.in_progress\ndata: {\"type\":\"response.in_progress\",\"sequence_number\":1,\"response\":{\"id\":\"r\",\"model\":\"sent\",\"status\":\"in_progress\"}}\n\n\
          event: response.output_item.done\ndata: {\"type\":\"response.output_item.done\",\"sequence_number\":2,\"output_index\":0,\"item\":{\"type\":\"reasoning\",\"id\":\"rs\",\"model\":\"other\",\"summary\":[]}}\n\n\
@@ -33,7 +33,7 @@ const STREAMS: [(AnswerFormat, &str); 3] = [
     ),
 ];
 
-fn pipeline(format: AnswerFormat, asked_model: Option<&'static str>) -> Pipeline {
+fn pipeline(format: Format, asked_model: Option<&'static str>) -> Pipeline {
     let options = StreamOptions {
         format,
         asked_model: asked_model.map(Bytes::from),

@@ -12,7 +12,8 @@ use super::{
     messages, more, run_cut, say, usage, whole,
 };
 use crate::{
-    format::{AnswerFormat, AnswerRewriter, ResponseSummarizer},
+    conversation::Format,
+    format::{AnswerRewriter, ResponseSummarizer},
     relay::{
         pipeline::PipelineOutput,
         tests::{random_pieces, recordings},
@@ -144,7 +145,7 @@ proptest! {
                 pipeline.begin_answer();
             }
         }
-        let mut rewriter = AnswerRewriter::new(AnswerFormat::Chat, BOTH, None);
+        let mut rewriter = AnswerRewriter::new(Format::Chat, BOTH, None);
         let mut summarizer = ResponseSummarizer::default();
         for line in stream.split(|byte| *byte == b'\n') {
             let json = line.strip_prefix(b"data: ").unwrap_or(line);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::{prelude::*, sample::Index};
 use serde_json::Value;
 
-use super::{AnswerFilter, AnswerFormat, BOTH, cut_at, filtering_as, run_pipeline};
+use super::{AnswerFilter, BOTH, Format, cut_at, filtering_as, run_pipeline};
 use crate::relay::pipeline::PipelineOutput;
 
 pub(super) const NO_FILTER: AnswerFilter = AnswerFilter {
@@ -94,7 +94,7 @@ pub(super) fn damage_stream(stream: &str, damage: Damage) -> Vec<u8> {
 }
 
 /// Asserts that a damaged stream, sent twice, is the same at any cut.
-pub(super) fn check_damaged_stream(format: AnswerFormat, stream: &[u8], size: usize) {
+pub(super) fn check_damaged_stream(format: Format, stream: &[u8], size: usize) {
     let run = |size: usize, filter| {
         let mut pipeline = filtering_as(format, filter, false);
         let (mut out, mut turns) = (VecDeque::new(), Vec::new());
@@ -125,7 +125,7 @@ pub(super) fn check_damaged_stream(format: AnswerFormat, stream: &[u8], size: us
 }
 
 /// Asserts that a stream with these events, which no provider sends, passes.
-pub(super) fn check_hostile_events(format: AnswerFormat, start: &str, events: &[&str]) {
+pub(super) fn check_hostile_events(format: Format, start: &str, events: &[&str]) {
     let (long, deep) = ("x".repeat(3 << 20), "[".repeat(100_000));
     let common = ["{", "null", "[]", "7", "{}", &deep, &long];
     let events = common.iter().chain(events);

@@ -16,7 +16,7 @@ use super::{
     run_pipeline,
 };
 use crate::{
-    format::AnswerFormat,
+    conversation::Format,
     json::text,
     relay::{
         StreamOptions, edit_whole_answer,
@@ -29,7 +29,7 @@ mod properties;
 mod script;
 mod waiting_texts;
 
-const FORMAT: AnswerFormat = AnswerFormat::Messages;
+const FORMAT: Format = Format::Messages;
 const STOP: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
 
 fn run(answers: &[&str], filter: AnswerFilter) -> Relayed {

@@ -5,14 +5,15 @@ use proptest::prelude::*;
 
 use super::{Pipeline, PipelineOutput, filtering};
 use crate::{
-    format::{AnswerFormat, usage::Usage},
+    conversation::Format,
+    format::usage::Usage,
     relay::{
         AnswerFilter, ResponseSummary,
         tests::{random_pieces, recordings},
     },
 };
 
-const MAX_HELD: usize = AnswerFormat::Chat.max_whole_event();
+const MAX_HELD: usize = Format::Chat.rules().max_whole_event;
 
 fn plain(strip: bool) -> Pipeline {
     filtering(AnswerFilter::default(), strip)

@@ -21,7 +21,8 @@ use super::{
     run_pipeline,
 };
 use crate::{
-    format::{AnswerFormat, AnswerRewriter, ResponseSummarizer},
+    conversation::Format,
+    format::{AnswerRewriter, ResponseSummarizer},
     json::text::digest_text,
     relay::{
         StreamOptions, edit_whole_answer,
@@ -35,7 +36,7 @@ mod ends;
 mod items;
 mod script;
 
-const FORMAT: AnswerFormat = AnswerFormat::Responses;
+const FORMAT: Format = Format::Responses;
 
 fn run(answers: &[&str], filter: AnswerFilter) -> Relayed {
     super::run_as(FORMAT, answers, filter)

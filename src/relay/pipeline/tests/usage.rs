@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Pipeline, PipelineOutput, StreamOptions};
 use crate::relay::{
-    AnswerFormat, edit_whole_answer,
+    Format, edit_whole_answer,
     tests::{random_pieces, recordings},
 };
 
@@ -58,17 +58,11 @@ fn check_event(json: &str, edits: &[(&str, &str)]) {
         &format!(": hi\nevent: x\ndata: {expected}\n\ndata:{expected}\n\ndata: [DONE]\n\n"),
     );
     let body = Bytes::copy_from_slice(json.as_bytes());
-    let whole = edit_whole_answer(
-        AnswerFormat::Chat,
-        &mut HeaderMap::new(),
-        body,
-        Some(1_000),
-        None,
-    );
+    let whole = edit_whole_answer(Format::Chat, &mut HeaderMap::new(), body, Some(1_000), None);
     assert_eq!(whole, expected);
     let marked = format!("\u{feff}{json}");
     let whole = edit_whole_answer(
-        AnswerFormat::Chat,
+        Format::Chat,
         &mut HeaderMap::new(),
         marked.into(),
         Some(1_000),
@@ -154,7 +148,7 @@ fn a_compressed_answer_is_decompressed_only_if_it_changes() {
     let answer = |body: Bytes, left_out| {
         let mut headers = HeaderMap::new();
         headers.insert("content-encoding", HeaderValue::from_static("zstd"));
-        let body = edit_whole_answer(AnswerFormat::Chat, &mut headers, body, left_out, None);
+        let body = edit_whole_answer(Format::Chat, &mut headers, body, left_out, None);
         (body, headers.contains_key("content-encoding"))
     };
     let body = compressed(r#"{"usage":{"prompt_tokens":7}}"#);
@@ -265,7 +259,7 @@ proptest! {
             2 => serde_json::json!({"x_groq": {"usage": usage}, "usage": usage}),
             _ => serde_json::json!({"choices": [{"delta": {"usage": usage}}], "usage": null}),
         };
-        let found = edit_whole_answer(AnswerFormat::Chat, &mut HeaderMap::new(), json.to_string().into(), Some(tokens), None);
+        let found = edit_whole_answer(Format::Chat, &mut HeaderMap::new(), json.to_string().into(), Some(tokens), None);
         prop_assert_eq!(serde_json::from_slice::<Value>(&found).unwrap(), grown(json, u64::from(tokens)));
     }
 }

@@ -8,8 +8,8 @@ use http::Response;
 use serde_json::Value;
 
 use super::{
-    AnswerFormat, Body, DriverCalls, Ending, StreamFooter, StreamOptions, broken, events,
-    filter_as, footer, options, read, stream_answer,
+    Body, DriverCalls, Ending, Format, StreamFooter, StreamOptions, broken, events, filter_as,
+    footer, options, read, stream_answer,
 };
 
 const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[],\"usage\":{\"input_tokens\":7,\"output_tokens\":1}}}\n\n";
@@ -23,7 +23,7 @@ fn filter(
     answers: Vec<Response<Body>>,
     left_out: Vec<u32>,
 ) -> (Response<Body>, Arc<Mutex<DriverCalls>>) {
-    filter_as(AnswerFormat::Messages, first, answers, left_out)
+    filter_as(Format::Messages, first, answers, left_out)
 }
 
 #[tokio::test]
@@ -31,7 +31,7 @@ async fn the_footer_comes_before_the_end_marker() {
     let stream = [START, END, STOP].concat();
     let ending = Ending {
         options: StreamOptions {
-            format: AnswerFormat::Messages,
+            format: Format::Messages,
             ..options(footer(&[]))
         },
         on_end: Box::new(|summary| {
@@ -105,7 +105,7 @@ async fn a_broken_stream_ends_with_an_error_event() {
 
 #[tokio::test]
 async fn half_a_message_is_no_whole_one() {
-    let ending = Ending::without_effects(AnswerFormat::Messages);
+    let ending = Ending::without_effects(Format::Messages);
     let source = Response::new(crate::wire::whole_body(Bytes::from_static(
         START.as_bytes(),
     )));

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::{
-    AnswerFormat, Ending, StreamFooter, StreamOptions, broken, events, filter_as, footer, options,
-    read, stream_answer,
+    Ending, Format, StreamFooter, StreamOptions, broken, events, filter_as, footer, options, read,
+    stream_answer,
 };
 use futures_util::FutureExt;
 
-const FORMAT: AnswerFormat = AnswerFormat::Responses;
+const FORMAT: Format = Format::Responses;
 const START: &str = "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"r\",\"output\":[],\"usage\":null}}\n\n";
 const PROXY_CALL: &str = "event: response.output_item.added\ndata: {\"type\":\"response.output_item.added\",\"sequence_number\":1,\"output_index\":0,\"item\":{\"type\":\"function_call\",\"call_id\":\"o\",\"name\":\"clear_mind\",\"arguments\":\"\"}}\n\nevent: response.output_item.done\ndata: {\"type\":\"response.output_item.done\",\"sequence_number\":2,\"output_index\":0,\"item\":{\"type\":\"function_call\",\"call_id\":\"o\",\"name\":\"clear_mind\",\"arguments\":\"{}\"}}\n\n";
 const CALLED: &str = "event: response.completed\ndata: {\"type\":\"response.completed\",\"sequence_number\":3,\"response\":{\"id\":\"r\",\"status\":\"completed\",\"output\":[{\"type\":\"function_call\",\"call_id\":\"o\",\"name\":\"clear_mind\",\"arguments\":\"{}\"}],\"usage\":{\"input_tokens\":7,\"output_tokens\":5}}}\n\n";

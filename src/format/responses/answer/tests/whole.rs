@@ -1,7 +1,7 @@
 //! Whole answers, and how they ended.
 
 use super::{AnswerEvents, EventKind, found, read};
-use crate::format::{FinishKind, usage::Usage};
+use crate::format::{FinishKind, answer::usage::Usage};
 
 #[test]
 fn whole_answers_are_read() {

@@ -7,9 +7,9 @@ use super::{AnswerEvents, EventKind, ResponsesAnswer, is_keepalive, read_answer,
 use crate::{
     format::{
         FinishKind,
-        error_body::ErrorBody,
+        answer::usage::Usage,
+        errors::error_body::ErrorBody,
         responses::answer::{SentEvents, empty_answer, error_event},
-        usage::Usage,
     },
     wire::sse::{SseMessage, SseSplitter},
 };

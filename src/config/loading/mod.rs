@@ -1,0 +1,10 @@
+//! How settings are read, checked, shown and read again: from their layers into the types of the sections.
+
+pub(super) mod change;
+mod explain;
+pub(super) mod layer;
+pub(super) mod load;
+pub(super) mod problem;
+pub(super) mod section;
+pub(super) mod setting;
+pub(super) mod watch;

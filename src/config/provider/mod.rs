@@ -1,0 +1,208 @@
+//! Providers: names, addresses, profiles, timeouts.
+//!
+//! SECURITY: no message shows a base URL that may contain a key.
+
+mod credentials;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use http::{HeaderMap, HeaderName, Uri};
+use serde::{Deserialize, Serialize};
+
+pub use credentials::{Auth, PROXY_HEADER_PREFIX, PROXY_KEY};
+use credentials::{read_auth, read_headers, read_key_header, read_query};
+
+use super::{
+    format::{Api, FORMATS, Format},
+    loading::{
+        layer::Layers,
+        load::Environment,
+        problem::find_nearest,
+        section::{Section, Visibility, settings},
+    },
+    profile::{self, PROFILES, Profile},
+    secret::Secret,
+};
+
+/// The name of the built-in provider.
+pub const SIMULATED: &str = "simulated";
+
+settings! {
+    pub struct ProviderConfig read from s {
+        /// Without a slash at its end; `None` for the built-in `simulated`. `{model}` in it is replaced by the
+        /// name of the request's model.
+        pub base_url: Option<String> = read_base_url(s);
+        /// Models that clients may name without the provider; names or patterns with a `*` at the end.
+        pub models: Vec<String> = s.read_patterns("models", &[], "a model's name");
+        pub auth: Auth = read_auth(s);
+        pub profile: &'static Profile = read_profile(s, base_url.as_deref());
+        /// The wire formats that it speaks.
+        pub formats: Vec<Format> = read_formats(s, profile, base_url.as_deref());
+        pub cache_markers: CacheMarkers = s.read_plain("cache_markers", CacheMarkers::Off);
+        /// The header that carries the key alone; unset: `Authorization`, with `Bearer`, and `x-api-key` for
+        /// Messages where the profile is Anthropic's.
+        pub key_header: Option<HeaderName> = read_key_header(s);
+        /// Added to every request; a header replaces the client's header of that name.
+        pub headers: HeaderMap = read_headers(s);
+        /// Added to the query of every request; may contain a key.
+        pub query: Option<Secret> = read_query(s);
+        pub connect_timeout: Duration = s.read_millis("connect_timeout_ms", 10_000, 1);
+        /// From the last byte of the request to the first byte of the answer.
+        pub first_byte_timeout: Duration = s.read_millis("first_byte_timeout_ms", 600_000, 1);
+        /// Between two reads of an answer.
+        pub idle_timeout: Duration = s.read_millis("idle_timeout_ms", 300_000, 1);
+        /// Whether windows are read from the provider's list of models; unset: of models that the catalogue does
+        /// not have.
+        pub ask_models: Option<bool> = s.explain_unset("if not in the catalogue")
+            .read_option("ask_models", Visibility::Plain);
+        /// Failures in a row that open the circuit breaker; 0: never.
+        pub breaker_failures: u32 = s.read_plain("breaker_failures", 5);
+        /// How long an open breaker skips the provider where another candidate can answer.
+        pub breaker_open: Duration = s.read_millis("breaker_open_ms", 30_000, 1);
+    }
+}
+
+/// Whether the proxy adds cache markers to requests in which the client sets none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheMarkers {
+    Off,
+    /// In formats that have them.
+    Auto,
+}
+
+/// The configured providers and the built-in one.
+pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderConfig> {
+    let mut providers = root.read_entries("providers", |s, name| {
+        let provider = s.read_section(name, ProviderConfig::read);
+        check_name(s, name);
+        Some(provider)
+    });
+    if cfg!(feature = "simulated") {
+        providers.insert(SIMULATED.to_owned(), make_simulated());
+    }
+    providers
+}
+
+/// The built-in provider: the defaults, without address and credentials.
+fn make_simulated() -> ProviderConfig {
+    let (layers, environment) = (Layers::default(), Environment::default());
+    ProviderConfig {
+        profile: profile::find_profile("openai").unwrap_or(&PROFILES[0]),
+        ask_models: Some(false),
+        breaker_failures: 0,
+        ..ProviderConfig::read(&mut Section::new(&layers, &environment))
+    }
+}
+
+/// Unset: chat completions and Responses, and Messages where the profile has them or the address names Anthropic's API, as those of
+/// several clouds do.
+fn read_formats(s: &mut Section, profile: &Profile, base_url: Option<&str>) -> Vec<Format> {
+    let key = "formats";
+    let Some(names) = s.read_option::<Vec<String>>(key, Visibility::Plain) else {
+        let has_messages = profile.speaks_messages
+            || base_url.is_none_or(|url| url.to_ascii_lowercase().contains("/anthropic"));
+        let is_spoken = |format: &Format| format.api() == Api::OpenAi || has_messages;
+        return FORMATS.into_iter().filter(is_spoken).collect();
+    };
+    let mut formats = Vec::new();
+    for name in names {
+        match FORMATS.into_iter().find(|format| format.name() == name) {
+            Some(format) => formats.push(format),
+            None => {
+                let known: Vec<_> = FORMATS.iter().map(|format| format.name()).collect();
+                let message = format!(
+                    "there is no such format; write some of {}",
+                    known.join(", ")
+                );
+                s.refuse_text(key, &name, message);
+            }
+        }
+    }
+    if formats.is_empty() {
+        s.refuse_value(key, None, "must name a format, such as [\"chat\"]");
+    }
+    formats
+}
+
+fn check_name(s: &mut Section, name: &str) {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    let message = match name {
+        SIMULATED => "is built in and cannot be configured; choose another name",
+        "v1" | "plimsoll" => {
+            "is reserved, since paths of the proxy begin with it; choose another name"
+        }
+        name if name.is_empty() || !name.chars().all(plain) => {
+            "must be of the characters a-z, 0-9, _ and -, since it stands in paths and model names"
+        }
+        _ => return,
+    };
+    s.refuse_value(name, None, message);
+}
+
+/// The name of a configured provider or of the built-in one.
+pub(super) fn read_provider(s: &mut Section, key: &str) -> Option<String> {
+    let name: String = s.read_option(key, Visibility::Plain)?;
+    let mut known = s.list_keys("providers");
+    known.push(SIMULATED.to_owned());
+    if !known.contains(&name) {
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let choices = known.join(", ");
+        let remedy = match find_nearest(&name, &known) {
+            Some(near) => format!("did you mean {near:?}?"),
+            None => format!("add [providers.{name}], or write one of {choices}"),
+        };
+        s.refuse_text(key, &name, format!("there is no such provider; {remedy}"));
+    }
+    Some(name)
+}
+
+fn read_base_url(s: &mut Section) -> Option<String> {
+    let key = "base_url";
+    let Some(written) = s.read_option::<String>(key, Visibility::Address) else {
+        let message = "is missing; write the address that a client would be given, such as \
+                       https://api.openai.com/v1";
+        s.refuse_value(key, None, message);
+        return None;
+    };
+    // SECURITY: user, query and fragment of a URL may contain a key, so the URL is not shown.
+    if written.contains(['@', '?', '#']) {
+        let message = "must have no user, query or fragment (not shown, it may hold a key); write \
+                       scheme, host and path only, and name the key's variable in api_key_env";
+        s.refuse_value(key, None, message);
+        return None;
+    }
+    let trimmed = written.trim_end_matches('/');
+    let uri = trimmed.parse::<Uri>().ok();
+    let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
+    let message = match &uri {
+        None => "must be an absolute URL, such as https://api.openai.com/v1",
+        Some(uri) if !matches!(uri.scheme_str(), Some("http" | "https")) => {
+            "must begin with https:// or http://"
+        }
+        Some(uri) if uri.path().ends_with("/chat/completions") => {
+            "must be the base; leave /chat/completions off"
+        }
+        Some(uri) if uri.path().split('/').any(|part| matches!(part, "." | "..")) => {
+            "must have no . or .. in its path"
+        }
+        Some(_) => return Some(trimmed.to_owned()),
+    };
+    s.refuse_text(key, &written, message);
+    None
+}
+
+fn read_profile(s: &mut Section, base_url: Option<&str>) -> &'static Profile {
+    let guessed = profile::guess_by_host(base_url);
+    let written: Option<String> = s
+        .explain_unset(guessed)
+        .read_option("profile", Visibility::Plain);
+    let wanted = written.as_deref().unwrap_or(guessed);
+    profile::find_profile(wanted).unwrap_or_else(|| {
+        let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
+        let names = names.join(", ");
+        let message = format!("there is no such profile; write one of {names}");
+        s.refuse_text("profile", wanted, message);
+        &PROFILES[0]
+    })
+}

@@ -1,0 +1,198 @@
+//! Answers by their format, and what the relay has to know of them.
+
+use bytes::Bytes;
+use http::StatusCode;
+
+#[cfg(test)]
+use crate::format::tests::toy;
+use crate::{
+    conversation::{Api, Format},
+    format::{
+        AnswerEvent, AnswerEvents,
+        answer::usage::Usage,
+        chat,
+        errors::error_body::ErrorBody,
+        messages,
+        responses::{self, answer::SentEvents},
+    },
+    json::scan::MalformedJson,
+    wire::sse::SseMessage,
+};
+
+/// An event of a stream, or a whole answer.
+pub enum ParsedAnswer {
+    Chat(chat::answer::ChatAnswer),
+    Messages(messages::answer::MessagesAnswer),
+    Responses(responses::answer::ResponsesAnswer),
+    #[cfg(test)]
+    Toy(toy::answer::ToyAnswer),
+}
+
+/// Reads the events of one answer in their order.
+pub struct AnswerReader {
+    format: Format,
+    /// Usage of Messages comes in parts.
+    counts: messages::answer::TokenCounts,
+}
+
+impl Format {
+    /// Reads a whole body, or the data of one event.
+    ///
+    /// # Errors
+    /// It is neither a JSON object nor the end marker of a stream.
+    pub fn read_answer(self, json: &[u8]) -> Result<ParsedAnswer, MalformedJson> {
+        match self {
+            Self::Chat => chat::answer::read_answer(json).map(ParsedAnswer::Chat),
+            Self::Messages => messages::answer::read_answer(json).map(ParsedAnswer::Messages),
+            Self::Responses => responses::answer::read_answer(json).map(ParsedAnswer::Responses),
+            #[cfg(test)]
+            Self::Toy => toy::answer::read_answer(json).map(ParsedAnswer::Toy),
+        }
+    }
+
+    /// Whether this may be the beginning of an event that must be complete before it goes on: the
+    /// end marker, or with `usage` a chunk with nothing but usage. If it may be, so may every
+    /// shorter beginning.
+    pub fn may_need_whole_event(self, beginning: &[u8], usage: bool) -> bool {
+        match self {
+            Self::Chat => chat::answer::may_need_whole_event(beginning, usage),
+            Self::Messages => messages::answer::may_be_end(beginning),
+            Self::Responses => responses::answer::may_be_end(beginning),
+            #[cfg(test)]
+            Self::Toy => toy::answer::may_be_end(beginning),
+        }
+    }
+
+    /// Whether an event only keeps the connection open, and may come before an error.
+    pub fn is_keepalive(self, message: &SseMessage) -> bool {
+        match self {
+            Self::Chat => false,
+            Self::Messages => messages::answer::is_ping(message),
+            Self::Responses => responses::answer::is_keepalive(message),
+            #[cfg(test)]
+            Self::Toy => false,
+        }
+    }
+
+    /// The `type` of an error of this status.
+    pub fn error_kind(self, status: StatusCode) -> &'static str {
+        match self.api() {
+            Api::Anthropic => messages::answer::error_kind(status),
+            Api::OpenAi => match status {
+                StatusCode::FORBIDDEN => "permission_error",
+                StatusCode::TOO_MANY_REQUESTS => "requests",
+                status if status.is_server_error() => "server_error",
+                _ => "invalid_request_error",
+            },
+        }
+    }
+
+    /// An error as the body of an answer.
+    pub fn error_body(self, error: &ErrorBody) -> Vec<u8> {
+        match self.api() {
+            Api::OpenAi => error.to_json(),
+            Api::Anthropic => messages::answer::error_json(error),
+        }
+    }
+
+    /// An error as an event of a stream, of which the client has what was `sent`.
+    pub fn error_event(self, error: &ErrorBody, sent: &SentEvents) -> Bytes {
+        match self {
+            Self::Chat => error.to_event(),
+            Self::Messages => messages::answer::error_event(error),
+            Self::Responses => responses::answer::error_event(error, sent),
+            #[cfg(test)]
+            Self::Toy => error.to_event(),
+        }
+    }
+
+    /// The end of an answer from which the proxy removed everything: a body, or the last events of a
+    /// stream.
+    pub fn empty_answer(self, streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
+        match self {
+            Self::Chat => chat::write::empty_answer(streamed, model, usage),
+            Self::Messages => messages::answer::empty_answer(streamed, model, usage),
+            Self::Responses => responses::answer::empty_answer(streamed, model, usage),
+            #[cfg(test)]
+            Self::Toy => toy::answer::empty_answer(streamed, model, usage),
+        }
+    }
+}
+
+impl AnswerEvents for ParsedAnswer {
+    fn events(&self) -> &[AnswerEvent] {
+        match self {
+            Self::Chat(answer) => &answer.events,
+            Self::Messages(answer) => &answer.events,
+            Self::Responses(answer) => &answer.events,
+            #[cfg(test)]
+            Self::Toy(answer) => &answer.events,
+        }
+    }
+
+    fn is_end(&self) -> bool {
+        match self {
+            Self::Chat(answer) => answer.is_end(),
+            Self::Messages(answer) => answer.is_end(),
+            Self::Responses(answer) => answer.is_end(),
+            #[cfg(test)]
+            Self::Toy(answer) => answer.is_end(),
+        }
+    }
+}
+
+impl ParsedAnswer {
+    /// Notes that the client got this event of a stream as it came.
+    pub fn note_sent(&self, json: &[u8], sent: &mut SentEvents) {
+        match self {
+            Self::Responses(answer) => answer.note_sent(json, sent),
+            Self::Chat(_) | Self::Messages(_) => {}
+            #[cfg(test)]
+            Self::Toy(_) => {}
+        }
+    }
+
+    /// Whether this is a chunk with usage and nothing else, which a client may not expect.
+    pub fn is_usage_only(&self) -> bool {
+        match self {
+            Self::Chat(answer) => answer.is_usage_only(),
+            Self::Messages(_) | Self::Responses(_) => false,
+            #[cfg(test)]
+            Self::Toy(_) => false,
+        }
+    }
+
+    /// Whether there is a message of the model, or a part of one.
+    pub fn has_message(&self) -> bool {
+        match self {
+            Self::Chat(answer) => answer.has_message(),
+            Self::Messages(answer) => answer.has_content(),
+            Self::Responses(answer) => answer.has_output(),
+            #[cfg(test)]
+            Self::Toy(answer) => answer.has_pieces(),
+        }
+    }
+}
+
+impl AnswerReader {
+    pub fn new(format: Format) -> Self {
+        Self {
+            format,
+            counts: Default::default(),
+        }
+    }
+
+    /// Reads the next event; empty if it cannot be read.
+    pub fn read_event(&mut self, message: &SseMessage) -> ParsedAnswer {
+        let counts = &mut self.counts;
+        match self.format {
+            Format::Chat => ParsedAnswer::Chat(chat::answer::read_event(message)),
+            Format::Messages => {
+                ParsedAnswer::Messages(messages::answer::read_event(message, counts))
+            }
+            Format::Responses => ParsedAnswer::Responses(responses::answer::read_event(message)),
+            #[cfg(test)]
+            Format::Toy => ParsedAnswer::Toy(toy::answer::read_event(message)),
+        }
+    }
+}

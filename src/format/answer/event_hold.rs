@@ -1,0 +1,37 @@
+//! Decides which named events of a stream are held until they are complete, though nothing in them is
+//! rewritten.
+
+/// Whether this may be the beginning of an event of the type `expected`. If it may be, so may every
+/// shorter beginning. The name of the event says so, or else the beginning of its data.
+pub(in crate::format) fn may_be_event(beginning: &[u8], expected: &str) -> bool {
+    let mut lines = beginning.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let partial = lines.next_back().unwrap_or_default();
+    let mut named = false;
+    let mut is_possible = |line: &[u8], whole: bool| {
+        if let Some(name) = line.strip_prefix(b"event:") {
+            let name = name.trim_ascii();
+            named = name == expected.as_bytes();
+            return named || (!whole && expected.as_bytes().starts_with(name));
+        }
+        match line.strip_prefix(b"data:") {
+            Some(data) => named || may_begin_with_type(data, expected),
+            // A comment goes out at once, since a client may wait for it.
+            None => !line.starts_with(b":"),
+        }
+    };
+    lines.all(|line| is_possible(line, true)) && is_possible(partial, false)
+}
+
+/// Whether data begins with this type, or may do so when more of it comes.
+fn may_begin_with_type(data: &[u8], expected: &str) -> bool {
+    let spelt = [r#"{"type":""#, expected, "\""];
+    let mut spelt = spelt.iter().flat_map(|part| part.bytes());
+    let mut data = data.iter().filter(|byte| !byte.is_ascii_whitespace());
+    loop {
+        match (spelt.next(), data.next()) {
+            (Some(expected), Some(byte)) if expected == *byte => {}
+            (Some(_), Some(_)) => return false,
+            (None, _) | (_, None) => return true,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Where blocks that the client does not get stood in an answer: calls of the proxy, and a text that is nothing but a
+//! continuation block. Their records say it by the client's calls and by characters, which is not enough where reasoning
+//! or texts stand between.
+
+use crate::{
+    conversation::{Block, BlockKind, Conversation, Format, HiddenPlaces},
+    format::{AssistantTurn, answer::continuation::is_block_alone, rules::ReasoningPlace},
+    json::text,
+};
+
+impl AssistantTurn {
+    /// The places; `None` where the records of the blocks say all, and where the answer was too long to be kept. Never where
+    /// reasoning has no place among the blocks.
+    pub fn find_hidden_places(&self, format: Format) -> Option<HiddenPlaces> {
+        let hides_any = !self.proxy_calls.is_empty() || self.package.is_some();
+        let reasoning = format.rules().reasoning;
+        if !hides_any || reasoning == ReasoningPlace::Members {
+            return None;
+        }
+        let read = format.index_items(&[&self.message])?;
+        let item = read.items.first()?;
+        let mut calls = read.calls_of(item).iter();
+        let mut is_hidden_call = || {
+            let id = calls.next().and_then(|call| call.id);
+            let id = id.map(|id| read.raw_bytes(id));
+            let mut hidden = self.proxy_calls.iter();
+            id.is_some_and(|id| hidden.any(|call| call.id.as_bytes() == id))
+        };
+        let mut places = HiddenPlaces::default();
+        let (mut seen, mut says_all) = (0, true);
+        let mut found = Vec::new();
+        for block in read.blocks_of(item) {
+            let is_call = matches!(block.kind, BlockKind::Call);
+            if is_call && is_hidden_call() {
+                found.push((seen, true));
+                continue;
+            }
+            if reasoning == ReasoningPlace::Blocks
+                && self.package.is_some()
+                && is_block_alone_in(&read, block)
+            {
+                found.push((seen, false));
+                says_all = false;
+                continue;
+            }
+            seen += 1;
+            says_all &= is_call || found.is_empty();
+        }
+        for (before, is_call) in found {
+            match is_call {
+                true => places.calls.push(seen - before),
+                false => places.text = Some(seen - before),
+            }
+        }
+        (!says_all).then_some(places)
+    }
+}
+
+fn is_block_alone_in(read: &Conversation, block: &Block) -> bool {
+    let BlockKind::Text(text) = block.kind else {
+        return false;
+    };
+    text::decode_text(read.raw_bytes(text)).is_some_and(|text| is_block_alone(&text))
+}

@@ -1,0 +1,143 @@
+//! Summarises an answer on its way to the client for health and session.
+//!
+//! It keeps digests and numbers, never text, and cannot fail.
+
+use crate::{
+    format::{
+        AnswerEvent, CallFragment, Finish, FinishKind,
+        answer::{input_changes::InputChanges, usage::Usage},
+    },
+    json::text::{TextDigester, digest_text},
+};
+
+/// Calls kept of one answer; any further call is ignored.
+const MAX_CALLS: usize = 1_024;
+
+/// What one answer contains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResponseSummary {
+    pub usage: Option<Usage>,
+    /// The digest of the first choice's text.
+    pub text: u128,
+    /// Digests of the first choice's call ids, in their order.
+    pub call_ids: Vec<u128>,
+    pub input_changes: InputChanges,
+    /// There was a finish reason.
+    pub finished: bool,
+    /// The answer reached its cap.
+    pub cut_off: bool,
+    /// Prompt and answer filled the window.
+    pub window_exceeded: bool,
+    /// The last finish reason, if it is one that OpenAI or Anthropic defines.
+    pub finish_reason: Option<&'static str>,
+    /// The stream's end marker came.
+    pub done: bool,
+    /// The provider reported an error inside the answer.
+    pub error: bool,
+    /// The answer could not be read (unknown content encoding, or too large).
+    pub unreadable: bool,
+}
+
+impl ResponseSummary {
+    /// Whether the answer came to its end.
+    pub fn is_complete(&self) -> bool {
+        (self.finished || self.done) && !self.error
+    }
+}
+
+/// Builds the summary of what the client gets.
+#[derive(Default)]
+pub struct ResponseSummarizer {
+    summary: ResponseSummary,
+    text: TextDigester,
+    /// Index and digest of each call's id.
+    calls: Vec<(u64, u128)>,
+}
+
+impl ResponseSummarizer {
+    pub fn add_events(&mut self, json: &[u8], events: &[AnswerEvent]) {
+        for event in events {
+            match event {
+                AnswerEvent::Text(text) => self.add_text(&json[text.span.range()]),
+                AnswerEvent::Call(call) => self.add_call(json, call),
+                AnswerEvent::InputChanges(changes) => self.summary.input_changes = *changes,
+                AnswerEvent::Usage(report) => self.add_usage(report.usage),
+                AnswerEvent::Finish(finish) => self.add_finish(json, *finish),
+                AnswerEvent::Error => self.summary.error = true,
+                AnswerEvent::End => self.summary.done = true,
+                AnswerEvent::Reasoning(_) => {}
+            }
+        }
+    }
+
+    /// Adds the raw content of a JSON string.
+    pub fn add_text(&mut self, raw: &[u8]) {
+        self.text.push(raw);
+    }
+
+    /// Adds a call once. Some providers repeat the id in every fragment, some give every call index 0.
+    fn add_call(&mut self, json: &[u8], call: &CallFragment) {
+        let Some(id) = call.id else { return };
+        if self.calls.len() >= MAX_CALLS {
+            return;
+        }
+        let index = call.index.map(|(index, _)| index);
+        let entry = (index.unwrap_or(0), digest_text(&json[id.span.range()]));
+        if index.is_none() || !self.calls.contains(&entry) {
+            self.calls.push(entry);
+        }
+    }
+
+    pub fn add_usage(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage {
+            self.summary.usage = Some(Usage::latest_report(self.summary.usage, usage));
+        }
+    }
+
+    fn add_finish(&mut self, json: &[u8], finish: Finish) {
+        self.summary.finished = true;
+        self.summary.window_exceeded |= finish.kind == FinishKind::WindowExceeded;
+        let reason = match &json[finish.reason.span.range()] {
+            b"stop" => "stop",
+            b"tool_calls" => "tool_calls",
+            b"length" => "length",
+            b"content_filter" => "content_filter",
+            b"function_call" => "function_call",
+            b"end_turn" => "end_turn",
+            b"max_tokens" => "max_tokens",
+            b"stop_sequence" => "stop_sequence",
+            b"tool_use" => "tool_use",
+            b"pause_turn" => "pause_turn",
+            b"refusal" => "refusal",
+            b"model_context_window_exceeded" => "model_context_window_exceeded",
+            b"completed" => "completed",
+            b"max_output_tokens" => "max_output_tokens",
+            _ => return,
+        };
+        self.summary.finish_reason = Some(reason);
+        self.summary.cut_off |= matches!(reason, "length" | "max_tokens" | "max_output_tokens");
+    }
+
+    /// Begins another answer of the same response; usage and changes of the input are those of the last one.
+    pub fn begin_answer(&mut self) {
+        self.summary.usage = None;
+        self.summary.input_changes = InputChanges::default();
+    }
+
+    pub fn mark_unreadable(&mut self) {
+        self.summary.unreadable = true;
+    }
+
+    /// The digest of the text so far.
+    pub fn text_digest(&self) -> u128 {
+        self.text.clone().finish()
+    }
+
+    pub fn to_summary(&self) -> ResponseSummary {
+        ResponseSummary {
+            text: self.text_digest(),
+            call_ids: self.calls.iter().map(|(_, id)| *id).collect(),
+            ..self.summary.clone()
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Errors as formats write them, and what providers say in them.
+
+pub mod error_body;
+mod overflow_error;
+pub mod refusal;

@@ -1,0 +1,143 @@
+//! What the indexers of all formats share: limits, checks of keys, and the error of a body without an index.
+
+use serde::de::IgnoredAny;
+
+use crate::{
+    conversation::{Author, Conversation, Field, IndexError},
+    json::scan::{JsonString, MalformedJson},
+};
+
+/// Top-level members that are indexed; a body with more is unguardable.
+const MAX_FIELDS: usize = 256;
+/// Messages, calls, parts and annotations of one body that are indexed. Each takes three bytes or
+/// more in the body and up to 144 in the index, so without a bound a small body would fill the memory.
+const MAX_ITEMS: usize = 1 << 18;
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+#[derive(Debug, thiserror::Error)]
+pub(in crate::format) enum IndexFailure {
+    #[error(transparent)]
+    Malformed(#[from] MalformedJson),
+    #[error("{0} stands twice")]
+    Twice(&'static str),
+    #[error("{0} of a part stands twice")]
+    TwiceInPart(&'static str),
+    #[error("{0}")]
+    Shape(&'static str),
+}
+
+/// Tells JSON that is not understood from what is not JSON.
+pub(in crate::format) fn classify_failure(body: &[u8], failure: &IndexFailure) -> IndexError {
+    match serde_json::from_slice::<IgnoredAny>(&body[find_json_start(body)..]) {
+        // It may be valid JSON, nested deeper than serde_json follows.
+        Err(error) if !error.to_string().starts_with("recursion limit") => {
+            IndexError::NotJson(error.to_string())
+        }
+        _ => IndexError::Unguardable(failure.to_string()),
+    }
+}
+
+/// The beginning of the JSON, after a byte order mark.
+pub(in crate::format) fn find_json_start(body: &[u8]) -> usize {
+    match body.starts_with(BOM) {
+        true => BOM.len(),
+        false => 0,
+    }
+}
+
+pub(in crate::format) fn add_field(
+    found: &mut Conversation,
+    field: Field,
+) -> Result<(), IndexFailure> {
+    if found.fields.len() == MAX_FIELDS {
+        return Err(IndexFailure::Shape("more than 256 members"));
+    }
+    let key = |field: &Field| found.raw_bytes(field.key);
+    let is_twice = found.fields.iter().any(|other| key(other) == key(&field));
+    // A key spelled with escapes could hide one that the proxy acts upon.
+    if is_twice || field.key.has_escapes() {
+        return Err(IndexFailure::Twice(
+            "a top-level key (or its escaped spelling)",
+        ));
+    }
+    found.fields.push(field);
+    Ok(())
+}
+
+/// Fails where the index of a body would be too large with `more` blocks.
+pub(in crate::format) fn check_item_count(
+    found: &Conversation,
+    more: usize,
+) -> Result<(), IndexFailure> {
+    let count = found.items.len() + found.calls.len() + found.blocks.len() + more;
+    match count + found.annotations.len() > MAX_ITEMS {
+        true => Err(IndexFailure::Shape(
+            "more than 262,144 messages, calls, parts and annotations",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// A key spelled with escapes could hide one that the proxy acts upon.
+pub(in crate::format) const fn check_plain_key(key: JsonString) -> Result<(), IndexFailure> {
+    match key.has_escapes() {
+        true => Err(IndexFailure::Shape("an escaped key in a message")),
+        false => Ok(()),
+    }
+}
+
+/// The keys of one object that were read already, a bit for each.
+#[derive(Default)]
+pub(in crate::format) struct SeenKeys(u16);
+
+impl SeenKeys {
+    /// Fails with `failure` if `key` is one of `keys` and was read before.
+    pub(in crate::format) fn mark_once(
+        &mut self,
+        keys: &[&'static str],
+        key: &[u8],
+        failure: impl FnOnce(&'static str) -> IndexFailure,
+    ) -> Result<(), IndexFailure> {
+        if let Some(at) = keys.iter().position(|name| name.as_bytes() == key) {
+            if self.0 & (1 << at) != 0 {
+                return Err(failure(keys[at]));
+            }
+            self.0 |= 1 << at;
+        }
+        Ok(())
+    }
+}
+
+/// Who speaks in an item.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::format) struct Role {
+    pub(in crate::format) author: Author,
+    /// Its letter in digests. Sessions are found by these, so it never changes.
+    pub(in crate::format) tag: u8,
+}
+
+impl Role {
+    pub(in crate::format) const SYSTEM: Self = Self::new(Author::System, b'S');
+    pub(in crate::format) const DEVELOPER: Self = Self::new(Author::System, b'D');
+    pub(in crate::format) const USER: Self = Self::new(Author::User, b'U');
+    pub(in crate::format) const ASSISTANT: Self = Self::new(Author::Model, b'A');
+    pub(in crate::format) const RESULT: Self = Self::new(Author::Tool, b'T');
+    /// The legacy result of a `function_call`.
+    pub(in crate::format) const FUNCTION_RESULT: Self = Self::new(Author::Tool, b'F');
+    pub(in crate::format) const UNKNOWN: Self = Self::new(Author::Unknown, b'?');
+
+    const fn new(author: Author, tag: u8) -> Self {
+        Self { author, tag }
+    }
+
+    /// The usual role of an author.
+    pub(in crate::format) const fn from_author(author: Author) -> Self {
+        match author {
+            Author::System => Self::SYSTEM,
+            Author::User => Self::USER,
+            Author::Model => Self::ASSISTANT,
+            Author::Tool => Self::RESULT,
+            Author::Unknown => Self::UNKNOWN,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Indexes request bodies: bytes to a [`Conversation`] of spans.
+
+pub(super) mod describe;
+mod guess;
+pub(super) mod indexing;
+pub(super) mod sealed;
+
+use bytes::Bytes;
+
+use super::{chat, messages, responses};
+use crate::conversation::{Conversation, Format, IndexError};
+
+impl Format {
+    /// Indexes a request body. In Responses, the conversation has another body where that has compaction entries of the
+    /// proxy: messages with their texts.
+    ///
+    /// # Errors
+    /// Where it is no JSON, or no conversation of this format.
+    pub fn index_body(self, body: Bytes) -> Result<Conversation, IndexError> {
+        in_format!(self, index::index_body(body))
+    }
+
+    /// A body with messages in the place of the proxy's own compaction entries; `None` where it has none.
+    pub fn unfold_compactions(self, body: &Bytes) -> Option<Bytes> {
+        match self {
+            Self::Responses => responses::unfold_body(body),
+            Self::Chat | Self::Messages => None,
+            #[cfg(test)]
+            Self::Toy => None,
+        }
+    }
+
+    /// Indexes items; `None` if one of them is not exactly one item.
+    pub fn index_items(self, items: &[&str]) -> Option<Conversation> {
+        let body = in_format!(self, write::wrap_items(items));
+        let found = self.index_body(Bytes::from(body)).ok()?;
+        (found.items.len() == items.len() && found.fields.len() == 1).then_some(found)
+    }
+}

@@ -1,0 +1,150 @@
+//! Cache markers: how long a provider's cache lives by those of the client, where they are, and the proxy's where the client sets none.
+
+use memchr::memmem;
+
+use crate::{
+    conversation::{
+        Conversation, Format, ItemPlace,
+        edit::{Edits, Rope},
+    },
+    format::messages::markers,
+    json::scan::{JsonKind, JsonScanner, MalformedJson, Span},
+};
+
+/// The member of a block that is a marker.
+pub(in crate::format) const MARKER_KEY: &str = "cache_control";
+
+/// Top-level members with markers: of tools, and of the whole request.
+const MARKED_FIELDS: [&str; 2] = ["tools", MARKER_KEY];
+
+impl Conversation {
+    /// Whether a cache marker says `"ttl": "1h"`.
+    pub fn asks_for_hour_of_cache(&self) -> bool {
+        let says_hour = |span: Span| says_hour(self.span_bytes(span));
+        let mut blocks = self.blocks.iter().filter(|block| block.marked);
+        let mut fields = MARKED_FIELDS
+            .iter()
+            .filter_map(|name| self.find_field(name));
+        blocks.any(|block| says_hour(block.span))
+            || fields.any(|field| says_hour(field.value))
+            || self.result_frames().any(says_hour)
+    }
+
+    /// The request as it is sent, `body`, with cache markers; `None` where the format has none, the client's request
+    /// names one or is auxiliary, or no place takes one. Changes nothing else of the body.
+    pub fn add_cache_markers(&self, body: &Rope) -> Option<Rope> {
+        let has_markers = match self.format {
+            Format::Messages => true,
+            Format::Chat | Format::Responses => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        };
+        if !has_markers || self.is_auxiliary() || markers::names_marker(self) {
+            return None;
+        }
+        let sent = self.format.index_body(body.to_bytes()).ok()?;
+        let mut edits = Edits::default();
+        markers::add_markers(&sent, &mut edits);
+        (!edits.is_empty()).then(|| edits.apply(&sent.body))
+    }
+
+    /// Makes the cache markers in the blocks of an item null, which is none.
+    pub(crate) fn unset_cache_markers(&self, item: usize, edits: &mut Edits) {
+        let blocks = self.blocks_of(&self.items[item]).iter();
+        for block in blocks.filter(|block| block.marked) {
+            let mut scan = JsonScanner::new(&self.body, block.span.start as usize);
+            // The block was read before.
+            let _ = scan.walk_object(|scan, key| {
+                let (value, kind) = scan.take_value()?;
+                if self.raw_bytes(key) == MARKER_KEY.as_bytes() && kind != JsonKind::Null {
+                    edits.replace(value, "null");
+                }
+                Ok::<_, MalformedJson>(())
+            });
+        }
+    }
+
+    /// What stands in the block of a tool result beside its content.
+    fn result_frames(&self) -> impl Iterator<Item = Span> + '_ {
+        let results = self.items.iter();
+        let results = results
+            .filter(|item| item.author.is_tool() && matches!(item.place, ItemPlace::Part(_)));
+        results.flat_map(|item| {
+            let (start, end) = (item.span.start, item.span.end);
+            let content = item.content.span();
+            let content = content.unwrap_or(Span { start: end, end });
+            [(start, content.start), (content.end, end)].map(|(start, end)| Span { start, end })
+        })
+    }
+}
+
+/// Whether JSON has such a member. In a text of its own, the quotes have escapes.
+fn says_hour(json: &[u8]) -> bool {
+    memmem::find_iter(json, br#""ttl""#).any(|at| {
+        let value = json[at + br#""ttl""#.len()..].trim_ascii_start();
+        let value = value.strip_prefix(b":").unwrap_or_default();
+        value.trim_ascii_start().starts_with(br#""1h""#)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use crate::conversation::Format;
+
+    const HOUR: &str = r#""cache_control":{"type":"ephemeral","ttl" : "1h"}"#;
+    const SHORT: &str = r#""cache_control":{"type":"ephemeral"}"#;
+
+    fn asks(format: Format, members: &str) -> bool {
+        let body = Bytes::from(format!("{{{members}}}"));
+        format.index_body(body).unwrap().asks_for_hour_of_cache()
+    }
+
+    #[test]
+    fn a_marked_part_may_ask_for_an_hour() {
+        let asks = |part: &str| {
+            let list = format!(r#""messages":[{{"role":"user","content":[{part}]}}]"#);
+            let formats = [Format::Chat, Format::Messages];
+            let [chat, messages] = formats.map(|format| asks(format, &list));
+            assert_eq!(chat, messages);
+            chat
+        };
+        assert!(asks(&format!(r#"{{"type":"text","text":"x",{HOUR}}}"#)));
+        assert!(!asks(&format!(r#"{{"type":"text","text":"x",{SHORT}}}"#)));
+        // The text may speak of it.
+        let text = r#""text":"{\"ttl\":\"1h\"}""#;
+        assert!(!asks(&format!(r#"{{"type":"text",{text},{SHORT}}}"#)));
+        assert!(!asks(r#"{"type":"text","text":"x"}"#));
+    }
+
+    #[test]
+    fn every_place_of_a_marker_in_messages_is_seen() {
+        let call = |marker: &str| {
+            format!(
+                r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"a","name":"f","input":{{"ttl":"x"}}{marker}}}]}}"#
+            )
+        };
+        let result = |before: &str, behind: &str| {
+            format!(
+                r#"{{"role":"user","content":[{{"type":"tool_result"{before},"tool_use_id":"a","content":"\"ttl\":\"1h\""{behind}}}]}}"#
+            )
+        };
+        let hour = format!(",{HOUR}");
+        let list = |call: String, result: String| {
+            format!(r#""messages":[{{"role":"user","content":"u"}},{call},{result}]"#)
+        };
+        let plain = list(call(""), result("", ""));
+        assert!(!asks(Format::Messages, &plain));
+        for members in [
+            list(call(&hour), result("", "")),
+            list(call(""), result(&hour, "")),
+            list(call(""), result("", &hour)),
+            format!(r#"{plain},{HOUR}"#),
+            format!(r#"{plain},"tools":[{{"name":"f","input_schema":{{}}{hour}}}]"#),
+            format!(r#"{plain},"system":[{{"type":"text","text":"s"{hour}}}]"#),
+        ] {
+            assert!(asks(Format::Messages, &members), "{members}");
+        }
+    }
+}

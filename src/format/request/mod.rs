@@ -1,0 +1,374 @@
+//! The options of a request beside its items, whatever its format.
+
+pub mod beta_header;
+pub mod block_binding;
+pub(super) mod cache_markers;
+pub(super) mod reasoning;
+mod required_members;
+pub(super) mod tools;
+pub(super) mod write;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{
+    chat, messages, responses,
+    values::{has_type, parse_field},
+};
+use crate::{
+    config::profile::Profile,
+    conversation::{Author, BlockKind, Conversation, Field, Format, edit::Edits},
+    format::request::tools::ClientTools,
+    json::scan::{JsonKind, JsonString, Span},
+};
+
+/// A request without tools is auxiliary if its answer cap is at most this, in tokens.
+const AUXILIARY_MAX_TOKENS: u64 = 64;
+
+impl Format {
+    /// The members that cap an answer; first the one that newer engines use.
+    const fn answer_caps(self) -> &'static [&'static str] {
+        in_format!(self, request::CAPS)
+    }
+
+    /// The members that list tools.
+    const fn tool_lists(self) -> &'static [&'static str] {
+        in_format!(self, request::TOOL_LISTS)
+    }
+}
+
+impl Conversation {
+    /// Whether the request is no part of a conversation: no tools, and an answer cap of a few words.
+    /// Clients send such requests to make a title or to test a key. In Messages, a cap of 0 only
+    /// fills the provider's cache. In Responses, compactions are none, and Codex says itself which of its requests belong
+    /// to no turn.
+    pub fn is_auxiliary(&self) -> bool {
+        let is_capped = |max| self.max_answer_tokens().is_some_and(|tokens| tokens <= max);
+        let is_short = || is_capped(AUXILIARY_MAX_TOKENS) && !self.names_tools();
+        match self.format {
+            Format::Chat => is_short(),
+            Format::Messages => is_capped(0) || is_short(),
+            Format::Responses => responses::request::is_beside_turns(self) || is_short(),
+            #[cfg(test)]
+            Format::Toy => false,
+        }
+    }
+
+    /// The id that the client's own metadata give the thread: Codex' `client_metadata`.
+    pub fn client_thread(&self) -> Option<String> {
+        match self.format {
+            Format::Responses => responses::request::find_thread(self),
+            Format::Chat | Format::Messages => None,
+            #[cfg(test)]
+            Format::Toy => None,
+        }
+    }
+
+    /// The answer cap in tokens; of several, the one that newer engines use.
+    pub fn max_answer_tokens(&self) -> Option<u64> {
+        let mut caps = self.format.answer_caps().iter();
+        caps.find_map(|name| self.number_value(name))
+    }
+
+    /// The largest of all answer caps, in tokens.
+    pub fn largest_answer_cap(&self) -> Option<u64> {
+        let caps = self.format.answer_caps().iter();
+        caps.filter_map(|name| self.number_value(name)).max()
+    }
+
+    /// Lowers every answer cap above `tokens` to it. None is raised, and none is added.
+    pub fn lower_answer_caps(&self, tokens: u32, edits: &mut Edits) {
+        for name in self.format.answer_caps() {
+            if let Some(field) = self.find_field(name)
+                && self
+                    .number_value(name)
+                    .is_some_and(|cap| cap > tokens.into())
+            {
+                edits.replace(field.value, tokens.to_string());
+            }
+        }
+    }
+
+    /// Whether edits change what the model reads, and not answer caps alone.
+    pub fn changes_prompt(&self, edits: &Edits) -> bool {
+        let caps = self.format.answer_caps().iter();
+        let caps: Vec<_> = caps.filter_map(|name| self.find_field(name)).collect();
+        edits
+            .spans()
+            .any(|span| caps.iter().all(|cap| cap.value != span))
+    }
+
+    /// The largest thinking budget in the request, in tokens. Thinking is part of the answer, and
+    /// providers refuse an answer cap that is not above the budget.
+    pub fn thinking_budget(&self) -> Option<u64> {
+        match self.format {
+            Format::Chat => chat::request::thinking_budget(self),
+            Format::Messages => messages::request::thinking_budget(self),
+            // It states an effort instead.
+            Format::Responses => None,
+            #[cfg(test)]
+            Format::Toy => None,
+        }
+    }
+
+    /// Whether the client asks for the usage of a stream, or its format always has it; `None` if it leaves that open.
+    pub fn include_usage(&self) -> Option<bool> {
+        match self.format {
+            Format::Chat => chat::request::include_usage(self),
+            Format::Messages | Format::Responses => Some(true),
+            #[cfg(test)]
+            Format::Toy => None,
+        }
+    }
+
+    /// Asks for the usage of a stream if the client leaves it open; an explicit `false` is kept.
+    /// Returns whether it added the option.
+    pub fn ask_usage(&self, edits: &mut Edits) -> bool {
+        match self.format {
+            Format::Chat => chat::request::ask_usage(self, edits),
+            Format::Messages | Format::Responses => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        }
+    }
+
+    /// The member by which the request asks the provider to manage its context.
+    pub fn managed_by_provider(&self) -> Option<&'static str> {
+        in_format!(self.format, request::managed_by_provider(self))
+    }
+
+    /// Whether the model's turn must begin with thinking while results of its calls are returned.
+    pub fn begins_turns_with_thinking(&self) -> bool {
+        match self.format {
+            Format::Messages => messages::request::begins_turns_with_thinking(self),
+            Format::Chat | Format::Responses => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        }
+    }
+
+    /// Has the model not think, where its turn must begin with thinking and does not. Returns whether it does.
+    pub fn switch_thinking_off(&self, edits: &mut Edits) -> bool {
+        let field = self.find_field("thinking");
+        let field = field.filter(|_| self.begins_turns_with_thinking());
+        if let Some(field) = &field {
+            edits.replace(field.value, r#"{"type":"disabled"}"#);
+        }
+        field.is_some()
+    }
+
+    /// Whether the client compacts its conversation with this request: by a summary of the model, or by an entry that
+    /// asks the provider to do so.
+    pub fn asks_to_compact(&self) -> bool {
+        match self.format {
+            Format::Responses => responses::request::asks_to_compact(self),
+            Format::Chat | Format::Messages => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        }
+    }
+
+    /// Whether the request ends in an entry that asks the provider to compact, and holds all that is to be compacted.
+    pub fn can_be_compacted(&self) -> bool {
+        match self.format {
+            Format::Responses => responses::request::can_be_compacted(self),
+            Format::Chat | Format::Messages => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        }
+    }
+
+    /// The body of a request for a compacted list (`/responses/compact`), as one that ends in an entry that asks to
+    /// compact. `None` where there is nothing to compact, or a part of the history is not in it.
+    pub fn with_compaction_trigger(&self) -> Option<Bytes> {
+        match self.format {
+            Format::Responses => responses::append_trigger(self),
+            Format::Chat | Format::Messages => None,
+            #[cfg(test)]
+            Format::Toy => None,
+        }
+    }
+
+    /// The text of a block that is a document of text; `None` for any other block.
+    pub fn find_document_text(&self, block: Span) -> Option<JsonString> {
+        match self.format {
+            Format::Messages => messages::blocks::find_document_text(&self.body, block),
+            Format::Chat | Format::Responses => None,
+            #[cfg(test)]
+            Format::Toy => None,
+        }
+    }
+
+    /// Whether a block is a document, text or not.
+    pub fn is_document(&self, block: Span) -> bool {
+        let name = self.format.rules().document_type;
+        name.is_some_and(|name| has_type(&self.body, block.start, name))
+    }
+
+    /// What the model reads beside the items: schemas of tools and of the answer. Tools that stand in an entry count with
+    /// it.
+    pub fn beside_items(&self) -> impl Iterator<Item = Span> {
+        let lists = self.format.tool_lists().iter();
+        let lists = lists.filter_map(|name| self.find_field(name).map(|field| field.value));
+        lists.chain(in_format!(self.format, request::find_answer_format(self)))
+    }
+
+    /// Whether a member for tools is neither null, false, nor empty.
+    pub fn names_tools(&self) -> bool {
+        let mut lists = self.format.tool_lists().iter();
+        lists.any(|name| self.asks_for(name)) || self.names_tools_elsewhere()
+    }
+
+    /// The list, brackets included, to whose end tools can be added: the member `name`, or the list in an entry of the
+    /// conversation where a client has its tools there.
+    pub fn find_tool_list(&self, name: &str) -> Option<Span> {
+        if let Some(field) = self.find_field(name) {
+            return (field.kind == JsonKind::Array).then_some(field.value);
+        }
+        match self.format {
+            Format::Responses => responses::request::find_entry_tools(self),
+            Format::Chat | Format::Messages => None,
+            #[cfg(test)]
+            Format::Toy => None,
+        }
+    }
+
+    /// Whether tools are named beside the lists of tools.
+    fn names_tools_elsewhere(&self) -> bool {
+        match self.format {
+            Format::Messages => self.asks_for(messages::request::TOOL_SERVERS),
+            Format::Responses => responses::request::tool_entries(self).next().is_some(),
+            Format::Chat => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        }
+    }
+
+    /// Whether a list of tools has elements. Any other value but null counts too, so that a request
+    /// that is not understood is left alone.
+    pub fn lists_tools(&self) -> bool {
+        let mut lists = self.format.tool_lists().iter();
+        lists.any(|name| self.has_elements(name))
+            || self.format.rules().lists_tools_in_entries && self.names_tools_elsewhere()
+    }
+
+    /// Whether the API of a model with this profile refuses the request whatever it is fitted to: for its tools, the call
+    /// that it demands, or the answer that it begins.
+    pub fn is_refused_by(&self, profile: &Profile) -> bool {
+        // An answer that ends with what the server runs is gone on with, and begins nothing.
+        let begins_answer = || {
+            self.items.last().is_some_and(|last| {
+                let block = self.blocks_of(last).last();
+                last.author == Author::Model
+                    && block.is_none_or(|it| matches!(it.kind, BlockKind::Text(_)))
+            })
+        };
+        let is_refused = match self.format {
+            Format::Chat => !profile.takes_chat_tools && self.lists_tools(),
+            Format::Messages => !profile.may_end_with_assistant && begins_answer(),
+            Format::Responses => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        };
+        is_refused || !profile.takes_forced_calls && self.demands_call()
+    }
+
+    /// Whether the answer must call a tool.
+    fn demands_call(&self) -> bool {
+        match parse_field(self, "tool_choice") {
+            Value::String(choice) => choice != "auto" && choice != "none",
+            Value::Object(choice) => {
+                let kind = choice.get("type").and_then(Value::as_str);
+                !matches!(kind, Some("auto" | "none" | "allowed_tools"))
+            }
+            _ => false,
+        }
+    }
+
+    /// Leaves one answer cap, under the name that chat completions of the profile take. Of two that are set,
+    /// `max_completion_tokens` stays, which the guard goes by.
+    pub fn keep_one_answer_cap(&self, profile: &Profile, edits: &mut Edits) {
+        let [new, old] = match self.format {
+            Format::Chat => chat::request::CAPS,
+            Format::Messages | Format::Responses => return,
+            #[cfg(test)]
+            Format::Toy => return,
+        };
+        let (wanted, other) = match profile.names_completion_cap {
+            true => (new, old),
+            false => (old, new),
+        };
+        let Some(refused) = self.find_field(other) else {
+            return;
+        };
+        let is_set = |field: &Field| field.kind != JsonKind::Null;
+        let taken = self.find_field(wanted);
+        // What stands beside the cap that goes out: some APIs refuse the other name whatever its value is.
+        // Of two that are set, the guard and the newer engines go by the newer one.
+        let is_sent = is_set(refused) && (other == new || !taken.is_some_and(is_set));
+        let surplus = match is_sent {
+            true => {
+                edits.replace(refused.key.span, *wanted);
+                taken
+            }
+            false => Some(refused),
+        };
+        if let Some(surplus) = surplus {
+            let members = self.fields.iter().map(Field::full_span);
+            let members: Vec<Span> = members.collect();
+            edits.remove_items(&members, |at| members[at] == surplus.full_span());
+        }
+    }
+
+    /// Whether the model may choose among the tools.
+    pub fn may_call_tools(&self) -> bool {
+        in_format!(self.format, request::may_call_tools(self))
+    }
+
+    /// Whether the next request will have the history, with what the proxy puts into it. Responses may leave it to the
+    /// provider, which has no rounds of the proxy.
+    pub fn sends_history(&self) -> bool {
+        match self.format {
+            Format::Responses => responses::request::sends_history(self),
+            Format::Chat | Format::Messages => true,
+            #[cfg(test)]
+            Format::Toy => true,
+        }
+    }
+
+    /// The client's tools, to which proxy-executed ones are added. `None` if the request has no tools, or a list
+    /// that cannot be read.
+    pub fn read_client_tools(
+        &self,
+        reserved: impl Iterator<Item = &'static str>,
+    ) -> Option<ClientTools> {
+        in_format!(self.format, tools::read_client_tools(self, reserved))
+    }
+
+    /// Whether the request asks for several choices; a tool loop could continue only one of them.
+    pub fn asks_for_many(&self) -> bool {
+        match self.format {
+            Format::Chat => chat::answer_shape::asks_for_many(self),
+            Format::Messages | Format::Responses => false,
+            #[cfg(test)]
+            Format::Toy => false,
+        }
+    }
+
+    /// Whether the answer continues the last item.
+    pub fn begins_answer(&self) -> bool {
+        let newest = self.items.last();
+        newest.is_some_and(|item| item.author == Author::Model)
+            || match self.format {
+                Format::Chat => chat::answer_shape::continues_message(self),
+                Format::Messages | Format::Responses => false,
+                #[cfg(test)]
+                Format::Toy => false,
+            }
+    }
+
+    /// Whether the answer is plain text that may end with a continuation block.
+    pub fn takes_plain_text(&self) -> bool {
+        !self.begins_answer() && in_format!(self.format, request::takes_plain_text(self))
+    }
+}

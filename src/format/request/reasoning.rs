@@ -1,0 +1,324 @@
+//! Reasoning that a client sends back in its model's answers: what it weighs, and how it is left out.
+//!
+//! It is left out of an answer as a whole: providers refuse one of which a part of the thinking is missing.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::{
+    conversation::{
+        Author, Block, BlockKind, Content, Conversation, Field, Format, Item, edit::Edits,
+    },
+    format::{
+        chat::reasoning_sizes::measure_reasoning,
+        rules::ReasoningPlace,
+        values::{find_member, has_type},
+    },
+    json::{
+        scan::{JsonKind, JsonScanner, MalformedJson, Span},
+        text::{self, TextSizes},
+    },
+};
+
+/// The member of a chat message that some models demand.
+pub(in crate::format) const COUNTED_MEMBER: &[u8] = b"reasoning_content";
+/// All members of a chat message that hold reasoning. Gateways make signed thinking again of `reasoning_details`
+/// (OpenRouter) and of `thinking_blocks` (LiteLLM).
+pub(in crate::format) const CHAT_MEMBERS: [&[u8]; 4] = [
+    COUNTED_MEMBER,
+    b"reasoning",
+    b"reasoning_details",
+    b"thinking_blocks",
+];
+
+/// The member of a chat message, and of its calls, in which Gemini signs them.
+pub(in crate::format) const SIGNED_MEMBER: &[u8] = b"extra_content";
+/// Those of all with signatures, or encrypted.
+const SEALED_MEMBERS: [&[u8]; 3] = [b"reasoning_details", b"thinking_blocks", SIGNED_MEMBER];
+
+/// Entries of an answer of Responses that may be sent without their ids.
+const KINDS_WITHOUT_ID: [&str; 3] = ["message", "function_call", "custom_tool_call"];
+
+/// Stands in an answer that had nothing but reasoning, since an answer needs a block.
+const NO_TEXT: &str = "[no text]";
+
+impl Conversation {
+    /// Sizes of the reasoning in a message, as far as they are among [`Item::sizes`]; `None` where it has none.
+    pub(crate) fn measure_reasoning(&self, message: &Item) -> Option<TextSizes> {
+        let mut sizes = TextSizes::default();
+        let mut has_any = false;
+        if message.author != Author::Model {
+            return None;
+        }
+        let place = self.format.rules().reasoning;
+        if place == ReasoningPlace::Members {
+            let members = self.list_members(message.span.start);
+            let calls = self.calls_of(message).iter();
+            let of_calls = calls.flat_map(|call| self.list_members(call.span.start));
+            let mut members = members.into_iter().chain(of_calls);
+            let has_any = members.any(|member| self.holds_reasoning(&member));
+            return has_any.then(|| measure_reasoning(&self.body, message.span.start));
+        }
+        for block in self.blocks_of(message) {
+            has_any |= self.is_reasoning(block);
+            match block.kind {
+                BlockKind::Reasoning(Some(text)) => {
+                    sizes += text::measure_text(self.raw_bytes(text));
+                }
+                BlockKind::Reasoning(None) if place == ReasoningPlace::Entries => {
+                    let entry = String::from_utf8_lossy(self.span_bytes(block.span));
+                    let read = self.format.index_items(&[&entry]);
+                    let item = read.as_ref().and_then(|read| read.items.first());
+                    sizes += item.map_or_else(TextSizes::default, |item| item.sizes);
+                }
+                _ => {}
+            }
+        }
+        match message.span.start < self.unread_reasoning {
+            true => has_any.then(TextSizes::default),
+            false => has_any.then_some(sizes),
+        }
+    }
+
+    /// Whether any answer has reasoning that its provider has signed or encrypted. Plain texts are read anywhere.
+    pub(crate) fn has_sealed_reasoning(&self) -> bool {
+        let is_sealed = |member: &Field| {
+            let key = self.raw_bytes(member.key);
+            SEALED_MEMBERS.contains(&key) && self.holds_reasoning(member)
+        };
+        self.items
+            .iter()
+            .any(|item| match self.format.rules().reasoning {
+                ReasoningPlace::Members if item.author == Author::Model => {
+                    let calls = self.calls_of(item).iter().map(|call| call.span.start);
+                    let mut objects = std::iter::once(item.span.start).chain(calls);
+                    objects.any(|object| self.list_members(object).iter().any(is_sealed))
+                }
+                _ => self.measure_reasoning(item).is_some(),
+            })
+    }
+
+    /// Leaves the reasoning of an answer out. Returns whether there was any. In Responses with the ids of its texts and
+    /// calls, which are refused without the reasoning that led to them.
+    pub(crate) fn leave_out_reasoning(&self, message: &Item, edits: &mut Edits) -> bool {
+        if message.author != Author::Model {
+            return false;
+        }
+        match self.format.rules().reasoning {
+            ReasoningPlace::Members => {
+                let calls = self.calls_of(message).iter().map(|call| call.span.start);
+                let objects = std::iter::once(message.span.start).chain(calls);
+                let mut has_any = false;
+                for object in objects {
+                    let members = self.list_members(object);
+                    let spans: Vec<Span> = members.iter().map(Field::full_span).collect();
+                    edits.remove_items(&spans, |at| self.holds_reasoning(&members[at]));
+                    has_any |= members.iter().any(|member| self.holds_reasoning(member));
+                }
+                has_any
+            }
+            ReasoningPlace::Blocks => {
+                let blocks = self.blocks_of(message);
+                let reasoning = blocks.iter().filter(|block| self.is_reasoning(block));
+                match reasoning.count() {
+                    0 => return false,
+                    all if all == blocks.len() => {
+                        let text = self.format.text_block(NO_TEXT);
+                        if let Content::Blocks(_, list) = message.content {
+                            edits.replace(list, format!("[{text}]"));
+                        }
+                    }
+                    _ => {
+                        let spans: Vec<Span> = blocks.iter().map(|block| block.span).collect();
+                        edits.remove_items(&spans, |at| self.is_reasoning(&blocks[at]));
+                    }
+                }
+                true
+            }
+            ReasoningPlace::Entries => {
+                let blocks = self.blocks_of(message);
+                let reasoning = blocks.iter().filter(|block| self.is_reasoning(block));
+                let count = reasoning.count();
+                if count > 0 && count == blocks.len() {
+                    edits.replace(message.span, self.format.text_in_answer(NO_TEXT));
+                    return true;
+                }
+                // Not by blocks: a message of several parts has a block for each.
+                let entries = self.list_answer_entries(message);
+                edits.remove_items(&entries, |at| {
+                    has_type(&self.body, entries[at].start, "reasoning")
+                });
+                self.remove_ids(message, edits);
+                count > 0
+            }
+        }
+    }
+
+    /// Takes the ids of texts and calls out of an answer of Responses, by which the provider knows what reasoning led to
+    /// them. What the provider executed itself keeps its id.
+    pub(crate) fn remove_ids(&self, message: &Item, edits: &mut Edits) {
+        for entry in self.list_answer_entries(message) {
+            let has_kind = |kind: &&str| has_type(&self.body, entry.start, kind);
+            if KINDS_WITHOUT_ID.iter().any(has_kind) {
+                let members = self.list_members(entry.start);
+                let spans: Vec<Span> = members.iter().map(Field::full_span).collect();
+                edits.remove_items(&spans, |it| self.raw_bytes(members[it].key) == b"id");
+            }
+        }
+    }
+
+    /// The entries of an answer of Responses.
+    fn list_answer_entries(&self, message: &Item) -> Vec<Span> {
+        let mut entries = Vec::new();
+        let mut at = message.span.start;
+        loop {
+            let mut scan = JsonScanner::new(&self.body, at as usize);
+            // They were read before.
+            let Ok((entry, _)) = scan.take_value() else {
+                return entries;
+            };
+            entries.push(entry);
+            let behind = self.body.get(entry.end as usize..message.span.end as usize);
+            let next = behind.and_then(|it| it.iter().position(|byte| *byte == b'{'));
+            let Some(next) = next else { return entries };
+            at = entry.end + next as u32;
+        }
+    }
+
+    /// Whether a block is reasoning that providers check: also a text between calls that is signed like it.
+    pub(crate) fn is_reasoning(&self, block: &Block) -> bool {
+        match block.kind {
+            BlockKind::Reasoning(_) => true,
+            BlockKind::Opaque => {
+                let start = block.span.start;
+                self.format.rules().reasoning == ReasoningPlace::Blocks
+                    && has_type(&self.body, start, "connector_text")
+                    && find_member(&self.body, start, b"signature").is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a member of a chat message holds reasoning.
+    fn holds_reasoning(&self, member: &Field) -> bool {
+        let is_empty = matches!(member.kind, JsonKind::Null | JsonKind::False);
+        let key = self.raw_bytes(member.key);
+        (CHAT_MEMBERS.contains(&key) || key == SIGNED_MEMBER) && !is_empty
+    }
+
+    /// The members of the object that begins at `start`.
+    pub(in crate::format) fn list_members(&self, start: u32) -> Vec<Field> {
+        let mut members = Vec::new();
+        let mut scan = JsonScanner::new(&self.body, start as usize);
+        // The object was read before.
+        let _ = scan.walk_object(|scan, key| {
+            let (value, kind) = scan.take_value()?;
+            members.push(Field { key, value, kind });
+            Ok::<_, MalformedJson>(())
+        });
+        members
+    }
+}
+
+impl Format {
+    /// An answer or its calls, as one item of this format, as [`Conversation::leave_out_reasoning`] leaves it.
+    pub(crate) fn without_reasoning(self, answer: &str) -> Cow<'_, str> {
+        let Some(read) = self.index_items(&[answer]) else {
+            return Cow::Borrowed(answer);
+        };
+        let (first, mut edits) = (read.items.first(), Edits::default());
+        let Some(item) = first else {
+            return Cow::Borrowed(answer);
+        };
+        read.leave_out_reasoning(item, &mut edits);
+        let left: Bytes = edits.apply(&read.body).to_bytes();
+        // Nothing but the answer is edited, so that it ends as far from the end as before.
+        let behind = read.body.len() - item.span.end as usize;
+        let answer = &left[item.span.start as usize..left.len() - behind];
+        Cow::Owned(String::from_utf8_lossy(answer).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::format::request::reasoning::*;
+
+    fn leave_out(format: Format, answer: &str) -> String {
+        format.without_reasoning(answer).into_owned()
+    }
+
+    #[test]
+    fn reasoning_is_left_out_of_an_answer_whole() {
+        for (answer, left) in [
+            (
+                r#"{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"} , {"type":"text","text":"a"}]}"#,
+                r#"{"role":"assistant","content":[{"type":"text","text":"a"}]}"#,
+            ),
+            (
+                r#"{"role":"assistant","content":[{"type":"redacted_thinking","data":"d"},{"type":"text","text":"a"},{"type":"thinking","thinking":"t","signature":"s"},{"type":"tool_use","id":"i","name":"n","input":{}}]}"#,
+                r#"{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"tool_use","id":"i","name":"n","input":{}}]}"#,
+            ),
+            (
+                r#"{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"s"}]}"#,
+                r#"{"role":"assistant","content":[{"type":"text","text":"[no text]"}]}"#,
+            ),
+            (
+                r#"{"role":"assistant","content":[{"type":"connector_text","connector_text":"c","signature":"s"},{"type":"text","text":"a"}]}"#,
+                r#"{"role":"assistant","content":[{"type":"text","text":"a"}]}"#,
+            ),
+            (
+                r#"{"role":"assistant","content":[]}"#,
+                r#"{"role":"assistant","content":[]}"#,
+            ),
+            (
+                r#"{"role":"user","content":[{"type":"text","text":"a"}]}"#,
+                r#"{"role":"user","content":[{"type":"text","text":"a"}]}"#,
+            ),
+        ] {
+            assert_eq!(leave_out(Format::Messages, answer), left);
+        }
+        for (answer, left) in [
+            (
+                r#"{"role":"assistant","reasoning":"r","content":"a","reasoning_details":[{"type":"reasoning.text","text":"r","signature":"s"}]}"#,
+                r#"{"role":"assistant","content":"a"}"#,
+            ),
+            (
+                r#"{ "thinking_blocks" : [], "role" : "assistant", "content" : null, "reasoning_content":"r" }"#,
+                r#"{ "role" : "assistant", "content" : null }"#,
+            ),
+            (
+                r#"{"role":"assistant","content":"a"}"#,
+                r#"{"role":"assistant","content":"a"}"#,
+            ),
+        ] {
+            assert_eq!(leave_out(Format::Chat, answer), left);
+        }
+        let reasoning = r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"}"#;
+        let call = |id| {
+            format!(
+                r#"{{ {id}"type":"function_call", "call_id":"c","name":"n","arguments":"{{}}" }}"#
+            )
+        };
+        let parts = r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"},{"type":"output_text","text":"b"}]}"#;
+        let search =
+            r#"{"type":"web_search_call","id":"ws_1","action":{"type":"search","query":"id"}}"#;
+        for (answer, left) in [
+            (
+                reasoning.to_owned(),
+                r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"[no text]"}]}"#.to_owned(),
+            ),
+            (
+                [reasoning, &call(r#""id" : "fc_1", "#), reasoning, search].join(","),
+                [&call(""), search].join(","),
+            ),
+            (call(r#""id":null,"#), call("")),
+            (
+                [parts, reasoning, &call("")].join(" , "),
+                [parts, &call("")].join(" , "),
+            ),
+        ] {
+            assert_eq!(leave_out(Format::Responses, &answer), left);
+        }
+    }
+}

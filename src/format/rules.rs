@@ -1,0 +1,158 @@
+//! What each format fixes for every provider that speaks it, one row a format.
+
+use crate::{
+    conversation::{Author, Format},
+    format::request::beta_header::Beta,
+};
+
+/// What a format fixes. A new format writes a row of it, so that the compiler asks for each field.
+#[derive(Debug)]
+pub struct FormatRules {
+    /// The path of a request.
+    pub route: &'static str,
+    /// The path behind `/v1` where the tokens of a request are counted.
+    pub count_path: Option<&'static str>,
+    /// The path behind `/v1` where a conversation is compacted to a list.
+    pub compact_path: Option<&'static str>,
+    /// A header that every client of the format sends, on any path.
+    pub client_header: Option<&'static str>,
+    /// Whether clients may open a websocket at the path of a request.
+    pub opens_websockets: bool,
+    /// Whether servers may demand that user and assistant take turns. Those of Messages make one message of adjacent
+    /// entries, and in Responses an answer has many.
+    pub may_alternate: bool,
+    /// Whether a provider may refuse entries for the roles that stand side by side. In Responses nothing alternates.
+    pub pairs_roles: bool,
+    /// Whether the parts of an answer are entries of their own, so that answers in a row are taken for one.
+    pub joins_answers: bool,
+    /// Whether clients say where they run in a user entry of its own, and what is to be done in one behind it.
+    pub states_task_apart: bool,
+    /// Whether a result may stand apart from its call.
+    pub pairs_apart: bool,
+    /// Whether the server runs a program anew with the results of its calls, until the program's own output is there.
+    pub replays_programs: bool,
+    /// Whether the model never reads the results of calls that a program made: Anthropic gives them to the container, and
+    /// counts them nowhere (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/programmatic-tool-calling>).
+    pub hides_program_results: bool,
+    /// Whether long results are truncated although the provider manages the context. Where it holds the history, they
+    /// could not be truncated later.
+    pub truncates_managed_history: bool,
+    pub reasoning: ReasoningPlace,
+    /// The author of an entry that brings tools; `None` where there is no such entry.
+    pub tools_entry_author: Option<Author>,
+    /// What a request with such an entry needs in its header.
+    pub tools_entry_beta: Option<Beta>,
+    /// Whether tools in an entry count as a list of tools.
+    pub lists_tools_in_entries: bool,
+    /// The type of a block that is a document.
+    pub document_type: Option<&'static str>,
+    /// The value that replaces a removed content beside calls.
+    pub empty_content: &'static str,
+    /// Members of an entry or a block that change from request to request without another meaning. Some clients leave
+    /// them out of what they send back, and digests do too.
+    pub bookkeeping: &'static [&'static [u8]],
+    /// Bytes held of an event that may have to be complete before it goes on.
+    pub max_whole_event: usize,
+    /// Whether clients look for an overflow at the end of a stream, and take a 400 for another error.
+    pub tells_overflow_in_stream: bool,
+}
+
+/// Where the reasoning of an answer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReasoningPlace {
+    /// In members of the message, and of its calls.
+    Members,
+    /// In blocks among the others.
+    Blocks,
+    /// In entries before those that it led to, which have ids.
+    Entries,
+}
+
+const CHAT: FormatRules = FormatRules {
+    route: "/v1/chat/completions",
+    count_path: None,
+    compact_path: None,
+    client_header: None,
+    opens_websockets: false,
+    may_alternate: true,
+    pairs_roles: true,
+    joins_answers: false,
+    states_task_apart: false,
+    pairs_apart: false,
+    replays_programs: false,
+    hides_program_results: false,
+    truncates_managed_history: false,
+    reasoning: ReasoningPlace::Members,
+    tools_entry_author: None,
+    tools_entry_beta: None,
+    lists_tools_in_entries: false,
+    document_type: Some("file"),
+    empty_content: "null",
+    bookkeeping: &[],
+    // Far more than such an event has.
+    max_whole_event: 16 << 10,
+    tells_overflow_in_stream: false,
+};
+
+const MESSAGES: FormatRules = FormatRules {
+    route: "/v1/messages",
+    count_path: Some("/messages/count_tokens"),
+    compact_path: None,
+    client_header: Some("anthropic-version"),
+    opens_websockets: false,
+    may_alternate: false,
+    pairs_roles: true,
+    joins_answers: false,
+    states_task_apart: false,
+    pairs_apart: false,
+    replays_programs: false,
+    hides_program_results: true,
+    truncates_managed_history: false,
+    reasoning: ReasoningPlace::Blocks,
+    tools_entry_author: Some(Author::System),
+    tools_entry_beta: Some(Beta::InlineTools),
+    lists_tools_in_entries: false,
+    document_type: Some("document"),
+    empty_content: r#""""#,
+    bookkeeping: &[],
+    max_whole_event: 16 << 10,
+    tells_overflow_in_stream: false,
+};
+
+const RESPONSES: FormatRules = FormatRules {
+    route: "/v1/responses",
+    count_path: Some("/responses/input_tokens"),
+    compact_path: Some("/responses/compact"),
+    client_header: None,
+    opens_websockets: true,
+    may_alternate: false,
+    pairs_roles: false,
+    joins_answers: true,
+    states_task_apart: true,
+    pairs_apart: true,
+    replays_programs: true,
+    hides_program_results: false,
+    truncates_managed_history: true,
+    reasoning: ReasoningPlace::Entries,
+    tools_entry_author: Some(Author::Unknown),
+    tools_entry_beta: None,
+    lists_tools_in_entries: true,
+    document_type: Some("input_file"),
+    empty_content: r#""""#,
+    bookkeeping: &[b"id", b"status"],
+    // The last event repeats the whole answer.
+    max_whole_event: 2 << 20,
+    tells_overflow_in_stream: true,
+};
+
+impl Format {
+    pub const fn rules(self) -> &'static FormatRules {
+        match self {
+            Self::Chat => &CHAT,
+            Self::Messages => &MESSAGES,
+            Self::Responses => &RESPONSES,
+            #[cfg(test)]
+            Self::Toy => &super::tests::toy::RULES,
+        }
+    }
+}
