@@ -65,7 +65,7 @@ async fn run_demo(args: &DemoArgs, out: &mut impl Write, pace: Duration) -> Comm
     // Neither sessions nor a secret are written to disk.
     config.store.place = StorePlace::Memory;
     config.server.secret = Some(SecretKey::new([0; 32]));
-    // With masking, and with limits just below the size at which the guard cuts, no course would be seen.
+    // With clearing, and with limits just below the size at which the guard cuts, no course would be seen.
     config.guard.clear.enabled = false;
     let (model, window) = args.window;
     let limits = ModelConfig {

@@ -55,7 +55,7 @@ pub struct Unit {
     /// The reasoning of the answer before led to it: where that goes, this goes.
     pub follows_reasoning: bool,
     /// Something is still to come for it, it refers to what is not there, or a unit that stays cannot do without it. Its
-    /// results may be masked all the same.
+    /// results may be cleared all the same.
     pub is_needed: bool,
     pub bond: Option<Bond>,
 }
@@ -197,7 +197,7 @@ pub(crate) fn list_dependents(units: &[Unit], at: usize) -> BTreeSet<usize> {
     found
 }
 
-/// Of each unit, whether it is never left out; its results may be masked all the same.
+/// Of each unit, whether it is never left out; its results may be cleared all the same.
 pub(crate) fn list_lasting(units: &[Unit]) -> Vec<bool> {
     let mut lasting: Vec<bool> = units.iter().map(|unit| !unit.is_removable()).collect();
     let next = |at: usize| units[at].bond.map(|bond| bond.next);

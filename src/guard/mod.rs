@@ -46,7 +46,7 @@ pub use self::{
     plan::{
         course::{find_course_boundary, list_removed_messages, preface_fit_check, weigh_before},
         make_plan::{Plan, plan},
-        old_media::mask_old_media,
+        old_media::clear_old_media,
         questions::{count_cleared_tokens, plan_without_new_cuts},
         report::{FoldReport, Report, StandBackReason},
     },

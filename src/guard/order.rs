@@ -22,17 +22,17 @@ pub(in crate::guard) const ORDER: Order = Order {
         RequestCut::DropLedger,
         RequestCut::ShortenNewestStep,
         RequestCut::ShortenNewestAttachments,
-        RequestCut::DropNewestQuestion,
+        RequestCut::FoldNewestQuestion,
         RequestCut::DropLedger,
     ],
     deep: &[
         (DeepCut::ClearResults, Reach::BeforeTail),
         (DeepCut::ClearAttachments, Reach::BeforeTail),
-        (DeepCut::DropLeastWorth, Reach::BeforeTail),
+        (DeepCut::FoldLeastWorth, Reach::BeforeTail),
         (DeepCut::ClearResults, Reach::BeforeNewest),
         (DeepCut::ClearAttachments, Reach::BeforeNewest),
-        (DeepCut::DropLeastWorth, Reach::BeforeNewest),
-        (DeepCut::DropOldest, Reach::BeforeNewest),
+        (DeepCut::FoldLeastWorth, Reach::BeforeNewest),
+        (DeepCut::FoldOldest, Reach::BeforeNewest),
     ],
 };
 
@@ -79,7 +79,7 @@ pub(in crate::guard) enum RequestCut {
     /// What is attached to the newest message gets shorter.
     ShortenNewestAttachments,
     /// The user's newest message goes, if it is long and a step behind it cannot get smaller.
-    DropNewestQuestion,
+    FoldNewestQuestion,
 }
 
 impl RequestCut {
@@ -87,7 +87,7 @@ impl RequestCut {
     pub(in crate::guard) const fn changes_newest(self) -> bool {
         match self {
             Self::ClearEarly | Self::LeaveOutTexts | Self::CutDeeply | Self::DropLedger => false,
-            Self::ShortenNewestStep | Self::ShortenNewestAttachments | Self::DropNewestQuestion => {
+            Self::ShortenNewestStep | Self::ShortenNewestAttachments | Self::FoldNewestQuestion => {
                 true
             }
         }
@@ -102,9 +102,9 @@ pub(in crate::guard) enum DeepCut {
     /// Media of the user become notices, and attachments get shorter, oldest first.
     ClearAttachments,
     /// Units go whose words stand elsewhere too, first those that are worth least a token.
-    DropLeastWorth,
+    FoldLeastWorth,
     /// The last resort: units go, oldest first, until the request is within its budget.
-    DropOldest,
+    FoldOldest,
 }
 
 /// How far a part of a deep cut reaches.

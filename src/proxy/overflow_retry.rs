@@ -24,7 +24,9 @@ use http::StatusCode;
 use super::{
     ClientRequest, PlacedRequest, ProviderReply, SendError,
     fallbacks::Fallbacks,
-    plan::{halve_request, keep_least, log_cuts, mask_media, refit_request, remeasure_for_target},
+    plan::{
+        clear_old_media, halve_request, keep_least, log_cuts, refit_request, remeasure_for_target,
+    },
     provider_reply::{is_stream, read_short, refuses_usage},
     proxy_answers,
     refusal::{is_bad_request, refuses_additions},
@@ -304,8 +306,8 @@ pub(super) fn refit_to_size(
         let nth = *tries;
         *tries += 1;
         let is_smaller = placed.try_replan(request, |followed, planned| match nth {
-            0 => mask_media(followed, planned, MOST_OLD_IMAGES),
-            1 => mask_media(followed, planned, 0),
+            0 => clear_old_media(followed, planned, MOST_OLD_IMAGES),
+            1 => clear_old_media(followed, planned, 0),
             _ => halve_request(followed, planned),
         });
         if is_smaller {

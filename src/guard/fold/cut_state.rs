@@ -1,4 +1,4 @@
-//! What is cut of a conversation so far: units that are left out, units whose results are masked; and how a
+//! What is cut of a conversation so far: units that are left out, units whose results are cleared; and how a
 //! session remembers it.
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub(in crate::guard) struct CutState {
     pub(in crate::guard) folded: Vec<bool>,
     /// Of each unit, whether its results are placeholders; of a user's, whether its media are, and its attachments
     /// shortened.
-    pub(in crate::guard) masked: Vec<bool>,
+    pub(in crate::guard) cleared: Vec<bool>,
     /// Units before this one survived a cut where they are still there.
     pub(in crate::guard) survived: usize,
     /// There is no room for a ledger of what was left out with the last cut.
@@ -37,7 +37,7 @@ impl CutState {
     pub(in crate::guard) fn new(units: usize) -> Self {
         Self {
             folded: vec![false; units],
-            masked: vec![false; units],
+            cleared: vec![false; units],
             ..Self::default()
         }
     }
@@ -49,10 +49,10 @@ impl CutState {
         for (folded, removed) in self.folded.iter_mut().zip(removed) {
             *folded |= removed;
         }
-        let cut_behind = self.folded.iter().zip(&self.masked).skip(begun);
+        let cut_behind = self.folded.iter().zip(&self.cleared).skip(begun);
         if !cut_behind
             .into_iter()
-            .any(|(folded, masked)| *folded || *masked)
+            .any(|(folded, cleared)| *folded || *cleared)
         {
             self.words.clear();
             self.survived = 0;
@@ -61,16 +61,16 @@ impl CutState {
 
     /// What a session remembers of it.
     pub(in crate::guard) fn to_mark(&self, conversation: &Conversation, units: &[Unit]) -> CutMark {
-        // What is left out needs no mask any more.
-        let masked: Vec<bool> = self
-            .masked
+        // What is left out need not be cleared any more.
+        let cleared: Vec<bool> = self
+            .cleared
             .iter()
             .zip(&self.folded)
-            .map(|(masked, folded)| *masked && !folded)
+            .map(|(cleared, folded)| *cleared && !folded)
             .collect();
         CutMark {
             folded: collect_ranges(units, &self.folded),
-            masked: collect_ranges(units, &masked),
+            cleared: collect_ranges(units, &cleared),
             survived: units::count_messages_before(units, self.survived),
             bare: self.bare,
             words: self
@@ -90,7 +90,7 @@ type MessageSpan = (u32, u32);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::guard) struct CutMark {
     folded: Vec<MessageSpan>,
-    masked: Vec<MessageSpan>,
+    cleared: Vec<MessageSpan>,
     survived: u32,
     bare: bool,
     words: Vec<WordPlace>,
@@ -147,15 +147,15 @@ impl CutMark {
         &self.folded
     }
 
-    /// Whether both left out and masked the same, and both have a ledger or none.
+    /// Whether both left out and cleared the same, and both have a ledger or none.
     pub(in crate::guard) fn is_same_cut(&self, other: &Self) -> bool {
-        (&self.folded, &self.masked, self.bare) == (&other.folded, &other.masked, other.bare)
+        (&self.folded, &self.cleared, self.bare) == (&other.folded, &other.cleared, other.bare)
     }
 
-    /// Whether a message, counted without system messages, is masked.
-    pub(in crate::guard) fn is_masked(&self, message: u32) -> bool {
-        let next = self.masked.partition_point(|span| span.0 <= message);
-        let span = next.checked_sub(1).map(|last| self.masked[last]);
+    /// Whether a message, counted without system messages, is cleared.
+    pub(in crate::guard) fn is_cleared(&self, message: u32) -> bool {
+        let next = self.cleared.partition_point(|span| span.0 <= message);
+        let span = next.checked_sub(1).map(|last| self.cleared[last]);
         span.is_some_and(|span| message < span.1)
     }
 
@@ -178,16 +178,16 @@ impl CutMark {
     /// The same without the words of the ledger.
     pub(in crate::guard) fn find_units(&self, units: &[Unit]) -> Option<CutState> {
         let mut state = CutState::new(units.len());
-        for (spans, marks, is_mask) in [
+        for (spans, marks, is_clearing) in [
             (&self.folded, &mut state.folded, false),
-            (&self.masked, &mut state.masked, true),
+            (&self.cleared, &mut state.cleared, true),
         ] {
             for &(from, until) in spans {
                 let first = find_unit(units, from)?;
                 let end = find_unit(units, until)?.max(first);
                 for (unit, mark) in units[first..end].iter().zip(&mut marks[first..end]) {
                     // Attachments of the task may be shortened.
-                    *mark = !unit.stays || is_mask && unit.is_user();
+                    *mark = !unit.stays || is_clearing && unit.is_user();
                 }
             }
         }
@@ -260,16 +260,16 @@ mod tests {
         let units = units::split_units(&conversation);
         let mut state = CutState::new(units.len());
         for at in (1..units.len()).step_by(3) {
-            (state.folded[at], state.masked[at + 1]) = (true, true);
+            (state.folded[at], state.cleared[at + 1]) = (true, true);
         }
         let mark = state.to_mark(&conversation, &units);
-        assert_eq!((mark.folded.len(), mark.masked.len()), (40_000, 40_000));
+        assert_eq!((mark.folded.len(), mark.cleared.len()), (40_000, 40_000));
         let found = mark.find_units(&units).unwrap();
         assert_eq!(
-            (&found.folded, &found.masked),
-            (&state.folded, &state.masked)
+            (&found.folded, &found.cleared),
+            (&state.folded, &state.cleared)
         );
-        let masked = (0..units.len() as u32).map(|message| mark.is_masked(message));
-        assert!(masked.eq(state.masked));
+        let cleared = (0..units.len() as u32).map(|message| mark.is_cleared(message));
+        assert!(cleared.eq(state.cleared));
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     conversation::{Conversation, units::Unit},
     guard::{
-        fold::{cut_state::CutMark, ground::Ground, sent_history::SentHistory},
+        fold::{basis::CutBasis, cut_state::CutMark, sent_history::SentHistory},
         grammar::role_alternation,
         inject::injections::Injections,
         request::{
@@ -23,15 +23,15 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardMemory {
     /// What the cuts so far stand on.
-    pub(in crate::guard) ground: Ground,
-    /// What is left out and masked; `None` before the first cut.
+    pub(in crate::guard) basis: CutBasis,
+    /// What is left out and cleared; `None` before the first cut.
     pub(in crate::guard) cut: Option<CutMark>,
     /// Messages of the last request that was planned, without system messages. Requests since then went out while the
     /// guard was off.
     pub(in crate::guard) planned: u32,
     /// Tighter limits by message digest: of results and calls that did not fit while they were the newest, or
     /// that came while the session was not healthy. They apply for the rest of the session. A limit of 0
-    /// characters marks an annotated text that was left out, by the text's key; it applies while `ground` binds.
+    /// characters marks an annotated text that was left out, by the text's key; it applies while `basis` binds.
     pub(in crate::guard) tight: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     pub(in crate::guard) texts: u64,
@@ -64,7 +64,7 @@ impl GuardMemory {
 
     /// Whether the cuts of two memories stand on different windows or settings.
     pub fn grid_moved(&self, other: &Self) -> bool {
-        self.ground != other.ground
+        self.basis != other.basis
     }
 
     /// Results and calls with a remembered limit.
@@ -75,7 +75,7 @@ impl GuardMemory {
 
     /// Has the cuts bind for this policy, which were made for a smaller window so that the request got small.
     pub fn stand_on(&mut self, policy: &Policy<'_>) {
-        self.ground = Ground::from_policy(policy);
+        self.basis = CutBasis::from_policy(policy);
     }
 
     /// Drops the older half of the remembered limits, for a state that is too large to be stored.
@@ -147,7 +147,7 @@ impl Recall {
         let memory = self.kept_memory();
         SessionLimits {
             remembered: &memory.tight,
-            leaves_out_texts: Ground::from_policy(policy) == memory.ground,
+            leaves_out_texts: CutBasis::from_policy(policy) == memory.basis,
             new_results: self.injections.tight_chars,
             sent: self.messages,
         }

@@ -1,12 +1,12 @@
 //! Which units go, what stands for them, and what a session remembers of it.
 
+pub(in crate::guard) mod basis;
 pub(in crate::guard) mod compaction_note;
 pub(in crate::guard) mod cut_state;
-pub(in crate::guard) mod fold_search;
-pub(in crate::guard) mod ground;
 pub mod ledger;
 pub(in crate::guard) mod memory;
 pub(in crate::guard) mod preface;
 pub(in crate::guard) mod replay;
+pub(in crate::guard) mod replay_conversation;
 pub(in crate::guard) mod sent_history;
 pub(in crate::guard) mod vocabulary;

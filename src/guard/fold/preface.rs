@@ -9,7 +9,10 @@ use crate::{
     config::profile::Acceptance,
     conversation::{Author, Content, Conversation, NewItems, edit::Edits, units::UnitKind},
     guard::{
-        fold::{fold_search::FoldDecision, ledger, memory::Recall, replay::PREFACE_FRAME},
+        fold::{
+            ledger, memory::Recall, replay::PREFACE_FRAME,
+            replay_conversation::ReplayedConversation,
+        },
         grammar::{lint::OutlineItem, message_order::MessageOrder},
         inject::injections::Injections,
         request::view::RequestView,
@@ -124,7 +127,7 @@ pub(in crate::guard) struct AppliedFold {
 pub(in crate::guard) fn apply_fold(
     view: RequestView<'_>,
     recall: &Recall,
-    fit: &mut FoldDecision<'_>,
+    fit: &mut ReplayedConversation<'_>,
 ) -> AppliedFold {
     let preface = text::escape_text(&compose_preface(view, recall, fit));
     let mut removed = RemovedUnits::from_fold(view, &fit.state.folded);
@@ -151,7 +154,7 @@ pub(in crate::guard) fn apply_fold(
 fn compose_preface<'a>(
     view: RequestView<'_>,
     recall: &'a Recall,
-    fit: &mut FoldDecision<'_>,
+    fit: &mut ReplayedConversation<'_>,
 ) -> Cow<'a, str> {
     let pinned = view.count_pinned();
     let units = view.units.iter().enumerate().skip(pinned);

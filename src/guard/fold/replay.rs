@@ -1,4 +1,4 @@
-//! The replay: decides which units go and which results are masked.
+//! The replay: decides which units go and which results are cleared.
 //!
 //! A conversation is replayed unit by unit from its start, as its requests came when it grew. A request that is
 //! over its budget is cut once, deeply, so that the provider's cache stays warm until the next cut. The cuts of a request
@@ -46,8 +46,8 @@ pub(in crate::guard) struct Replay<'a> {
     pub(in crate::guard) view: RequestView<'a>,
     pub(in crate::guard) recall: &'a Recall,
     pub(in crate::guard) cuts: Cuts<'a>,
-    /// What results, media and arguments become if they are masked.
-    pub(in crate::guard) masks: Clearing,
+    /// What results, media and arguments become if they are cleared.
+    pub(in crate::guard) clearing: Clearing,
     pub(in crate::guard) weights: UnitWeights,
     pub(in crate::guard) reasoning: BoundReasoning,
     pub(in crate::guard) budgets: ReplayBudgets,
@@ -95,15 +95,15 @@ pub(in crate::guard) struct ReplayStart {
 }
 
 impl Replay<'_> {
-    /// Finds what results and media become if they are masked, if anything may be.
-    pub(in crate::guard) fn prepare_masks(&mut self, is_cut: bool) {
-        let may_mask = is_cut || self.recall.is_cold || self.budgets.early.is_some();
-        let may_mask = may_mask || !self.is_below_least_mark();
-        if may_mask && self.view.policy.settings.clear.enabled {
+    /// Finds what results and media become if they are cleared, if anything may be.
+    pub(in crate::guard) fn prepare_clearing(&mut self, is_cut: bool) {
+        let may_clear = is_cut || self.recall.is_cold || self.budgets.early.is_some();
+        let may_clear = may_clear || !self.is_below_least_mark();
+        if may_clear && self.view.policy.settings.clear.enabled {
             let units = self.view.units;
-            self.masks = Clearing::new(self.view, &self.cuts.first_line_tokens);
+            self.clearing = Clearing::new(self.view, &self.cuts.settled_tokens);
             let results = &self.cuts.results;
-            self.weights.weigh_cleared(units, &self.masks, results);
+            self.weights.weigh_cleared(units, &self.clearing, results);
             // What is attached to the task may get shorter, so that a cut goes as deep whether it is or not.
             let freed = units.iter().enumerate().map(|(at, unit)| {
                 let is_task = unit.is_user() && unit.stays;
@@ -197,7 +197,7 @@ impl Replay<'_> {
             return;
         }
         match cut {
-            RequestCut::ClearEarly => self.mask_early(at, newest, now),
+            RequestCut::ClearEarly => self.clear_early(at, newest, now),
             RequestCut::LeaveOutTexts => self.leave_out_texts(at, now),
             RequestCut::CutDeeply => {
                 let is_due = excess > 0
@@ -219,7 +219,7 @@ impl Replay<'_> {
                     self.tighten(asked, excess, now);
                 }
             }
-            RequestCut::DropNewestQuestion => self.fold_newest_question(at, newest, now),
+            RequestCut::FoldNewestQuestion => self.fold_newest_question(at, newest, now),
         }
     }
 
@@ -290,19 +290,19 @@ impl Replay<'_> {
         self.texts.end_search(search);
     }
 
-    /// Masks old results, but no media, if the settings ask for it before the budget is reached.
-    fn mask_early(&mut self, at: usize, newest: usize, now: &mut Moment) {
+    /// Clears old results, but no media, if the settings ask for it before the budget is reached.
+    fn clear_early(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let Some(early) = &self.budgets.early else {
             return;
         };
         if self.meets(early.marks[at], now) {
             return;
         }
-        let recent = self.masks.recent_units(at);
+        let recent = self.clearing.recent_units(at);
         let open = now.kept.list_open(newest).iter().copied();
         let open: Vec<usize> = open
             .filter(|&unit| self.view.units[unit].has_results())
-            .filter(|&unit| self.may_mask(unit, newest, recent, &now.state))
+            .filter(|&unit| self.may_clear(unit, newest, recent, &now.state))
             .collect();
         let freed = open.iter().map(|&unit| self.weights.clearable(unit));
         let freed = freed.fold(0, u32::saturating_add);
@@ -310,12 +310,12 @@ impl Replay<'_> {
             self.drop_reasoning(at + 1, now);
             // The words that the cut before took out of sight are told of it alone.
             self.settle_ledger(now);
-            open.into_iter().for_each(|unit| self.mask_unit(unit, now));
+            open.into_iter().for_each(|unit| self.clear_unit(unit, now));
         }
     }
 
-    /// Whether a unit before `limit` becomes smaller as it is masked, and is none of the `recent`.
-    fn may_mask(
+    /// Whether a unit before `limit` becomes smaller as it is cleared, and is none of the `recent`.
+    fn may_clear(
         &self,
         at: usize,
         limit: usize,
@@ -324,10 +324,10 @@ impl Replay<'_> {
     ) -> bool {
         let kind = self.view.units[at].kind;
         let is_old = recent.is_none_or(|recent| recent.is_old(at, kind));
-        is_old && !state.masked[at] && self.gets_smaller(at, limit)
+        is_old && !state.cleared[at] && self.gets_smaller(at, limit)
     }
 
-    /// Whether masking makes a unit before `limit` smaller.
+    /// Whether clearing makes a unit before `limit` smaller.
     fn gets_smaller(&self, at: usize, limit: usize) -> bool {
         self.weights.clearable(at) > 0 && !self.is_replayed(&self.view.units[at], limit)
     }

@@ -299,8 +299,16 @@ mod tests {
     #[test]
     fn names_paths_and_numbers_are_words() {
         assert_eq!(
-            words(r#"see src/guard/mod.rs:120 and `fold_search`,\nv12 \"error42\" a1234 _x"#),
-            ["src/guard/mod.rs", "120", "fold_search", "error42", "1234"]
+            words(
+                r#"see src/guard/mod.rs:120 and `replay_conversation`,\nv12 \"error42\" a1234 _x"#
+            ),
+            [
+                "src/guard/mod.rs",
+                "120",
+                "replay_conversation",
+                "error42",
+                "1234"
+            ]
         );
         assert!(words("a bc def ghij klmno 12").is_empty());
     }

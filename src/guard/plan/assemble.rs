@@ -5,9 +5,9 @@ use crate::{
     guard::{
         fold::{
             cut_state::CutMark,
-            fold_search::FoldDecision,
             memory::{GuardMemory, Recall},
             preface::AppliedFold,
+            replay_conversation::ReplayedConversation,
             sent_history::{SentChanges, find_next_answer},
         },
         grammar::lint::{self, OutlineItem},
@@ -35,7 +35,7 @@ pub(in crate::guard) struct Draft {
 pub(in crate::guard) fn assemble_draft(
     view: RequestView<'_>,
     measured: &MeasuredRequest<'_>,
-    fit: &FoldDecision<'_>,
+    fit: &ReplayedConversation<'_>,
     folding: AppliedFold,
     injected: &PlacedInjections<'_>,
     recall: &Recall,
@@ -55,7 +55,7 @@ pub(in crate::guard) fn assemble_draft(
     let digest = text_report.digest_figures();
     text_report.new = digest != recall.memory.texts;
     let mut memory = GuardMemory {
-        ground: fit.ground,
+        basis: fit.basis,
         cut: Some(fit.state.to_mark(view.conversation, view.units))
             .filter(|mark| *mark != CutMark::default()),
         tight: results
@@ -173,17 +173,17 @@ fn measure_sent(
 /// Clears kept messages and adds the edits; `None` where nothing is cleared.
 fn collect_cleared(
     view: RequestView<'_>,
-    fit: &FoldDecision<'_>,
+    fit: &ReplayedConversation<'_>,
     kept: &[bool],
     edits: &mut Edits,
 ) -> Option<Cleared> {
-    let units = view.units.iter().zip(&fit.state.masked);
-    let masked = units.filter(|it| *it.1);
-    let messages = masked.flat_map(|(unit, _)| unit.messages.clone());
+    let units = view.units.iter().zip(&fit.state.cleared);
+    let cleared = units.filter(|it| *it.1);
+    let messages = cleared.flat_map(|(unit, _)| unit.messages.clone());
     let messages = messages.filter(|&at| kept[at]);
     let cleared = fit
         .replay
-        .masks
+        .clearing
         .collect_edits(messages, &fit.replay.cuts.results, edits);
     (cleared.count() > 0).then_some(cleared)
 }
@@ -196,12 +196,16 @@ fn mark_newly_cleared(
     before: &GuardMemory,
 ) -> Cleared {
     // What was cleared for another window was cleared elsewhere.
-    let before = before.cut.as_ref().filter(|_| now.ground == before.ground);
-    let was_masked = |&at: &usize| {
+    let before = before.cut.as_ref().filter(|_| now.basis == before.basis);
+    let was_cleared = |&at: &usize| {
         let unit = &view.units[units::find_unit_of_message(view.units, at)];
-        before.is_some_and(|before| before.is_masked(unit.messages_before as u32))
+        before.is_some_and(|before| before.is_cleared(unit.messages_before as u32))
     };
-    let fresh = cleared.messages.iter().filter(|at| !was_masked(at)).count();
+    let fresh = cleared
+        .messages
+        .iter()
+        .filter(|at| !was_cleared(at))
+        .count();
     Cleared {
         new: fresh > 0,
         fresh,

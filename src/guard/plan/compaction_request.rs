@@ -6,8 +6,8 @@ use crate::{
     conversation::units::Unit,
     guard::{
         fold::{
-            fold_search,
             memory::{GuardMemory, Recall},
+            replay_conversation,
         },
         inject::{injections::Injections, placed_injections::InjectedWeight},
         request::{measured_request::MeasuredRequest, policy::Policy, view::RequestView},
@@ -52,7 +52,7 @@ pub(in crate::guard) fn fit_results(
     weight: &InjectedWeight,
     recall: &Recall,
 ) {
-    let added = fold_search::count_added_tokens(view, cuts, weight, recall);
+    let added = replay_conversation::count_added_tokens(view, cuts, weight, recall);
     let budget = measured.budgets.current_budget().uncut_tokens();
     let most = recall.calibration.to_raw_tokens(budget, added);
     let results = &mut cuts.results;

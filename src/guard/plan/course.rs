@@ -95,7 +95,7 @@ pub fn weigh_before(
         ..SessionLimits::default()
     };
     let (view, cuts) = view_with_cuts(conversation, policy, units, &limits);
-    let clearing = Clearing::new(view, &cuts.first_line_tokens);
+    let clearing = Clearing::new(view, &cuts.settled_tokens);
     let cut = memory.cut.as_ref().and_then(|cut| cut.find_units(units));
     let is_cut = |marks: fn(&CutState) -> &Vec<bool>, at: usize| {
         cut.as_ref().is_some_and(|cut| marks(cut)[at])
@@ -108,7 +108,7 @@ pub fn weigh_before(
     let part = (from..units.len()).filter(|&at| removed[at] && !is_cut(|cut| &cut.folded, at));
     let preface = memory.boundary().max(base.boundary);
     let preface = preface.map_or(0, |_| view.token_weights().count_plain_tokens(&base.text));
-    let weigh = |at: usize| match is_cut(|cut| &cut.masked, at) {
+    let weigh = |at: usize| match is_cut(|cut| &cut.cleared, at) {
         true => clearing.weigh(&units[at], &cuts.results),
         false => cuts.weigh_unit(&units[at]),
     };

@@ -8,9 +8,8 @@ use crate::{
     },
     guard::{
         fold::{
-            fold_search,
             memory::{GuardMemory, Recall},
-            preface,
+            preface, replay_conversation,
             sent_history::SentHistory,
         },
         grammar::role_alternation,
@@ -110,7 +109,8 @@ fn plan_request(
     if compacts {
         compaction_request::fit_results(view, &measured, &mut cuts, &weight, recall);
     }
-    let mut fit = fold_search::find_fold(view, &measured, cuts, weight, recall, known);
+    let mut fit =
+        replay_conversation::replay_conversation(view, &measured, cuts, weight, recall, known);
     let alternates = fit.replay.rules.alternates;
     let profile =
         role_alternation::resolve_profile(conversation.format, policy.profile, alternates);

@@ -1,4 +1,4 @@
-//! Masking old images and other media at once, after a provider refused the media or the bytes of a request.
+//! Clearing old images and other media at once, after a provider refused the media or the bytes of a request.
 
 use crate::{
     conversation::{
@@ -6,44 +6,44 @@ use crate::{
         units::{self, Unit, UnitKind},
     },
     guard::{
-        fold::{cut_state::CutState, ground::Ground, memory::GuardMemory},
+        fold::{basis::CutBasis, cut_state::CutState, memory::GuardMemory},
         plan::make_plan::split_guarded_units,
         request::policy::Policy,
     },
 };
 
-/// The memory of a session in which the oldest units with media are masked, with the results in them, and the newest half,
+/// The memory of a session in which the oldest units with media are cleared, with the results in them, and the newest half,
 /// `most` at most, are not. The newest unit, the user's newest message and what is pinned stay as they are. `None` where
-/// none is masked by it.
-pub fn mask_old_media(
+/// none is cleared by it.
+pub fn clear_old_media(
     conversation: &Conversation,
     policy: &Policy<'_>,
     memory: &GuardMemory,
     most: usize,
 ) -> Option<GuardMemory> {
     let units = &split_guarded_units(conversation, policy).ok()?;
-    let ground = Ground::from_policy(policy);
-    let cut = memory.cut.as_ref().filter(|_| ground == memory.ground);
+    let basis = CutBasis::from_policy(policy);
+    let cut = memory.cut.as_ref().filter(|_| basis == memory.basis);
     let cut = cut.and_then(|cut| cut.find_cut(conversation, units));
     let mut state = cut.unwrap_or_else(|| CutState::new(units.len()));
     let asked = units.iter().rposition(|unit| unit.kind == UnitKind::User);
-    let may_mask = |at: &usize| {
+    let may_clear = |at: &usize| {
         !units[*at].stays
             && !state.folded[*at]
-            && !state.masked[*at]
+            && !state.cleared[*at]
             && Some(*at) != asked
             && has_media(conversation, &units[*at])
     };
     let last = units.len().saturating_sub(1);
     let shown: Vec<usize> = (units::find_pinned_end(units)..last)
-        .filter(may_mask)
+        .filter(may_clear)
         .collect();
     let oldest = &shown[..shown.len() - most.min(shown.len() / 2)];
     for &at in oldest {
-        state.masked[at] = true;
+        state.cleared[at] = true;
     }
     (!oldest.is_empty()).then(|| GuardMemory {
-        ground,
+        basis,
         cut: Some(state.to_mark(conversation, units)),
         ..memory.clone()
     })

@@ -75,7 +75,7 @@ impl Cleared {
 
 /// A message as it would be.
 #[derive(Clone, Debug, Default)]
-pub(in crate::guard) struct Small {
+pub(in crate::guard) struct ClearedForm {
     edits: Edits,
     /// Raw tokens.
     pub(in crate::guard) tokens: u32,
@@ -87,7 +87,7 @@ pub(in crate::guard) struct Small {
     keeps_text: bool,
 }
 
-impl Small {
+impl ClearedForm {
     /// Raw tokens where the message has `tokens` now: without media alone, its text is what it is now.
     const fn now(&self, tokens: u32) -> u32 {
         match self.keeps_text {
@@ -99,7 +99,7 @@ impl Small {
 
 /// What all messages would be.
 pub(in crate::guard) struct Clearing {
-    small: Vec<Option<Small>>,
+    forms: Vec<Option<ClearedForm>>,
     /// For the request that ended at each unit, what is too new to be cleared; `None` where nothing is but what a cut
     /// keeps.
     recent: Option<Vec<RecentUnits>>,
@@ -111,14 +111,14 @@ impl Clearing {
     /// What could be cleared, where `first` are the raw tokens of every message as the first line
     /// leaves it.
     pub(in crate::guard) fn new(view: RequestView<'_>, first: &[u32]) -> Self {
-        let mut small = vec![None; first.len()];
+        let mut forms = vec![None; first.len()];
         let mut names = ToolNames::default();
         let pinned = view.count_pinned();
         for (place, unit) in view.units.iter().enumerate() {
             // Of what stays as a whole, only what is attached to the task gets shorter.
             if unit.is_user() && (unit.stays || place < pinned) {
                 let at = unit.messages.start;
-                small[at] = shorten_task(view, at, first[at]);
+                forms[at] = shorten_task(view, at, first[at]);
                 continue;
             }
             if unit.stays || place < pinned {
@@ -126,26 +126,26 @@ impl Clearing {
             }
             for at in unit.messages.clone() {
                 let shrunk = shrink(view, at, first[at], &mut names);
-                small[at] = shrunk
-                    .map(|small| Small {
-                        saves: first[at].saturating_sub(small.tokens),
-                        ..small
+                forms[at] = shrunk
+                    .map(|form| ClearedForm {
+                        saves: first[at].saturating_sub(form.tokens),
+                        ..form
                     })
-                    .filter(|small| small.saves >= LEAST_SAVED);
+                    .filter(|form| form.saves >= LEAST_SAVED);
             }
         }
         let settings = &view.policy.settings.clear;
         Self {
-            small,
+            forms,
             recent: find_recent_units(view, first),
             cuts_keep_recent: settings.keep_rounds.or(settings.keep_steps).is_some(),
         }
     }
 
-    /// Of a conversation in which nothing is masked.
+    /// Of a conversation in which nothing is cleared.
     pub(in crate::guard) fn nothing(messages: usize) -> Self {
         Self {
-            small: vec![None; messages],
+            forms: vec![None; messages],
             recent: None,
             cuts_keep_recent: false,
         }
@@ -162,32 +162,32 @@ impl Clearing {
     }
 
     /// Whether a message is a result that becomes a placeholder.
-    pub(in crate::guard) fn is_masked_result(&self, at: usize, results: &ToolResults<'_>) -> bool {
-        let small = self.small(at, results);
-        small.is_some_and(|small| small.inputs == 0 && small.media == 0)
+    pub(in crate::guard) fn is_cleared_result(&self, at: usize, results: &ToolResults<'_>) -> bool {
+        let form = self.form_of(at, results);
+        form.is_some_and(|form| form.inputs == 0 && form.media == 0)
     }
 
     /// The edits of a user message whose text gets shorter.
     pub(in crate::guard) fn text_edits(&self, at: usize) -> Option<&Edits> {
-        let small = self.small[at].as_ref();
-        let small = small.filter(|small| small.media > 0 && !small.keeps_text);
-        small.map(|small| &small.edits)
+        let form = self.forms[at].as_ref();
+        let form = form.filter(|form| form.media > 0 && !form.keeps_text);
+        form.map(|form| &form.edits)
     }
 
     /// What a message becomes; `None` where it stays as it is. Calls that were cut before stay so: cleared
     /// from what the client sent, some of what is gone would come back.
-    fn small(&self, at: usize, results: &ToolResults<'_>) -> Option<&Small> {
-        self.small[at]
+    fn form_of(&self, at: usize, results: &ToolResults<'_>) -> Option<&ClearedForm> {
+        self.forms[at]
             .as_ref()
-            .filter(|small| small.inputs == 0 || !results.has_cut_calls(at))
+            .filter(|form| form.inputs == 0 || !results.has_cut_calls(at))
     }
 
     /// Raw tokens of what goes with a unit, cleared.
     pub(in crate::guard) fn weigh(&self, unit: &Unit, results: &ToolResults<'_>) -> u32 {
         let tokens = unit
             .unbound_messages()
-            .map(|at| match self.small(at, results) {
-                Some(small) => small.now(results.tokens[at]),
+            .map(|at| match self.form_of(at, results) {
+                Some(form) => form.now(results.tokens[at]),
                 None => results.tokens[at],
             });
         tokens.fold(0, u32::saturating_add)
@@ -203,14 +203,14 @@ impl Clearing {
         let tokens = &results.tokens;
         let mut cleared = Cleared::default();
         for at in messages {
-            let Some(small) = self.small(at, results) else {
+            let Some(form) = self.form_of(at, results) else {
                 continue;
             };
-            edits.merge(small.edits.clone());
-            cleared.inputs += small.inputs;
-            cleared.media += small.media;
-            cleared.results += usize::from(small.inputs == 0 && small.media == 0);
-            let freed = tokens[at].saturating_sub(small.now(tokens[at]));
+            edits.merge(form.edits.clone());
+            cleared.inputs += form.inputs;
+            cleared.media += form.media;
+            cleared.results += usize::from(form.inputs == 0 && form.media == 0);
+            let freed = tokens[at].saturating_sub(form.now(tokens[at]));
             cleared.tokens = cleared.tokens.saturating_add(freed);
             cleared.messages.push(at);
         }
@@ -220,7 +220,12 @@ impl Clearing {
 
 /// Message `at` as it would be, where `tokens` are its raw ones as the first line leaves it; `None` where
 /// nothing of it can be cleared.
-fn shrink(view: RequestView<'_>, at: usize, tokens: u32, names: &mut ToolNames) -> Option<Small> {
+fn shrink(
+    view: RequestView<'_>,
+    at: usize,
+    tokens: u32,
+    names: &mut ToolNames,
+) -> Option<ClearedForm> {
     let settings = &view.policy.settings.clear;
     match view.item(at).author {
         Author::Tool => {
@@ -235,18 +240,18 @@ fn shrink(view: RequestView<'_>, at: usize, tokens: u32, names: &mut ToolNames) 
 }
 
 /// A user message without its media, and with its other attachments shortened.
-fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
+fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<ClearedForm> {
     let Some(shortened) = attachments::shorten_attachments(view, at, AttachmentLimit::of_old(view))
     else {
         return parts::clear_media(view, at, tokens);
     };
-    let media = parts::clear_media(view, at, shortened.tokens).unwrap_or_else(|| Small {
+    let media = parts::clear_media(view, at, shortened.tokens).unwrap_or_else(|| ClearedForm {
         tokens: shortened.tokens,
-        ..Small::default()
+        ..ClearedForm::default()
     });
     let mut edits = media.edits;
     edits.merge(shortened.edits);
-    Some(Small {
+    Some(ClearedForm {
         edits,
         media: media.media + shortened.count,
         keeps_text: false,
@@ -255,15 +260,15 @@ fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<
 }
 
 /// The task with its attachments shortened; its words stay.
-fn shorten_task(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
+fn shorten_task(view: RequestView<'_>, at: usize, tokens: u32) -> Option<ClearedForm> {
     let shortened = attachments::shorten_attachments(view, at, AttachmentLimit::of_task(view))?;
     let saves = tokens.saturating_sub(shortened.tokens);
-    (saves >= LEAST_SAVED).then_some(Small {
+    (saves >= LEAST_SAVED).then_some(ClearedForm {
         edits: shortened.edits,
         tokens: shortened.tokens,
         saves,
         media: shortened.count,
-        ..Small::default()
+        ..ClearedForm::default()
     })
 }
 

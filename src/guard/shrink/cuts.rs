@@ -9,7 +9,7 @@ use crate::{
         inject::placed_injections::PlacedInjections,
         order::{MessageCut, ORDER},
         request::view::RequestView,
-        shrink::{priority::Priorities, result_limits::KeyedLimit, results::ToolResults},
+        shrink::{priority::NamedTexts, result_limits::KeyedLimit, results::ToolResults},
     },
 };
 
@@ -29,10 +29,10 @@ pub(in crate::guard) struct SessionLimits<'a> {
 /// What is cut of single messages.
 pub(in crate::guard) struct Cuts<'a> {
     view: RequestView<'a>,
-    pub(in crate::guard) texts: Priorities<'a>,
+    pub(in crate::guard) texts: NamedTexts<'a>,
     pub(in crate::guard) results: ToolResults<'a>,
     /// Raw tokens of every message as bytes and settings alone leave it.
-    pub(in crate::guard) first_line_tokens: Vec<u32>,
+    pub(in crate::guard) settled_tokens: Vec<u32>,
 }
 
 impl<'a> Cuts<'a> {
@@ -49,9 +49,9 @@ impl<'a> Cuts<'a> {
         }
         let mut cuts = Self {
             view,
-            texts: Priorities::new(view, &results.tokens),
+            texts: NamedTexts::new(view, &results.tokens),
             results,
-            first_line_tokens: Vec::new(),
+            settled_tokens: Vec::new(),
         };
         for &cut in ORDER.messages {
             cuts.make_cut(cut, limits);
@@ -66,7 +66,7 @@ impl<'a> Cuts<'a> {
             MessageCut::HoldSystemShare => self.texts.enforce_system_share(tokens),
             MessageCut::TruncateResults => {
                 self.results.truncate_long_results();
-                self.first_line_tokens.clone_from(&self.results.tokens);
+                self.settled_tokens.clone_from(&self.results.tokens);
             }
             MessageCut::RepeatLimits => self.results.apply_remembered(limits.remembered),
             MessageCut::TruncateNewResults => {

@@ -48,7 +48,7 @@ use crate::{
 
 /// The texts with caps, priorities or a share, and their replacements. Methods take the raw tokens of each message and
 /// keep them up to date.
-pub(in crate::guard) struct Priorities<'a> {
+pub(in crate::guard) struct NamedTexts<'a> {
     view: RequestView<'a>,
     weights: Weights,
     texts: Vec<PromptText>,
@@ -62,7 +62,7 @@ pub(in crate::guard) struct Priorities<'a> {
     limit: u32,
 }
 
-impl<'a> Priorities<'a> {
+impl<'a> NamedTexts<'a> {
     /// The texts of a request in which nothing is cut.
     pub(in crate::guard) fn new(view: RequestView<'a>, tokens: &[u32]) -> Self {
         let (conversation, settings) = (view.conversation, view.policy.settings);

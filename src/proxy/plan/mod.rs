@@ -18,7 +18,7 @@ pub use self::{
     explain_model::explain_model,
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
-    refit::{halve_request, keep_least, mask_media, refit_request, remeasure_for_target},
+    refit::{clear_old_media, halve_request, keep_least, refit_request, remeasure_for_target},
 };
 use super::{
     App, FollowedConversation, GuardMode, SessionContext,

@@ -44,7 +44,7 @@ pub fn refit_request(
 
 /// Plans without the oldest images and other media: the newest half stays, `most` steps and messages at most. `None` where
 /// the request gets no smaller.
-pub fn mask_media(
+pub fn clear_old_media(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
     most: usize,
@@ -54,7 +54,8 @@ pub fn mask_media(
     }
     let app = &followed.session.app;
     let policy = session_policy(app, &refused.target, refused.reasoning);
-    let memory = guard::mask_old_media(followed.conversation, &policy, &refused.plan.memory, most)?;
+    let memory =
+        guard::clear_old_media(followed.conversation, &policy, &refused.plan.memory, most)?;
     let mut planned = refused.clone();
     planned.recall.sent = Some(memory);
     planned = replan_request(followed, planned);

@@ -113,8 +113,8 @@ async fn an_early_decision_of_a_folded_message_is_looked_up() {
     }
 }
 
-/// Many results, of which the oldest are masked in a window of 16,384 tokens.
-fn masked() -> Vec<Value> {
+/// Many results, of which the oldest are cleared in a window of 16,384 tokens.
+fn cleared() -> Vec<Value> {
     let mut messages = vec![message_by("system", "Be brief."), message_by("user", "go")];
     for nth in 0..40 {
         let text = format!(
@@ -127,23 +127,23 @@ fn masked() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_masked_result_is_looked_up() {
+async fn a_cleared_result_is_looked_up() {
     for stream in [false, true] {
         let model = start_model(16_384, json!({"pattern": "leaks"})).await;
         let proxy = start_proxy(&model, 16_384).await;
-        let answer = proxy.chat(request_of(&masked(), stream).to_string()).await;
+        let answer = proxy.chat(request_of(&cleared(), stream).to_string()).await;
         let text = spoken_text(&answer);
         let first = &model.bodies().await[0];
         let ids = named_ids(first);
-        let masked = ids.iter().find(|id| *id != "earlier").unwrap();
+        let cleared = ids.iter().find(|id| *id != "earlier").unwrap();
         // m2 is the first step's call, m3 its result.
-        let nth = (masked[1..].parse::<usize>().unwrap() - 3) / 2;
+        let nth = (cleared[1..].parse::<usize>().unwrap() - 3) / 2;
         assert!(
             first["messages"]
                 .to_string()
                 .contains("An old tool result was left out")
         );
-        if ids[0] == *masked {
+        if ids[0] == *cleared {
             assert!(text.contains(&format!("seam {nth} leaks")), "{text}");
             assert!(text.contains("[lines 100-102]"), "{text}");
         }

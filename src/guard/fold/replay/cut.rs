@@ -1,4 +1,4 @@
-//! One cut: down to the goal by masking results, oldest first, and leaving out units, least worth first.
+//! One cut: down to the goal by clearing results, oldest first, and leaving out units, least worth first.
 
 use super::{Moment, Replay};
 use crate::{
@@ -52,11 +52,11 @@ impl Replay<'_> {
                 Reach::BeforeNewest => newest,
             };
             match cut {
-                DeepCut::DropOldest => self.fold_oldest(limit, most, now),
+                DeepCut::FoldOldest => self.fold_oldest(limit, most, now),
                 _ if self.slides() => {}
-                DeepCut::ClearResults => self.mask_oldest(at, limit, Unit::has_results, goal, now),
-                DeepCut::ClearAttachments => self.mask_oldest(at, limit, Unit::is_user, goal, now),
-                DeepCut::DropLeastWorth => self.fold_by_worth(limit, goal, now),
+                DeepCut::ClearResults => self.clear_oldest(at, limit, Unit::has_results, goal, now),
+                DeepCut::ClearAttachments => self.clear_oldest(at, limit, Unit::is_user, goal, now),
+                DeepCut::FoldLeastWorth => self.fold_by_worth(limit, goal, now),
             }
         }
         now.state.survived = now.state.survived.max(tail);
@@ -71,12 +71,12 @@ impl Replay<'_> {
         self.view.policy.settings.order == CutOrder::Oldest
     }
 
-    /// Whether a cut that ends with no more than `goal` raw tokens masks anything or leaves it out.
+    /// Whether a cut that ends with no more than `goal` raw tokens clears anything or leaves it out.
     fn can_free(&self, at: usize, newest: usize, goal: u32, now: &Moment) -> bool {
         let open = || now.kept.list_open(newest).iter().copied();
-        let recent = self.masks.recent_units_of_cuts(at);
-        let mask =
-            |unit| now.asked != Some(unit) && self.may_mask(unit, newest, recent, &now.state);
+        let recent = self.clearing.recent_units_of_cuts(at);
+        let clear =
+            |unit| now.asked != Some(unit) && self.may_clear(unit, newest, recent, &now.state);
         let by_worth = |unit| {
             self.rules
                 .may_go(self.view, &self.list_parts(unit, now), now)
@@ -84,7 +84,7 @@ impl Replay<'_> {
         let by_age = |unit| self.find_foldable_parts(unit, newest, now).is_some();
         !self.slides()
             && !self.meets(goal, now)
-            && (open().any(mask) || self.list_candidates(newest, now).any(by_worth))
+            && (open().any(clear) || self.list_candidates(newest, now).any(by_worth))
             || !self.meets(self.budgets.most(at), now) && open().any(by_age)
     }
 
@@ -103,23 +103,24 @@ impl Replay<'_> {
         tail
     }
 
-    fn mask_oldest(
+    fn clear_oldest(
         &mut self,
         at: usize,
         limit: usize,
-        is_masked: impl Fn(&Unit) -> bool,
+        is_cleared: impl Fn(&Unit) -> bool,
         goal: u32,
         now: &mut Moment,
     ) {
-        let recent = self.masks.recent_units_of_cuts(at);
+        let recent = self.clearing.recent_units_of_cuts(at);
         let mut units = now.kept.list_open(limit).to_vec();
         units.retain(|&unit| now.asked != Some(unit));
         for unit in units {
             if self.meets(goal, now) {
                 break;
             }
-            if is_masked(&self.view.units[unit]) && self.may_mask(unit, limit, recent, &now.state) {
-                self.mask_unit(unit, now);
+            if is_cleared(&self.view.units[unit]) && self.may_clear(unit, limit, recent, &now.state)
+            {
+                self.clear_unit(unit, now);
             }
         }
     }
@@ -175,7 +176,7 @@ impl Replay<'_> {
         self.cuts.results.tighten_step(messages, excess);
         let after: Vec<u32> = weigh(&self.cuts);
         for ((unit, before), after) in row.zip(before).zip(after) {
-            let cleared = self.masks.weigh(&units[unit], &self.cuts.results);
+            let cleared = self.clearing.weigh(&units[unit], &self.cuts.results);
             let (freed, stale) = (
                 before.saturating_sub(after),
                 self.reasoning.left_out_of(unit),
@@ -203,8 +204,8 @@ impl Replay<'_> {
         while let Some(&last) = asked.last() {
             // Not what the proxy adds behind it, which goes before it does.
             let unit = &self.view.units[last];
-            let tokens = match now.state.masked[last] {
-                true => self.masks.weigh(unit, &self.cuts.results),
+            let tokens = match now.state.cleared[last] {
+                true => self.clearing.weigh(unit, &self.cuts.results),
                 false => self.cuts.weigh_unit(unit),
             };
             if tokens > left {
@@ -227,7 +228,7 @@ impl Replay<'_> {
     pub(super) fn drop_settled(&self, limit: usize, now: &mut Moment) {
         let (state, kept) = (&now.state, &now.kept);
         let settled = kept.list_open(limit).iter().map(|&unit| {
-            let is_done = || state.masked[unit] || !self.gets_smaller(unit, usize::MAX);
+            let is_done = || state.cleared[unit] || !self.gets_smaller(unit, usize::MAX);
             state.folded[unit] || kept.is_lasting(unit) && is_done()
         });
         let settled: Vec<bool> = settled.collect();

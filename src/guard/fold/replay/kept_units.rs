@@ -11,7 +11,7 @@ use crate::{
 /// Kept while a replay goes on, so that a cut costs time for what is left and not for the whole conversation.
 #[derive(Default)]
 pub(super) struct KeptUnits {
-    /// Units that a cut may leave out or mask, now or later, oldest first.
+    /// Units that a cut may leave out or clear, now or later, oldest first.
     unpinned: Vec<usize>,
     /// Those of them that a cut may change now, oldest first.
     open: Vec<usize>,
@@ -76,7 +76,7 @@ impl KeptUnits {
         self.lasting[unit]
     }
 
-    /// Adds the next unit. `may_go`: it can be left out or masked; `waits_for`: but not before this one may go;
+    /// Adds the next unit. `may_go`: it can be left out or cleared; `waits_for`: but not before this one may go;
     /// `is_pinned`: it belongs to the pinned start.
     pub(super) fn add_unit(
         &mut self,
@@ -120,7 +120,7 @@ impl KeptUnits {
         }
     }
 
-    /// Lets a cut mask what is attached to a pinned message of the user.
+    /// Lets a cut clear what is attached to a pinned message of the user.
     pub(super) fn open_attachments(&mut self, at: usize) {
         self.open.push(at);
     }
@@ -138,7 +138,7 @@ impl KeptUnits {
         }
     }
 
-    /// Units before `limit` that a cut may leave out or mask, now or later, oldest first.
+    /// Units before `limit` that a cut may leave out or clear, now or later, oldest first.
     pub(super) fn list_unpinned(&self, limit: usize) -> &[usize] {
         list_before(&self.unpinned, limit)
     }

@@ -73,7 +73,7 @@ impl UnitWeights {
 
     /// Raw tokens of a unit as it is sent.
     pub(super) fn of_unit(&self, at: usize, state: &CutState) -> u32 {
-        if state.masked[at] {
+        if state.cleared[at] {
             self.cleared[at]
         } else {
             self.whole[at]

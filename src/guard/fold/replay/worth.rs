@@ -62,21 +62,21 @@ impl Replay<'_> {
         now.visible.counts.resize(self.vocabulary.len(), 0);
         for unit in now.visible.counted..=end {
             if !now.state.folded[unit] {
-                self.count_words(unit, now.state.masked[unit], 1, &mut now.visible);
+                self.count_words(unit, now.state.cleared[unit], 1, &mut now.visible);
             }
         }
         now.visible.counted = end + 1;
     }
 
     /// Names the words of each message of a unit, as it is sent.
-    fn for_each_words(&self, unit: usize, is_masked: bool, mut each: impl FnMut(&[WordId])) {
+    fn for_each_words(&self, unit: usize, is_cleared: bool, mut each: impl FnMut(&[WordId])) {
         let results = &self.cuts.results;
         for message in self.view.units[unit].messages.clone() {
-            if is_masked && self.masks.is_masked_result(message, results) {
+            if is_cleared && self.clearing.is_cleared_result(message, results) {
                 continue;
             }
-            let masks = self.masks.text_edits(message).filter(|_| is_masked);
-            match masks.or_else(|| results.edits_of(message)) {
+            let clearing = self.clearing.text_edits(message).filter(|_| is_cleared);
+            match clearing.or_else(|| results.edits_of(message)) {
                 Some(edits) => {
                     let conversation = self.view.conversation;
                     each(&self.vocabulary.words_left(conversation, message, edits));
@@ -90,21 +90,21 @@ impl Replay<'_> {
     pub(super) fn count_words(
         &self,
         unit: usize,
-        is_masked: bool,
+        is_cleared: bool,
         by: i32,
         visible: &mut VisibleWords,
     ) {
         if by > 0 || unit < visible.counted {
-            self.for_each_words(unit, is_masked, |words| visible.change_counts(words, by));
+            self.for_each_words(unit, is_cleared, |words| visible.change_counts(words, by));
         }
     }
 
-    /// Masks a unit; its words go out of sight.
-    pub(super) fn mask_unit(&mut self, unit: usize, now: &mut Moment) {
+    /// Clears a unit; its words go out of sight.
+    pub(super) fn clear_unit(&mut self, unit: usize, now: &mut Moment) {
         self.budgets.end_tolerance();
         let before = self.weights.of_unit(unit, &now.state);
         self.count_words(unit, false, -1, &mut now.visible);
-        now.state.masked[unit] = true;
+        now.state.cleared[unit] = true;
         if unit < now.visible.counted {
             self.count_words(unit, true, 1, &mut now.visible);
         }
@@ -115,8 +115,8 @@ impl Replay<'_> {
     /// Leaves a unit out; its words go out of sight.
     pub(super) fn fold_unit(&mut self, unit: usize, now: &mut Moment) {
         self.budgets.end_tolerance();
-        let masked = now.state.masked[unit];
-        self.count_words(unit, masked, -1, &mut now.visible);
+        let cleared = now.state.cleared[unit];
+        self.count_words(unit, cleared, -1, &mut now.visible);
         let freed = self.weights.of_unit(unit, &now.state);
         now.state.folded[unit] = true;
         self.texts.forget_unit(unit);
@@ -132,7 +132,7 @@ impl Replay<'_> {
         let mut tokens = 0u32;
         for &unit in units {
             tokens = tokens.saturating_add(self.weights.of_unit(unit, state));
-            self.for_each_words(unit, state.masked[unit], |it| words.extend_from_slice(it));
+            self.for_each_words(unit, state.cleared[unit], |it| words.extend_from_slice(it));
         }
         words.sort_unstable();
         let alone = words.chunk_by(|one, next| one == next);

@@ -1,6 +1,6 @@
 //! Arguments of old calls: long values keep their beginning.
 
-use super::{Small, excludes};
+use super::{ClearedForm, excludes};
 use crate::{
     conversation::{Conversation, Item},
     guard::{
@@ -19,9 +19,9 @@ const KEEP: Keep = Keep::Head {
 
 /// Item `at` with long values in the arguments of its calls shortened; `None` where there are
 /// none.
-pub(super) fn shorten_arguments(view: RequestView<'_>, at: usize) -> Option<Small> {
+pub(super) fn shorten_arguments(view: RequestView<'_>, at: usize) -> Option<ClearedForm> {
     let message = view.item(at);
-    let mut small = Small::default();
+    let mut form = ClearedForm::default();
     let mut sizes = message.sizes;
     for call in view.conversation.calls_of(message) {
         let name = call.name.map(|name| view.conversation.decode_text(name));
@@ -33,12 +33,12 @@ pub(super) fn shorten_arguments(view: RequestView<'_>, at: usize) -> Option<Smal
         if let Some(cut) = cut.and_then(|it| cut_arguments(view.conversation, it, KEEP)) {
             sizes -= cut.removed;
             sizes += cut.inserted;
-            small.inputs += 1;
-            small.edits.merge(cut.edits);
+            form.inputs += 1;
+            form.edits.merge(cut.edits);
         }
     }
-    small.tokens = view.weigh_item(at, &sizes);
-    (small.inputs > 0).then_some(small)
+    form.tokens = view.weigh_item(at, &sizes);
+    (form.inputs > 0).then_some(form)
 }
 
 /// Whether a message has arguments in which there may be a long value.

@@ -4,7 +4,7 @@
 //! others go; an image becomes a part of text, never nothing. Parts with a cache breakpoint keep
 //! their place and their marker: a text of theirs is shortened, and media of theirs stay.
 
-use super::{Small, write_placeholder};
+use super::{ClearedForm, write_placeholder};
 use crate::{
     conversation::{Block, BlockKind, Content},
     guard::{
@@ -22,10 +22,10 @@ pub(super) const MEDIA: &str =
 const REST: &str = "...";
 
 /// Message `at`, a tool result, as it would be; `None` where it cannot be edited.
-pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
+pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<ClearedForm> {
     let (conversation, message) = (view.conversation, view.item(at));
     let placeholder = write_placeholder(view.recall_id(at));
-    let mut small = Small::default();
+    let mut form = ClearedForm::default();
     // Of what stays.
     let mut sizes = TextSizes::default();
     let mut media = 0u32;
@@ -37,7 +37,7 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
                 return None;
             }
             sizes += text::measure_text(placeholder.as_bytes());
-            small.edits.replace(text.span, placeholder.into_owned());
+            form.edits.replace(text.span, placeholder.into_owned());
         }
         Content::Blocks(..) | Content::FixedBlocks(..) => {
             // The first text stands for all of them.
@@ -52,13 +52,13 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
                         let first = placeholder.take();
                         let whole = conversation.block_with_comma(part.span);
                         if let (None, false, Some(whole)) = (&first, part.marked, whole) {
-                            small.edits.remove(whole);
+                            form.edits.remove(whole);
                             continue;
                         }
                         // An empty text stays one.
                         let rest = if raw.is_empty() { "" } else { REST };
                         let with = first.unwrap_or(rest.into());
-                        small.edits.replace(text.span, with.clone().into_owned());
+                        form.edits.replace(text.span, with.clone().into_owned());
                         with
                     }
                     BlockKind::Call | BlockKind::Reasoning(_) | BlockKind::Opaque => {
@@ -71,8 +71,7 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
                     }
                     BlockKind::Image { .. } | BlockKind::Media => {
                         let with = media_notice(part)?;
-                        small
-                            .edits
+                        form.edits
                             .replace(part.span, view.conversation.format.text_block(with));
                         with.into()
                     }
@@ -86,16 +85,16 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
     let tokens = weights
         .count_text_tokens(&sizes)
         .saturating_add(weights.message_tokens());
-    small.tokens = tokens.saturating_add(media);
-    Some(small)
+    form.tokens = tokens.saturating_add(media);
+    Some(form)
 }
 
 /// Message `at`, the user's, without its media; `None` where it has none that can go. Its `tokens`
 /// are raw ones as it would go out with them: caps may have shortened its text.
-pub(super) fn clear_media(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
-    let mut small = Small {
+pub(super) fn clear_media(view: RequestView<'_>, at: usize, tokens: u32) -> Option<ClearedForm> {
+    let mut form = ClearedForm {
         keeps_text: true,
-        ..Small::default()
+        ..ClearedForm::default()
     };
     let mut sizes = TextSizes::default();
     let mut gone = 0u32;
@@ -105,14 +104,13 @@ pub(super) fn clear_media(view: RequestView<'_>, at: usize, tokens: u32) -> Opti
         };
         gone = gone.saturating_add(media_tokens(view, part));
         sizes += text::measure_text(with.as_bytes());
-        small
-            .edits
+        form.edits
             .replace(part.span, view.conversation.format.text_block(with));
-        small.media += 1;
+        form.media += 1;
     }
     let notices = view.token_weights().count_text_tokens(&sizes);
-    small.tokens = tokens.saturating_sub(gone).saturating_add(notices);
-    (small.media > 0).then_some(small)
+    form.tokens = tokens.saturating_sub(gone).saturating_add(notices);
+    (form.media > 0).then_some(form)
 }
 
 /// What stands in the place of a medium.

@@ -20,7 +20,7 @@ pub(in crate::guard) struct RecentUnits {
 }
 
 impl RecentUnits {
-    /// Whether a unit is old enough to be masked.
+    /// Whether a unit is old enough to be cleared.
     pub(in crate::guard) const fn is_old(self, at: usize, kind: UnitKind) -> bool {
         match kind {
             UnitKind::User => at < self.media,

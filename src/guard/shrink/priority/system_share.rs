@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{Priorities, Shortening, removable_texts::RemovalPool};
+use super::{NamedTexts, Shortening, removable_texts::RemovalPool};
 use crate::guard::shrink::{cuts::sum_tokens, results::find_common_level};
 
 /// No text without an annotation is shortened below this; raw tokens.
@@ -11,7 +11,7 @@ const LEAST_TOKENS: u32 = 128;
 /// Rounds of shortening: each text is rounded up, so the sum may be over the limit after a round.
 const TRIM_ROUNDS: usize = 8;
 
-impl Priorities<'_> {
+impl NamedTexts<'_> {
     /// Holds each group of system messages to the share that the groups before it leave.
     pub(in crate::guard) fn enforce_system_share(&mut self, tokens: &mut [u32]) {
         if self.system <= self.limit {

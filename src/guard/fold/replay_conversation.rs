@@ -5,8 +5,8 @@ use crate::{
     conversation::units,
     guard::{
         fold::{
+            basis::CutBasis,
             cut_state::CutState,
-            ground::Ground,
             memory::Recall,
             preface::PrefaceBase,
             replay::{
@@ -26,10 +26,10 @@ use crate::{
 };
 
 /// A conversation that was replayed, and what is cut of it.
-pub(in crate::guard) struct FoldDecision<'a> {
+pub(in crate::guard) struct ReplayedConversation<'a> {
     pub(in crate::guard) replay: Replay<'a>,
     pub(in crate::guard) state: CutState,
-    pub(in crate::guard) ground: Ground,
+    pub(in crate::guard) basis: CutBasis,
     /// Raw tokens of the ledger as it is written.
     pub(in crate::guard) ledger: u32,
     /// Raw tokens that the provider has not counted yet.
@@ -39,25 +39,25 @@ pub(in crate::guard) struct FoldDecision<'a> {
 }
 
 /// Replays the conversation and finds the cuts. `alternates`: whether user and assistant take turns, if that is settled.
-pub(in crate::guard) fn find_fold<'a>(
+pub(in crate::guard) fn replay_conversation<'a>(
     view: RequestView<'a>,
     measured: &MeasuredRequest<'_>,
     cuts: Cuts<'a>,
     injected: InjectedWeight,
     recall: &'a Recall,
     alternates: Option<bool>,
-) -> FoldDecision<'a> {
-    let ground = Ground::from_policy(&view.policy);
+) -> ReplayedConversation<'a> {
+    let basis = CutBasis::from_policy(&view.policy);
     let added = count_added_tokens(view, &cuts, &injected, recall);
     let raw = |tokens| recall.calibration.to_raw_tokens(tokens, added);
     let is_counted = recall.calibration.is_counted() || recall.was_refused;
-    let low_water = ground.low_water();
+    let low_water = basis.low_water();
     let base = PrefaceBase::new(&recall.injections, view.names_ids);
     let removable = cuts.texts.list_removable_texts();
     let mut replay = Replay {
         view,
         recall,
-        masks: Clearing::nothing(view.conversation.items.len()),
+        clearing: Clearing::nothing(view.conversation.items.len()),
         weights: UnitWeights::new(view, &cuts, injected, measured.shares.tools),
         reasoning: BoundReasoning::weigh(view),
         budgets: ReplayBudgets::new(view, measured, &cuts, low_water, is_counted, raw),
@@ -67,16 +67,16 @@ pub(in crate::guard) fn find_fold<'a>(
         vocabulary: Vocabulary::default(),
         cuts,
     };
-    replay.prepare_masks(recall.kept_memory().cut.is_some());
-    let start = find_replay_start(&mut replay, ground, base.boundary);
+    replay.prepare_clearing(recall.kept_memory().cut.is_some());
+    let start = find_replay_start(&mut replay, basis, base.boundary);
     let state = replay.run(start);
     let budget = raw(measured.budgets.current_budget().uncut_tokens());
-    FoldDecision {
+    ReplayedConversation {
         ledger: replay.note.of_ledger(&state),
         high: replay.budgets.add_tolerance(budget),
         replay,
         state,
-        ground,
+        basis,
         added,
     }
 }
@@ -99,13 +99,13 @@ pub(in crate::guard) fn count_added_tokens(
 /// those from before a course or a summary, which begins at `boundary`.
 fn find_replay_start(
     replay: &mut Replay<'_>,
-    ground: Ground,
+    basis: CutBasis,
     boundary: Option<u32>,
 ) -> ReplayStart {
     let (view, recall) = (replay.view, replay.recall);
     let units = view.units;
     let memory = recall.kept_memory();
-    let mark = memory.cut.as_ref().filter(|_| ground == memory.ground);
+    let mark = memory.cut.as_ref().filter(|_| basis == memory.basis);
     let mut state = mark.and_then(|mark| mark.find_cut(view.conversation, units));
     let begun = boundary.map(|boundary| {
         let begun = units::find_boundary_unit(units, boundary);
@@ -119,7 +119,7 @@ fn find_replay_start(
     }
     let fresh = units::first_new_message(units, recall.messages.min(memory.planned as usize));
     let is_known =
-        memory.cut.is_none() && ground == memory.ground || state.is_some() && mark.is_some();
+        memory.cut.is_none() && basis == memory.basis || state.is_some() && mark.is_some();
     let from = if is_known {
         units::find_unit_of_message(units, fresh).min(units.len().saturating_sub(1))
     } else {

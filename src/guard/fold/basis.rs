@@ -15,7 +15,7 @@ const SMALL_WINDOW: u32 = 16_384;
 
 /// What cuts stand on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::guard) struct Ground {
+pub(in crate::guard) struct CutBasis {
     window: u32,
     /// The largest prompt, whatever answer is asked for. Of an open budget, what is assumed: cuts that were made by that
     /// stay.
@@ -24,7 +24,7 @@ pub(in crate::guard) struct Ground {
     low_water: u32,
 }
 
-impl Ground {
+impl CutBasis {
     pub(in crate::guard) fn from_policy(policy: &Policy<'_>) -> Self {
         let window = policy.window;
         let settings = policy.settings;
