@@ -68,6 +68,32 @@ pub enum ReasoningPlace {
     Entries,
 }
 
+impl ReasoningPlace {
+    /// It is left out apart from the blocks of an answer, and is joined with that of hidden rounds before it.
+    pub const fn is_beside_blocks(self) -> bool {
+        match self {
+            Self::Members => true,
+            Self::Blocks | Self::Entries => false,
+        }
+    }
+
+    /// It is refused beside other neighbours than it had.
+    pub const fn needs_neighbours(self) -> bool {
+        match self {
+            Self::Members => false,
+            Self::Blocks | Self::Entries => true,
+        }
+    }
+
+    /// What it led to names it by an id, and is refused without it.
+    pub const fn has_id(self) -> bool {
+        match self {
+            Self::Members | Self::Blocks => false,
+            Self::Entries => true,
+        }
+    }
+}
+
 const CHAT: FormatRules = FormatRules {
     route: "/v1/chat/completions",
     count_path: None,

@@ -39,7 +39,7 @@ pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<Injection
         InjectionContent::DroppedRound { .. } => Some(record.what.clone()),
         // Reasoning before such a call is refused where the call does not follow it.
         InjectionContent::Calls { .. } | InjectionContent::HiddenPlaces(_)
-            if format == Format::Responses =>
+            if format.rules().reasoning.has_id() =>
         {
             Some(record.what.clone())
         }
@@ -58,7 +58,7 @@ pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<Injection
 /// or without the course, so that the message comes back: in Messages and Responses its reasoning is refused then beside
 /// what the client never got, or without the call that followed it. Of the newest records alone, so that states stay small.
 pub const fn may_return(format: Format, at: usize, count: usize) -> bool {
-    matches!(format, Format::Messages | Format::Responses) && at + MAX_RETURNING >= count
+    format.rules().reasoning.needs_neighbours() && at + MAX_RETURNING >= count
 }
 
 /// What stays of the records where none of their rounds is sent: after the end of their course, or without recovery's

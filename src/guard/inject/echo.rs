@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use self::echoed_answer::{EchoCut, EchoedAnswer, SpokenBefore};
 pub(in crate::guard) use self::repeated_blocks::{RepeatedBlocks, may_repeat};
 use crate::{
-    conversation::{Conversation, Format, HiddenPlaces, Item, edit::Edits},
+    conversation::{Conversation, HiddenPlaces, Item, edit::Edits},
     guard::{
         inject::{
             injected_turns,
@@ -63,7 +63,8 @@ pub(in crate::guard) fn edit_echo(
         true => repeated.with_all_reasoning(),
         false => repeated,
     };
-    if drops_reasoning && (repeated.are_all() || conversation.format == Format::Chat) {
+    let reasoning = conversation.format.rules().reasoning;
+    if drops_reasoning && (repeated.are_all() || reasoning.is_beside_blocks()) {
         // Reasoning stands beside the content, or is all of it.
         conversation.leave_out_reasoning(message, &mut echo.edits);
         if repeated.are_all() {
@@ -71,7 +72,7 @@ pub(in crate::guard) fn edit_echo(
             return echo;
         }
     }
-    echo.drops_ids = drops_reasoning && conversation.format == Format::Responses;
+    echo.drops_ids = drops_reasoning && reasoning.has_id();
     if echo.drops_ids {
         conversation.remove_ids(message, &mut echo.edits);
     }

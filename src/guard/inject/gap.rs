@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    conversation::{Author, Format, NewItems, edit::Edits},
+    conversation::{Author, NewItems, edit::Edits},
     guard::{
         grammar::{
             lint::OutlineItem,
@@ -106,15 +106,13 @@ impl<'a> Gap<'a> {
             self.before,
             view.policy.profile,
         );
+        let author = format.rules().tools_entry_author;
+        let author = author.unwrap_or(Author::Unknown);
         let is_taken = view.policy.profile.tools_entry == Some(format)
-            && (place == Some(PromptPlacement::System) || format != Format::Messages);
+            && (place == Some(PromptPlacement::System) || author != Author::System);
         let new = NewItems {
             entries: &format.write_tools_entry(json),
             blocks: None,
-        };
-        let author = match format {
-            Format::Messages => Author::System,
-            _ => Author::Unknown,
         };
         let added = is_taken && self.insert_messages(&[OutlineItem::Injected(author)], &new, 0);
         if added {

@@ -4,7 +4,7 @@
 //! ids that occur twice, so each block goes back once: where the model gave it.
 
 use crate::{
-    conversation::{Block, BlockKind, Conversation, Format, Item, edit::Edits},
+    conversation::{Block, BlockKind, Conversation, Item, edit::Edits},
     guard::request::estimate::Weights,
     json::{scan::Span, text},
 };
@@ -104,9 +104,9 @@ impl<'a> RepeatedBlocks<'a> {
         json: &str,
         edits: &mut Edits,
     ) -> bool {
-        // Parts of one text of Responses are no entries.
-        let has_parts =
-            self.conversation.format == Format::Responses && self.blocks.iter().any(|it| it.marked);
+        // If the parts of an answer are entries, those of one text are none.
+        let has_entries = self.conversation.format.rules().joins_answers;
+        let has_parts = has_entries && self.blocks.iter().any(|it| it.marked);
         let place = self.blocks.len().checked_sub(behind as usize);
         let is_place = |_: &usize| !has_parts && self.count_calls_behind(behind) == behind_calls;
         let Some(place) = place.filter(is_place) else {

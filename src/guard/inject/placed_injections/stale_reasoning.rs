@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{PlacedInjections, PlacedRecords};
 use crate::{
-    conversation::{Format, edit::Edits},
+    conversation::edit::Edits,
     guard::request::epoch::{Epoch, count_places},
 };
 
@@ -23,7 +23,13 @@ impl PlacedInjections<'_> {
     /// the beginning.
     pub(super) fn is_joined(&self, records: &PlacedRecords<'_>) -> bool {
         records.follows_rounds
-            && self.view.conversation.format == Format::Chat
+            && self
+                .view
+                .conversation
+                .format
+                .rules()
+                .reasoning
+                .is_beside_blocks()
             && self.view.refuses_stale_reasoning()
     }
 
