@@ -3,11 +3,12 @@
 //! [`plan`] makes the cuts of `order::ORDER`, puts injected messages back at their places, and lowers the answer cap to
 //! what is left.
 //!
-//! A request by which the client compacts its conversation is cut by `compaction_request` instead: results only.
+//! Of a request by which the client compacts its conversation no message is left out (`plan::compaction_request`).
 //!
-//! Every plan is linted. A plan that fails is dropped: the original goes out, and a guard fault is counted.
+//! Every plan that adds or removes a message is linted. A plan that fails is dropped: the original goes out, and a guard
+//! fault is counted.
 //!
-//! Its rooms, outermost first, each of which imports those behind it only: `plan` puts a plan together, `fold` decides which
+//! Its rooms, outermost first, each of which imports those that follow only: `plan` puts a plan together, `fold` decides which
 //! units go and what stands for them, `shrink` makes one message smaller, `inject` places what the proxy adds, `grammar`
 //! knows what may stand where, `text` cuts one text, `request` measures, `order` lists the cuts.
 //!

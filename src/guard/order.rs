@@ -1,9 +1,13 @@
 //! The order in which cuts are tried: [`ORDER`].
 //!
-//! Each request is first cut by what its messages are, then by what it is too large. It may have been too large at any
-//! time while it grew, so the replay tries the cuts of requests for each request that the conversation went through
-//! (see `fold::replay`). The answer cap is lowered last, to what is left; the budgets count on that from the start
-//! (`request::answer_cap`).
+//! First come the cuts that look at single messages; then those that are made only if a request is over its budget. A
+//! conversation may have been over it at any time while it grew, so the replay tries the cuts of requests for each request
+//! that the conversation went through (see `fold::replay`). The answer cap is lowered last, to what is left; the budgets
+//! count on that from the start (`request::answer_cap`).
+//!
+//! Four things go that are no cuts for room: reasoning that a cut made stale (`fold::replay::reasoning`), what is before a
+//! course or a summary (`CutState::fold_before`), old media after a refusal (`plan::old_media`), and the middle of results
+//! in a request to compact (`plan::compaction_request`).
 
 /// The order of all cuts.
 pub(in crate::guard) const ORDER: Order = Order {
@@ -42,7 +46,7 @@ pub(in crate::guard) struct Order {
     pub(in crate::guard) messages: &'static [MessageCut],
     /// Tried for each request of the replay.
     pub(in crate::guard) requests: &'static [RequestCut],
-    /// The parts of a deep cut, each down to its goal.
+    /// The parts of a deep cut, down to its goal. With `guard.order = "oldest"` the last one alone.
     pub(in crate::guard) deep: &'static [(DeepCut, Reach)],
 }
 
@@ -101,7 +105,7 @@ pub(in crate::guard) enum DeepCut {
     ClearResults,
     /// Media of the user become notices, and attachments get shorter, oldest first.
     ClearAttachments,
-    /// Units go whose words stand elsewhere too, first those that are worth least a token.
+    /// Units go, first those whose words stand elsewhere too: those that are worth least a token.
     FoldLeastWorth,
     /// The last resort: units go, oldest first, until the request is within its budget.
     FoldOldest,

@@ -3,7 +3,7 @@
 //! After a refusal the request is sent again, changed:
 //!
 //! - without asking for the usage of a stream,
-//! - without the cache markers, or the members of answers, that the proxy added,
+//! - without the cache markers that the proxy added, and with or without the members that answers lack,
 //! - with the prompt elsewhere, and then without any of recovery's additions,
 //! - without old images,
 //! - asking the provider to drop thinking, and then without thinking ([`super::thinking_remedy`]),

@@ -5,7 +5,7 @@
 //! the stream if none comes; there the state is stored, and a comment may be inserted.
 //!
 //! Without a rewriter, incomplete events pass at once, unless they may be the end marker or a usage
-//! chunk to remove ([`max_whole_event`](super::Format::max_whole_event) at most). With a rewriter, events are held
+//! chunk to remove (`FormatRules::max_whole_event` at most). With a rewriter, events are held
 //! until they are complete (2 MiB at most), and then only while it is undecided who executes a call,
 //! or whether a continuation block begins at the end of a text (64 KiB at most). The summary covers
 //! what the client gets, but prompt tokens are those of the provider.

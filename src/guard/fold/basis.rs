@@ -1,4 +1,4 @@
-//! What cuts stand on: a cut that was made for another window or with other settings does not bind.
+//! What cuts stand on: a cut that was made for another window, or to go to another depth, does not bind.
 
 use serde::{Deserialize, Serialize};
 

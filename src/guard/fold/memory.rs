@@ -62,18 +62,18 @@ impl GuardMemory {
         spans.iter().map(|&(from, until)| from..until).collect()
     }
 
-    /// Whether the cuts of two memories stand on different windows or settings.
-    pub fn grid_moved(&self, other: &Self) -> bool {
+    /// Whether the cuts of two memories stand on different windows or depths.
+    pub fn has_other_basis(&self, other: &Self) -> bool {
         self.basis != other.basis
     }
 
-    /// Results and calls with a remembered limit.
+    /// Messages with a remembered limit.
     pub fn count_tightened(&self) -> usize {
         let limits = self.tight.iter().filter(|(_, limit)| limit.chars() > 0);
         limits.count()
     }
 
-    /// Has the cuts bind for this policy, which were made for a smaller window so that the request got small.
+    /// Keeps, under this policy, cuts that were planned for a smaller window.
     pub fn stand_on(&mut self, policy: &Policy<'_>) {
         self.basis = CutBasis::from_policy(policy);
     }

@@ -70,7 +70,7 @@ struct Moment {
     /// The user's newest message, before any step that follows it: nothing of it is old.
     asked: Option<usize>,
     /// The words of the ledger are not chosen yet since the last cut.
-    is_cut: bool,
+    ledger_is_due: bool,
     /// What a cut found of which nothing could go. While that is the same, no other cut looks through it again.
     stuck: Option<KeptCounts>,
 }
@@ -154,7 +154,7 @@ impl Replay<'_> {
             visible: VisibleWords::default(),
             room: 0,
             asked: None,
-            is_cut: false,
+            ledger_is_due: false,
             stuck: None,
         };
         // Kept up to date unit by unit: a search for each request would walk a long row of what stays again and again.
@@ -233,7 +233,7 @@ impl Replay<'_> {
 
     /// Chooses the words of the ledger after the last cut: those of the cuts before it are never sent.
     fn settle_ledger(&self, now: &mut Moment) {
-        if std::mem::take(&mut now.is_cut) {
+        if std::mem::take(&mut now.ledger_is_due) {
             now.state.words = self.choose_ledger_words(now);
         }
     }

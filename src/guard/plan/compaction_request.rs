@@ -1,5 +1,5 @@
-//! A request by which the client compacts its conversation: the whole of it is to be read once more, so nothing goes
-//! but the middle of what tools gave out, where the request is over its budget.
+//! A request by which the client compacts its conversation: the whole of it is to be read once more, so no message
+//! is left out or cleared. If the request is over its budget, results lose their middle.
 
 use crate::{
     config::GuardConfig,

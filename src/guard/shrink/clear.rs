@@ -1,8 +1,8 @@
-//! Clearing: results of old tool rounds become a short placeholder, long values in the arguments
+//! Clearing: results of old steps become a short placeholder, long values in the arguments
 //! of old calls may be shortened, old images of the user give way to a line of text, and what the user
 //! attached to old messages, the task included, is shortened around a marker.
 //!
-//! What a message becomes depends on its bytes and the settings alone. Which messages are cleared
+//! What a message becomes depends on its bytes, the settings, and whether ids are named. Which messages are cleared
 //! is decided by the replay (see [`crate::guard::fold::replay`]).
 //!
 //! Never edited: text with half a surrogate pair, and parts that are neither text nor media. No
@@ -79,7 +79,7 @@ pub(in crate::guard) struct ClearedForm {
     edits: Edits,
     /// Raw tokens.
     pub(in crate::guard) tokens: u32,
-    /// Raw tokens less than as the first line leaves it.
+    /// Raw tokens that clearing saves, compared with the message after the cuts of single messages.
     saves: u32,
     inputs: usize,
     media: usize,
@@ -108,8 +108,7 @@ pub(in crate::guard) struct Clearing {
 }
 
 impl Clearing {
-    /// What could be cleared, where `first` are the raw tokens of every message as the first line
-    /// leaves it.
+    /// What could be cleared, where `first` are the raw tokens of every message after the cuts of single messages.
     pub(in crate::guard) fn new(view: RequestView<'_>, first: &[u32]) -> Self {
         let mut forms = vec![None; first.len()];
         let mut names = ToolNames::default();
@@ -218,8 +217,8 @@ impl Clearing {
     }
 }
 
-/// Message `at` as it would be, where `tokens` are its raw ones as the first line leaves it; `None` where
-/// nothing of it can be cleared.
+/// Message `at` as it would be, where `tokens` are its raw ones after the cuts of single messages; `None` if nothing of it
+/// can be cleared.
 fn shrink(
     view: RequestView<'_>,
     at: usize,

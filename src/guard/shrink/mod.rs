@@ -1,4 +1,4 @@
-//! One message made smaller: named texts, results, calls, media and attachments.
+//! Messages made smaller, none left out: named texts, results, calls, media and attachments.
 
 pub(in crate::guard) mod clear;
 pub(in crate::guard) mod cuts;

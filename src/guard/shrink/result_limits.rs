@@ -19,7 +19,8 @@ pub(in crate::guard) const FIRST_SHARE: f64 = 0.3;
 /// The same while a session is not healthy.
 pub(in crate::guard) const TIGHT_SHARE: f64 = 0.05;
 
-/// The limit of one result in characters. The highest bit tells that its marker is `NearlyFull`.
+/// The limit of one message: characters of a result or of each value of a call, raw tokens of the attachments of a user
+/// message, 0 for an annotated text that is left out. The highest bit tells that the marker is `NearlyFull`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(in crate::guard) struct RememberedLimit(u32);

@@ -65,7 +65,7 @@ pub struct TruncationReport {
 
 /// A message that is cut: a result, a message with calls, or a user message with attachments.
 #[derive(Clone, Debug, Default)]
-struct MessageCut {
+struct ShortenedMessage {
     edits: Edits,
     /// The sizes of the text that is left of a result.
     sizes: TextSizes,
@@ -92,7 +92,7 @@ pub(in crate::guard) struct ToolResults<'a> {
     keeps_unpaired: bool,
     /// Raw tokens of every message as it goes out.
     pub(in crate::guard) tokens: Vec<u32>,
-    cuts: BTreeMap<usize, MessageCut>,
+    cuts: BTreeMap<usize, ShortenedMessage>,
     /// Injected texts at the end of results, by message.
     blocks: BTreeMap<usize, TextSizes>,
     /// Answers whose text is edited for injected records, and so is not cut.
@@ -333,11 +333,11 @@ impl<'a> ToolResults<'a> {
                 before: self.view.item(at).sizes.total_chars(),
                 after: cut.sizes.total_chars(),
             };
-            let cut = MessageCut {
+            let cut = ShortenedMessage {
                 edits: cut.edits,
                 limit: Some(RememberedLimit::new(most, TruncationMarker::Plain)),
                 parts: vec![part],
-                ..MessageCut::default()
+                ..ShortenedMessage::default()
             };
             self.cuts.insert(at, cut);
         }
@@ -364,7 +364,7 @@ impl<'a> ToolResults<'a> {
             before: cut.before,
             after: cut.after,
         };
-        let cut = MessageCut {
+        let cut = ShortenedMessage {
             edits: cut.edits,
             sizes: cut.sizes,
             limit: remembered.or(self.limit_of(at)),

@@ -1,4 +1,4 @@
-//! One cut: down to the goal by clearing results, oldest first, and leaving out units, least worth first.
+//! One deep cut: the parts of [`ORDER`]'s `deep`, down to the goal.
 
 use super::{Moment, Replay};
 use crate::{
@@ -63,7 +63,7 @@ impl Replay<'_> {
         if now.state.survived > 0 {
             self.budgets.end_tolerance();
         }
-        now.is_cut = true;
+        now.ledger_is_due = true;
     }
 
     /// Whether the oldest goes, whatever it is worth.
@@ -189,9 +189,9 @@ impl Replay<'_> {
         }
     }
 
-    /// What the user said last goes only where it takes much of the room, and the newest step cannot get smaller: that of
-    /// the request that ended at `at`. What is gone stays out, so a short message stays, and the request may be over its
-    /// budget: then it goes without what the proxy adds.
+    /// Leaves the user's newest message out, if it takes much of the room and the newest step cannot get smaller. A short
+    /// message stays, since what is gone stays out; then the request may be over its budget, and goes without what the proxy
+    /// adds.
     pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let open = now.kept.list_open(newest).iter().copied();
         let least = self.view.policy.window / LEAST_QUESTION_SHARE;
@@ -218,7 +218,7 @@ impl Replay<'_> {
             return;
         }
         self.read_words(at, now);
-        now.is_cut = true;
+        now.ledger_is_due = true;
         asked.into_iter().for_each(|unit| self.fold_unit(unit, now));
         self.drop_settled(newest, now);
     }

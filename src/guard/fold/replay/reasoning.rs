@@ -26,7 +26,7 @@ pub(in crate::guard) struct BoundReasoning {
     tokens: Vec<u32>,
     /// The first unit with any.
     first: usize,
-    /// Units before this one are sent without it.
+    /// Units before this one count without it: it is left out, or the provider drops it.
     left_out_until: usize,
     /// The newest request leaves all of it out.
     leaves_out_all: bool,

@@ -70,7 +70,7 @@ impl AttachmentLimit {
 
 /// A user message whose attachments are shortened.
 #[derive(Clone, Debug, Default)]
-pub(in crate::guard) struct ShortenedMessage {
+pub(in crate::guard) struct ShortenedAttachments {
     pub(in crate::guard) edits: Edits,
     /// Raw tokens.
     pub(in crate::guard) tokens: u32,
@@ -101,7 +101,7 @@ pub(in crate::guard) fn shorten_attachments(
     view: RequestView<'_>,
     at: usize,
     limit: AttachmentLimit,
-) -> Option<ShortenedMessage> {
+) -> Option<ShortenedAttachments> {
     let attachments = list_attachments(view, at, limit);
     if sum_attached(&attachments) <= limit.most {
         return None;
@@ -109,9 +109,9 @@ pub(in crate::guard) fn shorten_attachments(
     let tokens = attachments.iter().map(|it| it.tokens).collect();
     let level = results::find_common_level(tokens, limit.most).max(LEAST_KEPT);
     let (conversation, weights) = (view.conversation, view.token_weights());
-    let mut shortened = ShortenedMessage {
+    let mut shortened = ShortenedAttachments {
         sizes: view.item(at).sizes,
-        ..ShortenedMessage::default()
+        ..ShortenedAttachments::default()
     };
     let (mut gone, mut notices) = (0u32, TextSizes::default());
     let large = attachments.into_iter().filter(|it| it.tokens > level);

@@ -237,7 +237,7 @@ fn the_grid_depends_on_capped_texts_as_sent() {
     let (small, large) = (turns(3_300), turns(900_000));
     assert!(small.report.folded.is_some());
     assert_eq!(small.report.folded, large.report.folded);
-    assert!(!small.memory.grid_moved(&large.memory));
+    assert!(!small.memory.has_other_basis(&large.memory));
     for plan in [small, large] {
         assert!(plan.report.raw_after <= 6_000, "max_prompt_tokens holds");
         assert!(plan.report.budget.tokens <= 6_000);

@@ -3,7 +3,7 @@
 //!
 //! One limit in characters holds for each value of the message. It is remembered like that of a result.
 
-use super::{CutPart, MessageCut, ToolResults, tool_names};
+use super::{CutPart, ShortenedMessage, ToolResults, tool_names};
 use crate::{
     conversation::Call,
     guard::{
@@ -74,7 +74,7 @@ impl ToolResults<'_> {
         let conversation = self.view.conversation;
         let message = self.view.item(at);
         let calls = conversation.calls_of(message);
-        let mut cut = MessageCut::default();
+        let mut cut = ShortenedMessage::default();
         let mut sizes = message.sizes;
         for call in calls {
             let Some(arguments) = call.editable_arguments() else {

@@ -59,7 +59,7 @@ impl WireFormat {
             let out = apply_plan(&conversation, &with);
             // A late system message moves the grid for a guard without state; one with state keeps
             // its grid.
-            if with.memory.grid_moved(&without.memory) {
+            if with.memory.has_other_basis(&without.memory) {
                 return (cuts, session.requests());
             }
             assert_eq!(
