@@ -66,7 +66,7 @@ settings! {
         pub admin: AdminConfig = s.read_section("admin", AdminConfig::read);
         /// By name. Empty: the proxy may listen on loopback only, and needs no key.
         pub clients: BTreeMap<String, ClientConfig> = s.read_sections("clients", ClientConfig::read);
-        /// By name; `simulated` is always there.
+        /// By name; `simulated` is always there, if the build has it.
         pub providers: BTreeMap<String, ProviderConfig> = provider::read_providers(s);
         /// Other names of models. A key may end with `*`, and so may its value.
         pub aliases: BTreeMap<String, String> = names::read_aliases(s);

@@ -119,6 +119,11 @@ impl StorePlace {
             s.refuse_value("url", None, message);
             return Self::File;
         };
+        if !cfg!(feature = "redis") {
+            let message = "names a server (the value is not shown, it may hold a password), but this \
+                 build knows none: build it with the feature `redis`";
+            s.refuse_value("url", None, message);
+        }
         if prefix.len() > MAX_PREFIX_BYTES || prefix.contains(['{', '}']) {
             let message = format!("must be at most {MAX_PREFIX_BYTES} bytes, without braces");
             s.refuse_text("prefix", &prefix, message);

@@ -63,6 +63,10 @@ fn read_endpoint(s: &mut Section) -> Option<String> {
         let message = "must be the address of an OTLP collector (the value is not shown, it may hold a \
                        key), such as http://127.0.0.1:4318/v1/traces; keys belong in traces.headers_env";
         s.refuse_value("endpoint", None, message);
+    } else if !cfg!(feature = "otlp") {
+        let message = "names a collector (the value is not shown, it may hold a key), but this build \
+                       exports no traces: build it with the feature `otlp`";
+        s.refuse_value("endpoint", None, message);
     }
     Some(written)
 }

@@ -128,7 +128,9 @@ fn read_formats(s: &mut Section, profile: &Profile, base_url: Option<&str>) -> V
 fn check_name(s: &mut Section, name: &str) {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     let message = match name {
-        SIMULATED => "is built in and cannot be configured; choose another name",
+        SIMULATED if cfg!(feature = "simulated") => {
+            "is built in and cannot be configured; choose another name"
+        }
         "v1" | "plimsoll" => {
             "is reserved, since paths of the proxy begin with it; choose another name"
         }
@@ -144,7 +146,9 @@ fn check_name(s: &mut Section, name: &str) {
 pub(super) fn read_provider(s: &mut Section, key: &str) -> Option<String> {
     let name: String = s.read_option(key, Visibility::Plain)?;
     let mut known = s.list_keys("providers");
-    known.push(SIMULATED.to_owned());
+    if cfg!(feature = "simulated") {
+        known.push(SIMULATED.to_owned());
+    }
     if !known.contains(&name) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let choices = known.join(", ");

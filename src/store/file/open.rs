@@ -50,6 +50,8 @@ const MAX_SET_ASIDE: u32 = 9;
 
 /// Page cache of the writer's connection.
 const CACHE_KIB: u32 = 8_192;
+/// How long a connection waits for a lock that another program holds.
+const BUSY: Duration = Duration::from_millis(200);
 
 /// Whether the error shows that the file is damaged.
 pub(super) fn is_damage(error: &Error) -> bool {
@@ -87,6 +89,12 @@ fn to_io_error(error: Error) -> io::Error {
 /// Opens a connection. It runs no checkpoint by itself before it is the last one that closes. The file is not mapped into memory, since a truncated file would end the process.
 pub(super) fn connect(path: &Path, cache_kib: u32) -> rusqlite::Result<Connection> {
     let file = Connection::open(path)?;
+    configure(&file, cache_kib)?;
+    Ok(file)
+}
+
+fn configure(file: &Connection, cache_kib: u32) -> rusqlite::Result<()> {
+    file.busy_timeout(BUSY)?;
     file.set_prepared_statement_cache_capacity(48);
     // Otherwise SQLite prepares joins again for each new value of a parameter.
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -95,8 +103,7 @@ pub(super) fn connect(path: &Path, cache_kib: u32) -> rusqlite::Result<Connectio
          PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; PRAGMA cell_size_check = ON;
          PRAGMA trusted_schema = OFF; PRAGMA journal_size_limit = 67108864;
          PRAGMA wal_autocheckpoint = 0;"
-    ))?;
-    Ok(file)
+    ))
 }
 
 /// Copies the write-ahead log into the file, as far as no connection has to wait. Returns the pages of the log at the
@@ -167,14 +174,16 @@ impl LockedFile {
         if !has_sound_head(open_private(&self.path)?)? {
             return damage("its header is no SQLite header".to_owned());
         }
-        let file = connect(&self.path, CACHE_KIB).map_err(to_io_error)?;
+        let file = Connection::open(&self.path).map_err(to_io_error)?;
+        // A file that is not ours stays as it is: nothing is copied into it when it is closed.
+        let keep_log = |on| file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on);
+        keep_log(true).map_err(to_io_error)?;
         let number = |name| file.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
         let format = number("user_version").map_err(to_io_error)?;
         let application = number("application_id").map_err(to_io_error)?;
         let is_marked = application == APPLICATION.wrapping_add(format);
-        if (format, application) == (0, 0) {
-            create_tables(&file).map_err(to_io_error)?;
-        } else if is_marked && format > FORMAT {
+        let is_new = (format, application) == (0, 0);
+        if is_marked && format > FORMAT {
             let message = format!(
                 "{} was written by a newer release (format {format}, this one supports {FORMAT}): \
                  start that release, or move the file away to begin without its sessions; it was \
@@ -182,14 +191,19 @@ impl LockedFile {
                 self.path.display()
             );
             return Err(io::Error::new(ErrorKind::Unsupported, message));
-        } else if !is_marked || format != FORMAT {
+        } else if !is_new && (!is_marked || format != FORMAT) {
             return damage(format!("it has another format: {format}, {application:#x}"));
+        }
+        configure(&file, CACHE_KIB).map_err(to_io_error)?;
+        if is_new {
+            create_tables(&file).map_err(to_io_error)?;
         }
         // A query of an absent table fails like many others, so damage of the definitions is found here.
         if !has_own_tables(&file).map_err(to_io_error)? {
             return damage("it has other tables".to_owned());
         }
         let totals = Totals::read(&file).map_err(to_io_error)?;
+        keep_log(false).map_err(to_io_error)?;
         Ok((file, totals))
     }
 

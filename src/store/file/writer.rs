@@ -99,7 +99,8 @@ impl Writer {
             .name("store-log".to_owned())
             .spawn(move || run_checkpointer(&readers, &due))?;
         let run = move || {
-            let (mut more, mut since_checkpoint) = (false, 0);
+            // The first job copies what a killed process left in the log.
+            let (mut more, mut since_checkpoint) = (false, CHECKPOINT_AFTER);
             while let Some(group) = take_group(&mut queue, more) {
                 since_checkpoint += group.len();
                 if since_checkpoint >= CHECKPOINT_AFTER && checkpoint_due.try_send(()).is_ok() {

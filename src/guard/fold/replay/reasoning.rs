@@ -35,26 +35,24 @@ pub(in crate::guard) struct BoundReasoning {
 impl BoundReasoning {
     pub(in crate::guard) fn weigh(view: RequestView<'_>) -> Self {
         let weights = view.token_weights();
-        let mut first = usize::MAX;
-        let mut weigh = |(at, unit): (usize, &Unit)| {
+        let mut has_any = false;
+        let mut weigh = |unit: &Unit| {
             let items = view.conversation.items[unit.messages.clone()].iter();
             let tokens = items
                 .filter_map(|item| estimate::estimate_reasoning(view.conversation, item, &weights));
             tokens.fold(0u32, |sum, tokens| {
-                first = first.min(at);
+                has_any = true;
                 sum.saturating_add(tokens)
             })
         };
         let is_bound = view.policy.profile.past_reasoning != PastReasoning::Read;
-        let units = view.units.iter().enumerate().filter(|_| is_bound);
+        let units = view.units.iter().filter(|_| is_bound);
         let tokens: Vec<u32> = units.map(&mut weigh).collect();
+        let tokens = if has_any { tokens } else { Vec::new() };
         Self {
-            tokens: if first == usize::MAX {
-                Vec::new()
-            } else {
-                tokens
-            },
-            first,
+            // Reasoning that the model does not read weighs nothing, and costs nothing to change.
+            first: tokens.iter().position(|it| *it > 0).unwrap_or(usize::MAX),
+            tokens,
             left_out_until: 0,
             leaves_out_all: false,
         }
@@ -166,5 +164,60 @@ impl Replay<'_> {
     /// that its cuts are found again.
     fn binds_reasoning(&self, at: usize) -> bool {
         self.reasoning.first <= at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        config::{
+            GuardConfig,
+            profile::{Profile, find_profile},
+            tokens::unknown_model,
+        },
+        conversation::Format,
+        guard::request::{estimate::TokenScale, policy::Policy},
+    };
+
+    /// An earlier replay took the first reasoning at all for the first that a change costs: cuts came early, and deep.
+    #[test]
+    fn reasoning_without_a_token_makes_no_cut_deeper() {
+        let find_first = |thinking: &str| {
+            let thought = json!({"type": "thinking", "thinking": thinking, "signature": "s"});
+            let messages = json!([
+                {"role": "user", "content": "go"},
+                {"role": "assistant", "content": [thought, {"type": "text", "text": "done"}]},
+                {"role": "user", "content": "and?"},
+            ]);
+            let body = json!({"model": "m", "max_tokens": 100, "messages": messages}).to_string();
+            let conversation = Format::Messages.index_body(body.into()).unwrap();
+            let units = units::split_units(&conversation);
+            let profile = Profile {
+                past_reasoning: PastReasoning::Refused,
+                ..*find_profile("anthropic").unwrap()
+            };
+            let settings = GuardConfig::counted_by_characters();
+            let reasoning = BoundReasoning::weigh(RequestView {
+                conversation: &conversation,
+                units: &units,
+                policy: Policy {
+                    profile: &profile,
+                    window: 8_000,
+                    window_is_guessed: false,
+                    input_limit: None,
+                    tokens: unknown_model(),
+                    settings: &settings,
+                },
+                names_ids: false,
+                scale: TokenScale::default(),
+            });
+            assert!(!reasoning.is_empty());
+            reasoning.first
+        };
+        assert_eq!(find_first("a thought"), 1);
+        assert_eq!(find_first(""), usize::MAX);
     }
 }
