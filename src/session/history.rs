@@ -124,12 +124,15 @@ impl History {
 #[derive(Serialize, Deserialize)]
 struct Packed {
     stride: u32,
-    points: Vec<PackedPoint>,
+    /// Generations since the point before; marks and flags of known counts; prompt tokens more than
+    /// the point before; prompt tokens that were not cached; completion tokens.
+    points: Vec<(u32, u32, i32, i32, u32)>,
 }
 
-/// Generations since the point before; marks; prompt tokens more than the point before; prompt tokens that were not cached;
-/// completion tokens.
-type PackedPoint = (u32, u16, Option<i32>, Option<i32>, Option<u32>);
+const PROMPT_KNOWN: u32 = 1;
+const CACHED_KNOWN: u32 = 2;
+const COMPLETION_KNOWN: u32 = 4;
+const MARKS_FROM: u32 = 3;
 
 impl From<History> for Packed {
     fn from(history: History) -> Self {
@@ -137,19 +140,23 @@ impl From<History> for Packed {
         let mut pack = |point: &HistoryPoint| {
             let further = point.generation.wrapping_sub(generation);
             generation = point.generation;
-            let more = point.prompt_tokens.map(|tokens| {
-                let before = std::mem::replace(&mut prompt, tokens);
-                tokens.wrapping_sub(before).cast_signed()
-            });
-            let uncached = point.cached_tokens;
-            let uncached = uncached.map(|cached| prompt.wrapping_sub(cached).cast_signed());
-            (
-                further,
-                point.marks.0,
-                more,
-                uncached,
-                point.completion_tokens,
-            )
+            let mut flags = u32::from(point.marks.0) << MARKS_FROM;
+            let mut more = 0;
+            if let Some(tokens) = point.prompt_tokens {
+                flags |= PROMPT_KNOWN;
+                more = tokens.wrapping_sub(prompt).cast_signed();
+                prompt = tokens;
+            }
+            let mut uncached = 0;
+            if let Some(cached) = point.cached_tokens {
+                flags |= CACHED_KNOWN;
+                uncached = prompt.wrapping_sub(cached).cast_signed();
+            }
+            if point.completion_tokens.is_some() {
+                flags |= COMPLETION_KNOWN;
+            }
+            let completion = point.completion_tokens.unwrap_or(0);
+            (further, flags, more, uncached, completion)
         };
         Self {
             stride: history.stride,
@@ -161,18 +168,23 @@ impl From<History> for Packed {
 impl From<Packed> for History {
     fn from(packed: Packed) -> Self {
         let (mut generation, mut prompt) = (0_u32, 0_u32);
-        let mut unpack = |(further, marks, more, uncached, completion_tokens): PackedPoint| {
-            generation = generation.wrapping_add(further);
-            prompt = prompt.wrapping_add(more.unwrap_or(0).cast_unsigned());
-            HistoryPoint {
-                generation,
-                prompt_tokens: more.map(|_| prompt),
-                cached_tokens: uncached.map(|tokens| prompt.wrapping_sub(tokens.cast_unsigned())),
-                completion_tokens,
-                // Marks of a newer release have no name here and are not shown.
-                marks: Marks(marks),
-            }
-        };
+        let mut unpack =
+            |(further, flags, more, uncached, completion): (u32, u32, i32, i32, u32)| {
+                generation = generation.wrapping_add(further);
+                let is_set = |flag| flags & flag != 0;
+                if is_set(PROMPT_KNOWN) {
+                    prompt = prompt.wrapping_add(more.cast_unsigned());
+                }
+                let cached = prompt.wrapping_sub(uncached.cast_unsigned());
+                HistoryPoint {
+                    generation,
+                    prompt_tokens: is_set(PROMPT_KNOWN).then_some(prompt),
+                    cached_tokens: is_set(CACHED_KNOWN).then_some(cached),
+                    completion_tokens: is_set(COMPLETION_KNOWN).then_some(completion),
+                    // Marks of a newer release have no name here and are not shown.
+                    marks: Marks((flags >> MARKS_FROM) as u16),
+                }
+            };
         Self {
             stride: packed.stride,
             points: packed.points.into_iter().map(&mut unpack).collect(),
