@@ -1,9 +1,10 @@
 //! The order in which cuts are tried: [`ORDER`].
 //!
-//! First come the cuts that look at single messages; then those that are made only if a request is over its budget. A
-//! conversation may have been over it at any time while it grew, so the replay tries the cuts of requests for each request
-//! that the conversation went through (see `fold::replay`). The answer cap is lowered last, to what is left; the budgets
-//! count on that from the start (`request::answer_cap`).
+//! First come the cuts of single messages, made in every request; then those of whole requests, most of them only if the
+//! request is over its budget. `ClearEarly`, and `CutDeeply` when a turn begins or the provider's cache is cold, come before
+//! that. A conversation may have been over its budget at any time while it grew, so the replay tries the cuts of requests
+//! for each request that the conversation went through (see `fold::replay`). The answer cap is lowered last, to what is
+//! left; the budgets count on that from the start (`request::answer_cap`).
 //!
 //! Four things go that are no cuts for room: reasoning that a cut made stale (`fold::replay::reasoning`), what is before a
 //! course or a summary (`CutState::fold_before`), old media after a refusal (`plan::old_media`), and the middle of results
@@ -76,7 +77,8 @@ pub(in crate::guard) enum RequestCut {
     LeaveOutTexts,
     /// The one cut that makes room for requests to come: see [`Order::deep`].
     CutDeeply,
-    /// The ledger of what is gone goes.
+    /// The ledger of what is gone goes, until the next deep cut: before the newest step gets shorter, and again once the
+    /// newest question is gone, which makes a ledger.
     DropLedger,
     /// Results of the newest step get shorter, then its calls.
     ShortenNewestStep,

@@ -26,13 +26,13 @@ pub struct GuardMemory {
     pub(in crate::guard) basis: CutBasis,
     /// What is left out and cleared; `None` before the first cut.
     pub(in crate::guard) cut: Option<CutMark>,
-    /// Messages of the last request that was planned, without system messages. Requests since then went out while the
-    /// guard was off.
+    /// How many messages, without system messages, the last planned request had. Later requests, if any, went out while
+    /// the guard was off.
     pub(in crate::guard) planned: u32,
     /// Tighter limits by message digest: of results and calls that did not fit while they were the newest, or
     /// that came while the session was not healthy. They apply for the rest of the session. A limit of 0
     /// characters marks an annotated text that was left out, by the text's key; it applies while `basis` binds.
-    pub(in crate::guard) tight: Vec<KeyedLimit>,
+    pub(in crate::guard) limits: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     pub(in crate::guard) texts: u64,
     /// What caps and shares took a raw token for.
@@ -69,7 +69,7 @@ impl GuardMemory {
 
     /// Messages with a remembered limit.
     pub fn count_tightened(&self) -> usize {
-        let limits = self.tight.iter().filter(|(_, limit)| limit.chars() > 0);
+        let limits = self.limits.iter().filter(|(_, limit)| limit.chars() > 0);
         limits.count()
     }
 
@@ -81,8 +81,8 @@ impl GuardMemory {
     /// Drops the older half of the remembered limits, for a state that is too large to be stored.
     /// Returns whether there were any.
     pub fn drop_older_half(&mut self) -> bool {
-        let half = self.tight.len().div_ceil(2);
-        self.tight.drain(..half);
+        let half = self.limits.len().div_ceil(2);
+        self.limits.drain(..half);
         half > 0
     }
 }
@@ -146,7 +146,7 @@ impl Recall {
     pub(in crate::guard) fn limits(&self, policy: &Policy<'_>) -> SessionLimits<'_> {
         let memory = self.kept_memory();
         SessionLimits {
-            remembered: &memory.tight,
+            remembered: &memory.limits,
             leaves_out_texts: CutBasis::from_policy(policy) == memory.basis,
             new_results: self.injections.tight_chars,
             sent: self.messages,

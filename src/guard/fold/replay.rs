@@ -4,7 +4,8 @@
 //! over its budget is cut once, deeply, so that the provider's cache stays warm until the next cut. The cuts of a request
 //! are tried in the order of [`ORDER`].
 //!
-//! Cuts depend only on earlier messages, so any process with the same counts finds the same ones, without any state.
+//! Cuts depend only on earlier messages, so any process with the same counts finds the same ones, without any state; the
+//! cut of a request whose cache is cold is the one exception.
 //! A stored state spares the replay. It also keeps a cut in place if the counts change.
 
 mod budgets;
@@ -35,7 +36,7 @@ use crate::{
         request::view::RequestView,
         shrink::{
             clear::{Clearing, RecentUnits},
-            cuts::Cuts,
+            cuts::MessageCuts,
             priority::removable_texts::{RemovableText, RemovableTexts},
         },
     },
@@ -45,7 +46,7 @@ use crate::{
 pub(in crate::guard) struct Replay<'a> {
     pub(in crate::guard) view: RequestView<'a>,
     pub(in crate::guard) recall: &'a Recall,
-    pub(in crate::guard) cuts: Cuts<'a>,
+    pub(in crate::guard) cuts: MessageCuts<'a>,
     /// What results, media and arguments become if they are cleared.
     pub(in crate::guard) clearing: Clearing,
     pub(in crate::guard) weights: UnitWeights,

@@ -1,4 +1,4 @@
-//! Finds the fold of a conversation: what everything weighs, what the session remembers, and the
+//! Finds what is folded and cleared of a conversation: what everything weighs, what the session remembers, and the
 //! replay of what it does not.
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
         request::{measured_request::MeasuredRequest, view::RequestView},
         shrink::{
             clear::{self, Clearing},
-            cuts::{Cuts, sum_tokens},
+            cuts::{MessageCuts, sum_tokens},
             priority::removable_texts::RemovableTexts,
         },
     },
@@ -42,7 +42,7 @@ pub(in crate::guard) struct ReplayedConversation<'a> {
 pub(in crate::guard) fn replay_conversation<'a>(
     view: RequestView<'a>,
     measured: &MeasuredRequest<'_>,
-    cuts: Cuts<'a>,
+    cuts: MessageCuts<'a>,
     injected: InjectedWeight,
     recall: &'a Recall,
     alternates: Option<bool>,
@@ -84,7 +84,7 @@ pub(in crate::guard) fn replay_conversation<'a>(
 /// Raw tokens that came since the last request that the provider counted.
 pub(in crate::guard) fn count_added_tokens(
     view: RequestView<'_>,
-    cuts: &Cuts<'_>,
+    cuts: &MessageCuts<'_>,
     injected: &InjectedWeight,
     recall: &Recall,
 ) -> u32 {

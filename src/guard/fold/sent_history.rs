@@ -4,7 +4,7 @@
 //! Newer models bind their reasoning to all that stood before it. Reasoning made before the newest change by the proxy
 //! is stale: one provider refuses it, another leaves it out. All that was made since stays, byte for byte. Whatever
 //! changes the part already sent moves the digest, and with it the epoch, so that a mechanism of the guard need not know of
-//! reasoning to be right; for the replay to count its tokens, `Replay::drop_reasoning` is called where a cut folds or clears.
+//! reasoning to be right; for the replay to count its tokens, `Replay::drop_reasoning` is called by deep cuts and early clearing.
 //! Edits that are made after [`SentChanges::collect`] are not seen. What is kept is always the end of the sequence, and
 //! nothing is put back, since an epoch never falls.
 //!

@@ -58,7 +58,7 @@ pub(in crate::guard) fn assemble_draft(
         basis: fit.basis,
         cut: Some(fit.state.to_mark(view.conversation, view.units))
             .filter(|mark| *mark != CutMark::default()),
-        tight: results
+        limits: results
             .limits_to_remember(&kept)
             .chain(texts.limits_to_remember(&kept))
             .collect(),
@@ -231,7 +231,7 @@ impl Draft {
         let Self { plan, outline } = self;
         let is_client = |item: &OutlineItem| matches!(item, OutlineItem::Client(_));
         if plan.report.folded.is_none() && outline.iter().all(is_client) {
-            // Truncation, paragraphs and schemas move no message.
+            // Cuts within messages, texts added to them, and schemas move no message.
             return plan;
         }
         let (conversation, profile) = (view.conversation, view.policy.profile);

@@ -11,7 +11,7 @@ use crate::{
         },
         inject::{injections::Injections, placed_injections::InjectedWeight},
         request::{measured_request::MeasuredRequest, policy::Policy, view::RequestView},
-        shrink::cuts::{Cuts, sum_tokens},
+        shrink::cuts::{MessageCuts, sum_tokens},
     },
 };
 
@@ -48,7 +48,7 @@ pub(in crate::guard) fn keep_all_units(units: &mut [Unit]) {
 pub(in crate::guard) fn fit_results(
     view: RequestView<'_>,
     measured: &MeasuredRequest<'_>,
-    cuts: &mut Cuts<'_>,
+    cuts: &mut MessageCuts<'_>,
     weight: &InjectedWeight,
     recall: &Recall,
 ) {

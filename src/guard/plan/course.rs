@@ -17,7 +17,7 @@ use crate::{
         },
         shrink::{
             clear::Clearing,
-            cuts::{Cuts, SessionLimits},
+            cuts::{MessageCuts, SessionLimits},
         },
     },
 };
@@ -32,7 +32,7 @@ fn view_with_cuts<'a>(
     policy: &Policy<'a>,
     units: &'a [Unit],
     limits: &SessionLimits<'_>,
-) -> (RequestView<'a>, Cuts<'a>) {
+) -> (RequestView<'a>, MessageCuts<'a>) {
     let view = RequestView {
         conversation,
         units,
@@ -41,7 +41,7 @@ fn view_with_cuts<'a>(
         scale: TokenScale::default(),
     };
     let tokens = estimate::estimate_messages(conversation, policy);
-    (view, Cuts::cut_messages(view, tokens, None, limits))
+    (view, MessageCuts::cut_messages(view, tokens, None, limits))
 }
 
 /// The boundary of a course that begins with this request, counted without system messages. The newest whole units
@@ -90,7 +90,7 @@ pub fn weigh_before(
         return 0;
     };
     let limits = SessionLimits {
-        remembered: &memory.tight,
+        remembered: &memory.limits,
         leaves_out_texts: true,
         ..SessionLimits::default()
     };

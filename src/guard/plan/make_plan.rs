@@ -21,7 +21,7 @@ use crate::{
         request::{
             epoch::Epoch, measured_request::MeasuredRequest, policy::Policy, view::RequestView,
         },
-        shrink::cuts::Cuts,
+        shrink::cuts::MessageCuts,
     },
 };
 
@@ -104,7 +104,8 @@ fn plan_request(
         epoch,
     );
     let limits = recall.limits(&view.policy);
-    let mut cuts = Cuts::cut_messages(view, measured.tokens.clone(), Some(&injected), &limits);
+    let mut cuts =
+        MessageCuts::cut_messages(view, measured.tokens.clone(), Some(&injected), &limits);
     let weight = injected.weigh_injections(recall.messages);
     if compacts {
         compaction_request::fit_results(view, &measured, &mut cuts, &weight, recall);

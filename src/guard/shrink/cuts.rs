@@ -27,7 +27,7 @@ pub(in crate::guard) struct SessionLimits<'a> {
 }
 
 /// What is cut of single messages.
-pub(in crate::guard) struct Cuts<'a> {
+pub(in crate::guard) struct MessageCuts<'a> {
     view: RequestView<'a>,
     pub(in crate::guard) texts: NamedTexts<'a>,
     pub(in crate::guard) results: ToolResults<'a>,
@@ -35,7 +35,7 @@ pub(in crate::guard) struct Cuts<'a> {
     pub(in crate::guard) settled_tokens: Vec<u32>,
 }
 
-impl<'a> Cuts<'a> {
+impl<'a> MessageCuts<'a> {
     /// Makes all cuts of messages, in the order of [`ORDER`]. `tokens`: raw ones of every message as it came.
     pub(in crate::guard) fn cut_messages(
         view: RequestView<'a>,

@@ -176,9 +176,9 @@ fn assert_same_plan(chat: (&Conversation, &Plan), toy: (&Conversation, &Plan)) {
 
 /// Memory without the digests of messages and the places in them, which differ between the formats.
 pub(super) fn without_digests(memory: &GuardMemory) -> GuardMemory {
-    let tight = memory.tight.iter().map(|&(_, limit)| (0, limit));
+    let limits = memory.limits.iter().map(|&(_, limit)| (0, limit));
     GuardMemory {
-        tight: tight.collect(),
+        limits: limits.collect(),
         cut: memory
             .cut
             .clone()

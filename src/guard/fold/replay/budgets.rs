@@ -4,7 +4,7 @@ use crate::{
     conversation::units::UnitKind,
     guard::{
         request::{measured_request::MeasuredRequest, policy::Policy, view::RequestView},
-        shrink::{clear, cuts::Cuts},
+        shrink::{clear, cuts::MessageCuts},
     },
 };
 
@@ -40,7 +40,7 @@ impl ReplayBudgets {
     pub(in crate::guard) fn new(
         view: RequestView<'_>,
         measured: &MeasuredRequest<'_>,
-        cuts: &Cuts<'_>,
+        cuts: &MessageCuts<'_>,
         low_water: f64,
         is_counted: bool,
         raw: impl Fn(u32) -> u32,
@@ -141,7 +141,7 @@ fn compute_high_marks(
     .collect()
 }
 
-fn sum_fixed_messages(view: RequestView<'_>, cuts: &Cuts<'_>, beside: u32) -> Vec<u32> {
+fn sum_fixed_messages(view: RequestView<'_>, cuts: &MessageCuts<'_>, beside: u32) -> Vec<u32> {
     let sums = view.units.iter().scan(beside, |sum, unit| {
         let is_task = unit.is_user() && unit.stays;
         let fixed = if is_task || unit.kind == UnitKind::System {

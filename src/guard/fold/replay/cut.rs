@@ -6,7 +6,7 @@ use crate::{
     conversation::units::{Unit, UnitKind},
     guard::{
         order::{DeepCut, ORDER, Reach},
-        shrink::cuts::Cuts,
+        shrink::cuts::MessageCuts,
     },
     json::{scan::Span, text},
 };
@@ -166,7 +166,7 @@ impl Replay<'_> {
         for unit in row.clone() {
             self.count_words(unit, false, -1, &mut now.visible);
         }
-        let weigh = |cuts: &Cuts<'_>| {
+        let weigh = |cuts: &MessageCuts<'_>| {
             row.clone()
                 .map(|unit| cuts.weigh_unit(&units[unit]))
                 .collect()

@@ -1,4 +1,4 @@
-//! Raw tokens of the units of a conversation. What the replay cuts is taken off here and nowhere else.
+//! Raw tokens of the units of a conversation. The weights of units change here and nowhere else.
 
 use super::NoteWeights;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
         fold::cut_state::CutState,
         inject::placed_injections::{InjectedGap, InjectedWeight, with_injected},
         request::view::RequestView,
-        shrink::{clear::Clearing, cuts::Cuts, results::ToolResults},
+        shrink::{clear::Clearing, cuts::MessageCuts, results::ToolResults},
     },
 };
 
@@ -31,7 +31,7 @@ impl UnitWeights {
     /// the messages.
     pub(in crate::guard) fn new(
         view: RequestView<'_>,
-        cuts: &Cuts<'_>,
+        cuts: &MessageCuts<'_>,
         injected: InjectedWeight,
         tools: u32,
     ) -> Self {
