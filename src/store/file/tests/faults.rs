@@ -26,7 +26,6 @@ async fn a_file_in_use_is_refused() {
 #[tokio::test]
 async fn a_newer_format_is_refused_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("sessions.db");
     let store = open(&directory);
     store
         .save_state(saved(tenant("a"), session(1), 10))
@@ -39,19 +38,29 @@ async fn a_newer_format_is_refused_and_not_changed() {
             .unwrap();
     });
     newer.await.unwrap();
+    // What a killed process leaves has its newest part in the log.
+    let killed = tempfile::tempdir().unwrap();
+    for name in ["sessions.db", "sessions.db-wal"] {
+        fs::copy(directory.path().join(name), killed.path().join(name)).unwrap();
+    }
     store.close().await;
-    let before = fs::read(&path).unwrap();
-    let refused = FileStore::open(&LIMITS, directory.path()).err().unwrap();
-    let message = refused.to_string();
-    assert!(
-        message.contains("sessions.db was written by a newer release (format 3"),
-        "{message}"
-    );
-    assert_eq!(fs::read(&path).unwrap(), before);
-    assert_eq!(
-        files(&directory, "sessions.db.damaged"),
-        Vec::<String>::new()
-    );
+    for directory in [directory, killed] {
+        let path = directory.path().join("sessions.db");
+        let log = directory.path().join("sessions.db-wal");
+        let read = || (fs::read(&path).unwrap(), fs::read(&log).unwrap_or_default());
+        let before = read();
+        let refused = FileStore::open(&LIMITS, directory.path()).err().unwrap();
+        let message = refused.to_string();
+        assert!(
+            message.contains("sessions.db was written by a newer release (format 3"),
+            "{message}"
+        );
+        assert!(read() == before, "its files are changed");
+        assert_eq!(
+            files(&directory, "sessions.db.damaged"),
+            Vec::<String>::new()
+        );
+    }
 }
 
 /// A newer format number in the header alone is damage.
