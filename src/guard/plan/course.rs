@@ -6,7 +6,7 @@ use crate::{
         units::{self, Unit},
     },
     guard::{
-        fold::{cut_state::CutState, memory::GuardMemory, preface::PrefaceBase},
+        fold::{memory::GuardMemory, note::PrefaceBase},
         inject::injections::Injections,
         plan::make_plan::split_guarded_units,
         request::{
@@ -96,19 +96,16 @@ pub fn weigh_before(
     };
     let (view, cuts) = view_with_cuts(conversation, policy, units, &limits);
     let clearing = Clearing::new(view, &cuts.settled_tokens);
-    let cut = memory.cut.as_ref().and_then(|cut| cut.find_units(units));
-    let is_cut = |marks: fn(&CutState) -> &Vec<bool>, at: usize| {
-        cut.as_ref().is_some_and(|cut| marks(cut)[at])
-    };
+    let cut = memory.find_cut(conversation, units);
     let base = PrefaceBase::new(injections, injections.names_ids);
     let from = base.boundary.map_or(view.count_pinned(), |begun| {
         units::find_boundary_unit(units, begun)
     });
     let removed = units::list_removed_before(units, units::find_boundary_unit(units, boundary));
-    let part = (from..units.len()).filter(|&at| removed[at] && !is_cut(|cut| &cut.folded, at));
+    let part = (from..units.len()).filter(|&at| removed[at] && !cut.folded[at]);
     let preface = memory.boundary().max(base.boundary);
     let preface = preface.map_or(0, |_| view.token_weights().count_plain_tokens(&base.text));
-    let weigh = |at: usize| match is_cut(|cut| &cut.cleared, at) {
+    let weigh = |at: usize| match cut.cleared[at] {
         true => clearing.weigh(&units[at], &cuts.results),
         false => cuts.weigh_unit(&units[at]),
     };
